@@ -1,0 +1,53 @@
+# Two commands do all the set-up in a fresh clone: `make run` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-all check format bench clean
+
+help:  ## Show what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /' | sort
+
+# A venv without pip happens where Debian's python3-venv is missing; the remedy is said, not guessed.
+$(BIN)/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "infold needs Python 3.11 or newer; set PYTHON=…"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "could not make a venv; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+
+$(VENV)/.run: pyproject.toml | $(BIN)/uv
+	@$(UV) -e '.[cli,tokens]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/uv
+	@$(UV) -e '.[dev]'
+	@touch $@ $(VENV)/.run
+
+run: $(VENV)/.run  ## Play a long coding session through infold at two window sizes (no key, no network)
+	@$(BIN)/infold demo
+
+test: $(VENV)/.dev  ## Run all tests, with 100 % branch coverage demanded of core
+	@rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest -q -n 2 --dist worksteal
+	@$(BIN)/coverage combine -q
+	$(BIN)/coverage report --include='src/infold/core/*' --skip-covered --fail-under=100
+
+test-all: test  ## Run the slow suites too
+
+check: $(VENV)/.dev  ## Format, lint, types, architecture
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/architecture
+
+format: $(VENV)/.dev  ## Put the code in order
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev  ## Measure speed, weight and estimator error; writes benchmarks/results
+	$(BIN)/python benchmarks/core.py --write
+	$(BIN)/python benchmarks/estimate_error.py
+
+clean:  ## Remove what was built
+	rm -rf $(VENV) .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
