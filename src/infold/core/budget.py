@@ -1,0 +1,151 @@
+"""What of a window may be filled, and whether a count is over it.
+
+Decides usable tokens, trigger and target for a window under a policy, and overflow from reported usage. Leaves the
+sizing of content to `tokens.py` and the consequence of an overflow to `plan.py`.
+"""
+
+from typing import assert_never
+
+from msgspec import Struct
+
+from infold.core.messages import Usage
+from infold.core.policy import LARGEST_TOKENS, CountRule, Policy
+from infold.errors import PolicyError
+
+__all__ = ["Budget", "Window", "budget_for", "output_ceiling", "overflows", "usage_tokens"]
+
+LARGEST_OUTPUT_TOKENS = 32_000
+"""The documents' cap on what is set aside for a reply, and their guess where a model states none (S1.4)."""
+
+DEFAULT_RESERVE_TOKENS = 20_000
+"""The reserve of documents 000 and 002 where none is configured (S1.5)."""
+
+RESERVE_SHARE = 0.15
+"""`infold` leaves this part of the window for the reply: 614 tokens of 4k, 30,000 of 200k; larger windows keep the
+documents' 32,000."""
+
+SMALLEST_RESERVE_TOKENS = 256
+"""Below this a reply is not worth asking for."""
+
+
+class Window(Struct, frozen=True):
+    """What a model can hold: in all, of input where that is limited apart, and of output.
+
+    `context_tokens` 0 is a declared absence of a limit (S1.2); an unknown window is not 0 but somebody's stated default
+    (B11).
+    """
+
+    context_tokens: int
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        """Reject negative or absurd sizes."""
+        for field in ("context_tokens", "input_tokens", "output_tokens"):
+            value = getattr(self, field)
+            if value is not None and not 0 <= value <= LARGEST_TOKENS:
+                raise PolicyError(f"window.{field}", f"{value} tokens", remedy="give the model's limit in tokens")
+
+    @property
+    def limit_tokens(self) -> int:
+        """The most a provider takes as input."""
+        return self.input_tokens or self.context_tokens
+
+
+class Budget(Struct, frozen=True):
+    """A window seen through a policy: what may be filled, where to act, where to stop.
+
+    `limit_tokens` is the most a request may be: the usable window in `infold`, and what the provider takes in a document
+    preset, whose own trigger comes first (S1.0). Unbounded: the window was declared to have no limit.
+    """
+
+    usable_tokens: int
+    limit_tokens: int
+    trigger_tokens: int
+    target_tokens: int
+    bounded: bool = True
+
+    def excess_tokens(self, request_tokens: int) -> int:
+        """How far a request is over the limit; zero when it fits."""
+        return max(0, request_tokens - self.limit_tokens) if self.bounded else 0
+
+
+def budget_for(window: Window, policy: Policy) -> Budget:
+    """What this policy makes of this window; raises `PolicyError` where the two contradict each other."""
+    seen = window if policy.window_tokens is None else Window(policy.window_tokens, output_tokens=window.output_tokens)
+    if seen.context_tokens == 0:
+        return Budget(0, 0, 0, 0, bounded=False)
+    usable = _usable_tokens(seen, policy)
+    trigger = policy.trigger.of(usable)
+    target = trigger if policy.target is None else policy.target.of(usable)
+    if policy.target is not None and target >= trigger:
+        raise PolicyError(
+            "target",
+            f"{target:,} tokens is not below the trigger of {trigger:,} in a usable window of {usable:,}",
+            remedy="give both as shares of the window, or lower the target",
+        )
+    limit = usable if policy.usable == "scaled-reserve" else (window.limit_tokens or seen.limit_tokens)
+    return Budget(usable_tokens=usable, limit_tokens=limit, trigger_tokens=trigger, target_tokens=target)
+
+
+def output_ceiling(window: Window) -> int:
+    """What the documents set aside for the reply: the model's own maximum, at most 32,000, or 32,000 where unset."""
+    return min(window.output_tokens or LARGEST_OUTPUT_TOKENS, LARGEST_OUTPUT_TOKENS)
+
+
+def usage_tokens(usage: Usage, rule: CountRule) -> int:
+    """Reported usage as the rule counts it; rules that do not look at usage alone take what stands in the window."""
+    match rule:
+        case "input+cache-read+output":
+            return usage.input + usage.cache_read + usage.output
+        case "total":
+            return usage.total or usage.input + usage.output + usage.cache_read + usage.cache_write
+        case "estimate" | "anchored":
+            return usage.context
+        case _:
+            assert_never(rule)
+
+
+def overflows(count_tokens: int, budget: Budget, policy: Policy) -> bool:
+    """Whether a count has reached the policy's trigger (*isOverflow*); never when automatic work is off (S1.1)."""
+    if not policy.auto or not budget.bounded:
+        return False
+    return count_tokens >= budget.trigger_tokens if policy.reached else count_tokens > budget.trigger_tokens
+
+
+def _usable_tokens(window: Window, policy: Policy) -> int:
+    match policy.usable:
+        case "input-else-less-ceiling":
+            return window.input_tokens or window.context_tokens - output_ceiling(window)
+        case "less-reserve":
+            return window.limit_tokens - _reserve(window, policy)
+        case "input-less-reserve":
+            if window.input_tokens:
+                return max(0, window.input_tokens - _reserve(window, policy))
+            return max(0, window.context_tokens - output_ceiling(window))
+        case "scaled-reserve":
+            return _after_scaled_reserve(window, policy)
+        case "whole":
+            return window.context_tokens
+        case _:
+            assert_never(policy.usable)
+
+
+def _reserve(window: Window, policy: Policy) -> int:
+    if policy.reserve_tokens is not None:
+        return policy.reserve_tokens
+    return min(DEFAULT_RESERVE_TOKENS, output_ceiling(window))
+
+
+def _after_scaled_reserve(window: Window, policy: Policy) -> int:
+    reserve = policy.reserve_tokens
+    if reserve is None:
+        scaled = max(SMALLEST_RESERVE_TOKENS, int(window.context_tokens * RESERVE_SHARE))
+        reserve = min(scaled, output_ceiling(window))
+    if reserve >= window.context_tokens:
+        raise PolicyError(
+            "reserve_tokens",
+            f"{reserve:,} tokens leave nothing of a window of {window.context_tokens:,}",
+            remedy="lower the reserve or choose a larger model",
+        )
+    return min(window.limit_tokens, window.context_tokens - reserve)

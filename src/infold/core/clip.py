@@ -1,0 +1,69 @@
+"""Choose how to shorten a single part that is too large for what is left of the window."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from infold.core.entries import Clip, Handle, handle_of
+from infold.core.log import Log
+from infold.core.messages import FilePart, Part, TextPart, ToolResultPart
+from infold.core.stubs import Rendering, clip_part, is_clippable
+from infold.core.tokens import measure_part, token_ruler
+
+__all__ = ["SMALLEST_CLIP_TOKENS", "choose_clip"]
+
+SMALLEST_CLIP_TOKENS = 96
+"""What is always left of a clipped part: a few lines at either end and the note between them."""
+
+NOTE_TOKENS = 24
+"""About what the note between head and tail takes, and the frame of a result."""
+
+HEAD_SHARE = 0.6
+"""A part's beginning says what it is, its end how it came out; the beginning gets a little more."""
+
+
+class _Candidate(Struct, frozen=True):
+    handle: Handle
+    part: Part
+    shown_tokens: int
+
+
+def choose_clip(log: Log, *, excess_tokens: int) -> Clip | None:
+    """Shorten the largest part in the view by about the excess, or tell that none is left to shorten."""
+    largest = max(_candidates(log), key=lambda candidate: candidate.shown_tokens, default=None)
+    if largest is None:
+        return None
+    allowed = max(SMALLEST_CLIP_TOKENS, largest.shown_tokens - excess_tokens - SMALLEST_CLIP_TOKENS)
+    return _clip_to(largest.part, largest.handle, allowed, log.rendering)
+
+
+def _candidates(log: Log) -> Iterator[_Candidate]:
+    for placed in log.live:
+        if log.size_of(placed).measure <= 2 * SMALLEST_CLIP_TOKENS:
+            continue
+        shown = log.shown(placed)
+        for position, part in enumerate(placed.message.parts):
+            handle = handle_of(placed.sequence, position)
+            visible = measure_part(shown.parts[position], token_ruler(log.rendering.estimate))
+            if visible > 2 * SMALLEST_CLIP_TOKENS and is_clippable(part) and handle not in log.pins:
+                yield _Candidate(handle, part, visible)
+
+
+def _clip_to(part: Part, handle: Handle, allowed: int, rendering: Rendering) -> Clip:
+    """The longest head and tail, by repeated tries, with which the part is within what is allowed."""
+    if isinstance(part, FilePart):
+        return Clip(handle, 0, 0)
+    assert isinstance(part, TextPart | ToolResultPart)
+    text = part.text if isinstance(part, TextPart) else part.output
+    ruler = token_ruler(rendering.estimate)
+    kept = len(text) * max(0, allowed - NOTE_TOKENS) // max(1, measure_part(part, ruler))
+    clip = _divided(handle, kept)
+    while kept > 0 and measure_part(clip_part(part, clip, rendering), ruler) > allowed:
+        kept = kept * 19 // 20
+        clip = _divided(handle, kept)
+    return clip
+
+
+def _divided(handle: Handle, kept: int) -> Clip:
+    head = int(kept * HEAD_SHARE)
+    return Clip(handle, head, kept - head)

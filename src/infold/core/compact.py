@@ -1,0 +1,200 @@
+"""Carry the plan out where no model is needed: decide, append, repeat, until the view fits or nothing helps.
+
+The engine does the same with a summariser and a store between the steps; both make their checkpoints here, so that a
+deterministic compaction and one by a model differ in their words alone.
+"""
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.cut import Cut, newest_turns_within
+from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pruning
+from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
+from infold.core.extract import extract
+from infold.core.fold import FoldedText, render_fold
+from infold.core.gauge import Situation, estimated_tokens
+from infold.core.ledger import EMPTY_LEDGER, Ledger, Quote, merge
+from infold.core.log import Log
+from infold.core.messages import MessageId, TextPart, UserMessage
+from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
+from infold.core.tokens import NO_SIZE, estimate, measure, token_ruler, tokens_in
+
+__all__ = ["CONTINUE_TEXT", "Carried", "Compaction", "carry_out", "checkpoint_for", "compact"]
+
+CONTINUE_TEXT = "Go on with the next step if there is one; otherwise stop and say what you need."
+"""The synthetic message after an automatic compaction (S3.8)."""
+
+
+class Carried(Struct, frozen=True):
+    """A step carried out: the log after it, the entries that were appended, and what happened, for observers."""
+
+    log: Log
+    entries: tuple[Entry, ...]
+    events: tuple[Event, ...]
+
+
+class Compaction(Struct, frozen=True):
+    """A log whose next request fits, or the proof that none can (`final` is `Stuck`), and everything done on the way."""
+
+    log: Log
+    final: Fits | Stuck
+    steps: tuple[NextStep, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+def compact(log: Log, situation: Situation, *, now_ms: int | None = None) -> Compaction:
+    """Compact by code alone until the next request fits; does nothing when it does already."""
+    steps: list[NextStep] = []
+    entries: list[Entry] = []
+    events: list[Event] = []
+    while True:
+        step = next_step(log, situation)
+        match step:
+            case Fits():
+                return Compaction(log, step, tuple(steps), tuple(entries), tuple(events))
+            case Stuck():
+                events.append(Exceeded(log.session_id, step.floor_tokens, step.usable_tokens))
+                return Compaction(log, step, tuple(steps), tuple(entries), tuple(events))
+            case Prune() | Shorten() | Summarise() | Fold():
+                carried = carry_out(log, step, situation, now_ms=now_ms)
+            case _:
+                assert_never(step)
+        log = carried.log
+        steps.append(step)
+        entries += carried.entries
+        events += carried.events
+        if step.reason == "manual":  # a person's wish for a compaction is met by one
+            situation = replace(situation, manual=False)
+
+
+def carry_out(
+    log: Log, step: Prune | Shorten | Summarise | Fold, situation: Situation, *, now_ms: int | None = None
+) -> Carried:
+    """Append what a step decided; a summary nobody wrote is replaced by the deterministic fold (B10)."""
+    before = estimated_tokens(log, situation)
+    match step:
+        case Prune(plan):
+            pruning = Pruning(plan.targets, plan.freed_tokens, now_ms)
+            after = log.append(pruning)
+            tokens_after = estimated_tokens(after, situation)
+            pruned = Pruned(log.session_id, plan.targets, plan.freed_tokens, before, tokens_after, step.reason)
+            return Carried(after, (pruning,), (pruned,))
+        case Shorten(clip):
+            clipping = Clipping((clip,), now_ms)
+            after = log.append(clipping)
+            tokens_after = estimated_tokens(after, situation)
+            return Carried(
+                after, (clipping,), (Clipped(log.session_id, (clip.handle,), before, tokens_after, step.reason),)
+            )
+        case Summarise() | Fold():
+            return _carry_out_fold(log, step, situation, now_ms=now_ms)
+        case _:
+            assert_never(step)
+
+
+def checkpoint_for(
+    log: Log, step: Summarise | Fold, situation: Situation, *, narrative: str = "", now_ms: int | None = None
+) -> tuple[Checkpoint, tuple[Event, ...]]:
+    """The checkpoint that folds a step's head, with a model's narrative or without, and what had to be shortened."""
+    summary = situation.policy.summary
+    cleaned = not narrative and summary.fallback == "clean"
+    ledger = EMPTY_LEDGER if cleaned else _ledger(log, step.cut)
+    if narrative:
+        ledger = replace(ledger, narratives=())
+    folded = FoldedText("") if cleaned else _text(ledger, step, situation, log, narrative)
+    cut = _recut(log, step.cut, folded.text, situation, cleaned=cleaned)
+    checkpoint = Checkpoint(
+        text=folded.text,
+        narrative=narrative,
+        first_kept=cut.first_kept,
+        reason=step.reason,
+        ledger=ledger,
+        request=log.pending,
+        cleaned=cleaned,
+        attempt=log.attempts + 1,
+        tokens_before=estimated_tokens(log, situation),
+        tokens_after=_tokens_after(log, cut, folded.text, situation),
+        created_ms=now_ms,
+    )
+    stubbed = (InstructionStubbed(log.session_id, folded.stubbed),) if folded.stubbed else ()
+    return checkpoint, stubbed
+
+
+def _carry_out_fold(log: Log, step: Summarise | Fold, situation: Situation, *, now_ms: int | None) -> Carried:
+    checkpoint, events = checkpoint_for(log, step, situation, now_ms=now_ms)
+    entries = tuple(_entries(checkpoint, log, situation))
+    kept = None if checkpoint.first_kept is None else log.index_of(checkpoint.first_kept)
+    compacted = Compacted(
+        log.session_id,
+        len(log.live) if kept is None else kept,
+        checkpoint.tokens_before,
+        checkpoint.tokens_after,
+        step.reason,
+    )
+    return Carried(log.extend(entries), entries, (compacted, *events))
+
+
+def _entries(checkpoint: Checkpoint, log: Log, situation: Situation) -> Iterator[Entry]:
+    yield checkpoint
+    if situation.policy.continue_always and checkpoint.reason != "manual":
+        said = TextPart(CONTINUE_TEXT, synthetic=True)
+        yield MessageEntry(
+            UserMessage(MessageId(f"continue-{log.next_sequence}"), (said,), created_ms=checkpoint.created_ms)
+        )
+
+
+def _ledger(log: Log, cut: Cut) -> Ledger:
+    older = EMPTY_LEDGER
+    if log.checkpoint is not None:
+        older = log.checkpoint.ledger
+        if log.checkpoint.narrative:
+            told = Quote(str(log.checkpoint_sequence), log.checkpoint.narrative)
+            older = merge(older, Ledger(narratives=(told,)))
+    head = ((placed.sequence, placed.message) for placed in log.live[: cut.index])
+    return merge(older, extract(head, log.pins))
+
+
+def _text(ledger: Ledger, step: Summarise | Fold, situation: Situation, log: Log, narrative: str) -> FoldedText:
+    summary = situation.policy.summary
+    if narrative and not summary.ledger:
+        return FoldedText(_prefixed(narrative, summary.prefix))
+    rule = log.rendering.estimate
+    taken = estimate(narrative, rule)
+    folded = render_fold(
+        ledger,
+        budget_tokens=max(summary.minimum_tokens, step.budget_tokens - taken),
+        must_keep_share=summary.must_keep_share,
+        rule=rule,
+        recall=log.rendering.recall,
+    )
+    body = f"{folded.text}\n\n{narrative}" if narrative else folded.text
+    return FoldedText(_prefixed(body, summary.prefix), folded.stubbed)
+
+
+def _prefixed(text: str, prefix: str) -> str:
+    return text if not prefix or text.startswith(prefix) else f"{prefix}\n{text}"
+
+
+def _recut(log: Log, cut: Cut, text: str, situation: Situation, *, cleaned: bool) -> Cut:
+    """Where `turn-window` cuts once the summary is known: fewer turns if the target is not met (S4.5)."""
+    if not situation.policy.tail.recut:
+        return cut
+    rule = log.rendering.estimate
+    measured_of = log.cleaned_measure_of if cleaned else log.measured_of
+    said = measure(text, rule)
+    kept = sum(measured_of(placed) for placed in log.live[cut.index :])
+    target = situation.budget.target_tokens
+    if tokens_in(said + kept, rule) <= target:
+        return cut
+    return newest_turns_within(log, cut, tail_tokens=target - tokens_in(said, rule), measured_of=measured_of)
+
+
+def _tokens_after(log: Log, cut: Cut, text: str, situation: Situation) -> int:
+    kept = NO_SIZE
+    for placed in log.live[cut.index :]:
+        kept = kept.plus(log.size_of(placed))
+    return situation.overhead_tokens + log.calibration.apply(kept) + estimate(text, token_ruler(log.rendering.estimate))

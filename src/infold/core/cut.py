@@ -1,0 +1,96 @@
+"""Choose the first message to keep: what is folded and what stays verbatim.
+
+Decides where a cut falls by the policy's tail rule, only ever at a legal place (B12). What stands for the head is `fold.py`'s
+affair or a model's.
+"""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from infold.core.log import Log
+from infold.core.placing import Placed
+from infold.core.policy import TailPolicy
+from infold.core.tokens import tokens_in
+
+__all__ = ["Cut", "choose_cut", "newest_turns_within", "turn_starts"]
+
+
+class Cut(Struct, frozen=True):
+    """Where live messages divide: those before `index` are the head, the others the tail."""
+
+    index: int
+    first_kept: int | None
+
+    @staticmethod
+    def at(log: Log, index: int) -> "Cut":
+        """The cut before the live message at that index; beyond the last, everything is head."""
+        return Cut(index, log.live[index].sequence if index < len(log.live) else None)
+
+
+Sizer = Callable[[Placed], int]
+
+
+def choose_cut(log: Log, tail: TailPolicy, *, tail_tokens: int, sizer: Sizer | None = None) -> Cut | None:
+    """Where to cut by this tail rule, or none where there is nothing to fold.
+
+    `sizer` is how a live message is sized against `tail_tokens`; by default as the session's own rule estimates it.
+    """
+    live = log.live
+    if not live:
+        return None
+    if tail.rule == "none":
+        return Cut(len(live), None)
+    if tail.rule == "turns":
+        starts = turn_starts(live)
+        index = starts[-tail.turns] if len(starts) >= tail.turns else 0
+    else:
+        index = _within_tokens(log, tail, tail_tokens, sizer or _own_sizer(log))
+    if index > 0 or (tail.recut and _has_old_summary(log)):
+        return Cut.at(log, index)
+    return Cut(len(live), None) if tail.whole_head else None
+
+
+def newest_turns_within(log: Log, cut: Cut, *, tail_tokens: int, measured_of: Sizer) -> Cut:
+    """The newest whole turns after a cut that fit, at least the last one (*takeLastTurns*)."""
+    chosen = end = len(log.live)
+    measured = 0
+    for start in reversed(turn_starts(log.live)):
+        measured += sum(measured_of(placed) for placed in log.live[start:end])
+        if start < cut.index or (chosen < len(log.live) and tokens_in(measured, log.rendering.estimate) > tail_tokens):
+            break
+        chosen = end = start
+    return Cut.at(log, chosen)
+
+
+def turn_starts(live: Sequence[Placed]) -> list[int]:
+    """The indices at which a user turn begins (*splitByTurns*); a request for compaction begins none."""
+    return [index for index, placed in enumerate(live) if placed.cuttable and placed.is_users]
+
+
+def _has_old_summary(log: Log) -> bool:
+    """Whether an earlier summary is the old part that a policy by turns may summarise again (S4.5)."""
+    return log.checkpoint is not None and bool(log.checkpoint.text) and log.live[0].cuttable
+
+
+def _own_sizer(log: Log) -> Sizer:
+    return lambda placed: tokens_in(log.measured_of(placed), log.rendering.estimate)
+
+
+def _within_tokens(log: Log, tail: TailPolicy, tail_tokens: int, sizer: Sizer) -> int:
+    """The earliest legal start of a tail within the budget.
+
+    If even the shortest tail is over, a policy that never folds everything keeps that one; 0 if there is no legal start.
+    """
+    live = log.live
+    total, chosen = 0, 0
+    for index in range(len(live) - 1, -1, -1):
+        placed = live[index]
+        if placed.is_business:
+            continue
+        total += sizer(placed)
+        if total > tail_tokens and (chosen or tail.whole_head):
+            break
+        if placed.cuttable and (tail.split_turns or placed.is_users):
+            chosen = index
+    return chosen

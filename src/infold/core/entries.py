@@ -1,0 +1,135 @@
+"""The records a session's log is made of, and their stored form.
+
+An entry is appended and never changed (B1): what hides something is an entry, and so is what shows it again. Entries are
+numbered in order from 0; a part is addressed by its message's number and its own position (`Handle`).
+"""
+
+from typing import Literal, NewType, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from infold.core.ledger import EMPTY_LEDGER, Ledger
+from infold.core.messages import AssistantMessage, Message, UserMessage
+from infold.errors import UndecodableLog
+
+__all__ = [
+    "Checkpoint",
+    "Clip",
+    "Clipping",
+    "Entry",
+    "Handle",
+    "MessageEntry",
+    "Pin",
+    "Pruning",
+    "Reason",
+    "Restoration",
+    "decode_entry",
+    "encode_entry",
+    "handle_of",
+    "split_handle",
+]
+
+Handle = NewType("Handle", str)
+"""The address of a part: `"<sequence>.<position>"`, short enough to stand in a stub."""
+
+Reason: TypeAlias = Literal["trigger", "forced", "manual", "safety", "import"]
+"""Why a compaction happened: the trigger was reached, a reply was cut off, a person asked, the request would not have
+fitted although the policy's own trigger kept silent (S1.0), or it was read from a foreign transcript."""
+
+
+class MessageEntry(Struct, frozen=True, tag_field="entry", tag="message"):
+    """Something was said, called or answered."""
+
+    message: Message
+
+
+class Pruning(Struct, frozen=True, tag_field="entry", tag="pruning"):
+    """Old tool results or call arguments became stubs; the freed tokens are gross, stubs not subtracted (S2.7)."""
+
+    targets: tuple[Handle, ...]
+    freed_tokens: int
+    pruned_ms: int | None = None
+
+
+class Clip(Struct, frozen=True):
+    """How much of one part stays visible: characters at its head and at its tail."""
+
+    handle: Handle
+    head_chars: int
+    tail_chars: int
+
+
+class Clipping(Struct, frozen=True, tag_field="entry", tag="clipping"):
+    """Parts too large for the window were shortened in the view."""
+
+    clips: tuple[Clip, ...]
+    clipped_ms: int | None = None
+
+
+class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag="checkpoint"):
+    """The head was folded: `text` stands for everything before the message numbered `first_kept`.
+
+    `narrative` is the part of the text that a model or a foreign agent wrote; the rest was written by code. `first_kept`
+    none: nothing before this entry stays. `request` and `summary` are the messages of a compaction carried out
+    as the documents have it. `cleaned`: reasoning left the kept tail too (S4.5). `attempt` counts the compactions since a
+    person last spoke. `tokens_before` and `tokens_after` are of the whole view.
+    """
+
+    text: str
+    first_kept: int | None = None
+    reason: Reason = "trigger"
+    ledger: Ledger = EMPTY_LEDGER
+    request: UserMessage | None = None
+    summary: AssistantMessage | None = None
+    narrative: str = ""
+    cleaned: bool = False
+    attempt: int = 1
+    tokens_before: int = 0
+    tokens_after: int = 0
+    created_ms: int | None = None
+
+
+class Restoration(Struct, frozen=True, tag_field="entry", tag="restoration"):
+    """A pruning, clipping or checkpoint was undone, named by its number."""
+
+    sequence: int
+
+
+class Pin(Struct, frozen=True, tag_field="entry", tag="pin"):
+    """A part was pinned (never pruned, never folded) or released."""
+
+    handle: Handle
+    pinned: bool = True
+
+
+Entry: TypeAlias = MessageEntry | Pruning | Clipping | Checkpoint | Restoration | Pin
+
+_DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+_ENCODER = msgspec.json.Encoder()
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """An entry in its stored form: one line of JSON."""
+    return _ENCODER.encode(entry)
+
+
+def decode_entry(stored: bytes) -> Entry:
+    """The entry a stored form stands for; raises `UndecodableLog` on anything else."""
+    try:
+        return _DECODER.decode(stored)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UndecodableLog(str(error)) from error
+
+
+def handle_of(sequence: int, position: int) -> Handle:
+    """The handle of a part."""
+    return Handle(f"{sequence}.{position}")
+
+
+def split_handle(handle: str) -> tuple[int, int]:
+    """A handle's message number and part position; (-1, -1), which nothing has, for what is no handle."""
+    sequence, _, position = handle.partition(".")
+    if not (sequence.isdecimal() and position.isdecimal()):
+        return -1, -1
+    return int(sequence), int(position)

@@ -1,0 +1,188 @@
+"""Take a ledger from messages: walk them once, oldest first, and note what was asked, done, failed and left open."""
+
+import re
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from infold.core.constraints import constraint_sentences, sentences
+from infold.core.ledger import (
+    CommandFact,
+    ErrorFact,
+    FileFact,
+    JobFact,
+    Ledger,
+    Quote,
+    TodoFact,
+    later_operation,
+    later_run,
+    note,
+)
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    Message,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UserMessage,
+)
+from infold.core.toolfacts import (
+    Arguments,
+    arguments_of,
+    command_of,
+    exit_status_of,
+    failed,
+    failure_line,
+    file_operations,
+    jobs_asked_after,
+    running_job,
+    todos_after,
+)
+
+__all__ = ["extract"]
+
+LONGEST_REPORT = 400
+"""Characters of a closing reply that a ledger quotes."""
+
+_DECISION = re.compile(
+    r"\b(?:decided|chose|choose|instead|went with|will use|going with|opted|settled on)\b|决定|改用|采用|決定|に変更|결정",
+    re.IGNORECASE,
+)
+_SUMMARY_OUTCOME = re.compile(
+    r"^.*\b\d+ (?:passed|failed|errors?|tests?|failures?|skipped|warnings?)\b.*$|^(?:ok|FAIL|PASS)\b.*$",
+    re.MULTILINE,
+)
+
+
+def extract(messages: Iterable[tuple[int, Message]], pinned: frozenset[str] = frozenset()) -> Ledger:
+    """The ledger of these messages, each given with the sequence number that its parts' handles begin with."""
+    walk = _Walk(pinned)
+    for sequence, message in messages:
+        walk.see(sequence, message)
+    return walk.ledger()
+
+
+class _Walk:
+    """What has been seen so far; a scratch pad of `extract`, never kept."""
+
+    def __init__(self, pinned: frozenset[str]) -> None:
+        self.pinned_handles = pinned
+        self.requests: list[Quote] = []
+        self.constraints: list[Quote] = []
+        self.pinned: list[Quote] = []
+        self.decisions: list[Quote] = []
+        self.reports: list[Quote] = []
+        self.question: Quote | None = None
+        self.todos: tuple[TodoFact, ...] | None = None
+        self.calls: dict[str, tuple[ToolCallPart, str]] = {}
+        self.jobs: dict[str, JobFact] = {}
+        self.files: dict[str, FileFact] = {}
+        self.commands: dict[str, CommandFact] = {}
+        self.errors: dict[str, ErrorFact] = {}
+        self.settled: dict[str, None] = {}
+
+    def see(self, sequence: int, message: Message) -> None:
+        for index, part in enumerate(message.parts):
+            handle = f"{sequence}.{index}"
+            if handle in self.pinned_handles:
+                self.pinned.append(Quote(handle, _text(part)))
+            match part:
+                case TextPart() if isinstance(message, UserMessage) and not part.synthetic and not part.ignored:
+                    self._hear(handle, part.text)
+                case TextPart() if isinstance(message, AssistantMessage) and not message.summary and not part.ignored:
+                    self._read(handle, part.text, message)
+                case ToolCallPart():
+                    self.calls[part.call_id] = (part, handle)
+                case ToolResultPart() if part.call_id in self.calls:
+                    self._settle(self.calls.pop(part.call_id)[0], part, handle)
+                case _:
+                    pass
+
+    def _hear(self, handle: str, text: str) -> None:
+        if not text.strip():
+            return
+        self.requests.append(Quote(handle, text.strip()))
+        self.constraints += [Quote(handle, sentence) for sentence in constraint_sentences(text)]
+        self.question = None
+
+    def _read(self, handle: str, text: str, message: AssistantMessage) -> None:
+        self.decisions += [
+            Quote(handle, sentence)
+            for sentence in sentences(text)
+            if len(sentence) <= LONGEST_REPORT and _DECISION.search(sentence)
+        ]
+        if text.strip() and not any(isinstance(part, ToolCallPart) for part in message.parts):
+            self.reports.append(Quote(handle, text.strip()[:LONGEST_REPORT]))
+            last = sentences(text)[-1]
+            self.question = Quote(handle, last) if last.rstrip("*_`\"')）」 ").endswith(("?", "？")) else None
+
+    def _settle(self, call: ToolCallPart, result: ToolResultPart, handle: str) -> None:
+        arguments = arguments_of(call)
+        command = command_of(call, arguments)
+        operations = file_operations(call, arguments, result.output)
+        origins = [path for path, _ in operations] or [command or call.tool]
+        if command:
+            note(self.commands, command, _command_fact(command, result, handle), later_run)
+        for job in jobs_asked_after(arguments, result):
+            self._end(job, result, handle)
+        if failed(result, command):
+            self.errors[origins[0]] = ErrorFact(origins[0], failure_line(result), handle)
+            return
+        for origin in origins:
+            self.errors.pop(origin, None)
+            self.settled[origin] = None
+        for path, operation in operations:
+            note(self.files, path, FileFact(path, operation, int(operation != "read"), handle), later_operation)
+        todos = todos_after(self.todos or (), call, arguments, result.output)
+        self.todos = todos if todos or self.todos is not None else None
+        job = "" if operations else running_job(call, result)
+        if job and job not in self.jobs:
+            self.jobs[job] = JobFact(_describe(call, arguments), handle)
+
+    def _end(self, job: str, result: ToolResultPart, handle: str) -> None:
+        """A job that was left running has ended; if a command started it, this is how that came out."""
+        started = self.jobs.pop(job, None)
+        if started is not None and started.description in self.commands:
+            runs = self.commands[started.description].runs
+            ended = _command_fact(started.description, result, handle)
+            self.commands[started.description] = replace(ended, runs=runs)
+
+    def ledger(self) -> Ledger:
+        unanswered = tuple(JobFact(_describe(call, arguments_of(call)), handle) for call, handle in self.calls.values())
+        return Ledger(
+            first_request=self.requests[0] if self.requests else None,
+            latest_request=self.requests[-1] if self.requests else None,
+            requests=tuple(self.requests),
+            constraints=tuple(self.constraints),
+            pinned=tuple(self.pinned),
+            files=tuple(self.files.values()),
+            commands=tuple(self.commands.values()),
+            settled=tuple(self.settled),
+            errors=tuple(self.errors.values()),
+            todos=self.todos,
+            decisions=tuple(self.decisions),
+            questions=() if self.question is None else (self.question,),
+            reports=tuple(self.reports),
+            jobs=(*self.jobs.values(), *unanswered),
+        )
+
+
+def _command_fact(command: str, result: ToolResultPart, handle: str) -> CommandFact:
+    found = _SUMMARY_OUTCOME.findall(result.output[-4_000:])
+    outcome = found[-1].strip()[:160] if found else ""
+    return CommandFact(command, handle, exit_status_of(result), outcome)
+
+
+def _describe(call: ToolCallPart, arguments: Arguments) -> str:
+    return command_of(call, arguments) or f"{call.tool}({call.arguments[:120]})"
+
+
+def _text(part: object) -> str:
+    if isinstance(part, FilePart):
+        return f"[{part.media_type} {part.name}]"
+    for field in ("text", "output", "arguments"):
+        value = getattr(part, field, None)
+        if isinstance(value, str):
+            return value
+    return ""

@@ -1,0 +1,99 @@
+"""How full the window is: what the policy counts, and what the request can be at most (B8).
+
+Two numbers, never one: `count_tokens` is compared with the trigger and follows the preset's own rule; `upper_tokens` is
+compared with what the provider takes, counts system prompt and tools, and carries the margin of an estimate.
+"""
+
+from msgspec import Struct
+
+from infold.core.budget import Budget, usage_tokens
+from infold.core.log import Log
+from infold.core.policy import Policy
+from infold.core.tokens import Size, tokens_in
+
+__all__ = ["Gauge", "Situation", "bound_after", "estimated_tokens", "gauge", "scaled_tokens"]
+
+CALIBRATED_BOUND = 1.05
+"""What is left of a family's margin once reports have corrected the estimate; `benchmarks/core.py` measures the error."""
+
+FORGETTING = 0.7
+"""How much of the family's extra margin each report leaves."""
+
+
+class Situation(Struct, frozen=True):
+    """Everything a decision depends on beside the log.
+
+    `overhead_tokens`: system prompt and tool schemas. `bound`: how far the provider's count may exceed an uncorrected
+    estimate, by the model's family. `summariser`: whether a model can be asked. `manual`: a person asked for a compaction
+    now. `reports_usage`: whether replies tell their usage; where they never do, a rule on reported usage is given our
+    estimate instead.
+    """
+
+    policy: Policy
+    budget: Budget
+    overhead_tokens: int = 0
+    bound: float = 1.1
+    summariser: bool = False
+    manual: bool = False
+    reports_usage: bool = True
+
+
+class Gauge(Struct, frozen=True):
+    """The view's count by the policy's rule, and the most the request can be."""
+
+    count_tokens: int
+    upper_tokens: int
+
+
+def gauge(log: Log, situation: Situation) -> Gauge:
+    """Measure the view that would be sent now; constant work, whatever the session's length (B17)."""
+    return Gauge(count_tokens=_count(log, situation), upper_tokens=_upper(log, situation))
+
+
+def bound_after(bound: float, reports: int) -> float:
+    """The margin still needed after that many reports have corrected the estimate."""
+    if bound <= CALIBRATED_BOUND:
+        return bound
+    return CALIBRATED_BOUND + (bound - CALIBRATED_BOUND) * FORGETTING**reports
+
+
+def estimated_tokens(log: Log, situation: Situation) -> int:
+    """The corrected estimate of the whole request, system prompt and tools included."""
+    return situation.overhead_tokens + log.calibration.apply(log.size.plus(log.checkpoint_size))
+
+
+def scaled_tokens(size: Size, log: Log, situation: Situation) -> int:
+    """The most tokens that content of this size can be for the provider."""
+    return _ceil(log.calibration.apply(size) * bound_after(situation.bound, log.calibration.reports))
+
+
+def _count(log: Log, situation: Situation) -> int:
+    policy, anchor = situation.policy, log.anchor
+    if policy.count == "estimate":
+        return tokens_in(log.measured + log.checkpoint_measured, log.rendering.estimate)
+    if policy.count == "anchored":
+        grown = _grown_tokens(log)
+        if anchor is None or grown < 0:
+            return estimated_tokens(log, situation)
+        return anchor.usage.context + grown
+    if anchor is None:
+        return 0 if situation.reports_usage else estimated_tokens(log, situation)
+    freed = log.freed_since(anchor.sequence) if policy.less_freed else 0
+    return max(0, usage_tokens(anchor.usage, policy.count) - freed)
+
+
+def _upper(log: Log, situation: Situation) -> int:
+    bound = bound_after(situation.bound, log.calibration.reports)
+    grown = _grown_tokens(log)
+    if log.anchor is None or grown < 0:
+        return _ceil(estimated_tokens(log, situation) * bound)
+    return log.anchor.usage.context + _ceil(grown * bound)
+
+
+def _grown_tokens(log: Log) -> int:
+    """By how much the view grew since the newest report; negative where it shrank, and the report no longer speaks for it."""
+    return 0 if log.anchor is None else log.calibration.apply(log.size.minus(log.anchor.size))
+
+
+def _ceil(value: float) -> int:
+    return -int(-value // 1)

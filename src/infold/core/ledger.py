@@ -1,0 +1,177 @@
+"""The facts a fold may not lose, as values that add up (B2, B4).
+
+A `Ledger` is taken from messages by code (`extract.py`), never from a model's memory. Ledgers of successive heads merge,
+so what only an older checkpoint knew is carried on (B3): the later fact wins where both speak of the same thing, and what
+is settled (an error that no longer occurs, a question that was answered) goes. How a ledger is shown is `fold.py`'s affair.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+__all__ = [
+    "CommandFact",
+    "EMPTY_LEDGER",
+    "ErrorFact",
+    "FileFact",
+    "FileOperation",
+    "JobFact",
+    "Ledger",
+    "Quote",
+    "TodoFact",
+    "later_operation",
+    "later_run",
+    "merge",
+    "note",
+]
+
+FileOperation: TypeAlias = Literal["read", "written", "edited", "deleted", "moved"]
+
+MOST_FILES, MOST_COMMANDS, MOST_ERRORS, MOST_QUOTES, MOST_NARRATIVES = 1_000, 300, 60, 500, 3
+"""How much of each kind a checkpoint carries; older facts stay in the log and are found by recall."""
+
+
+class Quote(Struct, frozen=True):
+    """Somebody's words, verbatim, and the handle of the part they stand in."""
+
+    handle: str
+    text: str
+
+
+class FileFact(Struct, frozen=True):
+    """A file, what was last done to it, and how often it was changed in all."""
+
+    path: str
+    operation: FileOperation
+    edits: int
+    handle: str
+
+
+class CommandFact(Struct, frozen=True, omit_defaults=True):
+    """A command line and how its newest run ended; no status means that it was not told."""
+
+    command: str
+    handle: str
+    exit_status: int | None = None
+    outcome: str = ""
+    runs: int = 1
+
+
+class ErrorFact(Struct, frozen=True):
+    """A failure that nothing since has settled: where it arose (a command, a file, a tool) and its telling line."""
+
+    origin: str
+    line: str
+    handle: str
+
+
+class TodoFact(Struct, frozen=True):
+    """One item of the newest todo list."""
+
+    item: str
+    status: str
+
+
+class JobFact(Struct, frozen=True):
+    """A call that was started and has not reported back."""
+
+    description: str
+    handle: str
+
+
+class Ledger(Struct, frozen=True, omit_defaults=True):
+    """What is known of a folded head, oldest first within each kind.
+
+    `settled` names what succeeded in this head, so that merging can drop older errors of the same origin; it is spent
+    by that merge. `todos` none means that no list was written, which is not the same as an empty one. `narratives` are
+    the words of earlier summaries, which a fold by code carries on and a model's next summary replaces.
+    """
+
+    first_request: Quote | None = None
+    latest_request: Quote | None = None
+    requests: tuple[Quote, ...] = ()
+    constraints: tuple[Quote, ...] = ()
+    pinned: tuple[Quote, ...] = ()
+    files: tuple[FileFact, ...] = ()
+    commands: tuple[CommandFact, ...] = ()
+    settled: tuple[str, ...] = ()
+    errors: tuple[ErrorFact, ...] = ()
+    todos: tuple[TodoFact, ...] | None = None
+    decisions: tuple[Quote, ...] = ()
+    questions: tuple[Quote, ...] = ()
+    reports: tuple[Quote, ...] = ()
+    narratives: tuple[Quote, ...] = ()
+    jobs: tuple[JobFact, ...] = ()
+
+
+EMPTY_LEDGER = Ledger()
+
+Fact = TypeVar("Fact")
+
+
+def merge(older: Ledger, newer: Ledger) -> Ledger:
+    """What both ledgers know, the newer one winning where they speak of the same thing."""
+    answered = newer.latest_request is not None
+    return Ledger(
+        first_request=older.first_request or newer.first_request,
+        latest_request=newer.latest_request or older.latest_request,
+        requests=_newest(_unique((*older.requests, *newer.requests)), MOST_QUOTES),
+        constraints=_newest(_unique((*older.constraints, *newer.constraints)), MOST_QUOTES),
+        pinned=_unique((*older.pinned, *newer.pinned)),
+        files=_newest(_merge_files(older.files, newer.files), MOST_FILES),
+        commands=_newest(_merge_commands(older.commands, newer.commands), MOST_COMMANDS),
+        errors=_newest(_merge_errors(older, newer), MOST_ERRORS),
+        todos=older.todos if newer.todos is None else newer.todos,
+        decisions=_newest(_unique((*older.decisions, *newer.decisions)), MOST_ERRORS),
+        questions=newer.questions if answered else _unique((*older.questions, *newer.questions)),
+        reports=_newest(_unique((*older.reports, *newer.reports)), MOST_ERRORS),
+        narratives=_newest(_unique((*older.narratives, *newer.narratives)), MOST_NARRATIVES),
+        jobs=_unique((*older.jobs, *newer.jobs)),
+    )
+
+
+def _unique(quotes: Iterable[Fact]) -> tuple[Fact, ...]:
+    return tuple(dict.fromkeys(quotes))
+
+
+def _newest(facts: tuple[Fact, ...], most: int) -> tuple[Fact, ...]:
+    return facts[-most:]
+
+
+def note(facts: dict[str, Fact], key: str, fact: Fact, later: Callable[[Fact, Fact], Fact]) -> None:
+    """Put a fact last among those seen, combined with what was known of the same thing."""
+    before = facts.pop(key, None)
+    facts[key] = fact if before is None else later(before, fact)
+
+
+def later_operation(before: FileFact, fact: FileFact) -> FileFact:
+    """A later fact about the same file; reading a file again does not undo that it was changed."""
+    operation, handle = fact.operation, fact.handle
+    if operation == "read" and before.operation != "read":
+        operation, handle = before.operation, before.handle
+    return FileFact(fact.path, operation, before.edits + fact.edits, handle)
+
+
+def later_run(before: CommandFact, fact: CommandFact) -> CommandFact:
+    """A later run of the same command; the newest outcome counts."""
+    return CommandFact(fact.command, fact.handle, fact.exit_status, fact.outcome, before.runs + fact.runs)
+
+
+def _merge_files(older: tuple[FileFact, ...], newer: tuple[FileFact, ...]) -> tuple[FileFact, ...]:
+    merged = {fact.path: fact for fact in older}
+    for fact in newer:
+        note(merged, fact.path, fact, later_operation)
+    return tuple(merged.values())
+
+
+def _merge_commands(older: tuple[CommandFact, ...], newer: tuple[CommandFact, ...]) -> tuple[CommandFact, ...]:
+    merged = {fact.command: fact for fact in older}
+    for fact in newer:
+        note(merged, fact.command, fact, later_run)
+    return tuple(merged.values())
+
+
+def _merge_errors(older: Ledger, newer: Ledger) -> tuple[ErrorFact, ...]:
+    settled = {*newer.settled, *(fact.origin for fact in newer.errors)}
+    return (*(fact for fact in older.errors if fact.origin not in settled), *newer.errors)

@@ -1,0 +1,119 @@
+"""Read a session back: from its numbered entries, newest first, and no further than its view needs (S4.1)."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from infold.core.adopting import is_finished_summary, tail_start_id
+from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pin, Pruning, Restoration, split_handle
+from infold.core.log import Log
+from infold.core.messages import MessageId, SessionId, UserMessage, calls_of, is_compaction_request, results_of
+from infold.core.stubs import Rendering
+
+__all__ = ["load"]
+
+
+def load(session_id: SessionId, newest_first: Iterable[tuple[int, Entry]], rendering: Rendering) -> Log:
+    """A session from its numbered entries.
+
+    A checkpoint that a later restoration names is passed over, so undoing one is appending that restoration and loading
+    again. What reports taught is not in the entries; a loaded log learns anew.
+    """
+    numbers = _Numbers()
+    needed = list(_needed(numbers.seen(newest_first)))
+    log = Log(session_id, rendering, carried=_answered_from_the_fold(needed))
+    oldest = min((sequence for sequence, entry in needed if isinstance(entry, MessageEntry)), default=0)
+    for sequence, entry in reversed(needed):
+        held = _of_held_parts(entry, oldest)
+        if held is not None:
+            log = replace(log, next_sequence=sequence).append(held)
+    return replace(log, next_sequence=numbers.newest + 1)
+
+
+def _of_held_parts(entry: Entry, oldest: int) -> Entry | None:
+    """What an entry says of messages numbered from `oldest` on; none where it speaks of folded ones alone."""
+    match entry:
+        case Pruning():
+            targets = tuple(handle for handle in entry.targets if split_handle(handle)[0] >= oldest)
+            return Pruning(targets, entry.freed_tokens, entry.pruned_ms) if targets else None
+        case Clipping():
+            clips = tuple(clip for clip in entry.clips if split_handle(clip.handle)[0] >= oldest)
+            return Clipping(clips, entry.clipped_ms) if clips else None
+        case Pin():
+            return entry if split_handle(entry.handle)[0] >= oldest else None
+        case _:
+            return entry
+
+
+class _Numbers:
+    """The number of the newest entry there is, whether or not the view needs it."""
+
+    def __init__(self) -> None:
+        self.newest = -1
+
+    def seen(self, newest_first: Iterable[tuple[int, Entry]]) -> Iterator[tuple[int, Entry]]:
+        """The same entries, looked at on the way."""
+        for sequence, entry in newest_first:
+            self.newest = max(self.newest, sequence)
+            yield sequence, entry
+
+
+class _Boundary:
+    """Where reading may end: nowhere yet, at once, or at the first message that a checkpoint kept."""
+
+    def __init__(self) -> None:
+        self.undone: set[int] = set()
+        self.answered: set[MessageId] = set()
+        self.found = False
+        self.first_kept: int | None = None
+        self.first_kept_id: MessageId | None = None
+
+    def skips(self, sequence: int, entry: Entry) -> bool:
+        """Whether an entry says nothing to the view: undone, or a checkpoint older than the newest."""
+        if isinstance(entry, Restoration):
+            self.undone.add(entry.sequence)
+            return True
+        if isinstance(entry, Checkpoint) and self.found:
+            return True
+        return sequence in self.undone and isinstance(entry, Pruning | Clipping | Checkpoint)
+
+    def see(self, entry: Entry) -> None:
+        """Take note of an entry that may be the newest checkpoint, or half of one."""
+        if self.found:
+            return
+        if isinstance(entry, Checkpoint):
+            self.found, self.first_kept = True, entry.first_kept
+        elif isinstance(entry, MessageEntry):
+            message = entry.message
+            if is_finished_summary(message) and message.parent_id is not None:
+                self.answered.add(message.parent_id)
+            elif message.id in self.answered and isinstance(message, UserMessage) and is_compaction_request(message):
+                self.found, self.first_kept_id = True, tail_start_id(message)
+
+    def reached(self, sequence: int, entry: Entry) -> bool:
+        """Whether everything the view needs has been read."""
+        if not self.found:
+            return False
+        if self.first_kept is None and self.first_kept_id is None:
+            return True
+        return isinstance(entry, MessageEntry) and (
+            sequence == self.first_kept or entry.message.id == self.first_kept_id
+        )
+
+
+def _needed(newest_first: Iterable[tuple[int, Entry]]) -> Iterator[tuple[int, Entry]]:
+    boundary = _Boundary()
+    for sequence, entry in newest_first:
+        if boundary.skips(sequence, entry):
+            continue
+        boundary.see(entry)
+        yield sequence, entry
+        if boundary.reached(sequence, entry):
+            return
+
+
+def _answered_from_the_fold(needed: Iterable[tuple[int, Entry]]) -> frozenset[str]:
+    """Calls that only the folded head holds and that a message read here answers."""
+    messages = [entry.message for _, entry in needed if isinstance(entry, MessageEntry)]
+    made = {call.call_id for message in messages for call in calls_of(message)}
+    return frozenset(result.call_id for message in messages for result in results_of(message)) - made

@@ -1,0 +1,269 @@
+"""What a session is made of: messages and their parts, as frozen values.
+
+A message has one role and a tuple of parts; both are closed unions. Nothing here knows a provider's wire shape
+(`formats/` does) or how a session grows (`log.py` does). A part has no id of its own: it is addressed by the
+sequence number of its message's entry and its position (`log.Handle`), which an append-only log never changes.
+"""
+
+from typing import Literal, NewType, TypeAlias
+
+from msgspec import Struct
+
+__all__ = [
+    "AssistantMessage",
+    "CompactionPart",
+    "FilePart",
+    "Finish",
+    "Message",
+    "MessageId",
+    "ModelRef",
+    "Part",
+    "ReasoningPart",
+    "ResultStatus",
+    "SessionId",
+    "StepFinishPart",
+    "StepStartPart",
+    "SystemMessage",
+    "TextPart",
+    "ToolCallPart",
+    "ToolMessage",
+    "ToolResultPart",
+    "Usage",
+    "UserMessage",
+    "WorkPath",
+    "calls_of",
+    "has_own_text",
+    "is_compaction_request",
+    "is_genuine_user",
+    "is_signed",
+    "results_of",
+    "text_of",
+]
+
+SessionId = NewType("SessionId", str)
+MessageId = NewType("MessageId", str)
+
+Finish: TypeAlias = Literal["stop", "tool-calls", "length", "content-filter", "error", "abort", "other"]
+ResultStatus: TypeAlias = Literal["completed", "error", "interrupted"]
+
+
+class Usage(Struct, frozen=True, omit_defaults=True):
+    """Tokens a provider reported for one request (S1.3).
+
+    `input` excludes what was read from or written to the cache; `output` excludes `reasoning` where the provider
+    tells them apart. `total` is the provider's own sum, if it gave one.
+    """
+
+    input: int = 0
+    output: int = 0
+    reasoning: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    total: int | None = None
+
+    @property
+    def prompt(self) -> int:
+        """All that was sent, however it was billed."""
+        return self.input + self.cache_read + self.cache_write
+
+    @property
+    def context(self) -> int:
+        """What stands in the window after the reply."""
+        return self.total or self.prompt + self.output + self.reasoning
+
+
+class ModelRef(Struct, frozen=True):
+    """Which model, at which provider."""
+
+    provider: str
+    id: str
+
+
+class WorkPath(Struct, frozen=True):
+    """Where the agent stood: its working folder and the project's root."""
+
+    cwd: str
+    root: str
+
+
+# Parts: one typed piece of a message.
+
+
+class TextPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
+    """Written text.
+
+    `synthetic`: put there by a program (a harness's reminder, a rule file, a continue message), so never taken for
+    the user's own words. `ignored`: kept for people, never sent to a model.
+    """
+
+    text: str
+    synthetic: bool = False
+    ignored: bool = False
+
+
+class ReasoningPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
+    """A model's thinking; `provider_data` is JSON text of a seal or sealed content, for the provider it is from."""
+
+    text: str
+    provider_data: str = ""
+
+
+class ToolCallPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool-call"):
+    """A model's wish to run a tool; `arguments` is the JSON text as the model wrote it, possibly broken."""
+
+    call_id: str
+    tool: str
+    arguments: str
+    provider_data: str = ""
+
+
+class FilePart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="file"):
+    """An image, document or other medium, by what it costs and where it is, not by its bytes."""
+
+    media_type: str
+    tokens: int
+    name: str = ""
+    reference: str = ""
+    byte_size: int = 0
+
+
+class ToolResultPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool-result"):
+    """What a tool answered."""
+
+    call_id: str
+    tool: str
+    output: str
+    status: ResultStatus = "completed"
+    exit_status: int | None = None
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    files: tuple[FilePart, ...] = ()
+
+
+class StepStartPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="step-start"):
+    """A step began; `snapshot` names the working tree at that moment."""
+
+    snapshot: str = ""
+
+
+class StepFinishPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="step-finish"):
+    """A step ended: why, with what working tree, at what usage and cost."""
+
+    reason: Finish
+    snapshot: str = ""
+    usage: Usage = Usage()
+    cost: float = 0.0
+
+
+class CompactionPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):
+    """A durable request to compact (S3.1); `first_kept_id` is where the verbatim tail begins, if there is one."""
+
+    id: str
+    auto: bool
+    overflow: bool = False
+    first_kept_id: MessageId | None = None
+
+
+Part: TypeAlias = (
+    TextPart
+    | ReasoningPart
+    | ToolCallPart
+    | ToolResultPart
+    | FilePart
+    | StepStartPart
+    | StepFinishPart
+    | CompactionPart
+)
+
+# Messages: one utterance with a role.
+
+
+class SystemMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="system"):
+    """Instructions of the agent's maker that travel inside the message list."""
+
+    id: MessageId
+    parts: tuple[Part, ...]
+    created_ms: int | None = None
+
+
+class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="user"):
+    """What was put to the model: by a person, or by a program under the same role (`TextPart.synthetic`).
+
+    `agent` and `model` are who is to answer; `system` is text for this request's system prompt (S3.3). Tool results
+    may stand in it where a provider wants them there.
+    """
+
+    id: MessageId
+    parts: tuple[Part, ...]
+    created_ms: int | None = None
+    agent: str = ""
+    model: ModelRef | None = None
+    system: str = ""
+
+
+class AssistantMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="assistant"):
+    """A model's reply: text, reasoning and tool calls; a summary is one whose `summary` is true (S3.6)."""
+
+    id: MessageId
+    parts: tuple[Part, ...]
+    created_ms: int | None = None
+    parent_id: MessageId | None = None
+    agent: str = ""
+    mode: str = ""
+    model: ModelRef | None = None
+    path: WorkPath | None = None
+    summary: bool = False
+    usage: Usage | None = None
+    cost: float = 0.0
+    finish: Finish | None = None
+    error: str = ""
+
+
+class ToolMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="tool"):
+    """The answers of tools to the calls of the assistant message before it."""
+
+    id: MessageId
+    parts: tuple[Part, ...]
+    created_ms: int | None = None
+
+
+Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+def text_of(message: Message) -> str:
+    """The message's text as a model would see it, parts joined by line breaks."""
+    return "\n".join(part.text for part in message.parts if isinstance(part, TextPart) and not part.ignored)
+
+
+def calls_of(message: Message) -> tuple[ToolCallPart, ...]:
+    """The tool calls a message makes, in order."""
+    return tuple(part for part in message.parts if isinstance(part, ToolCallPart))
+
+
+def results_of(message: Message) -> tuple[ToolResultPart, ...]:
+    """The tool results a message brings, in order."""
+    return tuple(part for part in message.parts if isinstance(part, ToolResultPart))
+
+
+def is_compaction_request(message: Message) -> bool:
+    """Whether this is the durable request for a compaction rather than something said."""
+    return isinstance(message, UserMessage) and any(isinstance(part, CompactionPart) for part in message.parts)
+
+
+def is_genuine_user(message: Message) -> bool:
+    """Whether a person said this: role user, with words or media that no program put there."""
+    return isinstance(message, UserMessage) and has_own_text(message.parts)
+
+
+def has_own_text(parts: tuple[Part, ...]) -> bool:
+    """Whether any of these parts is somebody's own text or medium."""
+    return any(
+        isinstance(part, FilePart)
+        or (isinstance(part, TextPart) and not part.synthetic and not part.ignored and bool(part.text.strip()))
+        for part in parts
+    )
+
+
+def is_signed(message: Message) -> bool:
+    """Whether a message holds provider data that is void once its surroundings change (B12)."""
+    return any(isinstance(part, ReasoningPart | ToolCallPart) and part.provider_data != "" for part in message.parts)

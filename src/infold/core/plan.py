@@ -1,0 +1,216 @@
+"""What to do next so that the next request fits: `Fits | Prune | Summarise | Fold | Shorten | Stuck`.
+
+A pure decision over the log and the situation, cheap enough to be made before every request. Every preset takes the same
+way; its policy decides which rungs of the ladder it has. Nothing is carried out here (`compact.py` and the engine do that).
+Repeating *decide, carry out* ends: each prune, fold and clip leaves less that can be pruned, folded or clipped.
+"""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from infold.core.budget import overflows
+from infold.core.clip import choose_clip
+from infold.core.cut import Cut, choose_cut
+from infold.core.entries import Clip, Reason
+from infold.core.gauge import Gauge, Situation, gauge, scaled_tokens
+from infold.core.log import Log
+from infold.core.prune import PrunePlan, plan_prune
+from infold.core.tokens import NO_SIZE, Size
+
+__all__ = ["Fits", "Fold", "NextStep", "Prune", "Shorten", "Stuck", "Summarise", "next_step"]
+
+LEAST_GAIN_SHARE = 0.05
+"""A fold that frees less of the usable window than this is not worth a broken cache, unless the request would not fit."""
+
+STUB_TOKENS = 24
+"""About what a stub takes; used only to foresee whether pruning alone will do."""
+
+
+class Fits(Struct, frozen=True):
+    """Nothing needs doing; the gauge says how full the window is."""
+
+    gauge: Gauge
+
+
+class Prune(Struct, frozen=True):
+    """Hide these parts."""
+
+    plan: PrunePlan
+    reason: Reason
+
+
+class Summarise(Struct, frozen=True):
+    """Ask a model for the text that stands for the head, in at most `budget_tokens`."""
+
+    cut: Cut
+    budget_tokens: int
+    reason: Reason
+
+
+class Fold(Struct, frozen=True):
+    """Fold the head by code alone, in at most `budget_tokens`."""
+
+    cut: Cut
+    budget_tokens: int
+    reason: Reason
+
+
+class Shorten(Struct, frozen=True):
+    """Clip one part that is too large for the window."""
+
+    clip: Clip
+    reason: Reason
+
+
+class Stuck(Struct, frozen=True):
+    """Nothing more can be hidden and the request is still over the limit."""
+
+    floor_tokens: int
+    usable_tokens: int
+    overhead_tokens: int
+
+
+NextStep: TypeAlias = Fits | Prune | Summarise | Fold | Shorten | Stuck
+
+
+def next_step(log: Log, situation: Situation) -> NextStep:
+    """The one thing to do now; *repeat until it is `Fits` or `Stuck`* is the whole of compaction."""
+    policy, budget = situation.policy, situation.budget
+    if policy.prune.timing == "every-request":
+        plan = plan_prune(log, policy.prune, usable_tokens=budget.usable_tokens)
+        if plan.targets:
+            return Prune(plan, "trigger")
+    measured = gauge(log, situation)
+    reason = _reason_to_act(log, situation, measured)
+    if reason is None:
+        return Fits(measured)
+    step = _first_rung(log, situation, measured, reason)
+    if step is not None:
+        return step
+    if budget.excess_tokens(measured.upper_tokens) == 0:
+        return Fits(measured)
+    return Stuck(measured.upper_tokens, budget.limit_tokens, situation.overhead_tokens)
+
+
+def _reason_to_act(log: Log, situation: Situation, measured: Gauge) -> Reason | None:
+    """Why to compact now, if there is a reason; an automatic one needs `auto` (S1.1) and an attempt left (S5.3)."""
+    policy, budget = situation.policy, situation.budget
+    if situation.manual:
+        return "manual"
+    if not policy.auto or not budget.bounded:
+        return None
+    tries_left = policy.attempts is None or log.attempts < policy.attempts
+    if tries_left and policy.force_on_length and log.cut_off:
+        return "forced"
+    if tries_left and _has_count(log, situation) and overflows(measured.count_tokens, budget, policy):
+        return "trigger"
+    if budget.excess_tokens(measured.upper_tokens) == 0:
+        return None
+    # `infold` has no other limit than this one; a document's own trigger kept silent (S1.0).
+    return "trigger" if policy.usable == "scaled-reserve" else "safety"
+
+
+def _has_count(log: Log, situation: Situation) -> bool:
+    """Whether there is anything new to compare: nothing from before a checkpoint triggers another (B9)."""
+    if situation.policy.count in ("estimate", "anchored") or not situation.reports_usage:
+        return log.has_news
+    return log.anchor is not None
+
+
+def _first_rung(log: Log, situation: Situation, measured: Gauge, reason: Reason) -> NextStep | None:
+    """The gentlest step of the ladder that helps."""
+    excess = situation.budget.excess_tokens(measured.upper_tokens)
+    gentle = _prune_enough(log, situation, measured, reason) or _fold(log, situation, reason, urgent=excess > 0)
+    return gentle or (_last_resort(log, situation, excess, reason) if excess else None)
+
+
+def _last_resort(log: Log, situation: Situation, excess: int, reason: Reason) -> NextStep | None:
+    """What helps where the tail itself is too large, or the window became smaller than the checkpoint."""
+    clips = situation.policy.clip
+    return (
+        _prune_anything(log, situation, reason)
+        or (_shorten(log, excess, reason) if clips else None)
+        or _rewrite(log, situation, reason)
+        or (_fold_everything(log, situation, reason) if clips else None)
+    )
+
+
+def _prune_enough(log: Log, situation: Situation, measured: Gauge, reason: Reason) -> Prune | None:
+    """Prune if that alone frees enough to last."""
+    policy, budget = situation.policy, situation.budget
+    if policy.prune.timing != "at-trigger":
+        return None
+    plan = plan_prune(log, policy.prune, usable_tokens=budget.usable_tokens)
+    net = plan.freed_tokens - STUB_TOKENS * len(plan.targets)
+    enough = measured.upper_tokens - net <= policy.prune.enough.of(budget.usable_tokens)
+    return Prune(plan, reason) if net > 0 and enough else None
+
+
+def _prune_anything(log: Log, situation: Situation, reason: Reason) -> Prune | None:
+    prune = situation.policy.prune
+    plan = plan_prune(log, prune, usable_tokens=situation.budget.usable_tokens, minimum_tokens=0)
+    return Prune(plan, reason) if plan.targets else None
+
+
+def _shorten(log: Log, excess: int, reason: Reason) -> Shorten | None:
+    clip = choose_clip(log, excess_tokens=excess)
+    return None if clip is None else Shorten(clip, reason)
+
+
+def _fold(log: Log, situation: Situation, reason: Reason, *, urgent: bool) -> Summarise | Fold | None:
+    cut = _cut(log, situation)
+    return None if cut is None else _fold_at(log, cut, situation, reason, urgent=urgent)
+
+
+def _fold_at(log: Log, cut: Cut, situation: Situation, reason: Reason, *, urgent: bool) -> Summarise | Fold | None:
+    """Fold there if it pays; the summary gets no more room than half of what it replaces."""
+    summary = situation.policy.summary
+    summary_tokens = summary.budget_tokens(situation.budget.usable_tokens)
+    head = log.size.minus(_tail_size(log, cut)).plus(log.checkpoint_size).measure
+    if not _is_worth_it(head, summary_tokens, situation, reason, urgent=urgent):
+        return None
+    step = Summarise if situation.summariser else Fold
+    return step(cut, min(summary_tokens, max(summary.minimum_tokens, head // 2)), reason)
+
+
+def _fold_everything(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold | None:
+    """Keep no tail at all: the last resort where the newest step alone is too large, say for its call arguments."""
+    return _fold_at(log, Cut(len(log.live), None), situation, reason, urgent=True) if log.live else None
+
+
+def _is_worth_it(head: int, summary_tokens: int, situation: Situation, reason: Reason, *, urgent: bool) -> bool:
+    """Whether folding that much pays: always what a document or a person asks for, else what frees enough."""
+    policy = situation.policy
+    if urgent or reason == "safety":
+        return head > 2 * policy.summary.minimum_tokens
+    if reason == "manual" or policy.target is None or policy.tail.rule == "turns":
+        return True
+    return head - summary_tokens >= LEAST_GAIN_SHARE * situation.budget.usable_tokens
+
+
+def _cut(log: Log, situation: Situation) -> Cut | None:
+    policy, budget = situation.policy, situation.budget
+    summary_tokens = policy.summary.budget_tokens(budget.usable_tokens)
+    tail_tokens = policy.tail.budget_tokens(budget.usable_tokens)
+    if policy.target is None or policy.tail.rule != "tokens":
+        return choose_cut(log, policy.tail, tail_tokens=tail_tokens)
+    beside = scaled_tokens(Size(prose=summary_tokens + situation.overhead_tokens), log, situation)
+    room = max(0, min(tail_tokens, budget.target_tokens - beside))
+    return choose_cut(
+        log, policy.tail, tail_tokens=room, sizer=lambda placed: scaled_tokens(log.size_of(placed), log, situation)
+    )
+
+
+def _rewrite(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold | None:
+    """Fold nothing more, but write the checkpoint anew and smaller: the way out after a change to a smaller window."""
+    if log.checkpoint is None or (log.live and not log.live[0].cuttable):
+        return None
+    return _fold_at(log, Cut.at(log, 0), situation, reason, urgent=True)
+
+
+def _tail_size(log: Log, cut: Cut) -> Size:
+    size = NO_SIZE
+    for placed in log.live[cut.index :]:
+        size = size.plus(log.size_of(placed))
+    return size

@@ -1,0 +1,271 @@
+"""The numbers a user may set, and the rules a preset may choose among.
+
+One `Policy` type serves every preset: a preset changes values and picks rules by name, never a code path of its own
+(S1.0). A policy that contradicts itself cannot be built: `PolicyError` names the field and the remedy.
+"""
+
+from collections.abc import Callable
+from math import isfinite
+from typing import Literal, TypeAlias, assert_never
+
+from msgspec import Struct
+
+from infold.errors import PolicyError
+
+__all__ = [
+    "Amount",
+    "CountRule",
+    "EstimateRule",
+    "Policy",
+    "PrunePolicy",
+    "Ruler",
+    "SummaryPolicy",
+    "TailPolicy",
+    "UsableRule",
+    "remaining",
+    "share",
+    "tokens",
+]
+
+LARGEST_TOKENS = 1_000_000_000
+"""No window or threshold is near a thousand million tokens; a larger number is a slip of the unit."""
+
+EstimateRule: TypeAlias = Literal["features", "round", "ceil"]
+"""How text is sized: our feature model, or UTF-16 units over four, rounded half up or always up (S7.1)."""
+
+Ruler: TypeAlias = EstimateRule | Callable[[str], int]
+"""A rule by name, or an exact tokeniser's count in place of the feature model."""
+
+CountRule: TypeAlias = Literal["input+cache-read+output", "total", "estimate", "anchored"]
+"""What is compared with the trigger: reported usage (S1.4; S1.5), an estimate of everything (S1.7), or reported usage
+plus the calibrated estimate of what came since."""
+
+UsableRule: TypeAlias = Literal[
+    "input-else-less-ceiling", "less-reserve", "input-less-reserve", "scaled-reserve", "whole"
+]
+"""What part of the window may be filled: S1.4, S1.5, S1.9, `infold`'s own, or all of it (S1.7)."""
+
+
+# Defined before its users: the defaults below are checked while the module is read.
+def _expect(fine: bool, field: str, problem: str, remedy: str) -> None:
+    if not fine:
+        raise PolicyError(field, problem, remedy=remedy)
+
+
+class Amount(Struct, frozen=True):
+    """A threshold in the unit its user thinks in: tokens, a share of the usable window, or tokens remaining (B19)."""
+
+    unit: Literal["tokens", "share", "remaining"]
+    value: float
+
+    def __post_init__(self) -> None:
+        """Reject what no window could mean."""
+        if not isfinite(self.value) or self.value < 0 or self.value > LARGEST_TOKENS:
+            raise PolicyError(
+                "amount",
+                f"{self.value} {self.unit} is no amount",
+                remedy="give a number from 0 to a thousand million",
+            )
+        if self.unit == "share" and self.value > 1:
+            raise PolicyError(
+                "amount",
+                f"a share of {self.value} is more than the whole",
+                remedy="give a share from 0 to 1, or tokens",
+            )
+
+    def of(self, usable_tokens: int) -> int:
+        """This amount in tokens, for a usable window of that size; never negative."""
+        match self.unit:
+            case "tokens":
+                return int(self.value)
+            case "share":
+                return max(0, int(usable_tokens * self.value))
+            case "remaining":
+                return max(0, usable_tokens - int(self.value))
+            case _:
+                assert_never(self.unit)
+
+
+def tokens(value: int) -> Amount:
+    """That many tokens, whatever the window."""
+    return Amount("tokens", value)
+
+
+def share(value: float) -> Amount:
+    """That part of the usable window, from 0 to 1."""
+    return Amount("share", value)
+
+
+def remaining(value: int) -> Amount:
+    """All of the usable window but that many tokens."""
+    return Amount("remaining", value)
+
+
+class PrunePolicy(Struct, frozen=True):
+    """When old tool results become stubs, and which (A2).
+
+    `timing`: at every request, or only once the trigger is reached, so that the provider's cache breaks seldom (B16).
+    `enough`: at the trigger, how full the window may still be after pruning alone; above that the head is folded instead.
+    `genuine_turns`: whether only what a person said counts as a turn (S2.2). `arguments`: whether large values in old
+    call arguments go too (B24).
+    """
+
+    enabled: bool = True
+    timing: Literal["every-request", "at-trigger"] = "every-request"
+    keep: Amount = tokens(40_000)
+    minimum: Amount = tokens(20_000)
+    enough: Amount = share(1.0)
+    spare_turns: int = 2
+    genuine_turns: bool = False
+    protected_tools: frozenset[str] = frozenset({"skill"})
+    arguments: bool = False
+
+    def __post_init__(self) -> None:
+        """Reject a negative or absurd number of turns."""
+        _expect(
+            0 <= self.spare_turns <= 1_000,
+            "prune.spare_turns",
+            f"{self.spare_turns}",
+            "give 0 to 1,000 turns",
+        )
+
+
+class TailPolicy(Struct, frozen=True):
+    """What stays verbatim after the cut.
+
+    `rule`: nothing, the last `turns` user turns, or newest messages within a token budget, which is `size` of the
+    usable window held between `minimum_tokens` and `maximum_tokens`. `split_turns`: whether the cut may fall inside a
+    turn. `whole_head`: what happens when nothing can be folded because everything would be tail: fold it all, or leave
+    it (S4.5). `recut`: whether turns are dropped from the tail once the summary is known and still over target.
+    """
+
+    rule: Literal["none", "turns", "tokens"] = "none"
+    turns: int = 0
+    size: Amount = share(0.25)
+    minimum_tokens: int = 0
+    maximum_tokens: int = LARGEST_TOKENS
+    split_turns: bool = False
+    whole_head: bool = True
+    recut: bool = False
+
+    def __post_init__(self) -> None:
+        """Reject a tail that contradicts itself."""
+        _expect(0 <= self.turns <= 10_000, "tail.turns", f"{self.turns}", "give 0 to 10,000 turns")
+        _expect(
+            0 <= self.minimum_tokens <= self.maximum_tokens <= LARGEST_TOKENS,
+            "tail.minimum_tokens",
+            f"{self.minimum_tokens} to {self.maximum_tokens}",
+            "give a minimum from 0 up to the maximum",
+        )
+        _expect(
+            self.rule != "turns" or self.turns > 0,
+            "tail.turns",
+            "a tail of turns without any",
+            "give at least one turn, or rule='none'",
+        )
+
+    def budget_tokens(self, usable_tokens: int) -> int:
+        """How many tokens of verbatim tail a usable window of that size leaves room for."""
+        return min(self.maximum_tokens, max(self.minimum_tokens, self.size.of(usable_tokens)))
+
+
+class SummaryPolicy(Struct, frozen=True):
+    """What stands for the folded head.
+
+    `shape`: a pair of request and summary message as OpenCode has it, the summary alone (S4.5), or one marked user
+    message. `prefix` opens the summary's text. `fallback`: what takes over when no model can summarise: the deterministic
+    fold (B10), or mechanical cleaning alone (S4.5). `ledger`: whether facts taken by code, the user's instructions first,
+    stand beside a model's words (B2, B4). `must_keep_share` is the most of a summary that verbatim instructions may take.
+    """
+
+    shape: Literal["pair", "alone", "marked"] = "pair"
+    prefix: str = ""
+    fallback: Literal["fold", "clean"] = "fold"
+    ledger: bool = False
+    size: Amount = share(0.1)
+    minimum_tokens: int = 256
+    maximum_tokens: int = 8_000
+    must_keep_share: float = 0.6
+
+    def __post_init__(self) -> None:
+        """Reject sizes that cannot hold a summary."""
+        _expect(
+            0 < self.minimum_tokens <= self.maximum_tokens <= LARGEST_TOKENS,
+            "summary.minimum_tokens",
+            f"{self.minimum_tokens} to {self.maximum_tokens}",
+            "give a minimum from 1 up to the maximum",
+        )
+        _expect(
+            0 <= self.must_keep_share <= 1,
+            "summary.must_keep_share",
+            f"{self.must_keep_share}",
+            "give a share from 0 to 1",
+        )
+
+    def budget_tokens(self, usable_tokens: int) -> int:
+        """How many tokens a summary may have in a usable window of that size."""
+        return min(self.maximum_tokens, max(self.minimum_tokens, self.size.of(usable_tokens)))
+
+
+class Policy(Struct, frozen=True):
+    """All that decides when and how a session is compacted.
+
+    `auto` off means off (S1.1). `reached`: whether a count equal to the trigger acts (S1.4, S1.5). `window_tokens`
+    overrides the model's window. `attempts` bounds compactions per user prompt, none is no bound. `less_freed`: whether
+    what pruning freed is subtracted from reported usage (S5.4). `clip`: whether a single part too large for the window
+    is shortened. `continue_always`: whether a continue message follows every automatic compaction (S3.8) or only work
+    that was under way (B21).
+    """
+
+    name: str
+    auto: bool = True
+    estimate: EstimateRule = "features"
+    count: CountRule = "anchored"
+    usable: UsableRule = "scaled-reserve"
+    reached: bool = True
+    window_tokens: int | None = None
+    reserve_tokens: int | None = None
+    trigger: Amount = share(1.0)
+    target: Amount | None = None
+    prune: PrunePolicy = PrunePolicy()
+    tail: TailPolicy = TailPolicy()
+    summary: SummaryPolicy = SummaryPolicy()
+    stub: str = ""
+    attempts: int | None = None
+    force_on_length: bool = False
+    less_freed: bool = False
+    clip: bool = False
+    continue_always: bool = True
+
+    def __post_init__(self) -> None:
+        """Reject numbers that contradict each other."""
+        _expect(
+            self.window_tokens is None or 0 <= self.window_tokens <= LARGEST_TOKENS,
+            "window_tokens",
+            f"{self.window_tokens}",
+            "give the model's window in tokens, or leave it out",
+        )
+        _expect(
+            self.reserve_tokens is None or 0 <= self.reserve_tokens <= LARGEST_TOKENS,
+            "reserve_tokens",
+            f"{self.reserve_tokens}",
+            "give the tokens to keep free for the reply, or leave it out",
+        )
+        _expect(
+            self.attempts is None or self.attempts > 0,
+            "attempts",
+            f"{self.attempts}",
+            "give at least 1, or auto=False",
+        )
+        _expect(
+            self.target is None or self.target.unit != self.trigger.unit or self._target_is_below(),
+            "target",
+            f"{self.target and self.target.value} is not below the trigger {self.trigger.value}",
+            "lower the target or raise the trigger, so that a compaction lasts",
+        )
+
+    def _target_is_below(self) -> bool:
+        assert self.target is not None
+        if self.trigger.unit == "remaining":
+            return self.target.value > self.trigger.value
+        return self.target.value < self.trigger.value

@@ -1,0 +1,90 @@
+"""Choose the old tool results, and the large old call arguments, that become stubs (A2, B24).
+
+A pure choice over the live messages: it neither hides anything (`log.py` does) nor decides when it is worth it (`plan.py`).
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from infold.core.entries import Handle, handle_of
+from infold.core.log import Log
+from infold.core.messages import AssistantMessage, ToolCallPart, ToolResultPart
+from infold.core.placing import Placed
+from infold.core.policy import PrunePolicy
+from infold.core.spine import within
+from infold.core.tokens import tokens_in
+
+__all__ = ["NOTHING_TO_PRUNE", "PrunePlan", "plan_prune"]
+
+
+class PrunePlan(Struct, frozen=True):
+    """The parts to hide, newest first, and what hiding them frees before stubs are subtracted."""
+
+    targets: tuple[Handle, ...] = ()
+    freed_tokens: int = 0
+
+
+NOTHING_TO_PRUNE = PrunePlan()
+
+
+def plan_prune(log: Log, policy: PrunePolicy, *, usable_tokens: int, minimum_tokens: int | None = None) -> PrunePlan:
+    """Choose what lies beyond the newest `keep` tokens of tool output, if hiding it frees more than the minimum.
+
+    The walk goes newest to oldest and spares the last user turns, pinned parts and protected tools; it ends at a summary
+    and at the first part that is hidden already (S2.1 to S2.7).
+    """
+    if not policy.enabled:
+        return NOTHING_TO_PRUNE
+    keep = policy.keep.of(usable_tokens)
+    least = policy.minimum.of(usable_tokens) if minimum_tokens is None else minimum_tokens
+    walked = freed = 0
+    targets: list[Handle] = []
+    rule = log.rendering.estimate
+    for placed, position in _candidates(log, policy):
+        tokens = tokens_in(placed.measures[position], rule)
+        walked += tokens
+        if walked > keep:
+            freed += tokens
+            targets.append(handle_of(placed.sequence, position))
+    return PrunePlan(tuple(targets), freed) if freed > least else NOTHING_TO_PRUNE
+
+
+def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[Placed, int]]:
+    """What may be hidden, newest first: a message and the position of a part in it."""
+    newest = _newest_touchable(log, policy)
+    oldest = _oldest_touchable(log)
+    for index in reversed(within(log.spine.prunable, newest + 1)):
+        placed = log.spine.items[index]
+        if index < oldest or placed.sequence < log.checkpoint_sequence:
+            return
+        hidden = log.altered.get(placed.sequence)
+        for position in placed.prunable:
+            if not _is_wanted(placed.message.parts[position], policy):
+                continue
+            if hidden is not None and position in hidden.hidings:
+                return
+            if not log.pins or handle_of(placed.sequence, position) not in log.pins:
+                yield placed, position
+
+
+def _is_wanted(part: object, policy: PrunePolicy) -> bool:
+    if isinstance(part, ToolCallPart):
+        return policy.arguments and part.tool not in policy.protected_tools
+    return isinstance(part, ToolResultPart) and part.tool not in policy.protected_tools
+
+
+def _newest_touchable(log: Log, policy: PrunePolicy) -> int:
+    """The index of the message that begins the oldest spared turn, the newest one that may be touched; -1 for none."""
+    if policy.spare_turns == 0:
+        return log.length - 1
+    turns = within(log.spine.persons_turns if policy.genuine_turns else log.spine.user_turns, log.length)
+    return turns[-policy.spare_turns] if len(turns) >= policy.spare_turns else -1
+
+
+def _oldest_touchable(log: Log) -> int:
+    """The index after the newest summary, finished or not."""
+    for index in reversed(within(log.spine.business, log.length)):
+        if isinstance(log.spine.items[index].message, AssistantMessage):
+            return index + 1
+    return 0

@@ -1,0 +1,122 @@
+"""From log to the messages the model is sent.
+
+`standing` is what the log holds after its newest checkpoint, as the documents' *filterCompacted* gives it. `view` is that, made
+fit to send: hidden parts as stubs, unanswered calls answered as interrupted, late answers as text, nothing empty (B12).
+The same log always gives the same messages, and a message that nothing changed is the very object that was appended.
+"""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from infold.core.log import Log
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    MessageId,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
+)
+from infold.core.placing import Placed
+from infold.core.policy import SummaryPolicy
+
+__all__ = ["REQUEST_TEXT", "standing", "view"]
+
+REQUEST_TEXT = "Summarise the work so far, so that it can go on from the summary alone."
+"""How a compaction request reads where a view shows it as something that was said."""
+
+INTERRUPTED_TEXT = "[no result: the call was interrupted]"
+
+
+def standing(log: Log) -> tuple[Message, ...]:
+    """The newest request and summary, then every message they did not fold, oldest first (*filterCompacted*, S4.1)."""
+    pair = () if log.checkpoint is None else (log.checkpoint.request, log.checkpoint.summary)
+    return (*(message for message in pair if message is not None), *(placed.message for placed in log.live))
+
+
+def view(log: Log, summary: SummaryPolicy) -> tuple[Message, ...]:
+    """The messages to send now; not empty unless the log is."""
+    messages = tuple(_sendable(log))
+    return (*_opening(log, summary), *messages)
+
+
+def _opening(log: Log, summary: SummaryPolicy) -> tuple[Message, ...]:
+    """What stands for the folded head."""
+    checkpoint, number = log.checkpoint, log.checkpoint_sequence
+    if checkpoint is None or not checkpoint.text:
+        return ()
+    if summary.shape == "marked":
+        return (UserMessage(MessageId(f"checkpoint-{number}"), (TextPart(checkpoint.text, synthetic=True),)),)
+    asked = checkpoint.request or UserMessage(MessageId(f"request-{number}"), ())
+    told = checkpoint.summary or AssistantMessage(
+        MessageId(f"summary-{number}"),
+        (),
+        parent_id=asked.id,
+        mode="compaction",
+        agent="compaction",
+        summary=True,
+        finish="stop",
+    )
+    answer = replace(told, parts=(TextPart(checkpoint.text),))
+    if summary.shape == "alone":
+        return (answer,)
+    return (replace(asked, parts=(TextPart(REQUEST_TEXT, synthetic=True),)), answer)
+
+
+def _sendable(log: Log) -> Iterator[Message]:
+    open_calls: dict[str, ToolCallPart] = {}
+    asking = 0
+    cleaned = log.checkpoint is not None and log.checkpoint.cleaned
+    for placed in log.live:
+        if open_calls and not (placed.results and len(placed.late) < len(placed.results)):
+            yield _interrupted(asking, open_calls)
+            open_calls = {}
+        if not placed.is_sent:
+            continue
+        message = log.altered[placed.sequence].message if placed.sequence in log.altered else placed.message
+        if placed.late:
+            message = _with_late_as_text(message, placed)
+        if cleaned and placed.sequence < log.checkpoint_sequence:
+            message = _without_reasoning(message)
+        yield message
+        if placed.calls:
+            asking, open_calls = placed.sequence, {call.call_id: call for call in placed.calls}
+        elif placed.results:
+            for result in placed.results:
+                open_calls.pop(result.call_id, None)
+    if open_calls:
+        yield _interrupted(asking, open_calls)
+
+
+def _with_late_as_text(message: Message, placed: Placed) -> Message:
+    message = replace(message, parts=_late_as_text(message.parts, placed.late))
+    if isinstance(message, ToolMessage) and len(placed.late) == len(placed.results):
+        return UserMessage(message.id, message.parts, message.created_ms)
+    return message
+
+
+def _without_reasoning(message: Message) -> Message:
+    if not any(isinstance(part, ReasoningPart) for part in message.parts):
+        return message
+    return replace(message, parts=tuple(part for part in message.parts if not isinstance(part, ReasoningPart)))
+
+
+def _late_as_text(parts: tuple[Part, ...], late: tuple[int, ...]) -> tuple[Part, ...]:
+    return tuple(
+        TextPart(f"[late result of {part.tool or 'a tool'}, call {part.call_id}]\n{part.output}", synthetic=True)
+        if position in late and isinstance(part, ToolResultPart)
+        else part
+        for position, part in enumerate(parts)
+    )
+
+
+def _interrupted(asking: int, open_calls: dict[str, ToolCallPart]) -> ToolMessage:
+    parts = tuple(
+        ToolResultPart(call.call_id, call.tool, INTERRUPTED_TEXT, status="interrupted") for call in open_calls.values()
+    )
+    return ToolMessage(MessageId(f"interrupted-{asking}"), parts)

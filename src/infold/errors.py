@@ -1,0 +1,156 @@
+"""Every error infold raises, in one tree.
+
+    InfoldError
+    ├── UsageError            the caller can act: a value given to infold is wrong
+    │   ├── PolicyError       a policy's numbers contradict each other or make no sense
+    │   ├── UnknownPreset     no preset of that name
+    │   ├── LogError          an entry that cannot follow the entries before it
+    │   │   ├── DuplicateId       an id that the session already holds
+    │   │   ├── OrphanResult      a tool result whose call is not before it
+    │   │   ├── UnknownReference  an entry that names something the session does not hold
+    │   │   └── IllegalCut        a checkpoint that would part a call from its result
+    │   ├── UndecodableLog    bytes that are not a log of ours
+    │   └── FormatError       messages or a transcript that cannot be read
+    │       ├── UnknownFormat     no format recognises it
+    │       └── BrokenInput       a format recognises it, but it is damaged, hostile or too deep
+    └── WindowExceeded        the user can act: even the smallest view is larger than the window
+
+Branches say who can act. Each error keeps its numbers and names as attributes and ends its message with what
+to do. Later layers add their own branches (`ModelBusy`, `StoreError`) beside these.
+"""
+
+__all__ = [
+    "BrokenInput",
+    "DuplicateId",
+    "FormatError",
+    "IllegalCut",
+    "InfoldError",
+    "LogError",
+    "OrphanResult",
+    "PolicyError",
+    "UndecodableLog",
+    "UnknownFormat",
+    "UnknownPreset",
+    "UnknownReference",
+    "UsageError",
+    "WindowExceeded",
+]
+
+
+class InfoldError(Exception):
+    """The root of every error infold raises on purpose."""
+
+
+class UsageError(InfoldError):
+    """A value the caller gave is wrong; the message says which and what would be right."""
+
+
+class PolicyError(UsageError):
+    """A policy value is out of range or contradicts another one."""
+
+    def __init__(self, field: str, problem: str, *, remedy: str) -> None:
+        self.field = field
+        super().__init__(f"policy.{field}: {problem}; {remedy}")
+
+
+class UnknownPreset(UsageError):
+    """No preset has that name."""
+
+    def __init__(self, name: str, *, known: tuple[str, ...]) -> None:
+        self.name = name
+        self.known = known
+        super().__init__(f"no preset is named {name!r}; choose one of {', '.join(known)}")
+
+
+class LogError(UsageError):
+    """An entry cannot follow the entries already in the session; the log is unchanged."""
+
+
+class DuplicateId(LogError):
+    """An id that the session already holds, or that one message uses twice."""
+
+    def __init__(self, kind: str, duplicate: str) -> None:
+        self.kind = kind
+        self.duplicate = duplicate
+        super().__init__(f"there is already a {kind} with id {duplicate!r}; give each {kind} an id of its own")
+
+
+class OrphanResult(LogError):
+    """A tool result that no earlier tool call asked for, or that was answered already."""
+
+    def __init__(self, call_id: str, *, message_id: str, problem: str) -> None:
+        self.call_id = call_id
+        self.message_id = message_id
+        super().__init__(
+            f"message {message_id!r} holds a result for call {call_id!r}, {problem}; "
+            "append the assistant message that made the call first, and each result once"
+        )
+
+
+class UnknownReference(LogError):
+    """An entry names a message, part or entry that the session does not hold."""
+
+    def __init__(self, kind: str, reference: str, *, remedy: str) -> None:
+        self.kind = kind
+        self.reference = reference
+        super().__init__(f"no {kind} {reference!r} in the part of the session that is held; {remedy}")
+
+
+class IllegalCut(LogError):
+    """A checkpoint whose first kept message cannot begin a view."""
+
+    def __init__(self, sequence: int, message_id: str) -> None:
+        self.sequence = sequence
+        self.message_id = message_id
+        super().__init__(
+            f"message {message_id!r} (entry {sequence}) cannot be the first one kept: a tool call, or the reasoning it "
+            "depends on, would stay behind; cut at a user message or at the assistant message that makes the call"
+        )
+
+
+class UndecodableLog(UsageError):
+    """Bytes that should be a log entry are not one."""
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(
+            f"not an infold log entry: {detail}; read it with the version that wrote it, "
+            "or convert a foreign transcript first"
+        )
+
+
+class FormatError(UsageError):
+    """Messages or a transcript that cannot be read as what they should be."""
+
+
+class UnknownFormat(FormatError):
+    """No format recognises the input."""
+
+    def __init__(self, what: str, *, tried: tuple[str, ...], remedy: str) -> None:
+        self.what = what
+        self.tried = tried
+        super().__init__(f"{what} is in no format infold knows (tried {', '.join(tried)}); {remedy}")
+
+
+class BrokenInput(FormatError):
+    """The format is known, but the input is damaged or goes beyond a stated bound."""
+
+    def __init__(self, format_name: str, problem: str, *, remedy: str, line: int | None = None) -> None:
+        self.format_name = format_name
+        self.line = line
+        place = f" at line {line}" if line is not None else ""
+        super().__init__(f"{format_name}{place}: {problem}; {remedy}")
+
+
+class WindowExceeded(InfoldError):
+    """The smallest possible view is still larger than the usable window."""
+
+    def __init__(self, *, floor_tokens: int, usable_tokens: int, overhead_tokens: int) -> None:
+        self.floor_tokens = floor_tokens
+        self.usable_tokens = usable_tokens
+        self.overhead_tokens = overhead_tokens
+        super().__init__(
+            f"the smallest view is {floor_tokens:,} tokens ({overhead_tokens:,} of them system prompt and tools), "
+            f"the usable window is {usable_tokens:,}; shorten the system prompt or the newest message, "
+            "offer fewer tools, lower the reserve or choose a larger model"
+        )

@@ -1,0 +1,61 @@
+"""Play a history against a provider that counts: each reply reports the usage of the request it answers."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.compact import Compaction, compact
+from infold.core.entries import MessageEntry
+from infold.core.features import estimate_tokens
+from infold.core.gauge import Situation
+from infold.core.log import Log
+from infold.core.messages import AssistantMessage, FilePart, Message, Part, ToolResultPart, Usage
+from infold.core.view import view
+
+__all__ = ["Played", "counted_tokens", "play"]
+
+
+class Played(Struct, frozen=True):
+    """One request: what was done before it, and the messages it sent."""
+
+    compaction: Compaction
+    request: tuple[Message, ...]
+
+
+def play(
+    log: Log, history: Iterable[Message], situation: Situation, *, factor: float | None = None
+) -> Iterator[Played]:
+    """Prepare each request of a history in turn; with a factor, replies report that many tokens for each of ours."""
+    for message in history:
+        if isinstance(message, AssistantMessage) and not message.summary and log.next_sequence:
+            played = _prepare(log, situation)
+            yield played
+            log = played.compaction.log
+            if factor is not None:
+                message = _reported(message, played.request, situation, factor)
+        log = log.append(MessageEntry(message))
+    yield _prepare(log, situation)
+
+
+def counted_tokens(messages: Iterable[Message]) -> int:
+    """What a provider with our own way of counting would report for these messages."""
+    return sum(4 + sum(map(_part_tokens, message.parts)) for message in messages)
+
+
+def _prepare(log: Log, situation: Situation) -> Played:
+    compaction = compact(log, situation)
+    return Played(compaction, view(compaction.log, situation.policy.summary))
+
+
+def _reported(
+    reply: AssistantMessage, request: tuple[Message, ...], situation: Situation, factor: float
+) -> AssistantMessage:
+    prompt = int((counted_tokens(request) + situation.overhead_tokens) * factor)
+    return replace(reply, usage=Usage(input=prompt, output=int(counted_tokens((reply,)) * factor)))
+
+
+def _part_tokens(part: Part) -> int:
+    texts = (getattr(part, field, "") for field in ("text", "output", "arguments", "tool"))
+    files = part.files if isinstance(part, ToolResultPart) else (part,) if isinstance(part, FilePart) else ()
+    return sum(estimate_tokens(text) for text in texts if text) + sum(file.tokens for file in files) + 8

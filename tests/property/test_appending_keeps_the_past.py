@@ -1,0 +1,66 @@
+"""Law: the log only grows; what was appended stays as it was, and any of it can be read back."""
+
+from hypothesis import given
+
+from infold.core.compact import compact
+from infold.core.entries import Entry, MessageEntry, decode_entry, encode_entry
+from infold.core.gauge import Situation
+from infold.core.loading import load
+from infold.core.log import Log
+from infold.core.messages import Message, SessionId
+from infold.core.view import standing, view
+from infold.testing.builders import log_of
+from infold.testing.strategies import histories, situations
+
+
+@given(histories(), situations())
+def test_older_logs_are_unchanged_by_newer_ones(history: tuple[Message, ...], situation: Situation) -> None:
+    """B1: every log value along the way still gives the view it gave, whatever was appended after it."""
+    seen: list[tuple[Log, tuple[Message, ...]]] = []
+    log = log_of((), policy=situation.policy)
+    for entry in lived(history, situation):
+        seen.append((log, view(log, situation.policy.summary)))
+        log = log.append(entry)
+
+    for older, shown in seen:
+        assert view(older, situation.policy.summary) == shown
+
+
+@given(histories(), situations())
+def test_a_session_read_back_is_the_session(history: tuple[Message, ...], situation: Situation) -> None:
+    """B1, S4.1: entries stored, decoded and read newest first give the same view as the log they came from."""
+    log = log_of((), policy=situation.policy)
+    entries = lived(history, situation)
+    log = log.extend(entries)
+    stored = [(number, decode_entry(encode_entry(entry))) for number, entry in enumerate(entries)]
+    again = load(SessionId("session"), reversed(stored), log.rendering)
+
+    assert view(again, situation.policy.summary) == view(log, situation.policy.summary)
+    assert standing(again) == standing(log)
+    assert again.next_sequence == log.next_sequence
+    assert again.size == log.size
+
+
+@given(histories(), situations())
+def test_a_branch_is_independent(history: tuple[Message, ...], situation: Situation) -> None:
+    """B1: two continuations of one log do not see each other's entries."""
+    entries = lived(history, situation)
+    half = len(entries) // 2
+    trunk = log_of((), policy=situation.policy).extend(entries[:half])
+    first = trunk.extend(entries[half:])
+    second = trunk.extend(entries[half:])
+
+    assert standing(first) == standing(second)
+    assert standing(trunk) == standing(log_of((), policy=situation.policy).extend(entries[:half]))
+
+
+def lived(history: tuple[Message, ...], situation: Situation) -> list[Entry]:
+    """Every entry of a session that lived through this history, prunings and checkpoints included."""
+    log = log_of((), policy=situation.policy)
+    entries: list[Entry] = []
+    for message in history:
+        entry = MessageEntry(message)
+        compaction = compact(log.append(entry), situation)
+        log = compaction.log
+        entries += (entry, *compaction.entries)
+    return entries

@@ -1,0 +1,52 @@
+"""Law: under `infold` every request fits, or the step is `Stuck` and says by how much."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infold.core.gauge import Situation, gauge
+from infold.core.messages import Message
+from infold.core.plan import Fits, Stuck
+from infold.testing.builders import log_of
+from infold.testing.play import counted_tokens, play
+from infold.testing.strategies import histories, infold_situations
+
+
+@given(histories(max_blocks=30), infold_situations())
+def test_a_view_fits_or_the_step_is_stuck(history: tuple[Message, ...], situation: Situation) -> None:
+    """B8, B9: the most a request can be is within the limit, or the step names floor and limit."""
+    for played in play(log_of((), policy=situation.policy), history, situation):
+        match played.compaction.final:
+            case Fits():
+                assert gauge(played.compaction.log, situation).upper_tokens <= situation.budget.limit_tokens
+            case Stuck() as stuck:
+                assert stuck.floor_tokens > stuck.usable_tokens == situation.budget.limit_tokens
+
+
+@given(histories(max_blocks=30), infold_situations())
+def test_what_is_sent_is_what_was_proven(history: tuple[Message, ...], situation: Situation) -> None:
+    """B8: the messages themselves, counted afresh, are within the limit that was proven for the log."""
+    for played in play(log_of((), policy=situation.policy), history, situation):
+        if isinstance(played.compaction.final, Fits):
+            sent = counted_tokens(played.request) + situation.overhead_tokens
+            assert sent <= situation.budget.limit_tokens + 12 * len(played.request)
+
+
+@given(histories(max_blocks=30), infold_situations(), st.sampled_from((0.7, 1.0, 1.15)))
+def test_a_counting_provider_never_sees_too_much(
+    history: tuple[Message, ...], situation: Situation, factor: float
+) -> None:
+    """B8, B15: with reported usage and a true bound, no request exceeds the limit as the provider counts."""
+    situation = Situation(situation.policy, situation.budget, situation.overhead_tokens, bound=max(1.2, factor * 1.05))
+    for played in play(log_of((), policy=situation.policy), history, situation, factor=factor):
+        if isinstance(played.compaction.final, Fits):
+            sent = (counted_tokens(played.request) + situation.overhead_tokens) * factor
+            assert sent <= situation.budget.limit_tokens + 24 * len(played.request)
+
+
+@given(histories(), infold_situations())
+def test_only_a_hopeless_window_is_stuck(history: tuple[Message, ...], situation: Situation) -> None:
+    """B9: whenever system prompt and tools leave a quarter of the window, a way to fit is found."""
+    if situation.overhead_tokens * situation.bound > situation.budget.limit_tokens * 0.75:
+        return
+    for played in play(log_of((), policy=situation.policy), history, situation):
+        assert isinstance(played.compaction.final, Fits)

@@ -1,0 +1,57 @@
+"""Law: the first request, the latest one and the user's rules stand verbatim in every view, fold after fold."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infold.core.budget import Window, budget_for
+from infold.core.gauge import Situation
+from infold.core.messages import Message, text_of
+from infold.core.presets import INFOLD
+from infold.testing.builders import calls, log_of, numbered, replies, result, user
+from infold.testing.play import play
+
+RULES = (
+    "Never touch the vendor folder.",
+    "Always run the tests before you commit.",
+    "不要修改数据库结构。",
+    "必ず日本語でコメントを書いてください。",
+    "반드시 타입 힌트를 사용하세요.",
+    "Do not add dependencies.",
+)
+
+
+@settings(max_examples=200)
+@given(
+    st.sampled_from(RULES),
+    st.lists(st.sampled_from(RULES), min_size=1, max_size=3, unique=True),
+    st.sampled_from((4_096, 8_192, 32_000)),
+    st.integers(0, 3),
+)
+def test_instructions_survive_ten_folds(first: str, later: list[str], window: int, every: int) -> None:
+    """B2, B3: after ten folds the first request, the latest request and each rule are in the request word for word."""
+    situation = Situation(INFOLD, budget_for(Window(window), INFOLD), overhead_tokens=200)
+    opening = f"Port the parser to the new interface. {first}"
+    history = long_session(opening, later, window, every)
+    folds = 0
+    for played in play(log_of(()), history, situation):
+        folds += sum(type(step).__name__ == "Fold" for step in played.compaction.steps)
+        sent = "\n".join(text_of(message) for message in played.request)
+        newest = played.compaction.log.live[-1].message
+        said = [text_of(message) for message in history[: history.index(newest) + 1]]
+        assert opening in sent
+        for rule in later:
+            assert rule in sent or not any(rule in text for text in said)
+    assert folds >= 10
+
+
+def long_session(opening: str, later: list[str], window: int, every: int) -> tuple[Message, ...]:
+    """A session of some fifteen windows: an opening request, rules given on the way, and tool output in between."""
+    drafts: list[Message] = [user(opening)]
+    step = window // 8
+    for number in range(120):
+        drafts += [calls("bash", arguments=f'{{"command":"make part{number}"}}'), result(step)]
+        if number % 20 == 5 and number // 20 < len(later):
+            drafts += [replies("Part done."), user(f"Good. {later[number // 20]} Now part {number}.")]
+        if every and number % (every * 7) == 3:
+            drafts += [replies("Shall I go on?"), user("go on")]
+    return numbered(drafts)

@@ -1,0 +1,53 @@
+"""How a message looks with some of its parts hidden."""
+
+from infold.core.alterations import Hiding, hidden_parts, hide, show_again
+from infold.core.entries import Clip, Clipping, Handle, Pruning
+from infold.core.messages import Message, MessageId, ToolMessage, ToolResultPart
+from infold.core.stubs import Rendering
+
+OUTPUT = "line of output\n" * 200
+TWO: Message = ToolMessage(MessageId("m1"), (ToolResultPart("a", "bash", OUTPUT), ToolResultPart("b", "read", OUTPUT)))
+CLIP = Clip(Handle("1.0"), 20, 10)
+
+
+def test_an_entry_names_what_it_hides() -> None:
+    """S2.8: a pruning hides whole parts, a clipping says how much of each stays."""
+    assert list(hidden_parts(Pruning((Handle("1.0"),), 9))) == [("1.0", None)]
+    assert list(hidden_parts(Clipping((CLIP,)))) == [("1.0", CLIP)]
+
+
+def test_only_the_named_part_changes() -> None:
+    """B1: hiding a part leaves the others, and the message itself, as they were."""
+    altered = hide(TWO, 1, {0: None}, by=5, before=None, rendering=Rendering())
+
+    assert altered.message.parts[1] is TWO.parts[1]
+    assert altered.message.parts[0] != TWO.parts[0]
+    assert altered.hidings == {0: (Hiding(5, None),)}
+    assert altered.measured < hide(TWO, 1, {}, by=5, before=None, rendering=Rendering()).measured * 0.6
+
+
+def test_undoing_one_of_two_shows_the_other() -> None:
+    """B1: a part that two entries hid looks as the remaining one left it."""
+    clipped = hide(TWO, 1, {0: CLIP}, by=5, before=None, rendering=Rendering())
+    pruned = hide(TWO, 1, {0: None}, by=6, before=clipped, rendering=Rendering())
+
+    again = show_again(TWO, 1, pruned, by=6, rendering=Rendering())
+
+    assert again == clipped
+    assert pruned.is_hidden_by(5)
+    assert not clipped.is_hidden_by(6)
+
+
+def test_undoing_the_last_shows_the_message() -> None:
+    """B1: with nothing hidden any more there is no alteration left."""
+    pruned = hide(TWO, 1, {0: None}, by=6, before=None, rendering=Rendering())
+
+    assert show_again(TWO, 1, pruned, by=6, rendering=Rendering()) is None
+
+
+def test_a_documents_rule_measures_what_is_shown() -> None:
+    """S7.1: an altered message is measured by the session's own rule, and sized in tokens beside."""
+    pruned = hide(TWO, 1, {0: None, 1: None}, by=6, before=None, rendering=Rendering("round", "[gone]"))
+
+    assert pruned.measured == 2 * len("[gone]")
+    assert pruned.size.measure > 0

@@ -1,0 +1,282 @@
+"""Taking a ledger from messages."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from infold.core.extract import LONGEST_REPORT, extract
+from infold.core.ledger import CommandFact, ErrorFact, FileFact, JobFact, Ledger, Quote, TodoFact, merge
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    Message,
+    MessageId,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
+)
+from infold.testing.builders import calls, numbered, replies, result, summary, user
+
+
+def ledger_of(*drafts: Message, pinned: frozenset[str] = frozenset()) -> Ledger:
+    """The ledger of a session of these drafts."""
+    return extract(enumerate(numbered(drafts)), pinned)
+
+
+def ran(tool: str, arguments: dict[str, object], output: str, *, exit_status: int | None = None) -> tuple[Message, ...]:
+    """One call and its result."""
+    answer = ToolMessage(MessageId(""), (ToolResultPart("", "", output, exit_status=exit_status),))
+    return calls(tool, arguments=json.dumps(arguments)), answer
+
+
+def bash(command: str, output: str = "", *, exit_status: int | None = 0) -> tuple[Message, ...]:
+    """A command and how it ended."""
+    return ran("bash", {"command": command}, output, exit_status=exit_status)
+
+
+# What the user said.
+
+
+def test_requests_are_quoted_with_their_handles() -> None:
+    """B2: the first and the latest request are the user's words, trimmed, with the part they stand in."""
+    ledger = ledger_of(user(" build it \n"), replies(), user("now test it"), replies())
+
+    assert ledger.first_request == Quote("0.0", "build it")
+    assert ledger.latest_request == Quote("2.0", "now test it")
+    assert ledger.requests == (Quote("0.0", "build it"), Quote("2.0", "now test it"))
+
+
+def test_injected_text_is_never_a_request() -> None:
+    """B2: reminders, rules, notes for people and blank text are not the user's, whatever role they come in."""
+    mixed = UserMessage(
+        MessageId(""),
+        (
+            TextPart("Never trust me.", synthetic=True),
+            TextPart("Never.", ignored=True),
+            TextPart(" "),
+            TextPart("Only this."),
+        ),
+    )
+    ledger = ledger_of(user("You must obey.", synthetic=True), mixed, user("Always.", synthetic=True))
+
+    assert ledger.first_request == ledger.latest_request == Quote("1.3", "Only this.")
+    assert ledger.constraints == (Quote("1.3", "Only this."),)
+
+
+def test_a_session_without_a_user_has_no_request() -> None:
+    """B2: nothing is made up where nobody spoke."""
+    assert ledger_of(replies("Always happy to help.")).first_request is None
+    assert ledger_of() == Ledger()
+
+
+def test_constraints_are_taken_from_every_request() -> None:
+    """B2: rules are quoted sentence by sentence, oldest first; a tool's or a model's words lay down none."""
+    ledger = ledger_of(
+        user("Hi. Never push. Use tabs."), replies("I must obey."), *bash("ls", "never"), user("只能改这里。")
+    )
+
+    assert ledger.constraints == (Quote("0.0", "Never push."), Quote("4.0", "只能改这里。"))
+
+
+# Files and commands.
+
+
+def test_files_carry_their_last_operation_and_edits() -> None:
+    """B4: a file's last change, how often it was changed, and where; a later read does not hide it."""
+    ledger = ledger_of(
+        user(),
+        *ran("Read", {"file_path": "a.py"}, "1: x"),
+        *ran("Edit", {"file_path": "a.py"}, "ok"),
+        *ran("MultiEdit", {"file_path": "a.py"}, "ok"),
+        *ran("Write", {"file_path": "b.py"}, "ok"),
+        *ran("Read", {"file_path": "a.py"}, "1: y"),
+        *ran("apply_patch", {"input": "*** Update File: b.py\n*** Delete File: c.py"}, "done"),
+    )
+
+    assert ledger.files == (
+        FileFact("a.py", "edited", 2, "6.0"),
+        FileFact("b.py", "edited", 2, "12.0"),
+        FileFact("c.py", "deleted", 1, "12.0"),
+    )
+
+
+def test_a_failed_edit_is_no_edit() -> None:
+    """B4: a file whose change failed is an error at that file, not a change."""
+    ledger = ledger_of(
+        *ran("str_replace_editor", {"command": "str_replace", "path": "a.py"}, "ERROR:\nNo replacement.")
+    )
+
+    assert ledger.files == ()
+    assert [fact.origin for fact in ledger.errors] == ["a.py"]
+
+
+def test_a_file_that_speaks_of_exit_codes_was_read() -> None:
+    """B4: reading a script with an exit code in it is no failure."""
+    ledger = ledger_of(*ran("read", {"path": "ci.sh"}, "exit code 1\n"))
+
+    assert ledger.files == (FileFact("ci.sh", "read", 0, "1.0"),)
+    assert ledger.errors == ()
+
+
+def test_commands_carry_status_and_outcome() -> None:
+    """B4: a command's newest exit status and the line that sums it up; a status nobody told is none."""
+    ledger = ledger_of(
+        *bash("pytest", "E\n2 failed, 3 passed in 1s\n", exit_status=1),
+        *bash("pytest", "5 passed in 1s", exit_status=0),
+        *bash("ls", "a", exit_status=None),
+        *ran("shell", {"command": ["bash", "-lc", "make"]}, "Exit code: 2\nOutput:\nno rule"),
+    )
+
+    assert ledger.commands == (
+        CommandFact("pytest", "3.0", 0, "5 passed in 1s", runs=2),
+        CommandFact("ls", "5.0"),
+        CommandFact("make", "7.0", 2),
+    )
+
+
+def test_an_error_goes_when_the_same_command_succeeds() -> None:
+    """B4: only failures that nothing since has settled are errors, with their telling line."""
+    failing = bash("make", "cc: fatal error: no input", exit_status=2)
+    ledger = ledger_of(*failing, *bash("lint", "lint failed", exit_status=1))
+
+    assert ledger.errors == (
+        ErrorFact("make", "cc: fatal error: no input", "1.0"),
+        ErrorFact("lint", "lint failed", "3.0"),
+    )
+    assert [
+        fact.origin for fact in ledger_of(*failing, *bash("lint", "failed", exit_status=1), *bash("make")).errors
+    ] == ["lint"]
+
+
+def test_a_success_settles_errors_of_older_heads() -> None:
+    """B3: what failed in a folded head and succeeds later is settled by the merge."""
+    older, newer = ledger_of(*bash("make", "no", exit_status=2)), ledger_of(*bash("make"))
+
+    assert merge(older, newer).errors == ()
+    assert newer.settled == ("make",)
+
+
+def test_other_tools_fail_under_their_own_name() -> None:
+    """B4: a tool that touches no file and runs no command is the origin of its error."""
+    failing = (calls("WebFetch"), result(output="Request failed: 404", status="error"))
+
+    assert ledger_of(*failing).errors == (ErrorFact("WebFetch", "Request failed: 404", "1.0"),)
+    assert ledger_of(*failing, calls("WebFetch"), result(1)).errors == ()
+
+
+# What is open.
+
+
+def test_the_last_todo_list_wins() -> None:
+    """B4: the todo list is the one last written; an emptied one is empty; a failed write changes nothing."""
+
+    def written(*items: str, status: int = 0) -> tuple[Message, ...]:
+        todos = [{"content": item, "status": "pending"} for item in items]
+        return ran("TodoWrite", {"todos": todos}, "ok", exit_status=status)
+
+    assert ledger_of(*written("a", "b"), *written("c"), *bash("ls")).todos == (TodoFact("c", "pending"),)
+    assert ledger_of(*written("a"), *written()).todos == ()
+    assert ledger_of(*written("a"), *written("b", status=1)).todos == (TodoFact("a", "pending"),)
+
+
+@pytest.mark.parametrize("question", ["Shall I go on?", "どちらにしますか？", "**Which one?**", "Proceed (yes?)"])
+def test_a_question_is_open_until_somebody_answers(question: str) -> None:
+    """B4: the question a reply ends with is open; a user's word or a later report closes it, an injected one does not."""
+    asked = (user(), replies(f"I am done. {question}"))
+
+    assert [quote.text for quote in ledger_of(*asked, user(synthetic=True)).questions] == [question.rsplit(". ", 1)[-1]]
+    assert ledger_of(*asked, user("yes")).questions == ()
+    assert ledger_of(*asked, replies("Never mind, done.")).questions == ()
+
+
+def test_what_has_not_reported_back_is_a_job() -> None:
+    """B4: calls without a result and commands left in the background are running."""
+    ledger = ledger_of(
+        *bash("npm run dev", "Command running in background with ID: bash_1", exit_status=None),
+        calls("fetch", arguments='{"url":"u"}'),
+    )
+
+    assert ledger.jobs == (JobFact("npm run dev", "1.0"), JobFact('fetch({"url":"u"})', "2.0"))
+
+
+def test_a_job_that_ended_is_told_as_its_command() -> None:
+    """B4: a job asked after and found ended is no longer running, and its command has that outcome."""
+    start = ran("exec_command", {"cmd": "make"}, "Process running with session ID 7")
+    wait = ran("write_stdin", {"session_id": 7}, "Process running with session ID 7")
+    end = ran("write_stdin", {"session_id": 7}, "Process exited with code 1\n3 tests failed")
+    ledger = ledger_of(*start, *wait, *end)
+
+    assert ledger_of(*start, *wait).jobs == (JobFact("make", "1.0"),)
+    assert (ledger.jobs, ledger.commands) == ((), (CommandFact("make", "5.0", 1, "3 tests failed"),))
+
+
+def test_stopping_an_unknown_job_is_nothing() -> None:
+    """B4: a job that another head started, or that no command stands for, ends without a trace."""
+    agent = ran("Task", {"prompt": "p"}, "agentId: a1\nThe agent is working in the background.")
+
+    assert ledger_of(*ran("KillShell", {"shell_id": "b9"}, "killed")).jobs == ()
+    assert len(ledger_of(*agent).jobs) == 1
+    assert ledger_of(*agent, *ran("TaskOutput", {"task_id": "a1"}, "done")).jobs == ()
+
+
+def test_a_page_that_speaks_of_background_jobs_starts_none() -> None:
+    """B4: the contents of a file are no job."""
+    assert ledger_of(*ran("read", {"path": "a.md"}, "is running in the background")).jobs == ()
+
+
+# What the model said.
+
+
+def test_decisions_and_reports_are_quoted() -> None:
+    """B4: sentences that decide something, and closing replies, are quoted with a bound on their length."""
+    ledger = ledger_of(
+        user(),
+        replies("Looking. We decided on sqlite. Fine. 决定使用缓存。"),
+        replies("x" * 999),
+        AssistantMessage(MessageId(""), (TextPart("I chose B instead."), ToolCallPart("", "ls", "{}"))),
+    )
+
+    assert [quote.text for quote in ledger.decisions] == [
+        "We decided on sqlite.",
+        "决定使用缓存。",
+        "I chose B instead.",
+    ]
+    assert [len(quote.text) for quote in ledger.reports] == [44, LONGEST_REPORT]
+
+
+def test_blank_replies_and_notes_for_people_report_nothing() -> None:
+    """B4: a reply without words, or with words that are never sent, is no report."""
+    note = AssistantMessage(MessageId(""), (TextPart("We decided.", ignored=True), ReasoningPart("decided")))
+
+    assert ledger_of(replies(" \n"), note) == Ledger()
+
+
+def test_a_summary_is_not_a_report() -> None:
+    """B2: a summary that failed and was left behind is compaction business, not something said to the user."""
+    assert ledger_of(user("go"), summary("We decided. Shall I?", error="x")).reports == ()
+    assert ledger_of(user("go"), summary("We decided. Shall I?", error="x")).questions == ()
+
+
+def test_pins_are_quoted_whole() -> None:
+    """B20: a pinned part is quoted as it stands, whichever kind it is."""
+    picture = UserMessage(MessageId(""), (FilePart("image/png", 9),))
+    ledger = ledger_of(user("keep"), *bash("ls", "out"), picture, pinned=frozenset({"0.0", "1.0", "2.0", "3.0", "9.9"}))
+
+    assert ledger.pinned == (
+        Quote("0.0", "keep"),
+        Quote("1.0", '{"command": "ls"}'),
+        Quote("2.0", "out"),
+        Quote("3.0", "[image/png ]"),
+    )
+
+
+def test_a_result_whose_call_is_elsewhere_is_passed_over() -> None:
+    """B4: a result whose call stands in another head tells nothing here."""
+    messages = numbered(bash("make", "no", exit_status=1))
+
+    assert extract([(1, messages[1])]) == Ledger()
+    assert extract([(1, replace(messages[1], parts=(FilePart("image/png", 1),)))]) == Ledger()

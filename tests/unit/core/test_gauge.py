@@ -1,0 +1,194 @@
+"""How full the window is, by the preset's rule and at most."""
+
+import pytest
+from msgspec.structs import replace
+
+from infold.core.budget import Window, budget_for
+from infold.core.entries import Checkpoint, Handle, MessageEntry, Pruning
+from infold.core.gauge import CALIBRATED_BOUND, Situation, bound_after, gauge, scaled_tokens
+from infold.core.log import Log
+from infold.core.messages import AssistantMessage, MessageId, SessionId, TextPart, ToolMessage, ToolResultPart, Usage
+from infold.core.policy import Policy
+from infold.core.presets import INFOLD, preset
+from infold.core.tokens import Size
+from infold.testing.builders import calls, numbered, replies, result, session, tokens_of_text, user
+
+PAST_TWO_TURNS = (user(), replies(), user(), replies())
+
+
+def situation(policy: Policy, *, overhead: int = 0, bound: float = 1.1) -> Situation:
+    """A window of 200,000 under a policy."""
+    return Situation(policy, budget_for(Window(200_000), policy), overhead_tokens=overhead, bound=bound)
+
+
+def count(log: Log, policy: Policy, *, overhead: int = 0) -> int:
+    """What the policy compares with its trigger."""
+    return gauge(log, situation(policy, overhead=overhead)).count_tokens
+
+
+def test_reported_usage_wins_over_estimates() -> None:
+    """S7.2: a preset that counts what was reported counts that alone, whatever the text's size."""
+    usage = Usage(input=1_000, output=50, reasoning=7, cache_read=200, cache_write=30)
+    log = session(user(tokens_of_text(90_000)), replies(usage=usage))
+
+    assert count(log, preset("opencode-1.1.23")) == 1_250
+    assert count(log, preset("opencode-1.1.57")) == 1_280
+    assert count(log, preset("opencode-1.18")) == 1_280
+    assert count(log, INFOLD) == 1_287
+
+
+def test_turn_window_never_looks_at_usage() -> None:
+    """S7.2, S1.7: `turn-window` estimates the whole history even where usage was reported."""
+    policy = preset("turn-window")
+    log = session(user(tokens_of_text(700)), replies(tokens_of_text(300), usage=Usage(input=9)), policy=policy)
+
+    assert count(log, policy) == 1_000
+
+
+def test_turn_window_counts_its_summary() -> None:
+    """S1.7, S4.5: the summary is part of the history that is estimated."""
+    policy = preset("turn-window")
+    log = session(user(tokens_of_text(700)), policy=policy).append(Checkpoint(tokens_of_text(40)))
+
+    assert count(log, policy) == 40
+
+
+@pytest.mark.parametrize("name", ["opencode-1.1.23", "opencode-1.1.57", "opencode-1.18", "proactive"])
+def test_without_a_report_there_is_no_count(name: str) -> None:
+    """S5.1: before the first finished reply a document has nothing to compare."""
+    assert count(session(user(tokens_of_text(500_000)), policy=preset(name)), preset(name)) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("opencode-1.1.23", 150_000), ("opencode-1.1.57", 100_000), ("proactive", 100_000)],
+)
+def test_what_pruning_freed(name: str, expected: int) -> None:
+    """S5.4: 1.1.57 and `proactive` count the usage less what was freed since, 1.1.23 counts it unchanged."""
+    policy = preset(name)
+    log = session(user(), calls("bash"), result(50_000), replies(usage=Usage(input=150_000)), policy=policy)
+    pruned = log.append(Pruning((Handle("2.0"),), 50_000))
+
+    assert count(log, policy) == 150_000
+    assert count(pruned, policy) == expected
+
+
+def test_what_was_freed_before_the_report_is_in_it() -> None:
+    """S5.4: a report made after the pruning already lacks what was freed."""
+    policy = preset("opencode-1.1.57")
+    log = session(user(), calls("bash"), result(50_000), policy=policy).append(Pruning((Handle("2.0"),), 50_000))
+    reply = AssistantMessage(MessageId("later"), (TextPart("done"),), usage=Usage(input=90_000), finish="stop")
+
+    assert count(log.append(MessageEntry(reply)), policy) == 90_000
+
+
+def test_a_count_is_never_negative() -> None:
+    """S5.4: more freed than reported is nothing, not less."""
+    policy = preset("opencode-1.1.57")
+    log = session(user(), calls("bash"), result(50_000), replies(usage=Usage(input=10)), policy=policy)
+
+    assert count(log.append(Pruning((Handle("2.0"),), 50_000)), policy) == 0
+
+
+def test_infold_adds_what_came_since_the_report() -> None:
+    """B9, B15: the count is the reported usage plus the estimate of what was appended after it."""
+    before = session(user(), replies(usage=Usage(input=1_000, output=20)))
+    after = session(user(), replies(usage=Usage(input=1_000, output=20)), user("x" * 4_000))
+
+    assert count(before, INFOLD, overhead=500) == 1_020
+    assert count(after, INFOLD, overhead=500) == 1_020 + after.size.minus(before.size).measure
+
+
+def test_infold_takes_away_what_was_hidden_since_the_report() -> None:
+    """S5.4, B8, B9: a report does not speak for a view that shrank since; our estimate does, and its bound is above it."""
+    log = session(user(), calls("bash"), result(9_000), replies(usage=Usage(input=12_000)))
+    pruned = log.append(Pruning((Handle("2.0"),), 9_000))
+
+    assert count(pruned, INFOLD) == pruned.size.measure < log.size.measure
+    assert gauge(pruned, situation(INFOLD)).upper_tokens >= count(pruned, INFOLD)
+
+
+def test_infold_counts_the_overhead_where_nothing_was_reported() -> None:
+    """B8: system prompt and tool schemas are counted before any report includes them."""
+    log = session(user("hello there"))
+
+    assert count(log, INFOLD, overhead=3_000) == 3_000 + log.size.measure
+
+
+def test_usage_from_before_a_checkpoint_is_forgotten() -> None:
+    """B9: after a checkpoint the old report counts for nothing."""
+    log = session(user(), replies(usage=Usage(input=190_000))).append(Checkpoint("short"))
+
+    assert count(log, preset("opencode-1.1.23")) == 0
+    assert count(log, INFOLD) == log.checkpoint_size.measure
+
+
+@pytest.mark.parametrize("policy", [INFOLD, preset("opencode-1.1.23"), preset("turn-window")])
+def test_the_upper_bound_is_over_the_count(policy: Policy) -> None:
+    """B8: what a request can be at most has the family's margin and the overhead in it, in every preset."""
+    log = session(user("hello " * 2_000), policy=policy)
+    measured = gauge(log, situation(policy, overhead=1_000, bound=1.2))
+
+    assert measured.upper_tokens > measured.count_tokens
+    assert measured.upper_tokens == -(-(log.size.measure + 1_000) * 12 // 10)
+
+
+def test_growth_since_the_report_carries_the_margin() -> None:
+    """B8: only what the provider has not counted yet is multiplied by the bound."""
+    log = session(user(), replies(usage=Usage(input=1_000)), user("x y " * 1_000))
+    assert log.anchor is not None
+    growth = log.size.minus(log.anchor.size).measure
+
+    assert gauge(log, situation(INFOLD, bound=2.0)).upper_tokens == 1_000 + 2 * growth
+
+
+@pytest.mark.parametrize(
+    ("bound", "reports", "expected"),
+    [(1.0, 0, 1.0), (1.05, 5, 1.05), (1.55, 0, 1.55), (1.55, 1, 1.4), (1.55, 2, 1.295), (1.55, 60, CALIBRATED_BOUND)],
+)
+def test_reports_shrink_the_margin(bound: float, reports: int, expected: float) -> None:
+    """B8, B15: each report takes three tenths of a family's extra margin, down to 5 %."""
+    assert bound_after(bound, reports) == pytest.approx(expected)
+
+
+def test_content_is_scaled_by_factor_and_bound() -> None:
+    """B8: the most that content can be is its corrected estimate times the margin, rounded up."""
+    log = session()
+
+    assert scaled_tokens(Size(prose=1_001), log, situation(INFOLD, bound=1.1)) == 1_102
+    assert scaled_tokens(Size(), log, situation(INFOLD)) == 0
+
+
+def test_the_log_learns_from_reports() -> None:
+    """B15: where the provider counts 1.3 times our estimate, ten reports bring the session's own within 3 %."""
+    log = Log(SessionId("session"))
+    for number in range(11):
+        asked, called = numbered(
+            [user(f"step {number}: " + "please look at it " * 20), calls("bash")], prefix=f"{number}-"
+        )
+        answer = ToolMessage(
+            MessageId(f"{number}-2"), (ToolResultPart(f"{number}-1-call0", "bash", "line of output\n" * 200),)
+        )
+        log = log.append(MessageEntry(asked)).append(MessageEntry(called)).append(MessageEntry(answer))
+        usage = Usage(input=2_000 + round(1.3 * log.size.measure), output=5)
+        reply = AssistantMessage(MessageId(f"{number}-3"), (TextPart("looked at it"),), usage=usage, finish="stop")
+        log = log.append(MessageEntry(reply))
+
+    assert log.calibration.reports == 10
+    assert log.calibration.apply(log.size) == pytest.approx(1.3 * log.size.measure, rel=0.03)
+
+
+def test_a_view_altered_between_reports_teaches_nothing() -> None:
+    """B15: growth that a pruning distorted is not learned from."""
+    log = session(user(), calls("bash"), result(9_000), replies(usage=Usage(input=20_000)), *PAST_TWO_TURNS)
+    pruned = log.append(Pruning((Handle("2.0"),), 9_000))
+    reply = AssistantMessage(MessageId("later"), (TextPart("done"),), usage=Usage(input=25_000), finish="stop")
+
+    assert pruned.append(MessageEntry(reply)).calibration == log.calibration
+
+
+def test_a_bound_below_the_calibrated_one_is_kept() -> None:
+    """B8: an exact tokeniser's margin is not widened."""
+    exact = replace(situation(INFOLD), bound=1.0)
+
+    assert gauge(session(user("hello there")), exact).upper_tokens == count(session(user("hello there")), INFOLD)

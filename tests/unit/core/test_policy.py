@@ -1,0 +1,158 @@
+"""The numbers a user may set, and what is refused."""
+
+from collections.abc import Callable
+from math import inf, nan
+
+import pytest
+from msgspec.structs import replace
+
+from infold.core.policy import (
+    LARGEST_TOKENS,
+    Amount,
+    Policy,
+    PrunePolicy,
+    SummaryPolicy,
+    TailPolicy,
+    remaining,
+    share,
+    tokens,
+)
+from infold.core.presets import INFOLD, PRESETS
+from infold.errors import PolicyError, UsageError
+
+
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [
+        (tokens(12_345), 12_345),
+        (share(0.75), 48_000),
+        (share(0), 0),
+        (share(1), 64_000),
+        (remaining(10_000), 54_000),
+        (remaining(64_000), 0),
+        (remaining(70_000), 0),
+    ],
+)
+def test_an_amount_has_one_of_three_units(amount: Amount, expected: int) -> None:
+    """B19: tokens, a share of the usable window and tokens remaining all come to tokens of a window of 64,000."""
+    assert amount.of(64_000) == expected
+
+
+@pytest.mark.parametrize("usable", [0, -1, -16_000])
+@pytest.mark.parametrize("amount", [tokens(0), share(0.5), share(1.0), remaining(100)])
+def test_an_amount_is_never_negative(amount: Amount, usable: int) -> None:
+    """B19: whatever is left of a window, no amount of it is below zero."""
+    assert amount.of(usable) >= 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tokens(-1),
+        lambda: tokens(LARGEST_TOKENS + 1),
+        lambda: share(-0.1),
+        lambda: share(1.01),
+        lambda: share(75),
+        lambda: share(nan),
+        lambda: share(inf),
+        lambda: remaining(-5),
+    ],
+)
+def test_an_impossible_amount_is_refused(make: Callable[[], Amount]) -> None:
+    """B19: an amount no window could mean is a `PolicyError` that ends with what to give instead."""
+    with pytest.raises(PolicyError, match=r"; give a (number|share) from 0 to") as caught:
+        make()
+
+    assert caught.value.field == "amount"
+
+
+@pytest.mark.parametrize(
+    ("field", "remedy", "make"),
+    [
+        ("prune.spare_turns", "give 0 to 1,000 turns", lambda: PrunePolicy(spare_turns=-1)),
+        ("prune.spare_turns", "give 0 to 1,000 turns", lambda: PrunePolicy(spare_turns=1_001)),
+        ("tail.turns", "give 0 to 10,000 turns", lambda: TailPolicy(turns=-1)),
+        ("tail.turns", "give 0 to 10,000 turns", lambda: TailPolicy(turns=10_001)),
+        ("tail.turns", "give at least one turn", lambda: TailPolicy(rule="turns")),
+        ("tail.minimum_tokens", "give a minimum from 0", lambda: TailPolicy(minimum_tokens=-1)),
+        ("tail.minimum_tokens", "give a minimum from 0", lambda: TailPolicy(minimum_tokens=9, maximum_tokens=8)),
+        ("tail.minimum_tokens", "give a minimum from 0", lambda: TailPolicy(maximum_tokens=LARGEST_TOKENS + 1)),
+        ("summary.minimum_tokens", "give a minimum from 1", lambda: SummaryPolicy(minimum_tokens=0)),
+        ("summary.minimum_tokens", "give a minimum from 1", lambda: SummaryPolicy(maximum_tokens=255)),
+        ("summary.must_keep_share", "give a share from 0 to 1", lambda: SummaryPolicy(must_keep_share=1.5)),
+        ("summary.must_keep_share", "give a share from 0 to 1", lambda: SummaryPolicy(must_keep_share=-0.5)),
+        ("window_tokens", "give the model's window", lambda: Policy("mine", window_tokens=-1)),
+        ("window_tokens", "give the model's window", lambda: Policy("mine", window_tokens=LARGEST_TOKENS + 1)),
+        ("reserve_tokens", "give the tokens to keep free", lambda: Policy("mine", reserve_tokens=-1)),
+        ("reserve_tokens", "give the tokens to keep free", lambda: Policy("mine", reserve_tokens=LARGEST_TOKENS + 1)),
+        ("attempts", "give at least 1, or auto=False", lambda: Policy("mine", attempts=0)),
+        ("attempts", "give at least 1, or auto=False", lambda: Policy("mine", attempts=-2)),
+    ],
+)
+def test_a_number_out_of_range_is_refused(field: str, remedy: str, make: Callable[[], object]) -> None:
+    """B19: a negative or absurd number is a usage error that names the field and the remedy."""
+    with pytest.raises(PolicyError, match=remedy) as caught:
+        make()
+
+    assert caught.value.field == field
+    assert str(caught.value).startswith(f"policy.{field}: ")
+    assert isinstance(caught.value, UsageError)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "target"),
+    [
+        (share(0.5), share(0.5)),
+        (share(0.5), share(0.6)),
+        (tokens(32_000), tokens(32_000)),
+        (tokens(32_000), tokens(48_000)),
+        (remaining(20_000), remaining(20_000)),
+        (remaining(20_000), remaining(10_000)),
+    ],
+)
+def test_a_target_not_below_its_trigger_is_refused(trigger: Amount, target: Amount) -> None:
+    """B9, B19: in one unit, a target that a compaction could never get below the trigger by cannot be built."""
+    with pytest.raises(PolicyError, match="lower the target or raise the trigger") as caught:
+        Policy("mine", trigger=trigger, target=target)
+
+    assert caught.value.field == "target"
+
+
+@pytest.mark.parametrize(
+    ("trigger", "target"),
+    [
+        (share(0.75), share(0.5)),
+        (tokens(48_000), tokens(32_000)),
+        (remaining(10_000), remaining(20_000)),
+        (share(0.75), tokens(1_000_000)),
+        (share(0.75), None),
+    ],
+)
+def test_a_target_below_its_trigger_is_taken(trigger: Amount, target: Amount | None) -> None:
+    """B19: trigger and target stand as given; in mixed units the window decides, not the policy."""
+    policy = Policy("mine", trigger=trigger, target=target)
+
+    assert (policy.trigger, policy.target) == (trigger, target)
+
+
+def test_a_refused_change_leaves_the_policy_as_it_was() -> None:
+    """B19: a policy is a value; a change that cannot be built changes nothing."""
+    with pytest.raises(PolicyError):
+        replace(INFOLD, attempts=0)
+
+    assert INFOLD is PRESETS["infold"]
+    assert INFOLD.attempts is None
+
+
+@pytest.mark.parametrize(("usable", "expected"), [(0, 2_000), (8_000, 2_000), (40_000, 10_000), (168_000, 15_000)])
+def test_a_tail_is_held_between_its_bounds(usable: int, expected: int) -> None:
+    """S1.9: the tail is a share of the usable window, never less than its minimum, never more than its maximum."""
+    tail = TailPolicy(rule="tokens", size=share(0.25), minimum_tokens=2_000, maximum_tokens=15_000)
+
+    assert tail.budget_tokens(usable) == expected
+
+
+@pytest.mark.parametrize(("usable", "expected"), [(0, 256), (30_000, 3_000), (170_000, 8_000)])
+def test_a_summary_is_held_between_its_bounds(usable: int, expected: int) -> None:
+    """B9: a summary may take a tenth of the usable window, from 256 to 8,000 tokens, unless told otherwise."""
+    assert SummaryPolicy().budget_tokens(usable) == expected

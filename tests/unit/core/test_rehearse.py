@@ -1,0 +1,52 @@
+"""A history played again, from the beginning or from where it ended."""
+
+from infold.core.budget import Window, budget_for
+from infold.core.gauge import Situation
+from infold.core.log import Log
+from infold.core.messages import Message, SessionId
+from infold.core.presets import INFOLD
+from infold.core.rehearse import Rehearsal, carry_on, rehearse
+from infold.core.view import view
+from infold.testing.builders import calls, numbered, replies, result, summary, user
+
+SITUATION = Situation(INFOLD, budget_for(Window(8_192), INFOLD))
+
+
+def history(turns: int = 12) -> tuple[Message, ...]:
+    """Turns of about a thousand tokens each."""
+    return numbered([draft for _ in range(turns) for draft in (user(), calls("bash"), result(4_000), replies())])
+
+
+def test_each_reply_answers_a_request() -> None:
+    """B29: one request stands before each reply and one after the last message."""
+    played = list(rehearse(Log(SessionId("s")), history(3), SITUATION))
+
+    assert len(played) == 3 * 2 + 1
+
+
+def test_a_summary_answers_no_request() -> None:
+    """S4.1: a recorded summary is not a reply to the conversation."""
+    played = list(rehearse(Log(SessionId("s")), numbered([user(), summary()]), SITUATION))
+
+    assert len(played) == 1
+
+
+def test_carried_on_is_as_from_the_beginning() -> None:
+    """B29: played in two pieces, a history gives the log, the events and the numbers of one piece."""
+    messages = history()
+    whole = carry_on(Rehearsal(Log(SessionId("s"))), messages, SITUATION)
+    half = carry_on(Rehearsal(Log(SessionId("s"))), messages[:21], SITUATION)
+    both = carry_on(half, messages[21:], SITUATION)
+
+    assert whole.events == both.events != ()
+    assert whole.sequences == both.sequences
+    assert view(whole.log, INFOLD.summary) == view(both.log, INFOLD.summary)
+
+
+def test_numbers_are_those_of_the_log() -> None:
+    """B6: the number a rehearsal remembers for a message is the one its handles begin with."""
+    messages = history()
+    played = carry_on(Rehearsal(Log(SessionId("s"))), messages, SITUATION)
+    numbers = dict(zip((message.id for message in messages), played.sequences, strict=True))
+
+    assert all(numbers[placed.message.id] == placed.sequence for placed in played.log.live)

@@ -1,0 +1,61 @@
+"""The spine: what successive logs share."""
+
+from infold.core.messages import Message
+from infold.core.placing import Placed, Run, place
+from infold.core.spine import Spine, within
+from infold.testing.builders import calls, numbered, replies, requests_compaction, result, user
+
+
+def in_place(messages: tuple[Message, ...]) -> list[Placed]:
+    """Messages placed one after the other."""
+    run, spine = Run(), Spine()
+    for number, message in enumerate(messages):
+        placing = place(message, number, run, spine.unanswered, "ceil")
+        run = placing.run
+        spine.add(placing.placed)
+    return spine.items
+
+
+MESSAGES = numbered([user(), calls("bash", "read"), result(), replies(), user()])
+
+
+def test_growing_equals_building_at_once() -> None:
+    """A spine that grew message by message knows the same ids and open calls as one built from all of them."""
+    grown, built = Spine(), Spine(in_place(MESSAGES))
+    for placed in in_place(MESSAGES):
+        grown.add(placed)
+
+    assert (grown.items, grown.ids, grown.unanswered) == (built.items, built.ids, built.unanswered)
+    assert grown.unanswered == {"m1-call1"}
+    assert grown.ids["m3"] == 3
+
+
+def test_turns_prunable_messages_and_business_are_found_by_index() -> None:
+    """B17: where turns begin, what may be pruned and what is compaction business is kept, not searched."""
+    drafts: list[Message] = [user(), calls("bash"), result(), user(synthetic=True), requests_compaction(), user()]
+    spine = Spine(in_place(numbered(drafts)))
+
+    assert (spine.user_turns, spine.persons_turns) == ([0, 3, 4, 5], [0, 5])
+    assert (spine.prunable, spine.business) == ([2], [4])
+
+
+def test_a_log_sees_only_its_own_part() -> None:
+    """B1: indices beyond a log's own length belong to a log that grew from it."""
+    assert [within([0, 3, 5], length) for length in (0, 3, 4, 6)] == [[], [0], [0, 3], [0, 3, 5]]
+    assert within([], 4) == []
+
+
+def test_every_addition_is_a_new_version() -> None:
+    """The version tells a log whether the storage has grown beyond it."""
+    spine = Spine()
+    spine.add(in_place(MESSAGES)[0])
+
+    assert (Spine().version, spine.version) == (0, 1)
+
+
+def test_a_reused_call_id_is_open_again() -> None:
+    """An id that was answered and is called again waits for an answer again."""
+    again = numbered([calls("bash"), result(), calls("bash"), result()])
+    reused = (again[0], again[1], numbered([calls("bash")], prefix="m")[0])
+
+    assert Spine(in_place(reused)).unanswered == {"m0-call0"}

@@ -1,0 +1,265 @@
+"""From log to the messages the model is sent."""
+
+import pytest
+from msgspec.structs import replace
+
+from infold.core.entries import Checkpoint, Clip, Clipping, Handle, MessageEntry, Pruning
+from infold.core.log import Log
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    Finish,
+    Message,
+    MessageId,
+    Part,
+    ReasoningPart,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
+    results_of,
+    text_of,
+)
+from infold.core.policy import SummaryPolicy
+from infold.core.presets import INFOLD, PRESETS, preset
+from infold.core.view import INTERRUPTED_TEXT, REQUEST_TEXT, view
+from infold.testing.builders import calls, replies, requests_compaction, result, session, summary, user
+
+TURN = (user("do it"), calls("bash"), result(5), replies("done"))
+
+
+def sent(log: Log, shape: SummaryPolicy = INFOLD.summary) -> tuple[Message, ...]:
+    """The view in `infold`'s shape."""
+    return view(log, shape)
+
+
+def words(messages: tuple[Message, ...]) -> list[tuple[str, str]]:
+    """Roles and texts."""
+    return [(type(message).__name__, text_of(message)) for message in messages]
+
+
+def test_an_untouched_message_is_the_very_object() -> None:
+    """B25: a message that nothing changed is given back as it was appended."""
+    log = session(*TURN)
+
+    assert all(message is placed.message for message, placed in zip(sent(log), log.live, strict=True))
+
+
+def test_an_empty_log_has_an_empty_view() -> None:
+    """S4.1: nothing said, nothing sent."""
+    assert sent(session()) == ()
+
+
+# What stands for the folded head.
+
+
+@pytest.mark.parametrize("name", ["opencode-1.1.23", "opencode-1.1.57", "opencode-1.18", "proactive"])
+def test_opencode_sends_request_and_summary(name: str) -> None:
+    """S4.4: the request as something said, the summary as its answer, then the kept tail."""
+    log = session(*TURN, user("more"), policy=preset(name)).append(Checkpoint("summary text", first_kept=4))
+
+    assert words(sent(log, preset(name).summary)) == [
+        ("UserMessage", REQUEST_TEXT),
+        ("AssistantMessage", "summary text"),
+        ("UserMessage", "more"),
+    ]
+    answer = sent(log, preset(name).summary)[1]
+    assert isinstance(answer, AssistantMessage)
+    assert (answer.summary, answer.mode, answer.agent) == (True, "compaction", "compaction")
+    assert answer.parent_id == sent(log, preset(name).summary)[0].id
+
+
+def test_the_requests_own_message_is_sent() -> None:
+    """S3.6, S4.1: where request and summary are messages of the session, their metadata stands in the view."""
+    log = session(*TURN, requests_compaction(), summary("summary text"), user("more"))
+    asked, answer, *_ = sent(log, preset("opencode-1.1.23").summary)
+
+    assert (asked.id, answer.id) == ("m4", "m5")
+    assert asked.parts == (TextPart(REQUEST_TEXT, synthetic=True),)
+    assert text_of(answer) == "summary text"
+
+
+def test_turn_window_sends_the_summary_alone() -> None:
+    """S4.5: an assistant message with the summary, then the recent turns."""
+    log = session(*TURN, user("more")).append(Checkpoint("[COMPACTED_CONTEXT]\ntext", first_kept=4))
+
+    assert words(sent(log, preset("turn-window").summary)) == [
+        ("AssistantMessage", "[COMPACTED_CONTEXT]\ntext"),
+        ("UserMessage", "more"),
+    ]
+
+
+def test_infold_sends_one_marked_user_message() -> None:
+    """B26, S4.4: the fold is one message under the user's role, known as synthetic by metadata."""
+    log = session(*TURN, user("more")).append(Checkpoint("fold text", first_kept=4))
+    opening = sent(log)[0]
+
+    assert isinstance(opening, UserMessage)
+    assert opening.parts == (TextPart("fold text", synthetic=True),)
+    assert words(sent(log))[1:] == [("UserMessage", "more")]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_checkpoint_without_text_says_nothing(name: str) -> None:
+    """S4.5: no summary, no message for it."""
+    log = session(*TURN, user("more")).append(Checkpoint("", first_kept=4, cleaned=True))
+
+    assert words(sent(log, preset(name).summary)) == [("UserMessage", "more")]
+
+
+@pytest.mark.parametrize("finish", [None, "error"])
+def test_requests_and_failed_summaries_are_not_sent(finish: Finish | None) -> None:
+    """S4.2: a request without a finished summary, and what came of it, is no boundary and nothing said."""
+    log = session(user("do it"), requests_compaction(), summary("half", finish=finish), user("more"))
+
+    assert words(sent(log)) == [("UserMessage", "do it"), ("UserMessage", "more")]
+
+
+# Hidden parts.
+
+
+@pytest.mark.parametrize(
+    ("name", "stub"),
+    [
+        ("opencode-1.1.23", "[Old tool result content cleared]"),
+        ("opencode-1.1.57", "[output truncated by compaction]"),
+        ("proactive", "[Output pruned]"),
+    ],
+)
+def test_a_pruned_result_is_its_presets_stub(name: str, stub: str) -> None:
+    """S4.3: call and result stay a pair, the output is the preset's own stub."""
+    log = session(*TURN, policy=preset(name)).append(Pruning((Handle("2.0"),), 5))
+    (shown,) = results_of(sent(log)[2])
+
+    assert (shown.output, shown.call_id) == (stub, "m1-call0")
+
+
+def test_a_clipped_text_is_head_note_and_tail() -> None:
+    """B9: the view shows both ends and how much is between."""
+    log = session(user("abcdefghij")).append(Clipping((Clip(Handle("0.0"), 2, 3),)))
+
+    assert text_of(sent(log)[0]) == "ab\n[clipped: 5 characters]\nhij"
+
+
+# A state the provider accepts.
+
+
+def test_an_unanswered_call_is_answered_as_interrupted() -> None:
+    """B12, B13: every call has its result, even if the session was aborted between the two."""
+    log = session(user(), calls("bash", "read"), result(5), user("stop"))
+    _, asked, answered, interrupted, _ = sent(log)
+
+    assert [part.status for part in results_of(answered)] == ["completed"]
+    assert interrupted == ToolMessage(
+        MessageId("interrupted-1"), (ToolResultPart("m1-call1", "read", INTERRUPTED_TEXT, status="interrupted"),)
+    )
+    assert len(asked.parts) == 2
+
+
+def test_a_call_open_at_the_end_is_answered_too() -> None:
+    """B12, B13: the request ends in a state the provider accepts."""
+    assert [part.status for part in results_of(sent(session(user(), calls("bash")))[-1])] == ["interrupted"]
+
+
+def test_an_unanswered_call_before_another_step() -> None:
+    """B12: the next reply does not stand between a call and its answer."""
+    answer = ToolMessage(MessageId(""), (ToolResultPart("m2-call0", "read", "text"),))
+    messages = sent(session(user(), calls("bash"), calls("read"), answer))
+
+    assert [part.output for message in messages for part in results_of(message)] == [INTERRUPTED_TEXT, "text"]
+    assert [type(message).__name__ for message in messages[1:]] == ["AssistantMessage", "ToolMessage"] * 2
+
+
+def test_a_late_result_is_text() -> None:
+    """B12: an answer that came after its step had closed is told in words, once, and the call stays answered."""
+    log = session(user("a"), calls("bash"), user("b"), result(output="at last"))
+
+    assert words(sent(log)) == [
+        ("UserMessage", "a"),
+        ("AssistantMessage", ""),
+        ("ToolMessage", ""),
+        ("UserMessage", "b"),
+        ("UserMessage", "[late result of bash, call m1-call0]\nat last"),
+    ]
+
+
+def test_a_late_result_beside_one_in_time() -> None:
+    """B12: a message with both keeps the result that answers the open call, and tells the other."""
+    both = ToolMessage(MessageId(""), (ToolResultPart("", "", "late"), ToolResultPart("", "", "in time")))
+    log = session(user(), calls("bash"), user(), calls("read"), both)
+    last = sent(log)[-1]
+
+    assert isinstance(last, ToolMessage)
+    assert [part.output for part in results_of(last)] == ["in time"]
+    assert "late" in text_of(last)
+
+
+def test_a_late_result_in_a_user_message() -> None:
+    """B12: where a provider puts results under the user's role, a late one becomes text in place."""
+    late = UserMessage(MessageId(""), (ToolResultPart("m1-call0", "", "at last"), TextPart("and go on")))
+    log = session(user(), calls("bash"), user(), late)
+
+    assert text_of(sent(log)[-1]) == "[late result of a tool, call m1-call0]\nat last\nand go on"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (),
+        (TextPart(""),),
+        (TextPart("  \n"),),
+        (TextPart("for people", ignored=True),),
+        (ReasoningPart("thinking alone"),),
+        (StepStartPart(), StepFinishPart("stop")),
+    ],
+)
+def test_what_is_nothing_to_a_provider_is_not_sent(parts: tuple[Part, ...]) -> None:
+    """B12: no message without content is sent."""
+    empty = AssistantMessage(MessageId(""), parts, finish="abort")
+
+    assert len(sent(session(user("a"), empty, user("b")))) == 2
+
+
+@pytest.mark.parametrize("part", [FilePart("image/png", 9), ToolCallPart("c", "bash", "{}"), TextPart("x")])
+def test_what_is_something_is_sent(part: Part) -> None:
+    """B12: media, calls and text are content."""
+    said = AssistantMessage(MessageId(""), (part,), finish="stop")
+
+    assert sent(session(user("a"), said))[1].parts == (part,)
+
+
+# Mechanical cleaning.
+
+
+def test_cleaning_drops_reasoning_before_the_checkpoint() -> None:
+    """S4.5: after *pruneMessages* the kept tail has no reasoning; what came later keeps its own."""
+    log = session(user("a"), replies("b", reasoning="hm"), user("c")).append(Checkpoint("", 0, cleaned=True))
+    thought = AssistantMessage(MessageId("later"), (ReasoningPart("hm"), TextPart("d")), finish="stop")
+    messages = sent(log.append(MessageEntry(thought)), preset("turn-window").summary)
+
+    assert words(messages) == [
+        ("UserMessage", "a"),
+        ("AssistantMessage", "b"),
+        ("UserMessage", "c"),
+        ("AssistantMessage", "d"),
+    ]
+    assert messages[1].parts == (TextPart("b"),)
+    assert messages[3] is thought
+
+
+def test_an_ordinary_checkpoint_keeps_reasoning() -> None:
+    """B12: only mechanical cleaning touches reasoning; a fold leaves the tail's as it is."""
+    log = session(user("a"), replies("b", reasoning="hm")).append(Checkpoint("text", 0))
+
+    assert sent(log)[2] is log.live[1].message
+
+
+def test_the_log_is_not_changed_by_viewing() -> None:
+    """B1: the same log gives the same messages each time."""
+    log = session(*TURN, calls("bash")).append(Pruning((Handle("2.0"),), 5))
+
+    assert sent(log) == sent(log)
+    assert sent(replace(log)) == sent(log)

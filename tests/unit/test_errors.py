@@ -1,0 +1,99 @@
+"""The error tree: drawn, exported, and helpful."""
+
+import re
+
+import pytest
+
+from infold import errors
+from infold.errors import (
+    BrokenInput,
+    DuplicateId,
+    IllegalCut,
+    InfoldError,
+    OrphanResult,
+    PolicyError,
+    UndecodableLog,
+    UnknownFormat,
+    UnknownPreset,
+    UnknownReference,
+    UsageError,
+    WindowExceeded,
+)
+
+DEFINED = {value for value in vars(errors).values() if isinstance(value, type) and value.__module__ == errors.__name__}
+
+EXAMPLES: tuple[tuple[InfoldError, str], ...] = (
+    (PolicyError("target", "90 is not below 80", remedy="lower the target"), "lower the target"),
+    (UnknownPreset("fast", known=("infold", "proactive")), "choose one of infold, proactive"),
+    (DuplicateId("message", "m1"), "give each message an id of its own"),
+    (
+        OrphanResult("c1", message_id="m1", problem="which nobody made"),
+        "append the assistant message that made the call first, and each result once",
+    ),
+    (UnknownReference("part", "9.9", remedy="name a part by its handle"), "name a part by its handle"),
+    (IllegalCut(4, "m4"), "cut at a user message or at the assistant message that makes the call"),
+    (UndecodableLog("truncated"), "read it with the version that wrote it, or convert a foreign transcript first"),
+    (UnknownFormat("notes.txt", tried=("codex", "pi"), remedy="name the format"), "name the format"),
+    (BrokenInput("codex", "no call", remedy="export it again", line=7), "export it again"),
+    (
+        WindowExceeded(floor_tokens=9_000, usable_tokens=8_000, overhead_tokens=1_000),
+        "shorten the system prompt or the newest message, offer fewer tools, lower the reserve or choose a larger model",
+    ),
+)
+
+
+def test_every_error_is_exported_in_order() -> None:
+    """The module's `__all__` names each error class once, sorted."""
+    assert sorted(cls.__name__ for cls in DEFINED) == errors.__all__
+
+
+def test_the_tree_in_the_docstring_is_the_tree() -> None:
+    """Each error is drawn once in the docstring, under its parent."""
+    drawn = re.findall(r"^( +[│├└─ ]*)([A-Z]\w+)(?= |$)", errors.__doc__ or "", re.MULTILINE)
+    parents: dict[str, str] = {}
+    path: list[tuple[int, str]] = []
+    for indent, name in drawn:
+        path = [step for step in path if step[0] < len(indent)]
+        parents[name] = path[-1][1] if path else "Exception"
+        path.append((len(indent), name))
+
+    assert parents == {cls.__name__: cls.__bases__[0].__name__ for cls in DEFINED}
+
+
+def test_every_error_class_says_what_it_is_for() -> None:
+    """No error goes without a docstring of its own."""
+    assert all(cls.__doc__ for cls in DEFINED)
+
+
+@pytest.mark.parametrize(("error", "remedy"), EXAMPLES, ids=lambda value: type(value).__name__)
+def test_a_message_ends_with_what_to_do(error: InfoldError, remedy: str) -> None:
+    """Each error's message ends, after a semicolon, with the remedy."""
+    assert str(error).endswith(f"; {remedy}")
+
+
+def test_the_examples_cover_the_leaves() -> None:
+    """Every error that is raised, as opposed to caught, is among the examples above."""
+    leaves = {cls for cls in DEFINED if not any(other is not cls and issubclass(other, cls) for other in DEFINED)}
+
+    assert leaves == {type(error) for error, _ in EXAMPLES}
+
+
+def test_numbers_and_names_stay_readable() -> None:
+    """An error keeps its numbers and names as attributes beside the message."""
+    by_type = {type(error): vars(error) for error, _ in EXAMPLES}
+
+    assert by_type[WindowExceeded] == {"floor_tokens": 9_000, "usable_tokens": 8_000, "overhead_tokens": 1_000}
+    assert by_type[IllegalCut] == {"sequence": 4, "message_id": "m4"}
+    assert by_type[UnknownPreset] == {"name": "fast", "known": ("infold", "proactive")}
+    assert by_type[BrokenInput] == {"format_name": "codex", "line": 7}
+
+
+def test_a_line_is_named_where_there_is_one() -> None:
+    """A broken transcript's error names the line; without one it does not speak of lines."""
+    assert str(BrokenInput("pi", "cut off", remedy="export it again", line=3)).startswith("pi at line 3: cut off")
+    assert str(BrokenInput("pi", "cut off", remedy="export it again")).startswith("pi: cut off")
+
+
+def test_branches_say_who_can_act() -> None:
+    """The caller's mistakes are usage errors; a window too small is the user's affair and is not."""
+    assert {cls for cls in DEFINED if issubclass(cls, UsageError)} == DEFINED - {InfoldError, WindowExceeded}
