@@ -1,0 +1,30 @@
+"""Limits and prices of models: a data file, a lookup that tolerates spellings, and overrides."""
+
+from infold.catalogue.families import FAMILIES, Family, family_of, upper_bound
+from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS, lookup
+from infold.catalogue.models import Assumed, FamilyName, Known, Lookup, ModelEntry, Prices, Step, Tier
+from infold.catalogue.overrides import CatalogueError, Override, OverrideError, read_overrides
+from infold.catalogue.table import Table, shipped
+
+__all__ = [
+    "ASSUMED_CONTEXT_TOKENS",
+    "Assumed",
+    "CatalogueError",
+    "FAMILIES",
+    "Family",
+    "FamilyName",
+    "Known",
+    "Lookup",
+    "ModelEntry",
+    "Override",
+    "OverrideError",
+    "Prices",
+    "Step",
+    "Table",
+    "Tier",
+    "family_of",
+    "lookup",
+    "read_overrides",
+    "shipped",
+    "upper_bound",
+]

@@ -1,0 +1,94 @@
+"""Finds what is known about a model by any of its usual names, and says so when nothing is.
+
+The catalogue never guesses in silence: a name matches itself or the same model under a longer name
+(`names.py`), or the answer is `Assumed`, with a cautious default and its reason.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from infold.catalogue.families import family_of
+from infold.catalogue.models import Assumed, Known, Lookup, ModelEntry, Step
+from infold.catalogue.names import is_local, key_of, spellings
+from infold.catalogue.overrides import Override, apply_override
+from infold.catalogue.table import entries, shipped
+
+__all__ = ["ASSUMED_CONTEXT_TOKENS", "find", "lookup"]
+
+ASSUMED_CONTEXT_TOKENS = 32_768
+"""The window of a model nobody knows. Too small costs an early compaction, too large a rejected request;
+nine in ten of the catalogue's models hold at least this much."""
+
+_LONGEST_NAME = 512
+"""Characters; a gateway's callers choose the names that are kept here, so their length has a bound."""
+
+_ADVICE = "pass the window yourself (window=…), or add an override for this name with context_tokens"
+
+
+def lookup(name: str, *, overrides: Mapping[str, Override] | None = None) -> Lookup:
+    """What is known about a model, by any of its usual names.
+
+    An override counts for the name it is written for, in any of its spellings, before the catalogue does. One
+    that states no window for a model nobody knows leaves the answer `Assumed`. Raises `OverrideError`.
+    """
+    found = _in_catalogue(name) if len(name) <= _LONGEST_NAME else _assumed(name[:_LONGEST_NAME])
+    if not overrides or (stated := _override_for(name, overrides)) is None:
+        return found
+    override = overrides[stated]
+    entry = apply_override(found.entry, override, name=stated)
+    if isinstance(found, Assumed) and override.context_tokens is None:
+        return Assumed(entry, found.reason, found.advice)
+    return Known(entry, matched=stated, how=("override",))
+
+
+@lru_cache(maxsize=4096)
+def _in_catalogue(name: str) -> Lookup:
+    """The catalogue's own answer; kept, because an agent asks for the same few names all day."""
+    known = find(name, entries(), shipped().aliases)
+    return _assumed(name) if known is None else known
+
+
+def find(name: str, models: Mapping[str, ModelEntry], aliases: Mapping[str, str]) -> Known | None:
+    """The closest of these models, or nothing."""
+    for spelling in spellings(name):
+        if (entry := models.get(spelling.key)) is not None:
+            return Known(entry, matched=entry.name, how=_how(name, entry.name, spelling.steps))
+        if (alias := aliases.get(spelling.key)) is not None:
+            entry = models[key_of(alias)]
+            return Known(entry, matched=entry.name, how=(*spelling.steps, "alias"))
+    return None
+
+
+def _how(name: str, matched: str, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    if steps:
+        return steps
+    return ("exact",) if name == matched else ("spelling",)
+
+
+def _override_for(name: str, overrides: Iterable[str]) -> str | None:
+    """The name under which the caller wrote an override for this model."""
+    stated = {key_of(written): written for written in overrides}
+    wanted = [spelling.key for spelling in spellings(name)] or [key_of(name)]
+    return next((stated[key] for key in wanted if key in stated), None)
+
+
+def _assumed(name: str) -> Assumed:
+    return Assumed(_default(name), reason=_reason(name), advice=_ADVICE)
+
+
+def _default(name: str) -> ModelEntry:
+    return ModelEntry(
+        name=name,
+        provider="",
+        context_tokens=ASSUMED_CONTEXT_TOKENS,
+        family=family_of(name),
+        source="default",
+    )
+
+
+def _reason(name: str) -> str:
+    window = f"a window of {ASSUMED_CONTEXT_TOKENS:,} tokens is assumed"
+    if is_local(name):
+        return f"{name!r} is served by a local server, which sets its own window; {window}"
+    tried = ", ".join(dict.fromkeys(spelling.key for spelling in spellings(name)))
+    return f"no model of this name in the catalogue of {shipped().as_of} (tried {tried}); {window}"

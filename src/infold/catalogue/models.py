@@ -1,0 +1,112 @@
+"""What the catalogue says about a model: limits, prices, cache rules, and how sure it is.
+
+These are plain values. Finding the entry for a name is `lookup.py`'s task, changing one is `overrides.py`'s.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+__all__ = ["Assumed", "FamilyName", "Known", "Lookup", "ModelEntry", "Prices", "Step", "Tier"]
+
+FamilyName: TypeAlias = Literal[
+    "cl100k",
+    "claude",
+    "deepseek",
+    "gemini",
+    "glm",
+    "grok",
+    "kimi",
+    "llama3",
+    "mistral",
+    "o200k",
+    "other",
+    "qwen",
+]
+"""Models whose tokenisers count alike; `families.py` says how far each may exceed an o200k count."""
+
+Step: TypeAlias = Literal[
+    "exact",
+    "spelling",
+    "prefix removed",
+    "variant removed",
+    "revision removed",
+    "date removed",
+    "latest removed",
+    "alias",
+    "override",
+]
+"""One liberty a lookup took to get from the name it was given to a name it knows."""
+
+
+class Prices(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """US dollars per million tokens.
+
+    `None` for a cache price means the provider names none: such tokens then cost what input costs.
+    """
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache_write_hour: float | None = None
+
+
+class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The prices of a whole request whose input is larger than `above_tokens`."""
+
+    above_tokens: int
+    prices: Prices
+
+
+class ModelEntry(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """All the catalogue knows of one model.
+
+    Three limits are kept apart, because providers mean different things by "context": `context_tokens` is
+    what input and output share, `input_tokens` a smaller limit on the input alone, `output_tokens` the
+    longest answer. `None` means that no separate limit is known, and for `prices` that no price is known.
+    """
+
+    name: str
+    provider: str
+    context_tokens: int
+    family: FamilyName = "other"
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    prices: Prices | None = None
+    tiers: tuple[Tier, ...] = ()
+    cache_minimum_tokens: int | None = None
+    cache_lifetime_seconds: int | None = None
+    summarises: bool = True
+    calls_tools: bool = True
+    source: str = ""
+    as_of: str = ""
+
+    @property
+    def input_limit_tokens(self) -> int:
+        """The largest input the model takes when the answer is left out of account."""
+        return self.context_tokens if self.input_tokens is None else self.input_tokens
+
+    def prices_at(self, input_tokens: int) -> Prices | None:
+        """The prices of a request of this size: those of the highest tier it exceeds."""
+        reached = [tier for tier in self.tiers if input_tokens > tier.above_tokens]
+        return max(reached, key=lambda tier: tier.above_tokens).prices if reached else self.prices
+
+
+class Known(msgspec.Struct, frozen=True, tag=True):
+    """The catalogue or the user knows this model: the name that matched, and what was changed to match it."""
+
+    entry: ModelEntry
+    matched: str
+    how: tuple[Step, ...]
+
+
+class Assumed(msgspec.Struct, frozen=True, tag=True):
+    """Nobody knows this model's window: a cautious default, what was tried, and what the user can do."""
+
+    entry: ModelEntry
+    reason: str
+    advice: str
+
+
+Lookup: TypeAlias = Known | Assumed

@@ -1,0 +1,182 @@
+"""The spellings under which a model is known: from the name as given to the barest that still means it.
+
+Only what cannot name a different model is ever taken off: a provider's path, a cloud's region and vendor, a
+revision counter, a full date, "-latest", a router's variant. A word such as "mini" or "pro", a size, a
+four-digit date (Mistral's "2407" is a version) always stays, so that no name falls back to a different model.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from infold.catalogue.models import Step
+
+__all__ = ["Spelling", "canonical", "fold", "is_local", "key_of", "spellings"]
+
+_FOLD = str.maketrans({".": "-", "_": "-", "@": "-", " ": "-"})
+
+_LOCAL = frozenset(
+    {
+        "docker-model-runner",
+        "hosted-vllm",
+        "llama-cpp",
+        "llamacpp",
+        "llamafile",
+        "lm-studio",
+        "lmstudio",
+        "localai",
+        "ollama",
+        "ollama-chat",
+        "sglang",
+        "vllm",
+    }
+)
+
+# Only hosts that may have an entry of their own need one common spelling.
+_HOSTS = {
+    "amazon-bedrock": "bedrock",
+    "amazon-nova": "amazon",
+    "bedrock-converse": "bedrock",
+    "bedrock-mantle": "bedrock",
+    "cohere-chat": "cohere",
+    "fireworks-ai": "fireworks",
+    "gemini": "google",
+    "google-vertex": "vertex",
+    "meta-llama": "meta",
+    "mistralai": "mistral",
+    "moonshotai": "moonshot",
+    "qwen": "dashscope",
+    "together-ai": "together",
+    "vertex-ai": "vertex",
+    "vertex-ai-beta": "vertex",
+    "x-ai": "xai",
+    "z-ai": "zai",
+    "zai-org": "zai",
+    "zhipuai": "zai",
+}
+
+_REGIONS = r"us|eu|apac|jp|au|ca|uk|us-gov|global|regional"
+_VENDORS = (
+    r"ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|moonshotai|nvidia|openai|qwen"
+    r"|writer|xai|zai"
+)
+_REGION = re.compile(rf"({_REGIONS}|[a-z]{{2}}(-gov|-iso[a-z]?)?-[a-z]+-\d)")
+_CLOUD = re.compile(rf"(?:(?P<region>{_REGIONS})\.)?(?:{_VENDORS})\.(?P<model>.+)")
+_VARIANT = re.compile(r"(\[1m\]|:(batch|beta|exacto|floor|free|nitro|online|thinking))$")
+_FINE_TUNE = re.compile(r"^(ft:[^:]+):.*$")
+_REVISION = re.compile(r"(:\d+|-default|-maas)$")
+_CLAUDE_REVISION = re.compile(r"^(claude-.+?)-v\d+(:\d+)?$")
+_GEMINI_REVISION = re.compile(r"^(gemini-.+)-00\d$")
+_DATE = re.compile(r"-20[2-9]\d-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])$")
+_LATEST = re.compile(r"-latest$")
+_VERSION_FIRST = re.compile(r"^claude-(\d(?:-\d)?)-([a-z]+)(.*)$")
+_TIER_FIRST = re.compile(r"^claude-([a-z]+)-(\d(?:-\d)?)(?!\d)(.*)$")
+
+
+class Spelling(msgspec.Struct, frozen=True):
+    """One key to look for, and the steps from the name to it; no steps when nothing was taken off."""
+
+    key: str
+    steps: tuple[Step, ...]
+
+
+class _Place(msgspec.Struct, frozen=True):
+    host: str
+    region: str
+    model: str
+
+
+def spellings(name: str) -> Iterator[Spelling]:
+    """Every key a name may be known by, closest first; none for a local server, which sets its own window."""
+    if is_local(name):
+        return
+    place = _place(name)
+    for form in _forms(fold(place.model)):
+        yield from _placed(place, form)
+
+
+def key_of(name: str) -> str:
+    """The closest of a name's keys: the one an entry or an override of that very name stands under."""
+    return next((spelling.key for spelling in spellings(name)), fold(name))
+
+
+def canonical(name: str) -> str:
+    """A name in the catalogue's own form, `host/region/model`, with the model's dots as they are written."""
+    place = _place(name)
+    return "/".join(part for part in (place.host, place.region, place.model) if part)
+
+
+def fold(text: str) -> str:
+    """One way to write what providers write with dots, hyphens, underscores and capitals as they please."""
+    return text.strip().lower().translate(_FOLD)
+
+
+def is_local(name: str) -> bool:
+    """Whether the name points at a server whose operator chooses the window (Ollama, vLLM and the like)."""
+    host, slash, _ = name.partition("/")
+    return bool(slash) and fold(host) in _LOCAL
+
+
+def _place(name: str) -> _Place:
+    """Take a name apart: who serves it, where, and the model's own name."""
+    *path, last = name.strip().lower().split("/")
+    host = fold(path[0]) if path else ""
+    host = "bedrock" if host.startswith("arn:aws:bedrock") else _HOSTS.get(host, host)
+    region = next((fold(part) for part in path[1:] if _REGION.fullmatch(part)), "")
+    if cloud := _CLOUD.fullmatch(last):
+        return _Place(host or "bedrock", cloud["region"] or region, cloud["model"])
+    return _Place(host, region, last)
+
+
+def _forms(model: str) -> Iterator[Spelling]:
+    """The model's own name, then with one more ending off each time."""
+    form = Spelling(model, ())
+    yield from _orders(form)
+    for shorten, step in _ENDINGS:
+        shorter = shorten(form.key)
+        if shorter != form.key:
+            form = Spelling(shorter, (*form.steps, step))
+            yield from _orders(form)
+
+
+def _orders(form: Spelling) -> Iterator[Spelling]:
+    """Claude's names come as "claude-4-5-sonnet" and as "claude-sonnet-4-5"."""
+    yield form
+    if found := _VERSION_FIRST.match(form.key) or _TIER_FIRST.match(form.key):
+        yield Spelling(f"claude-{found[2]}-{found[1]}{found[3]}", (*form.steps, "spelling"))
+
+
+def _without_variant(model: str) -> str:
+    return _VARIANT.sub("", _FINE_TUNE.sub(r"\1", model))
+
+
+def _without_revision(model: str) -> str:
+    return _GEMINI_REVISION.sub(r"\1", _CLAUDE_REVISION.sub(r"\1", _REVISION.sub("", model)))
+
+
+def _without_date(model: str) -> str:
+    return _DATE.sub("", model)
+
+
+def _without_latest(model: str) -> str:
+    return _LATEST.sub("", model)
+
+
+_ENDINGS: tuple[tuple[Callable[[str], str], Step], ...] = (
+    (_without_variant, "variant removed"),
+    (_without_revision, "revision removed"),
+    (_without_date, "date removed"),
+    (_without_latest, "latest removed"),
+)
+
+
+def _placed(place: _Place, form: Spelling) -> Iterator[Spelling]:
+    """The model at its host and region, at its host, and anywhere."""
+    if place.region:
+        yield Spelling(f"{place.host}/{place.region}/{form.key}", form.steps)
+    if place.host:
+        yield Spelling(f"{place.host}/{form.key}", form.steps)
+        yield Spelling(form.key, ("prefix removed", *form.steps))
+    else:
+        yield form
