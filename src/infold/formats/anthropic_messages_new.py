@@ -1,0 +1,69 @@
+"""What infold itself says, as Anthropic Messages."""
+
+from collections.abc import Mapping
+
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from infold.formats.items import Item
+from infold.formats.slots import has_address, mentioned, parsed_arguments, provider_value, shown
+
+__all__ = ["THINKING", "encode_new"]
+
+THINKING = ("thinking", "redacted_thinking")
+
+
+def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
+    """Items for a message that came from no wire: results first, as the API wants them."""
+    ids = aliases or {}
+    parts = shown(message)
+    role = "assistant" if isinstance(message, AssistantMessage) else "user"
+    blocks = [block for part in parts for block in _new_blocks(part, ids)]
+    if not isinstance(message, AssistantMessage):
+        blocks.sort(key=lambda block: block["type"] != "tool_result")
+    if isinstance(message, SystemMessage):
+        role = "system"
+    if len(blocks) == 1 and blocks[0]["type"] == "text":
+        return [{"role": role, "content": blocks[0]["text"]}]
+    return [{"role": role, "content": blocks}] if blocks else []
+
+
+def _new_blocks(part: Part, ids: Mapping[str, str]) -> list[Item]:
+    match part:
+        case TextPart():
+            return [{"type": "text", "text": part.text}] if part.text.strip() else []
+        case ToolCallPart():
+            call_id = ids.get(part.call_id) or part.call_id
+            return [{"type": "tool_use", "id": call_id, "name": part.tool, "input": parsed_arguments(part.arguments)}]
+        case ToolResultPart():
+            return [_new_result(part, ids)]
+        case FilePart():
+            return [_new_medium(part)]
+        case ReasoningPart():
+            value = provider_value(part)
+            return [value] if isinstance(value, dict) and value.get("type") in THINKING else []
+        case _:
+            return []
+
+
+def _new_result(part: ToolResultPart, ids: Mapping[str, str]) -> Item:
+    call_id = ids.get(part.call_id) or part.call_id
+    block: Item = {"type": "tool_result", "tool_use_id": call_id, "content": part.output}
+    return block if part.status == "completed" else {**block, "is_error": True}
+
+
+def _new_medium(part: FilePart) -> Item:
+    source = {"type": "url", "url": part.reference}
+    if has_address(part) and part.media_type.startswith("image/"):
+        return {"type": "image", "source": source}
+    if has_address(part) and part.media_type == "application/pdf":
+        return {"type": "document", "source": source}
+    return {"type": "text", "text": mentioned(part)}

@@ -1,0 +1,272 @@
+"""Gemini generateContent: `contents` with `parts`, in the REST spelling or that of the Python SDK.
+
+One item is one message. Calls may have no ids; then a response answers the oldest open call of its name. A
+thought's signature may stand beside any part and makes its message signed. Consecutive user items are accepted,
+but the answers to one turn's calls must stand in one item: there infold's own result joins the caller's. What the
+provider refuses is told by `rules.py`, what it replies by `bodies.py`.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    Message,
+    MessageId,
+    Part,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
+)
+from infold.formats.items import (
+    Decoded,
+    Item,
+    MalformedError,
+    cleaned,
+    decode_each,
+    json_text,
+    listed,
+    opaque,
+    plain,
+    provider_text,
+    text_field,
+    user_text,
+)
+from infold.formats.media import file_part
+from infold.formats.pairing import Pairing, by_name
+from infold.formats.patch import GONE, Codec, Slot, encode_view, gather
+from infold.formats.slots import (
+    arguments_of,
+    has_address,
+    left_text,
+    mentioned,
+    parsed_arguments,
+    provider_value,
+    result_or_text,
+    shown,
+)
+
+__all__ = ["NAME", "decode", "encode", "encode_new", "looks_like"]
+
+NAME = "gemini"
+PLAIN_RESPONSES = ("output", "result", "content", "error")
+"""Fields that, alone and textual in a response, are the output itself."""
+
+
+def looks_like(items: Sequence[object]) -> bool:
+    """Whether these are `contents`: no other format has `parts`."""
+    return bool(items) and all("parts" in plain(item) for item in items)
+
+
+def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
+    """`contents` as core messages; `BrokenInput` for an item of a wrong type."""
+    return decode_each(NAME, items, _message, first=first, pairing=pairing)
+
+
+def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
+    """The view as `contents`; untouched ones are the caller's own objects."""
+    return encode_view(_CODEC, view, decoded, joined=_joined)
+
+
+def _joined(first: Item, second: Item) -> Item | None:
+    """Two items as one where both bring answers, for the API counts them by item; nothing if they may stay apart."""
+    if not (_has_answers(first) and _has_answers(second)):
+        return None
+    parts = [*first["parts"], *second["parts"]]
+    return {**second, **first, "parts": sorted(parts, key=_is_no_answer)}
+
+
+def _has_answers(item: Item) -> bool:
+    return not all(map(_is_no_answer, item.get("parts") or ()))
+
+
+def _is_no_answer(part: object) -> bool:
+    return isinstance(part, str) or not _response(plain(part))
+
+
+def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
+    if "parts" not in item:
+        raise MalformedError("it has no parts", remedy="give {'role': …, 'parts': […]}")
+    parts = gather(_CODEC, item, pairing, message_id)
+    role = item.get("role") or "user"
+    if role == "model":
+        return AssistantMessage(message_id, parts)
+    if role == "system":
+        return SystemMessage(message_id, parts)
+    return ToolMessage(message_id, parts) if _is_all_results(item) else UserMessage(message_id, parts)
+
+
+def _is_all_results(item: Item) -> bool:
+    return bool(item["parts"]) and not any(map(_is_no_answer, item["parts"]))
+
+
+def _field(item: Item, camel: str, snake: str) -> Any:
+    value = item.get(camel)
+    return item.get(snake) if value is None else value
+
+
+def _response(part: Item) -> Any:
+    return _field(part, "functionResponse", "function_response")
+
+
+def _signature(part: Item) -> Any:
+    return _field(part, "thoughtSignature", "thought_signature")
+
+
+def _slots(item: Item) -> Iterator[Slot]:
+    role = item.get("role") or "user"
+    for index, part in enumerate(listed(item.get("parts"), "parts")):
+        yield Slot(("parts", index), role, {"text": part} if isinstance(part, str) else plain(part))
+
+
+def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
+    part = slot.value
+    signature = _signature(part)
+    signed = (provider_text(signature),) if signature else ()
+    if call := _field(part, "functionCall", "function_call"):
+        return (_call(plain(call), signed, pairing, message_id),)
+    if response := _response(part):
+        return (_result(plain(response), pairing),)
+    if part.get("thought") is True:
+        return (ReasoningPart(text_field(part, "text"), *signed),)
+    mark = (ReasoningPart("", *signed),) if signed else ()
+    return (*_said(part, is_user=slot.kind == "user"), *mark)
+
+
+def _said(part: Item, *, is_user: bool) -> tuple[Part, ...]:
+    text = part.get("text")
+    if isinstance(text, str):
+        return user_text(text) if is_user else (TextPart(cleaned(text)),)
+    if medium := _field(part, "inlineData", "inline_data") or _field(part, "fileData", "file_data"):
+        return (_medium(plain(medium)),)
+    return opaque(part)
+
+
+def _medium(medium: Item) -> FilePart:
+    data = medium.get("data")
+    return file_part(
+        "gemini",
+        text_field(medium, "mimeType", "mime_type"),
+        data=b64encode(data).decode() if isinstance(data, bytes) else text_field(medium, "data"),
+        reference=text_field(medium, "fileUri", "file_uri"),
+        name=text_field(medium, "displayName", "display_name"),
+    )
+
+
+def _call(call: Item, signed: tuple[str, ...], pairing: Pairing, message_id: MessageId) -> ToolCallPart:
+    tool = text_field(call, "name")
+    call_id = pairing.call(text_field(call, "id"), tool, message_id)
+    return ToolCallPart(call_id, tool, arguments_of(call.get("args")), *signed)
+
+
+def _result(response: Item, pairing: Pairing) -> Part:
+    value = plain(response.get("response") or {})
+    field = _plain_field(value)
+    media = [plain(part) for part in listed(response.get("parts"), "parts of a functionResponse")]
+    return result_or_text(
+        pairing.result(text_field(response, "id") or by_name(text_field(response, "name"))),
+        cleaned(value[field]) if field else json_text(value),
+        status="error" if "error" in value else "completed",
+        files=tuple(part for medium in media for part in _said(medium, is_user=False) if isinstance(part, FilePart)),
+    )
+
+
+def _plain_field(value: Item) -> str:
+    """The one textual field that is the whole response; empty if the response is an object of its own kind."""
+    if len(value) != 1:
+        return ""
+    field, text = next(iter(value.items()))
+    return field if field in PLAIN_RESPONSES and isinstance(text, str) else ""
+
+
+def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
+    part = slot.value
+    if not any(parts):
+        return GONE
+    for key in ("functionCall", "function_call"):
+        if part.get(key):
+            return {**part, key: {**plain(part[key]), "args": parsed_arguments(left_text(parts))}}
+    for key in ("functionResponse", "function_response"):
+        if part.get(key) and isinstance(parts[0], ToolResultPart):
+            return {**part, key: _replaced_response(plain(part[key]), parts[0])}
+    return _replaced_text(part, parts) if "text" in part or slot.kind != "model" else part
+
+
+def _retold(slot: Slot, text: str) -> Item:
+    del slot
+    return {"text": text}
+
+
+def _replaced_response(response: Item, part: Part | None) -> Item:
+    field = _plain_field(plain(response.get("response") or {})) or "output"
+    copy = {**response, "response": {field: left_text((part,))}}
+    if isinstance(part, ToolResultPart) and not part.files:
+        copy.pop("parts", None)
+    return copy
+
+
+def _replaced_text(part: Item, parts: tuple[Part | None, ...]) -> Any:
+    """Text with other text; a signature goes with the reasoning that stands for it.
+
+    A user's part that infold has no reading for becomes text; a model's never gets here.
+    """
+    copy = {**part, "text": left_text(parts)} if "text" in part else {"text": left_text(parts)}
+    if part.get("thought") is True:
+        return copy
+    if not any(isinstance(left, ReasoningPart) for left in parts):
+        copy = {key: value for key, value in copy.items() if key not in ("thoughtSignature", "thought_signature")}
+    return copy if copy["text"] or _signature(copy) else GONE
+
+
+def _tidied(item: Item) -> Item | None:
+    return item if item.get("parts") else None
+
+
+# What infold itself says.
+
+
+def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
+    """Items for a message that came from no wire; instructions travel as a user's, for `contents` has no other."""
+    ids = aliases or {}
+    role = "model" if isinstance(message, AssistantMessage) else "user"
+    parts = [wire for part in shown(message) for wire in _new_parts(part, ids)]
+    return [{"role": role, "parts": parts}] if parts else []
+
+
+def _new_parts(part: Part, ids: Mapping[str, str]) -> list[Item]:
+    match part:
+        case TextPart():
+            return [{"text": part.text}] if part.text else []
+        case ToolCallPart():
+            call = _with_id({"name": part.tool, "args": parsed_arguments(part.arguments)}, part.call_id, ids)
+            signature = provider_value(part)
+            signed = {"thoughtSignature": signature} if isinstance(signature, str) else {}
+            return [{"functionCall": call, **signed}]
+        case ToolResultPart():
+            field = "output" if part.status == "completed" else "error"
+            response = {"name": part.tool, "response": {field: part.output}}
+            return [{"functionResponse": _with_id(response, part.call_id, ids)}]
+        case FilePart():
+            return [_new_medium(part)]
+        case _:
+            return []
+
+
+def _with_id(body: Item, call_id: str, ids: Mapping[str, str]) -> Item:
+    wire_id = ids.get(call_id, call_id)
+    return {"id": wire_id, **body} if wire_id else body
+
+
+def _new_medium(part: FilePart) -> Item:
+    if has_address(part) or part.reference.startswith("gs://"):
+        return {"fileData": {"mimeType": part.media_type, "fileUri": part.reference}}
+    return {"text": mentioned(part)}
+
+
+_CODEC = Codec(slots=_slots, parts=_parts, replaced=_replaced, retold=_retold, tidied=_tidied, new=encode_new)

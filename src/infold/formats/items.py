@@ -1,0 +1,239 @@
+"""Wire items as callers give them, made plain; and what decoding them yields.
+
+An item is a dict, JSON bytes or an SDK object with `model_dump`. It is only ever read: what the caller gave,
+the caller gets back (B25). What an item means is left to the module of its format.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from infold.core.messages import Message, MessageId, Part, TextPart
+from infold.errors import BrokenInput
+from infold.formats.injected import OPENINGS, split_injected
+from infold.formats.pairing import Pairing
+
+__all__ = [
+    "Decoded",
+    "Item",
+    "MalformedError",
+    "as_came",
+    "cleaned",
+    "decode_each",
+    "joined",
+    "json_text",
+    "lines",
+    "listed",
+    "opaque",
+    "plain",
+    "provider_text",
+    "refuse_text",
+    "refusing",
+    "text_field",
+    "user_text",
+]
+
+Item: TypeAlias = dict[str, Any]
+
+
+class Decoded(Struct, frozen=True):
+    """Messages with the wire items they came from, position by position.
+
+    `sources` holds the caller's own objects. `aliases` maps a call id of ours to the one on the wire where
+    they differ, because a provider repeats or omits ids; empty means that there is none on the wire.
+    """
+
+    format: str
+    messages: tuple[Message, ...]
+    sources: tuple[tuple[object, ...], ...]
+    aliases: dict[str, str] = {}
+
+
+class MalformedError(BrokenInput):
+    """An item of a wrong type; a decoder that knows the item's place raises it anew with that place."""
+
+    def __init__(self, problem: str, *, remedy: str) -> None:
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__("messages", problem, remedy=remedy)
+
+
+def joined(earlier: Decoded, later: Decoded) -> Decoded:
+    """Two stretches of one history as one, for a session that decodes only what is new."""
+    return Decoded(
+        earlier.format,
+        earlier.messages + later.messages,
+        earlier.sources + later.sources,
+        earlier.aliases | later.aliases,
+    )
+
+
+def decode_each(
+    name: str,
+    items: Sequence[object],
+    read: Callable[[Item, MessageId, Pairing], Message],
+    *,
+    first: int,
+    pairing: Pairing | None,
+) -> Decoded:
+    """Decode a history in which each item is one message."""
+    pairs = pairing or Pairing()
+    refuse_text(name, items)
+    messages: list[Message] = []
+    number = first
+    try:
+        for number, item in enumerate(items, first):
+            wire = item if type(item) is dict else plain(item)
+            messages.append(read(wire, MessageId(f"m{number}"), pairs))
+    except MalformedError as problem:
+        raise refusing(name, number - first, problem) from problem
+    return Decoded(name, tuple(messages), tuple([(item,) for item in items]), dict(pairs.aliases))
+
+
+def refuse_text(name: str, items: object) -> None:
+    """Refuse a lone string or dict where a list of items belongs."""
+    if not isinstance(items, list | tuple):
+        raise BrokenInput(
+            name, f"the messages are one {type(items).__name__}, not a list", remedy="give a list of messages"
+        )
+
+
+def refusing(name: str, index: int, problem: MalformedError) -> BrokenInput:
+    """The error for the item at `index`."""
+    return BrokenInput(name, f"item {index}: {problem.problem}", remedy=problem.remedy)
+
+
+def plain(value: object) -> Item:
+    """One item or block as a dict; the very dict if it is one."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview | Raw):
+        return _parsed(bytes(value))
+    dump = getattr(value, "model_dump", None)
+    if dump is not None:
+        return _dumped(dump)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise MalformedError(f"a {type(value).__name__} stands where an object belongs", remedy="give a dict")
+
+
+def _parsed(text: bytes) -> Item:
+    try:
+        value = _loads(text)
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise MalformedError(f"not JSON ({error})", remedy="give the item as the provider sent it") from error
+    return plain(value)
+
+
+def _loads(text: bytes) -> object:
+    """Parse JSON; the second parser takes lone surrogates, which the first refuses."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return json.loads(text)
+
+
+def _dumped(dump: Callable[..., Any]) -> Item:
+    try:
+        return plain(dump(mode="json", by_alias=True, exclude_unset=True))
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _too_deep() -> MalformedError:
+    return MalformedError("nested too deep to be read", remedy="flatten it or leave it out")
+
+
+def as_came(source: object, item: Item) -> object:
+    """An altered item in the guise its source had: bytes stay bytes, `Raw` stays `Raw`, all else is a dict."""
+    if isinstance(source, Raw):
+        return Raw(json_text(item).encode())
+    return json_text(item).encode() if isinstance(source, bytes | bytearray | memoryview) else item
+
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def cleaned(text: str) -> str:
+    """The text without lone surrogates, which no UTF-8 can hold."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATES.sub("\ufffd", text)
+    return text
+
+
+def _foreign(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    return str(value) if dump is None else dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+_encode = msgspec.json.Encoder(enc_hook=_foreign).encode
+
+
+def json_text(value: object) -> str:
+    """A wire value as JSON text."""
+    try:
+        return _encode(value).decode()
+    except RecursionError:
+        raise _too_deep() from None
+    except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
+        return _json_text_slowly(value)
+
+
+def _json_text_slowly(value: object) -> str:
+    """For what the quick encoder refuses: lone surrogates and numbers beyond 64 bits."""
+    try:
+        return cleaned(json.dumps(value, ensure_ascii=False, default=_foreign, separators=(",", ":")))
+    except (RecursionError, ValueError):
+        raise _too_deep() from None
+    except TypeError as error:
+        raise MalformedError(f"not JSON ({error})", remedy="use text as the keys of an object") from error
+
+
+def provider_text(value: object) -> str:
+    """A wire value as opaque provider data."""
+    return json_text(value)
+
+
+def listed(value: object, what: str) -> Sequence[Any]:
+    """A list of blocks, or nothing where there is none."""
+    if isinstance(value, list | tuple):
+        return value
+    if value is None:
+        return ()
+    raise MalformedError(f"{what} is a {type(value).__name__}", remedy="give text or a list of blocks")
+
+
+def text_field(item: Mapping[str, Any], *names: str) -> str:
+    """The first of these fields that holds text; empty if none does."""
+    for name in names:
+        value = item.get(name)
+        if isinstance(value, str) and value:
+            return cleaned(value)
+    return ""
+
+
+def opaque(value: object) -> tuple[Part, ...]:
+    """What infold has no reading for: counted by its JSON, never taken for anybody's words."""
+    return (TextPart(json_text(value), synthetic=True),)
+
+
+def user_text(text: str) -> tuple[Part, ...]:
+    """A user's text, what a harness injected marked as such."""
+    if "<" not in text and not text.startswith(OPENINGS):
+        return (TextPart(cleaned(text)),)
+    return tuple(TextPart(cleaned(piece.text), synthetic=piece.injected) for piece in split_injected(text))
+
+
+def lines(texts: Iterable[str]) -> str:
+    """Several texts as one, line by line."""
+    return "\n".join(text for text in texts if text)

@@ -1,0 +1,208 @@
+"""What images, documents and sound cost a model, by provider, from their headers and sizes (B8).
+
+Base64 is never counted as text. The rules are the providers' published ones; where the model decides between
+two, or a size cannot be read, the dearer is taken: too high costs an early prune, too low a reported overflow.
+"""
+
+import base64
+import binascii
+import re
+from math import ceil
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from infold.core.messages import FilePart
+
+__all__ = ["Provider", "Size", "file_part", "image_size", "image_tokens", "media_tokens", "parse_data_url"]
+
+Provider: TypeAlias = Literal["openai", "anthropic", "gemini"]
+
+LOW_DETAIL_TOKENS = 85
+OPENAI_TILE_TOKENS, OPENAI_TILE_PIXELS = 170, 512
+OPENAI_PATCH_PIXELS, OPENAI_MOST_PATCHES, OPENAI_MOST_ORIGINAL_PATCHES = 32, 1_536, 10_000
+ANTHROPIC_PIXELS_PER_TOKEN, ANTHROPIC_MOST_TOKENS = 750, 1_600
+GEMINI_TILE_TOKENS, GEMINI_TILE_PIXELS, GEMINI_SMALL_PIXELS = 258, 768, 384
+GEMINI_MOST_TILES = 16
+"""Gemini scales an image down to 3,072 pixels a side."""
+
+PAGE_BYTES = 30_000
+"""A page of a PDF; text alone is smaller, scans are larger but dearer to no model."""
+PAGE_TOKENS: dict[Provider, int] = {"openai": 1_500, "anthropic": 3_000, "gemini": 258}
+MOST_PAGES = 1_000
+SOUND_TOKENS_PER_SECOND: dict[Provider, int] = {"openai": 10, "anthropic": 32, "gemini": 32}
+SOUND_BYTES_PER_SECOND = {"wav": 32_000, "pcm": 32_000, "l16": 32_000, "flac": 16_000}
+COMPRESSED_SOUND_BYTES_PER_SECOND = 4_000
+VIDEO_TOKENS_PER_SECOND, VIDEO_BYTES_PER_SECOND = 300, 60_000
+TEXT_BYTES_PER_TOKEN = 3
+UNKNOWN_TOKENS, UNKNOWN_PAGES, UNKNOWN_SECONDS = 1_600, 10, 60
+"""What a medium is taken for of which only the address is known."""
+
+
+class Size(Struct, frozen=True):
+    """An image's width and height in pixels."""
+
+    width: int
+    height: int
+
+
+class DataUrl(Struct, frozen=True):
+    """A medium inside a `data:` address: its type and its base64."""
+
+    media_type: str
+    data: str
+
+
+def file_part(
+    provider: Provider,
+    media_type: str,
+    *,
+    data: str = "",
+    reference: str = "",
+    name: str = "",
+    detail: str = "",
+) -> FilePart:
+    """A medium as a part; `data` is base64 and stays with its source."""
+    found = parse_data_url(reference)
+    if found is not None:
+        media_type, data, reference = found.media_type or media_type, found.data, ""
+    tokens = media_tokens(provider, media_type, data, detail=detail)
+    return FilePart(media_type or "application/octet-stream", tokens, name, reference, _byte_size(data))
+
+
+def parse_data_url(url: str) -> DataUrl | None:
+    """The medium a `data:` address holds; nothing for any other address."""
+    if not url.startswith("data:"):
+        return None
+    head, _, data = url[5:].partition(",")
+    return DataUrl(head.split(";", 1)[0], data)
+
+
+def media_tokens(provider: Provider, media_type: str, data: str, *, detail: str = "") -> int:
+    """What a medium costs; `data` is its base64, empty where only its address is known."""
+    kind, _, subtype = media_type.partition("/")
+    byte_size = _byte_size(data)
+    if kind == "image":
+        return image_tokens(provider, image_size(data), detail=detail)
+    if subtype == "pdf":
+        pages = min(MOST_PAGES, max(1, ceil(byte_size / PAGE_BYTES))) if data else UNKNOWN_PAGES
+        return pages * PAGE_TOKENS[provider]
+    if kind == "audio":
+        return _sound_tokens(provider, subtype, byte_size)
+    if kind == "video":
+        return (
+            ceil(byte_size / VIDEO_BYTES_PER_SECOND) * VIDEO_TOKENS_PER_SECOND if data else 60 * VIDEO_TOKENS_PER_SECOND
+        )
+    return ceil(byte_size / TEXT_BYTES_PER_TOKEN) if data else UNKNOWN_TOKENS
+
+
+def _byte_size(data: str) -> int:
+    return len(data) * 3 // 4 - data[-2:].count("=")
+
+
+def _sound_tokens(provider: Provider, subtype: str, byte_size: int) -> int:
+    rate = SOUND_BYTES_PER_SECOND.get(subtype.removeprefix("x-"), COMPRESSED_SOUND_BYTES_PER_SECOND)
+    return _seconds(byte_size, rate) * SOUND_TOKENS_PER_SECOND[provider]
+
+
+def _seconds(byte_size: int, bytes_per_second: int) -> int:
+    return ceil(byte_size / bytes_per_second) if byte_size else UNKNOWN_SECONDS
+
+
+def image_tokens(provider: Provider, size: Size | None, *, detail: str = "") -> int:
+    """What an image costs; an unknown size costs the most an image can."""
+    if provider == "anthropic":
+        return _anthropic_image(size)
+    if provider == "gemini":
+        return _gemini_image(size)
+    return LOW_DETAIL_TOKENS if detail == "low" else max(_openai_tiles(size), _openai_patches(size, detail))
+
+
+def _anthropic_image(size: Size | None) -> int:
+    if size is None:
+        return ANTHROPIC_MOST_TOKENS
+    return min(ANTHROPIC_MOST_TOKENS, ceil(size.width * size.height / ANTHROPIC_PIXELS_PER_TOKEN))
+
+
+def _gemini_image(size: Size | None) -> int:
+    if size is None:
+        return GEMINI_MOST_TILES * GEMINI_TILE_TOKENS
+    if max(size.width, size.height) <= GEMINI_SMALL_PIXELS:
+        return GEMINI_TILE_TOKENS
+    tiles = ceil(size.width / GEMINI_TILE_PIXELS) * ceil(size.height / GEMINI_TILE_PIXELS)
+    return min(tiles, GEMINI_MOST_TILES) * GEMINI_TILE_TOKENS
+
+
+def _openai_tiles(size: Size | None) -> int:
+    """The older rule: fit into 2,048 square, shortest side to 768, count tiles."""
+    if size is None:
+        size = Size(2_048, 768)
+    long, short = max(size.width, size.height), min(size.width, size.height)
+    scale = min(1.0, 2_048 / long, 768 / short)
+    tiles = ceil(long * scale / OPENAI_TILE_PIXELS) * ceil(short * scale / OPENAI_TILE_PIXELS)
+    return LOW_DETAIL_TOKENS + tiles * OPENAI_TILE_TOKENS
+
+
+def _openai_patches(size: Size | None, detail: str) -> int:
+    """The newer rule: patches, scaled down to the most allowed."""
+    most = OPENAI_MOST_ORIGINAL_PATCHES if detail == "original" else OPENAI_MOST_PATCHES
+    if size is None:
+        return most
+    return min(most, ceil(size.width / OPENAI_PATCH_PIXELS) * ceil(size.height / OPENAI_PATCH_PIXELS))
+
+
+# An image's size, from as little of its base64 as holds it.
+
+FIRST_LOOK, SECOND_LOOK = 4_096, 400_000
+"""Characters of base64 decoded: all headers but those of a JPEG with large metadata are in the first few."""
+
+
+def image_size(data: str) -> Size | None:
+    """Width and height from the header of a PNG, JPEG, GIF or WebP; nothing if none can be read."""
+    size = _header_size(_decoded(data, FIRST_LOOK))
+    if size is None and data.startswith("/9j/"):
+        size = _header_size(_decoded(data, SECOND_LOOK))
+    return size if size is not None and size.width > 0 and size.height > 0 else None
+
+
+def _decoded(data: str, characters: int) -> bytes:
+    piece = re.sub(r"\s", "", data[:characters]).replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(piece[: len(piece) // 4 * 4], validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _header_size(head: bytes) -> Size | None:
+    if head.startswith(b"\x89PNG\r\n\x1a\n") and len(head) >= 24:
+        return Size(int.from_bytes(head[16:20]), int.from_bytes(head[20:24]))
+    if head.startswith(b"GIF8") and len(head) >= 10:
+        return Size(int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little"))
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP" and len(head) >= 30:
+        return _webp_size(head)
+    return _jpeg_size(head) if head.startswith(b"\xff\xd8") else None
+
+
+def _webp_size(head: bytes) -> Size | None:
+    kind = head[12:16]
+    if kind == b"VP8X":
+        return Size(1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little"))
+    if kind == b"VP8L":
+        bits = int.from_bytes(head[21:25], "little")
+        return Size(1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF))
+    if kind == b"VP8 ":
+        mask = 0x3FFF
+        return Size(int.from_bytes(head[26:28], "little") & mask, int.from_bytes(head[28:30], "little") & mask)
+    return None
+
+
+def _jpeg_size(head: bytes) -> Size | None:
+    """Walk the segments to the frame header; 0xC4, 0xC8 and 0xCC lie in its range but are none."""
+    at = 2
+    while at + 9 <= len(head) and head[at] == 0xFF:
+        marker = head[at + 1]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            return Size(int.from_bytes(head[at + 7 : at + 9]), int.from_bytes(head[at + 5 : at + 7]))
+        padding = marker == 0xFF
+        at += 1 if padding else 2 + int.from_bytes(head[at + 2 : at + 4])
+    return None

@@ -1,0 +1,98 @@
+"""What infold itself says, as OpenAI Responses input items."""
+
+from collections.abc import Mapping
+
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    SystemMessage,
+    ToolCallPart,
+    ToolResultPart,
+)
+from infold.formats.items import Decoded, Item, as_came, lines, plain, text_field
+from infold.formats.slots import has_address, mentioned, provider_value, shown, shown_text
+
+__all__ = ["BOUND_TYPES", "answers_matched", "encode_new"]
+
+BOUND_TYPES = ("reasoning", "compaction", "compaction_summary", "context_compaction")
+"""Items whose content only the provider can read."""
+
+
+def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
+    """Items for a message that came from no wire: one for each call and result, one for all text."""
+    ids = aliases or {}
+    parts = shown(message)
+    role = _ROLES.get(type(message), "user")
+    content = shown_text(parts) if role == "assistant" else _new_content(parts)
+    said = [{"role": role, "content": content}] if content else []
+    others = [item for part in parts for item in _new_items(part, ids)]
+    bound = [item for item in others if item["type"] in BOUND_TYPES]
+    rest = [item for item in others if item["type"] not in BOUND_TYPES]
+    return [*bound, *said, *rest] if role == "assistant" else [*rest, *said]
+
+
+_ROLES: dict[type, str] = {SystemMessage: "system", AssistantMessage: "assistant"}
+
+
+def _new_items(part: Part, ids: Mapping[str, str]) -> list[Item]:
+    match part:
+        case ToolCallPart():
+            call_id = ids.get(part.call_id) or part.call_id
+            return [{"type": "function_call", "call_id": call_id, "name": part.tool, "arguments": part.arguments}]
+        case ToolResultPart():
+            call_id = ids.get(part.call_id) or part.call_id
+            return [{"type": "function_call_output", "call_id": call_id, "output": part.output}]
+        case ReasoningPart():
+            value = provider_value(part)
+            return [value] if isinstance(value, dict) and value.get("type") in BOUND_TYPES else []
+        case _:
+            return []
+
+
+def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:
+    """Text alone stays text; an image that has an address makes a list of blocks."""
+    files = [part for part in parts if isinstance(part, FilePart)]
+    text = lines([shown_text(parts), *(mentioned(file) for file in files if not has_address(file))])
+    images = [
+        {"type": "input_image", "detail": "auto", "image_url": file.reference} for file in files if has_address(file)
+    ]
+    return [*([{"type": "input_text", "text": text}] if text else []), *images] if images else text
+
+
+# Each kind of call wants its own kind of output; a new result knows only the call's id.
+
+
+def answers_matched(items: list[object], decoded: Decoded) -> list[object]:
+    """The items with each answer of infold's own made the kind of output that its call wants."""
+    theirs = {id(source) for sources in decoded.sources for source in sources}
+    plains = [plain(item) for item in items]
+    kinds = {text_field(item, "call_id"): text_field(item, "type") for item in plains if _is_other_call(item)}
+    return [
+        given if id(given) in theirs else as_came(given, _answer(item, kinds))
+        for given, item in zip(items, plains, strict=True)
+    ]
+
+
+def _is_other_call(item: Item) -> bool:
+    kind = text_field(item, "type")
+    return kind.endswith("_call") and kind not in ("function_call", "computer_call") and "call_id" in item
+
+
+def _answer(item: Item, kinds: Mapping[str, str]) -> Item:
+    kind = kinds.get(text_field(item, "call_id"))
+    if kind is None or item.get("type") != "function_call_output":
+        return item
+    call_id, output = item["call_id"], item["output"]
+    match kind:
+        case "shell_call":
+            run = {"stdout": output, "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}
+            return {"type": "shell_call_output", "call_id": call_id, "output": [run]}
+        case "apply_patch_call":
+            return {"type": "apply_patch_call_output", "call_id": call_id, "status": "failed", "output": output}
+        case "local_shell_call":
+            return {"type": "local_shell_call_output", "id": call_id, "output": output}
+        case _:
+            return {"type": f"{kind}_output", "call_id": call_id, "output": output}

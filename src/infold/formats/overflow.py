@@ -1,0 +1,199 @@
+"""Recognises a provider's report that a request was too large, in whatever words it comes (B11).
+
+Providers have no common code for it; the table holds the phrases they are known to use, and a second pass reads the
+prompt's size and the limit where the words give them. A refusal for going too fast is no overflow, however much it
+speaks of tokens.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+__all__ = ["Overflow", "recognise"]
+
+
+class Overflow(Struct, frozen=True):
+    """A request reported too large: whose words they are, and the numbers in them.
+
+    `bytes_limit`: the request's bytes were refused, so its tokens may have fitted.
+    """
+
+    family: str
+    prompt_tokens: int | None = None
+    limit_tokens: int | None = None
+    bytes_limit: bool = False
+
+
+PHRASES: tuple[tuple[str, str], ...] = (
+    ("llama.cpp", r"exceed_context_size_error|exceeds the available context size"),
+    ("anthropic", r"prompt is too long"),
+    ("anthropic", r"input length and `?max_tokens`? exceed context limit"),
+    ("bedrock", r"input is too long for requested model"),
+    ("gemini", r"input token count\b.{0,80}exceeds the maximum"),
+    ("xai", r"maximum prompt length is \d"),
+    ("copilot", r"(?:prompt|token count|tokens)\b.{0,40}exceeds the limit of \d"),
+    ("vercel", r"tokens in request more than max tokens allowed"),
+    ("mistral", r"too large for model with \d[\d,_]* maximum context length"),
+    ("sglang", r"is longer than the model'?s context length"),
+    ("vllm", r"context length is only \d"),
+    ("vllm", r"exceeds (?:the )?maximum allowed input length"),
+    ("vllm", r"input length\b.{0,60}exceeds.{0,40}context length"),
+    ("tgi", r"inputs`? tokens \+ `?max_new_tokens`? must be <="),
+    ("openai", r"exceeds? (?:the |this |its )?(?:model'?s )?context window"),
+    ("openai", r"exceeds? (?:the |this )?(?:model'?s )?maximum context length"),
+    ("openai", r"input tokens exceed the configured limit"),
+    ("openai", r"maximum context length (?:is|of) \d"),
+    ("openai", r"context_length_exceeded|context length exceeded"),
+    ("groq", r"reduce the length of the (?:messages|prompt|input)"),
+    ("lm-studio", r"greater than the context length"),
+    ("ollama", r"prompt too long|exceeded (?:max )?context length"),
+    ("local", r"prompt has \d[\d,_]* tokens,? but the configured context size is \d"),
+    ("minimax", r"context window exceeds limit"),
+    ("kimi", r"exceeded (?:the )?model token limit"),
+    ("z.ai", r"model_context_window_exceeded|prompt exceeds max length"),
+    ("cohere", r"number of tokens in the prompt cannot exceed"),
+    ("dashscope", r"range of input length should be"),
+    ("unknown", r"token limit exceeded|too many (?:input )?tokens"),
+)
+"""Who says it, and what is said; the first that matches wins, so the particular stand before the general."""
+
+BYTE_PHRASES: tuple[tuple[str, str], ...] = (
+    ("anthropic", r"request_too_large|exceeds the maximum (?:allowed )?(?:number of bytes|size)"),
+    ("openai", r"string_above_max_length|string too long\. expected a string with maximum length"),
+    ("http", r"request entity too large|payload too large|content too large|request body too large"),
+)
+
+TOO_FAST = re.compile(
+    r"throttl|rate.?limit|too many requests|service.?unavailable|per.?min(?:ute)?\b|per.?day\b|\btpm\b|please wait"
+    r"|quota|resource.?exhausted",
+    re.IGNORECASE,
+)
+"""What is refused for its pace; these words outweigh every phrase above but the exact code."""
+
+_N = r"(\d[\d,_]*)"
+PROMPT_SIZES = (
+    rf"\({_N} (?:of text |tokens )?in the (?:messages|prompt|input)",
+    rf"n_prompt_tokens\W+{_N}",
+    rf"(?:request|input|prompt) \({_N} tokens",
+    rf"token count (?:of )?\(?{_N}",
+    rf"(?:resulted in|contains|contained|prompt has) {_N}",
+    rf"too long: {_N}",
+    rf"exceed context limit: {_N}",
+    rf"input length (?:of )?\(?{_N}",
+    rf"requested:? (?:about |a total of )?{_N}",
+    rf"(?:received|given:?) {_N}",
+)
+LIMIT_SIZES = (
+    rf"n_ctx\W+{_N}",
+    rf"context (?:size|length) \({_N}",
+    rf"{_N} maximum context length",
+    rf"context (?:length|size|window)(?: is| of|:)(?: only)? \(?{_N}",
+    rf"context length \(?{_N}",
+    rf"maximum prompt length is {_N}",
+    rf"tokens allowed:? \(?{_N}",
+    rf"(?:limit|length) of {_N}",
+    rf"> {_N}",
+    rf"(?:token limit|cannot exceed|must be <=):? {_N}",
+    rf"input length should be \[\d+, {_N}",
+)
+EXACT_CODES = frozenset({"context_length_exceeded", "model_context_window_exceeded", "exceed_context_size_error"})
+MOST_TEXT = 20_000
+"""Characters of an error that are read; no provider's report is longer."""
+
+
+def recognise(status: int | None, body: bytes | str | Mapping[str, Any] | None) -> Overflow | None:
+    """The overflow a failed request reports; nothing if it failed for another reason.
+
+    `status` is the HTTP status, nothing if there is none (an exception's text, an event of a stream). In a stream that
+    began well only what stands under `error` counts, for a model may speak about errors too.
+    """
+    error = _error_of(status, _parsed(body))
+    text = "\n".join(_texts(error))[:MOST_TEXT]
+    has_code = any(code in text for code in EXACT_CODES)
+    if not has_code and (status == 429 or TOO_FAST.search(text)):
+        return None
+    found = _by_phrase(text)
+    if found is None and (status == 413 or _is_bodiless(status, text)):
+        return Overflow("http", bytes_limit=status == 413 or text.startswith("413"))
+    return found
+
+
+def _by_phrase(text: str) -> Overflow | None:
+    for family, phrase in _COMPILED:
+        if phrase.search(text):
+            return Overflow(family, _number(_PROMPT_SIZES, text), _number(_LIMIT_SIZES, text))
+    for family, phrase in _COMPILED_BYTES:
+        if phrase.search(text):
+            return Overflow(family, bytes_limit=True)
+    return None
+
+
+def _is_bodiless(status: int | None, text: str) -> bool:
+    """Some services refuse a large request with nothing but a status; their SDKs say so in words."""
+    return (status == 400 and not text.strip()) or re.match(r"4(?:00|13)\b.{0,20}\(no body\)", text) is not None
+
+
+def _compiled(phrases: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((family, re.compile(phrase, re.IGNORECASE)) for family, phrase in phrases)
+
+
+_COMPILED, _COMPILED_BYTES = _compiled(PHRASES), _compiled(BYTE_PHRASES)
+_PROMPT_SIZES = tuple(re.compile(size, re.IGNORECASE) for size in PROMPT_SIZES)
+_LIMIT_SIZES = tuple(re.compile(size, re.IGNORECASE) for size in LIMIT_SIZES)
+
+
+def _number(sizes: tuple[re.Pattern[str], ...], text: str) -> int | None:
+    for size in sizes:
+        found = size.search(text)
+        if found:
+            return int(re.sub(r"\D", "", found[1])[:12])
+    return None
+
+
+# From a body to the text of its error.
+
+
+def _parsed(body: object) -> object:
+    if isinstance(body, bytes | bytearray | memoryview):
+        body = bytes(body).decode("utf-8", "replace")
+    if not isinstance(body, str):
+        return body
+    data = [line[5:] for line in body.splitlines() if line.startswith("data:")]
+    try:
+        return msgspec.json.decode("".join(data) or body)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return body
+
+
+def _error_of(status: int | None, body: object) -> object:
+    """The part of a body that reports an error; all of it where the request failed outright."""
+    if not isinstance(body, Mapping):
+        return body if status is None or status >= 400 else None
+    response = body.get("response")
+    nested = response.get("error") if isinstance(response, Mapping) else None
+    error = body.get("error") or body.get("errors") or nested
+    if status is not None and status >= 400:
+        return body
+    return error if error or "choices" in body or "content" in body or "candidates" in body else body
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All text in a value, walked without recursion; whole numbers come with their field's name."""
+    waiting: list[object] = [value]
+    taken = 0
+    while waiting and taken < MOST_TEXT:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            waiting += reversed([_named(key, inner) for key, inner in list(one.items())[:100]])
+        elif isinstance(one, list | tuple):
+            waiting += reversed(one[:100])
+        elif isinstance(one, str):
+            taken += len(one)
+            yield one
+
+
+def _named(key: object, value: object) -> object:
+    return f"{key}: {value}" if isinstance(value, int) and not isinstance(value, bool) else value

@@ -1,0 +1,206 @@
+"""What each provider would refuse in a list of messages, as sentences (B12).
+
+These are the rules of pairing and order that a request breaks with an HTTP 400. Types and fields are the SDKs' to
+check. A list with no problems is one that infold may send.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby, pairwise
+
+from msgspec import Struct
+
+from infold.formats.items import Item, plain, text_field
+
+__all__ = ["anthropic_problems", "chat_problems", "gemini_problems", "responses_problems"]
+
+
+class _Step(Struct, frozen=True):
+    """Items the provider takes as one: the calls they make and the results they bring."""
+
+    place: int
+    calls: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+
+
+def _unpaired(steps: Iterable[_Step]) -> Iterator[str]:
+    """Calls without a result in the very next step, and results without a call in the one before."""
+    for before, step in pairwise([_Step(-1), *steps, _Step(-1)]):
+        missing = Counter(before.calls) - Counter(step.results)
+        yield from (f"item {before.place}: call {call!r} has no result right after it" for call in missing)
+        orphans = Counter(step.results) - Counter(before.calls)
+        yield from (f"item {step.place}: result {call!r} does not follow its call" for call in orphans)
+
+
+def _repeated(ids: Iterable[str], what: str) -> Iterator[str]:
+    return (f"{what} {one!r} is used {times} times" for one, times in Counter(ids).items() if times > 1)
+
+
+def _blocks(value: object) -> list[Item]:
+    """Content as blocks; text is one block of text."""
+    if isinstance(value, str):
+        return [{"type": "text", "text": value}]
+    blocks = value if isinstance(value, list | tuple) else ()
+    return [{"type": "text", "text": block} if isinstance(block, str) else plain(block) for block in blocks]
+
+
+# OpenAI Chat Completions.
+
+
+def chat_problems(items: Sequence[object]) -> tuple[str, ...]:
+    """What Chat Completions would refuse."""
+    plains = [plain(item) for item in items]
+    steps = [_chat_step(list(run)) for _, run in groupby(enumerate(plains), key=_chat_group)]
+    empties = (f"item {place}: it is empty" for place, item in enumerate(plains) if _is_chat_empty(item))
+    repeats = (text for step in steps for text in _repeated(step.calls, f"item {step.place}: call id"))
+    return (*_none_at_all(plains), *empties, *_unpaired(steps), *repeats)
+
+
+def _none_at_all(items: Sequence[object]) -> tuple[str, ...]:
+    return () if items else ("there is no message",)
+
+
+def _chat_group(one: tuple[int, Item]) -> int:
+    """Neighbouring results are one step, all else is a step of its own."""
+    place, item = one
+    return -1 if item.get("role") in ("tool", "function") else place
+
+
+def _chat_step(run: list[tuple[int, Item]]) -> _Step:
+    place, first = run[0]
+    if first.get("role") in ("tool", "function"):
+        return _Step(place, results=tuple(text_field(item, "tool_call_id", "name") for _, item in run))
+    calls = [plain(call) for call in first.get("tool_calls") or ()]
+    legacy = [plain(first["function_call"])] if first.get("function_call") else []
+    return _Step(place, tuple(text_field(call, "id", "name") for call in [*calls, *legacy]))
+
+
+def _is_chat_empty(item: Item) -> bool:
+    if item.get("role") == "assistant":
+        return not any(item.get(field) for field in ("content", "refusal", "tool_calls", "function_call", "audio"))
+    return item.get("content") is None or item["content"] == []
+
+
+# OpenAI Responses.
+
+
+def responses_problems(items: Sequence[object]) -> tuple[str, ...]:
+    """What Responses would refuse; results may stand anywhere after their call."""
+    plains = [plain(item) for item in items]
+    item_ids = (text_field(item, "id") for item in plains if _kind(item) != "item_reference")
+    outputs = [_answered(item) for item in plains if _is_output(item)]
+    return (
+        *_none_at_all(plains),
+        *_responses_unpaired(plains),
+        *_repeated(outputs, "the output of call"),
+        *_repeated(filter(None, item_ids), "item id"),
+        *_lonely_reasoning(plains),
+    )
+
+
+def _kind(item: Item) -> str:
+    return text_field(item, "type") or "message"
+
+
+def _is_output(item: Item) -> bool:
+    return _kind(item).endswith("_output") and bool(_answered(item))
+
+
+def _is_call(item: Item) -> bool:
+    """Whether the caller has to answer it; calls the provider ran itself carry no call id."""
+    return _kind(item).endswith(("_call", "program")) and bool(text_field(item, "call_id"))
+
+
+def _answered(item: Item) -> str:
+    return text_field(item, "call_id", "id")
+
+
+def _responses_unpaired(items: Sequence[Item]) -> Iterator[str]:
+    waiting: dict[str, int] = {}
+    has_references = any(_kind(item) == "item_reference" for item in items)
+    for place, item in enumerate(items):
+        if _is_call(item):
+            waiting[item["call_id"]] = place
+        elif _is_output(item) and waiting.pop(_answered(item), None) is None and not has_references:
+            yield f"item {place}: result {_answered(item)!r} does not follow its call"
+    yield from (f"item {place}: call {call!r} has no result after it" for call, place in waiting.items())
+
+
+def _lonely_reasoning(items: Sequence[Item]) -> Iterator[str]:
+    """Reasoning wants the item it led to right after it."""
+    for place, (item, following) in enumerate(pairwise([*items, {"role": "user"}])):
+        is_models = following.get("role") == "assistant" or not (following.get("role") or _is_output(following))
+        if _kind(item) == "reasoning" and not is_models:
+            yield f"item {place}: reasoning is not followed by what it led to"
+
+
+# Anthropic Messages.
+
+
+def anthropic_problems(items: Sequence[object]) -> tuple[str, ...]:
+    """What Messages would refuse, neighbours of one role taken as one, as the API does."""
+    plains = [plain(item) for item in items]
+    turns = [list(run) for _, run in groupby(enumerate(plains), key=lambda one: one[1].get("role"))]
+    steps = [_anthropic_step(run) for run in turns]
+    return (
+        *_none_at_all(plains),
+        *(["the first message is not the user's"] if plains and plains[0].get("role") == "assistant" else []),
+        *chain.from_iterable(_anthropic_blanks(place, item) for place, item in enumerate(plains)),
+        *_unpaired(steps),
+        *chain.from_iterable(_anthropic_order(run) for run in turns),
+        *_repeated(chain.from_iterable(step.calls for step in steps), "tool_use id"),
+    )
+
+
+def _anthropic_step(run: list[tuple[int, Item]]) -> _Step:
+    blocks = [block for _, item in run for block in _blocks(item.get("content"))]
+    calls = [text_field(block, "id") for block in blocks if _kind(block) == "tool_use"]
+    results = [text_field(block, "tool_use_id") for block in blocks if _kind(block) == "tool_result"]
+    return _Step(run[0][0], tuple(calls), tuple(results))
+
+
+def _anthropic_blanks(place: int, item: Item) -> Iterator[str]:
+    blocks = _blocks(item.get("content"))
+    if not blocks:
+        yield f"item {place}: it is empty"
+    elif any(_kind(block) == "text" and not text_field(block, "text").strip() for block in blocks):
+        yield f"item {place}: a text is blank"
+
+
+def _anthropic_order(run: list[tuple[int, Item]]) -> Iterator[str]:
+    place = run[0][0]
+    kinds = [_kind(block) for _, item in run for block in _blocks(item.get("content"))]
+    results = kinds.count("tool_result")
+    if kinds[:results].count("tool_result") < results:
+        yield f"item {place}: something stands before a tool_result"
+    thinks = ["thinking" in kind for kind in kinds]
+    if any(thinks) and not thinks[0]:
+        yield f"item {place}: thinking does not come first"
+    if thinks and thinks[-1]:
+        yield f"item {place}: thinking comes last"
+
+
+# Gemini.
+
+
+def gemini_problems(items: Sequence[object]) -> tuple[str, ...]:
+    """What generateContent would refuse; answers are counted by name, in the item after the calls."""
+    plains = [plain(item) for item in items]
+    first_role = plains[0].get("role") if plains else "user"
+    return (
+        *_none_at_all(plains),
+        *(["the first item is not the user's"] if first_role == "model" else []),
+        *(f"item {place}: it has no parts" for place, item in enumerate(plains) if not item.get("parts")),
+        *_unpaired(_gemini_step(place, item) for place, item in enumerate(plains)),
+    )
+
+
+def _gemini_step(place: int, item: Item) -> _Step:
+    parts = _blocks(item.get("parts"))
+    calls = [part.get("functionCall") or part.get("function_call") for part in parts]
+    answers = [part.get("functionResponse") or part.get("function_response") for part in parts]
+    return _Step(
+        place,
+        tuple(text_field(plain(call), "name") for call in calls if call),
+        tuple(text_field(plain(answer), "name") for answer in answers if answer),
+    )

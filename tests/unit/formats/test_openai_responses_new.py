@@ -1,0 +1,84 @@
+"""What infold says as Responses input items."""
+
+import pytest
+
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    MessageId,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
+)
+from infold.formats.items import provider_text
+from infold.formats.openai_responses import decode, encode
+from infold.formats.openai_responses_new import encode_new
+
+HERE = MessageId("x")
+
+
+def test_text_is_an_easy_message() -> None:
+    """Text needs no ids: the short form of a message is enough."""
+    assert encode_new(UserMessage(HERE, (TextPart("a"), TextPart("b")))) == [{"role": "user", "content": "a\nb"}]
+    assert encode_new(SystemMessage(HERE, (TextPart("a"),))) == [{"role": "system", "content": "a"}]
+    assert encode_new(UserMessage(HERE, ())) == []
+
+
+def test_a_reply_is_reasoning_then_text_then_calls() -> None:
+    """The provider's own reasoning goes first, as it came; another provider's stays away."""
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": []}
+    parts = (
+        TextPart("t"),
+        ToolCallPart("a", "f", "{}"),
+        ReasoningPart("", provider_text(reasoning)),
+        ReasoningPart("x", provider_text("sig")),
+    )
+    assert encode_new(AssistantMessage(HERE, parts)) == [
+        reasoning,
+        {"role": "assistant", "content": "t"},
+        {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+    ]
+
+
+def test_results_come_before_text() -> None:
+    """Results under the user's role stand before what is said."""
+    message = UserMessage(HERE, (TextPart("t"), ToolResultPart("a", "f", "out")))
+    assert [item.get("type") for item in encode_new(message)] == ["function_call_output", None]
+
+
+def test_images_with_an_address_are_shown() -> None:
+    """A medium whose bytes are gone is named in words, one with an address is linked."""
+    files = (FilePart("image/png", 1, reference="https://example.org/a.png"), FilePart("image/png", 1, "b.png"))
+    assert encode_new(UserMessage(HERE, files))[0]["content"] == [
+        {"type": "input_text", "text": "[image/png b.png]"},
+        {"type": "input_image", "detail": "auto", "image_url": "https://example.org/a.png"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("custom_tool_call", {"call_id": "a", "output": "gone"}),
+        ("local_shell_call", {"id": "a", "output": "gone"}),
+        ("apply_patch_call", {"call_id": "a", "output": "gone", "status": "failed"}),
+        (
+            "shell_call",
+            {"call_id": "a", "output": [{"stdout": "gone", "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}]},
+        ),
+    ],
+)
+def test_each_kind_of_call_gets_its_kind_of_output(kind: str, fields: dict[str, object]) -> None:
+    """An interrupted call is answered in the kind the provider wants; the caller's own answers stay as they are."""
+    own = ToolMessage(HERE, (ToolResultPart("a", kind, "gone", "interrupted"),))
+    theirs = {"type": "function_call_output", "call_id": "b", "output": "x"}
+    calls = [{"type": "local_shell_call", "call_id": "b"}, {"type": kind, "call_id": "a"}]
+    decoded = decode([*calls, theirs])
+
+    encoded = encode([decoded.messages[0], own, decoded.messages[1]], decoded)
+
+    assert encoded[2] == {"type": f"{kind}_output", **fields}
+    assert encoded[3] is theirs
