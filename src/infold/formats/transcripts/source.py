@@ -1,0 +1,278 @@
+"""From bytes to lines and JSON values, within stated bounds.
+
+Knows nothing of any transcript format. A damaged line is skipped and noted; damage that leaves nothing to read
+is an error. Lone surrogates and bytes that are not UTF-8 become U+FFFD, so that all text can be encoded again.
+"""
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
+
+from infold.errors import BrokenInput
+from infold.formats.transcripts.decoding import BYTE_ORDER_MARK, decode_document, decode_line, peek, utf8
+from infold.formats.transcripts.record import Notes
+
+__all__ = ["BOUNDS", "Bounds", "Head", "Progress", "Record", "Source", "TextLine"]
+
+CHUNK_BYTES = 64 * 1024
+HEAD_LINES = 50
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the bytes read so far and the bytes in all, both as they lie on disk."""
+
+
+class Bounds(NamedTuple):
+    """How much is read before an input is taken for hostile; raise one for a file that is trusted.
+
+    Real transcripts compress 5- to 20-fold, and their longest lines are under 10 MB.
+    """
+
+    total_bytes: int = 2 * 1024 * 1024 * 1024
+    line_bytes: int = 64 * 1024 * 1024
+    ratio: int = 200
+    ratio_free_bytes: int = 64 * 1024 * 1024
+
+
+BOUNDS = Bounds()
+
+
+class Record(NamedTuple):
+    """One JSON object of a file of lines."""
+
+    line: int
+    value: dict[str, Any]
+
+
+class TextLine(NamedTuple):
+    """One line of a text file, without its line break."""
+
+    number: int
+    text: str
+
+
+class _RawLine(NamedTuple):
+    number: int
+    data: bytes
+    too_long: bool
+
+
+class Head:
+    """The beginning of a source, for telling formats apart; the whole document only if a format asks for it."""
+
+    def __init__(self, source: "Source", lines: list[bytes]) -> None:
+        self._source = source
+        self.name = source.name
+        self.text = (
+            b"\n".join(line[:CHUNK_BYTES] for line in lines)[:CHUNK_BYTES].decode("utf-8", "replace").lstrip("\ufeff")
+        )
+        self.records = [value for line in lines if isinstance(value := peek(line), dict)]
+
+    @property
+    def document(self) -> Any:
+        """The one JSON value the source is, or None if it is no JSON at all."""
+        return self._source.document() if self.text.lstrip()[:1] in ("{", "[") else None
+
+
+class Source:
+    """A stream of bytes, read once, as lines or as one JSON document."""
+
+    def __init__(
+        self,
+        stream: io.BufferedIOBase,
+        *,
+        name: str,
+        notes: Notes,
+        total_bytes: int = 0,
+        bounds: Bounds = BOUNDS,
+        progress: Progress | None = None,
+    ) -> None:
+        self.name = name
+        self.notes = notes
+        self._bounds = bounds
+        self._meter = _Meter(stream, total_bytes, progress)
+        self._chunks = self._bounded(_unpacked(self._meter))
+        self._ahead = b""
+        self._is_ahead = False
+        self._document: Any = None
+
+    def head(self) -> Head:
+        """Look at the beginning without losing it."""
+        pieces: list[bytes] = []
+        size = 0
+        for chunk in self._chunks:
+            pieces.append(chunk)
+            size += len(chunk)
+            if b"\n" in chunk.strip() or size > self._bounds.line_bytes:
+                break
+        else:
+            self._is_ahead = True
+        self._ahead = b"".join(pieces)
+        _refuse_binary(self._ahead, self.name)
+        head = Head(self, self._ahead.split(b"\n", HEAD_LINES)[:HEAD_LINES])
+        self._keep_single(head)
+        return head
+
+    def _keep_single(self, head: Head) -> None:
+        """A source of one line was decoded as a whole already."""
+        if self._is_ahead and len(head.records) == 1 and self._ahead.strip().count(b"\n") == 0:
+            self._document = head.records[0]
+
+    def records(self) -> Iterator[Record]:
+        """Every line that is a JSON object; anything else is noted and passed over."""
+        for raw in self._lines():
+            value = self._decoded(raw)
+            if isinstance(value, dict):
+                yield Record(raw.number, value)
+            elif value is not None:
+                self.notes.skip("a line is JSON but not an object", raw.number)
+
+    def text_lines(self) -> Iterator[TextLine]:
+        """Every line as text, whatever line break it ended with."""
+        for raw in self._lines():
+            yield TextLine(raw.number, self._text(raw).removesuffix("\r"))
+
+    def document(self) -> Any:
+        """The whole source as one JSON value; BrokenInput if it is none. Decoded once, then kept for the reader."""
+        if self._document is None:
+            self._document = decode_document(self._everything(), self.name, self.notes)
+        self._ahead = b""
+        return self._document
+
+    def _everything(self) -> bytes:
+        ahead, self._ahead = self._ahead, b""
+        data = b"".join(chain((ahead,), self._chunks))
+        return data.removeprefix(BYTE_ORDER_MARK)
+
+    def _lines(self) -> Iterator[_RawLine]:
+        ahead, self._ahead = self._ahead.removeprefix(BYTE_ORDER_MARK), b""
+        return _split_lines(chain((ahead,), self._chunks), self._bounds.line_bytes)
+
+    def _decoded(self, raw: _RawLine) -> Any:
+        if raw.too_long:
+            self.notes.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
+            return None
+        if not raw.data.strip():
+            return None
+        try:
+            return decode_line(raw.data, self.notes, raw.number)
+        except RecursionError:
+            self.notes.skip("a line holds JSON nested too deep", raw.number)
+        except ValueError:
+            self.notes.skip("a line is not JSON (cut off, or not part of the record)", raw.number)
+        return None
+
+    def _text(self, raw: _RawLine) -> str:
+        if raw.too_long:
+            self.notes.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
+            return ""
+        return utf8(raw.data, self.notes, raw.number)
+
+    def _bounded(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        size = 0
+        try:
+            for chunk in chunks:
+                size += len(chunk)
+                self._refuse_excess(size)
+                yield chunk
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            self.notes.skip("the compressed data is damaged or ends early; what came before it is read")
+
+    def _refuse_excess(self, size: int) -> None:
+        bounds = self._bounds
+        if size > bounds.total_bytes:
+            raise BrokenInput(
+                self.name,
+                f"unpacks to more than {bounds.total_bytes:,} bytes",
+                remedy="raise Bounds.total_bytes if the file is trusted, or split it",
+            )
+        if size > bounds.ratio_free_bytes and size > bounds.ratio * self._meter.bytes_read:
+            raise BrokenInput(
+                self.name,
+                f"unpacks to over {bounds.ratio} times its size",
+                remedy="unpack it by hand and read the result if the file is trusted",
+            )
+
+
+class _Meter(io.RawIOBase):
+    """Counts what is taken from a stream and tells who watches."""
+
+    def __init__(self, stream: io.BufferedIOBase, total_bytes: int, progress: Progress | None) -> None:
+        self._stream = stream
+        self._total_bytes = total_bytes
+        self._progress = progress
+        self.bytes_read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        self.bytes_read += len(data)
+        if self._progress is not None:
+            self._progress(self.bytes_read, self._total_bytes)
+        return len(data)
+
+
+def _unpacked(meter: _Meter) -> Iterator[bytes]:
+    """The stream's bytes, unpacked if it begins as gzip does.
+
+    `read1` gives all that was unpacked before damage is met; `read` would lose the last of it.
+    """
+    buffered = io.BufferedReader(meter, CHUNK_BYTES)
+    packed = buffered.peek(2)[:2] == b"\x1f\x8b"
+    stream = gzip.GzipFile(fileobj=buffered) if packed else buffered
+    while chunk := stream.read1(CHUNK_BYTES):
+        yield chunk
+
+
+def _split_lines(chunks: Iterator[bytes], max_bytes: int) -> Iterator[_RawLine]:
+    number = 1
+    line = _GrowingLine(max_bytes)
+    for chunk in chunks:
+        *ended, rest = chunk.split(b"\n")
+        for piece in ended:
+            line.grow(piece)
+            yield line.end(number)
+            number += 1
+        line.grow(rest)
+    if line.size:
+        yield line.end(number)
+
+
+class _GrowingLine:
+    """A line while its pieces arrive; the bytes of one that is too long are let go at once."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.size = 0
+        self._max_bytes = max_bytes
+        self._pieces: list[bytes] = []
+
+    def grow(self, piece: bytes) -> None:
+        self.size += len(piece)
+        if self.size > self._max_bytes:
+            self._pieces.clear()
+        else:
+            self._pieces.append(piece)
+
+    def end(self, number: int) -> _RawLine:
+        raw = _RawLine(number, b"".join(self._pieces), self.size > self._max_bytes)
+        self.size = 0
+        self._pieces.clear()
+        return raw
+
+
+def _refuse_binary(data: bytes, name: str) -> None:
+    if not data.strip():
+        raise BrokenInput(name, "the file is empty", remedy="give a transcript that holds messages")
+    if data.startswith(b"PK\x03\x04"):
+        raise BrokenInput(
+            name,
+            "this is a zip archive",
+            remedy="unpack it first; an Inspect .eval log is turned into JSON by `inspect log dump`",
+        )
+    if b"\0" in data[:8192]:
+        raise BrokenInput(name, "this is binary, not text", remedy="give the exported transcript as UTF-8 text or JSON")
