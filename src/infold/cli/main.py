@@ -1,0 +1,95 @@
+"""The command `infold`: finds the verb that was asked for and tells an error in one line.
+
+Verbs are named in a table and loaded when they are used, so that `infold --help` stays quick whatever they import.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import click
+from msgspec import Struct
+
+from infold.errors import InfoldError
+
+__all__ = ["LazyGroup", "VERBS", "Verb", "main"]
+
+
+class Verb(Struct, frozen=True):
+    """Where a verb's command is (`module:attribute`), and its one line of help."""
+
+    target: str
+    help: str
+
+
+VERBS = {
+    "demo": Verb("infold.cli.demo:demo", "Watch a long coding session being kept inside small windows."),
+}
+
+
+class BadUsage(click.ClickException):
+    """The command line is wrong: one line that says how, exit status 2."""
+
+    exit_code = 2
+
+
+class LazyGroup(click.Group):
+    """A group whose verbs are imported when they are called, not when they are listed."""
+
+    def __init__(self, *, verbs: dict[str, Verb], **settings: Any) -> None:
+        super().__init__(**settings)
+        self.verbs = verbs
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all verbs."""
+        return sorted({*self.verbs, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of that name, imported now."""
+        if cmd_name not in self.verbs:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = self.verbs[cmd_name].target.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs from the table, importing none."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.help) for name, verb in sorted(self.verbs.items())])
+
+    def make_context(self, *args: Any, **settings: Any) -> click.Context:
+        """Read the command line; what is wrong with it is told in one line."""
+        with _told_in_one_line():
+            return super().make_context(*args, **settings)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; what goes wrong is told in one line."""
+        with _told_in_one_line():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "infold"
+        raise BadUsage(f"{error.format_message()} (see '{path} --help')") from error
+    except InfoldError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@click.group("infold", cls=LazyGroup, verbs=VERBS)
+@click.version_option(package_name="infold", message="infold %(version)s")
+def main() -> None:
+    """Keep an agent's conversation inside its model's context window, and lose nothing.
+
+    infold decides when and what to cut, prunes old tool results, folds old turns into a checkpoint that keeps your
+    requests and rules word for word, and proves that the next request fits.
+
+    Start with `infold demo`: it needs no key and no network.
+    """

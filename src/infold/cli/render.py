@@ -1,0 +1,175 @@
+"""How the terminal face draws: token numbers, the gauge of a window, the colours of what fills it.
+
+Draws what it is given and decides nothing. Every picture has a form without colour and beyond ASCII nothing but what the
+console says it can show.
+"""
+
+import io
+import sys
+from collections.abc import Mapping
+
+from msgspec import Struct
+from rich.box import ASCII, ROUNDED
+from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
+
+from infold.core.budget import Budget
+from infold.core.entries import Reason
+from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
+
+__all__ = [
+    "CATEGORIES",
+    "Category",
+    "Gauge",
+    "PLAIN_WIDTH",
+    "checkpoint_panel",
+    "console_for",
+    "event_line",
+    "legend",
+    "thousands",
+]
+
+PLAIN_WIDTH = 100
+"""Columns where there is no terminal to ask."""
+
+
+TELLING = ("The user's", "Rules", "Files changed", "Errors", "Todo", "Commands")
+"""How the sections of a checkpoint begin that a short form shows."""
+
+MOST_LINES, MOST_RULES = 2, 8
+WHY: dict[Reason, str] = {
+    "trigger": "the trigger was reached",
+    "forced": "the reply was cut off",
+    "manual": "somebody asked for it",
+    "safety": "it would not have fitted",
+    "import": "read from a transcript",
+}
+"""Why something was done, in words."""
+
+
+class Category(Struct, frozen=True):
+    """How one kind of content is shown: by a colour, and by a letter where there are no colours."""
+
+    letter: str
+    colour: str
+
+
+CATEGORIES = {
+    "system": Category("s", "bright_black"),
+    "summary": Category("f", "green"),
+    "user": Category("u", "yellow"),
+    "assistant": Category("a", "cyan"),
+    "reasoning": Category("t", "magenta"),
+    "calls": Category("c", "blue"),
+    "results": Category("r", "red"),
+}
+"""What fills a window, in the order in which it is stacked."""
+
+
+class Gauge(Struct, frozen=True):
+    """A window as a bar: what fills it by category, and where its policy acts, aims and stops."""
+
+    window_tokens: int
+    budget: Budget
+    width: int = 60
+
+    def bar(self, tokens: Mapping[str, int], *, plain: bool) -> Text:
+        """The filled part stacked by category, then what is free, then the reserve beyond the limit."""
+        drawn = Text()
+        reached = 0
+        for name, category in CATEGORIES.items():
+            reached += tokens.get(name, 0)
+            cells = max(0, min(self.width, self._cell(reached)) - len(drawn))
+            drawn.append((category.letter if plain else "█") * cells, style=category.colour)
+        free = max(0, self._cell(self.budget.limit_tokens) - len(drawn))
+        drawn.append(("." if plain else "·") * free, style="dim")
+        return drawn.append(("-" if plain else "░") * (self.width - len(drawn)), style="dim")
+
+    def marks(self, *, indent: int) -> Text:
+        """The line beside the bar: target and trigger end at their places, the limit begins at its own.
+
+        Of two that would overlap, the first is shown.
+        """
+        line = ""
+        for name in ("target", "trigger"):
+            label = f"{name}^"
+            place = self._cell(getattr(self.budget, f"{name}_tokens")) - len(label)
+            line = line.ljust(place) + label if place >= len(line) else line
+        line = line.ljust(self._cell(self.budget.limit_tokens)) + "^limit"
+        return Text(" " * indent + line, style="bold")
+
+    def _cell(self, tokens: int) -> int:
+        return round(self.width * tokens / self.window_tokens)
+
+
+def console_for(*, plain: bool) -> Console:
+    """The console to draw on: colours and movement in a terminal, else lines of a fixed width and no more.
+
+    What the output's encoding cannot show becomes a question mark instead of a crash.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    console = Console(highlight=False, markup=False, emoji=False)
+    if console.is_terminal and not plain:
+        return console
+    return Console(highlight=False, markup=False, emoji=False, color_system=None, width=PLAIN_WIDTH)
+
+
+def event_line(number: int, event: Event) -> str:
+    """One line on what was done before a request, from how much to how much, and why."""
+    match event:
+        case InstructionStubbed():
+            return f"request {number:>3}  shortened {len(event.handles)} of the user's instructions to a line"
+        case Exceeded():
+            return f"request {number:>3}  cannot fit: {event.floor_tokens:,} of {event.usable_tokens:,} tokens"
+        case Pruned():
+            done = f"pruned {_counted(len(event.targets), 'old result')}"
+        case Clipped():
+            done = f"clipped {_counted(len(event.targets), 'large part')}"
+        case Compacted(folded_messages=0):
+            done = "wrote the checkpoint anew"
+        case Compacted():
+            done = f"folded {_counted(event.folded_messages, 'message')}"
+    change = f"{thousands(event.tokens_before):>6} -> {thousands(event.tokens_after):>6}"
+    return f"request {number:>3}  {done:<26}{change} tokens   {WHY[event.reason]}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def legend(*, plain: bool) -> Text:
+    """What the colours or letters of a bar stand for."""
+    drawn = Text()
+    for name, category in CATEGORIES.items():
+        drawn.append(category.letter if plain else "█", style=category.colour)
+        drawn.append(f" {name}   ")
+    return drawn
+
+
+def thousands(tokens: int) -> str:
+    """A number of tokens, short: 840, 6.8k, 46.2k, 393k, 2.0M."""
+    if tokens < 1_000:
+        return str(tokens)
+    if tokens < 1_000_000:
+        return f"{tokens / 1_000:.1f}k" if tokens < 100_000 else f"{tokens / 1_000:.0f}k"
+    return f"{tokens / 1_000_000:.1f}M"
+
+
+def checkpoint_panel(text: str, *, plain: bool) -> Panel:
+    """A checkpoint in a frame, shortened: the sections a reader asks for first, a few lines of each."""
+    blocks = [block.splitlines() for block in text.split("\n\n")]
+    telling = [block for block in blocks if block[0].startswith(TELLING)] or blocks[:6]
+    shown = [line for block in telling for line in _shortened(block)]
+    if len(blocks) > len(telling):
+        shown.append(f"(and {len(blocks) - len(telling)} more sections)")
+    title = "what the model still has of all that was folded: the newest checkpoint, shortened"
+    body = Text("\n").join(Text(line, style="" if line.startswith("- ") else "bold") for line in shown)
+    return Panel(body, title=title, title_align="left", box=ASCII if plain else ROUNDED)
+
+
+def _shortened(block: list[str]) -> list[str]:
+    most = MOST_RULES if block[0].startswith("Rules") else MOST_LINES
+    left_out = len(block) - 1 - most
+    return block if left_out <= 0 else [*block[: most + 1], f"- ({left_out} more lines)"]

@@ -1,0 +1,54 @@
+"""The demo as a user starts it: a process of its own, its output a pipe."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def start(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run `python -m infold demo` to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "infold", "demo", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+def test_the_demo_runs_plain_and_fast() -> None:
+    """It takes under ten seconds, needs no terminal and ends with the verdict."""
+    began = time.monotonic()
+    ended = start("--plain", "--fast")
+
+    assert ended.returncode == 0
+    assert ended.stdout.endswith("\nall requests fitted\n")
+    assert ended.stderr == ""
+    assert time.monotonic() - began < 10
+
+
+def test_a_pipe_gets_plain_lines_unasked() -> None:
+    """Without a terminal there are no control characters in the output."""
+    assert "\x1b" not in start("--window", "64k").stdout
+
+
+def test_an_ascii_terminal_is_no_crash() -> None:
+    """What the encoding cannot show becomes a question mark."""
+    ended = start("--fast", "--window", "64k", PYTHONIOENCODING="ascii")
+
+    assert ended.returncode == 0
+    assert ended.stdout.isascii()
+
+
+def test_a_failure_is_a_line_and_not_a_traceback() -> None:
+    """Bad usage is told on stderr alone."""
+    ended = start("--window", "tiny")
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "Traceback" not in ended.stderr
