@@ -1,0 +1,84 @@
+"""Which way of counting a model gets: an exact tokeniser where one is installed and known, else the estimate.
+
+Exact counts need the `tokens` extra (splintr-rs, whose vocabularies are inside the wheel). A tokeniser is trusted only after
+it has read a known text right. The margin says how far the provider's own count may still be above ours (B8).
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Protocol
+
+from msgspec import Struct
+
+from infold.catalogue import FamilyName, upper_bound
+from infold.core.policy import Ruler
+from infold.core.readings import remembering
+
+__all__ = ["Counting", "counting_for", "is_trustworthy"]
+
+EXACT_MARGIN = 1.05
+"""What providers add around messages beside the text itself, once the text is counted exactly."""
+
+_VOCABULARIES = {
+    "o200k": "o200k_base",
+    "cl100k": "cl100k_base",
+    "llama3": "llama3",
+    "qwen": "qwen3",
+    "deepseek": "deepseek_v3",
+    "mistral": "mistral_v3",
+    "glm": "glm4",
+    "kimi": "kimi_k2",
+}
+"""Families whose vocabulary is public, by the name the tokeniser package gives it."""
+
+_PROBE = "tiktoken is great!"
+_KNOWN_IDS = {"o200k_base": [83, 8251, 2488, 382, 2212, 0], "cl100k_base": [83, 1609, 5963, 374, 2294, 0]}
+"""A text whose tokens are published, so that a tokeniser that silently goes wrong is noticed."""
+
+
+class Counting(Struct, frozen=True):
+    """How text is counted, how far a provider's count may exceed that, and whether it is a tokeniser's own count."""
+
+    ruler: Ruler
+    margin: float
+    is_exact: bool
+
+
+class Tokeniser(Protocol):
+    """What is asked of a tokeniser package."""
+
+    def encode(self, text: str) -> Sequence[int]: ...
+
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+
+def counting_for(family: FamilyName, *, exact: bool = True) -> Counting:
+    """The best way there is here to count for a family of models; `exact` off keeps to the estimate."""
+    counter = _exact_counter(_VOCABULARIES.get(family, "")) if exact else None
+    if counter is None:
+        return Counting("features", upper_bound(family), is_exact=False)
+    return Counting(counter, EXACT_MARGIN, is_exact=True)
+
+
+def is_trustworthy(tokeniser: Tokeniser, vocabulary: str) -> bool:
+    """Whether a tokeniser reads a known text as it must; where its ids are not published, as text that comes back whole."""
+    ids = list(tokeniser.encode(_PROBE))
+    known = _KNOWN_IDS.get(vocabulary)
+    if known is not None:
+        return ids == known
+    return len(ids) < len(_PROBE) // 2 and tokeniser.decode(ids).strip() == _PROBE
+
+
+@cache
+def _exact_counter(vocabulary: str) -> Callable[[str], int] | None:
+    """A tokeniser's count for a vocabulary, or none where the package, the vocabulary or its right reading is missing."""
+    if not vocabulary:
+        return None
+    try:
+        tokeniser: Tokeniser = import_module("splintr").Tokenizer.from_pretrained(vocabulary)
+    except (ImportError, ValueError):
+        return None
+    if not is_trustworthy(tokeniser, vocabulary):
+        return None
+    return remembering(lambda text: len(tokeniser.encode(text)))

@@ -1,0 +1,159 @@
+"""`fit`: plain messages in, the same shape out, inside the window. No key, no network, no state.
+
+The history is played through the core as a session would have lived it, so the same history always gives the same cuts, and
+a growing one keeps its prefix between them (B29). The caller's list and objects are never changed (B25).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from infold.api.counting import Counting, counting_for
+from infold.api.rehearsals import Rehearsals
+from infold.api.report import Report, tokens_by_category
+from infold.catalogue import Known, Lookup, Override, lookup
+from infold.core.budget import Window, budget_for
+from infold.core.compact import Compaction, compact
+from infold.core.gauge import Situation, estimated_tokens, gauge
+from infold.core.log import Log
+from infold.core.messages import Message, SystemMessage
+from infold.core.plan import Stuck
+from infold.core.policy import Policy, Ruler
+from infold.core.presets import preset
+from infold.core.stubs import Rendering
+from infold.core.tokens import measure
+from infold.core.view import view
+from infold.errors import UsageError, WindowExceeded
+from infold.formats.wire import WireFormat, detect, format_named
+
+__all__ = ["Fitted", "fit"]
+
+_REHEARSALS = Rehearsals()
+
+
+class Fitted(NamedTuple):
+    """Messages that fit, in the shape they came in, and the report of what was done."""
+
+    messages: list[object]
+    report: Report
+
+
+def fit(
+    messages: Sequence[object],
+    *,
+    model: str | None = None,
+    window: int | Window | None = None,
+    system: object = None,
+    tools: object = None,
+    policy: str | Policy = "infold",
+    format: str | None = None,  # noqa: A002 - the word users know
+    overrides: Mapping[str, Override] | None = None,
+    recall: bool = False,
+    exact: bool = True,
+) -> Fitted:
+    """Make messages fit a model's window; give `model`, or `window` in tokens, or both.
+
+    `messages` are of OpenAI Chat, OpenAI Responses, Anthropic or Gemini shape, as dicts, JSON bytes or SDK objects; `system`
+    and `tools` are what is sent beside them, in any shape. `recall`: name handles in stubs, because the request offers a way
+    to ask for them. `exact` off keeps to the estimate even where a tokeniser is installed.
+
+    Raises `WindowExceeded` when even the smallest view does not fit, `UnknownFormat` or `BrokenInput` for messages that
+    cannot be read, `UsageError` when neither model nor window is given.
+    """
+    chosen = preset(policy) if isinstance(policy, str) else policy
+    wire = _wire_format(messages, format)
+    decoded = wire.decode(messages)
+    known = None if model is None else lookup(model, overrides=overrides)
+    counting = counting_for(known.entry.family if known else "o200k", exact=exact)
+    preamble, history = _divided(decoded.messages)
+    situation = Situation(
+        chosen,
+        budget_for(_window(window, known), chosen),
+        overhead_tokens=_overhead(preamble, system, tools, counting.ruler),
+        bound=counting.margin,
+        reports_usage=False,
+    )
+    played = _REHEARSALS.play(history, situation, _rendering(chosen, counting, recall=recall))
+    compaction = _compacted(played.log, situation)
+    sent = (*preamble, *view(compaction.log, chosen.summary))
+    report = Report(
+        format=wire.name,
+        policy=chosen.name,
+        budget=situation.budget,
+        tokens_after=estimated_tokens(compaction.log, situation),
+        upper_tokens=gauge(compaction.log, situation).upper_tokens,
+        overhead_tokens=situation.overhead_tokens,
+        counting=counting,
+        events=(*played.events, *compaction.events),
+        model=known,
+        history=decoded.messages,
+        sent=sent,
+        sequences=(*(-1 for _ in preamble), *played.sequences),
+    )
+    return Fitted(wire.encode(sent, decoded), report)
+
+
+def _wire_format(messages: Sequence[object], name: str | None) -> WireFormat:
+    if name is not None:
+        return format_named(name)
+    return detect(messages) if messages else format_named("openai-chat")
+
+
+def _divided(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """System messages that open the list, which always stay, and the rest."""
+    count = next((n for n, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
+    return messages[:count], messages[count:]
+
+
+def _window(given: int | Window | None, known: Lookup | None) -> Window:
+    if isinstance(given, Window):
+        return given
+    if given is not None:
+        output = known.entry.output_tokens if isinstance(known, Known) else None
+        return Window(given, output_tokens=None if output is None or output >= given else output)
+    if known is None:
+        raise UsageError("neither a model nor a window is given; pass model='…' or window=… in tokens")
+    entry = known.entry
+    return Window(entry.context_tokens, entry.input_tokens, entry.output_tokens)
+
+
+def _overhead(preamble: tuple[Message, ...], system: object, tools: object, ruler: Ruler) -> int:
+    inside = sum(tokens_by_category(preamble, ruler).values())
+    return inside + sum(measure(_as_text(beside), ruler) for beside in (system, tools) if beside)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value, enc_hook=_dumped).decode()
+    except (TypeError, msgspec.MsgspecError, RecursionError) as error:
+        raise UsageError(
+            f"system or tools cannot be read as JSON ({error}); give text, dicts or SDK objects"
+        ) from error
+
+
+def _dumped(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"a {type(value).__name__}")
+    return dump(mode="json", exclude_none=True)
+
+
+def _rendering(policy: Policy, counting: Counting, *, recall: bool) -> Rendering:
+    """A document's rule stays its own; `infold`'s estimate gives way to an exact count."""
+    ruler = counting.ruler if policy.estimate == "features" else policy.estimate
+    return Rendering(ruler, policy.stub, recall)
+
+
+def _compacted(log: Log, situation: Situation) -> Compaction:
+    """The log ready for the next request; raises `WindowExceeded` with the numbers where none fits."""
+    compaction = compact(log, situation)
+    if isinstance(compaction.final, Stuck):
+        raise WindowExceeded(
+            floor_tokens=compaction.final.floor_tokens,
+            usable_tokens=compaction.final.usable_tokens,
+            overhead_tokens=compaction.final.overhead_tokens,
+        )
+    return compaction

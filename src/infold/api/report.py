@@ -1,0 +1,202 @@
+"""What `fit` did and why: the numbers as values, and the same in words."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from infold.api.counting import Counting
+from infold.catalogue import Assumed, Lookup, Prices
+from infold.core.budget import Budget
+from infold.core.entries import handle_of
+from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UserMessage,
+)
+from infold.core.policy import Ruler
+from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_part
+
+__all__ = ["CATEGORIES", "Left", "Report", "cost_of", "tokens_by_category"]
+
+CATEGORIES = ("system", "tools", "user", "injected", "assistant", "reasoning", "calls", "results", "media", "summary")
+"""What fills a window, in the order it is shown."""
+
+
+class Left(Struct, frozen=True):
+    """Something that is no longer in the view: where it was in the caller's list, what it is, and its tokens."""
+
+    index: int
+    handle: str
+    what: str
+    tokens: int
+
+
+class Report(Struct, frozen=True):
+    """All that `fit` did.
+
+    `tokens_after` is what is sent, system prompt and tools included; `upper_tokens` the most it can be by the provider's
+    count. `model` says where the window came from; none where it was given. What takes a walk over all messages is worked
+    out when it is asked for.
+    """
+
+    format: str
+    policy: str
+    budget: Budget
+    tokens_after: int
+    upper_tokens: int
+    overhead_tokens: int
+    counting: Counting
+    events: tuple[Event, ...]
+    model: Lookup | None
+    history: tuple[Message, ...]
+    sent: tuple[Message, ...]
+    sequences: tuple[int, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was hidden or folded."""
+        return bool(self.events)
+
+    @property
+    def tokens_before(self) -> int:
+        """The whole history, with system prompt and tools."""
+        inside = tuple(message for message, number in zip(self.history, self.sequences, strict=True) if number >= 0)
+        return self.overhead_tokens + sum(tokens_by_category(inside, self.counting.ruler).values())
+
+    @property
+    def before(self) -> dict[str, int]:
+        """What fills the history, by category."""
+        return tokens_by_category(self.history, self.counting.ruler)
+
+    @property
+    def after(self) -> dict[str, int]:
+        """What fills the request, by category."""
+        return tokens_by_category(self.sent, self.counting.ruler)
+
+    @property
+    def left(self) -> tuple[Left, ...]:
+        """Everything of the caller's messages that the request does not show as it was."""
+        return tuple(_left(self)) if self.events else ()
+
+    @property
+    def cost(self) -> dict[str, float] | None:
+        """Dollars for sending the request once, uncached, by category; none where the price is not known."""
+        prices = self.model.entry.prices_at(self.tokens_after) if self.model is not None else None
+        return None if prices is None else cost_of(self.after, prices)
+
+    def explain(self) -> str:
+        """The report in words, a line each."""
+        return "\n".join(_lines(self))
+
+
+def tokens_by_category(messages: Iterable[Message], ruler: Ruler) -> dict[str, int]:
+    """How many tokens of each category these messages hold; only categories that occur."""
+    sums = dict.fromkeys(CATEGORIES, 0)
+    for message in messages:
+        for part in message.parts:
+            sums[_category(message, part)] += measure_part(part, ruler)
+        sums[_speaker(message)] += MESSAGE_OVERHEAD_TOKENS
+    return {category: tokens for category, tokens in sums.items() if tokens}
+
+
+def cost_of(tokens: Mapping[str, int], prices: Prices) -> dict[str, float]:
+    """Dollars for sending that many tokens of each category as fresh input."""
+    return {category: count * prices.input / 1_000_000 for category, count in tokens.items()}
+
+
+def _left(report: Report) -> Iterator[Left]:
+    kept = {message.id: message for message in report.sent}
+    for index, (message, number) in enumerate(zip(report.history, report.sequences, strict=True)):
+        now = kept.get(message.id)
+        for position, part in enumerate(message.parts if now is not message else ()):
+            if now is None or position >= len(now.parts) or now.parts[position] != part:
+                tokens = measure_part(part, report.counting.ruler)
+                yield Left(index, handle_of(number, position), _what(part), tokens)
+
+
+def _what(part: Part) -> str:
+    if isinstance(part, ToolResultPart):
+        return f"{part.tool or 'tool'} result"
+    if isinstance(part, ToolCallPart):
+        return f"{part.tool} call"
+    return type(part).__name__.removesuffix("Part").lower()
+
+
+def _category(message: Message, part: Part) -> str:
+    match part:
+        case ReasoningPart():
+            return "reasoning"
+        case ToolCallPart():
+            return "calls"
+        case ToolResultPart():
+            return "results"
+        case FilePart():
+            return "media"
+        case TextPart() if isinstance(message, UserMessage) and part.synthetic and not _is_own(message):
+            return "injected"
+        case _:
+            return _speaker(message)
+
+
+def _speaker(message: Message) -> str:
+    if _is_own(message):
+        return "summary"
+    if isinstance(message, SystemMessage):
+        return "system"
+    if isinstance(message, AssistantMessage):
+        return "summary" if message.summary else "assistant"
+    return "user" if isinstance(message, UserMessage) else "results"
+
+
+def _is_own(message: Message) -> bool:
+    return message.id.startswith(("checkpoint-", "request-", "summary-"))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    counted = "counted exactly" if report.counting.is_exact else "estimated"
+    yield (
+        f"{report.policy}: {report.tokens_before:,} → {report.tokens_after:,} tokens ({counted}), at most "
+        f"{report.upper_tokens:,} of {report.budget.limit_tokens:,} usable"
+    )
+    if isinstance(report.model, Assumed):
+        yield f"window: {report.model.reason}; {report.model.advice}"
+    if not report.events:
+        yield "nothing was changed: it fits as it is"
+    for event in report.events:
+        yield _in_words(event)
+    left = report.left
+    if left:
+        yield f"left the view: {len(left):,} parts, {sum(part.tokens for part in left):,} tokens"
+    yield "filled by: " + ", ".join(f"{category} {count:,}" for category, count in report.after.items())
+
+
+_REASONS = {
+    "trigger": "the trigger was reached",
+    "forced": "a reply was cut off for length",
+    "manual": "it was asked for",
+    "safety": "it would not have fitted; this step is infold's own, the preset has none",
+    "import": "it was recorded",
+}
+
+
+def _in_words(event: Event) -> str:
+    match event:
+        case Pruned():
+            what = f"pruned {len(event.targets):,} old tool parts"
+        case Clipped():
+            what = f"clipped {len(event.targets):,} part too large for the window"
+        case Compacted():
+            what = f"folded {event.folded_messages:,} messages"
+        case InstructionStubbed():
+            return f"{len(event.handles):,} instructions of the user stand as one-line stubs for want of room"
+        case Exceeded():
+            return f"still {event.floor_tokens:,} tokens for {event.usable_tokens:,} usable"
+    return f"{what}: {event.tokens_before:,} → {event.tokens_after:,} tokens, because {_REASONS[event.reason]}"
