@@ -15,6 +15,7 @@ from infold.api.report import Report, tokens_by_category
 from infold.catalogue import Known, Lookup, Override, lookup
 from infold.core.budget import Window, budget_for
 from infold.core.compact import Compaction, compact
+from infold.core.economics import Rates
 from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.log import Log
 from infold.core.messages import Message, SystemMessage
@@ -65,13 +66,14 @@ def fit(
     wire = _wire_format(messages, format)
     decoded = wire.decode(messages)
     known = None if model is None else lookup(model, overrides=overrides)
-    counting = counting_for(known.entry.family if known else "o200k", exact=exact)
+    counting = _counting(chosen, known, exact=exact)
     preamble, history = _divided(decoded.messages)
     situation = Situation(
         chosen,
         budget_for(_window(window, known), chosen),
         overhead_tokens=_overhead(preamble, system, tools, counting.ruler),
         bound=counting.margin,
+        rates=_rates(known),
         reports_usage=False,
     )
     played = _REHEARSALS.play(history, situation, _rendering(chosen, counting, recall=recall))
@@ -141,8 +143,24 @@ def _dumped(value: object) -> object:
     return dump(mode="json", exclude_none=True)
 
 
+def _rates(known: Lookup | None) -> Rates | None:
+    """The model's prices where they are known; where it has no cache, everything is read afresh each time."""
+    prices = known.entry.prices if isinstance(known, Known) else None
+    if prices is None:
+        return None
+    fresh = prices.input if prices.cache_write is None else prices.cache_write
+    cached = prices.input if prices.cache_read is None else prices.cache_read
+    return Rates(fresh, cached, prices.output)
+
+
+def _counting(policy: Policy, known: Lookup | None, *, exact: bool) -> Counting:
+    """`infold`'s estimate gives way to an exact count; beside a document's own rule sizes stay estimates (B8)."""
+    family = known.entry.family if known else "o200k"
+    return counting_for(family, exact=exact and policy.estimate == "features")
+
+
 def _rendering(policy: Policy, counting: Counting, *, recall: bool) -> Rendering:
-    """A document's rule stays its own; `infold`'s estimate gives way to an exact count."""
+    """A document's rule stays its own; `infold` sizes as it counts."""
     ruler = counting.ruler if policy.estimate == "features" else policy.estimate
     return Rendering(ruler, policy.stub, recall)
 

@@ -18,28 +18,40 @@ from infold.core.stubs import Rendering
 __all__ = ["Rehearsals"]
 
 
+class _Played(Struct, frozen=True):
+    """A history under a situation, and its rehearsal: a fingerprint finds it, only equality makes it the one wanted."""
+
+    history: tuple[Message, ...]
+    conditions: tuple[Situation, Rendering]
+    rehearsal: Rehearsal
+
+
 class Rehearsals:
     """The newest rehearsals, by what was played and under which situation."""
 
     def __init__(self, most: int = 16) -> None:
         self.most = most
-        self._known: OrderedDict[Hashable, Rehearsal] = OrderedDict()
+        self._known: OrderedDict[Hashable, _Played] = OrderedDict()
 
-    def play(self, history: Sequence[Message], situation: Situation, rendering: Rendering) -> Rehearsal:
+    def play(self, history: tuple[Message, ...], situation: Situation, rendering: Rendering) -> Rehearsal:
         """Play a history, from where the longest known beginning of it ended."""
-        chain = _chain(history, (situation, rendering))
-        length, rehearsal = self._take(chain) or (0, Rehearsal(Log(SessionId("fit"), rendering)))
-        played = carry_on(rehearsal, history[length:], situation)
-        self._known[chain[-1]] = played
+        conditions = (situation, rendering)
+        chain = _chain(history, conditions)
+        known = self._take(chain, history, conditions)
+        begun = Rehearsal(Log(SessionId("fit"), rendering)) if known is None else known.rehearsal
+        played = carry_on(begun, history[len(begun.sequences) :], situation)
+        self._known[chain[-1]] = _Played(history, conditions, played)
         while len(self._known) > self.most:
             self._known.popitem(last=False)
         return played
 
-    def _take(self, chain: Sequence[Hashable]) -> tuple[int, Rehearsal] | None:
+    def _take(
+        self, chain: Sequence[Hashable], history: tuple[Message, ...], conditions: tuple[Situation, Rendering]
+    ) -> _Played | None:
         for length in range(len(chain) - 1, 0, -1):
-            rehearsal = self._known.pop(chain[length], None)
-            if rehearsal is not None:
-                return length, rehearsal
+            known = self._known.pop(chain[length], None)
+            if known is not None and known.history == history[:length] and known.conditions == conditions:
+                return known
         return None
 
 

@@ -180,6 +180,7 @@ def _lines(report: Report) -> Iterator[str]:
 
 _REASONS = {
     "trigger": "the trigger was reached",
+    "price": "that is cheaper than sending it all again and again",
     "forced": "a reply was cut off for length",
     "manual": "it was asked for",
     "safety": "it would not have fitted; this step is infold's own, the preset has none",

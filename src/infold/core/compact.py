@@ -116,6 +116,7 @@ def checkpoint_for(
         request=log.pending,
         cleaned=cleaned,
         attempt=log.attempts + 1,
+        calls=log.calls,
         tokens_before=estimated_tokens(log, situation),
         tokens_after=_tokens_after(log, cut, folded.text, situation),
         created_ms=now_ms,

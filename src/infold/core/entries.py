@@ -33,9 +33,10 @@ __all__ = [
 Handle = NewType("Handle", str)
 """The address of a part: `"<sequence>.<position>"`, short enough to stand in a stub."""
 
-Reason: TypeAlias = Literal["trigger", "forced", "manual", "safety", "import"]
-"""Why a compaction happened: the trigger was reached, a reply was cut off, a person asked, the request would not have
-fitted although the policy's own trigger kept silent (S1.0), or it was read from a foreign transcript."""
+Reason: TypeAlias = Literal["trigger", "price", "forced", "manual", "safety", "import"]
+"""Why a compaction happened: the trigger was reached, going on was dearer than a cut, a reply was cut off, a person asked,
+the request would not have fitted although the policy's own trigger kept silent (S1.0), or it was read from a foreign
+transcript."""
 
 
 class MessageEntry(Struct, frozen=True, tag_field="entry", tag="message"):
@@ -73,7 +74,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     `narrative` is the part of the text that a model or a foreign agent wrote; the rest was written by code. `first_kept`
     none: nothing before this entry stays. `request` and `summary` are the messages of a compaction carried out
     as the documents have it. `cleaned`: reasoning left the kept tail too (S4.5). `attempt` counts the compactions since a
-    person last spoke. `tokens_before` and `tokens_after` are of the whole view.
+    person last spoke, `calls` the replies of the session so far. `tokens_before` and `tokens_after` are of the whole view.
     """
 
     text: str
@@ -85,6 +86,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     narrative: str = ""
     cleaned: bool = False
     attempt: int = 1
+    calls: int = 0
     tokens_before: int = 0
     tokens_after: int = 0
     created_ms: int | None = None

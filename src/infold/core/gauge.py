@@ -7,6 +7,7 @@ compared with what the provider takes, counts system prompt and tools, and carri
 from msgspec import Struct
 
 from infold.core.budget import Budget, usage_tokens
+from infold.core.economics import Rates
 from infold.core.log import Log
 from infold.core.policy import Policy
 from infold.core.tokens import Size, tokens_in
@@ -25,8 +26,8 @@ class Situation(Struct, frozen=True):
 
     `overhead_tokens`: system prompt and tool schemas. `bound`: how far the provider's count may exceed an uncorrected
     estimate, by the model's family. `summariser`: whether a model can be asked. `manual`: a person asked for a compaction
-    now. `reports_usage`: whether replies tell their usage; where they never do, a rule on reported usage is given our
-    estimate instead.
+    now. `rates`: the model's prices, where known; `is_cold`: its cache has expired since the last request. `reports_usage`:
+    whether replies tell their usage; where they never do, a rule on reported usage is given our estimate instead.
     """
 
     policy: Policy
@@ -35,6 +36,8 @@ class Situation(Struct, frozen=True):
     bound: float = 1.1
     summariser: bool = False
     manual: bool = False
+    rates: Rates | None = None
+    is_cold: bool = False
     reports_usage: bool = True
 
 

@@ -55,11 +55,12 @@ class Log(Struct, frozen=True, eq=False):
     """One session from its newest checkpoint on.
 
     `measured` and `size` are of the live messages as the view shows them. `freed` has the gross tokens of each pruning in
-    force, by its number; `altered_at` is the number of the newest entry that hid or showed anything. `pending` is a compaction
-    that was requested and not yet carried out (S3.1); `attempts` counts checkpoints since a person last spoke; `cut_off` says
-    that the newest reply ended for length and nothing was compacted since (S5.3); `has_news`, that something was said or
-    done since the newest checkpoint. `carried` are calls of the folded head that may still be answered. `spine`, `length`
-    and `version` are how logs of one line share their storage; read `live` instead.
+    force, by its number; `altered_at` is the number of the newest entry that hid or showed anything. `pending` is a
+    compaction that was requested and not yet carried out (S3.1). `attempts` counts checkpoints since a person last spoke,
+    `calls` the replies of the session; `calls_since` and `sent_since` are the replies since the newest checkpoint and the
+    tokens sent for them. `cut_off` says that the newest reply ended for length and nothing was compacted since (S5.3);
+    `has_news`, that something was said or done since the newest checkpoint. `carried` are calls of the folded head that may
+    still be answered. `spine`, `length` and `version` are how logs of one line share their storage; read `live` instead.
     """
 
     session_id: SessionId
@@ -78,6 +79,9 @@ class Log(Struct, frozen=True, eq=False):
     report: Anchor | None = None
     calibration: Calibration = UNCALIBRATED
     attempts: int = 0
+    calls: int = 0
+    calls_since: int = 0
+    sent_since: int = 0
     cut_off: bool = False
     has_news: bool = False
     pending: UserMessage | None = None
@@ -210,17 +214,24 @@ def _append_message(log: Log, message: Message) -> Log:
         spine=spine,
         version=spine.version,
     )
-    if isinstance(message, AssistantMessage) and not message.summary and message.finish is not None:
+    if isinstance(message, AssistantMessage) and not message.summary:
         return _hear_reply(grown, message, placed, before=log)
     return grown
 
 
 def _hear_reply(log: Log, reply: AssistantMessage, placed: Placed, *, before: Log) -> Log:
-    cut_off = reply.finish == "length"
-    if reply.usage is None or reply.usage.context == 0:
-        return replace(log, cut_off=cut_off)
+    sent = before.calibration.apply(before.size.plus(before.checkpoint_size))
+    log = replace(
+        log,
+        cut_off=reply.finish == "length" if reply.finish is not None else log.cut_off,
+        calls=log.calls + 1,
+        calls_since=log.calls_since + 1,
+        sent_since=log.sent_since + sent,
+    )
+    if reply.usage is None or reply.usage.context == 0 or reply.finish is None:
+        return log
     report = Anchor(reply.usage, placed.sequence, log.size, placed.size)
-    return replace(log, cut_off=cut_off, report=report, calibration=_learn(before, reply.usage))
+    return replace(log, report=report, calibration=_learn(before, reply.usage))
 
 
 def _learn(log: Log, usage: Usage) -> Calibration:
@@ -249,6 +260,9 @@ def _append_checkpoint(log: Log, checkpoint: Checkpoint) -> Log:
         altered={sequence: hidden for sequence, hidden in log.altered.items() if sequence in sequences},
         freed={},
         attempts=max(log.attempts + 1, checkpoint.attempt),
+        calls=max(log.calls, checkpoint.calls),
+        calls_since=0,
+        sent_since=0,
         cut_off=False,
         has_news=False,
         pending=None,

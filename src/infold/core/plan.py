@@ -12,8 +12,9 @@ from msgspec import Struct
 from infold.core.budget import overflows
 from infold.core.clip import choose_clip
 from infold.core.cut import Cut, choose_cut
+from infold.core.economics import Outlook, pays
 from infold.core.entries import Clip, Reason
-from infold.core.gauge import Gauge, Situation, gauge, scaled_tokens
+from infold.core.gauge import Gauge, Situation, estimated_tokens, gauge, scaled_tokens
 from infold.core.log import Log
 from infold.core.prune import PrunePlan, plan_prune
 from infold.core.tokens import NO_SIZE, Size
@@ -94,21 +95,48 @@ def next_step(log: Log, situation: Situation) -> NextStep:
 
 
 def _reason_to_act(log: Log, situation: Situation, measured: Gauge) -> Reason | None:
-    """Why to compact now, if there is a reason; an automatic one needs `auto` (S1.1) and an attempt left (S5.3)."""
+    """Why to compact now, if there is a reason; an automatic one needs `auto` (S1.1)."""
     policy, budget = situation.policy, situation.budget
     if situation.manual:
         return "manual"
     if not policy.auto or not budget.bounded:
         return None
-    tries_left = policy.attempts is None or log.attempts < policy.attempts
-    if tries_left and policy.force_on_length and log.cut_off:
-        return "forced"
-    if tries_left and _has_count(log, situation) and overflows(measured.count_tokens, budget, policy):
-        return "trigger"
-    if budget.excess_tokens(measured.upper_tokens) == 0:
-        return None
+    own = _own_reason(log, situation, measured)
+    if own is not None or budget.excess_tokens(measured.upper_tokens) == 0:
+        return own
     # `infold` has no other limit than this one; a document's own trigger kept silent (S1.0).
     return "trigger" if policy.usable == "scaled-reserve" else "safety"
+
+
+def _own_reason(log: Log, situation: Situation, measured: Gauge) -> Reason | None:
+    """What the policy itself acts on, as long as it has an attempt left for this prompt (S5.3)."""
+    policy = situation.policy
+    if policy.attempts is not None and log.attempts >= policy.attempts:
+        return None
+    if policy.force_on_length and log.cut_off:
+        return "forced"
+    if _has_count(log, situation) and overflows(measured.count_tokens, situation.budget, policy):
+        return "trigger"
+    return "price" if policy.priced and log.has_news and _pays(log, situation) else None
+
+
+def _pays(log: Log, situation: Situation) -> bool:
+    """Whether a fold as deep as the policy makes it is cheaper than going on, at prices that are known."""
+    if situation.rates is None:
+        return False
+    policy, usable = situation.policy, situation.budget.usable_tokens
+    summary_tokens = policy.summary.budget_tokens(usable)
+    outlook = Outlook(
+        view_tokens=estimated_tokens(log, situation),
+        after_tokens=situation.overhead_tokens + summary_tokens + policy.tail.budget_tokens(usable),
+        overhead_tokens=situation.overhead_tokens,
+        sent_tokens=log.sent_since + log.calls_since * situation.overhead_tokens,
+        calls=log.calls_since,
+        calls_before=log.calls,
+        summary_tokens=summary_tokens if situation.summariser else 0,
+        is_cold=situation.is_cold,
+    )
+    return pays(outlook, situation.rates)
 
 
 def _has_count(log: Log, situation: Situation) -> bool:
@@ -121,7 +149,8 @@ def _has_count(log: Log, situation: Situation) -> bool:
 def _first_rung(log: Log, situation: Situation, measured: Gauge, reason: Reason) -> NextStep | None:
     """The gentlest step of the ladder that helps."""
     excess = situation.budget.excess_tokens(measured.upper_tokens)
-    gentle = _prune_enough(log, situation, measured, reason) or _fold(log, situation, reason, urgent=excess > 0)
+    pruning = None if reason == "price" else _prune_enough(log, situation, measured, reason)
+    gentle = pruning or _fold(log, situation, reason, urgent=excess > 0)
     return gentle or (_last_resort(log, situation, excess, reason) if excess else None)
 
 

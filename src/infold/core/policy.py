@@ -213,8 +213,9 @@ class Policy(Struct, frozen=True):
     `auto` off means off (S1.1). `reached`: whether a count equal to the trigger acts (S1.4, S1.5). `window_tokens`
     overrides the model's window. `attempts` bounds compactions per user prompt, none is no bound. `less_freed`: whether
     what pruning freed is subtracted from reported usage (S5.4). `clip`: whether a single part too large for the window
-    is shortened. `continue_always`: whether a continue message follows every automatic compaction (S3.8) or only work
-    that was under way (B21).
+    is shortened. `priced`: whether the head is also folded where that is cheaper at the model's prices (B16).
+    `continue_always`: whether a continue message follows every automatic compaction (S3.8) or only work that was under
+    way (B21).
     """
 
     name: str
@@ -235,6 +236,7 @@ class Policy(Struct, frozen=True):
     force_on_length: bool = False
     less_freed: bool = False
     clip: bool = False
+    priced: bool = False
     continue_always: bool = True
 
     def __post_init__(self) -> None:

@@ -17,10 +17,18 @@ INFOLD = Policy(
     prune=PrunePolicy(
         timing="at-trigger", keep=share(0.2), minimum=share(0.1), enough=share(0.6), genuine_turns=True, arguments=True
     ),
-    tail=TailPolicy(rule="tokens", size=share(0.25), maximum_tokens=40_000, split_turns=True, whole_head=False),
+    tail=TailPolicy(
+        rule="tokens",
+        size=share(0.15),
+        minimum_tokens=8_000,
+        maximum_tokens=20_000,
+        split_turns=True,
+        whole_head=False,
+    ),
     summary=SummaryPolicy(shape="marked", ledger=True, size=share(0.12), minimum_tokens=200, maximum_tokens=8_000),
     force_on_length=True,
     clip=True,
+    priced=True,
     continue_always=False,
 )
 

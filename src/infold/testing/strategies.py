@@ -5,6 +5,7 @@ from hypothesis.strategies import SearchStrategy
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
+from infold.core.economics import Rates
 from infold.core.gauge import Situation
 from infold.core.messages import (
     AssistantMessage,
@@ -129,7 +130,9 @@ def situations(draw: st.DrawFn) -> Situation:
 def infold_situations(draw: st.DrawFn) -> Situation:
     """infold's own policy at any window, with some system prompt and tools and several families' bounds."""
     bound = draw(st.sampled_from((1.0, 1.17, 1.65)))
-    return Situation(INFOLD, budget_for(draw(windows), INFOLD), draw(st.sampled_from((0, 300, 1_500))), bound)
+    rates = draw(st.sampled_from((None, Rates(fresh=1.25, cached=0.1), Rates(fresh=1.0, cached=1.0))))
+    overhead = draw(st.sampled_from((0, 300, 1_500)))
+    return Situation(INFOLD, budget_for(draw(windows), INFOLD), overhead, bound, rates=rates)
 
 
 def _quoted(text: str) -> str:

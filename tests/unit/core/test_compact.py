@@ -383,3 +383,37 @@ def test_pairs_stay_pairs() -> None:
     for message in view(done.log, INFOLD.summary):
         asked |= {part.call_id for part in message.parts if isinstance(part, ToolCallPart)}
         assert {part.call_id for part in results_of(message)} <= asked
+
+
+# What earlier summaries said.
+
+
+def test_a_fold_by_code_carries_on_what_a_model_said() -> None:
+    """B3: words that only the checkpoint knew, a model's or a foreign agent's, stand in the next one made by code."""
+    told = Checkpoint("The port is 4711.", narrative="The port is 4711.")
+    log = session(user("Start the server.")).append(told)
+    later = (user("on"), *(draft for _ in range(40) for draft in (calls("bash"), result(4_000))))
+    log = log.extend(MessageEntry(message) for message in numbered(later, prefix="later"))
+
+    once = compacted(log, INFOLD, 64_000)
+
+    assert once.log.checkpoint is not None
+    assert once.log.checkpoint_sequence > 1
+    assert "The port is 4711." in once.log.checkpoint.text
+    assert [quote.text for quote in once.log.checkpoint.ledger.narratives] == ["The port is 4711."]
+
+
+def test_a_models_summary_replaces_the_one_before() -> None:
+    """B3: a model that was given the old summary speaks for it; its words are not carried on twice."""
+    log = session(user("Start."), replies("Started."), user("on")).append(
+        Checkpoint("Old words.", narrative="Old words.", first_kept=2)
+    )
+    situation = Situation(INFOLD, budget_for(Window(64_000), INFOLD), summariser=True, manual=True)
+    step = Summarise(Cut.at(log, 0), 2_000, "manual")
+
+    checkpoint, _ = checkpoint_for(log, step, situation, narrative="New words, old ones merged.")
+
+    assert checkpoint.narrative == "New words, old ones merged."
+    assert checkpoint.ledger.narratives == ()
+    assert "New words" in checkpoint.text
+    assert "Old words." not in checkpoint.text

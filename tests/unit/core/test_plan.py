@@ -298,7 +298,7 @@ def test_pinned_and_too_large_is_stuck() -> None:
 @pytest.mark.parametrize(("head_tokens", "expected"), [(1_000, Fits), (16_000, Fits), (17_000, Fold)])
 def test_a_fold_that_frees_too_little_is_left(head_tokens: int, expected: type[NextStep]) -> None:
     """B9, B16: a head that a summary of 8,000 shortens by less than 5 % of 170,000 does not break the cache."""
-    log = session(user(prose(head_tokens)), user(prose(35_000)), replies(usage=Usage(input=162_000)))
+    log = session(user(prose(head_tokens)), user(prose(18_000)), replies(usage=Usage(input=162_000)))
 
     assert isinstance(step(log, INFOLD), expected)
 

@@ -1,0 +1,99 @@
+"""When a cut is cheaper than going on."""
+
+import pytest
+from msgspec.structs import replace
+
+from infold.core.budget import Window, budget_for
+from infold.core.economics import Outlook, Rates, pays
+from infold.core.entries import MessageEntry
+from infold.core.gauge import Situation
+from infold.core.log import Log
+from infold.core.messages import SessionId
+from infold.core.plan import Fits, Fold, next_step
+from infold.core.presets import INFOLD
+from infold.testing.builders import calls, numbered, result, session, user
+
+RATES = Rates(fresh=1.25, cached=0.1, output=5.0)
+OUTLOOK = Outlook(
+    view_tokens=60_000,
+    after_tokens=20_000,
+    overhead_tokens=4_000,
+    sent_tokens=25 * 45_000,
+    calls=25,
+    calls_before=60,
+)
+
+
+def test_a_surplus_that_cost_as_much_as_a_cut_is_cut() -> None:
+    """B16: 25 calls carried 25,000 tokens too many at 0.1; a cut rewrites 16,000 at 1.15 more."""
+    assert pays(OUTLOOK, RATES)
+    assert not pays(replace(OUTLOOK, sent_tokens=25 * 20_000 + 180_000), RATES)
+    assert pays(replace(OUTLOOK, sent_tokens=25 * 20_000 + 184_001), RATES)
+
+
+def test_calls_still_to_come_must_earn_it_back() -> None:
+    """B16: a session of four calls is not expected to go on for long enough."""
+    assert not pays(replace(OUTLOOK, calls_before=4), RATES)
+    assert pays(replace(OUTLOOK, calls_before=5), RATES)
+
+
+def test_less_than_half_is_never_cut_for_its_price() -> None:
+    """B16: what is folded has a value that no price list has."""
+    assert not pays(replace(OUTLOOK, view_tokens=39_999), RATES)
+
+
+def test_an_expired_cache_makes_a_cut_free() -> None:
+    """B16: when the next request is read afresh in any case, cutting costs nothing."""
+    assert pays(replace(OUTLOOK, is_cold=True, sent_tokens=0, calls=0, calls_before=0), RATES)
+
+
+def test_a_models_summary_has_its_price() -> None:
+    """B16: asking a model reads the whole view once more and pays for what it writes."""
+    barely = replace(OUTLOOK, sent_tokens=25 * 20_000 + 190_000)
+
+    assert pays(barely, RATES)
+    assert not pays(replace(barely, summary_tokens=3_000), RATES)
+
+
+def test_without_a_cache_only_the_summary_costs() -> None:
+    """B16: where everything is read afresh each time, a fold by code is free."""
+    assert pays(replace(OUTLOOK, sent_tokens=25 * 20_000 + 1), Rates(fresh=1.0, cached=1.0))
+
+
+def long_session(steps: int) -> Log:
+    """A session of tool steps of about a thousand tokens each."""
+    return session(user("Port it all."), *(draft for _ in range(steps) for draft in (calls("bash"), result(5_000))))
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(20, Fits), (140, Fold)])
+def test_a_large_window_is_not_filled_for_its_own_sake(steps: int, expected: type) -> None:
+    """B16: in a window of 400k a head is folded at a fraction of it, once its weight has cost more than a cut."""
+    priced = Situation(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    step = next_step(long_session(steps), priced)
+
+    assert isinstance(step, expected)
+    assert not isinstance(step, Fold) or step.reason == "price"
+    assert isinstance(next_step(long_session(steps), replace(priced, rates=None)), Fits)
+
+
+def test_a_priced_cut_waits_for_news() -> None:
+    """B9, B16: right after a checkpoint there is nothing to weigh."""
+    log = long_session(140)
+    situation = Situation(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+
+    assert log.calls == log.calls_since == 140
+    assert log.sent_since > 0
+    assert isinstance(next_step(replace(log, has_news=False), situation), Fits)
+    assert isinstance(
+        next_step(replace(log, has_news=False), replace(situation, policy=replace(INFOLD, priced=False))), Fits
+    )
+
+
+def test_calls_are_counted_once() -> None:
+    """B16: each reply is one call; what it was sent is what stood before it."""
+    log = Log(SessionId("s"))
+    for message in numbered((user("hello there"), calls("bash"), result(10), calls("bash"))):
+        log = log.append(MessageEntry(message))
+
+    assert (log.calls, log.calls_since) == (2, 2)
+    assert log.sent_since == log.live[0].size.measure + sum(placed.size.measure for placed in log.live[:3])
