@@ -15,7 +15,7 @@ INFOLD = Policy(
     trigger=share(0.95),
     target=share(0.45),
     prune=PrunePolicy(
-        timing="at-trigger", keep=share(0.2), minimum=share(0.1), enough=share(0.6), genuine_turns=True, arguments=True
+        timing="at-trigger", keep=share(0.1), minimum=share(0.1), enough=share(0.6), genuine_turns=True, arguments=True
     ),
     tail=TailPolicy(
         rule="tokens",

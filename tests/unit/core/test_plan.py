@@ -240,7 +240,7 @@ def test_nothing_said_and_still_too_large_is_stuck() -> None:
 
 def test_pruning_alone_will_do() -> None:
     """B16: where stubs alone reach the target nothing is folded."""
-    sizes = (65_000, 65_000, 30_000)
+    sizes = (75_000, 70_000, 15_000)
     drafts = [draft for size in sizes for draft in (user(), calls("bash"), result(output=prose(size)), replies())]
     found = step(session(*drafts, user(), replies(), user()), INFOLD)
 

@@ -176,7 +176,7 @@ def test_infold_in_numbers() -> None:
         200,
         8_000,
     )
-    assert (INFOLD.prune.keep, INFOLD.prune.minimum, INFOLD.prune.enough) == (share(0.2), share(0.1), share(0.6))
+    assert (INFOLD.prune.keep, INFOLD.prune.minimum, INFOLD.prune.enough) == (share(0.1), share(0.1), share(0.6))
     assert (INFOLD.prune.timing, INFOLD.prune.genuine_turns, INFOLD.prune.arguments) == ("at-trigger", True, True)
     assert INFOLD.attempts is None
     assert INFOLD.window_tokens is None
