@@ -1,0 +1,163 @@
+"""Accept, repair or reject a summary before it stands for anything (B5).
+
+A summary is held against the history it replaces, by code: complete, not cut off, without tool calls, in the user's language,
+smaller than what it replaces, and free of paths, identifiers and numbers that occur nowhere. Lines that state such things are
+taken out; what cannot be repaired is rejected, and the deterministic fold takes over. The must-keep set is not asked of the
+summary: the ledger beside it carries that.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from infold.core.messages import Finish, Message, TextPart, ToolCallPart, ToolResultPart, is_genuine_user, text_of
+
+__all__ = ["Answer", "Fault", "Verdict", "history_text", "judge"]
+
+LARGEST_LOSS = 0.3
+"""The share of lines that repair may take out; beyond it the rest is not to be trusted either."""
+
+SMALLEST_SUMMARY = 20
+"""Characters below which a text says nothing; an honest summary of anything is longer."""
+
+LARGEST_SHARE = 0.8
+"""A summary must be smaller than this part of what it replaces, or it is not worth the cut."""
+
+Fault: TypeAlias = Literal["empty", "cut-off", "tool-calls", "refused", "language", "too-large", "invented"]
+
+_SCRATCHPAD = re.compile(r"<(analysis|thinking|scratchpad|think)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_CLAIMS = re.compile(
+    r"(?:[\w.~@-]+/)+[\w.~@-]*\w"  # paths
+    r"|\b[\w-]+\.(?:py|js|ts|tsx|go|rs|java|c|h|cpp|md|json|toml|yaml|yml|sql|sh|txt|html|css)\b"  # file names
+    r"|\b[a-z0-9]+_[a-z0-9_]+\b|\b[a-z]+[A-Z]\w+\b|\b[A-Z][a-z]+[A-Z]\w+\b"  # identifiers
+    r"|\b[0-9a-f]{7,40}\b|\b\d[\d,.]*\d\d\b"  # hashes, numbers of three digits or more
+)
+_CJK = re.compile(r"[぀-ヿ㐀-鿿가-힯]")
+_SCRIPTS = (("kana", re.compile(r"[぀-ヿ]")), ("hangul", re.compile(r"[가-힯]")), ("han", re.compile(r"[㐀-鿿]")))
+
+
+class Answer(Struct, frozen=True):
+    """What a summariser gave back."""
+
+    text: str
+    finish: Finish = "stop"
+    calls_tools: bool = False
+
+
+class Verdict(Struct, frozen=True, omit_defaults=True):
+    """What the judge found: the text that may be used, empty where none may; the faults; and the lines taken out."""
+
+    text: str
+    faults: tuple[Fault, ...] = ()
+    removed: tuple[str, ...] = ()
+    invented: tuple[str, ...] = ()
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the summary, repaired or not, may stand."""
+        return bool(self.text)
+
+
+def judge(
+    answer: Answer, history: Sequence[Message], *, known: str = "", replaced_tokens: int, answer_tokens: int
+) -> Verdict:
+    """Hold an answer against the messages it is to stand for; `known` is what older summaries said.
+
+    `replaced_tokens` and `answer_tokens` are by the session's own measure.
+    """
+    text = _SCRATCHPAD.sub("", answer.text).strip()
+    fault = _plain_fault(answer, text) or _size_fault(answer_tokens, replaced_tokens) or _language_fault(text, history)
+    if fault is not None:
+        return Verdict("", (fault,))
+    return _without_inventions(text, f"{history_text(history)}\n{known}")
+
+
+def history_text(messages: Iterable[Message]) -> str:
+    """Everything that was said, called and answered, with call arguments as their values read, not as JSON has them."""
+    return "\n".join(piece for message in messages for part in message.parts for piece in _pieces(part))
+
+
+def _plain_fault(answer: Answer, text: str) -> Fault | None:
+    if answer.calls_tools:
+        return "tool-calls"
+    if answer.finish == "length":
+        return "cut-off"
+    if answer.finish in ("content-filter", "error", "abort"):
+        return "refused"
+    return "empty" if len(text) < SMALLEST_SUMMARY else None
+
+
+def _size_fault(answer_tokens: int, replaced_tokens: int) -> Fault | None:
+    return "too-large" if answer_tokens > LARGEST_SHARE * replaced_tokens else None
+
+
+def _language_fault(text: str, history: Sequence[Message]) -> Fault | None:
+    """A user who writes Japanese is not to be answered from an English summary: agents then change language for good."""
+    said = "".join(text_of(message) for message in history if is_genuine_user(message))
+    script = _script_of(said)
+    if script is None or len(_CJK.findall(text)) >= 0.05 * len(text):
+        return None
+    return "language"
+
+
+def _script_of(said: str) -> str | None:
+    """The script a person mostly writes in, where it is not an alphabet."""
+    if len(_CJK.findall(said)) < 0.2 * max(1, len(said)):
+        return None
+    return next(name for name, pattern in _SCRIPTS if pattern.search(said))
+
+
+def _without_inventions(text: str, history: str) -> Verdict:
+    lines = text.splitlines()
+    kept: list[str] = []
+    removed: list[str] = []
+    invented: list[str] = []
+    for line in lines:
+        false = [claim for claim in _CLAIMS.findall(line) if not _occurs(claim, history)]
+        (removed if false else kept).append(line)
+        invented += false
+    faults: tuple[Fault, ...] = ("invented",) if invented else ()
+    stated = sum(1 for line in lines if line.strip())
+    if len(removed) > LARGEST_LOSS * stated or not "".join(kept).strip():
+        return Verdict("", faults, tuple(removed), tuple(invented))
+    return Verdict("\n".join(kept).strip(), faults, tuple(removed), tuple(invented))
+
+
+def _occurs(claim: str, history: str) -> bool:
+    """Whether a claim stands in the history as it is, or as a number without its separators."""
+    bare = claim.rstrip(".,")
+    return bare in history or bare.replace(",", "") in history
+
+
+def _pieces(part: object) -> Iterable[str]:
+    match part:
+        case TextPart():
+            return (part.text,)
+        case ToolResultPart():
+            return (part.tool, part.output)
+        case ToolCallPart():
+            return (part.tool, part.arguments, *_strings(_decoded(part.arguments)))
+        case _:
+            return ()
+
+
+def _decoded(arguments: str) -> object:
+    try:
+        return msgspec.json.decode(arguments.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _strings(value: object) -> Iterable[str]:
+    match value:
+        case str():
+            return (value,)
+        case dict():
+            return tuple(text for inner in value.values() for text in _strings(inner))
+        case list():
+            return tuple(text for inner in value for text in _strings(inner))
+        case _:
+            return ()

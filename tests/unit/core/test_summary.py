@@ -1,0 +1,142 @@
+"""The request that asks a model for a summary."""
+
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    MessageId,
+    ReasoningPart,
+    StepStartPart,
+    SystemMessage,
+    TextPart,
+    UserMessage,
+    text_of,
+)
+from infold.core.summary import (
+    COMPACTION_AGENT,
+    SEVEN_SECTIONS,
+    Additions,
+    assemble_system,
+    flattened,
+    instruction,
+    own_requests,
+    shared_request,
+)
+from infold.core.tokens import measure
+from infold.testing.builders import calls, numbered, replies, result, user
+
+
+def test_the_compaction_agent_is_hidden_and_has_no_tools() -> None:
+    """S3.2: it is named compaction, nobody can choose it, and it may call nothing."""
+    assert (COMPACTION_AGENT.name, COMPACTION_AGENT.is_hidden, COMPACTION_AGENT.allows_tools) == (
+        "compaction",
+        True,
+        False,
+    )
+    assert "Call no tools" in COMPACTION_AGENT.prompt
+
+
+def test_system_prompts_are_assembled_in_order() -> None:
+    """S3.3: the agent's prompt, then the call's text, then the last user message's own; empty ones leave no gap."""
+    assert assemble_system("agent", "call", "user") == "agent\n\ncall\n\nuser"
+    assert assemble_system("", "call", "") == "call"
+
+
+def test_the_instruction_asks_for_what_is_needed_to_go_on() -> None:
+    """S3.4: done, in progress, files, next, what the user wants, decisions with reasons."""
+    asked = instruction(Additions())
+
+    for word in ("done", "right now", "files", "next", "forbade", "reasons", "cannot see"):
+        assert word in asked
+
+
+def test_contexts_are_added_and_a_prompt_replaces() -> None:
+    """S3.5: contexts follow the instruction; a replacement prompt replaces both; focus and older notes stay."""
+    added = instruction(Additions(contexts=(SEVEN_SECTIONS, "and this")))
+    replaced = instruction(
+        Additions(contexts=("and this",), prompt="Only list files.", focus="the parser", earlier="old notes")
+    )
+
+    assert added.endswith("and this")
+    assert SEVEN_SECTIONS in added
+    assert SEVEN_SECTIONS.count("\n") == 7
+    assert replaced.startswith("Only list files.")
+    assert "and this" not in replaced
+    assert "the parser" in replaced
+    assert "<earlier-notes>\nold notes" in replaced
+
+
+def test_a_shared_request_extends_the_ordinary_one() -> None:
+    """B16: system prompt and view are those of the ordinary request, so that its cached prefix serves."""
+    view = numbered((user("hello"), replies("hi")))
+    request = shared_request("the main prompt", view, Additions(), output_tokens=900)
+
+    assert request.system == "the main prompt"
+    assert request.messages[:2] == view
+    assert text_of(request.messages[2]) == instruction(Additions())
+    assert request.output_tokens == 900
+
+
+def test_a_small_head_is_asked_for_at_once() -> None:
+    """S3.4: one request, the record first, the instruction after it."""
+    requests = list(
+        own_requests(
+            numbered((user("hello"), replies("hi"))),
+            Additions(),
+            window_tokens=8_000,
+            output_tokens=500,
+            ruler="features",
+        )
+    )
+    said = text_of(requests[0].messages[0])
+
+    assert len(requests) == 1
+    assert requests[0].system == COMPACTION_AGENT.prompt
+    assert said.index("[user] hello") < said.index("[assistant] hi") < said.index("Write notes")
+
+
+def test_a_head_too_large_is_asked_for_in_pieces() -> None:
+    """B8: every request of a large head fits the summariser, and together they show all of it in order."""
+    head = numbered(
+        [draft for n in range(60) for draft in (user(f"request number {n} " * 40), replies(f"reply number {n} " * 300))]
+    )
+    requests = list(own_requests(head, Additions(), window_tokens=2_500, output_tokens=400, ruler="features"))
+    told = "\n".join(text_of(request.messages[0]) for request in requests)
+
+    assert len(requests) > 10
+    assert all(measure(text_of(one.messages[0]), "features") + 400 <= 2_500 for one in requests)
+    assert [told.index(f"request number {n} ") for n in range(60)] == sorted(
+        told.index(f"request number {n} ") for n in range(60)
+    )
+
+
+def test_one_giant_message_is_divided() -> None:
+    """B8: a message larger than the summariser's window is shown in pieces, none of which is over."""
+    head = numbered((user("words and more words " * 4_000),))
+    requests = list(own_requests(head, Additions(), window_tokens=2_500, output_tokens=400, ruler="features"))
+
+    assert len(requests) > 4
+    assert all(measure(text_of(one.messages[0]), "features") + 400 <= 2_500 for one in requests)
+
+
+def test_nothing_to_say_asks_nothing() -> None:
+    """S4.5: an empty head needs no summary."""
+    assert list(own_requests((), Additions(), window_tokens=4_000, output_tokens=200, ruler="features")) == []
+
+
+def test_tool_output_is_shortened_and_media_named() -> None:
+    """S3.4: results and arguments are cut to head and tail, media are a note, reasoning and bookkeeping are left out."""
+    picture = UserMessage(
+        MessageId("p"), (FilePart("image/png", 1_600, name="shot.png"), TextPart("aside", ignored=True))
+    )
+    thought = AssistantMessage(MessageId("t"), (ReasoningPart("hm"), StepStartPart()))
+    injected = UserMessage(MessageId("i"), (TextPart("reminder", synthetic=True),))
+    system = SystemMessage(MessageId("s"), (TextPart("be brief"),))
+    messages = numbered((calls("bash", arguments='{"command": "ls"}'), result(output="x" * 5_000)))
+
+    blocks = flattened((*messages, picture, thought, injected, system))
+
+    assert blocks[0] == '[call bash] {"command": "ls"}'
+    assert blocks[1].startswith("[result of bash, completed] xxx")
+    assert "characters left out" in blocks[1]
+    assert len(blocks[1]) < 2_200
+    assert blocks[2:] == ("[attached image/png shot.png]", "[program] reminder", "[program] be brief")
