@@ -22,7 +22,7 @@ from infold.core.messages import MessageId, TextPart, UserMessage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
 from infold.core.tokens import NO_SIZE, estimate, measure, token_ruler, tokens_in
 
-__all__ = ["CONTINUE_TEXT", "Carried", "Compaction", "carry_out", "checkpoint_for", "compact"]
+__all__ = ["CONTINUE_TEXT", "Carried", "Compaction", "carry_out", "checkpoint_for", "compact", "entries_for"]
 
 CONTINUE_TEXT = "Go on with the next step if there is one; otherwise stop and say what you need."
 """The synthetic message after an automatic compaction (S3.8)."""
@@ -127,7 +127,7 @@ def checkpoint_for(
 
 def _carry_out_fold(log: Log, step: Summarise | Fold, situation: Situation, *, now_ms: int | None) -> Carried:
     checkpoint, events = checkpoint_for(log, step, situation, now_ms=now_ms)
-    entries = tuple(_entries(checkpoint, log, situation))
+    entries = tuple(entries_for(checkpoint, log, situation))
     kept = None if checkpoint.first_kept is None else log.index_of(checkpoint.first_kept)
     compacted = Compacted(
         log.session_id,
@@ -139,7 +139,8 @@ def _carry_out_fold(log: Log, step: Summarise | Fold, situation: Situation, *, n
     return Carried(log.extend(entries), entries, (compacted, *events))
 
 
-def _entries(checkpoint: Checkpoint, log: Log, situation: Situation) -> Iterator[Entry]:
+def entries_for(checkpoint: Checkpoint, log: Log, situation: Situation) -> Iterator[Entry]:
+    """What a finished compaction appends: the checkpoint, and the continue message where the policy wants one (S3.8)."""
     yield checkpoint
     if situation.policy.continue_always and checkpoint.reason != "manual":
         said = TextPart(CONTINUE_TEXT, synthetic=True)

@@ -9,6 +9,7 @@ from typing import Literal, NewType, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from infold.core.judge import Verdict
 from infold.core.ledger import EMPTY_LEDGER, Ledger
 from infold.core.messages import AssistantMessage, Message, UserMessage
 from infold.errors import UndecodableLog
@@ -72,9 +73,11 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     """The head was folded: `text` stands for everything before the message numbered `first_kept`.
 
     `narrative` is the part of the text that a model or a foreign agent wrote; the rest was written by code. `first_kept`
-    none: nothing before this entry stays. `request` and `summary` are the messages of a compaction carried out
-    as the documents have it. `cleaned`: reasoning left the kept tail too (S4.5). `attempt` counts the compactions since a
-    person last spoke, `calls` the replies of the session so far. `tokens_before` and `tokens_after` are of the whole view.
+    none: nothing before this entry stays. `request` and `summary` are the messages of a compaction carried out as the
+    documents have it. `cleaned`: reasoning left the kept tail too (S4.5). `attempt` counts the compactions since a person
+    last spoke, `calls` the replies of the session so far. `tokens_before` and `tokens_after` are of the whole view.
+    `verdict`, `summariser`, `cost` and `duration_ms` tell of a model's summary: what the judge found, who wrote it, at
+    what price.
     """
 
     text: str
@@ -90,6 +93,10 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     tokens_before: int = 0
     tokens_after: int = 0
     created_ms: int | None = None
+    verdict: Verdict | None = None
+    summariser: str = ""
+    cost: float = 0.0
+    duration_ms: int = 0
 
 
 class Restoration(Struct, frozen=True, tag_field="entry", tag="restoration"):

@@ -6,7 +6,16 @@ from msgspec import Struct
 
 from infold.core.entries import Handle, Reason
 
-__all__ = ["Clipped", "Compacted", "Event", "Exceeded", "InstructionStubbed", "Pruned"]
+__all__ = [
+    "Clipped",
+    "Compacted",
+    "Event",
+    "Exceeded",
+    "InstructionStubbed",
+    "Pruned",
+    "StubRepeated",
+    "SummaryRejected",
+]
 
 
 class Pruned(Struct, frozen=True, tag_field="event", tag="pruned"):
@@ -39,6 +48,8 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     tokens_after: int
     reason: Reason
     summariser: str = ""
+    cost: float = 0.0
+    duration_ms: int = 0
 
     @property
     def ratio(self) -> float:
@@ -61,5 +72,19 @@ class Exceeded(Struct, frozen=True, tag_field="event", tag="window-exceeded"):
     usable_tokens: int
 
 
-Event: TypeAlias = Pruned | Clipped | Compacted | InstructionStubbed | Exceeded
+class StubRepeated(Struct, frozen=True, tag_field="event", tag="stub-repeated"):
+    """A reply wrote the text of a stub as if it were content; whoever acts on it would write the stub to a file (B24)."""
+
+    session_id: str
+    message_id: str
+
+
+class SummaryRejected(Struct, frozen=True, tag_field="event", tag="summary-rejected"):
+    """A model's summary could not be used: what the judge or the model's failure said of it (B5)."""
+
+    session_id: str
+    faults: tuple[str, ...]
+
+
+Event: TypeAlias = Pruned | Clipped | Compacted | InstructionStubbed | StubRepeated | SummaryRejected | Exceeded
 """Everything the core can report."""

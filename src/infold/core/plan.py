@@ -226,6 +226,8 @@ def _cut(log: Log, situation: Situation) -> Cut | None:
         return choose_cut(log, policy.tail, tail_tokens=tail_tokens)
     beside = scaled_tokens(Size(prose=summary_tokens + situation.overhead_tokens), log, situation)
     room = max(0, min(tail_tokens, budget.target_tokens - beside))
+    if situation.manual:  # a person who asks for a compaction wants one, however little there is
+        room = min(room, scaled_tokens(log.size, log, situation) // 2)
     return choose_cut(
         log, policy.tail, tail_tokens=room, sizer=lambda placed: scaled_tokens(log.size_of(placed), log, situation)
     )

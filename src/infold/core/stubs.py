@@ -4,6 +4,8 @@ The same part always gives the same bytes, so that the provider's cache holds (B
 the request offers recall (B6).
 """
 
+import re
+
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,7 +14,9 @@ from infold.core.entries import Clip, Handle
 from infold.core.messages import FilePart, Part, TextPart, ToolCallPart, ToolResultPart
 from infold.core.policy import Ruler
 
-__all__ = ["Rendering", "clip_part", "is_clippable", "is_prunable", "prune_part"]
+__all__ = ["Rendering", "clip_part", "is_clippable", "is_prunable", "prune_part", "repeats_stub"]
+
+_STUB = re.compile(r"\[(?:pruned|clipped): [\d,]+ characters")
 
 LONGEST_KEPT_VALUE = 400
 """Characters of a call argument's value that pruning leaves alone: names, paths and flags are shorter, contents longer."""
@@ -67,6 +71,12 @@ def clip_part(part: Part, clip: Clip, rendering: Rendering) -> Part:
             return TextPart(_file_note(part, clip.handle, rendering), synthetic=True)
         case _:
             return part
+
+
+def repeats_stub(part: Part, rendering: Rendering) -> bool:
+    """Whether a part of a reply contains the text of a stub (B24)."""
+    text = part.arguments if isinstance(part, ToolCallPart) else part.text if isinstance(part, TextPart) else ""
+    return bool(_STUB.search(text)) or (bool(rendering.stub) and rendering.stub in text)
 
 
 def _result_stub(part: ToolResultPart, handle: Handle, rendering: Rendering) -> str:

@@ -25,20 +25,25 @@ from infold.core.policy import Ruler
 from infold.core.tokens import measure
 
 __all__ = [
-    "COMPACTION_AGENT",
-    "Agent",
     "Additions",
+    "Agent",
+    "COMPACTION_AGENT",
     "SEVEN_SECTIONS",
     "SummaryRequest",
     "assemble_system",
     "flattened",
     "instruction",
-    "own_requests",
+    "own_request",
+    "records",
     "shared_request",
 ]
 
 LONGEST_RESULT, LONGEST_CALL = 2_000, 1_200
 """Characters of a tool result and of call arguments that the summariser is shown; the ledger has the facts of the rest."""
+
+
+SMALLEST_RECORD_TOKENS = 256
+"""What of the head a summariser is shown at least at once; one that holds less is no summariser."""
 
 
 class Agent(Struct, frozen=True):
@@ -122,18 +127,22 @@ def shared_request(system: str, view: Sequence[Message], additions: Additions, *
     return SummaryRequest(system, (*view, _said(instruction(additions), "ask-summary")), output_tokens)
 
 
-def own_requests(
-    head: Sequence[Message], additions: Additions, *, window_tokens: int, output_tokens: int, ruler: Ruler
-) -> Iterator[SummaryRequest]:
-    """The compaction agent's requests over a flattened head: one, or several in order where the head is too large for one.
+def own_request(record: str, additions: Additions, *, output_tokens: int) -> SummaryRequest:
+    """The compaction agent's request over a piece of the record."""
+    text = f"<record>\n{record}\n</record>\n\n{instruction(additions)}"
+    return SummaryRequest(COMPACTION_AGENT.prompt, (_said(text, "ask-summary"),), output_tokens)
 
-    Each later request is to be given the answer to the one before as its earlier notes (summary of summaries, B8).
+
+def records(
+    head: Sequence[Message], additions: Additions, *, window_tokens: int, output_tokens: int, ruler: Ruler
+) -> Iterator[str]:
+    """The head as plain text: one record, or several in order where it is too large for the summariser at once.
+
+    The notes on each record are given to the next as its earlier notes (summary of summaries, B8); room for them is left.
     """
-    beside = measure(instruction(additions), ruler) + measure(COMPACTION_AGENT.prompt, ruler) + output_tokens
-    room = max(256, window_tokens - beside)
-    for piece in _pieces(flattened(head), room, ruler):
-        text = f"<record>\n{piece}\n</record>\n\n{instruction(additions)}"
-        yield SummaryRequest(COMPACTION_AGENT.prompt, (_said(text, "ask-summary"),), output_tokens)
+    notes = output_tokens if additions.earlier == "" else 0
+    beside = measure(instruction(additions), ruler) + measure(COMPACTION_AGENT.prompt, ruler) + output_tokens + notes
+    yield from _pieces(flattened(head), max(SMALLEST_RECORD_TOKENS, window_tokens - beside), ruler)
 
 
 def flattened(messages: Iterable[Message]) -> tuple[str, ...]:

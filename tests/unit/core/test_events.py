@@ -6,13 +6,24 @@ import msgspec
 import pytest
 
 from infold.core.entries import Handle
-from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
+from infold.core.events import (
+    Clipped,
+    Compacted,
+    Event,
+    Exceeded,
+    InstructionStubbed,
+    Pruned,
+    StubRepeated,
+    SummaryRejected,
+)
 
 EVENTS: tuple[Event, ...] = (
     Pruned("s", (Handle("2.0"),), 900, 1_000, 150, "trigger"),
     Clipped("s", (Handle("2.0"),), 1_000, 150, "safety"),
     Compacted("s", 7, 1_000, 250, "manual", "model"),
     InstructionStubbed("s", ("0.0",)),
+    StubRepeated("s", "m4"),
+    SummaryRejected("s", ("empty", "cut-off")),
     Exceeded("s", 900, 800),
 )
 

@@ -276,3 +276,18 @@ def test_a_session_read_back_shows_the_same(undone: int) -> None:
 
     assert shown(loaded) == shown(appended)
     assert loaded.next_sequence == appended.next_sequence
+
+
+@pytest.mark.parametrize(
+    ("part", "stub", "repeats"),
+    [
+        (TextPart("wrote [pruned: 1,200 characters of read output] to disk"), "", True),
+        (ToolCallPart("c", "write", '{"content": "[clipped: 99 characters]"}'), "", True),
+        (TextPart("[Output pruned]"), "[Output pruned]", True),
+        (TextPart("[Output pruned]"), "", False),
+        (ToolResultPart("c", "read", "[pruned: 9 characters]"), "", False),
+    ],
+)
+def test_a_stub_is_known_when_it_is_repeated(part: Part, stub: str, repeats: bool) -> None:
+    """B24: a stub's text in a reply is recognised, infold's own and a document's; what a tool returned is no reply."""
+    assert repeats_stub(part, Rendering(stub=stub)) is repeats

@@ -3,6 +3,7 @@
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
+    Message,
     MessageId,
     ReasoningPart,
     StepStartPart,
@@ -18,7 +19,8 @@ from infold.core.summary import (
     assemble_system,
     flattened,
     instruction,
-    own_requests,
+    own_request,
+    records,
     shared_request,
 )
 from infold.core.tokens import measure
@@ -76,51 +78,45 @@ def test_a_shared_request_extends_the_ordinary_one() -> None:
     assert request.output_tokens == 900
 
 
+def told(head: tuple[Message, ...], *, window: int, additions: Additions = Additions()) -> list[str]:
+    """The texts a summariser of that window is shown, one after the other."""
+    pieces = records(head, additions, window_tokens=window, output_tokens=400, ruler="features")
+    return [text_of(own_request(piece, additions, output_tokens=400).messages[0]) for piece in pieces]
+
+
 def test_a_small_head_is_asked_for_at_once() -> None:
     """S3.4: one request, the record first, the instruction after it."""
-    requests = list(
-        own_requests(
-            numbered((user("hello"), replies("hi"))),
-            Additions(),
-            window_tokens=8_000,
-            output_tokens=500,
-            ruler="features",
-        )
-    )
-    said = text_of(requests[0].messages[0])
+    request = own_request("[user] hello", Additions(), output_tokens=500)
+    (said,) = told(numbered((user("hello"), replies("hi"))), window=8_000)
 
-    assert len(requests) == 1
-    assert requests[0].system == COMPACTION_AGENT.prompt
+    assert (request.system, request.output_tokens) == (COMPACTION_AGENT.prompt, 500)
     assert said.index("[user] hello") < said.index("[assistant] hi") < said.index("Write notes")
 
 
 def test_a_head_too_large_is_asked_for_in_pieces() -> None:
-    """B8: every request of a large head fits the summariser, and together they show all of it in order."""
+    """B8: every request of a large head fits the summariser, with room for the notes on the piece before."""
     head = numbered(
         [draft for n in range(60) for draft in (user(f"request number {n} " * 40), replies(f"reply number {n} " * 300))]
     )
-    requests = list(own_requests(head, Additions(), window_tokens=2_500, output_tokens=400, ruler="features"))
-    told = "\n".join(text_of(request.messages[0]) for request in requests)
+    texts = told(head, window=3_000)
+    places = ["\n".join(texts).index(f"request number {n} ") for n in range(60)]
 
-    assert len(requests) > 10
-    assert all(measure(text_of(one.messages[0]), "features") + 400 <= 2_500 for one in requests)
-    assert [told.index(f"request number {n} ") for n in range(60)] == sorted(
-        told.index(f"request number {n} ") for n in range(60)
-    )
+    assert len(texts) > 10
+    assert all(measure(text, "features") + 800 <= 3_000 for text in texts)
+    assert places == sorted(places)
 
 
 def test_one_giant_message_is_divided() -> None:
     """B8: a message larger than the summariser's window is shown in pieces, none of which is over."""
-    head = numbered((user("words and more words " * 4_000),))
-    requests = list(own_requests(head, Additions(), window_tokens=2_500, output_tokens=400, ruler="features"))
+    texts = told(numbered((user("words and more words " * 4_000),)), window=3_000, additions=Additions(earlier="notes"))
 
-    assert len(requests) > 4
-    assert all(measure(text_of(one.messages[0]), "features") + 400 <= 2_500 for one in requests)
+    assert len(texts) > 4
+    assert all(measure(text, "features") + 400 <= 3_000 for text in texts)
 
 
 def test_nothing_to_say_asks_nothing() -> None:
     """S4.5: an empty head needs no summary."""
-    assert list(own_requests((), Additions(), window_tokens=4_000, output_tokens=200, ruler="features")) == []
+    assert told((), window=4_000) == []
 
 
 def test_tool_output_is_shortened_and_media_named() -> None:

@@ -1,0 +1,1 @@
+"""Carries decisions out: effects, the flow that asks for them, and the two ways to drive it."""

@@ -1,0 +1,138 @@
+"""Ask for a summary and hear the judge: once more after a fault, then not at all.
+
+Decides which shape of request is cheaper where both are possible, divides a head that is too large for the summariser, and
+turns whatever goes wrong into a reason to fold without a model.
+"""
+
+from collections.abc import Generator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.events import Event, SummaryRejected
+from infold.core.gauge import Situation, estimated_tokens
+from infold.core.judge import Answer, Verdict, judge
+from infold.core.log import Log
+from infold.core.messages import AssistantMessage, Message, Usage, WorkPath
+from infold.core.plan import Summarise
+from infold.core.summary import Additions, SummaryRequest, flattened, instruction, own_request, records, shared_request
+from infold.core.tokens import measure, token_ruler
+from infold.core.view import view
+from infold.engine.effects import Ask, Effect, Told
+from infold.errors import ModelError
+
+__all__ = ["Notes", "SummaryPlan", "ask_for_notes"]
+
+MOST_TRIES = 2
+"""A summary that failed is asked for once more; a model that fails twice is not going to succeed on the third try."""
+
+
+class SummaryPlan(Struct, frozen=True):
+    """What is to be summarised, and for whom."""
+
+    step: Summarise
+    situation: Situation
+    system: str
+    additions: Additions
+    summariser_tokens: int
+
+
+class Notes(Struct, frozen=True):
+    """A summary that passed the judge, or an empty one with the verdict that says why not; and what it took."""
+
+    text: str = ""
+    verdict: Verdict | None = None
+    model: str = ""
+    usage: Usage | None = None
+    path: WorkPath | None = None
+    cost: float = 0.0
+    duration_ms: int = 0
+    events: tuple[Event, ...] = ()
+
+
+def ask_for_notes(log: Log, plan: SummaryPlan) -> Generator[Effect, object, Notes]:
+    """A judged summary of the head, or the faults for which there is none."""
+    cost, duration_ms = 0.0, 0
+    faults: tuple[str, ...] = ()
+    for _ in range(MOST_TRIES):
+        try:
+            told = yield from _ask(log, plan)
+        except ModelError as error:
+            faults = (*faults, f"model: {error.model}")
+            continue
+        cost, duration_ms = cost + told.cost, duration_ms + told.duration_ms
+        verdict = _judged(log, plan, told.answer)
+        if verdict.is_accepted:
+            return Notes(verdict.text, verdict, told.model, told.usage, _path(log), cost, duration_ms)
+        faults = (*faults, *verdict.faults)
+    rejected = SummaryRejected(log.session_id, faults)
+    return Notes(verdict=Verdict(""), cost=cost, duration_ms=duration_ms, events=(rejected,))
+
+
+def _ask(log: Log, plan: SummaryPlan) -> Generator[Effect, object, Told]:
+    """One summary: by the ordinary request if that is cheaper and fits, else record by record (summary of summaries)."""
+    additions = replace(plan.additions, earlier=_earlier(log))
+    if _shares_prefix(log, plan):
+        shown = view(log, plan.situation.policy.summary)
+        return (
+            yield from _told(shared_request(plan.system, shown, plan.additions, output_tokens=plan.step.budget_tokens))
+        )
+    ruler = token_ruler(log.rendering.estimate)
+    window = plan.summariser_tokens or plan.situation.budget.limit_tokens
+    pieces = records(
+        _head(log, plan), additions, window_tokens=window, output_tokens=plan.step.budget_tokens, ruler=ruler
+    )
+    told = Told(Answer(""))
+    for piece in pieces:
+        one = yield from _told(own_request(piece, additions, output_tokens=plan.step.budget_tokens))
+        told = replace(one, cost=told.cost + one.cost, duration_ms=told.duration_ms + one.duration_ms)
+        additions = replace(additions, earlier=one.answer.text)
+    return told
+
+
+def _told(request: SummaryRequest) -> Generator[Effect, object, Told]:
+    told = yield Ask(request)
+    assert isinstance(told, Told)
+    return told
+
+
+def _shares_prefix(log: Log, plan: SummaryPlan) -> bool:
+    """Whether the ordinary request plus the instruction fits, and its cached price is below reading the head afresh."""
+    situation = plan.situation
+    if plan.summariser_tokens or situation.rates is None or log.anchor is None:
+        return False
+    ruler = token_ruler(log.rendering.estimate)
+    whole = estimated_tokens(log, situation) + measure(instruction(plan.additions), ruler)
+    if (whole + plan.step.budget_tokens) * situation.bound > situation.budget.limit_tokens:
+        return False
+    afresh = sum(measure(block, ruler) for block in flattened(_head(log, plan)))
+    return whole * situation.rates.cached < afresh * situation.rates.fresh
+
+
+def _head(log: Log, plan: SummaryPlan) -> tuple[Message, ...]:
+    return tuple(placed.message for placed in log.live[: plan.step.cut.index])
+
+
+def _path(log: Log) -> WorkPath | None:
+    """Where the agent stood when it last said so."""
+    replies = (placed.message for placed in reversed(log.live) if isinstance(placed.message, AssistantMessage))
+    return next((reply.path for reply in replies if reply.path is not None), None)
+
+
+def _earlier(log: Log) -> str:
+    """What older summaries said, which the new one is to merge."""
+    return "" if log.checkpoint is None else log.checkpoint.narrative or log.checkpoint.text
+
+
+def _judged(log: Log, plan: SummaryPlan, answer: Answer) -> Verdict:
+    ruler = token_ruler(log.rendering.estimate)
+    head = log.live[: plan.step.cut.index]
+    replaced = log.checkpoint_size.measure + sum(log.size_of(placed).measure for placed in head)
+    known = "" if log.checkpoint is None else log.checkpoint.text
+    return judge(
+        answer,
+        _head(log, plan),
+        known=known,
+        replaced_tokens=replaced,
+        answer_tokens=measure(answer.text, ruler),
+    )
