@@ -1,0 +1,153 @@
+"""Write or check the table of measured results in `README.md`.
+
+    python docs/results_table.py           exits 1 and shows the difference if the table is stale
+    python docs/results_table.py --write   brings it up to date
+
+Every number comes from a file in `benchmarks/results/`, which the command in the same row writes. A figure that was not
+recorded is called so; rows about estimator error and formats appear once their files exist.
+"""
+
+import argparse
+import difflib
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["current", "main", "refreshed", "rows"]
+
+PROJECT = Path(__file__).parents[1]
+PAGE = PROJECT / "README.md"
+RESULTS = PROJECT / "benchmarks" / "results"
+
+BEGIN = "<!-- begin results: written by docs/results_table.py -->"
+END = "<!-- end results: written by docs/results_table.py -->"
+
+MISSING = "not recorded yet"
+CORE = "python benchmarks/core.py --write"
+ERRORS = "python benchmarks/estimate_error.py"
+FORMATS = "python benchmarks/formats.py"
+
+Row = tuple[str, str, str]
+Record = Mapping[str, Any]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Check the table or, asked to, write it; the answer is the exit status."""
+    parser = argparse.ArgumentParser(description="check the README's table of results, or bring it up to date")
+    parser.add_argument("--write", action="store_true", help="write the table instead of checking it")
+    write = parser.parse_args(arguments).write
+    page = PAGE.read_text("utf-8")
+    wanted = current(page)
+    if write:
+        PAGE.write_text(wanted, "utf-8")
+        return 0
+    before, after = page.splitlines(keepends=True), wanted.splitlines(keepends=True)
+    sys.stdout.writelines(difflib.unified_diff(before, after, "README.md", "as it should be", n=0))
+    return int(page != wanted)
+
+
+def current(page: str, results: Path = RESULTS) -> str:
+    """The page with the table as the recorded results have it now."""
+    return refreshed(page, _block(results))
+
+
+def refreshed(page: str, text: str) -> str:
+    """A page with this text between the two marks; raises `ValueError` where the marks are not there."""
+    before, begun, rest = page.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not begun or not ended:
+        raise ValueError(f"README.md lacks {BEGIN} or {END}")
+    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
+
+
+def rows(core: Record, errors: Record, formats: Record) -> Iterator[Row]:
+    """What was measured, the figure, and the command that measures it again; an empty record has no figures."""
+    yield from _core_rows(core)
+    yield from _error_rows(errors)
+    yield from _format_rows(formats)
+
+
+def _block(results: Path) -> str:
+    core, errors, formats = (_recorded(results / f"{name}.json") for name in ("core", "estimate_error", "formats"))
+    table = [("what", "measured", "reproduce with"), ("---", "---", "---"), *rows(core, errors, formats)]
+    lines = [f"| {' | '.join(cells)} |" for cells in table]
+    machine = core.get("machine")
+    return "\n".join([*lines, "", f"Measured on {machine}."] if machine else lines)
+
+
+def _recorded(path: Path) -> Record:
+    """A file of results, or nothing where there is none."""
+    if not path.exists():
+        return {}
+    record: Record = json.loads(path.read_text("utf-8"))
+    return record
+
+
+# What the core costs.
+
+
+def _core_rows(core: Record) -> Iterator[Row]:
+    command = f"`{core.get('command', CORE)}`"
+    yield "`import infold` with the core, over bare Python", _figure(_import_cost, core), command
+    yield "overflow check", _figure(_overflow, core), command
+    yield "plan for a view of 2,000 messages that is over its trigger", _figure(_plan, core), command
+    yield "one step after 100,000 folded messages, against 1,000", _figure(_folded, core), command
+
+
+def _figure(read: Callable[[Record], str], record: Record) -> str:
+    """The figure, or that it is missing: a file may have been written by an older benchmark."""
+    try:
+        return read(record)
+    except (KeyError, IndexError):
+        return MISSING
+
+
+def _import_cost(core: Record) -> str:
+    cost = core["import"][0]
+    return f"{cost['cpu_ms']:g} ms CPU, {cost['distributions']} distributions"
+
+
+def _overflow(core: Record) -> str:
+    return f"{max(row['overflow_us'] for row in core['sizes']):g} µs at any length"
+
+
+def _plan(core: Record) -> str:
+    return f"{core['plan'][0]['plan_2000_us']:,.0f} µs"
+
+
+def _folded(core: Record) -> str:
+    return f"{core['folded'][0]['ratio']:.2f} times the CPU time"
+
+
+# Estimator error and formats, where they were recorded.
+
+
+def _error_rows(errors: Record) -> Iterator[Row]:
+    by_kind = errors.get("passages", {})
+    if by_kind:
+        ours = _by_kind(by_kind, "error")
+        quarter = _by_kind(by_kind, "error_of_quarter")
+        command = f"`{errors.get('command', ERRORS)}`"
+        yield "mean error of the token estimate, per cent", ours, command
+        yield "the same of characters / 4", quarter, command
+
+
+def _by_kind(errors: Mapping[str, Mapping[str, float]], field: str) -> str:
+    return ", ".join(f"{kind} {row[field]:g}" for kind, row in errors.items() if field in row)
+
+
+def _format_rows(formats: Record) -> Iterator[Row]:
+    """One row for each format, with every number that was recorded of it."""
+    command = f"`{formats.get('command', FORMATS)}`"
+    for name, figures in formats.get("formats", {}).items():
+        yield f"`{name}`", ", ".join(_named(figures.items())), command
+
+
+def _named(figures: Iterable[tuple[str, float]]) -> Iterator[str]:
+    return (f"{name.replace('_', ' ')} {value:g}" for name, value in figures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

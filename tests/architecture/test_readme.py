@@ -1,0 +1,116 @@
+"""The README is short and true: its example prints what it shows, what it names exists, its results are the recorded ones."""
+
+import json
+import re
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from infold.cli.main import VERBS
+
+from .sources import PROJECT
+from .test_docs import blocks, examples, printed
+
+README = (PROJECT / "README.md").read_text("utf-8")
+LONGEST_README = 150
+LONGEST_EXAMPLE = 15
+
+
+def _loaded() -> ModuleType:
+    """The program beside the docs; `docs` is no package."""
+    spec = spec_from_file_location("results_table", PROJECT / "docs" / "results_table.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TABLE = _loaded()
+
+
+def test_readme_is_short() -> None:
+    """It is under 150 lines, and its example can be read at a glance."""
+    (example,) = examples(README, code="python")
+
+    assert len(README.splitlines()) < LONGEST_README
+    assert len([line for line in example.code.splitlines() if line.strip()]) <= LONGEST_EXAMPLE
+
+
+def test_example_prints_what_is_shown() -> None:
+    """The Python block runs and prints the block after it."""
+    (example,) = examples(README, code="python", output="text")
+
+    assert printed(example.code, {"__name__": "example"}) == example.shown
+
+
+def test_named_verbs_and_targets_exist() -> None:
+    """Each `infold` verb, `make` target and `python` file that it names is there."""
+    targets = re.findall(r"^([a-z][a-z-]*):", (PROJECT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    commands = named_commands(README)
+
+    assert {"demo"} <= {word for program, word in commands if program == "infold"} <= set(VERBS)
+    assert {"run", "test"} <= {word for program, word in commands if program == "make"} <= set(targets)
+    assert [word for program, word in commands if program == "python" and not (PROJECT / word).exists()] == []
+
+
+def test_results_are_fresh() -> None:
+    """The table is as `benchmarks/results` has it; `python docs/results_table.py --write` refreshes it."""
+    assert TABLE.current(README) == README
+
+
+# The programs that read and write it.
+
+
+def named_commands(page: str) -> set[tuple[str, str]]:
+    """Program and first word of each command that a page names, in code within a line or in shell blocks."""
+    shell = (line for block in blocks(page) if block.info == "sh" for line in block.text.splitlines())
+    spans = re.findall(r"`([^`\n]+)`", page)
+    found = (re.match(r"(infold|make|python) +([\w./-]+)", code) for code in (*shell, *spans))
+    return {(match[1], match[2]) for match in found if match and not match[2].startswith("-")}
+
+
+def test_commands_are_read_as_written() -> None:
+    """Commands count in code, with or without what follows them; prose and options do not."""
+    page = "infold keeps `infold demo --fast` and `infold --help`.\n```sh\nmake run  # it\npython a/b.py\n```\n"
+
+    assert named_commands(page) == {("infold", "demo"), ("make", "run"), ("python", "a/b.py")}
+
+
+def test_table_tolerates_what_is_missing(tmp_path: Path) -> None:
+    """Without results the rows of the core say so, and the other rows are left out."""
+    page = f"before\n{TABLE.BEGIN}\n{TABLE.END}\nafter"
+    fresh = TABLE.current(page, tmp_path)
+
+    assert fresh.count(TABLE.MISSING) == 4
+    assert fresh.startswith("before\n")
+    assert fresh.endswith("\nafter")
+    assert TABLE.current(fresh, tmp_path) == fresh
+    with pytest.raises(ValueError, match="lacks"):
+        TABLE.current("no marks", tmp_path)
+
+
+def test_table_shows_what_was_recorded(tmp_path: Path) -> None:
+    """Figures of all three files appear, each with its command; a figure that a file lacks is called missing."""
+    core = {
+        "command": "python core",
+        "machine": "a machine",
+        "import": [{"cpu_ms": 61.5, "distributions": 2}],
+        "sizes": [{"overflow_us": 0.5}, {"overflow_us": 0.7}],
+        "folded": [{"ratio": 1.003}],
+    }
+    errors = {"passages": {"code": {"error": 3.6, "error_of_quarter": 15.2}}}
+    formats = {"command": "python formats", "formats": {"gemini": {"decode_us": 12.0}}}
+    for name, record in (("core", core), ("estimate_error", errors), ("formats", formats)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(record), "utf-8")
+    fresh = TABLE.current(f"{TABLE.BEGIN}{TABLE.END}", tmp_path)
+
+    assert "| 61.5 ms CPU, 2 distributions | `python core` |" in fresh
+    assert "| 0.7 µs at any length |" in fresh
+    assert "| 1.00 times the CPU time |" in fresh
+    assert fresh.count(TABLE.MISSING) == 1
+    assert "| code 3.6 | `python benchmarks/estimate_error.py` |" in fresh
+    assert "| `gemini` | decode us 12 | `python formats` |" in fresh
+    assert "Measured on a machine." in fresh
