@@ -25,6 +25,7 @@ from infold.core.stubs import (
     is_clippable,
     is_prunable,
     prune_part,
+    repeats_stub,
 )
 from infold.errors import UnknownReference
 from infold.testing.builders import calls, replies, result, session, user
