@@ -5,22 +5,47 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from infold.api.fit import Fitted, fit
+    from infold.api.session import Ready, Session, SessionSettings
     from infold.core.budget import Window
-    from infold.core.policy import Policy
+    from infold.core.policy import Policy, remaining, share, tokens
     from infold.core.presets import preset
     from infold.errors import InfoldError, UsageError, WindowExceeded
+    from infold.wiring import open_store
 
-__all__ = ["Fitted", "InfoldError", "Policy", "UsageError", "Window", "WindowExceeded", "fit", "preset"]
+__all__ = [
+    "Fitted",
+    "InfoldError",
+    "Policy",
+    "Ready",
+    "Session",
+    "SessionSettings",
+    "UsageError",
+    "Window",
+    "WindowExceeded",
+    "fit",
+    "open_store",
+    "preset",
+    "remaining",
+    "share",
+    "tokens",
+]
 
 _HOMES = {
     "Fitted": "infold.api.fit",
     "InfoldError": "infold.errors",
     "Policy": "infold.core.policy",
+    "Ready": "infold.api.session",
+    "Session": "infold.api.session",
+    "SessionSettings": "infold.api.session",
     "UsageError": "infold.errors",
     "Window": "infold.core.budget",
     "WindowExceeded": "infold.errors",
     "fit": "infold.api.fit",
+    "open_store": "infold.wiring",
     "preset": "infold.core.presets",
+    "remaining": "infold.core.policy",
+    "share": "infold.core.policy",
+    "tokens": "infold.core.policy",
 }
 
 

@@ -10,13 +10,20 @@
     │   │   ├── UnknownReference  an entry that names something the session does not hold
     │   │   └── IllegalCut        a checkpoint that would part a call from its result
     │   ├── UndecodableLog    bytes that are not a log of ours
+    │   ├── UnusableKey       a tenant or session id that no store can keep
+    │   ├── UnknownSession    no session of that id
+    │   ├── StoreClosed       a store that was closed already
     │   └── FormatError       messages or a transcript that cannot be read
     │       ├── UnknownFormat     no format recognises it
     │       └── BrokenInput       a format recognises it, but it is damaged, hostile or too deep
+    ├── StoreError            an operator can act, or a second try: a store did not do what it was asked
+    │   ├── StoreConflict     another writer was faster; reload and try again
+    │   └── StoreBroken       damaged, foreign, full, unreachable or not ours to write
+    ├── ModelError            time can act: a model did not answer
     └── WindowExceeded        the user can act: even the smallest view is larger than the window
 
 Branches say who can act. Each error keeps its numbers and names as attributes and ends its message with what
-to do. Later layers add their own branches (`ModelBusy`, `StoreError`) beside these.
+to do. Later layers add their own branches (`ModelBusy`) beside these.
 """
 
 __all__ = [
@@ -26,12 +33,19 @@ __all__ = [
     "IllegalCut",
     "InfoldError",
     "LogError",
+    "ModelError",
     "OrphanResult",
     "PolicyError",
+    "StoreBroken",
+    "StoreClosed",
+    "StoreConflict",
+    "StoreError",
     "UndecodableLog",
     "UnknownFormat",
     "UnknownPreset",
     "UnknownReference",
+    "UnknownSession",
+    "UnusableKey",
     "UsageError",
     "WindowExceeded",
 ]
@@ -119,6 +133,31 @@ class UndecodableLog(UsageError):
         )
 
 
+class UnusableKey(UsageError):
+    """A tenant or session id that cannot name a session."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        self.problem = problem
+        super().__init__(f"the {name} {problem}; use a short printable text, such as a hash of it")
+
+
+class UnknownSession(UsageError):
+    """The tenant has no session of that id."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(f"there is no session {session_id!r}; list the sessions to see which there are")
+
+
+class StoreClosed(UsageError):
+    """A store was used after it had been closed."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        super().__init__(f"the store {where} is closed; open it again, or close it later")
+
+
 class FormatError(UsageError):
     """Messages or a transcript that cannot be read as what they should be."""
 
@@ -142,6 +181,31 @@ class BrokenInput(FormatError):
         super().__init__(f"{format_name}{place}: {problem}; {remedy}")
 
 
+class StoreError(InfoldError):
+    """A store did not do what it was asked; what it held before, it holds still."""
+
+
+class StoreConflict(StoreError):
+    """Another writer was faster: the session has grown, or was deleted, since this writer read it."""
+
+    def __init__(self, session_id: str, *, expected: int, actual: int) -> None:
+        self.session_id = session_id
+        self.expected = expected
+        self.actual = actual
+        super().__init__(
+            f"session {session_id!r} goes on at entry {actual}, not {expected}; load it again and repeat what was decided"
+        )
+
+
+class StoreBroken(StoreError):
+    """The store cannot be read or written until somebody mends it."""
+
+    def __init__(self, where: str, problem: str, *, remedy: str) -> None:
+        self.where = where
+        self.problem = problem
+        super().__init__(f"{where}: {problem}; {remedy}")
+
+
 class WindowExceeded(InfoldError):
     """The smallest possible view is still larger than the usable window."""
 
@@ -154,3 +218,11 @@ class WindowExceeded(InfoldError):
             f"the usable window is {usable_tokens:,}; shorten the system prompt or the newest message, "
             "offer fewer tools, lower the reserve or choose a larger model"
         )
+
+
+class ModelError(InfoldError):
+    """A model could not be asked, or did not answer; waiting or another model may help."""
+
+    def __init__(self, model: str, problem: str, *, remedy: str = "try again, or name another model") -> None:
+        self.model = model
+        super().__init__(f"{model}: {problem}; {remedy}")

@@ -7,25 +7,22 @@ a growing one keeps its prefix between them (B29). The caller's list and objects
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from infold.api.counting import Counting, counting_for
 from infold.api.rehearsals import Rehearsals
-from infold.api.report import Report, tokens_by_category
-from infold.catalogue import Known, Lookup, Override, lookup
+from infold.api.report import Report
+from infold.api.terms import as_text, divided, overhead_of, rates_of, window_of
+from infold.catalogue import Lookup, Override, lookup
 from infold.core.budget import Window, budget_for
 from infold.core.compact import Compaction, compact
-from infold.core.economics import Rates
 from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.log import Log
-from infold.core.messages import Message, SystemMessage
 from infold.core.plan import Stuck
-from infold.core.policy import Policy, Ruler
+from infold.core.policy import Policy
 from infold.core.presets import preset
 from infold.core.stubs import Rendering
 from infold.core.tokens import measure
 from infold.core.view import view
-from infold.errors import UsageError, WindowExceeded
+from infold.errors import WindowExceeded
 from infold.formats.wire import WireFormat, detect, format_named
 
 __all__ = ["Fitted", "fit"]
@@ -67,13 +64,13 @@ def fit(
     decoded = wire.decode(messages)
     known = None if model is None else lookup(model, overrides=overrides)
     counting = _counting(chosen, known, exact=exact)
-    preamble, history = _divided(decoded.messages)
+    preamble, history = divided(decoded.messages)
     situation = Situation(
         chosen,
-        budget_for(_window(window, known), chosen),
-        overhead_tokens=_overhead(preamble, system, tools, counting.ruler),
+        budget_for(window_of(window, known), chosen),
+        overhead_tokens=overhead_of(preamble, system, tools, counting.ruler),
         bound=counting.margin,
-        rates=_rates(known),
+        rates=rates_of(known),
         reports_usage=False,
     )
     played = _REHEARSALS.play(history, situation, _rendering(chosen, counting, recall=recall))
@@ -92,6 +89,12 @@ def fit(
         history=decoded.messages,
         sent=sent,
         sequences=(*(-1 for _ in preamble), *played.sequences),
+        items=tuple(len(sources) for sources in decoded.sources),
+        beside={
+            name: measure(as_text(value), counting.ruler)
+            for name, value in (("system", system), ("tools", tools))
+            if value
+        },
     )
     return Fitted(wire.encode(sent, decoded), report)
 
@@ -102,59 +105,8 @@ def _wire_format(messages: Sequence[object], name: str | None) -> WireFormat:
     return detect(messages) if messages else format_named("openai-chat")
 
 
-def _divided(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """System messages that open the list, which always stay, and the rest."""
-    count = next((n for n, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
-    return messages[:count], messages[count:]
-
-
-def _window(given: int | Window | None, known: Lookup | None) -> Window:
-    if isinstance(given, Window):
-        return given
-    if given is not None:
-        output = known.entry.output_tokens if isinstance(known, Known) else None
-        return Window(given, output_tokens=None if output is None or output >= given else output)
-    if known is None:
-        raise UsageError("neither a model nor a window is given; pass model='…' or window=… in tokens")
-    entry = known.entry
-    return Window(entry.context_tokens, entry.input_tokens, entry.output_tokens)
-
-
-def _overhead(preamble: tuple[Message, ...], system: object, tools: object, ruler: Ruler) -> int:
-    inside = sum(tokens_by_category(preamble, ruler).values())
-    return inside + sum(measure(_as_text(beside), ruler) for beside in (system, tools) if beside)
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return msgspec.json.encode(value, enc_hook=_dumped).decode()
-    except (TypeError, msgspec.MsgspecError, RecursionError) as error:
-        raise UsageError(
-            f"system or tools cannot be read as JSON ({error}); give text, dicts or SDK objects"
-        ) from error
-
-
-def _dumped(value: object) -> object:
-    dump = getattr(value, "model_dump", None)
-    if dump is None:
-        raise TypeError(f"a {type(value).__name__}")
-    return dump(mode="json", exclude_none=True)
-
-
-def _rates(known: Lookup | None) -> Rates | None:
-    """The model's prices where they are known; where it has no cache, everything is read afresh each time."""
-    prices = known.entry.prices if isinstance(known, Known) else None
-    if prices is None:
-        return None
-    fresh = prices.input if prices.cache_write is None else prices.cache_write
-    cached = prices.input if prices.cache_read is None else prices.cache_read
-    return Rates(fresh, cached, prices.output)
-
-
 def _counting(policy: Policy, known: Lookup | None, *, exact: bool) -> Counting:
-    """`infold`'s estimate gives way to an exact count; beside a document's own rule sizes stay estimates (B8)."""
+    """How text is counted; a document that has a rule of its own is not counted exactly."""
     family = known.entry.family if known else "o200k"
     return counting_for(family, exact=exact and policy.estimate == "features")
 

@@ -8,7 +8,16 @@ from infold.api.counting import Counting
 from infold.catalogue import Assumed, Lookup, Prices
 from infold.core.budget import Budget
 from infold.core.entries import handle_of
-from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
+from infold.core.events import (
+    Clipped,
+    Compacted,
+    Event,
+    Exceeded,
+    InstructionStubbed,
+    Pruned,
+    StubRepeated,
+    SummaryRejected,
+)
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -24,14 +33,14 @@ from infold.core.messages import (
 from infold.core.policy import Ruler
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_part
 
-__all__ = ["CATEGORIES", "Left", "Report", "cost_of", "tokens_by_category"]
+__all__ = ["CATEGORIES", "Left", "Report", "cost_of", "tokens_by_category", "with_beside"]
 
 CATEGORIES = ("system", "tools", "user", "injected", "assistant", "reasoning", "calls", "results", "media", "summary")
 """What fills a window, in the order it is shown."""
 
 
 class Left(Struct, frozen=True):
-    """Something that is no longer in the view: where it was in the caller's list, what it is, and its tokens."""
+    """Something that is no longer in the view: the item of the caller's list it stood in, what it is, and its tokens."""
 
     index: int
     handle: str
@@ -59,6 +68,8 @@ class Report(Struct, frozen=True):
     history: tuple[Message, ...]
     sent: tuple[Message, ...]
     sequences: tuple[int, ...]
+    items: tuple[int, ...] = ()
+    beside: Mapping[str, int] = {}
 
     @property
     def changed(self) -> bool:
@@ -73,13 +84,13 @@ class Report(Struct, frozen=True):
 
     @property
     def before(self) -> dict[str, int]:
-        """What fills the history, by category."""
-        return tokens_by_category(self.history, self.counting.ruler)
+        """What fills the history, by category, system prompt and tools included."""
+        return with_beside(tokens_by_category(self.history, self.counting.ruler), self.beside)
 
     @property
     def after(self) -> dict[str, int]:
-        """What fills the request, by category."""
-        return tokens_by_category(self.sent, self.counting.ruler)
+        """What fills the request, by category, system prompt and tools included."""
+        return with_beside(tokens_by_category(self.sent, self.counting.ruler), self.beside)
 
     @property
     def left(self) -> tuple[Left, ...]:
@@ -107,6 +118,12 @@ def tokens_by_category(messages: Iterable[Message], ruler: Ruler) -> dict[str, i
     return {category: tokens for category, tokens in sums.items() if tokens}
 
 
+def with_beside(tokens: Mapping[str, int], beside: Mapping[str, int]) -> dict[str, int]:
+    """Both by category, in the order categories are shown."""
+    sums = {category: tokens.get(category, 0) + beside.get(category, 0) for category in CATEGORIES}
+    return {category: count for category, count in sums.items() if count}
+
+
 def cost_of(tokens: Mapping[str, int], prices: Prices) -> dict[str, float]:
     """Dollars for sending that many tokens of each category as fresh input."""
     return {category: count * prices.input / 1_000_000 for category, count in tokens.items()}
@@ -114,12 +131,15 @@ def cost_of(tokens: Mapping[str, int], prices: Prices) -> dict[str, float]:
 
 def _left(report: Report) -> Iterator[Left]:
     kept = {message.id: message for message in report.sent}
+    item = 0
     for index, (message, number) in enumerate(zip(report.history, report.sequences, strict=True)):
+        items = report.items[index] if report.items else 1
         now = kept.get(message.id)
         for position, part in enumerate(message.parts if now is not message else ()):
             if now is None or position >= len(now.parts) or now.parts[position] != part:
                 tokens = measure_part(part, report.counting.ruler)
-                yield Left(index, handle_of(number, position), _what(part), tokens)
+                yield Left(item + min(position, items - 1), handle_of(number, position), _what(part), tokens)
+        item += items
 
 
 def _what(part: Part) -> str:
@@ -174,7 +194,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield _in_words(event)
     left = report.left
     if left:
-        yield f"left the view: {len(left):,} parts, {sum(part.tokens for part in left):,} tokens"
+        yield f"left the view: {_number(len(left), 'part')}, {sum(part.tokens for part in left):,} tokens"
     yield "filled by: " + ", ".join(f"{category} {count:,}" for category, count in report.after.items())
 
 
@@ -191,13 +211,23 @@ _REASONS = {
 def _in_words(event: Event) -> str:
     match event:
         case Pruned():
-            what = f"pruned {len(event.targets):,} old tool parts"
+            what = f"pruned {_number(len(event.targets), 'old tool part')}"
         case Clipped():
-            what = f"clipped {len(event.targets):,} part too large for the window"
+            what = f"clipped {_number(len(event.targets), 'part')} too large for the window"
         case Compacted():
-            what = f"folded {event.folded_messages:,} messages"
+            what = f"folded {_number(event.folded_messages, 'message')}"
         case InstructionStubbed():
-            return f"{len(event.handles):,} instructions of the user stand as one-line stubs for want of room"
+            return (
+                f"shown as a one-line stub for want of room: {_number(len(event.handles), 'instruction')} of the user"
+            )
+        case StubRepeated():
+            return f"message {event.message_id} repeats the text of a stub"
+        case SummaryRejected():
+            return f"a summary was rejected ({', '.join(event.faults)}); the deterministic fold took over"
         case Exceeded():
             return f"still {event.floor_tokens:,} tokens for {event.usable_tokens:,} usable"
     return f"{what}: {event.tokens_before:,} → {event.tokens_after:,} tokens, because {_REASONS[event.reason]}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -3,6 +3,7 @@
 Verbs are named in a table and loaded when they are used, so that `infold --help` stays quick whatever they import.
 """
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -24,7 +25,12 @@ class Verb(Struct, frozen=True):
 
 
 VERBS = {
+    "compact": Verb("infold.cli.compact_verb:compact", "Fold a session into a window and show what was done."),
+    "convert": Verb("infold.cli.convert_verb:convert", "Write a session in another shape."),
     "demo": Verb("infold.cli.demo:demo", "Watch a long coding session being kept inside small windows."),
+    "inspect": Verb("infold.cli.inspect_verb:inspect", "Show what fills the window of a recorded session."),
+    "models": Verb("infold.cli.models_verb:models", "Show limits and prices of models."),
+    "recall": Verb("infold.cli.recall_verb:recall", "Find something that was said in a session."),
 }
 
 
@@ -79,8 +85,20 @@ def _told_in_one_line() -> Iterator[None]:
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "infold"
         raise BadUsage(f"{error.format_message()} (see '{path} --help')") from error
+    except (click.exceptions.Exit, click.Abort, click.ClickException):
+        raise
     except InfoldError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(_line(error)) from error
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # whoever read the output has gone; click ends quietly
+            raise
+        raise click.ClickException(_line(error)) from error
+    except Exception as error:  # a face never shows a traceback
+        raise click.ClickException(f"infold failed ({type(error).__name__}): {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 @click.group("infold", cls=LazyGroup, verbs=VERBS)
@@ -91,5 +109,5 @@ def main() -> None:
     infold decides when and what to cut, prunes old tool results, folds old turns into a checkpoint that keeps your
     requests and rules word for word, and proves that the next request fits.
 
-    Start with `infold demo`: it needs no key and no network.
+    Start with `infold demo`, then `infold inspect FILE` on a session of your own agent. No verb needs a key or a network.
     """

@@ -6,7 +6,8 @@ console says it can show.
 
 import io
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 
 from msgspec import Struct
 from rich.box import ASCII, ROUNDED
@@ -16,17 +17,35 @@ from rich.text import Text
 
 from infold.core.budget import Budget
 from infold.core.entries import Reason
-from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
+from infold.core.events import (
+    Clipped,
+    Compacted,
+    Event,
+    Exceeded,
+    InstructionStubbed,
+    Pruned,
+    StubRepeated,
+    SummaryRejected,
+)
 
 __all__ = [
     "CATEGORIES",
     "Category",
     "Gauge",
     "PLAIN_WIDTH",
+    "bar",
     "checkpoint_panel",
     "console_for",
+    "counted",
+    "dollars",
     "event_line",
+    "event_text",
+    "heading",
     "legend",
+    "legible",
+    "moment",
+    "one_line",
+    "stacked",
     "thousands",
 ]
 
@@ -44,6 +63,7 @@ WHY: dict[Reason, str] = {
     "manual": "somebody asked for it",
     "safety": "it would not have fitted",
     "import": "read from a transcript",
+    "price": "going on would have cost more",
 }
 """Why something was done, in words."""
 
@@ -57,14 +77,20 @@ class Category(Struct, frozen=True):
 
 CATEGORIES = {
     "system": Category("s", "bright_black"),
+    "tools": Category("o", "white"),
     "summary": Category("f", "green"),
     "user": Category("u", "yellow"),
+    "injected": Category("i", "bright_yellow"),
     "assistant": Category("a", "cyan"),
     "reasoning": Category("t", "magenta"),
     "calls": Category("c", "blue"),
     "results": Category("r", "red"),
+    "media": Category("m", "bright_magenta"),
 }
 """What fills a window, in the order in which it is stacked."""
+
+PLAYED = ("system", "summary", "user", "assistant", "reasoning", "calls", "results")
+"""The categories that occur in the demo's session."""
 
 
 class Gauge(Struct, frozen=True):
@@ -76,12 +102,7 @@ class Gauge(Struct, frozen=True):
 
     def bar(self, tokens: Mapping[str, int], *, plain: bool) -> Text:
         """The filled part stacked by category, then what is free, then the reserve beyond the limit."""
-        drawn = Text()
-        reached = 0
-        for name, category in CATEGORIES.items():
-            reached += tokens.get(name, 0)
-            cells = max(0, min(self.width, self._cell(reached)) - len(drawn))
-            drawn.append((category.letter if plain else "█") * cells, style=category.colour)
+        drawn = stacked(tokens, whole=self.window_tokens, width=self.width, plain=plain)
         free = max(0, self._cell(self.budget.limit_tokens) - len(drawn))
         drawn.append(("." if plain else "·") * free, style="dim")
         return drawn.append(("-" if plain else "░") * (self.width - len(drawn)), style="dim")
@@ -118,31 +139,92 @@ def console_for(*, plain: bool) -> Console:
 
 def event_line(number: int, event: Event) -> str:
     """One line on what was done before a request, from how much to how much, and why."""
+    return f"request {number:>3}  {event_text(event)}"
+
+
+def event_text(event: Event) -> str:
+    """What was done, from how much to how much, and why."""
     match event:
         case InstructionStubbed():
-            return f"request {number:>3}  shortened {len(event.handles)} of the user's instructions to a line"
+            return f"shortened {len(event.handles)} of the user's instructions to a line"
+        case StubRepeated():
+            return f"message {event.message_id} repeats the text of a stub"
+        case SummaryRejected():
+            return f"rejected a summary ({', '.join(event.faults)})"
         case Exceeded():
-            return f"request {number:>3}  cannot fit: {event.floor_tokens:,} of {event.usable_tokens:,} tokens"
+            return f"cannot fit: {event.floor_tokens:,} of {event.usable_tokens:,} tokens"
         case Pruned():
-            done = f"pruned {_counted(len(event.targets), 'old result')}"
+            done = f"pruned {counted(len(event.targets), 'old result')}"
         case Clipped():
-            done = f"clipped {_counted(len(event.targets), 'large part')}"
+            done = f"clipped {counted(len(event.targets), 'large part')}"
         case Compacted(folded_messages=0):
             done = "wrote the checkpoint anew"
         case Compacted():
-            done = f"folded {_counted(event.folded_messages, 'message')}"
+            done = f"folded {counted(event.folded_messages, 'message')}"
     change = f"{thousands(event.tokens_before):>6} -> {thousands(event.tokens_after):>6}"
-    return f"request {number:>3}  {done:<26}{change} tokens   {WHY[event.reason]}"
+    return f"{done:<26}{change} tokens   {WHY[event.reason]}"
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str) -> str:
+    """A number and what it counts: 1 message, 2,000 messages."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def legend(*, plain: bool) -> Text:
+def heading(text: str) -> Text:
+    """The title of a section, a line above it left free."""
+    return Text(f"\n{text}", style="bold")
+
+
+def stacked(tokens: Mapping[str, int], *, whole: int, width: int, plain: bool) -> Text:
+    """What fills a window of `whole` tokens, category after category; never wider than `width`."""
+    drawn = Text()
+    reached = 0
+    for name, category in CATEGORIES.items():
+        reached += tokens.get(name, 0)
+        cells = max(0, min(width, round(width * reached / whole)) - len(drawn))
+        drawn.append((category.letter if plain else "█") * cells, style=category.colour)
+    return drawn
+
+
+def bar(share: float, *, width: int, colour: str, plain: bool) -> Text:
+    """One bar of a chart, as long as its share of `width`; what is not nothing is seen."""
+    if plain:
+        return Text("#" * max(round(share * width), int(share > 0)))
+    eighths = max(round(share * width * 8), int(share > 0))
+    return Text("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip(), style=colour)
+
+
+def legible(text: str) -> str:
+    """Text that a terminal shows and never obeys: control and formatting characters become question marks."""
+    kept = (character if character.isprintable() or character == "\n" else _stand_in(character) for character in text)
+    return "".join(kept)
+
+
+def _stand_in(character: str) -> str:
+    return " " if character.isspace() else "?"
+
+
+def one_line(text: str, most: int = 200) -> str:
+    """The beginning of a text on one line, whatever breaks and controls are in it."""
+    return legible(" ".join(text[: most * 4].split()))[:most]
+
+
+def moment(milliseconds: int | None) -> str:
+    """A time to the minute, in UTC; empty where none was recorded."""
+    if milliseconds is None:
+        return ""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def dollars(amount: float) -> str:
+    """A price for people: enough digits to see a small one."""
+    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"
+
+
+def legend(*, plain: bool, shown: Iterable[str] = PLAYED) -> Text:
     """What the colours or letters of a bar stand for."""
     drawn = Text()
-    for name, category in CATEGORIES.items():
+    for name, category in ((name, CATEGORIES[name]) for name in shown):
         drawn.append(category.letter if plain else "█", style=category.colour)
         drawn.append(f" {name}   ")
     return drawn

@@ -25,12 +25,16 @@ def decode_document(data: bytes, name: str, notes: Notes) -> Any:
         ) from error
 
 
-def peek(line: bytes) -> Any:
-    """A line's JSON value, or None; nothing is repaired or noted."""
+def peek(line: bytes, notes: Notes) -> dict[str, Any] | None:
+    """A line's JSON object, or nothing; damage that a reader will repair is no reason not to know the format."""
+    data = line.removeprefix(BYTE_ORDER_MARK).rstrip()
+    if not data.endswith(b"}"):
+        return None
     try:
-        return msgspec.json.decode(line.removeprefix(BYTE_ORDER_MARK))
+        value = decode_line(data, notes, 0)
     except (ValueError, RecursionError):
         return None
+    return value if isinstance(value, dict) else None
 
 
 def decode_line(data: bytes, notes: Notes, line: int) -> Any:

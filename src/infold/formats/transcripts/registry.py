@@ -19,6 +19,7 @@ from infold.formats.transcripts import (
     codex,
     copilot_cli,
     gemini_cli,
+    infold_log,
     inspect_log,
     langgraph,
     mini_swe_agent,
@@ -48,6 +49,7 @@ class _Format(NamedTuple):
 
 
 LINES = (
+    _Format("infold", infold_log.recognises, infold_log.read),
     _Format("claude-code", claude_code.recognises, claude_code.read),
     _Format("codex", codex.recognises, codex.read, ("rollout-*.jsonl",)),
     _Format("copilot-cli", copilot_cli.recognises, copilot_cli.read),

@@ -68,7 +68,9 @@ class Head:
         self.text = (
             b"\n".join(line[:CHUNK_BYTES] for line in lines)[:CHUNK_BYTES].decode("utf-8", "replace").lstrip("\ufeff")
         )
-        self.records = [value for line in lines if isinstance(value := peek(line), dict)]
+        notes = Notes()
+        self.records = [value for line in lines if (value := peek(line, notes)) is not None]
+        self.is_repaired = bool(notes.skipped())
 
     @property
     def document(self) -> Any:
@@ -100,6 +102,17 @@ class Source:
 
     def head(self) -> Head:
         """Look at the beginning without losing it."""
+        self._ahead = self._beginning()
+        _refuse_binary(self._ahead, self.name)
+        head = Head(self, self._ahead.split(b"\n", HEAD_LINES)[:HEAD_LINES])
+        self._keep_single(head)
+        return head
+
+    def _beginning(self) -> bytes:
+        """The first chunks, up to a line break or the longest line there may be.
+
+        A function of its own so that the chunks are let go before what they join to is decoded.
+        """
         pieces: list[bytes] = []
         size = 0
         for chunk in self._chunks:
@@ -109,15 +122,12 @@ class Source:
                 break
         else:
             self._is_ahead = True
-        self._ahead = b"".join(pieces)
-        _refuse_binary(self._ahead, self.name)
-        head = Head(self, self._ahead.split(b"\n", HEAD_LINES)[:HEAD_LINES])
-        self._keep_single(head)
-        return head
+        return b"".join(pieces)
 
     def _keep_single(self, head: Head) -> None:
-        """A source of one line was decoded as a whole already."""
-        if self._is_ahead and len(head.records) == 1 and self._ahead.strip().count(b"\n") == 0:
+        """A source of one line was decoded as a whole already; one with damage is read again, to tell of it."""
+        is_single = self._is_ahead and len(head.records) == 1 and self._ahead.strip().count(b"\n") == 0
+        if is_single and not head.is_repaired:
             self._document = head.records[0]
 
     def records(self) -> Iterator[Record]:

@@ -17,6 +17,7 @@ EXPECTED = {
     "copilot-cli.jsonl": "copilot-cli",
     "gemini-cli.json": "gemini-cli",
     "gemini-cli.jsonl": "gemini-cli",
+    "infold.jsonl": "infold",
     "inspect.json": "inspect",
     "langgraph.json": "langgraph",
     "mini-swe-agent-text.traj.json": "mini-swe-agent",

@@ -1,0 +1,163 @@
+"""Compact what a file holds: a request through `infold.fit`, a transcript played through the core as if it were lived.
+
+Both end in the same report. A transcript's recorded usage is left out: it tells what another policy's requests measured.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.api.counting import Counting, counting_for
+from infold.api.fit import fit
+from infold.api.report import Report, tokens_by_category
+from infold.catalogue import Known, Lookup, lookup
+from infold.cli.opening import Recording
+from infold.core.budget import Window, budget_for
+from infold.core.compact import compact
+from infold.core.economics import Rates
+from infold.core.gauge import Situation, estimated_tokens, gauge
+from infold.core.log import Log
+from infold.core.messages import AssistantMessage, Message, SessionId, SystemMessage, text_of
+from infold.core.plan import Stuck
+from infold.core.policy import Policy
+from infold.core.presets import preset
+from infold.core.rehearse import Rehearsal, carry_on
+from infold.core.stubs import Rendering
+from infold.core.tokens import measure
+from infold.core.view import view
+from infold.errors import UsageError, WindowExceeded
+from infold.formats.transcripts.record import RecordedSession
+
+__all__ = ["Aim", "Outcome", "checkpoint_of", "compacted"]
+
+
+class Aim(Struct, frozen=True):
+    """What is asked for: a window or a model that has one, and a preset."""
+
+    window_tokens: int | None
+    model: str | None
+    policy: str
+
+
+class Outcome(Struct, frozen=True):
+    """What was done: the report, the session before and as it would be sent, and a request in its own shape if it was one."""
+
+    report: Report
+    before: RecordedSession
+    session: RecordedSession
+    body: Any = None
+
+
+def compacted(recording: Recording, session: RecordedSession, aim: Aim) -> Outcome:
+    """Compact a session into the window aimed at.
+
+    Raises `WindowExceeded` when even the smallest view does not fit, `UsageError` when no window is known.
+    """
+    model = aim.model or _recorded_model(session)
+    if model is None and aim.window_tokens is None:
+        raise UsageError("no window is known for this session; give --window TOKENS or --model NAME")
+    if recording.request is None:
+        return _played(session, aim, None if model is None else lookup(model))
+    request = recording.request
+    fitted = fit(
+        list(request.items),
+        model=model,
+        window=aim.window_tokens,
+        system=session.system,
+        tools=session.tools,
+        policy=aim.policy,
+        format=request.wire.name,
+    )
+    sent = replace(session, messages=fitted.report.sent)
+    return Outcome(fitted.report, session, sent, request.with_items(fitted.messages))
+
+
+def checkpoint_of(report: Report) -> str:
+    """The text that stands for what was folded; empty if nothing was."""
+    return next((text_of(message) for message in report.sent if message.id.startswith(("checkpoint-", "summary-"))), "")
+
+
+def _recorded_model(session: RecordedSession) -> str | None:
+    known = None if session.model is None else lookup(session.model.id)
+    return known.matched if isinstance(known, Known) else None
+
+
+# Playing a transcript.
+
+
+def _played(session: RecordedSession, aim: Aim, known: Lookup | None) -> Outcome:
+    policy = preset(aim.policy)
+    exact = policy.estimate == "features"
+    counting = counting_for(known.entry.family if known else "o200k", exact=exact)
+    history = tuple(_without_usage(message) for message in session.messages)
+    opening = _opening(history)
+    situation = _situation(session, aim, policy, counting, known)
+    ruler = counting.ruler if exact else policy.estimate
+    start = Rehearsal(Log(SessionId(session.id), Rendering(ruler, policy.stub)))
+    played = carry_on(start, history[opening:], situation)
+    final = compact(played.log, situation)
+    if isinstance(final.final, Stuck):
+        stuck = final.final
+        raise WindowExceeded(
+            floor_tokens=stuck.floor_tokens, usable_tokens=stuck.usable_tokens, overhead_tokens=stuck.overhead_tokens
+        )
+    sent = (*history[:opening], *view(final.log, policy.summary))
+    report = Report(
+        format="transcript",
+        policy=policy.name,
+        budget=situation.budget,
+        tokens_after=estimated_tokens(final.log, situation),
+        upper_tokens=gauge(final.log, situation).upper_tokens,
+        overhead_tokens=situation.overhead_tokens,
+        counting=counting,
+        events=(*played.events, *final.events),
+        model=known,
+        history=history,
+        sent=sent,
+        sequences=(*(-1 for _ in range(opening)), *played.sequences),
+    )
+    return Outcome(report, session, replace(session, messages=sent, compactions=()))
+
+
+def _situation(
+    session: RecordedSession, aim: Aim, policy: Policy, counting: Counting, known: Lookup | None
+) -> Situation:
+    opening = session.messages[: _opening(session.messages)]
+    inside = sum(tokens_by_category(opening, counting.ruler).values())
+    beside = sum(measure(text, counting.ruler) for text in (session.system, session.tools))
+    return Situation(
+        policy,
+        budget_for(_window(aim, known), policy),
+        overhead_tokens=inside + beside,
+        bound=counting.margin,
+        rates=_rates(known),
+        reports_usage=False,
+    )
+
+
+def _opening(messages: tuple[Message, ...]) -> int:
+    """How many system messages open the session: they always stay, beside the system prompt."""
+    return next((n for n, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
+
+
+def _without_usage(message: Message) -> Message:
+    return replace(message, usage=None) if isinstance(message, AssistantMessage) else message
+
+
+def _window(aim: Aim, known: Lookup | None) -> Window:
+    entry = None if known is None else known.entry
+    if aim.window_tokens is None:
+        assert entry is not None, "a window or a model is given"
+        return Window(entry.context_tokens, entry.input_tokens, entry.output_tokens)
+    output = entry.output_tokens if entry is not None else None
+    return Window(aim.window_tokens, output_tokens=None if output is None or output >= aim.window_tokens else output)
+
+
+def _rates(known: Lookup | None) -> Rates | None:
+    """The model's prices where they are known; where it has no cache, everything is read afresh each time."""
+    prices = known.entry.prices if isinstance(known, Known) else None
+    if prices is None:
+        return None
+    fresh = prices.input if prices.cache_write is None else prices.cache_write
+    return Rates(fresh, prices.input if prices.cache_read is None else prices.cache_read, prices.output)

@@ -1,0 +1,42 @@
+"""The only module that names concrete adapters: a place in, a store out.
+
+Nothing heavy loads until it is asked for: adapters are found by name through one table.
+"""
+
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from infold.errors import UsageError
+from infold.ports import FullStore
+
+__all__ = ["open_store"]
+
+_ADAPTERS = {
+    "memory": ("infold.stores.memory", "MemoryStore"),
+    "sqlite": ("infold.stores.sqlite", "SqliteStore"),
+    "postgres": ("infold.stores.postgres", "PostgresStore"),
+}
+
+
+def open_store(place: str) -> FullStore:
+    """The store at a place: `memory`, a file's path, `sqlite:PATH` or a `postgresql://` address.
+
+    Raises `UsageError` where the place is empty or its extra is not installed, `StoreBroken` where it cannot be opened.
+    """
+    if not place:
+        raise UsageError("no store is named; give 'memory', the path of a file, or a postgresql:// address")
+    if place == "memory":
+        return cast(FullStore, _adapter("memory")())
+    if place.startswith(("postgresql://", "postgres://")):
+        return cast(FullStore, _adapter("postgres")(place))
+    return cast(FullStore, _adapter("sqlite")(Path(place.removeprefix("sqlite:"))))
+
+
+def _adapter(name: str) -> type:
+    module, attribute = _ADAPTERS[name]
+    try:
+        return cast(type, getattr(import_module(module), attribute))
+    except ModuleNotFoundError as error:
+        remedy = f"pip install 'infold[{name}]'"
+        raise UsageError(f"a {name} store needs {error.name}, which is not installed; {remedy}") from error

@@ -1,0 +1,112 @@
+"""Which way of counting a model gets, and when a tokeniser is believed."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from infold import fit
+from infold.api.counting import EXACT_MARGIN, _exact_counter, counting_for, is_trustworthy
+from infold.catalogue import FAMILIES, FamilyName, upper_bound
+from infold.core.features import estimate_tokens
+
+PROBE = "tiktoken is great!"
+O200K = [83, 8251, 2488, 382, 2212, 0]
+CLOSED: tuple[FamilyName, ...] = ("claude", "gemini", "grok", "other")
+OPEN: tuple[FamilyName, ...] = tuple(family for family in FAMILIES if family not in CLOSED)
+
+
+class Reader:
+    """A tokeniser that reads every text as these ids, and these ids as that text."""
+
+    def __init__(self, ids: Sequence[int], text: str = PROBE) -> None:
+        self.ids = ids
+        self.text = text
+
+    def encode(self, text: str) -> Sequence[int]:
+        """The ids, whatever the text."""
+        return self.ids if text else []
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text, whatever the ids."""
+        return self.text if ids else ""
+
+
+@pytest.mark.parametrize("family", OPEN)
+def test_public_vocabularies_are_counted_exactly(family: FamilyName) -> None:
+    """B8: a family whose vocabulary is in the tokeniser package is counted, with a margin for framing alone."""
+    pytest.importorskip("splintr", reason="the `tokens` extra is not installed")
+    counting = counting_for(family)
+
+    assert counting.is_exact
+    assert counting.margin == EXACT_MARGIN
+    assert callable(counting.ruler)
+    assert 3 <= counting.ruler(PROBE) <= 8
+
+
+def test_o200k_counts_what_is_published() -> None:
+    """The known text has the number of tokens that the vocabulary's makers give."""
+    pytest.importorskip("splintr", reason="the `tokens` extra is not installed")
+    ruler = counting_for("o200k").ruler
+
+    assert callable(ruler)
+    assert ruler(PROBE) == len(O200K)
+    assert ruler("") == 0
+
+
+@pytest.mark.parametrize("family", CLOSED)
+def test_closed_vocabularies_are_estimated(family: FamilyName) -> None:
+    """B8: where nobody has the vocabulary, the estimate carries the family's measured bound."""
+    counting = counting_for(family)
+
+    assert (counting.ruler, counting.is_exact) == ("features", False)
+    assert counting.margin == upper_bound(family)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_exact_can_be_switched_off(family: FamilyName) -> None:
+    """Off, every family is estimated, whatever is installed."""
+    assert counting_for(family, exact=False).ruler == "features"
+
+
+@pytest.mark.parametrize(
+    ("reader", "vocabulary"),
+    [
+        (Reader([*O200K[:-1], 1]), "o200k_base"),
+        (Reader(O200K), "cl100k_base"),
+        (Reader(range(len(PROBE))), "qwen3"),
+        (Reader([1, 2, 3], "tiktoken is green!"), "qwen3"),
+        (Reader([], ""), "llama3"),
+    ],
+    ids=["one id wrong", "another vocabulary", "a token a character", "another text", "nothing at all"],
+)
+def test_a_tokeniser_that_reads_wrongly_is_not_trusted(reader: Reader, vocabulary: str) -> None:
+    """B8: silently wrong counts are noticed on a text whose reading is known."""
+    assert not is_trustworthy(reader, vocabulary)
+
+
+@pytest.mark.parametrize(("reader", "vocabulary"), [(Reader(O200K), "o200k_base"), (Reader([1, 2, 3]), "qwen3")])
+def test_a_tokeniser_that_reads_rightly_is(reader: Reader, vocabulary: str) -> None:
+    """Published ids must be met; without them, few tokens that come back as the text."""
+    assert is_trustworthy(reader, vocabulary)
+
+
+def test_a_vocabulary_nobody_has_is_not_counted() -> None:
+    """A package that lacks a vocabulary leaves the estimate, not an error."""
+    assert _exact_counter("no_such_vocabulary") is None
+
+
+def test_fit_counts_exactly_or_by_estimate() -> None:
+    """B8: `exact` off keeps to the estimate, with its wider margin, and the report says which it was."""
+    pytest.importorskip("splintr", reason="the `tokens` extra is not installed")
+    text = "数据库连接失败，请检查配置文件。" * 20
+    exact, estimated = (
+        fit([{"role": "user", "content": text}], model="gpt-4o", exact=exact) for exact in (True, False)
+    )
+    ruler = exact.report.counting.ruler
+
+    assert callable(ruler)
+    assert exact.report.tokens_after == ruler(text) + 4
+    assert estimated.report.tokens_after == estimate_tokens(text) + 4
+    assert "(counted exactly)" in exact.report.explain()
+    assert "(estimated)" in estimated.report.explain()
+    assert estimated.report.counting.margin > exact.report.counting.margin

@@ -1,0 +1,55 @@
+"""Whatever goes wrong in a verb is told in one line, and the status says who is to blame."""
+
+import errno
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from infold.cli.main import LazyGroup, Verb
+
+
+def fail(kind: str) -> Result:
+    """The outcome of a verb that fails in that way."""
+    group = LazyGroup(name="infold", verbs={"burst": Verb(f"{__name__}:burst", "Fail.")})
+    return CliRunner().invoke(group, ["burst", kind])
+
+
+@pytest.mark.parametrize("kind", ["os", "bug", "click", "deep"])
+def test_a_failure_is_one_line_and_status_1(kind: str) -> None:
+    """A full disk, a mistake of ours and too deep a nesting are lines, never tracebacks."""
+    told = fail(kind)
+
+    assert told.exit_code == 1
+    assert len(told.stderr.splitlines()) == 1
+    assert "Traceback" not in told.output
+
+
+def test_a_mistake_of_ours_names_its_kind() -> None:
+    """What nobody foresaw says so, for the report that will be made of it."""
+    assert "infold failed (ValueError): two lines" in fail("bug").stderr
+
+
+def test_a_verb_may_choose_its_status() -> None:
+    """A status that a verb ends with is passed on as it is."""
+    assert fail("exit").exit_code == 3
+
+
+def test_a_reader_that_left_is_no_error_to_tell() -> None:
+    """A closed pipe ends quietly."""
+    assert fail("pipe").stderr == ""
+
+
+@click.command()
+@click.argument("kind")
+def burst(kind: str) -> None:
+    """Fail."""
+    failures: dict[str, BaseException] = {
+        "os": OSError(errno.ENOSPC, "No space left on device"),
+        "pipe": BrokenPipeError(errno.EPIPE, "Broken pipe"),
+        "bug": ValueError("two\nlines"),
+        "deep": RecursionError("too deep"),
+        "click": click.ClickException("told"),
+        "exit": click.exceptions.Exit(3),
+    }
+    raise failures[kind]
