@@ -31,6 +31,7 @@ VERBS = {
     "inspect": Verb("infold.cli.inspect_verb:inspect", "Show what fills the window of a recorded session."),
     "models": Verb("infold.cli.models_verb:models", "Show limits and prices of models."),
     "recall": Verb("infold.cli.recall_verb:recall", "Find something that was said in a session."),
+    "replay": Verb("infold.cli.replay_verb:replay", "See what policies would have cost on your own transcripts."),
 }
 
 

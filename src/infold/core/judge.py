@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from infold.core.messages import Finish, Message, TextPart, ToolCallPart, ToolResultPart, is_genuine_user, text_of
 
-__all__ = ["Answer", "Fault", "Verdict", "history_text", "judge"]
+__all__ = ["Answer", "Fault", "Verdict", "judge", "record_text"]
 
 LARGEST_LOSS = 0.3
 """The share of lines that repair may take out; beyond it the rest is not to be trusted either."""
@@ -62,20 +62,20 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
 
 
 def judge(
-    answer: Answer, history: Sequence[Message], *, known: str = "", replaced_tokens: int, answer_tokens: int
+    answer: Answer, head: Sequence[Message], *, known: str = "", replaced_tokens: int, answer_tokens: int
 ) -> Verdict:
     """Hold an answer against the messages it is to stand for; `known` is what older summaries said.
 
     `replaced_tokens` and `answer_tokens` are by the session's own measure.
     """
     text = _SCRATCHPAD.sub("", answer.text).strip()
-    fault = _plain_fault(answer, text) or _size_fault(answer_tokens, replaced_tokens) or _language_fault(text, history)
+    fault = _plain_fault(answer, text) or _size_fault(answer_tokens, replaced_tokens) or _language_fault(text, head)
     if fault is not None:
         return Verdict("", (fault,))
-    return _without_inventions(text, f"{history_text(history)}\n{known}")
+    return _without_inventions(text, f"{record_text(head)}\n{known}")
 
 
-def history_text(messages: Iterable[Message]) -> str:
+def record_text(messages: Iterable[Message]) -> str:
     """Everything that was said, called and answered, with call arguments as their values read, not as JSON has them."""
     return "\n".join(piece for message in messages for part in message.parts for piece in _pieces(part))
 
@@ -94,9 +94,9 @@ def _size_fault(answer_tokens: int, replaced_tokens: int) -> Fault | None:
     return "too-large" if answer_tokens > LARGEST_SHARE * replaced_tokens else None
 
 
-def _language_fault(text: str, history: Sequence[Message]) -> Fault | None:
+def _language_fault(text: str, head: Sequence[Message]) -> Fault | None:
     """A user who writes Japanese is not to be answered from an English summary: agents then change language for good."""
-    said = "".join(text_of(message) for message in history if is_genuine_user(message))
+    said = "".join(text_of(message) for message in head if is_genuine_user(message))
     script = _script_of(said)
     if script is None or len(_CJK.findall(text)) >= 0.05 * len(text):
         return None
@@ -110,13 +110,13 @@ def _script_of(said: str) -> str | None:
     return next(name for name, pattern in _SCRIPTS if pattern.search(said))
 
 
-def _without_inventions(text: str, history: str) -> Verdict:
+def _without_inventions(text: str, record: str) -> Verdict:
     lines = text.splitlines()
     kept: list[str] = []
     removed: list[str] = []
     invented: list[str] = []
     for line in lines:
-        false = [claim for claim in _CLAIMS.findall(line) if not _occurs(claim, history)]
+        false = [claim for claim in _CLAIMS.findall(line) if not _occurs(claim, record)]
         (removed if false else kept).append(line)
         invented += false
     faults: tuple[Fault, ...] = ("invented",) if invented else ()
@@ -126,10 +126,10 @@ def _without_inventions(text: str, history: str) -> Verdict:
     return Verdict("\n".join(kept).strip(), faults, tuple(removed), tuple(invented))
 
 
-def _occurs(claim: str, history: str) -> bool:
+def _occurs(claim: str, record: str) -> bool:
     """Whether a claim stands in the history as it is, or as a number without its separators."""
     bare = claim.rstrip(".,")
-    return bare in history or bare.replace(",", "") in history
+    return bare in record or bare.replace(",", "") in record
 
 
 def _pieces(part: object) -> Iterable[str]:

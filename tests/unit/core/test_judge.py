@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.judge import Answer, Verdict, history_text, judge
+from infold.core.judge import Answer, Verdict, record_text, judge
 from infold.core.messages import AssistantMessage, Finish, Message, MessageId, ReasoningPart
 from infold.testing.builders import calls, numbered, replies, result, user
 
@@ -93,7 +93,7 @@ def test_numbers_match_with_and_without_separators() -> None:
 
 def test_call_arguments_are_read_as_values() -> None:
     """B5: what stands in a call's arguments counts as it reads, not as JSON escapes it."""
-    text = history_text(HISTORY)
+    text = record_text(HISTORY)
 
     assert "def read_feed(path):\n    return 4711" in text
 
@@ -103,8 +103,8 @@ def test_broken_arguments_and_reasoning_are_passed_over() -> None:
     broken = numbered((calls("bash", arguments="{oops"),))
     thought = AssistantMessage(MessageId("t"), (ReasoningPart("secret_plan"),))
 
-    assert "{oops" in history_text(broken)
-    assert "secret_plan" not in history_text((thought,))
+    assert "{oops" in record_text(broken)
+    assert "secret_plan" not in record_text((thought,))
 
 
 @pytest.mark.parametrize(

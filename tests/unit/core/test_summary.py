@@ -34,7 +34,7 @@ def test_the_compaction_agent_is_hidden_and_has_no_tools() -> None:
         True,
         False,
     )
-    assert "Call no tools" in COMPACTION_AGENT.prompt
+    assert "Call no tools" in COMPACTION_AGENT.system_text
 
 
 def test_system_prompts_are_assembled_in_order() -> None:
@@ -55,7 +55,7 @@ def test_contexts_are_added_and_a_prompt_replaces() -> None:
     """S3.5: contexts follow the instruction; a replacement prompt replaces both; focus and older notes stay."""
     added = instruction(Additions(contexts=(SEVEN_SECTIONS, "and this")))
     replaced = instruction(
-        Additions(contexts=("and this",), prompt="Only list files.", focus="the parser", earlier="old notes")
+        Additions(contexts=("and this",), replacement="Only list files.", focus="the parser", earlier="old notes")
     )
 
     assert added.endswith("and this")
@@ -89,7 +89,7 @@ def test_a_small_head_is_asked_for_at_once() -> None:
     request = own_request("[user] hello", Additions(), output_tokens=500)
     (said,) = told(numbered((user("hello"), replies("hi"))), window=8_000)
 
-    assert (request.system, request.output_tokens) == (COMPACTION_AGENT.prompt, 500)
+    assert (request.system, request.output_tokens) == (COMPACTION_AGENT.system_text, 500)
     assert said.index("[user] hello") < said.index("[assistant] hi") < said.index("Write notes")
 
 

@@ -1,0 +1,1 @@
+"""Replay recorded transcripts under policies: what they would have cost and kept."""

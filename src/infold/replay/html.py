@@ -1,0 +1,198 @@
+"""A replay as one HTML page that needs nothing beside itself: no script, no font, no picture from anywhere.
+
+The page follows the reader's choice of light or dark and fits a phone. Everything from a transcript is escaped.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from itertools import groupby
+
+from infold.replay.charts import PARTS, cost_chart, top_of, window_chart
+from infold.replay.outcome import FileOutcome, Outcome, Replay, SessionOutcome
+from infold.replay.table import calibration_rows, cheapest_safe, dollars, file_label, short, window_label
+
+__all__ = ["to_html"]
+
+STYLE = """
+:root{--page:#fbfaf8;--ink:#1f2328;--quiet:#6a6f76;--rule:#dcd8d1;--card:#fff;--read:#7fb8d6;--fresh:#e0912f;
+--output:#3f9c78;--summary:#a8679a;--refetch:#c8502b;--mark:#b3261e}
+@media (prefers-color-scheme:dark){:root{--page:#16181b;--ink:#e6e4df;--quiet:#9aa0a6;--rule:#34383d;--card:#1d2024;
+--read:#3f7f9f;--fresh:#d98c33;--output:#4fae8a;--summary:#b57fa9;--refetch:#d8653f;--mark:#ff8a80}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:76rem;padding:1.2rem;background:var(--page);color:var(--ink);
+font:16px/1.5 system-ui,sans-serif}
+h1{font-size:1.6rem;margin:.2rem 0}h2{font-size:1.2rem;margin:2.2rem 0 .4rem}h3{font-size:1rem;margin:1.2rem 0 .4rem}
+p{margin:.4rem 0;max-width:46rem}.quiet{color:var(--quiet);font-size:.88rem}
+.grid{display:grid;gap:1rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,21rem),1fr))}
+figure{margin:0;padding:.7rem;background:var(--card);border:1px solid var(--rule);border-radius:.4rem}
+.grid.wide{grid-template-columns:repeat(auto-fill,minmax(min(100%,28rem),1fr))}
+figcaption{font-size:.85rem;color:var(--quiet);margin-bottom:.4rem}
+svg{display:block;width:100%;height:auto;font:10px system-ui,sans-serif}
+svg text{fill:var(--quiet)}svg .name{fill:var(--ink);font-weight:600;font-size:11px}svg .end{text-anchor:end}
+.read{fill:var(--read)}.fresh{fill:var(--fresh)}.output{fill:var(--output)}.summary{fill:var(--summary)}
+.refetch{fill:var(--refetch)}.compacted{fill:var(--mark)}
+.grid path.grid,path.grid{stroke:var(--rule);stroke-width:.6}.limit{stroke:var(--ink);stroke-dasharray:4 3;fill:none}
+.broke{stroke:var(--quiet);stroke-width:1}
+.scroll{overflow-x:auto;margin:.6rem 0}
+table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums;white-space:nowrap}
+th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--rule)}
+th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--page)}
+th{font-weight:600;color:var(--quiet)}tr.best td{font-weight:700}td.fault{color:var(--mark)}
+.key{display:flex;flex-wrap:wrap;gap:.3rem 1rem;font-size:.85rem;color:var(--quiet);margin:.5rem 0}
+.key i{display:inline-block;width:.8rem;height:.8rem;border-radius:.15rem;margin-right:.35rem;vertical-align:-.08rem}
+details{border-top:1px solid var(--rule);padding:.6rem 0}summary.file{cursor:pointer;font-weight:600;overflow-wrap:anywhere}
+@media (max-width:40rem){body{padding:.8rem}figure{padding:.5rem}table{font-size:.82rem}th,td{padding:.22rem .45rem}}
+"""
+
+PART_NAMES = {
+    "read": "input from the cache",
+    "fresh": "fresh input",
+    "output": "output",
+    "summary": "summaries",
+    "refetch": "fetched again",
+}
+HEADS = ("cost", "no cache", "input", "hits", "peak", "mean", "compactions", "prunings", "breaks")
+FAULTS = ("over", "pairs", "lost")
+CALIBRATION_HEADS = ("calls", "factor", "overhead", "input", "hits", "simulated", "cost", "simulated", "misses")
+MOST_OPEN = 3
+"""Files whose pictures are open when the page is; the others open on a click."""
+
+
+def to_html(replay: Replay) -> str:
+    """The page."""
+    body = "".join((*_opening(replay), *_totals(replay), *_calibration(replay), *_files(replay), *_closing(replay)))
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}<meta name="color-scheme" content="light dark">'
+        f"<title>infold replay</title><style>{STYLE}</style></head><body>{body}</body></html>\n"
+    )
+
+
+def _opening(replay: Replay) -> Iterator[str]:
+    sessions = [session for found in replay.replayed for session in found.sessions]
+    calls = sum(session.calls for session in sessions)
+    caching = "" if replay.plan.caching else ", without a prompt cache"
+    yield "<h1>What each policy would have cost</h1>"
+    yield (
+        f"<p>{len(replay.replayed)} transcripts, {len(sessions)} sessions, {calls:,} recorded calls, "
+        f"replayed with the requests each policy would have sent{caching}. "
+        f"Prices of {escape(replay.prices_as_of)}, in dollars.</p>"
+    )
+    yield (
+        '<p class="quiet">The recorded course does not change: this is what a policy would have paid for the same work, '
+        "not how the work would have gone.</p>"
+    )
+
+
+def _totals(replay: Replay) -> Iterator[str]:
+    yield "<h2>In all</h2>"
+    yield from _costs(replay.outcomes)
+    yield (
+        '<p class="quiet">In bold the cheapest policy without a fault. Faults are calls over the window, pairs of call and '
+        "result that were parted, and calls in which the user's first words were lost. A break is a request that does "
+        "not begin like the one before it; no cache is the cost if the provider had none.</p>"
+    )
+
+
+def _costs(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """A picture for each window, side by side where there is room, then the tables."""
+    windows = tuple(_by_window(outcomes))
+    shown = [part for part in PARTS if any(getattr(outcome.spend, part) for outcome in outcomes)]
+    if shown:
+        yield _key((part, PART_NAMES[part]) for part in shown)
+        yield f'<div class="grid wide">{"".join(_cost_figure(window, rows) for window, rows in windows)}</div>'
+    for window, rows in windows:
+        yield f"<h3>window {window_label(window)}</h3>"
+        yield _policy_table(rows)
+
+
+def _cost_figure(window: int, outcomes: Sequence[Outcome]) -> str:
+    caption = f"<figcaption>cost by part, window {window_label(window)}</figcaption>"
+    return f"<figure>{caption}{cost_chart(outcomes)}</figure>"
+
+
+def _policy_table(outcomes: Sequence[Outcome]) -> str:
+    best = cheapest_safe(outcomes) if any(outcome.dollars for outcome in outcomes) else ""
+    heads = "".join(f"<th>{head}</th>" for head in ("policy", *HEADS, *FAULTS))
+    rows = "".join(_policy_row(outcome, is_best=outcome.policy == best) for outcome in outcomes)
+    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _policy_row(outcome: Outcome, *, is_best: bool) -> str:
+    numbers = (
+        *(dollars(outcome.dollars_with_refetch), dollars(outcome.uncached_dollars), short(outcome.input_tokens)),
+        *(f"{outcome.hit_ratio:.1%}", short(outcome.peak_tokens), short(outcome.mean_tokens)),
+        *(f"{outcome.compactions:,}", f"{outcome.prunings:,}", f"{outcome.prefix_breaks:,}"),
+    )
+    faults = (outcome.overruns, outcome.broken_pairs, outcome.without_opening)
+    cells = "".join(f"<td>{number}</td>" for number in (escape(outcome.policy), *numbers))
+    cells += "".join(f'<td class="fault">{fault:,}</td>' if fault else "<td>0</td>" for fault in faults)
+    return f'<tr class="best">{cells}</tr>' if is_best else f"<tr>{cells}</tr>"
+
+
+def _calibration(replay: Replay) -> Iterator[str]:
+    rows = calibration_rows(replay)
+    if not rows:
+        return
+    heads = "".join(f"<th>{head}</th>" for head in ("session", *CALIBRATION_HEADS))
+    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    yield "<h2>How far to trust it</h2>"
+    yield (
+        "<p>The recorded run, simulated and set beside the usage its provider reported. Misses are calls that the cache "
+        "should have served by time and content and did not; in brackets the error of the cost once they are known, as they "
+        "are to every policy above.</p>"
+    )
+    yield f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'
+
+
+def _files(replay: Replay) -> Iterator[str]:
+    yield "<h2>File by file</h2>"
+    yield _key((("read", "served from the cache"), ("fresh", "fresh input"), ("compacted", "compaction")))
+    yield (
+        '<p class="quiet">Each picture shows the size of every request. The dashed line is the window; a triangle below '
+        "marks a compaction, a short line any other change of the prefix.</p>"
+    )
+    for number, found in enumerate(replay.replayed):
+        opened = " open" if number < MOST_OPEN else ""
+        yield f'<details{opened}><summary class="file">{escape(file_label(found.path))}</summary>'
+        yield from _file(found)
+        yield "</details>"
+
+
+def _file(found: FileOutcome) -> Iterator[str]:
+    longest = found.longest
+    assert longest is not None
+    others = f", the longest of {len(found.sessions)} sessions" if len(found.sessions) > 1 else ""
+    yield f'<p class="quiet">{escape(found.format)}, {escape(longest.model)}, {longest.calls:,} calls{others}</p>'
+    for window, outcomes in _by_window(longest.outcomes):
+        top = top_of(outcomes, window)
+        charts = (window_chart(outcome, window_tokens=window, top_tokens=top) for outcome in outcomes)
+        yield f"<h3>each request, window {window_label(window)}</h3>"
+        yield f'<div class="grid">{"".join(f"<figure>{chart}</figure>" for chart in charts)}</div>'
+    yield "<h3>the whole file</h3>"
+    yield from _costs(found.outcomes)
+    yield from _session_notes(found.sessions)
+
+
+def _session_notes(sessions: Sequence[SessionOutcome]) -> Iterator[str]:
+    for note in dict.fromkeys(note for session in sessions for note in session.notes):
+        yield f'<p class="quiet">{escape(note)}</p>'
+
+
+def _closing(replay: Replay) -> Iterator[str]:
+    if replay.broken:
+        items = "".join(
+            f"<li>{escape(file_label(found.path))}: {escape(found.problem)}</li>" for found in replay.broken
+        )
+        yield f"<h2>Skipped</h2><ul>{items}</ul>"
+
+
+def _key(entries: Iterable[tuple[str, str]]) -> str:
+    colour = {"compacted": "mark"}
+    items = (f'<span><i style="background:var(--{colour.get(p, p)})"></i>{name}</span>' for p, name in entries)
+    return f'<div class="key">{"".join(items)}</div>'
+
+
+def _by_window(outcomes: Iterable[Outcome]) -> Iterator[tuple[int, list[Outcome]]]:
+    for window, rows in groupby(outcomes, key=lambda outcome: outcome.window_tokens):
+        yield window, list(rows)

@@ -1,0 +1,253 @@
+"""What a replay found, as frozen values: per call, per policy, per session, per file, in all.
+
+Tokens are the provider's, as far as the record lets them be known. Dollars are `Spend` by part; they are zero, and
+`SessionOutcome.priced` is false, where the catalogue has no price.
+"""
+
+from collections.abc import Iterable
+from functools import reduce
+from operator import add
+
+from msgspec import Struct
+
+__all__ = [
+    "Broken",
+    "Calibration",
+    "CallOutcome",
+    "FileOutcome",
+    "NO_SPEND",
+    "Outcome",
+    "Plan",
+    "Replay",
+    "SessionOutcome",
+    "Spend",
+    "totals",
+]
+
+
+class Spend(Struct, frozen=True):
+    """Dollars by part: input served from the cache, fresh input, output, summaries, and fetching again what was lost."""
+
+    read: float = 0.0
+    fresh: float = 0.0
+    output: float = 0.0
+    summary: float = 0.0
+    refetch: float = 0.0
+
+    def __add__(self, other: "Spend") -> "Spend":
+        return Spend(
+            self.read + other.read,
+            self.fresh + other.fresh,
+            self.output + other.output,
+            self.summary + other.summary,
+            self.refetch + other.refetch,
+        )
+
+    @property
+    def dollars(self) -> float:
+        """What was sent and answered, without anything fetched again."""
+        return self.read + self.fresh + self.output + self.summary
+
+
+NO_SPEND = Spend()
+
+
+class CallOutcome(Struct, frozen=True, array_like=True):
+    """One call: what was sent, how much of it the cache served, and what had happened before it."""
+
+    prompt_tokens: int
+    read_tokens: int
+    output_tokens: int
+    compactions: int = 0
+    prunings: int = 0
+    breaks_prefix: bool = False
+    over_window: bool = False
+
+
+class Outcome(Struct, frozen=True):
+    """One policy at one window, over one session or over several.
+
+    `input_tokens` and `read_tokens` include what a summariser read. `uncached_dollars` is the same without a prompt cache.
+    `overruns` are calls over the window, `without_opening` calls that no longer held the user's first words. `calls` counts
+    the recorded ones, `summary_calls` those that a summariser took beside them.
+    """
+
+    policy: str
+    window_tokens: int
+    calls: int = 0
+    input_tokens: int = 0
+    read_tokens: int = 0
+    output_tokens: int = 0
+    peak_tokens: int = 0
+    prompt_tokens: int = 0
+    compactions: int = 0
+    prunings: int = 0
+    summary_calls: int = 0
+    prefix_breaks: int = 0
+    overruns: int = 0
+    broken_pairs: int = 0
+    without_opening: int = 0
+    refetch_tokens: int = 0
+    spend: Spend = NO_SPEND
+    uncached_dollars: float = 0.0
+    series: tuple[CallOutcome, ...] = ()
+
+    def __add__(self, other: "Outcome") -> "Outcome":
+        counted = {field: getattr(self, field) + getattr(other, field) for field in _COUNTED}
+        peak = max(self.peak_tokens, other.peak_tokens)
+        return Outcome(self.policy, self.window_tokens, peak_tokens=peak, **counted)
+
+    @property
+    def hit_ratio(self) -> float:
+        """The part of the input that the cache served."""
+        return self.read_tokens / self.input_tokens if self.input_tokens else 0.0
+
+    @property
+    def mean_tokens(self) -> int:
+        """What a recorded call sent, on average."""
+        return round(self.prompt_tokens / self.calls) if self.calls else 0
+
+    @property
+    def dollars(self) -> float:
+        """The cost without anything fetched again."""
+        return self.spend.dollars
+
+    @property
+    def dollars_with_refetch(self) -> float:
+        """The cost with what was lost fetched again."""
+        return self.spend.dollars + self.spend.refetch
+
+
+_COUNTED = tuple(
+    field for field in Outcome.__struct_fields__ if field not in ("policy", "window_tokens", "peak_tokens", "series")
+)
+
+
+class Calibration(Struct, frozen=True):
+    """The recorded run beside its simulation, from time and content alone, and corrected by `misses` that neither explains.
+
+    `recorded_dollars` is what the record was billed (`billed`), else its usage at list prices. `unrecorded_shrinks` are
+    prompts that became smaller without a recorded reason.
+    """
+
+    calls: int
+    recorded_input: int
+    simulated_input: int
+    recorded_hit_ratio: float
+    simulated_hit_ratio: float
+    corrected_hit_ratio: float
+    recorded_dollars: float = 0.0
+    simulated_dollars: float = 0.0
+    corrected_dollars: float = 0.0
+    billed: bool = False
+    misses: int = 0
+    unrecorded_shrinks: int = 0
+
+    @property
+    def input_error(self) -> float:
+        """By what share the simulated input is off."""
+        return _off(self.simulated_input, self.recorded_input)
+
+    @property
+    def hit_error(self) -> float:
+        """By what share the simulated hit ratio is off."""
+        return _off(self.simulated_hit_ratio, self.recorded_hit_ratio)
+
+    @property
+    def dollar_error(self) -> float:
+        """By what share the simulated dollars are off."""
+        return _off(self.simulated_dollars, self.recorded_dollars)
+
+    @property
+    def corrected_dollar_error(self) -> float:
+        """By what share the dollars are off once the misses are known."""
+        return _off(self.corrected_dollars, self.recorded_dollars)
+
+
+class SessionOutcome(Struct, frozen=True):
+    """One recorded session under every policy; `factor` and `call_tokens` turn our count into the provider's."""
+
+    id: str
+    model: str
+    priced: bool
+    calls: int
+    factor: float
+    call_tokens: float
+    overhead_tokens: int
+    outcomes: tuple[Outcome, ...]
+    calibration: Calibration | None = None
+    notes: tuple[str, ...] = ()
+    parent: str | None = None
+
+
+class FileOutcome(Struct, frozen=True, tag="replayed", tag_field="state"):
+    """One transcript: its sessions, sub-agents after the agent they worked for."""
+
+    path: str
+    format: str
+    sessions: tuple[SessionOutcome, ...]
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """Each policy at each window, over all sessions of the file."""
+        return totals(outcome for session in self.sessions for outcome in session.outcomes)
+
+    @property
+    def longest(self) -> SessionOutcome | None:
+        """The session with the most calls, which stands for the file in a picture."""
+        return max(self.sessions, key=lambda session: session.calls, default=None)
+
+
+class Broken(Struct, frozen=True, tag="broken", tag_field="state"):
+    """A transcript that could not be replayed, and why."""
+
+    path: str
+    problem: str
+
+
+class Plan(Struct, frozen=True):
+    """What to replay: policies by name, windows in tokens (0 is the model's own), and how.
+
+    `model` none: the one that each session was recorded with. `overhead_tokens` none: as the record tells.
+    """
+
+    policies: tuple[str, ...]
+    windows: tuple[int, ...]
+    model: str | None = None
+    caching: bool = True
+    overhead_tokens: int | None = None
+
+
+class Replay(Struct, frozen=True):
+    """Everything a run found, in the order the files were given."""
+
+    plan: Plan
+    prices_as_of: str
+    files: tuple[FileOutcome | Broken, ...]
+
+    @property
+    def replayed(self) -> tuple[FileOutcome, ...]:
+        """The files that could be replayed."""
+        return tuple(found for found in self.files if isinstance(found, FileOutcome))
+
+    @property
+    def broken(self) -> tuple[Broken, ...]:
+        """The files that could not."""
+        return tuple(found for found in self.files if isinstance(found, Broken))
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """Each policy at each window, over everything."""
+        return totals(outcome for found in self.replayed for outcome in found.outcomes)
+
+
+def totals(outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
+    """Sums by window and policy, in the order in which these were first met."""
+    groups: dict[tuple[int, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault((outcome.window_tokens, outcome.policy), []).append(outcome)
+    return tuple(reduce(add, members) for members in groups.values())
+
+
+def _off(simulated: float, recorded: float) -> float:
+    return simulated / recorded - 1 if recorded else 0.0

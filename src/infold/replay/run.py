@@ -1,0 +1,125 @@
+"""From transcript files to outcomes: read, calibrate, replay every policy at every window.
+
+A file that cannot be replayed becomes a `Broken` with its reason, so that the others still are.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from infold.catalogue import Assumed, Lookup, lookup
+from infold.core.messages import ModelRef
+from infold.core.policy import Ruler
+from infold.errors import InfoldError
+from infold.formats.transcripts.record import RecordedSession
+from infold.formats.transcripts.registry import read_transcript
+from infold.replay.calibrate import calibrated
+from infold.replay.calls import Recording, recording_of
+from infold.replay.outcome import Broken, FileOutcome, Outcome, Plan, SessionOutcome
+from infold.replay.policies import player_for
+from infold.replay.prices import HOUR_SECONDS, Tariff, cache_rules
+from infold.replay.scale import Overhead, Weigher, learn_lifetime, learn_overhead, learn_scale, unexplained_misses
+from infold.replay.simulate import Meter, Refetch, simulate
+from infold.replay.stage import Stage
+
+__all__ = ["RefetchFor", "replay_file", "replay_session"]
+
+RefetchFor: TypeAlias = Callable[[Recording], Refetch]
+"""What charges a session's lost facts, made once for each session."""
+
+
+def replay_file(path: Path, plan: Plan, ruler: Ruler, *, refetch_for: RefetchFor | None = None) -> FileOutcome | Broken:
+    """Replay every session of a transcript; never raises for what is in the file."""
+    try:
+        transcript = read_transcript(path)
+        sessions = tuple(
+            replay_session(session, plan, ruler, refetch_for=refetch_for) for session in transcript.sessions
+        )
+    except (InfoldError, OSError) as error:
+        return Broken(str(path), str(error))
+    except Exception as error:  # the one place: a transcript that trips us must not cost the other files their report
+        return Broken(str(path), f"{type(error).__name__}: {error}")
+    replayed = tuple(session for session in sessions if session.calls)
+    if not replayed:
+        return Broken(str(path), "no call to a model is recorded in it; give a transcript with replies")
+    return FileOutcome(str(path), transcript.format, replayed)
+
+
+def replay_session(
+    session: RecordedSession, plan: Plan, ruler: Ruler, *, refetch_for: RefetchFor | None = None
+) -> SessionOutcome:
+    """One session under every policy at every window, and as it was recorded."""
+    recording = recording_of(session)
+    known = lookup(plan.model or _model_name(session.model))
+    stage = _stage(recording, known, plan, ruler)
+    meter = _meter(stage, plan, refetch_for(recording) if refetch_for else None)
+    stage = replace(stage, rates=meter.tariff.rates(cached=plan.caching), lifetime_ms=meter.rules.lifetime_ms)
+    calibration = calibrated(stage, meter)
+    return SessionOutcome(
+        id=session.id,
+        model=known.entry.name,
+        priced=meter.tariff.is_priced,
+        calls=len(recording.calls),
+        factor=stage.weigher.scale.factor,
+        call_tokens=stage.weigher.scale.call_tokens,
+        overhead_tokens=stage.overhead.tokens,
+        outcomes=tuple(_outcomes(stage, meter, plan)),
+        calibration=calibration,
+        notes=tuple(_notes(stage, known, plan, meter)),
+        parent=session.parent,
+    )
+
+
+def _stage(recording: Recording, known: Lookup, plan: Plan, ruler: Ruler) -> Stage:
+    scale = learn_scale(recording, ruler)
+    weigher = Weigher(ruler, scale, opening=recording.opening)
+    overhead = learn_overhead(recording, weigher)
+    if plan.overhead_tokens is not None:
+        overhead = Overhead(plan.overhead_tokens, known=True)
+    return Stage(recording, weigher, overhead, known.entry)
+
+
+def _meter(stage: Stage, plan: Plan, refetch: Refetch | None) -> Meter:
+    stated = cache_rules(stage.entry)
+    seconds = (stated.lifetime_ms or 0) // 1_000
+    lived = learn_lifetime(stage.recording, seconds)
+    rules = cache_rules(stage.entry, lifetime_seconds=lived)
+    tariff = Tariff(stage.entry, hourly=lived >= HOUR_SECONDS > seconds)
+    misses = unexplained_misses(stage.recording, lived)
+    return Meter(tariff, replace(rules, enabled=plan.caching), misses=misses, refetch=refetch)
+
+
+def _outcomes(stage: Stage, meter: Meter, plan: Plan) -> Iterator[Outcome]:
+    for window in plan.windows:
+        held = replace(meter, window_tokens=window or stage.entry.input_limit_tokens)
+        for name in plan.policies:
+            yield simulate(name, player_for(name, stage, window), stage, held, label_tokens=window)
+
+
+def _notes(stage: Stage, known: Lookup, plan: Plan, meter: Meter) -> Iterator[str]:
+    """What a reader must know to judge the numbers."""
+    if stage.recording.session.model is None and plan.model is None:
+        yield "no model is named in the record; give --model to price it and know its window"
+    elif isinstance(known, Assumed):
+        yield f"{known.entry.name} is not in the catalogue, so that no price is known; give --model to price it as another"
+    elif not meter.tariff.is_priced:
+        yield f"no price is known for {known.entry.name}; give --model to price it as another"
+    if not stage.weigher.scale.steps:
+        yield "too little usage is recorded to learn the provider's count; tokens are our own"
+    if not stage.overhead.known:
+        yield "neither usage nor a system prompt is recorded; the system prompt and tools count as nothing"
+    if all(call.sent_ms is None for call in stage.recording.calls):
+        yield "no times are recorded; nothing expires from the cache"
+    if meter.tariff.hourly:
+        yield "the recorded cache outlived pauses of more than five minutes; an hour is assumed, and its price"
+    small = [window for window in plan.windows if window and window <= stage.constant_tokens]
+    if small:
+        yield f"the system prompt and tools alone ({stage.constant_tokens:,} tokens) fill a window of {min(small):,}"
+
+
+def _model_name(model: ModelRef | None) -> str:
+    if model is None:
+        return "unknown"
+    return f"{model.provider}/{model.id}" if model.provider else model.id

@@ -1,0 +1,180 @@
+"""Replay the calls of a session with the requests a policy would have sent, and bill them.
+
+A call costs what the cache serves, what it does not, and the reply. A summary is a call of its own that reads all the policy
+held and writes a text. What a request lacks and the reply needed can be charged as a fetch by whoever knows facts
+(`Refetch`). The recorded replies never change: a replay shows what a policy would have paid for this course of work, not which
+course the work would have taken.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from infold.core.messages import Message, Usage
+from infold.replay.cache import CacheRules, Prompt, PromptCache
+from infold.replay.calls import Call
+from infold.replay.outcome import CallOutcome, Outcome, Spend
+from infold.replay.prices import Tariff
+from infold.replay.scale import Weighed, count_tokens
+from infold.replay.stage import Held, Player, Request, Stage, opening_blocks
+
+__all__ = ["Meter", "Refetch", "SUMMARY_TOKENS", "simulate"]
+
+SUMMARY_TOKENS = 2_753
+"""The median of 73 recorded summaries of real work; what a summary is charged as where its text is not known."""
+
+Refetch: TypeAlias = Callable[[Call, Sequence[Message]], int]
+"""Given a call and the messages sent: the tokens of what the reply needed and the request no longer held."""
+
+
+class Meter(Struct, frozen=True):
+    """What bills a simulation: prices, cache rules, the window, and the charge for facts lost, if anybody knows it.
+
+    `misses`: by the number of the call, what the cache served where it should have served all, in the recorded run.
+    """
+
+    tariff: Tariff
+    rules: CacheRules
+    window_tokens: int = 0
+    misses: Mapping[int, int] = {}
+    refetch: Refetch | None = None
+
+
+def simulate(name: str, player: Player, stage: Stage, meter: Meter, *, label_tokens: int | None = None) -> Outcome:
+    """One policy over one session; `label_tokens` is the window it is reported under, if not the one it is held to."""
+    run = _Run(stage, meter)
+    for call in stage.recording.calls:
+        request = player.request(call)
+        player.hear(call, run.send(call, request))
+    return run.outcome(name, meter.window_tokens if label_tokens is None else label_tokens)
+
+
+class _Run:
+    """The books of one simulation."""
+
+    def __init__(self, stage: Stage, meter: Meter) -> None:
+        self.stage = stage
+        self.meter = meter
+        self.cache = PromptCache(meter.rules)
+        self.series: list[CallOutcome] = []
+        self.spend = Spend()
+        self.uncached_dollars = 0.0
+        self.input_tokens = self.read_tokens = self.output_tokens = self.summary_calls = 0
+        self.broken_pairs = self.without_opening = self.refetch_tokens = 0
+        self._last: Prompt | None = None
+        self._answerable = stage.recording.answered
+        self._opening = stage.recording.opening_position if stage.recording.opening else None
+        if stage.overhead.warm:
+            self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Another session had sent the same system prompt and tools shortly before."""
+        first = self.stage.recording.calls[0].sent_ms if self.stage.recording.calls else None
+        self.cache.send(Prompt.of([opening_blocks(self.stage)[0]]), sent_ms=first)
+
+    def send(self, call: Call, request: Request) -> Usage:
+        """Bill a request and its reply; the usage is what the simulated provider reports for them."""
+        if call.number in self.meter.misses:
+            self.cache.forget(self.meter.misses[call.number])
+        for held in request.summarised:
+            self._summarise(call, held, request.summary_tokens or SUMMARY_TOKENS)
+        weighed = [self.stage.weigher.weigh(message) for message in request.sent.messages]
+        prompt = Prompt.of([*request.sent.opening, *(found.block for found in weighed)])
+        output = self._output_tokens(call)
+        read = self._charge(prompt, output, call)
+        self._check(weighed, call)
+        self._fetch_again(call, request, prompt)
+        self.series.append(
+            CallOutcome(
+                prompt.tokens,
+                read,
+                output,
+                request.compactions,
+                request.prunings,
+                breaks_prefix=self._last is not None and not prompt.extends(self._last),
+                over_window=prompt.tokens > self.meter.window_tokens,
+            )
+        )
+        self._last = prompt
+        return self._usage(prompt.tokens, read, output)
+
+    def _charge(self, prompt: Prompt, output: int, call: Call) -> int:
+        read = self.cache.send(prompt, sent_ms=call.sent_ms, answered_ms=call.answered_ms)
+        self.spend += self.meter.tariff.bill(prompt.tokens, read, output, cached=self._is_cached(prompt.tokens))
+        self._count(prompt.tokens, read, output)
+        return read
+
+    def _summarise(self, call: Call, held: Held, output: int) -> None:
+        """A summary is written from all that was held, with the cache at hand."""
+        blocks = (self.stage.weigher.weigh(message).block for message in held.messages)
+        prompt = Prompt.of([*held.opening, *blocks])
+        read = self.cache.send(prompt, sent_ms=call.sent_ms)
+        bill = self.meter.tariff.bill(prompt.tokens, read, output, cached=self._is_cached(prompt.tokens))
+        self.spend += Spend(summary=bill.dollars)
+        self.summary_calls += 1
+        self._count(prompt.tokens, read, output)
+
+    def _count(self, prompt: int, read: int, output: int) -> None:
+        self.input_tokens += prompt
+        self.read_tokens += read
+        self.output_tokens += output
+        self.uncached_dollars += self.meter.tariff.bill(prompt, 0, output, cached=False).dollars
+
+    def _is_cached(self, prompt_tokens: int) -> bool:
+        return self.meter.rules.enabled and prompt_tokens >= self.meter.rules.minimum_tokens
+
+    def _output_tokens(self, call: Call) -> int:
+        """The reply's tokens as reported, or as counted where a record was written before the reply was complete."""
+        reply = self.stage.recording.reply_to(call)
+        counted = self.stage.weigher.scale.tokens(count_tokens(reply, self.stage.weigher.ruler))
+        usage = reply.usage
+        return max(counted, 0 if usage is None else usage.output + usage.reasoning)
+
+    def _check(self, weighed: Sequence[Weighed], call: Call) -> None:
+        """What is wrong with a request, seen from outside; words not said yet cannot be lost."""
+        called = {call_id for found in weighed for call_id in found.call_ids}
+        answered = {call_id for found in weighed for call_id in found.result_ids}
+        self.broken_pairs += len(answered - called) + len((called - answered) & self._answerable)
+        if self._opening is not None and self._opening < call.end:
+            self.without_opening += not any(found.has_opening for found in weighed)
+
+    def _fetch_again(self, call: Call, request: Request, prompt: Prompt) -> None:
+        """One more call that reads the request and brings what was lost."""
+        lost = self.meter.refetch(call, request.sent.messages) if self.meter.refetch else 0
+        if lost <= 0:
+            return
+        bill = self.meter.tariff.bill(prompt.tokens + lost, prompt.tokens, 0, cached=self._is_cached(prompt.tokens))
+        self.refetch_tokens += lost
+        self.spend += Spend(refetch=bill.dollars)
+
+    def _usage(self, prompt: int, read: int, output: int) -> Usage:
+        fresh = prompt - read
+        if self.meter.tariff.bills_writes and self._is_cached(prompt):
+            return Usage(cache_read=read, cache_write=fresh, output=output)
+        return Usage(input=fresh, cache_read=read, output=output)
+
+    def outcome(self, name: str, window_tokens: int) -> Outcome:
+        """The books, closed."""
+        prompts = [call.prompt_tokens for call in self.series]
+        return Outcome(
+            policy=name,
+            window_tokens=window_tokens,
+            calls=len(self.series),
+            input_tokens=self.input_tokens,
+            read_tokens=self.read_tokens,
+            output_tokens=self.output_tokens,
+            peak_tokens=max(prompts, default=0),
+            prompt_tokens=sum(prompts),
+            compactions=sum(call.compactions for call in self.series),
+            prunings=sum(call.prunings for call in self.series),
+            summary_calls=self.summary_calls,
+            prefix_breaks=sum(call.breaks_prefix for call in self.series),
+            overruns=sum(call.over_window for call in self.series),
+            broken_pairs=self.broken_pairs,
+            without_opening=self.without_opening,
+            refetch_tokens=self.refetch_tokens,
+            spend=self.spend,
+            uncached_dollars=self.uncached_dollars,
+            series=tuple(self.series),
+        )
