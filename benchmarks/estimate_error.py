@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.samples import KINDS, Sample, add_corpus_option, corpus_parts, corpus_samples
 
+RESULTS = Path(__file__).parent / "results"
 PASSAGE_CHARS = 1_500
 SPEED_CHARS = 900_000
 SPEED_RUNS = 7
@@ -32,12 +33,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="measure the token estimate")
     add_corpus_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--write", action="store_true", help="keep the figures in benchmarks/results")
     options = parser.parse_args()
     samples = corpus_samples(options.corpus, "test")
     passages = [sample for sample in samples if len(sample.text) >= PASSAGE_CHARS]
     parts = corpus_parts(options.corpus)
     report = {"passages": errors(passages), "parts": errors(parts), "speed_ns_per_char": speeds(parts)}
     print(json.dumps(report, indent=2) if options.json else table(report))
+    if options.write:
+        record = {"command": "python benchmarks/estimate_error.py --write", **report}
+        (RESULTS / "estimate_error.json").write_text(json.dumps(record, indent=2) + "\n")
+        (RESULTS / "estimate_error.txt").write_text(table(report) + "\n")
 
 
 def errors(samples: list[Sample]) -> dict[str, dict[str, float]]:

@@ -11,7 +11,7 @@ import argparse
 import difflib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ END = "<!-- end results: written by docs/results_table.py -->"
 
 MISSING = "not recorded yet"
 CORE = "python benchmarks/core.py --write"
-ERRORS = "python benchmarks/estimate_error.py"
-FORMATS = "python benchmarks/formats.py"
+ERRORS = "python benchmarks/estimate_error.py --write"
+FORMATS = "python benchmarks/formats.py --write"
 
 Row = tuple[str, str, str]
 Record = Mapping[str, Any]
@@ -139,14 +139,24 @@ def _by_kind(errors: Mapping[str, Mapping[str, float]], field: str) -> str:
 
 
 def _format_rows(formats: Record) -> Iterator[Row]:
-    """One row for each format, with every number that was recorded of it."""
+    """What `fit` costs beside reading and hashing the same messages, and what another trimmer does to them."""
     command = f"`{formats.get('command', FORMATS)}`"
-    for name, figures in formats.get("formats", {}).items():
-        yield f"`{name}`", ", ".join(_named(figures.items())), command
+    if "fit" in formats:
+        yield (
+            "`fit` with the whole history, against decoding and hashing it",
+            f"{formats['fit']['ratio']:g} times",
+            command,
+        )
+    for row in formats.get("requests", ()):
+        yield f"150-step trajectory in 60k: {row['who']}", _faults(row), command
 
 
-def _named(figures: Iterable[tuple[str, float]]) -> Iterator[str]:
-    return (f"{name.replace('_', ' ')} {value:g}" for name, value in figures)
+def _faults(row: Record) -> str:
+    lost = row["requests"] - row["with_rule"]
+    return (
+        f"{row['over']} requests over, {row['refused']} refused, {lost} without the user's rule, "
+        f"{row['breaks']} prefix breaks, {row['cpu_ms']:.1f} ms"
+    )
 
 
 if __name__ == "__main__":

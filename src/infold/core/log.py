@@ -36,7 +36,15 @@ from infold.core.messages import (
 from infold.core.placing import Placed, Run, measures_of_reasoning, place, size_of_reasoning
 from infold.core.spine import Spine
 from infold.core.stubs import Rendering
-from infold.core.tokens import NO_SIZE, UNCALIBRATED, Calibration, Size, measure, token_ruler
+from infold.core.tokens import (
+    MESSAGE_OVERHEAD_TOKENS,
+    NO_SIZE,
+    UNCALIBRATED,
+    Calibration,
+    Size,
+    measure,
+    token_ruler,
+)
 from infold.errors import DuplicateId, IllegalCut, UnknownReference
 
 __all__ = ["Anchor", "Log"]
@@ -256,7 +264,7 @@ def _append_checkpoint(log: Log, checkpoint: Checkpoint) -> Log:
         checkpoint=checkpoint,
         checkpoint_sequence=log.next_sequence,
         checkpoint_measured=measure(checkpoint.text, log.rendering.estimate),
-        checkpoint_size=Size(prose=measure(checkpoint.text, token_ruler(log.rendering.estimate))),
+        checkpoint_size=_text_size(checkpoint.text, log.rendering),
         altered={sequence: hidden for sequence, hidden in log.altered.items() if sequence in sequences},
         freed={},
         attempts=max(log.attempts + 1, checkpoint.attempt),
@@ -273,6 +281,11 @@ def _append_checkpoint(log: Log, checkpoint: Checkpoint) -> Log:
         version=spine.version,
     )
     return _resummed(folded)
+
+
+def _text_size(text: str, rendering: Rendering) -> Size:
+    """What a checkpoint's text takes in the view, with the frame of the message it stands in."""
+    return Size(prose=measure(text, token_ruler(rendering.estimate)) + MESSAGE_OVERHEAD_TOKENS) if text else NO_SIZE
 
 
 def _kept_by(log: Log, checkpoint: Checkpoint) -> list[Placed]:

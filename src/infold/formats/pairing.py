@@ -71,10 +71,12 @@ class Pairing:
         """The wanted id, or with the number of its use where it stands already."""
         times = self._times.get(wanted, 0) + 1
         self._times[wanted] = times
-        call_id = wanted if times == 1 else f"{wanted}#{times}"
-        if times > 1 and call_id in self._times:
+        if times == 1:
+            return wanted
+        call_id = f"{wanted}#{times}"
+        if call_id in self._times:
             return self._unused(wanted)
-        self._times.setdefault(call_id, 1)
+        self._times[call_id] = 1
         return call_id
 
     def _reopen(self, asked: Asked) -> None:

@@ -271,3 +271,22 @@ def test_only_known_roles_look_like_chat() -> None:
     assert looks_like([{"role": "user", "content": "x"}, CALLING])
     assert not looks_like([{"role": "model"}])
     assert not looks_like([])
+
+
+@pytest.mark.parametrize("content", [None, "", "Reading.", "lone \ud800"])
+@pytest.mark.parametrize("call", [CALL, CALL | {"id": ""}, CALL | {"function": {"name": "b", "arguments": ""}}])
+def test_plain_replies_read_as_all_others(content: str | None, call: dict[str, Any]) -> None:
+    """A reply in the plainest shape, which has a quick way of its own, has the parts it has beside unknown fields."""
+    plain = {"role": "assistant", "content": content, "tool_calls": [call, call]}
+    answer = {"role": "tool", "tool_call_id": call["id"], "content": content}
+    quick, slow = decode([plain, answer]), decode([{**plain, "x": 1}, {**answer, "content": content or []}])
+
+    assert [message.parts for message in quick.messages] == [message.parts for message in slow.messages]
+    assert quick.aliases == slow.aliases
+
+
+def test_a_reply_without_content_keeps_what_else_it_has() -> None:
+    """Calls beside reasoning, and no content, are not taken for calls alone."""
+    thinking = {"role": "assistant", "reasoning_content": "hm", "tool_calls": [CALL]}
+
+    assert [type(part) for part in one(thinking).parts] == [ReasoningPart, ToolCallPart]
