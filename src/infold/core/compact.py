@@ -17,10 +17,10 @@ from infold.core.extract import extract
 from infold.core.fold import FoldedText, render_fold
 from infold.core.gauge import Situation, estimated_tokens
 from infold.core.ledger import EMPTY_LEDGER, Ledger, Quote, merge
-from infold.core.log import Log
+from infold.core.log import Log, size_of_text
 from infold.core.messages import MessageId, TextPart, UserMessage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
-from infold.core.tokens import NO_SIZE, estimate, measure, token_ruler, tokens_in
+from infold.core.tokens import NO_SIZE, estimate, measure, tokens_in
 
 __all__ = ["CONTINUE_TEXT", "Carried", "Compaction", "carry_out", "checkpoint_for", "compact", "entries_for"]
 
@@ -199,4 +199,4 @@ def _tokens_after(log: Log, cut: Cut, text: str, situation: Situation) -> int:
     kept = NO_SIZE
     for placed in log.live[cut.index :]:
         kept = kept.plus(log.size_of(placed))
-    return situation.overhead_tokens + log.calibration.apply(kept) + estimate(text, token_ruler(log.rendering.estimate))
+    return situation.overhead_tokens + log.calibration.apply(kept.plus(size_of_text(text, log.rendering)))

@@ -47,7 +47,7 @@ from infold.core.tokens import (
 )
 from infold.errors import DuplicateId, IllegalCut, UnknownReference
 
-__all__ = ["Anchor", "Log"]
+__all__ = ["Anchor", "Log", "size_of_text"]
 
 
 class Anchor(Struct, frozen=True):
@@ -264,7 +264,7 @@ def _append_checkpoint(log: Log, checkpoint: Checkpoint) -> Log:
         checkpoint=checkpoint,
         checkpoint_sequence=log.next_sequence,
         checkpoint_measured=measure(checkpoint.text, log.rendering.estimate),
-        checkpoint_size=_text_size(checkpoint.text, log.rendering),
+        checkpoint_size=size_of_text(checkpoint.text, log.rendering),
         altered={sequence: hidden for sequence, hidden in log.altered.items() if sequence in sequences},
         freed={},
         attempts=max(log.attempts + 1, checkpoint.attempt),
@@ -283,7 +283,7 @@ def _append_checkpoint(log: Log, checkpoint: Checkpoint) -> Log:
     return _resummed(folded)
 
 
-def _text_size(text: str, rendering: Rendering) -> Size:
+def size_of_text(text: str, rendering: Rendering) -> Size:
     """What a checkpoint's text takes in the view, with the frame of the message it stands in."""
     return Size(prose=measure(text, token_ruler(rendering.estimate)) + MESSAGE_OVERHEAD_TOKENS) if text else NO_SIZE
 
