@@ -10,12 +10,19 @@ from infold.errors import (
     DuplicateId,
     IllegalCut,
     InfoldError,
+    ModelError,
     OrphanResult,
     PolicyError,
+    StoreBroken,
+    StoreClosed,
+    StoreConflict,
+    StoreError,
     UndecodableLog,
     UnknownFormat,
     UnknownPreset,
     UnknownReference,
+    UnknownSession,
+    UnusableKey,
     UsageError,
     WindowExceeded,
 )
@@ -33,6 +40,12 @@ EXAMPLES: tuple[tuple[InfoldError, str], ...] = (
     (UnknownReference("part", "9.9", remedy="name a part by its handle"), "name a part by its handle"),
     (IllegalCut(4, "m4"), "cut at a user message or at the assistant message that makes the call"),
     (UndecodableLog("truncated"), "read it with the version that wrote it, or convert a foreign transcript first"),
+    (UnusableKey("tenant", "is endless"), "use a short printable text, such as a hash of it"),
+    (UnknownSession("s1"), "list the sessions to see which there are"),
+    (StoreClosed("a.db"), "open it again, or close it later"),
+    (StoreConflict("s1", expected=3, actual=5), "load it again and repeat what was decided"),
+    (StoreBroken("a.db", "the disk is full", remedy="free some space"), "free some space"),
+    (ModelError("gpt-x", "did not answer"), "try again, or name another model"),
     (UnknownFormat("notes.txt", tried=("codex", "pi"), remedy="name the format"), "name the format"),
     (BrokenInput("codex", "no call", remedy="export it again", line=7), "export it again"),
     (
@@ -85,6 +98,8 @@ def test_numbers_and_names_stay_readable() -> None:
     assert by_type[WindowExceeded] == {"floor_tokens": 9_000, "usable_tokens": 8_000, "overhead_tokens": 1_000}
     assert by_type[IllegalCut] == {"sequence": 4, "message_id": "m4"}
     assert by_type[UnknownPreset] == {"name": "fast", "known": ("infold", "proactive")}
+    assert by_type[StoreConflict] == {"session_id": "s1", "expected": 3, "actual": 5}
+    assert by_type[StoreBroken] == {"where": "a.db", "problem": "the disk is full"}
     assert by_type[BrokenInput] == {"format_name": "codex", "line": 7}
 
 
@@ -95,5 +110,7 @@ def test_a_line_is_named_where_there_is_one() -> None:
 
 
 def test_branches_say_who_can_act() -> None:
-    """The caller's mistakes are usage errors; a window too small is the user's affair and is not."""
-    assert {cls for cls in DEFINED if issubclass(cls, UsageError)} == DEFINED - {InfoldError, WindowExceeded}
+    """The caller's mistakes are usage errors; a window too small is the user's affair, a store an operator's, a model time's."""
+    others = {InfoldError, WindowExceeded, ModelError, StoreError, StoreConflict, StoreBroken}
+
+    assert {cls for cls in DEFINED if issubclass(cls, UsageError)} == DEFINED - others

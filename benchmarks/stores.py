@@ -1,0 +1,253 @@
+"""What a SQLite store costs: appends per second, and opening a session of a thousand to a million messages.
+
+Run `python benchmarks/stores.py` (`--write` keeps the figures in `benchmarks/results/`, `--largest` ends earlier). Each session
+has a checkpoint that folds all but its last twelve messages. Opening is what a process does that has just started: open the
+file, load the session, decide the next step, make the view; CPU time, best of several. Memory is the peak of a fresh process
+that does so. Appends per second are wall time: each waits until the disk has it; `append µs` is the CPU time of one. Not
+measured here: PostgreSQL, whose figures are the server's, and search in a session whose words are all different.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeAlias
+
+from infold.core.budget import Window, budget_for
+from infold.core.entries import Checkpoint, Entry, MessageEntry
+from infold.core.gauge import Situation
+from infold.core.loading import load
+from infold.core.messages import SessionId
+from infold.core.plan import next_step
+from infold.core.presets import INFOLD
+from infold.core.recall import tokens_of
+from infold.core.stubs import Rendering
+from infold.core.view import view
+from infold.ports import SessionKey
+from infold.stores.sqlite import SqliteStore
+from infold.testing.builders import calls, numbered, replies, result, user
+
+Figures: TypeAlias = dict[str, list[dict[str, float]]]
+
+RESULTS = Path(__file__).parent / "results"
+SIZES = (1_000, 100_000, 1_000_000)
+TURN = (user("do the next part"), calls("bash"), result(40), calls("read"), result(40), replies("part done"))
+TURNS_AT_ONCE = 200
+KEPT = 12
+KEY = SessionKey("tenant", SessionId("session"))
+SITUATION = Situation(INFOLD, budget_for(Window(64_000), INFOLD))
+RATIO_TARGET, MEMORY_TARGET_MB = 1.5, 100
+
+
+def main() -> int:
+    """Measure, print, and say whether the targets are met."""
+    parser = argparse.ArgumentParser(description="What a SQLite store costs.")
+    parser.add_argument("--write", action="store_true", help="keep the figures in benchmarks/results")
+    parser.add_argument("--largest", type=int, default=max(SIZES), help="messages of the largest session")
+    parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.open:
+        return tell_opening(chosen.open)
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [size_row(Path(folder), size) for size in SIZES if size <= chosen.largest]
+        figures: Figures = {"append": [append_cost(Path(folder))], "sizes": rows}
+    print(table(figures))
+    if chosen.write:
+        keep(figures)
+    return 0
+
+
+# Opening.
+
+
+def size_row(folder: Path, size: int) -> dict[str, float]:
+    """Build a session of that many messages, then measure opening and searching it."""
+    path = folder / f"{size}.db"
+    started = time.perf_counter()
+    messages = build(path, size)
+    spent = time.perf_counter() - started
+    told = [json.loads(run_fresh(path)) for _ in range(3)]
+    with SqliteStore(path) as store:
+        search_ms = per_call(lambda: store.search(KEY, tokens_of("part zebra"), most=20)) / 1e3
+        append_us = append_on(store, messages + 1)
+    return {
+        "messages": messages,
+        "open_us": round(min(one["open_us"] for one in told), 1),
+        "load_us": round(min(one["load_us"] for one in told), 1),
+        "first_ms": round(min(one["first_ms"] for one in told), 2),
+        "peak_mb": round(max(one["peak_mb"] for one in told), 1),
+        "append_us": round(append_us, 1),
+        "search_ms": round(search_ms, 2),
+        "file_mb": round(path.stat().st_size / 1e6, 1),
+        "built_per_second": round(messages / spent),
+    }
+
+
+def build(path: Path, size: int) -> int:
+    """Write the session; gives how many messages it has, whole turns only."""
+    with SqliteStore(path) as store:
+        at = 0
+        for entries in batches(size):
+            at = store.append(KEY, entries, expected=at)
+        store.append(KEY, [Checkpoint("what went before", first_kept=at - KEPT)], expected=at)
+    return at
+
+
+def batches(size: int) -> Iterator[list[Entry]]:
+    """Messages of an ordinary shape, a few hundred turns at a time, each with an id of its own."""
+    turns = max(KEPT // len(TURN), size // len(TURN))
+    for first in range(0, turns, TURNS_AT_ONCE):
+        drafts = TURN * min(TURNS_AT_ONCE, turns - first)
+        yield [MessageEntry(message) for message in numbered(drafts, prefix=f"{first}-")]
+
+
+def run_fresh(path: Path) -> str:
+    """What a process that has just started says of opening the session."""
+    command = [sys.executable, __file__, "--open", str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def tell_opening(path: Path) -> int:
+    """Open the session for the first time in this process, then again and again, and print what it cost."""
+    started = time.process_time()
+    open_session(path)
+    first = time.process_time() - started
+    with SqliteStore(path) as store:
+        load_us = per_call(lambda: ready(store))
+    told = {
+        "first_ms": first * 1e3,
+        "open_us": per_call(lambda: open_session(path)),
+        "load_us": load_us,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    print(json.dumps(told))
+    return 0
+
+
+def open_session(path: Path) -> None:
+    """What a process does that has just started."""
+    with SqliteStore(path) as store:
+        ready(store)
+
+
+def ready(store: SqliteStore) -> int:
+    """Load the session, decide the next step and make the view."""
+    log = load(KEY.session_id, store.newest_first(KEY), Rendering())
+    next_step(log, SITUATION)
+    return len(view(log, INFOLD.summary))
+
+
+# Appending.
+
+
+def append_on(store: SqliteStore, at: int) -> float:
+    """Microseconds of CPU that one more append takes, over three hundred of them, the index's upkeep included."""
+    messages = numbered(TURN * 50, prefix="more-")
+    started = time.process_time()
+    for step, message in enumerate(messages):
+        store.append(KEY, [MessageEntry(message)], expected=at + step)
+    return (time.process_time() - started) / len(messages) * 1e6
+
+
+def append_cost(folder: Path) -> dict[str, float]:
+    """Appends per second: one by one, in hundreds, and by eight threads with a session each."""
+    with SqliteStore(folder / "append.db") as store:
+        return {
+            "alone_per_second": rate(lambda: append_one_by_one(store, "alone", 300), 300),
+            "hundreds_per_second": rate(lambda: append_hundreds(store, 30), 3_000),
+            "eight_threads_per_second": rate(lambda: append_in_threads(store, 150), 8 * 150),
+        }
+
+
+def append_one_by_one(store: SqliteStore, name: str, times: int) -> None:
+    """One message at a time, each on the disk before the next."""
+    key = SessionKey("tenant", SessionId(name))
+    messages = numbered(TURN * (times // len(TURN)), prefix=name)
+    for at, message in enumerate(messages):
+        store.append(key, [MessageEntry(message)], expected=at)
+
+
+def append_hundreds(store: SqliteStore, times: int) -> None:
+    """A hundred messages at a time."""
+    key = SessionKey("tenant", SessionId("hundreds"))
+    for number in range(times):
+        messages = numbered((user("do the next part") for _ in range(100)), prefix=f"{number}-")
+        store.append(key, [MessageEntry(message) for message in messages], expected=number * 100)
+
+
+def append_in_threads(store: SqliteStore, times: int) -> None:
+    """Eight writers, each with a session of its own."""
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: append_one_by_one(store, f"thread{number}", times), range(8)))
+
+
+def rate(act: Callable[[], None], times: int) -> float:
+    """How many of these a second has."""
+    started = time.perf_counter()
+    act()
+    return round(times / (time.perf_counter() - started))
+
+
+# Timing and telling.
+
+
+def per_call(action: Callable[[], object], *, least: float = 0.3) -> float:
+    """Microseconds of CPU of one call, best of three, each over at least that many seconds."""
+    return min(timed(action, least) for _ in range(3)) * 1e6
+
+
+def timed(action: Callable[[], object], least: float) -> float:
+    """Seconds of CPU per call."""
+    times, started = 0, time.process_time()
+    while (spent := time.process_time() - started) < least:
+        action()
+        times += 1
+    return spent / times
+
+
+def table(figures: Figures) -> str:
+    """The figures as text, with the targets beside them."""
+    rows, append = figures["sizes"], figures["append"][0]
+    together, alone = append["eight_threads_per_second"], append["alone_per_second"]
+    ratios = [f"{row['open_us'] / rows[0]['open_us']:.2f} at {row['messages']:,}" for row in rows[1:]]
+    return "\n".join(
+        [
+            f"append: {alone:,}/s one by one, {together:,}/s by eight threads, {append['hundreds_per_second']:,}/s in hundreds",
+            " messages  open+load µs   load µs   append µs   first ms   peak MB   search ms   file MB   built/s",
+            *map(size_line, rows),
+            f"open+load against {rows[0]['messages']:,} messages: {', '.join(ratios)} (target {RATIO_TARGET})",
+            f"peak memory: {max(row['peak_mb'] for row in rows)} MB (target {MEMORY_TARGET_MB})",
+        ]
+    )
+
+
+def size_line(row: dict[str, float]) -> str:
+    """One row of the table by size."""
+    timed_columns = (("open_us", 14), ("load_us", 10), ("append_us", 12), ("first_ms", 11))
+    other_columns = (("peak_mb", 10), ("search_ms", 12), ("file_mb", 10))
+    told = "".join(f"{row[name]:>{width},}" for name, width in (*timed_columns, *other_columns))
+    return f"{row['messages']:>9,}{told}{row['built_per_second']:>10,}"
+
+
+def keep(figures: Figures) -> None:
+    """Write the figures with machine, commit and command."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    record = {"command": "python benchmarks/stores.py --write", "commit": commit, "machine": machine, **figures}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "stores.json").write_text(json.dumps(record, indent=2) + "\n")
+    (RESULTS / "stores.txt").write_text(f"{machine}, commit {commit}\n{table(figures)}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""What the shell needs of the world, as Protocols of a few methods each, and the values that pass through them.
+
+An adapter implements them without importing anything but these names; `infold.testing.contracts` says whether it does so
+rightly. What a store keeps is scoped by tenant (B28): every method takes a whole `SessionKey`, so that no call can name a
+session without saying whose it is.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from msgspec import Struct
+
+from infold.core.entries import Entry, Handle
+from infold.core.events import Event
+from infold.core.messages import SessionId
+from infold.core.recall import Document
+from infold.errors import UnusableKey
+
+__all__ = ["Archive", "Clock", "Finder", "Found", "FullStore", "Observer", "SessionKey", "Store", "StoredSession"]
+
+LONGEST_KEY = 512
+"""Characters of a tenant or a session id; hashes, UUIDs and paths are shorter, and an index entry must hold both."""
+
+_UNUSABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+class SessionKey(Struct, frozen=True, order=True):
+    """Which session, and whose: the tenant is a keyed hash of a credential, or empty where there is one user.
+
+    Raises `UnusableKey` for what no database could keep apart: an empty id, control characters, endless text.
+    """
+
+    tenant: str
+    session_id: SessionId
+
+    def __post_init__(self) -> None:
+        if not self.session_id:
+            raise UnusableKey("session id", "is empty")
+        for name, text in (("tenant", self.tenant), ("session id", self.session_id)):
+            if len(text) > LONGEST_KEY:
+                raise UnusableKey(name, f"has {len(text):,} characters, more than {LONGEST_KEY}")
+            if _UNUSABLE.search(text):
+                raise UnusableKey(name, "holds control characters or half a surrogate pair")
+
+
+class StoredSession(Struct, frozen=True):
+    """What a listing tells of a session: its size in entries and stored bytes, and when it last grew."""
+
+    key: SessionKey
+    entries: int
+    stored_bytes: int
+    changed_ms: int
+
+
+class Found(Struct, frozen=True):
+    """A part that holds some of the tokens asked for; the score grows with how many and how rare they are."""
+
+    handle: Handle
+    score: float
+
+
+class Store(Protocol):
+    """Keeps logs: the three things an engine does with a session."""
+
+    def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
+        """Append these entries, all or none, and give the number the next one will have.
+
+        `expected` is the number the writer believes the first of them gets; raises `StoreConflict` if it is another,
+        and `StoreBroken` if the store cannot keep them. When it returns, the entries survive the end of the process.
+        """
+        ...
+
+    def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
+        """The numbered entries, newest first, from the one before `before` on; nothing for a session that is not there.
+
+        Read in pages as they are asked for, with nothing locked between pages, so that a reader who stops early pays for
+        what was read (S4.1).
+        """
+        ...
+
+    def hold(self, key: SessionKey) -> AbstractContextManager[bool]:
+        """Take the session's lock for a compaction; gives false, at once, while another thread or process has it.
+
+        Given back at the end of the block or of the process. It does not keep others from appending.
+        """
+        ...
+
+
+class Archive(Protocol):
+    """What an operator does with whole sessions. Deleting is the one destructive act (B27)."""
+
+    def sessions(self, tenant: str) -> Iterator[StoredSession]:
+        """A tenant's sessions, the last changed first, read in pages."""
+        ...
+
+    def delete(self, key: SessionKey) -> None:
+        """Remove a session and everything that was made of it; raises `UnknownSession` if there is none."""
+        ...
+
+    def expire(self, older_than_ms: int) -> int:
+        """Delete the sessions of all tenants that last changed longer ago than that; gives how many."""
+        ...
+
+    def trim(self, max_bytes: int) -> int:
+        """Delete the sessions changed longest ago until all others hold at most that many bytes; gives how many."""
+        ...
+
+
+class Finder(Protocol):
+    """Recall's way to what was pruned or folded (B6)."""
+
+    def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> Sequence[Found]:
+        """The parts that hold any of these tokens (of `core.recall.tokens_of`), best first, of equals the newest."""
+        ...
+
+    def read(self, key: SessionKey, handle: str) -> Document:
+        """A part as it was said, under the call it answers; raises `UnknownReference` if there is no text under it."""
+        ...
+
+
+class FullStore(Store, Archive, Finder, Protocol):
+    """What infold's own stores are: all three."""
+
+
+class Clock(Protocol):
+    """What time it is."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        ...
+
+
+class Observer(Protocol):
+    """Somebody who is told what happened."""
+
+    def observe(self, event: Event) -> None:
+        """Hear of one event; must neither raise nor take long."""
+        ...

@@ -1,0 +1,131 @@
+"""Sessions in the memory of this process: for tests, for one-off work, and as the plainest example of a store.
+
+Entries are kept encoded, like everywhere else, so that what works here works with a database.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from threading import Lock
+
+from infold.core.entries import Entry, encode_entry
+from infold.core.recall import Document
+from infold.errors import StoreConflict, UnknownSession
+from infold.ports import Clock, Found, SessionKey, StoredSession
+from infold.stores.clock import SystemClock
+from infold.stores.findable import MOST_PLACES, Place, askable, document_at, ranked, slices_of
+from infold.stores.keeping import surplus
+from infold.stores.paging import PAGE, decoded, in_pages
+
+__all__ = ["MemoryStore"]
+
+WHERE = "memory"
+
+
+class MemoryStore:
+    """A store that ends with the process; may be used from any thread."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = Lock()
+        self._sessions: dict[SessionKey, _Session] = {}
+        self._held: set[SessionKey] = set()
+
+    def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
+        """Append these entries, all or none; raises `StoreConflict` unless the first gets the number expected."""
+        stored = [encode_entry(entry) for entry in entries]
+        slices = slices_of(entries, expected, lambda: self.newest_first(key, before=expected))
+        with self._lock:
+            session = self._sessions.get(key) or _Session()
+            if len(session.stored) != expected:
+                raise StoreConflict(key.session_id, expected=expected, actual=len(session.stored))
+            if stored:
+                self._sessions.pop(key, None)
+                self._sessions[key] = session
+                session.changed_ms = self._clock.now_ms()
+            session.stored += stored
+            for piece in slices:
+                for token in piece.tokens:
+                    session.places.setdefault(token, []).append((piece.sequence, piece.position))
+            return len(session.stored)
+
+    def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
+        """The numbered entries, newest first; nothing for a session that is not there."""
+        stored = self._sessions[key].stored if key in self._sessions else []
+
+        def fetch(last: tuple[int, bytes] | None) -> list[tuple[int, bytes]]:
+            end = last[0] if last else len(stored) if before is None else min(max(0, before), len(stored))
+            return [(number, stored[number]) for number in range(end - 1, max(-1, end - 1 - PAGE), -1)]
+
+        return decoded(in_pages(fetch), key, WHERE)
+
+    @contextmanager
+    def hold(self, key: SessionKey) -> Iterator[bool]:
+        """Take the session's lock for a compaction; false while another thread has it."""
+        with self._lock:
+            taken = key not in self._held
+            self._held.add(key)
+        try:
+            yield taken
+        finally:
+            if taken:
+                with self._lock:
+                    self._held.remove(key)
+
+    def sessions(self, tenant: str) -> Iterator[StoredSession]:
+        """A tenant's sessions, the last changed first."""
+        with self._lock:
+            newest_first = list(reversed(self._sessions.items()))
+        for key, session in newest_first:
+            if key.tenant == tenant:
+                yield StoredSession(key, len(session.stored), session.stored_bytes, session.changed_ms)
+
+    def delete(self, key: SessionKey) -> None:
+        """Remove a session; raises `UnknownSession` if there is none."""
+        with self._lock:
+            if self._sessions.pop(key, None) is None:
+                raise UnknownSession(key.session_id)
+
+    def expire(self, older_than_ms: int) -> int:
+        """Delete the sessions that last changed longer ago than that; gives how many."""
+        with self._lock:
+            oldest_ms = self._clock.now_ms() - older_than_ms
+            return self._forget([key for key, session in self._sessions.items() if session.changed_ms < oldest_ms])
+
+    def trim(self, max_bytes: int) -> int:
+        """Delete the sessions changed longest ago until all others hold at most that many bytes; gives how many."""
+        with self._lock:
+            sizes = ((key, session.stored_bytes) for key, session in reversed(self._sessions.items()))
+            return self._forget(surplus(sizes, max_bytes))
+
+    def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
+        """The parts that hold any of these tokens, best first, of equals the newest."""
+        with self._lock:
+            places = self._sessions[key].places if key in self._sessions else {}
+            return ranked([_newest(places.get(token, [])) for token in askable(tokens)], most)
+
+    def read(self, key: SessionKey, handle: str) -> Document:
+        """A part as it was said; raises `UnknownReference` if there is no text under that handle."""
+        return document_at(self, key, handle)
+
+    def _forget(self, keys: Sequence[SessionKey]) -> int:
+        for key in keys:
+            del self._sessions[key]
+        return len(keys)
+
+
+class _Session:
+    """What is kept of one session; `places` are where each token stands, oldest first."""
+
+    def __init__(self) -> None:
+        self.stored: list[bytes] = []
+        self.places: dict[str, list[Place]] = {}
+        self.changed_ms = 0
+
+    @property
+    def stored_bytes(self) -> int:
+        return sum(map(len, self.stored))
+
+
+def _newest(places: Sequence[Place]) -> list[Place]:
+    return list(islice(reversed(places), MOST_PLACES))

@@ -1,0 +1,247 @@
+"""Sessions in a PostgreSQL database, for any number of machines.
+
+An append is one transaction that locks the session's row and checks the number it was promised (B14). Locks for compaction
+are advisory locks on a connection of their own: they end with the connection, so with the process. A pooler between infold
+and the server must therefore keep a session on one server connection.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, LiteralString, TypeVar
+
+from psycopg import errors as refusals
+
+from infold.core.entries import Entry, encode_entry
+from infold.core.messages import SessionId
+from infold.core.recall import Document
+from infold.errors import StoreBroken, StoreConflict, UnknownSession
+from infold.ports import Clock, Found, SessionKey, StoredSession
+from infold.stores.clock import SystemClock
+from infold.stores.findable import MOST_PLACES, Place, Slice, askable, document_at, ranked, slices_of
+from infold.stores.keeping import surplus
+from infold.stores.paging import PAGE, decoded, in_pages
+from infold.stores.postgres_pool import Connection, Pools, connect, name_of, prepare, translated
+
+__all__ = ["PostgresStore"]
+
+LAST = 2**62
+"""Above every number and every moment."""
+
+TRIES = 5
+"""Times a transaction is begun that the server rolled back in favour of another."""
+
+T = TypeVar("T")
+
+
+class PostgresStore:
+    """A store in a database; may be used from any thread, and in a child after a fork.
+
+    Raises `StoreBroken` for a server that cannot be reached or written, and for tables that are not ours or newer.
+    """
+
+    def __init__(self, dsn: str, clock: Clock | None = None) -> None:
+        self._dsn = dsn
+        self._where = name_of(dsn)
+        self._clock = clock or SystemClock()
+        self._pools = Pools(dsn, self._where)
+        prepare(dsn, self._where)
+
+    def __enter__(self) -> "PostgresStore":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; a second time does nothing."""
+        self._pools.close()
+
+    def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
+        """Append these entries, all or none; raises `StoreConflict` unless the first gets the number expected."""
+        stored = [encode_entry(entry) for entry in entries]
+        slices = slices_of(entries, expected, lambda: self.newest_first(key, before=expected))
+
+        def act(connection: Connection) -> int:
+            number = _locked(connection, key, expected, begin=bool(stored) and expected == 0)
+            if stored:
+                _grow(connection, number, stored, self._clock.now_ms())
+                _insert(connection, number, expected, stored, slices)
+            return expected + len(stored)
+
+        return self._transact(act)
+
+    def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
+        """The numbered entries, newest first; nothing for a session that is not there."""
+        number = self._number(key)
+        if number is None:
+            return iter(())
+
+        def fetch(last: tuple[int, bytes] | None) -> list[tuple[int, bytes]]:
+            end = last[0] if last else LAST if before is None else before
+            return self._rows(
+                "SELECT sequence, stored FROM infold_entries WHERE session = %s AND sequence < %s "
+                "ORDER BY sequence DESC LIMIT %s",
+                (number, end, PAGE),
+            )
+
+        return decoded(in_pages(fetch), key, self._where)
+
+    @contextmanager
+    def hold(self, key: SessionKey) -> Iterator[bool]:
+        """Take the session's lock for a compaction; false while another thread or process has it."""
+        pid, connection = os.getpid(), connect(self._dsn, self._where)
+        try:
+            with translated(self._where):
+                row = connection.execute("SELECT pg_try_advisory_lock(%s)", (_lock_number(key),)).fetchone()
+            yield row == (True,)
+        finally:
+            # A forked child that leaves the block shares the socket, and closing it would end its parent's lock.
+            if os.getpid() == pid:
+                connection.close()
+
+    def sessions(self, tenant: str) -> Iterator[StoredSession]:
+        """A tenant's sessions, the last changed first."""
+
+        def fetch(last: tuple[int, int, str, int, int] | None) -> list[tuple[int, int, str, int, int]]:
+            return self._rows(
+                "SELECT changed_ms, number, id, next_sequence, stored_bytes FROM infold_sessions "
+                "WHERE tenant = %s AND (changed_ms, number) < (%s, %s) ORDER BY changed_ms DESC, number DESC LIMIT %s",
+                (tenant, *(last[:2] if last else (LAST, LAST)), PAGE),
+            )
+
+        for changed_ms, _, session_id, entries, stored_bytes in in_pages(fetch):
+            yield StoredSession(SessionKey(tenant, SessionId(session_id)), entries, stored_bytes, changed_ms)
+
+    def delete(self, key: SessionKey) -> None:
+        """Remove a session and its words; raises `UnknownSession` if there is none."""
+
+        def act(connection: Connection) -> int:
+            return connection.execute(
+                "DELETE FROM infold_sessions WHERE tenant = %s AND id = %s", (key.tenant, key.session_id)
+            ).rowcount
+
+        if not self._transact(act):
+            raise UnknownSession(key.session_id)
+
+    def expire(self, older_than_ms: int) -> int:
+        """Delete the sessions that last changed longer ago than that; gives how many."""
+        oldest_ms = self._clock.now_ms() - older_than_ms
+
+        def act(connection: Connection) -> int:
+            return connection.execute("DELETE FROM infold_sessions WHERE changed_ms < %s", (oldest_ms,)).rowcount
+
+        return self._transact(act)
+
+    def trim(self, max_bytes: int) -> int:
+        """Delete the sessions changed longest ago until all others hold at most that many bytes; gives how many."""
+
+        def act(connection: Connection) -> int:
+            sizes: list[Any] = connection.execute(
+                "SELECT number, stored_bytes FROM infold_sessions ORDER BY changed_ms DESC, number DESC"
+            ).fetchall()
+            gone = surplus(sizes, max_bytes)
+            return connection.execute("DELETE FROM infold_sessions WHERE number = ANY (%s)", (gone,)).rowcount
+
+        return self._transact(act)
+
+    def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
+        """The parts that hold any of these tokens, best first, of equals the newest."""
+        number = self._number(key)
+        if number is None:
+            return ()
+        return ranked([self._places(number, token) for token in askable(tokens)], most)
+
+    def read(self, key: SessionKey, handle: str) -> Document:
+        """A part as it was said; raises `UnknownReference` if there is no text under that handle."""
+        return document_at(self, key, handle)
+
+    def _transact(self, act: Callable[[Connection], T]) -> T:
+        """Run an act in a transaction, again if the server rolled it back in favour of another.
+
+        Only what is known to have been rolled back is tried again: a connection lost while committing is not, for the
+        entries may be there.
+        """
+        for _ in range(TRIES - 1):
+            try:
+                return self._transact_once(act)
+            except StoreBroken as error:
+                if not isinstance(error.__cause__, refusals.SerializationFailure | refusals.DeadlockDetected):
+                    raise
+        return self._transact_once(act)
+
+    def _transact_once(self, act: Callable[[Connection], T]) -> T:
+        with self._pools.connection() as connection, connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            return act(connection)
+
+    def _number(self, key: SessionKey) -> int | None:
+        query: LiteralString = "SELECT number FROM infold_sessions WHERE tenant = %s AND id = %s"
+        rows = self._rows(query, (key.tenant, key.session_id))
+        return int(rows[0][0]) if rows else None
+
+    def _rows(self, query: LiteralString, values: Sequence[object]) -> list[Any]:
+        with self._pools.connection() as connection:
+            return connection.execute(query, values).fetchall()
+
+    def _places(self, number: int, token: str) -> list[Place]:
+        escaped = token.replace("\\", "\\\\")
+        return self._rows(
+            "SELECT sequence, position FROM infold_words WHERE session = %s AND tokens @@ %s::tsquery "
+            "ORDER BY sequence DESC, position DESC LIMIT %s",
+            (number, f"'{_mark(number)}' & '{escaped}'", MOST_PLACES),
+        )
+
+
+# Acts, each inside its transaction.
+
+_LOCK: LiteralString = "SELECT number, next_sequence FROM infold_sessions WHERE tenant = %s AND id = %s FOR UPDATE"
+_BEGIN: LiteralString = (
+    "INSERT INTO infold_sessions (tenant, id, next_sequence, stored_bytes, changed_ms) VALUES (%s, %s, 0, 0, 0) "
+    "ON CONFLICT (tenant, id) DO UPDATE SET changed_ms = infold_sessions.changed_ms RETURNING number, next_sequence"
+)
+"""Both lock the row; the second makes it first where there is none, without a moment between the two."""
+
+
+def _locked(connection: Connection, key: SessionKey, expected: int, *, begin: bool) -> int:
+    """The session's number, its row locked until the end of the transaction; the session is begun if need be."""
+    row: Any = connection.execute(_BEGIN if begin else _LOCK, (key.tenant, key.session_id)).fetchone()
+    number, actual = row or (0, 0)
+    if actual != expected:
+        raise StoreConflict(key.session_id, expected=expected, actual=actual)
+    return int(number)
+
+
+def _grow(connection: Connection, number: int, stored: Sequence[bytes], now_ms: int) -> None:
+    connection.execute(
+        "UPDATE infold_sessions SET next_sequence = next_sequence + %s, stored_bytes = stored_bytes + %s, "
+        "changed_ms = %s WHERE number = %s",
+        (len(stored), sum(map(len, stored)), now_ms, number),
+    )
+
+
+def _insert(connection: Connection, number: int, first: int, stored: Sequence[bytes], slices: Sequence[Slice]) -> None:
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO infold_entries VALUES (%s, %s, %s)",
+            [(number, first + at, entry) for at, entry in enumerate(stored)],
+        )
+        cursor.executemany(
+            "INSERT INTO infold_words VALUES (%s, %s, %s, array_to_tsvector(%s::text[]))",
+            [(number, piece.sequence, piece.position, [_mark(number), *piece.tokens]) for piece in slices],
+        )
+
+
+def _mark(number: int) -> str:
+    """The word by which the index tells one session's rows from another's; no token of a text can be it."""
+    return f"${number}"
+
+
+def _lock_number(key: SessionKey) -> int:
+    """A session as PostgreSQL numbers its locks: 64 bits, signed."""
+    name = hashlib.sha256(f"{key.tenant}\0{key.session_id}".encode()).digest()
+    return int.from_bytes(name[:8], "big", signed=True)

@@ -1,0 +1,240 @@
+"""Sessions in one SQLite file, for one machine.
+
+Appends go through one writer thread (`sqlite_writer.py`), reads through connections of their own from any thread. Several
+processes may use one file: each append is a transaction that first checks the number it was promised (B14).
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from infold.core.entries import Entry, encode_entry
+from infold.core.messages import SessionId
+from infold.core.recall import Document
+from infold.errors import StoreConflict, UnknownSession
+from infold.ports import Clock, Found, SessionKey, StoredSession
+from infold.stores.clock import SystemClock
+from infold.stores.findable import MOST_PLACES, Place, Slice, askable, document_at, ranked, slices_of
+from infold.stores.keeping import surplus
+from infold.stores.locks import holding, lock_path
+from infold.stores.paging import PAGE, decoded, in_pages
+from infold.stores.sqlite_connections import Connections
+from infold.stores.sqlite_file import prepare, translated
+
+__all__ = ["SqliteStore"]
+
+LAST = 2**62
+"""Above every number and every moment."""
+
+
+class SqliteStore:
+    """A store in a file; may be used from any thread, and in a child after a fork.
+
+    An append that returned survives the end of the process, and of the machine as far as the disk keeps its word. Raises
+    `StoreBroken` for a file that is damaged, another program's, newer than this version or not writable.
+    """
+
+    def __init__(self, path: str | Path, clock: Clock | None = None) -> None:
+        self._path = Path(path).absolute()
+        self._clock = clock or SystemClock()
+        self._connections = Connections(self._path)
+        prepare(self._path)
+
+    def __enter__(self) -> "SqliteStore":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Finish what was asked, end the writer and close the file; a second time does nothing."""
+        self._connections.close()
+
+    def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
+        """Append these entries, all or none; raises `StoreConflict` unless the first gets the number expected."""
+        stored = [encode_entry(entry) for entry in entries]
+        # Made here and not by the writer: tokenising a large result must not keep others from writing.
+        slices = slices_of(entries, expected, lambda: self.newest_first(key, before=expected))
+
+        def act(connection: sqlite3.Connection) -> int:
+            _expect(connection, key, expected)
+            if stored:
+                number = _grow(connection, key, stored, self._clock.now_ms())
+                _insert(connection, number, expected, stored, slices)
+            return expected + len(stored)
+
+        return self._connections.write(act)
+
+    def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
+        """The numbered entries, newest first; nothing for a session that is not there."""
+        number = self._number(key)
+        if number is None:
+            return iter(())
+
+        def fetch(last: tuple[int, bytes] | None) -> list[tuple[int, bytes]]:
+            end = last[0] if last else LAST if before is None else before
+            return self._rows(
+                "SELECT sequence, stored FROM entries WHERE session = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?",
+                (number, end, PAGE),
+            )
+
+        return decoded(in_pages(fetch), key, str(self._path))
+
+    @contextmanager
+    def hold(self, key: SessionKey) -> Iterator[bool]:
+        """Take the session's lock for a compaction; false while another thread or process has it."""
+        with ExitStack() as stack:
+            with translated(self._path):
+                taken = stack.enter_context(holding(lock_path(self._path, key)))
+            yield taken
+
+    def sessions(self, tenant: str) -> Iterator[StoredSession]:
+        """A tenant's sessions, the last changed first."""
+
+        def fetch(last: tuple[int, int, str, int, int] | None) -> list[tuple[int, int, str, int, int]]:
+            return self._rows(
+                "SELECT changed_ms, number, id, next_sequence, stored_bytes FROM sessions "
+                "WHERE tenant = ? AND (changed_ms, number) < (?, ?) ORDER BY changed_ms DESC, number DESC LIMIT ?",
+                (tenant, *(last[:2] if last else (LAST, LAST)), PAGE),
+            )
+
+        for changed_ms, _, session_id, entries, stored_bytes in in_pages(fetch):
+            yield StoredSession(SessionKey(tenant, SessionId(session_id)), entries, stored_bytes, changed_ms)
+
+    def delete(self, key: SessionKey) -> None:
+        """Remove a session, its words and their bytes in the file; raises `UnknownSession` if there is none."""
+
+        def act(connection: sqlite3.Connection) -> None:
+            found = _find(connection, key)
+            if found is None:
+                raise UnknownSession(key.session_id)
+            _forget(connection, [found[0]])
+
+        self._connections.write(act)
+        self._give_back()
+
+    def expire(self, older_than_ms: int) -> int:
+        """Delete the sessions that last changed longer ago than that; gives how many."""
+
+        def act(connection: sqlite3.Connection) -> int:
+            oldest_ms = self._clock.now_ms() - older_than_ms
+            old = connection.execute("SELECT number FROM sessions WHERE changed_ms < ?", (oldest_ms,)).fetchall()
+            return _forget(connection, [number for (number,) in old])
+
+        return self._delete_many(act)
+
+    def trim(self, max_bytes: int) -> int:
+        """Delete the sessions changed longest ago until all others hold at most that many bytes; gives how many."""
+
+        def act(connection: sqlite3.Connection) -> int:
+            sizes = connection.execute(
+                "SELECT number, stored_bytes FROM sessions ORDER BY changed_ms DESC, number DESC"
+            ).fetchall()
+            return _forget(connection, surplus(sizes, max_bytes))
+
+        return self._delete_many(act)
+
+    def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
+        """The parts that hold any of these tokens, best first, of equals the newest."""
+        number = self._number(key)
+        if number is None:
+            return ()
+        return ranked([self._places(number, token) for token in askable(tokens)], most)
+
+    def read(self, key: SessionKey, handle: str) -> Document:
+        """A part as it was said; raises `UnknownReference` if there is no text under that handle."""
+        return document_at(self, key, handle)
+
+    def _number(self, key: SessionKey) -> int | None:
+        with self._connections.reading() as connection:
+            found = _find(connection, key)
+        return found[0] if found else None
+
+    def _rows(self, query: str, values: Sequence[object]) -> list[Any]:
+        with self._connections.reading() as connection:
+            return connection.execute(query, values).fetchall()
+
+    def _places(self, number: int, token: str) -> list[Place]:
+        return self._rows(
+            "SELECT sequence, position FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?",
+            (f'"{_mark(number)}" AND "{token}"', MOST_PLACES),
+        )
+
+    def _delete_many(self, act: Callable[[sqlite3.Connection], int]) -> int:
+        deleted = self._connections.write(act)
+        if deleted:
+            self._give_back()
+        return deleted
+
+    def _give_back(self) -> None:
+        """Shorten the file, and empty the write-ahead log into it, so that nothing deleted stays behind in either."""
+        with self._connections.reading() as connection:
+            connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+# Acts of the writer, each inside its transaction.
+
+
+def _find(connection: sqlite3.Connection, key: SessionKey) -> tuple[int, int] | None:
+    """A session's own number, and the number its next entry gets."""
+    found: tuple[int, int] | None = connection.execute(
+        "SELECT number, next_sequence FROM sessions WHERE tenant = ? AND id = ?", (key.tenant, key.session_id)
+    ).fetchone()
+    return found
+
+
+def _expect(connection: sqlite3.Connection, key: SessionKey, expected: int) -> None:
+    found = _find(connection, key)
+    actual = found[1] if found else 0
+    if actual != expected:
+        raise StoreConflict(key.session_id, expected=expected, actual=actual)
+
+
+def _grow(connection: sqlite3.Connection, key: SessionKey, stored: Sequence[bytes], now_ms: int) -> int:
+    """Count the entries in, beginning the session if this is its first append; gives its number."""
+    (number,) = connection.execute(
+        "INSERT INTO sessions (tenant, id, next_sequence, stored_bytes, changed_ms) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (tenant, id) DO UPDATE SET next_sequence = next_sequence + excluded.next_sequence, "
+        "stored_bytes = stored_bytes + excluded.stored_bytes, changed_ms = excluded.changed_ms RETURNING number",
+        (key.tenant, key.session_id, len(stored), sum(map(len, stored)), now_ms),
+    ).fetchone()
+    return int(number)
+
+
+def _insert(
+    connection: sqlite3.Connection, number: int, first: int, stored: Sequence[bytes], slices: Sequence[Slice]
+) -> None:
+    connection.executemany(
+        "INSERT INTO entries VALUES (?, ?, ?)", [(number, first + at, entry) for at, entry in enumerate(stored)]
+    )
+    connection.executemany(
+        "INSERT INTO words (sequence, position, tokens) VALUES (?, ?, ?)",
+        [(piece.sequence, piece.position, " ".join((_mark(number), *piece.tokens))) for piece in slices],
+    )
+
+
+def _forget(connection: sqlite3.Connection, numbers: Sequence[int]) -> int:
+    """Delete sessions by their numbers and overwrite what they were; gives how many.
+
+    The index only marks deleted words until its pieces are merged, so it is merged here and now: deleting takes time in
+    proportion to the whole store, and leaves nothing (B27).
+    """
+    for number in numbers:
+        connection.execute(
+            "DELETE FROM words WHERE rowid IN (SELECT rowid FROM words WHERE words MATCH ?)", (f'"{_mark(number)}"',)
+        )
+        connection.execute("DELETE FROM entries WHERE session = ?", (number,))
+        connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
+    if numbers:
+        connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+    return len(numbers)
+
+
+def _mark(number: int) -> str:
+    """The word by which the index tells one session's rows from another's; no token of a text can be it."""
+    return f"${number}"

@@ -1,0 +1,94 @@
+"""A process's connections to one file: a writer, and as many readers as read at once.
+
+A connection must never be used, nor even closed, in a process other than the one that opened it. After a fork the child gets
+connections of its own, and leaves those it inherited alone for good (`sqlite_file.connect`).
+"""
+
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from infold.errors import StoreClosed
+from infold.stores.sqlite_file import connect, disconnect, translated
+from infold.stores.sqlite_writer import Writer
+
+__all__ = ["Connections"]
+
+MOST_IDLE = 8
+"""Readers kept open between reads; more are opened while more threads read at once, and closed again."""
+
+T = TypeVar("T")
+
+
+class Connections:
+    """The way to a file from whatever thread and process asks."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._by_process: dict[int, _Process] = {}
+        self._closed = False
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection for one read, which must be finished within the block."""
+        with self._here().reading() as connection, translated(self._path):
+            yield connection
+
+    def write(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """Have an act carried out by this process's writer; see `Writer.do`."""
+        return self._here().writer.do(act)
+
+    def close(self) -> None:
+        """Close what this process opened; a second time does nothing."""
+        self._closed = True
+        here = self._by_process.get(os.getpid())
+        if here is not None:
+            here.close()
+
+    def _here(self) -> "_Process":
+        if self._closed:
+            raise StoreClosed(str(self._path))
+        here = self._by_process.get(os.getpid())
+        return here or self._first_use_here()
+
+    def _first_use_here(self) -> "_Process":
+        """Of threads that come here at once one wins; no lock, since a forked child may have inherited it locked."""
+        return self._by_process.setdefault(os.getpid(), _Process(self._path))
+
+
+class _Process:
+    """The connections that one process opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._closed = False
+        self.writer = Writer(path)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = connect(self._path)
+        try:
+            yield connection
+        finally:
+            self._idle.append(connection)
+            self._keep(0 if self._closed else MOST_IDLE)
+
+    def close(self) -> None:
+        self.writer.close()
+        self._closed = True
+        self._keep(0)
+
+    def _keep(self, most: int) -> None:
+        while len(self._idle) > most:
+            try:
+                disconnect(self._idle.popleft())
+            except IndexError:  # another thread took it
+                return

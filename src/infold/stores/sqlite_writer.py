@@ -1,0 +1,136 @@
+"""One thread that writes: what many threads ask for at once is committed together, in the order it was asked.
+
+A commit waits for the disk, so requests that queue up meanwhile share the next one. An act sees the acts before it; whoever
+asked is answered after the commit.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from typing import Any, Generic, TypeVar
+
+from infold.errors import InfoldError, StoreClosed
+from infold.stores.sqlite_file import connect, disconnect, translated
+
+__all__ = ["Writer"]
+
+MOST_TOGETHER = 64
+"""Acts of one transaction, so that the first does not wait long for the last."""
+
+T = TypeVar("T")
+
+
+class Writer:
+    """Carries out acts on a connection of its own, in a thread that starts with the first and ends with `close`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._waiting: SimpleQueue[_Asked[Any] | None] = SimpleQueue()
+        self._lock = Lock()
+        self._thread: Thread | None = None
+        self._closed = False
+
+    def do(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """Run an act inside a transaction and give its answer once that is committed.
+
+        An act that raises one of infold's own errors must not have written anything. It may be run a second time, the
+        first having been rolled back.
+        """
+        asked = _Asked(act)
+        with self._lock:
+            if self._closed:
+                raise StoreClosed(str(self._path))
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name=f"infold writer of {self._path.name}", daemon=True)
+                self._thread.start()
+            self._waiting.put(asked)
+        return asked.answer.result()
+
+    def close(self) -> None:
+        """Carry out what was asked, then end the thread; a second time does nothing."""
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._waiting.put(None)
+            thread.join()
+
+    def _run(self) -> None:
+        connection: sqlite3.Connection | None = None
+        while batch := self._next_batch():
+            try:
+                connection = connection or connect(self._path)
+            except InfoldError as error:
+                for asked in batch:
+                    asked.answer.set_exception(error)
+            else:
+                _carry_out(connection, batch, self._path)
+        if connection is not None:
+            disconnect(connection)
+
+    def _next_batch(self) -> "list[_Asked[Any]]":
+        """What is waiting, at least one; nothing when the writer is to end."""
+        batch = list[_Asked[Any]]()
+        asked = self._waiting.get()
+        while asked is not None:
+            batch.append(asked)
+            if len(batch) == MOST_TOGETHER:
+                return batch
+            try:
+                asked = self._waiting.get_nowait()
+            except Empty:
+                return batch
+        if batch:
+            self._waiting.put(None)
+        return batch
+
+
+class _Asked(Generic[T]):
+    """An act and where its answer goes."""
+
+    def __init__(self, act: Callable[[sqlite3.Connection], T]) -> None:
+        self.act = act
+        self.answer: Future[T] = Future()
+
+
+def _carry_out(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]", path: Path) -> None:
+    """Answer a batch; where the database refuses it as a whole, each act is tried alone."""
+    try:
+        with translated(path):
+            outcomes = _committed(connection, batch)
+    except Exception as error:  # whoever asked is told, and the thread lives on
+        if len(batch) == 1:
+            batch[0].answer.set_exception(error)
+            return
+        for asked in batch:
+            _carry_out(connection, [asked], path)
+        return
+    for asked, outcome in zip(batch, outcomes, strict=True):
+        if isinstance(outcome, InfoldError):
+            asked.answer.set_exception(outcome)
+        else:
+            asked.answer.set_result(outcome)
+
+
+def _committed(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]") -> list[object]:
+    """What each act gave, or the error of infold's that it raised, all of it in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        outcomes = [_outcome(connection, asked.act) for asked in batch]
+        connection.execute("COMMIT")
+    except BaseException:
+        # Some errors, a full disk among them, have rolled back already.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return outcomes
+
+
+def _outcome(connection: sqlite3.Connection, act: Callable[[sqlite3.Connection], object]) -> object:
+    try:
+        return act(connection)
+    except InfoldError as error:
+        return error

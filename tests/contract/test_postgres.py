@@ -1,0 +1,153 @@
+"""The store in a PostgreSQL database: what it refuses, and how it says so."""
+
+from threading import Thread
+
+import psycopg
+import pytest
+
+from infold.errors import StoreBroken, StoreClosed
+from infold.stores.postgres import PostgresStore
+from infold.stores.postgres_pool import REMEDIES, name_of, translated
+from infold.testing.rules import ONE, append_with_retries, run_together, said
+
+
+def test_sessions_outlive_the_store(postgres: str) -> None:
+    """B1, B13: what was appended is there when the database is opened again."""
+    with PostgresStore(postgres) as store:
+        store.append(ONE, said("a", "b"), expected=0)
+    with PostgresStore(postgres) as store:
+        assert [entry for _, entry in store.newest_first(ONE)] == said("a", "b")[::-1]
+        assert store.append(ONE, said("c", prefix="n"), expected=2) == 3
+
+
+def test_deleted_rows_are_gone(postgres: str) -> None:
+    """B27: of a deleted session no row is left in any table."""
+    with PostgresStore(postgres) as store:
+        store.append(ONE, said("a"), expected=0)
+        store.delete(ONE)
+    with psycopg.connect(postgres) as connection:
+        for table in ("sessions", "entries", "words"):
+            assert connection.execute(f"SELECT count(*) FROM infold_{table}".encode()).fetchone() == (0,)
+
+
+def test_stores_open_at_once(postgres: str) -> None:
+    """B14: several stores that open an empty database at the same moment make its tables once."""
+    stores: list[PostgresStore] = []
+    run_together([Thread(target=lambda: stores.append(PostgresStore(postgres))) for _ in range(6)])
+    for number, store in enumerate(stores):
+        append_with_retries(store, ONE, said("a", prefix=f"{number}-"))
+        store.close()
+    with psycopg.connect(postgres) as connection:
+        rows = connection.execute("SELECT number, name FROM infold_migrations").fetchall()
+
+    assert len(stores) == 6
+    assert rows == [(1, "sessions"), (2, "words")]
+
+
+def test_reader_under_way_holds_nothing(postgres: str) -> None:
+    """B17: between two pages no transaction is open and no connection is taken."""
+    with PostgresStore(postgres) as store:
+        store.append(ONE, said(*"x" * 120), expected=0)
+        readers = [store.newest_first(ONE) for _ in range(20)]
+        for reading in readers:
+            next(reading)
+        with psycopg.connect(postgres) as connection:
+            states = connection.execute(
+                "SELECT DISTINCT state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            ).fetchall()
+
+    assert states == [("idle",)]
+
+
+def test_lost_connections_are_replaced(postgres: str) -> None:
+    """B13: after the server has ended every connection, the next append gets a new one."""
+    with PostgresStore(postgres) as store:
+        store.append(ONE, said("a"), expected=0)
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        assert store.append(ONE, said("b", prefix="n"), expected=1) == 2
+
+
+def test_rolled_back_transaction_is_tried_again(postgres: str) -> None:
+    """B14: what the server rolled back in favour of another is tried again; what keeps failing is told."""
+    tries = 0
+
+    def act(connection: object) -> int:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise psycopg.errors.SerializationFailure("try again")
+        return tries
+
+    def always(connection: object) -> int:
+        raise psycopg.errors.DeadlockDetected("try again")
+
+    with PostgresStore(postgres) as store:
+        assert store._transact(act) == 3
+        with pytest.raises(StoreBroken):
+            store._transact(always)
+
+
+def test_newer_schema_is_refused(postgres: str) -> None:
+    """A database that a newer infold has changed is not touched."""
+    PostgresStore(postgres).close()
+    with psycopg.connect(postgres) as connection:
+        connection.execute("INSERT INTO infold_migrations VALUES (999, 'later', 0)")
+    with pytest.raises(StoreBroken, match="upgrade infold"):
+        PostgresStore(postgres)
+
+
+def test_tables_of_another_program_are_refused(postgres: str) -> None:
+    """A table of the same name that infold did not make is not written to."""
+    with psycopg.connect(postgres) as connection:
+        connection.execute("CREATE TABLE infold_sessions (x int)")
+    with pytest.raises(StoreBroken, match="not infold's"):
+        PostgresStore(postgres)
+
+
+def test_lost_tables_are_told(postgres: str) -> None:
+    """B13: an append to a database whose tables were dropped is refused with what to do, not tried for ever."""
+    with PostgresStore(postgres) as store:
+        with psycopg.connect(postgres) as connection:
+            connection.execute("DROP TABLE infold_entries")
+        with pytest.raises(StoreBroken, match="not infold's"):
+            store.append(ONE, said("a"), expected=0)
+
+
+def test_closing_twice_is_closing_once(postgres: str) -> None:
+    """A closed store stays closed and says so when it is used."""
+    store = PostgresStore(postgres)
+    store.append(ONE, said("a"), expected=0)
+    store.close()
+    store.close()
+    with pytest.raises(StoreClosed):
+        store.append(ONE, said("b"), expected=1)
+
+
+def test_unreachable_server_is_told_without_the_password() -> None:
+    """A server that is not there is reported with the remedy; the password is not shown, nor in a string that is broken."""
+    with pytest.raises(StoreBroken, match=r"cannot be reached.*; see that the server runs") as caught:
+        PostgresStore("postgresql://ada:secret@127.0.0.1:1/kites")
+    with pytest.raises(StoreBroken, match="connection string") as broken:
+        PostgresStore("password:secret")
+
+    assert "kites at 127.0.0.1" in str(caught.value)
+    for error in (caught.value, broken.value):
+        assert "secret" not in f"{error} {error.__cause__}"
+    assert name_of("dbname=kites") == "PostgreSQL database kites at this machine"
+
+
+def test_every_error_of_the_server_is_told() -> None:
+    """Each error class that psycopg has becomes a `StoreBroken` that ends with a remedy."""
+    found = [
+        kind for kind in vars(psycopg.errors).values() if isinstance(kind, type) and issubclass(kind, psycopg.Error)
+    ]
+
+    assert len(found) > 200
+    assert len({code for code, _, _ in REMEDIES}) == len(REMEDIES)
+    for kind in found:
+        with pytest.raises(StoreBroken, match=r"; .+$"), translated("db"):
+            raise kind("refused")

@@ -1,0 +1,29 @@
+"""The store in memory, beyond the contract."""
+
+from infold.ports import FullStore
+from infold.stores.memory import MemoryStore
+from infold.testing.rules import ONE, TWO, said
+
+
+class FakeClock:
+    """A clock that stands still until told."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000
+
+    def now_ms(self) -> int:
+        """The time it was given."""
+        return self.ms
+
+
+def test_time_comes_from_the_clock() -> None:
+    """B27: a session's age is by the clock that the store was given."""
+    clock = FakeClock()
+    store: FullStore = MemoryStore(clock)
+    store.append(ONE, said("a"), expected=0)
+    clock.ms = 2_000
+    store.append(TWO, said("a"), expected=0)
+
+    assert [session.changed_ms for session in store.sessions("tenant")] == [2_000, 1_000]
+    assert store.expire(1_000) == 0
+    assert store.expire(999) == 1

@@ -1,0 +1,305 @@
+"""The store in a file: whose it is, what it refuses, and what it leaves behind."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
+from threading import enumerate as running
+
+import pytest
+
+from infold.errors import StoreBroken, StoreClosed
+from infold.stores.sqlite import SqliteStore
+from infold.stores.sqlite_connections import MOST_IDLE
+from infold.stores.sqlite_file import REMEDIES, translated
+from infold.testing.rules import FOREIGN, ONE, TWO, append_with_retries, run_together, said
+
+NOBODY = 65_534
+
+
+def test_file_is_the_owners_alone(tmp_path: Path) -> None:
+    """The database and its companions can be read and written by their owner only, whatever the umask."""
+    before = os.umask(0)
+    try:
+        with SqliteStore(tmp_path / "new" / "a.db") as store:
+            store.append(ONE, said("a"), expected=0)
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").iterdir()}
+    finally:
+        os.umask(before)
+
+    assert modes == {"a.db": 0o600, "a.db-wal": 0o600, "a.db-shm": 0o600}
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+def test_wider_mode_is_narrowed(tmp_path: Path) -> None:
+    """A file that others could read is the owner's alone once it was opened."""
+    SqliteStore(tmp_path / "a.db").close()
+    (tmp_path / "a.db").chmod(0o644)
+    SqliteStore(tmp_path / "a.db").close()
+
+    assert stat.S_IMODE((tmp_path / "a.db").stat().st_mode) == 0o600
+
+
+def test_sessions_outlive_the_store(tmp_path: Path) -> None:
+    """B1, B13: what was appended is there when the file is opened again, and the session goes on at its number."""
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.append(ONE, said("a", "b"), expected=0)
+    with SqliteStore(str(tmp_path / "a.db")) as store:
+        assert [entry for _, entry in store.newest_first(ONE)] == said("a", "b")[::-1]
+        assert store.append(ONE, said("c", prefix="n"), expected=2) == 3
+
+
+def test_deleted_bytes_are_gone(tmp_path: Path) -> None:
+    """B27: no word of a deleted session is left in the file or beside it, and what it filled is given back."""
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.append(FOREIGN, said("blackbird"), expected=0)
+        for number in range(40):
+            store.append(ONE, said(f"nightingale sang {'x' * 4_000}", prefix=f"{number}-"), expected=number)
+        assert b"nightingale" in left_in(tmp_path)
+        store.delete(ONE)
+        size = (tmp_path / "a.db").stat().st_size
+
+        assert b"nightingale" not in left_in(tmp_path)
+        assert b"blackbird" in left_in(tmp_path)
+        assert size < 80_000
+        assert len(store.search(FOREIGN, ["blackbird"], most=5)) == 1
+
+
+def left_in(folder: Path) -> bytes:
+    """Every byte of every file."""
+    return b"".join(path.read_bytes() for path in folder.iterdir())
+
+
+def test_expired_and_trimmed_bytes_are_gone(tmp_path: Path) -> None:
+    """B27: expiry and the cap on size leave no more behind than deleting does."""
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.append(ONE, said("nightingale"), expected=0)
+        store.append(TWO, said("nightingale"), expected=0)
+        assert store.trim(0) == 2
+        store.append(ONE, said("nightingale"), expected=0)
+        assert store.expire(-1_000) == 1
+
+        assert b"nightingale" not in left_in(tmp_path)
+
+
+def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
+    """A closed store has no thread and no companion files, stays closed, and says so when it is used."""
+    store = SqliteStore(tmp_path / "a.db")
+    store.append(ONE, said("a"), expected=0)
+    reading = store.newest_first(ONE)
+    store.close()
+    store.close()
+
+    assert [path.name for path in tmp_path.iterdir()] == ["a.db"]
+    assert not [thread for thread in running() if thread.name == "infold writer of a.db"]
+    for act in (
+        lambda: store.append(ONE, said("b"), expected=1),
+        lambda: next(reading),
+        lambda: store.search(ONE, [], most=1),
+    ):
+        with pytest.raises(StoreClosed):
+            act()
+
+
+def test_stores_open_at_once(tmp_path: Path) -> None:
+    """B14: several stores that open one new file at the same moment make it once and share it."""
+    stores: list[SqliteStore] = []
+    run_together([Thread(target=lambda: stores.append(SqliteStore(tmp_path / "a.db"))) for _ in range(8)])
+    for number, store in enumerate(stores):
+        append_with_retries(store, ONE, said("a", prefix=f"{number}-"))
+    with stores[0].hold(ONE) as first, stores[1].hold(ONE) as second:
+        assert (first, second) == (True, False)
+    assert len(list(stores[0].newest_first(ONE))) == 8
+    for store in stores:
+        store.close()
+
+
+def test_read_under_way_when_the_store_is_closed(tmp_path: Path) -> None:
+    """A connection that was reading while the store was closed is closed when it is done."""
+    store = SqliteStore(tmp_path / "a.db")
+    with store._connections.reading() as connection:
+        store.close()
+        assert is_open(connection)
+    assert not is_open(connection)
+
+
+def test_reader_under_way_holds_nothing(tmp_path: Path) -> None:
+    """B17: between two pages no transaction is open, so that the write-ahead log can be emptied."""
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.append(ONE, said(*"x" * 120), expected=0)
+        reading = store.newest_first(ONE)
+        next(reading)
+        store.append(ONE, said("y", prefix="n"), expected=120)
+        with closing(sqlite3.connect(tmp_path / "a.db", timeout=0)) as connection:
+            busy, left, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+        assert (busy, left) == (0, 0)
+        assert len(list(reading)) == 119
+
+
+def test_many_readers_leave_few_connections(tmp_path: Path) -> None:
+    """Connections that were opened for many threads at once are closed when they are not needed."""
+    with SqliteStore(tmp_path / "a.db") as store, ExitStack() as stack:
+        opened = [stack.enter_context(store._connections.reading()) for _ in range(30)]
+        stack.close()
+        left = [connection for connection in opened if is_open(connection)]
+
+    assert len(left) == MOST_IDLE
+
+
+def is_open(connection: sqlite3.Connection) -> bool:
+    """Whether a connection can be used."""
+    try:
+        return bool(connection.execute("SELECT 1").fetchone())
+    except sqlite3.ProgrammingError:
+        return False
+
+
+# Files that are not as they should be.
+
+
+def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    """A file that is no database is left as it is, and the message says to name another."""
+    (tmp_path / "a.db").write_bytes(b"not a database at all, but a text of some length" * 99)
+    before = (tmp_path / "a.db").read_bytes()
+    with pytest.raises(StoreBroken, match=r"not an infold store.*; name another file"):
+        SqliteStore(tmp_path / "a.db")
+
+    assert (tmp_path / "a.db").read_bytes() == before
+
+
+def test_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    """Another program's tables are not added to."""
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        connection.execute("CREATE TABLE migrations (number INTEGER, name TEXT)")
+    with pytest.raises(StoreBroken, match="another program's database; name another file"):
+        SqliteStore(tmp_path / "a.db")
+
+
+def test_newer_schema_is_refused(tmp_path: Path) -> None:
+    """A file that a newer infold has changed is not touched."""
+    SqliteStore(tmp_path / "a.db").close()
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
+        connection.execute("INSERT INTO migrations VALUES (999, 'later', 0)")
+    with pytest.raises(StoreBroken, match="upgrade infold"):
+        SqliteStore(tmp_path / "a.db")
+
+
+def test_migrations_are_recorded_once(tmp_path: Path) -> None:
+    """Opening a file again applies nothing twice."""
+    for _ in range(2):
+        SqliteStore(tmp_path / "a.db").close()
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        rows = connection.execute("SELECT number, name FROM migrations").fetchall()
+
+    assert rows == [(1, "sessions"), (2, "words")]
+
+
+def test_damaged_page_is_told(tmp_path: Path) -> None:
+    """B13: a file whose pages were overwritten is reported as damaged, with what to do."""
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.append(ONE, said(*(f"{number}" * 500 for number in range(200))), expected=0)
+    stored = bytearray((tmp_path / "a.db").read_bytes())
+    stored[8_192:] = os.urandom(len(stored) - 8_192)
+    (tmp_path / "a.db").write_bytes(stored)
+    with pytest.raises(StoreBroken, match="restore it from a copy"), SqliteStore(tmp_path / "a.db") as store:
+        list(store.newest_first(ONE))
+
+
+def test_damaged_entry_is_told(tmp_path: Path) -> None:
+    """B13: an entry that was tampered with is named; those after it can still be read."""
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.append(ONE, said("a", "b"), expected=0)
+        with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
+            connection.execute("UPDATE entries SET stored = x'00' WHERE sequence = 0")
+        reading = store.newest_first(ONE)
+        assert next(reading)[0] == 1
+        with pytest.raises(StoreBroken, match="entry 0 of session 'one'"):
+            next(reading)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that any user may enter, unlike those of `tmp_path`."""
+    with TemporaryDirectory(prefix="infold-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exists", [False, True], ids=["new file", "existing file"])
+def test_read_only_folder_is_told(open_folder: Path, exists: bool) -> None:
+    """A folder that may not be written is reported with the remedy."""
+    path = open_folder / "folder" / "a.db"
+    if exists:
+        SqliteStore(path).close()
+        path.chmod(0o444)
+    path.parent.mkdir(exist_ok=True)
+    path.parent.chmod(0o555)
+    done = subprocess.run([sys.executable, "-c", AS_NOBODY, path], capture_output=True, text=True, check=False)
+    path.parent.chmod(0o755)
+
+    assert "StoreBroken" in done.stderr
+    assert "make the file and its folder writable" in done.stderr
+
+
+AS_NOBODY = f"""
+import os, sys
+from infold.stores.sqlite import SqliteStore
+if os.getuid() == 0:
+    os.setuid({NOBODY})  # nothing is read-only to root
+SqliteStore(sys.argv[1])
+"""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of two megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.slow
+def test_full_disk_is_told_and_survived(small_disk: Path) -> None:
+    """B13: on a full disk an append fails as a whole; what was acknowledged is there, and with space it goes on."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(500_000))
+    with SqliteStore(small_disk / "a.db") as store:
+        at = 0
+        with pytest.raises(StoreBroken, match=r"free some space|space and its health"):  # noqa: PT012 - the first to fail
+            while True:
+                at = store.append(ONE, said("x" * 20_000, "y", prefix=f"{at}-"), expected=at)
+
+        assert [number for number, _ in store.newest_first(ONE)] == list(range(at - 1, -1, -1))
+        ballast.unlink()
+        assert store.append(ONE, said("z", prefix="z"), expected=at) == at + 1
+
+
+def test_every_error_of_sqlite_is_told() -> None:
+    """Each error name that SQLite has becomes a `StoreBroken` that ends with a remedy."""
+    names = [name for name in vars(sqlite3) if name.startswith("SQLITE_") and name.isupper()]
+    known = {name for name in names if any(name.startswith(prefix) for prefix, _, _ in REMEDIES)}
+
+    assert len(known) > 20
+    for name in names:
+        error = sqlite3.OperationalError("refused")
+        error.sqlite_errorname = name
+        with pytest.raises(StoreBroken, match=r"; .+$"), translated(Path("a.db")):
+            raise error
+
+
+def test_mistakes_of_ours_are_not_hidden() -> None:
+    """An error that is no fault of the file passes through as it is."""
+    with pytest.raises(sqlite3.ProgrammingError), translated(Path("a.db")):
+        raise sqlite3.ProgrammingError("wrong number of values")

@@ -1,0 +1,103 @@
+"""One thread that writes for all."""
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from threading import enumerate as running
+
+import pytest
+
+from infold.errors import StoreBroken, StoreClosed, UnknownSession
+from infold.stores.sqlite_writer import Writer
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with a table of numbers."""
+    connection = sqlite3.connect(tmp_path / "a.db")
+    connection.execute("CREATE TABLE numbers (number INTEGER UNIQUE)")
+    connection.close()
+    return tmp_path / "a.db"
+
+
+def add(connection: sqlite3.Connection, number: int) -> int:
+    """Add a number; gives how many there are."""
+    connection.execute("INSERT INTO numbers VALUES (?)", (number,))
+    return int(connection.execute("SELECT count(*) FROM numbers").fetchone()[0])
+
+
+def count(path: Path) -> int:
+    """How many numbers were committed."""
+    connection = sqlite3.connect(path)
+    (numbers,) = connection.execute("SELECT count(*) FROM numbers").fetchone()
+    connection.close()
+    return int(numbers)
+
+
+def test_waiting_acts_share_a_commit(path: Path) -> None:
+    """B14: acts that queue up are committed together, in order, each seeing those before it and answered by itself."""
+    writer = Writer(path)
+    free = Event()
+    with ThreadPoolExecutor(8) as pool:
+        pool.submit(writer.do, lambda _: free.wait(5))
+        answers = [
+            pool.submit(writer.do, lambda connection, number=number: add(connection, number)) for number in range(7)
+        ]
+        free.set()
+        found = sorted(answer.result(5) for answer in answers)
+    writer.close()
+
+    assert found == [1, 2, 3, 4, 5, 6, 7]
+    assert count(path) == 7
+
+
+def test_refused_act_harms_no_other(path: Path) -> None:
+    """B14: where one act of a batch fails, by our rules or the database's, the others are committed all the same."""
+    writer = Writer(path)
+    free = Event()
+
+    def refuse(_: sqlite3.Connection) -> int:
+        raise UnknownSession("x")
+
+    with ThreadPoolExecutor(8) as pool:
+        pool.submit(writer.do, lambda _: free.wait(5))
+        good = [
+            pool.submit(writer.do, lambda connection, number=number: add(connection, number)) for number in range(3)
+        ]
+        refused = pool.submit(writer.do, refuse)
+        failing = pool.submit(writer.do, lambda connection: connection.execute("INSERT INTO missing VALUES (1)"))
+        broken = pool.submit(writer.do, lambda _: 1 // 0)
+        free.set()
+        assert sorted(answer.result(5) for answer in good)[-1] == 3
+    writer.close()
+
+    with pytest.raises(UnknownSession):
+        refused.result(5)
+    with pytest.raises(StoreBroken, match="no such table"):
+        failing.result(5)
+    with pytest.raises(ZeroDivisionError):
+        broken.result(5)
+    assert count(path) == 3
+
+
+def test_closing_ends_the_thread(path: Path) -> None:
+    """Closing waits for the thread; a second time does nothing, and later acts are refused."""
+    writer = Writer(path)
+    writer.do(lambda connection: add(connection, 1))
+    writer.close()
+    writer.close()
+
+    assert not [thread for thread in running() if thread.name == "infold writer of a.db"]
+    with pytest.raises(StoreClosed):
+        writer.do(lambda connection: add(connection, 2))
+
+
+def test_writer_that_cannot_open_says_so(tmp_path: Path) -> None:
+    """Whoever asks a writer whose file cannot be opened is told, and may ask again."""
+    path = tmp_path / "missing" / "a.db"
+    writer = Writer(path)
+    for _ in range(2):
+        with pytest.raises(StoreBroken, match="cannot be opened"):
+            writer.do(lambda connection: add(connection, 1))
+    writer.close()
