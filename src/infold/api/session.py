@@ -5,7 +5,8 @@ another ended by opening the same id. Usage that replies report corrects the est
 there is one, and everything folded can be read back.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -24,16 +25,24 @@ from infold.core.log import Log
 from infold.core.messages import Message, SessionId
 from infold.core.policy import Policy
 from infold.core.presets import preset
+from infold.core.recall import Hit, Index, reply, tokens_of
 from infold.core.stubs import Rendering
 from infold.core.summary import Additions, SummaryRequest
+from infold.core.tokens import token_ruler
 from infold.engine.drive import World, drive
 from infold.engine.effects import Told
 from infold.engine.flow import Call, prepare, record
 from infold.errors import InfoldError, ModelError, UsageError
 from infold.formats.wire import Pairing, detect, format_named
-from infold.ports import SessionKey, Store
+from infold.ports import FullStore, SessionKey
 
 __all__ = ["Ready", "Session", "SessionSettings", "Summariser"]
+
+MOST_CANDIDATES = 50
+"""How many parts a store proposes before they are ranked passage by passage."""
+
+_HANDLE = re.compile(r"\d+\.\d+")
+
 
 Summariser: TypeAlias = Callable[[SummaryRequest], str | Answer]
 """Anything that turns a request for a summary into text; what it raises counts as a failure of the model."""
@@ -68,7 +77,7 @@ class Ready(Struct, frozen=True):
 class Session:
     """One session in a store, prepared before each request and recorded after it."""
 
-    def __init__(self, store: Store, session_id: str, settings: SessionSettings, *, tenant: str = "") -> None:
+    def __init__(self, store: FullStore, session_id: str, settings: SessionSettings, *, tenant: str = "") -> None:
         self._store = store
         self._key = SessionKey(tenant, SessionId(session_id))
         self._settings = settings
@@ -122,6 +131,20 @@ class Session:
             raise UsageError("there is no compaction to undo")
         self._append((Restoration(self._log.checkpoint_sequence),), self._log.next_sequence)
         self._log = self._loaded()
+
+    def recall(self, query: str, *, budget_tokens: int = 2_000) -> str:
+        """Bring back what was said or done, by words or by the handle a stub names, in at most that many tokens (B6).
+
+        Pruned and folded parts are found like those in view. Raises `UnknownReference` for a handle that names nothing.
+        """
+        if _HANDLE.fullmatch(query.strip()):
+            document = self._store.read(self._key, query.strip())
+            hits: Iterable[Hit] = (Hit(document.handle, 1.0, document.text, document.title),)
+        else:
+            found = self._store.search(self._key, tokens_of(query), most=MOST_CANDIDATES)
+            documents = [self._store.read(self._key, one.handle) for one in found]
+            hits = Index.of(documents).search(query)
+        return reply(hits, budget_tokens=budget_tokens, rule=token_ruler(self._rendering.estimate))
 
     # How it is done.
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from infold.api.session import SessionSettings, Session
+from infold.api.session import Session, SessionSettings
 from infold.core.events import Compacted, Event
 from infold.core.judge import Answer
 from infold.core.summary import SummaryRequest
-from infold.errors import UsageError, WindowExceeded
+from infold.errors import UnknownReference, UsageError, WindowExceeded
 from infold.ports import FullStore
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
@@ -200,3 +200,18 @@ def test_tenants_share_nothing(store: FullStore) -> None:
     grow(Session(store, "s", SessionSettings(window=8_192), tenant="one"), 3)
 
     assert Session(store, "s", SessionSettings(window=8_192), tenant="two").log.next_sequence == 0
+
+
+def test_what_was_folded_is_found_again(store: FullStore) -> None:
+    """B6: words or a handle bring back what left the view long ago, within a bound."""
+    session = Session(store, "s", SessionSettings(window=8_192, recall=True))
+    session.prepare_new([{"role": "user", "content": RULE}, step(900)[0]])
+    session.prepare_new([{"role": "tool", "tool_call_id": "c900", "content": "the harbour key is quay-4711"}])
+    grow(session, 40, begin=1)
+
+    assert "quay-4711" not in str(session.prepare_new([]).messages)
+    assert "quay-4711" in session.recall("harbour key")
+    assert "quay-4711" in session.recall("2.0")
+    assert len(session.recall("all went well", budget_tokens=300)) < 2_000
+    with pytest.raises(UnknownReference):
+        session.recall("999.9")

@@ -1,0 +1,260 @@
+"""Rank folded content for a query, and write what was found into a capped reply (B6).
+
+Decides what a text's tokens are, which passages of which documents answer a query best, and which of their lines are
+shown. Passages, not documents, are ranked: a tool result of fifty thousand tokens would win or lose as a whole. Where
+documents come from and who may see them is the caller's affair.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from math import log
+
+from msgspec import Struct
+
+from infold.core.policy import Ruler
+from infold.core.tokens import estimate
+
+__all__ = ["Document", "Hit", "Index", "reply", "tokens_of"]
+
+PASSAGE_LINES, PASSAGE_CHARACTERS = 14, 900
+"""The most a passage holds: a function or a table, small enough that its words speak of one thing."""
+
+LONGEST_LINE = 400
+"""Characters of one line that an excerpt shows, around what was found in it."""
+
+SATURATION, LENGTH_WEIGHT = 1.2, 0.5
+"""BM25's k1 and b: repeated words soon count little, and long passages are held back by half."""
+
+NEARNESS = 1.0
+"""How much finding a query's words within a few lines adds, against finding them anywhere in the passage."""
+
+RECENCY = 0.2
+"""How much more the newest passage counts than the oldest: of several runs of one command the last is meant."""
+
+TITLE_WEIGHT = 2
+NEAR_LINES = 3
+RESCORED = 3
+"""How many passages per wanted hit are looked at closely."""
+
+EXCERPT_SHARE = 0.7
+"""How much of a reply goes to whole excerpts; the rest names what further hits hold."""
+
+MOST_NAMES, LONGEST_HEADING = 12, 100
+
+MOST_OF_ONE = 5
+"""Hits that one document may have among those returned."""
+
+_WIDE = r"぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿가-힣々"
+_RUN = re.compile(rf"(?P<wide>[{_WIDE}]+)|(?:(?![{_WIDE}])\w)+(?:[./\\:@#+-]+(?:(?![{_WIDE}])\w)+)*")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_NAME = re.compile(
+    r"https?://[^\s\"'<>)\]]+|(?:[\w.@+-]*/)+[\w.@+-]+|\b[A-Za-z]\w*(?:[a-z][A-Z]|_)\w+\b|\b[0-9a-f]{7,40}\b"
+)
+_SHOWABLE = re.compile(rf"[^\0]{{1,{LONGEST_LINE}}}(?=[\s,;|)\]}}，。；]|\Z)|[^\0]{{1,{LONGEST_LINE}}}|\0")
+_PIECE = re.compile(r"[^\W_]+")
+
+
+class Document(Struct, frozen=True, omit_defaults=True):
+    """A text that can be found, the handle it is brought back by, and what it is about, if the text does not say."""
+
+    handle: str
+    text: str
+    title: str = ""
+
+
+class Hit(Struct, frozen=True):
+    """A place where a query was found: the document's handle, how well it fits, the lines around it, and the title."""
+
+    handle: str
+    score: float
+    excerpt: str
+    title: str = ""
+
+
+class _Passage(Struct, frozen=True, gc=False):
+    document: int
+    start: int
+    end: int
+    length: int
+
+
+def tokens_of(text: str) -> list[str]:
+    """What a text is indexed and asked by, lower-cased and in order.
+
+    Words and numbers; identifiers and paths whole and in their parts; pairs of neighbouring characters where a script
+    writes no spaces. Stores that index by themselves use the same tokens, so that every store finds the same.
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    found: list[str] = []
+    for match in _RUN.finditer(_THOUSANDS.sub("", text)):
+        found += _pairs(match.group()) if match.lastgroup else _pieces(match.group())
+    return found
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+
+
+@lru_cache(maxsize=65_536)
+def _pieces(run: str) -> tuple[str, ...]:
+    """A run of letters, digits and joints: the whole, its path and name, its words and the humps within them."""
+    pieces = [run, *run.split(":"), *(piece.rpartition("/")[2] for piece in run.split(":"))]
+    for word in re.split(r"[./\\:@#+-]+", run):
+        pieces += (word, *(inner for part in _PIECE.findall(word) for inner in (part, *_humps(part))))
+    return tuple(dict.fromkeys(piece.lower() for piece in pieces if piece))
+
+
+def _humps(word: str) -> list[str]:
+    return _HUMP.findall(word) if word.isascii() and not word.islower() and not word.isdigit() else []
+
+
+class Index:
+    """Documents made ready for searching, oldest first; grows by `add`, never forgets."""
+
+    def __init__(self) -> None:
+        self._documents: list[Document] = []
+        self._passages: list[_Passage] = []
+        self._postings: dict[str, dict[int, int]] = {}
+        self._length = 0
+
+    @staticmethod
+    def of(documents: Iterable[Document]) -> "Index":
+        """The index of these documents, given oldest first."""
+        index = Index()
+        for document in documents:
+            index.add(document)
+        return index
+
+    def add(self, document: Document) -> None:
+        """Make one more document findable; it counts as newer than those before it."""
+        self._documents.append(document)
+        title = tokens_of(document.title)
+        for start, end in _passages_of(document.text):
+            counts = Counter((*title * TITLE_WEIGHT, *tokens_of(document.text[start:end])))
+            number, length = len(self._passages), counts.total()
+            self._passages.append(_Passage(len(self._documents) - 1, start, end, length))
+            self._length += length
+            for term, count in counts.items():
+                self._postings.setdefault(term, {})[number] = count
+
+    def search(self, query: str, *, most: int = 10) -> tuple[Hit, ...]:
+        """The places that answer a query best, best first; of equals the newest. The same query always finds the same."""
+        weights = self._weights(query)
+        scores = self._scores(weights)
+        likely = sorted(scores, key=lambda number: (-scores[number], -number))[: most * RESCORED]
+        hits = sorted((self._rescored(number, scores[number], weights) for number in likely), key=_rank, reverse=True)
+        return tuple(hit for _, hit in _varied(hits))[:most]
+
+    def _weights(self, query: str) -> dict[str, float]:
+        """How much each of a query's tokens tells: the rarer the more."""
+        passages = len(self._passages)
+        known = (term for term in dict.fromkeys(tokens_of(query)) if term in self._postings)
+        return {term: log(1 + (passages - (df := len(self._postings[term])) + 0.5) / (df + 0.5)) for term in known}
+
+    def _scores(self, weights: dict[str, float]) -> dict[int, float]:
+        scores: dict[int, float] = {}
+        mean = self._length / max(1, len(self._passages))
+        for term, weight in weights.items():
+            for number, count in self._postings[term].items():
+                damp = SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * self._passages[number].length / mean)
+                scores[number] = scores.get(number, 0.0) + weight * count * (SATURATION + 1) / (count + damp)
+        return scores
+
+    def _rescored(self, number: int, score: float, weights: dict[str, float]) -> tuple[int, Hit]:
+        passage = self._passages[number]
+        document = self._documents[passage.document]
+        lines = tuple(line.rstrip() for line in _lines(document.text[passage.start : passage.end])) or ("",)
+        found = [weights.keys() & set(tokens_of(line)) for line in lines]
+        near = max(_told(frozenset().union(*found[at : at + NEAR_LINES]), weights) for at in range(len(lines)))
+        excerpt = "\n".join(lines)
+        closer = score * (1 + NEARNESS * near / sum(weights.values()) + RECENCY * number / len(self._passages))
+        return number, Hit(document.handle, closer, excerpt, document.title)
+
+
+def reply(hits: Iterable[Hit], *, budget_tokens: int, rule: Ruler = "features") -> str:
+    """The hits as a text of at most that many tokens, best first; what was shown already is not shown again.
+
+    The best are shown with their lines; of the others, while there is room, the names that occur in them, so that the next
+    question can be a better one.
+    """
+    page = _Page(budget_tokens, rule)
+    waiting = [hit for hit in hits if not page.show(hit, int(budget_tokens * EXCERPT_SHARE))]
+    for hit in waiting:
+        page.name(hit)
+    return "\n\n".join(page.blocks)
+
+
+class _Page:
+    """A reply being written; a scratch pad of `reply`."""
+
+    def __init__(self, budget_tokens: int, rule: Ruler) -> None:
+        self.budget_tokens = budget_tokens
+        self.rule: Ruler = rule
+        self.spent = 0
+        self.blocks: list[str] = []
+        self.seen: set[str] = set()
+
+    def show(self, hit: Hit, allowed: int) -> bool:
+        """Show a hit's lines if they fit into what is allowed for such; lines seen before are passed over."""
+        lines = [line for line in hit.excerpt.splitlines() if line.strip() and line.strip() not in self.seen]
+        block = "\n".join((_headed(hit), *lines))
+        return self._put(block, (line.strip() for line in lines), allowed)
+
+    def name(self, hit: Hit) -> None:
+        """Name what a hit holds, on one line, without what was named or shown before."""
+        names = [name for name in dict.fromkeys(_NAME.findall(hit.excerpt)) if name not in self.seen]
+        if names:
+            self._put(f"{_headed(hit)[:LONGEST_HEADING]} … {' '.join(names[:MOST_NAMES])}", names, self.budget_tokens)
+
+    def _put(self, block: str, seen: Iterable[str], allowed: int) -> bool:
+        size = estimate(block, self.rule) + 2
+        if self.spent + size > allowed:
+            return False
+        self.spent += size
+        self.blocks.append(block)
+        self.seen.update(seen, _NAME.findall(block))
+        return True
+
+
+def _headed(hit: Hit) -> str:
+    return f"[{hit.handle}] {hit.title}".rstrip()
+
+
+def _passages_of(text: str) -> Iterator[tuple[int, int]]:
+    """Where passages begin and end: as many lines as fit, at least one."""
+    start = end = lines = 0
+    for line in _lines(text):
+        if lines == PASSAGE_LINES or (lines and end + len(line) - start > PASSAGE_CHARACTERS):
+            yield start, end
+            start, lines = end, 0
+        end, lines = end + len(line), lines + 1
+    yield start, end
+
+
+def _lines(text: str) -> Iterator[str]:
+    """A text's lines with their ends, and pieces of those that are too long to be shown as one."""
+    for line in text.splitlines(keepends=True):
+        yield from _SHOWABLE.findall(line) if len(line) > LONGEST_LINE else (line,)
+
+
+def _varied(hits: Iterable[tuple[int, Hit]]) -> Iterator[tuple[int, Hit]]:
+    """The hits without those that say the same again, and no more than a few of one document."""
+    seen: Counter[str] = Counter()
+    for number, hit in hits:
+        if seen[hit.excerpt] == 0 and seen[f"[{hit.handle}]"] < MOST_OF_ONE:
+            yield number, hit
+        seen.update((hit.excerpt, f"[{hit.handle}]"))
+
+
+def _rank(found: tuple[int, Hit]) -> tuple[float, int]:
+    number, hit = found
+    return round(hit.score, 6), number
+
+
+def _told(terms: frozenset[str], weights: dict[str, float]) -> float:
+    return sum(weights[term] for term in sorted(terms))
