@@ -13,7 +13,7 @@ from infold.core.placing import Placed
 from infold.core.policy import TailPolicy
 from infold.core.tokens import tokens_in
 
-__all__ = ["Cut", "choose_cut", "newest_turns_within", "turn_starts"]
+__all__ = ["Cut", "Room", "choose_cut", "newest_turns_within", "turn_starts"]
 
 
 class Cut(Struct, frozen=True):
@@ -31,10 +31,18 @@ class Cut(Struct, frozen=True):
 Sizer = Callable[[Placed], int]
 
 
-def choose_cut(log: Log, tail: TailPolicy, *, tail_tokens: int, sizer: Sizer | None = None) -> Cut | None:
+class Room(Struct, frozen=True):
+    """How large a tail may be: within `tokens`, or one step more, up to `most_tokens`, where that would be under the least."""
+
+    tokens: int
+    least_tokens: int = 0
+    most_tokens: int = 0
+
+
+def choose_cut(log: Log, tail: TailPolicy, room: Room, *, sizer: Sizer | None = None) -> Cut | None:
     """Where to cut by this tail rule, or none where there is nothing to fold.
 
-    `sizer` is how a live message is sized against `tail_tokens`; by default as the session's own rule estimates it.
+    `sizer` is how a live message is sized against the room; by default as the session's own rule estimates it.
     """
     live = log.live
     if not live:
@@ -45,7 +53,7 @@ def choose_cut(log: Log, tail: TailPolicy, *, tail_tokens: int, sizer: Sizer | N
         starts = turn_starts(live)
         index = starts[-tail.turns] if len(starts) >= tail.turns else 0
     else:
-        index = _within_tokens(log, tail, tail_tokens, sizer or _own_sizer(log))
+        index = _within_tokens(log, tail, room, sizer or _own_sizer(log))
     if index > 0 or (tail.recut and _has_old_summary(log)):
         return Cut.at(log, index)
     return Cut(len(live), None) if tail.whole_head else None
@@ -77,20 +85,21 @@ def _own_sizer(log: Log) -> Sizer:
     return lambda placed: tokens_in(log.measured_of(placed), log.rendering.estimate)
 
 
-def _within_tokens(log: Log, tail: TailPolicy, tail_tokens: int, sizer: Sizer) -> int:
-    """The earliest legal start of a tail within the budget.
+def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
+    """The earliest legal start of a tail within the room.
 
     If even the shortest tail is over, a policy that never folds everything keeps that one; 0 if there is no legal start.
     """
     live = log.live
-    total, chosen = 0, 0
+    total = chosen = kept = 0
     for index in range(len(live) - 1, -1, -1):
         placed = live[index]
         if placed.is_business:
             continue
         total += sizer(placed)
-        if total > tail_tokens and (chosen or tail.whole_head):
+        allowed = room.tokens if kept >= room.least_tokens else max(room.tokens, room.most_tokens)
+        if total > allowed and (chosen or tail.whole_head):
             break
         if placed.cuttable and (tail.split_turns or placed.is_users):
-            chosen = index
+            chosen, kept = index, total
     return chosen

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from infold.core.budget import overflows
 from infold.core.clip import choose_clip
-from infold.core.cut import Cut, choose_cut
+from infold.core.cut import Cut, Room, choose_cut
 from infold.core.economics import Outlook, pays
 from infold.core.entries import Clip, Reason
 from infold.core.gauge import Gauge, Situation, estimated_tokens, gauge, scaled_tokens
@@ -23,6 +23,12 @@ __all__ = ["Fits", "Fold", "NextStep", "Prune", "Shorten", "Stuck", "Summarise",
 
 LEAST_GAIN_SHARE = 0.05
 """A fold that frees less of the usable window than this is not worth a broken cache, unless the request would not fit."""
+
+LARGEST_LEAST_TAIL = 0.25
+"""A policy's least tail holds where it is no more of the usable window than this: 8,000 tokens from windows of 38k on."""
+
+SUMMARY_GROWTH_TOKENS = 1_500
+"""By how much a checkpoint grows from one fold to the next at most, as a forecast; the budget is rarely filled."""
 
 STUB_TOKENS = 24
 """About what a stub takes; used only to foresee whether pruning alone will do."""
@@ -126,9 +132,10 @@ def _pays(log: Log, situation: Situation) -> bool:
         return False
     policy, usable = situation.policy, situation.budget.usable_tokens
     summary_tokens = policy.summary.budget_tokens(usable)
+    written = min(summary_tokens, log.checkpoint_size.measure + SUMMARY_GROWTH_TOKENS)
     outlook = Outlook(
         view_tokens=estimated_tokens(log, situation),
-        after_tokens=situation.overhead_tokens + summary_tokens + policy.tail.budget_tokens(usable),
+        after_tokens=situation.overhead_tokens + written + policy.tail.budget_tokens(usable),
         overhead_tokens=situation.overhead_tokens,
         sent_tokens=log.sent_since + log.calls_since * situation.overhead_tokens,
         calls=log.calls_since,
@@ -220,17 +227,27 @@ def _is_worth_it(head: int, summary_tokens: int, situation: Situation, reason: R
 
 def _cut(log: Log, situation: Situation) -> Cut | None:
     policy, budget = situation.policy, situation.budget
-    summary_tokens = policy.summary.budget_tokens(budget.usable_tokens)
     tail_tokens = policy.tail.budget_tokens(budget.usable_tokens)
     if policy.target is None or policy.tail.rule != "tokens":
-        return choose_cut(log, policy.tail, tail_tokens=tail_tokens)
-    beside = scaled_tokens(Size(prose=summary_tokens + situation.overhead_tokens), log, situation)
-    room = max(0, min(tail_tokens, budget.target_tokens - beside))
-    if situation.manual:  # a person who asks for a compaction wants one, however little there is
-        room = min(room, scaled_tokens(log.size, log, situation) // 2)
+        return choose_cut(log, policy.tail, Room(tail_tokens))
     return choose_cut(
-        log, policy.tail, tail_tokens=room, sizer=lambda placed: scaled_tokens(log.size_of(placed), log, situation)
+        log,
+        policy.tail,
+        _room(log, situation, tail_tokens),
+        sizer=lambda placed: scaled_tokens(log.size_of(placed), log, situation),
     )
+
+
+def _room(log: Log, situation: Situation, tail_tokens: int) -> Room:
+    """What the target leaves for a tail beside the summary and the overhead, in tokens as the provider may count them."""
+    policy, budget = situation.policy, situation.budget
+    summary_tokens = policy.summary.budget_tokens(budget.usable_tokens)
+    beside = scaled_tokens(Size(prose=summary_tokens + situation.overhead_tokens), log, situation)
+    most = max(0, budget.target_tokens - beside)
+    if situation.manual:  # a person who asks for a compaction wants one, however little there is
+        most = min(most, scaled_tokens(log.size, log, situation) // 2)
+    least = min(policy.tail.minimum_tokens, int(budget.usable_tokens * LARGEST_LEAST_TAIL))
+    return Room(min(tail_tokens, most), scaled_tokens(Size(prose=least), log, situation), most)
 
 
 def _rewrite(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold | None:

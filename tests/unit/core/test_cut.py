@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from infold.core.cut import Cut, choose_cut, newest_turns_within, turn_starts
+from infold.core.cut import Cut, Room, choose_cut, newest_turns_within, turn_starts
 from infold.core.entries import Checkpoint
 from infold.core.log import Log
 from infold.core.messages import Message, ReasoningPart
@@ -31,7 +31,7 @@ def turns(number: int, *, tokens: int = 10) -> list[Message]:
 
 def cut(log: Log, policy: Policy, *, tail_tokens: int = 0) -> Cut | None:
     """The cut by a preset's tail rule."""
-    return choose_cut(log, policy.tail, tail_tokens=tail_tokens)
+    return choose_cut(log, policy.tail, Room(tail_tokens))
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_a_turn_may_be_kept_whole_only() -> None:
         user(tokens_of_text(9)), replies(tokens_of_text(50)), user(tokens_of_text(10)), replies("done"), policy=TODAY
     )
 
-    assert choose_cut(log, tail, tail_tokens=60) == Cut(2, 2)
-    assert choose_cut(log, tail, tail_tokens=10) == Cut(4, None)
+    assert choose_cut(log, tail, Room(60)) == Cut(2, 2)
+    assert choose_cut(log, tail, Room(10)) == Cut(4, None)
 
 
 # Legal places.
@@ -178,7 +178,7 @@ def test_a_sizer_of_the_callers_own() -> None:
     """B8: the caller may size messages by what they can be at most."""
     log = session(*turns(4))
 
-    assert choose_cut(log, INFOLD.tail, tail_tokens=30, sizer=ten_each) == Cut(5, 5)
+    assert choose_cut(log, INFOLD.tail, Room(30), sizer=ten_each) == Cut(5, 5)
 
 
 # The newest turns within a target.
@@ -215,3 +215,15 @@ def test_a_cut_beyond_the_last_message_keeps_nothing() -> None:
 
     assert Cut.at(log, 2) == Cut(2, None)
     assert Cut.at(log, 0) == Cut(0, 2)
+
+
+def test_a_tail_under_the_least_takes_one_step_more() -> None:
+    """B16: a tail that whole steps leave under the least is one step longer, where the target still has room for it."""
+    log = session(*(draft for _ in range(6) for draft in (user(), replies())))
+
+    def ten_each(_: Placed) -> int:
+        return 10
+
+    assert choose_cut(log, INFOLD.tail, Room(35), sizer=ten_each) == Cut(9, 9)
+    assert choose_cut(log, INFOLD.tail, Room(35, least_tokens=35, most_tokens=60), sizer=ten_each) == Cut(8, 8)
+    assert choose_cut(log, INFOLD.tail, Room(35, least_tokens=35, most_tokens=38), sizer=ten_each) == Cut(9, 9)
