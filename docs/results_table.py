@@ -29,6 +29,16 @@ CORE = "python benchmarks/core.py --write"
 ERRORS = "python benchmarks/estimate_error.py --write"
 FORMATS = "python benchmarks/formats.py --write"
 
+PEERS = "python benchmarks/peers.py --write"
+SHOWN = {
+    "infold": "`infold`",
+    "harness clear results and inputs, usage": "pydantic-ai-harness, results and inputs cleared",
+    "inspect summary": "inspect_ai, summary",
+    "langchain summarisation, usage": "LangChain, summarisation",
+    "agents trim outputs, one turn": "OpenAI Agents, outputs trimmed",
+    "none": "nothing done",
+}
+
 Row = tuple[str, str, str]
 Record = Mapping[str, Any]
 
@@ -62,16 +72,18 @@ def refreshed(page: str, text: str) -> str:
     return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
 
 
-def rows(core: Record, errors: Record, formats: Record) -> Iterator[Row]:
+def rows(core: Record, errors: Record, formats: Record, peers: Record) -> Iterator[Row]:
     """What was measured, the figure, and the command that measures it again; an empty record has no figures."""
-    yield from _core_rows(core)
-    yield from _error_rows(errors)
+    yield from _peer_rows(peers)
     yield from _format_rows(formats)
+    yield from _error_rows(errors)
+    yield from _core_rows(core)
 
 
 def _block(results: Path) -> str:
-    core, errors, formats = (_recorded(results / f"{name}.json") for name in ("core", "estimate_error", "formats"))
-    table = [("what", "measured", "reproduce with"), ("---", "---", "---"), *rows(core, errors, formats)]
+    names = ("core", "estimate_error", "formats", "peers")
+    core, errors, formats, peers = (_recorded(results / f"{name}.json") for name in names)
+    table = [("what", "measured", "reproduce with"), ("---", "---", "---"), *rows(core, errors, formats, peers)]
     lines = [f"| {' | '.join(cells)} |" for cells in table]
     machine = core.get("machine")
     return "\n".join([*lines, "", f"Measured on {machine}."] if machine else lines)
@@ -83,6 +95,48 @@ def _recorded(path: Path) -> Record:
         return {}
     record: Record = json.loads(path.read_text("utf-8"))
     return record
+
+
+# Beside other libraries.
+
+
+def _peer_rows(peers: Record) -> Iterator[Row]:
+    """What each strategy costs on the trajectory, and how often `infold` is no dearer than the cheapest without a fault."""
+    command = f"`{peers.get('command', PEERS)}`"
+    cells: dict[tuple[str, int], list[Record]] = {}
+    for row in peers.get("rows", ()):
+        cells.setdefault((row["history"], row["window_tokens"]), []).append(row)
+    if not cells:
+        return
+    yield (
+        "sessions and windows where `infold` has no fault and the cheapest peer without one is no cheaper",
+        _won(cells),
+        command,
+    )
+    for strategy, name in SHOWN.items():
+        found = [row for row in cells.get(("trajectory", 60_000), ()) if row["strategy"] == strategy]
+        for row in found:
+            yield f"cost of a 150-step trajectory in 60k: {name}", _cost(row), command
+
+
+def _won(cells: Mapping[tuple[str, int], list[Record]]) -> str:
+    won = 0
+    for rows_of_cell in cells.values():
+        own = next(row for row in rows_of_cell if row["strategy"] == "infold")
+        others = [row for row in rows_of_cell if not row["strategy"].startswith("infold") and row["safe"]]
+        won += own["safe"] and all(own["figures"]["cost"] <= row["figures"]["cost"] for row in others)
+    return f"{won} of {len(cells)}"
+
+
+def _cost(row: Record) -> str:
+    figures = row["figures"]
+    faults = (
+        ("over_window", "over the window"),
+        ("broken_pairs", "with broken pairs"),
+        ("without_rule", "without the user's rule"),
+    )
+    told = [f"{figures[name]} calls {words}" for name, words in faults if figures[name]]
+    return ", ".join([f"{figures['cost']:.2f}", *told])
 
 
 # What the core costs.

@@ -9,9 +9,9 @@ from typing import Literal, NewType, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from infold.core.judge import Verdict
 from infold.core.ledger import EMPTY_LEDGER, Ledger
 from infold.core.messages import AssistantMessage, Message, UserMessage
+from infold.core.verdict import Verdict
 from infold.errors import UndecodableLog
 
 __all__ = [

@@ -8,14 +8,14 @@ summary: the ledger beside it carries that.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from infold.core.messages import Finish, Message, TextPart, ToolCallPart, ToolResultPart, is_genuine_user, text_of
+from infold.core.verdict import Fault, Verdict
 
-__all__ = ["Answer", "Fault", "Verdict", "judge", "record_text"]
+__all__ = ["Answer", "judge", "record_text"]
 
 LARGEST_LOSS = 0.3
 """The share of lines that repair may take out; beyond it the rest is not to be trusted either."""
@@ -25,8 +25,6 @@ SMALLEST_SUMMARY = 20
 
 LARGEST_SHARE = 0.8
 """A summary must be smaller than this part of what it replaces, or it is not worth the cut."""
-
-Fault: TypeAlias = Literal["empty", "cut-off", "tool-calls", "refused", "language", "too-large", "invented"]
 
 _SCRATCHPAD = re.compile(r"<(analysis|thinking|scratchpad|think)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _CLAIMS = re.compile(
@@ -45,20 +43,6 @@ class Answer(Struct, frozen=True):
     text: str
     finish: Finish = "stop"
     calls_tools: bool = False
-
-
-class Verdict(Struct, frozen=True, omit_defaults=True):
-    """What the judge found: the text that may be used, empty where none may; the faults; and the lines taken out."""
-
-    text: str
-    faults: tuple[Fault, ...] = ()
-    removed: tuple[str, ...] = ()
-    invented: tuple[str, ...] = ()
-
-    @property
-    def is_accepted(self) -> bool:
-        """Whether the summary, repaired or not, may stand."""
-        return bool(self.text)
 
 
 def judge(

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from infold.core.events import Event, SummaryRejected
 from infold.core.gauge import Situation, estimated_tokens
-from infold.core.judge import Answer, Verdict, judge
+from infold.core.judge import Answer, judge
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, Usage, WorkPath
 from infold.core.plan import Summarise
 from infold.core.summary import Additions, SummaryRequest, flattened, instruction, own_request, records, shared_request
 from infold.core.tokens import measure, token_ruler
+from infold.core.verdict import Verdict
 from infold.core.view import view
 from infold.engine.effects import Ask, Effect, Told
 from infold.errors import ModelError

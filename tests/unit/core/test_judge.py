@@ -2,8 +2,9 @@
 
 import pytest
 
-from infold.core.judge import Answer, Verdict, record_text, judge
+from infold.core.judge import Answer, judge, record_text
 from infold.core.messages import AssistantMessage, Finish, Message, MessageId, ReasoningPart
+from infold.core.verdict import Verdict
 from infold.testing.builders import calls, numbered, replies, result, user
 
 HISTORY = numbered(
