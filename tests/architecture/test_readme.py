@@ -93,7 +93,7 @@ def test_table_tolerates_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_table_shows_what_was_recorded(tmp_path: Path) -> None:
-    """Figures of all three files appear, each with its command; a figure that a file lacks is called missing."""
+    """Figures of all four files appear, each with its command; a figure that a file lacks is called missing."""
     core = {
         "command": "python core",
         "machine": "a machine",
@@ -102,8 +102,18 @@ def test_table_shows_what_was_recorded(tmp_path: Path) -> None:
         "folded": [{"ratio": 1.003}],
     }
     errors = {"passages": {"code": {"error": 3.6, "error_of_quarter": 15.2}}}
-    formats = {"command": "python formats", "formats": {"gemini": {"decode_us": 12.0}}}
-    for name, record in (("core", core), ("estimate_error", errors), ("formats", formats)):
+    formats = {"command": "python formats", "fit": {"ratio": 0.98}}
+    figures = {"cost": 0.64, "over_window": 0, "broken_pairs": 0, "without_rule": 0}
+    cell = {"history": "trajectory", "window_tokens": 60_000, "safe": True}
+    peers = {
+        "command": "python peers",
+        "rows": [
+            {**cell, "strategy": "infold", "figures": figures},
+            {**cell, "strategy": "inspect summary", "figures": {**figures, "cost": 0.86, "over_window": 3}},
+        ],
+    }
+    records = {"core": core, "estimate_error": errors, "formats": formats, "peers": peers}
+    for name, record in records.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(record), "utf-8")
     fresh = TABLE.current(f"{TABLE.BEGIN}{TABLE.END}", tmp_path)
 
@@ -111,6 +121,8 @@ def test_table_shows_what_was_recorded(tmp_path: Path) -> None:
     assert "| 0.7 µs at any length |" in fresh
     assert "| 1.00 times the CPU time |" in fresh
     assert fresh.count(TABLE.MISSING) == 1
-    assert "| code 3.6 | `python benchmarks/estimate_error.py` |" in fresh
-    assert "| `gemini` | decode us 12 | `python formats` |" in fresh
+    assert "| code 3.6 | `python benchmarks/estimate_error.py --write` |" in fresh
+    assert "| 0.98 times | `python formats` |" in fresh
+    assert "| 1 of 1 | `python peers` |" in fresh
+    assert "| 0.86, 3 calls over the window | `python peers` |" in fresh
     assert "Measured on a machine." in fresh

@@ -4,13 +4,15 @@ Asks `infold.replay` for everything and shows it. Files are replayed in processe
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 import click
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -22,10 +24,16 @@ from infold.errors import UnknownPreset
 from infold.replay.html import to_html
 from infold.replay.outcome import Broken, FileOutcome, Plan, Replay
 from infold.replay.policies import POLICY_NAMES, check_policies
+from infold.replay.retention import Measured
+from infold.replay.retention_run import measure_file, with_neighbours
+from infold.replay.retention_table import render, summarise_measured
 from infold.replay.run import replay_file
 from infold.replay.table import tables, to_json
 
 __all__ = ["replay"]
+
+Given = TypeVar("Given")
+Found = TypeVar("Found")
 
 DEFAULT_POLICIES = "infold,opencode-1.1.57,turn-window,none"
 OWN_WINDOW = "model"
@@ -73,6 +81,9 @@ def _model(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 )
 @click.option("--json", "json_file", type=WRITTEN, metavar="OUT", help="Write everything that was found.")
 @click.option("--html", "html_file", type=WRITTEN, metavar="OUT", help="Write one page with pictures.")
+@click.option(
+    "--retention", is_flag=True, help="Measure what a fold keeps of the facts, instead of what policies cost."
+)
 @click.option("--no-cache", is_flag=True, help="Replay as if the provider had no prompt cache.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes at once; as many as there are processors.")
 @click.option("--plain", is_flag=True, help="No colours and no boxes beyond ASCII.")
@@ -87,6 +98,9 @@ def replay(ctx: click.Context, /, **given: object) -> None:
     """
     del given  # all of it stands in the context, where it keeps its types
     params = ctx.params
+    if params["retention"]:
+        _tell_retention(params["files"], params["jobs"], params["json_file"])
+        return
     plan = Plan(
         policies=params["policies"],
         windows=params["windows"],
@@ -103,6 +117,21 @@ def replay(ctx: click.Context, /, **given: object) -> None:
         raise click.ClickException("none of the files could be replayed")
 
 
+def _tell_retention(files: Sequence[Path], jobs: int | None, json_file: Path | None) -> None:
+    """What one to ten folds at 4 % of a session keep of its facts, in context and by recall."""
+    measured: list[Measured] = []
+    for found in _mapped(measure_file, with_neighbours(files), jobs):
+        if isinstance(found, Broken):
+            click.echo(f"{found.path}: {found.problem}", err=True)
+        else:
+            measured += found
+    if not measured:
+        raise click.ClickException("none of the files holds a session long enough to measure; give longer transcripts")
+    summary = summarise_measured(measured)
+    click.echo(render(summary), nl=False)
+    _write(json_file, msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
+
+
 def _replayed(files: Sequence[Path], plan: Plan, jobs: int | None) -> Iterator[FileOutcome | Broken]:
     """Each file's outcome, in order, while a bar on the error stream tells how far it is."""
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
@@ -115,13 +144,18 @@ def _replayed(files: Sequence[Path], plan: Plan, jobs: int | None) -> Iterator[F
 
 
 def _outcomes(files: Sequence[Path], plan: Plan, jobs: int | None) -> Iterator[FileOutcome | Broken]:
-    wanted = min(len(files), jobs or os.cpu_count() or 1)
+    yield from _mapped(partial(_work, plan=plan), files, jobs)
+
+
+def _mapped(work: Callable[[Given], Found], given: Sequence[Given], jobs: int | None) -> Iterator[Found]:
+    """The work done on each, in order, in as many processes as are wanted."""
+    wanted = min(len(given), jobs or os.cpu_count() or 1)
     if wanted == 1:
-        yield from (_work(path, plan=plan) for path in files)
+        yield from map(work, given)
         return
     # A forked child would inherit the threads of the progress bar half-way through whatever they hold.
     with ProcessPoolExecutor(wanted, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(partial(_work, plan=plan), files)
+        yield from pool.map(work, given)
 
 
 def _work(path: Path, *, plan: Plan) -> FileOutcome | Broken:

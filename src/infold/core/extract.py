@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from infold.core.constraints import constraint_sentences, sentences
 from infold.core.ledger import (
+    MOST_NAMES,
     CommandFact,
     ErrorFact,
     FileFact,
@@ -36,6 +37,7 @@ from infold.core.toolfacts import (
     failure_line,
     file_operations,
     jobs_asked_after,
+    names_defined,
     running_job,
     todos_after,
 )
@@ -49,6 +51,11 @@ _DECISION = re.compile(
     r"\b(?:decided|chose|choose|instead|went with|will use|going with|opted|settled on)\b|决定|改用|采用|決定|に変更|결정",
     re.IGNORECASE,
 )
+_FINDING = re.compile(
+    r"https?://|(?<![\w#])#\d{2,}\b|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
+    r"|(?<![\w.,-])(?:\d{3,}|\d+\.\d+|\d+(?:,\d{3})+)(?![\w-])"
+)
+"""What makes a sentence worth quoting: a reference or a figure, which nobody can guess."""
 _SUMMARY_OUTCOME = re.compile(
     r"^.*\b\d+ (?:passed|failed|errors?|tests?|failures?|skipped|warnings?)\b.*$|^(?:ok|FAIL|PASS)\b.*$",
     re.MULTILINE,
@@ -72,6 +79,7 @@ class _Walk:
         self.constraints: list[Quote] = []
         self.pinned: list[Quote] = []
         self.decisions: list[Quote] = []
+        self.findings: list[Quote] = []
         self.reports: list[Quote] = []
         self.question: Quote | None = None
         self.todos: tuple[TodoFact, ...] | None = None
@@ -107,11 +115,11 @@ class _Walk:
         self.question = None
 
     def _read(self, handle: str, text: str, message: AssistantMessage) -> None:
-        self.decisions += [
-            Quote(handle, sentence)
-            for sentence in sentences(text)
-            if len(sentence) <= LONGEST_REPORT and _DECISION.search(sentence)
-        ]
+        for sentence in sentences(text):
+            if len(sentence) <= LONGEST_REPORT and _DECISION.search(sentence):
+                self.decisions.append(Quote(handle, sentence))
+            elif len(sentence) <= LONGEST_REPORT and _FINDING.search(sentence):
+                self.findings.append(Quote(handle, sentence))
         if text.strip() and not any(isinstance(part, ToolCallPart) for part in message.parts):
             self.reports.append(Quote(handle, text.strip()[:LONGEST_REPORT]))
             last = sentences(text)[-1]
@@ -133,7 +141,9 @@ class _Walk:
             self.errors.pop(origin, None)
             self.settled[origin] = None
         for path, operation in operations:
-            note(self.files, path, FileFact(path, operation, int(operation != "read"), handle), later_operation)
+            changed = operation != "read"
+            names = names_defined(call, arguments, path)[:MOST_NAMES] if changed else ()
+            note(self.files, path, FileFact(path, operation, int(changed), handle, names), later_operation)
         todos = todos_after(self.todos or (), call, arguments, result.output)
         self.todos = todos if todos or self.todos is not None else None
         job = "" if operations else running_job(call, result)
@@ -162,6 +172,7 @@ class _Walk:
             errors=tuple(self.errors.values()),
             todos=self.todos,
             decisions=tuple(self.decisions),
+            findings=tuple(self.findings),
             questions=() if self.question is None else (self.question,),
             reports=tuple(self.reports),
             jobs=(*self.jobs.values(), *unanswered),

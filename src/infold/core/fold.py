@@ -5,11 +5,23 @@ was changed, what failed, what is open, what was run, and excerpts of what was r
 the text says how much there is of it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from infold.core.ledger import CommandFact, FileFact, Ledger, Quote
+from infold.core.foldlines import (
+    at_handle,
+    changed_lines,
+    command_lines,
+    error_lines,
+    excerpts,
+    facts_on,
+    quoted,
+    read_lines,
+    shared_folder,
+    stubbed,
+)
+from infold.core.ledger import Ledger, Quote
 from infold.core.policy import Ruler
 from infold.core.tokens import estimate
 
@@ -21,8 +33,19 @@ OPENING = (
 )
 RECALL_HINT = "The full text of anything marked with a number can be brought back with the recall tool by that number."
 
+FOLDER_NOTE = "Paths below are in {folder} unless they begin with a slash."
+
+MORE_TOKENS = 8
+"""Room for the count of what is left out."""
+
 MOST_TRIES = 6
 """How often a text that came out too long is written again; pins alone can keep it too long."""
+
+CHANGED_SHARE = 0.7
+"""What the files that were changed may take of the room that instructions leave."""
+
+TOLD_WHOLE = (40, 20, 10, 5, 0)
+"""How many changed files are told whole where there is no room for all."""
 
 CHANGED = ("written", "edited", "deleted", "moved")
 
@@ -64,10 +87,12 @@ def _write(ledger: Ledger, room: "_Room", must_keep_share: float, recall: bool) 
     opening = [OPENING, RECALL_HINT] if recall else [OPENING]
     for text in opening:
         room.take(text)
-    pinned = _pinned_block([_quoted(quote, recall) for quote in ledger.pinned])
-    kept, stubbed = _must_keep(ledger, room, share_tokens, recall)
-    sections = [block for section in _sections(ledger, recall) if (block := room.fill(section))]
-    return FoldedText("\n\n".join((*opening, *pinned, *kept, *sections)), tuple(stubbed))
+    pinned = _pinned_block([quoted(quote, recall) for quote in ledger.pinned])
+    kept, short = _must_keep(ledger, room, share_tokens, recall)
+    folder = shared_folder(ledger.files)
+    where = [FOLDER_NOTE.format(folder=folder)] if folder else []
+    sections = room.fill((_changed(ledger, room, folder, recall), *_sections(ledger, folder, recall)), *where)
+    return FoldedText("\n\n".join((*opening, *pinned, *kept, *sections)), tuple(short))
 
 
 class _Room:
@@ -83,23 +108,40 @@ class _Room:
     def take(self, text: str) -> None:
         self.left -= self.size(text)
 
-    def fill(self, section: _Section) -> str:
-        """As many lines of a section as its share holds, with a count of the rest; empty if not even one does."""
-        allowed = int(self.left * section.share)
-        spent = self.size(section.heading) + 8
-        lines: list[str] = []
-        for line in section.lines:
-            spent += self.size(line)
-            if spent > allowed:
+    def fill(self, sections: Sequence[_Section], *notes: str) -> list[str]:
+        """As many lines of each section as its share holds, then more of each while there is room; notes come first.
+
+        What a section does not need is the others'; a count says what is left out. Notes stand only beside sections.
+        """
+        for note in notes:
+            self.take(note)
+        taken = [self._lines_within(section, 0, int(self.left * section.share)) for section in sections]
+        for place, section in enumerate(sections):
+            waiting = sum(
+                count < len(other.lines) for count, other in zip(taken[place:], sections[place:], strict=True)
+            )
+            taken[place] += self._lines_within(section, taken[place], self.left // max(1, waiting))
+        blocks = [_block(section, count) for section, count in zip(sections, taken, strict=True) if count]
+        return [*notes, *blocks] if blocks else []
+
+    def _lines_within(self, section: _Section, start: int, allowed: int) -> int:
+        """How many lines from there on fit, with the heading if they are the first; their room is taken."""
+        spent = 0 if start else self.size(section.heading) + MORE_TOKENS
+        count = 0
+        for line in section.lines[start:]:
+            size = self.size(line)
+            if spent + size > allowed:
                 break
-            lines.append(line)
-        if not lines:
-            return ""
-        left_out = len(section.lines) - len(lines)
-        more = [f"- … and {left_out:,} more"] if left_out else []
-        block = "\n".join((section.heading, *lines, *more))
-        self.take(block)
-        return block
+            spent += size
+            count += 1
+        self.left -= spent if count else 0
+        return count
+
+
+def _block(section: _Section, count: int) -> str:
+    left_out = sum(map(facts_on, section.lines[count:]))
+    more = [f"- … and {left_out:,} more"] if left_out else []
+    return "\n".join((section.heading, *section.lines[:count], *more))
 
 
 def _pinned_block(pinned: Sequence[str]) -> list[str]:
@@ -144,7 +186,7 @@ class _Instructions:
 
     def _line(self, quote: Quote) -> str:
         """A quotation if there is room for it, else its stub, else nothing."""
-        whole, stub = _quoted(quote, self.recall), _stubbed(quote, self.recall)
+        whole, stub = quoted(quote, self.recall), stubbed(quote, self.recall)
         line = next((text for text in (whole, stub) if self.room.size(text) <= self.allowed), "")
         if line:
             self.allowed -= self.room.size(line)
@@ -156,77 +198,34 @@ class _Instructions:
         return line
 
 
-def _sections(ledger: Ledger, recall: bool) -> Iterator[_Section]:
+def _changed(ledger: Ledger, room: _Room, folder: str, recall: bool) -> _Section:
+    """The files that were changed: all of them, with as many told whole as there is room for."""
+    files = [fact for fact in reversed(ledger.files) if fact.operation in CHANGED]
+    allowed = room.left * CHANGED_SHARE - room.size(FOLDER_NOTE) - room.size(folder) - MORE_TOKENS
+    lines: tuple[str, ...] = ()
+    for whole in (len(files), *TOLD_WHOLE):
+        lines = changed_lines(files, folder, recall, whole=whole)
+        if sum(map(room.size, lines)) <= allowed:
+            break
+    return _Section("Files changed, newest first:", lines, CHANGED_SHARE)
+
+
+def _sections(ledger: Ledger, folder: str, recall: bool) -> Iterator[_Section]:
     told = [line for quote in reversed(ledger.narratives) for line in quote.text.splitlines() if line.strip()]
     yield _Section("From an earlier summary, word for word:", tuple(told), 0.5)
-    changed = [fact for fact in reversed(ledger.files) if fact.operation in CHANGED]
     read = [fact for fact in reversed(ledger.files) if fact.operation == "read"]
-    yield _Section("Files changed, newest first:", _lines(changed, _file_line(recall)), 0.5)
-    yield _Section(
-        "Todo list as last written:", tuple(f"- [{fact.status}] {fact.item}" for fact in ledger.todos or ()), 0.4
-    )
-    yield _Section(
-        "Errors not seen to be settled, newest first:",
-        tuple(f"- {fact.origin}: {fact.line}{_at(fact.handle, recall)}" for fact in reversed(ledger.errors)),
-        0.35,
-    )
-    yield _Section("Questions still open:", tuple(_quoted(quote, recall) for quote in ledger.questions), 0.3)
-    yield _Section(
-        "Started and not reported back:",
-        tuple(f"- {fact.description}{_at(fact.handle, recall)}" for fact in ledger.jobs),
-        0.3,
-    )
+    todos = tuple(f"- [{fact.status}] {fact.item}" for fact in ledger.todos or ())
+    yield _Section("Todo list as last written:", todos, 0.4)
+    errors = error_lines(reversed(ledger.errors), folder, recall)
+    yield _Section("Errors not seen to be settled, newest first:", errors, 0.35)
+    yield _Section("Questions still open:", tuple(quoted(quote, recall) for quote in ledger.questions), 0.3)
+    jobs = tuple(f"- {fact.description}{at_handle(fact.handle, recall)}" for fact in ledger.jobs)
+    yield _Section("Started and not reported back:", jobs, 0.3)
     whole = {quote.handle for quote in (ledger.first_request, ledger.latest_request) if quote is not None}
     asked = [quote for quote in reversed(ledger.requests) if quote.handle not in whole]
-    yield _Section("Other requests, newest first:", _excerpts(asked, recall), 0.4)
-    yield _Section("Decisions, newest first:", _excerpts(list(reversed(ledger.decisions)), recall), 0.35)
-    yield _Section("Reported to the user, newest first:", _excerpts(list(reversed(ledger.reports)), recall), 0.45)
-    yield _Section("Commands run, newest first:", _lines(list(reversed(ledger.commands)), _command_line(recall)), 0.6)
-    yield _Section("Files read, newest first:", _lines(read, _file_line(recall)), 1.0)
-
-
-def _lines(facts: Iterable[FileFact] | Iterable[CommandFact], line: Callable[..., str]) -> tuple[str, ...]:
-    return tuple(line(fact) for fact in facts)
-
-
-def _file_line(recall: bool) -> Callable[[FileFact], str]:
-    def line(fact: FileFact) -> str:
-        times = f" ({fact.edits} times)" if fact.edits > 1 else ""
-        return f"- {fact.path}: {fact.operation}{times}{_at(fact.handle, recall)}"
-
-    return line
-
-
-def _command_line(recall: bool) -> Callable[[CommandFact], str]:
-    def line(fact: CommandFact) -> str:
-        status = "" if fact.exit_status is None else f" → exit {fact.exit_status}"
-        outcome = f" ({fact.outcome})" if fact.outcome else ""
-        return f"- `{fact.command}`{status}{outcome}{_at(fact.handle, recall)}"
-
-    return line
-
-
-def _excerpts(quotes: Sequence[Quote], recall: bool) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(f"- {_one_line(quote.text, 240)}{_at(quote.handle, recall)}" for quote in quotes))
-
-
-def _quoted(quote: Quote, recall: bool) -> str:
-    return (
-        f"{quote.text}{_at(quote.handle, recall)}"
-        if "\n" in quote.text
-        else f"- {quote.text}{_at(quote.handle, recall)}"
-    )
-
-
-def _stubbed(quote: Quote, recall: bool) -> str:
-    hint = f"; recall {quote.handle}" if recall else ""
-    return f"- {_one_line(quote.text, 160)} [{len(quote.text):,} characters in all{hint}]"
-
-
-def _one_line(text: str, most: int) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= most else flat[: most - 1] + "…"
-
-
-def _at(handle: str, recall: bool) -> str:
-    return f" [{handle}]" if recall else ""
+    yield _Section("Other requests, newest first:", excerpts(asked, recall), 0.3)
+    yield _Section("Decisions, newest first:", excerpts(reversed(ledger.decisions), recall), 0.3)
+    yield _Section("Figures and references, newest first:", excerpts(reversed(ledger.findings), recall), 0.3)
+    yield _Section("Files read, newest first:", read_lines(read, folder), 0.3)
+    yield _Section("Commands run, newest first:", command_lines(reversed(ledger.commands), recall), 0.6)
+    yield _Section("Reported to the user, newest first:", excerpts(reversed(ledger.reports), recall), 1.0)

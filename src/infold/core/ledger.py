@@ -18,6 +18,7 @@ __all__ = [
     "FileOperation",
     "JobFact",
     "Ledger",
+    "MOST_NAMES",
     "Quote",
     "TodoFact",
     "later_operation",
@@ -31,6 +32,9 @@ FileOperation: TypeAlias = Literal["read", "written", "edited", "deleted", "move
 MOST_FILES, MOST_COMMANDS, MOST_ERRORS, MOST_QUOTES, MOST_NARRATIVES = 1_000, 300, 60, 500, 3
 """How much of each kind a checkpoint carries; older facts stay in the log and are found by recall."""
 
+MOST_NAMES = 24
+"""Names that are carried of one file."""
+
 
 class Quote(Struct, frozen=True):
     """Somebody's words, verbatim, and the handle of the part they stand in."""
@@ -39,13 +43,14 @@ class Quote(Struct, frozen=True):
     text: str
 
 
-class FileFact(Struct, frozen=True):
-    """A file, what was last done to it, and how often it was changed in all."""
+class FileFact(Struct, frozen=True, omit_defaults=True):
+    """A file, what was last done to it, how often it was changed in all, and what was defined in it, newest first."""
 
     path: str
     operation: FileOperation
     edits: int
     handle: str
+    names: tuple[str, ...] = ()
 
 
 class CommandFact(Struct, frozen=True, omit_defaults=True):
@@ -99,6 +104,7 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     errors: tuple[ErrorFact, ...] = ()
     todos: tuple[TodoFact, ...] | None = None
     decisions: tuple[Quote, ...] = ()
+    findings: tuple[Quote, ...] = ()
     questions: tuple[Quote, ...] = ()
     reports: tuple[Quote, ...] = ()
     narratives: tuple[Quote, ...] = ()
@@ -124,6 +130,7 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
         errors=_newest(_merge_errors(older, newer), MOST_ERRORS),
         todos=older.todos if newer.todos is None else newer.todos,
         decisions=_newest(_unique((*older.decisions, *newer.decisions)), MOST_ERRORS),
+        findings=_newest(_unique((*older.findings, *newer.findings)), MOST_COMMANDS),
         questions=newer.questions if answered else _unique((*older.questions, *newer.questions)),
         reports=_newest(_unique((*older.reports, *newer.reports)), MOST_ERRORS),
         narratives=_newest(_unique((*older.narratives, *newer.narratives)), MOST_NARRATIVES),
@@ -150,7 +157,8 @@ def later_operation(before: FileFact, fact: FileFact) -> FileFact:
     operation, handle = fact.operation, fact.handle
     if operation == "read" and before.operation != "read":
         operation, handle = before.operation, before.handle
-    return FileFact(fact.path, operation, before.edits + fact.edits, handle)
+    names = _unique((*fact.names, *before.names))[:MOST_NAMES]
+    return FileFact(fact.path, operation, before.edits + fact.edits, handle, names)
 
 
 def later_run(before: CommandFact, fact: CommandFact) -> CommandFact:

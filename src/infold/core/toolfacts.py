@@ -22,6 +22,7 @@ __all__ = [
     "failure_line",
     "file_operations",
     "jobs_asked_after",
+    "names_defined",
     "running_job",
     "todos_after",
 ]
@@ -55,6 +56,10 @@ _PATCH_OPERATIONS: dict[str, FileOperation] = {
     "Delete File": "deleted",
     "Move to": "moved",
 }
+_DEFINED = re.compile(
+    r"\b(?:def|class|func|fn|fun|function|type|interface|struct|enum|trait|impl|const|module|message|table)\s+"
+    r"(?:\([^()\n]*\)\s*)?([A-Za-z_$][\w$]{2,})"
+)
 _SHOWN_FILE = re.compile(r"\[File: (.+?) \(\d+ lines total\)\]")
 _OPEN_FILE = re.compile(r"\(Open file: (.+?)\)\s")
 """How SWE-agent's `open`, `create` and `edit`, which need not name a file, say which one is open."""
@@ -106,6 +111,26 @@ def file_operations(
     if not path or operation is None or len(path) > LONGEST_LINE or "\n" in path:
         return ()
     return ((path, operation),)
+
+
+def names_defined(call: ToolCallPart, arguments: Arguments, path: str) -> tuple[str, ...]:
+    """What the text that a call writes into a file defines there: functions, types, constants, each once."""
+    values = arguments.items() if arguments else (("", call.arguments),)
+    written = "\n".join(
+        _section(str(value), path)
+        for key, value in values
+        if key not in _PATH_KEYS and not key.lower().startswith(("old", "command"))
+    )
+    return tuple(dict.fromkeys(_DEFINED.findall(written)))
+
+
+def _section(text: str, path: str) -> str:
+    """Of a patch, what it adds to that file; any other text whole."""
+    if "*** " not in text:
+        return text
+    sections = re.split(r"^\*\*\* (?:Add|Update) File: ", text, flags=re.MULTILINE)
+    own = next((section for section in sections if section.startswith(path)), "")
+    return "\n".join(line for line in own.splitlines() if line.startswith("+"))
 
 
 def command_of(call: ToolCallPart, arguments: Arguments) -> str:

@@ -8,6 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from infold.cli.replay_verb import replay
+from infold.core.entries import MessageEntry, encode_entry
+from infold.testing.trajectory import coding_session
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts"
 SESSION = str(DATA / "claude-code.jsonl")
@@ -90,3 +92,27 @@ def test_model_window_cache_and_overhead_can_be_chosen(tmp_path: Path) -> None:
     assert found.exit_code == 0, found.output
     plan = json.loads(out.read_bytes())["plan"]
     assert (plan["model"], plan["windows"], plan["caching"], plan["overhead_tokens"]) == ("gpt-5.4", [0], False, 2_000)
+
+
+def test_retention_is_measured_on_request(tmp_path: Path) -> None:
+    """B3: `--retention` tells what a fold keeps, writes it as JSON, and says which file could not be read."""
+    session, unreadable, out = tmp_path / "session.jsonl", tmp_path / "unreadable.jsonl", tmp_path / "out.json"
+    session.write_bytes(b"\n".join(encode_entry(MessageEntry(message)) for message in coding_session()[:200]))
+    unreadable.write_bytes(b"\x00\x01")
+    files = [str(session), str(unreadable)]
+    found = CliRunner().invoke(replay, ["--retention", "--jobs", "1", *files, "--json", str(out)])
+
+    assert found.exit_code == 0, found.output
+    assert "unreadable.jsonl" in found.stderr
+    assert "infold k=10" in found.stdout
+    assert json.loads(out.read_text())["lines"]
+
+
+def test_nothing_to_measure_is_told(tmp_path: Path) -> None:
+    """B3: files without a long session are an error with a remedy, not an empty table."""
+    short = tmp_path / "short.jsonl"
+    short.write_bytes(encode_entry(MessageEntry(coding_session()[0])))
+    found = CliRunner().invoke(replay, ["--retention", "--jobs", "1", str(short)])
+
+    assert found.exit_code == 1
+    assert "give longer transcripts" in found.stderr

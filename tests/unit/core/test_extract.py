@@ -13,6 +13,7 @@ from infold.core.messages import (
     Message,
     MessageId,
     ReasoningPart,
+    StepStartPart,
     TextPart,
     ToolCallPart,
     ToolMessage,
@@ -280,3 +281,38 @@ def test_a_result_whose_call_is_elsewhere_is_passed_over() -> None:
 
     assert extract([(1, messages[1])]) == Ledger()
     assert extract([(1, replace(messages[1], parts=(FilePart("image/png", 1),)))]) == Ledger()
+
+
+def test_figures_and_references_are_quoted() -> None:
+    """A sentence with a figure, an address, an issue or a hash is quoted; one without, and a decision, is not a finding."""
+    said = (
+        "The limit is 4,096 bytes. See https://example.com/a. It is #172. Commit a8f68ce has it. Plain words. Only 12 left. "
+        f"We decided on 8192. {'x' * LONGEST_REPORT} 1234."
+    )
+    ledger = ledger_of(user(), replies(said))
+
+    assert [quote.text for quote in ledger.findings] == [
+        "The limit is 4,096 bytes.",
+        "See https://example.com/a.",
+        "It is #172.",
+        "Commit a8f68ce has it.",
+    ]
+
+
+def test_a_changed_file_has_the_names_defined_in_it() -> None:
+    """What is written into a file is known by its definitions, the newest first; reading defines nothing."""
+    ledger = ledger_of(
+        user(),
+        *ran("write", {"path": "a.py", "content": "def first(): ...\nclass Second: ..."}, "ok"),
+        *ran("edit", {"path": "a.py", "old_string": "def gone(): ...", "new_string": "def third(): ..."}, "ok"),
+        *ran("read", {"path": "b.py"}, "def elsewhere(): ..."),
+    )
+
+    assert [fact.names for fact in ledger.files] == [("third", "first", "Second"), ()]
+
+
+def test_a_pinned_part_without_words_is_quoted_as_nothing() -> None:
+    """A pin on a part that has no text is carried on with none."""
+    ledger = ledger_of(AssistantMessage(MessageId(""), (StepStartPart(),)), pinned=frozenset({"0.0"}))
+
+    assert ledger.pinned == (Quote("0.0", ""),)

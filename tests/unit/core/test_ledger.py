@@ -10,6 +10,7 @@ from infold.core.ledger import (
     MOST_COMMANDS,
     MOST_ERRORS,
     MOST_FILES,
+    MOST_NAMES,
     MOST_QUOTES,
     CommandFact,
     ErrorFact,
@@ -156,3 +157,23 @@ def test_a_ledger_is_bounded_and_keeps_the_newest() -> None:
     assert (len(whole.requests), len(whole.files), len(whole.commands)) == (MOST_QUOTES, MOST_FILES, MOST_COMMANDS)
     assert len(whole.errors) == len(whole.decisions) == len(whole.reports) == MOST_ERRORS
     assert whole.pinned == quotes
+
+
+@given(st.lists(st.lists(st.sampled_from([f"name{n}" for n in range(40)]), max_size=30), max_size=6))
+def test_names_of_a_file_add_up_the_same_in_any_steps(edits: list[list[str]]) -> None:
+    """B3: one fold over all edits and one fold after each keep the same names, the newest first and each once."""
+    facts = [FileFact("a.py", "edited", 1, "1.0", tuple(dict.fromkeys(names))[:MOST_NAMES]) for names in edits]
+    at_once: dict[str, FileFact] = {}
+    for fact in facts:
+        note(at_once, "a.py", fact, later_operation)
+    stepwise = reduce(merge, (Ledger(files=(fact,)) for fact in facts), EMPTY_LEDGER)
+
+    assert stepwise.files == tuple(at_once.values())
+    assert all(len(fact.names) <= MOST_NAMES for fact in stepwise.files)
+
+
+def test_findings_are_carried_on() -> None:
+    """What an older head quoted stands before what a newer one does, each once, up to a bound."""
+    old, young = Quote("1.0", "It is 4096."), Quote("2.0", "It is 8192.")
+
+    assert merge(Ledger(findings=(old,)), Ledger(findings=(old, young))).findings == (old, young)

@@ -25,9 +25,18 @@ def prose(amount: int) -> str:
     return SENTENCE * (amount * 100 // estimate_tokens(SENTENCE * 100) + 1)
 
 
-def step(log: Log, policy: Policy, window: Window = WINDOW, *, overhead: int = 0, **changes: bool) -> NextStep:
+def step(
+    log: Log,
+    policy: Policy,
+    window: Window = WINDOW,
+    *,
+    overhead: int = 0,
+    manual: bool = False,
+    summariser: bool = False,
+) -> NextStep:
     """The next step under a policy in a window."""
-    return next_step(log, Situation(policy, budget_for(window, policy), overhead_tokens=overhead, **changes))
+    budget = budget_for(window, policy)
+    return next_step(log, Situation(policy, budget, overhead_tokens=overhead, manual=manual, summariser=summariser))
 
 
 def reported(tokens_in_use: int, policy: Policy, *before: Message) -> Log:
@@ -121,7 +130,7 @@ def test_without_reports_a_document_goes_by_the_estimate() -> None:
     log = session(user(prose(170_000)), replies(), policy=policy)
 
     assert isinstance(step(log, policy), Fits)
-    assert isinstance(step(log, policy, reports_usage=False), Fold)
+    assert isinstance(next_step(log, Situation(policy, budget_for(WINDOW, policy), reports_usage=False)), Fold)
 
 
 # Pruning first.

@@ -16,6 +16,7 @@ from infold.core.toolfacts import (
     failure_line,
     file_operations,
     jobs_asked_after,
+    names_defined,
     running_job,
     todos_after,
 )
@@ -353,3 +354,25 @@ def test_hostile_text_costs_no_more_than_its_length(piece: str) -> None:
     assert file_operations(made, arguments, text) == ()
     assert running_job(made, result) == ""
     assert len(todos_after((), made, arguments, text)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "path", "names"),
+    [
+        ("write", {"path": "a.go", "content": "func (s *Store) Load() {}\ntype Store struct {}"}, "a.go", ("Load", "Store")),
+        ("edit", {"file_path": "a.py", "old_string": "def old(): ...", "new_string": "def renewed(): ..."}, "a.py", ("renewed",)),
+        ("edit", {"path": "a.py", "edits": [{"new": "class Inner: ..."}]}, "a.py", ("Inner",)),
+        ("apply_patch", "*** Begin Patch\n*** Update File: a.py\n+def came():\n*** Add File: b.py\n+def other():", "b.py",
+         ("other",)),
+        ("apply_patch", {"input": "*** Begin Patch\n*** Update File: a.py\n-def gone():\n+def came():"}, "a.py", ("came",)),
+        ("apply_patch", {"input": "*** Begin Patch\n*** Delete File: a.py"}, "a.py", ()),
+        ("write", {"path": "notes.md", "content": "plain words"}, "notes.md", ()),
+    ],
+)  # fmt: skip
+def test_definitions_are_found_in_what_is_written(
+    tool: str, arguments: object, path: str, names: tuple[str, ...]
+) -> None:
+    """Functions and types of the text that goes into a file are its names; what is replaced or in another file is not."""
+    made = call(tool, arguments)
+
+    assert names_defined(made, arguments_of(made), path) == names

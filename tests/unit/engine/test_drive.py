@@ -61,7 +61,9 @@ def awaited(kept: Kept) -> Prepared:
         await asyncio.sleep(0)
         return Told(Answer(GOOD))
 
-    return asyncio.run(drive_async(prepare(Log(SessionId("s")), call()), AsyncWorld(kept.append, ask, kept.events.append)))
+    return asyncio.run(
+        drive_async(prepare(Log(SessionId("s")), call()), AsyncWorld(kept.append, ask, kept.events.append))
+    )
 
 
 def test_both_drivers_do_the_same() -> None:
@@ -80,7 +82,9 @@ def test_a_model_that_fails_is_thrown_into_the_flow() -> None:
         raise ModelError("remote", "is down")
 
     kept = Kept()
-    done = asyncio.run(drive_async(prepare(Log(SessionId("s")), call()), AsyncWorld(kept.append, ask, kept.events.append)))
+    done = asyncio.run(
+        drive_async(prepare(Log(SessionId("s")), call()), AsyncWorld(kept.append, ask, kept.events.append))
+    )
 
     assert done.log.checkpoint is not None
     assert done.log.checkpoint.summariser == ""

@@ -1,0 +1,283 @@
+"""What a fold keeps of a real session: forced cuts, the facts still in view after them, and what recall brings back.
+
+Every k ends at the same place with the same tail and the same budget: k = 10 is the same history folded in ten successive
+folds. The score is of the checkpoint alone; what the tail holds is a control. Nothing here asks a model or the clock.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from infold.core.budget import Window, budget_for
+from infold.core.compact import carry_out
+from infold.core.cut import Cut
+from infold.core.documents import documents_of
+from infold.core.entries import MessageEntry
+from infold.core.gauge import Situation
+from infold.core.log import Log
+from infold.core.messages import Message, SessionId
+from infold.core.plan import Fold
+from infold.core.presets import INFOLD
+from infold.core.recall import Index, reply
+from infold.core.stubs import Rendering
+from infold.core.tokens import estimate, measure_message
+from infold.core.view import view
+from infold.formats.transcripts.record import RecordedSession
+from infold.replay.facts import Divided, facts_of
+from infold.replay.facts_events import Event, events_of, without_summaries
+from infold.replay.facts_match import Shown, holds, normalised, places_of
+from infold.replay.facts_values import Fact
+from infold.replay.retention_baselines import baselines_of
+
+__all__ = [
+    "BUDGET_SHARE",
+    "CUTS",
+    "Measured",
+    "Point",
+    "Recall",
+    "Scored",
+    "decoys_of",
+    "folded_log",
+    "invented",
+    "measure_session",
+    "point_at",
+    "points_of",
+]
+
+CUTS = (1, 2, 3, 5, 10)
+BUDGET_SHARE = 0.04
+"""What a checkpoint may take of the history it stands for; recorded vendor summaries take 3.4 %."""
+
+TAIL_TOKENS, TAIL_SHARE = 8_000, 0.1
+SHORTEST_TOKENS = 16_000
+"""What is folded at least in a window of 32k, the smallest that coding agents are run with: less is not measured."""
+
+END_SHARES = (0.5, 0.75)
+"""Where a session without a recorded summary is stopped: what follows says what was needed."""
+
+REPLY_TOKENS = 2_000
+"""What one recall may bring back."""
+
+MOST_HITS, MOST_DECOYS = 40, 40
+_FRAME = re.compile(r"\[[\d.]+\]|\(\d+ times\)|\d[\d,]* more\b|\[[\d,]+ characters in all[^\]]*\]")
+_CLAIMS = re.compile(
+    r"(?:[\w.@+-]+/)+[\w@+-]+\.\w+|(?<![\w.])\d[\d,]*\d{2}(?!\w)|(?<!\w)\d+\.\d+(?!\w)|\b[A-Za-z]+(?:_\w+|[a-z][A-Z]\w*)\b"
+)
+
+
+class Point(Struct, frozen=True):
+    """Where a session is stopped: `messages[:cut]` is folded, up to `end` stays verbatim, the rest shows what was needed."""
+
+    messages: tuple[Message, ...]
+    cut: int
+    end: int
+    head_tokens: int
+    summary: str = ""
+
+    @property
+    def budget_tokens(self) -> int:
+        """What the checkpoint may take."""
+        return int(self.head_tokens * BUDGET_SHARE)
+
+
+class Scored(Struct, frozen=True):
+    """A fact, by which ways it is in view, and which queries bring it back within one call and within two."""
+
+    fact: Fact
+    held: frozenset[str]
+    stale: frozenset[str] = frozenset()
+    recalled: frozenset[str] = frozenset()
+
+
+class Measured(Struct, frozen=True):
+    """All that was found at one point: every fact, and for each way its tokens and what its text invented."""
+
+    source: str
+    session: str
+    head_tokens: int
+    facts: tuple[Scored, ...]
+    tokens: dict[str, int]
+    invented: dict[str, tuple[str, ...]]
+
+
+def points_of(session: RecordedSession) -> Iterator[Point]:
+    """The points a session is measured at: where it really was compacted with a known summary, else one late in it."""
+    told = [compaction for compaction in session.compactions if compaction.summary]
+    summaries = [compaction.summary for compaction in told]
+    messages = without_summaries(session.messages, summaries)
+    sizes = [sum(measure_message(message, "features")) for message in messages]
+    ends = [(len(without_summaries(session.messages[: one.position], summaries)), one.summary) for one in told]
+    late = [(end, summary) for end, summary in ends if sum(sizes[end:]) >= SHORTEST_TOKENS // 8]
+    for end, summary in late or [(_share_index(sizes, share), "") for share in END_SHARES]:
+        point = point_at(messages, end, summary)
+        if point is not None:
+            yield point
+
+
+def measure_session(source: str, session: RecordedSession, decoys: Sequence[Fact] = ()) -> Iterator[Measured]:
+    """Measure a session at each of its points; short ones have none."""
+    for number, point in enumerate(points_of(session)):
+        yield _measure(source, f"{session.id}@{number}", point, decoys)
+
+
+def folded_log(point: Point, cuts: int) -> Log:
+    """The log at a point after that many successive folds, the last of them at the point's cut."""
+    log = Log(SessionId("retention"), Rendering(recall=True))
+    situation = Situation(INFOLD, budget_for(Window(200_000), INFOLD))
+    sizes = [sum(measure_message(message, "features")) for message in point.messages[: point.cut]]
+    steps = sorted({_share_index(sizes, number / cuts) for number in range(1, cuts)} | {point.cut})
+    fed = 0
+    for at, until in zip(steps, (*steps[1:], point.end), strict=True):
+        log = log.extend(MessageEntry(message) for message in point.messages[fed:until])
+        fed = until
+        index = _legal_index(log, len(log.live) - (until - at))
+        if index > 0:
+            log = carry_out(log, Fold(Cut.at(log, index), point.budget_tokens, "manual"), situation).log
+    return log
+
+
+def _legal_index(log: Log, wanted: int) -> int:
+    """The last place up to the wanted one where a cut may fall; 0 if there is none."""
+    return next((place for place in range(wanted, 0, -1) if log.live[place].cuttable), 0)
+
+
+def decoys_of(session: RecordedSession) -> tuple[Fact, ...]:
+    """Facts of one session to look for in another, where none of them is true."""
+    for point in points_of(session):
+        facts = [
+            fact for fact in facts_of(_divided(point)) if fact.kind in ("file", "number", "reference", "identifier")
+        ]
+        return tuple(facts[:: max(1, len(facts) // MOST_DECOYS)])[:MOST_DECOYS]
+    return ()
+
+
+def point_at(messages: tuple[Message, ...], end: int, summary: str = "") -> Point | None:
+    """The point that stops before that message, with its tail chosen; none where there is too little to fold."""
+    sizes = [sum(measure_message(message, "features")) for message in messages[:end]]
+    tail_tokens = min(TAIL_TOKENS, int(sum(sizes) * TAIL_SHARE))
+    log = Log(SessionId("points")).extend(MessageEntry(message) for message in messages[:end])
+    kept = cut = 0
+    for index in range(end - 1, 0, -1):
+        kept += sizes[index]
+        if cut and kept > tail_tokens:
+            break
+        cut = index if log.live[index].cuttable else cut
+    head_tokens = sum(sizes[:cut])
+    return Point(messages, cut, end, head_tokens, summary) if head_tokens >= SHORTEST_TOKENS else None
+
+
+def _share_index(sizes: Sequence[int], share: float) -> int:
+    """The index before which that share of all tokens stands."""
+    wanted, seen = share * sum(sizes), 0
+    for index, size in enumerate(sizes):
+        seen += size
+        if seen >= wanted:
+            return index
+    return len(sizes)
+
+
+def _divided(point: Point) -> Divided:
+    events = events_of(enumerate(point.messages))
+    return Divided(
+        head=tuple(event for event in events if event.sequence < point.cut),
+        tail=tuple(event for event in events if point.cut <= event.sequence < point.end),
+        later=tuple(event for event in events if event.sequence >= point.end),
+    )
+
+
+def _measure(source: str, name: str, point: Point, decoys: Sequence[Fact]) -> Measured:
+    divided = _divided(point)
+    texts = _folds(point)
+    ways: dict[str, tuple[Shown, ...]] = {way: (Shown.of(text, shape="lines"),) for way, text in texts.items()}
+    if point.summary:
+        texts["vendor summary"] = point.summary
+        ways["vendor summary"] = (Shown.of(point.summary, shape="prose"),)
+    ways |= baselines_of(divided.head, budget_tokens=point.budget_tokens)
+    tail = tuple(Shown.of(event.text) for event in _events_in_view(point))
+    history = "\n".join(normalised(event.text) for event in divided.head)
+    false = [fact for fact in decoys if not any(_knows(history, fact))]
+    facts = (*facts_of(divided), *(_decoy(fact) for fact in false))
+    recall = Recall(Index.of(documents_of(enumerate(point.messages[: point.cut]))))
+    return Measured(
+        source=source,
+        session=name,
+        head_tokens=point.head_tokens,
+        facts=tuple(_scored(fact, _with_tail(ways, tail) if "tail" in fact.sets else ways, recall) for fact in facts),
+        tokens={way: sum(estimate(shown.text, "features") for shown in texts) for way, texts in ways.items()},
+        invented={way: invented(text, history) for way, text in texts.items()},
+    )
+
+
+def _events_in_view(point: Point) -> tuple[Event, ...]:
+    """What a view shows verbatim after the most folds."""
+    return events_of(enumerate(view(folded_log(point, CUTS[-1]), INFOLD.summary)[1:]))
+
+
+def _with_tail(ways: Mapping[str, tuple[Shown, ...]], tail: tuple[Shown, ...]) -> dict[str, tuple[Shown, ...]]:
+    return {way: (*shown, *tail) for way, shown in ways.items() if way.startswith("infold")}
+
+
+def _folds(point: Point) -> dict[str, str]:
+    logs = {f"infold k={cuts}": folded_log(point, cuts) for cuts in CUTS}
+    return {way: log.checkpoint.text for way, log in logs.items() if log.checkpoint is not None}
+
+
+def _decoy(fact: Fact) -> Fact:
+    return Fact(fact.kind, fact.cues, fact.answers, fact.handle, one_record=fact.one_record, sets=frozenset({"decoy"}))
+
+
+def _knows(history: str, fact: Fact) -> Iterator[bool]:
+    yield from (answer in history for answer in fact.answers if fact.kind != "file")
+    yield from (cue in history for cue in fact.cues if fact.kind == "file")
+
+
+def _scored(fact: Fact, ways: Mapping[str, tuple[Shown, ...]], recall: "Recall") -> Scored:
+    held = frozenset(way for way, shown in ways.items() if holds(shown, fact, fact.answers))
+    stale = frozenset(way for way, shown in ways.items() if way not in held and holds(shown, fact, fact.stale))
+    asked = fact.sets & {"later", "result-only", "outcome"}
+    return Scored(fact, held, stale, frozenset(recall.finds(fact)) if asked else frozenset())
+
+
+class Recall:
+    """A recall tool as an agent has it, asked by the words around a fact, never by the fact."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+
+    def finds(self, fact: Fact) -> Iterator[str]:
+        """The queries that bring a fact back: from its origin or its use, in one call or in two."""
+        for name, words in (("origin", fact.origin), ("use", fact.use)):
+            replies = [self.ask(query) for query in _queries(words)]
+            found = [_is_in(text, fact) for text in replies]
+            if found[:1] == [True]:
+                yield f"{name} 1"
+            if any(found):
+                yield f"{name} 2"
+
+    def ask(self, query: str) -> str:
+        """One call's reply."""
+        return reply(self.index.search(query, most=MOST_HITS), budget_tokens=REPLY_TOKENS)
+
+
+def _queries(words: str) -> tuple[str, ...]:
+    """What is asked first, and then: all the words, and the inner half of them, which stood nearest to the answer."""
+    split = words.split()
+    if not split:
+        return ()
+    quarter = len(split) // 4
+    return words, " ".join(split[quarter : len(split) - quarter])
+
+
+def _is_in(text: str, fact: Fact) -> bool:
+    """Whether a reply tells the fact; a number or a status means nothing without its cue."""
+    shown = [Shown.of(block) for block in text.split("\n\n")]
+    if fact.one_record or fact.kind == "number":
+        return holds(shown, fact, fact.answers)
+    return any(True for block in shown for answer in fact.answers for _ in places_of(block.text, answer))
+
+
+def invented(text: str, history: str) -> tuple[str, ...]:
+    """Paths, numbers and identifiers of a generated text that occur nowhere in the history it stands for."""
+    claims = dict.fromkeys(_CLAIMS.findall(_FRAME.sub(" ", text)))
+    return tuple(claim for claim in claims if normalised(claim) not in history)

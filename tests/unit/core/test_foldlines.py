@@ -1,0 +1,98 @@
+"""How the facts of a ledger read."""
+
+import pytest
+
+from infold.core.foldlines import (
+    changed_lines,
+    command_lines,
+    error_lines,
+    excerpts,
+    quoted,
+    read_lines,
+    shared_folder,
+    stubbed,
+)
+from infold.core.ledger import CommandFact, ErrorFact, FileFact, Quote
+
+
+def read(*paths: str) -> list[FileFact]:
+    """Files that were read."""
+    return [FileFact(path, "read", 0, "1.0") for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("paths", "folder"),
+    [
+        (("/srv/project/src/a.py", "/srv/project/src/b.py"), "/srv/project/"),
+        (("/srv/project/src/a.py", "/srv/project/tests/b.py", "/tmp/c.py"), "/srv/project/"),
+        (("/srv/project/src/a.py",), ""),
+        (("src/a.py", "src/b.py"), ""),
+        (("/a/b/c.py", "/a/b/d.py"), ""),
+        ((), ""),
+    ],
+)
+def test_a_folder_most_paths_share_is_found(paths: tuple[str, ...], folder: str) -> None:
+    """The longest folder above most files' own is shared; a short one, or one of a single path, is not worth naming."""
+    assert shared_folder(read(*paths)) == folder
+
+
+def test_a_changed_file_tells_what_was_defined() -> None:
+    """A line has the path, the last operation, how often it was changed, and the newest names."""
+    fact = FileFact("/srv/project/src/a.py", "edited", 3, "5.0", ("parse", "Parser"))
+
+    assert changed_lines([fact], "/srv/project/", True, whole=1) == (
+        "- src/a.py: edited (3 times): parse, Parser [5.0]",
+    )
+    assert changed_lines([FileFact("b.md", "written", 1, "6.0")], "", False, whole=1) == ("- b.md: written",)
+
+
+def test_changed_files_are_listed_by_operation_where_room_is_short() -> None:
+    """Beyond the newest that are told whole, files share lines with others of the same operation."""
+    files = [
+        FileFact("a.py", "edited", 2, "1.0"),
+        FileFact("b.py", "written", 1, "2.0"),
+        FileFact("c.py", "edited", 1, "3.0"),
+    ]
+
+    assert changed_lines(files, "", False, whole=1) == ("- a.py: edited (2 times)", "- written: b.py", "- edited: c.py")
+    assert changed_lines(files, "", False, whole=0) == ("- edited: a.py, c.py", "- written: b.py")
+
+
+def test_a_bare_name_is_never_left_of_a_path() -> None:
+    """A file that lies in the shared folder itself keeps its whole path."""
+    assert read_lines(read("/srv/project/a.py", "/srv/project/src/b.py"), "/srv/project/") == (
+        "- read: /srv/project/a.py, src/b.py",
+    )
+
+
+def test_files_read_share_lines() -> None:
+    """Six files stand on a line."""
+    lines = read_lines(read(*(f"src/{number}.py" for number in range(8))), "")
+
+    assert [line.count(".py") for line in lines] == [6, 2]
+    assert all(line.startswith("- read: ") for line in lines)
+
+
+def test_a_command_is_told_without_its_folder() -> None:
+    """What a command begins by changing into is left out; how it ended is not."""
+    commands = [CommandFact("cd /srv/project && make test", "1.0", 2, "3 failed"), CommandFact("cd /srv", "2.0")]
+
+    assert command_lines(commands, False) == ("- `make test` → exit 2 (3 failed)", "- `cd /srv`")
+
+
+def test_an_error_tells_its_origin() -> None:
+    """A file's error is told by its short path, a command's without its folder."""
+    errors = [ErrorFact("/srv/project/src/a.py", "no match", "3.0"), ErrorFact("cd /x && make", "fatal", "4.0")]
+
+    assert error_lines(errors, "/srv/project/", True) == ("- src/a.py: no match [3.0]", "- make: fatal [4.0]")
+
+
+def test_quotations_are_shortened_only_as_excerpts() -> None:
+    """A quotation is word for word, an excerpt is one line, a stub says how long the whole is."""
+    long = Quote("7.0", "word " * 100)
+
+    assert quoted(Quote("7.0", "a\nb"), True) == "a\nb [7.0]"
+    assert quoted(Quote("7.0", "a"), False) == "- a"
+    assert excerpts([long, long], False) == ("- " + ("word " * 100)[:239] + "…",)
+    assert stubbed(long, True).endswith("… [500 characters in all; recall 7.0]")
+    assert stubbed(Quote("7.0", "short"), False) == "- short [5 characters in all]"

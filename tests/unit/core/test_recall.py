@@ -1,0 +1,151 @@
+"""Ranking folded content for a query."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infold.core.recall import LONGEST_LINE, MOST_OF_ONE, PASSAGE_LINES, Document, Hit, Index, reply, tokens_of
+from infold.core.tokens import estimate
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Hello, world", ["hello", "world"]),
+        ("getUserName", ["getusername", "get", "user", "name"]),
+        ("HTTPServer2", ["httpserver2", "http", "server", "2"]),
+        ("snake_case_id", ["snake_case_id", "snake", "case", "id"]),
+        ("src/core/recall.py", ["src/core/recall.py", "recall.py", "src", "core", "recall", "py"]),
+        ("a/b.go:12", ["a/b.go:12", "a/b.go", "12", "b.go", "a", "b", "go"]),
+        ("3,141.5 and 7", ["3141.5", "3141", "5", "and", "7"]),
+        ("größer", ["größer"]),
+        ("修改文件", ["修改", "改文", "文件"]),
+        ("字", ["字"]),
+        ("設定を読む", ["設定", "定を", "を読", "読む"]),
+        ("한국어", ["한국", "국어"]),
+        ("ｆｕｌｌ", ["full"]),
+        ("修改a.py文件", ["修改", "a.py", "a", "py", "文件"]),
+        ("", []),
+    ],
+)
+def test_text_becomes_tokens(text: str, tokens: list[str]) -> None:
+    """Words, identifiers whole and in parts, numbers, and pairs of characters where a script writes no spaces."""
+    assert tokens_of(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("query", "handle"),
+    [
+        ("where is the parser configured", "1.0"),
+        ("parseConfig", "1.0"),
+        ("数据库 连接", "2.0"),
+        ("データベースの接続", "3.0"),
+        ("데이터베이스 연결", "4.0"),
+        ("build command failed", "5.0"),
+    ],
+)
+def test_the_right_document_is_found(query: str, handle: str) -> None:
+    """English, Chinese, Japanese and Korean queries find the document that speaks of the thing, by title too."""
+    index = Index.of(
+        (
+            Document("0.0", "Nothing of interest here."),
+            Document("1.0", "def parse_config(path):\n    return Parser(path)"),
+            Document("2.0", "数据库连接失败，请检查配置。"),
+            Document("3.0", "データベースの接続に失敗しました。"),
+            Document("4.0", "데이터베이스 연결에 실패했습니다."),
+            Document("5.0", "", title="bash command: make build → exit 2 failed"),
+        )
+    )
+
+    assert index.search(query)[0].handle == handle
+
+
+def test_the_passage_is_shown_not_the_head() -> None:
+    """Of a long document the lines around the match are shown."""
+    lines = [f"line {number}" for number in range(500)]
+    lines[300] = "the retry limit is 17"
+    hit = Index.of((Document("1.0", "\n".join(lines)),)).search("retry limit")[0]
+
+    assert "the retry limit is 17" in hit.excerpt
+    assert "line 301" in hit.excerpt
+    assert len(hit.excerpt.splitlines()) <= PASSAGE_LINES
+
+
+def test_a_long_line_is_shown_in_pieces() -> None:
+    """A line too long to be shown is broken where words end, and by force where there is no such place."""
+    words = " ".join(f"word{number}" for number in range(400))
+    found = Index.of((Document("1.0", f"{words} needle"), Document("2.0", "x" * 2_000))).search("needle")
+
+    assert "needle" in found[0].excerpt
+    assert max(map(len, found[0].excerpt.splitlines())) <= LONGEST_LINE
+    assert Index.of((Document("2.0", f"{'x' * 2_000} end"),)).search("end")[0].excerpt.endswith("end")
+
+
+def test_words_near_each_other_count_more() -> None:
+    """Of two passages with the same words the one that has them together comes first."""
+    apart = "\n".join(("cache", *("filler" for _ in range(10)), "expiry"))
+    together = "\n".join(("cache expiry", *("filler" for _ in range(11))))
+    index = Index.of((Document("1.0", together), Document("2.0", apart)))
+
+    assert index.search("cache expiry")[0].handle == "1.0"
+
+
+def test_of_equals_the_newest_comes_first() -> None:
+    """Two runs of the same command: the later one is meant."""
+    index = Index.of((Document("1.0", "ran make: ok"), Document("2.0", "ran make: no")))
+
+    assert [hit.handle for hit in index.search("make")] == ["2.0", "1.0"]
+
+
+def test_the_same_again_is_not_a_hit() -> None:
+    """A passage that was found already is not returned twice, and one document does not take every place."""
+    same = Index.of((Document("1.0", "the needle"), Document("2.0", "the needle")))
+    long = Index.of((Document("1.0", "\n".join(f"needle {number}" for number in range(20 * PASSAGE_LINES))),))
+
+    assert [hit.handle for hit in same.search("needle")] == ["2.0"]
+    assert len(long.search("needle")) == MOST_OF_ONE
+
+
+def test_an_unknown_word_finds_nothing() -> None:
+    """Neither an empty index nor one without the word has a hit."""
+    assert Index().search("anything") == ()
+    assert Index.of((Document("1.0", "something else"),)).search("absent") == ()
+
+
+def test_an_index_grows() -> None:
+    """A document added later is found like those given at first."""
+    index = Index.of((Document("1.0", "alpha"),))
+    index.add(Document("2.0", "beta"))
+
+    assert index.search("beta")[0].handle == "2.0"
+    assert index.search("beta") == Index.of((Document("1.0", "alpha"), Document("2.0", "beta"))).search("beta")
+
+
+def test_a_reply_names_what_it_cannot_show() -> None:
+    """Lines of the best hits come first; of the others the names that occur in them, and nothing twice."""
+    best = Hit("1.0", 2.0, "def load_config():\n\n    return read_file(path)", "read a.py")
+    again = Hit("2.0", 1.9, "def load_config():\n    other line of it")
+    rest = Hit("3.0", 1.0, "\n".join(f"call make_thing_{number}(load_config)" for number in range(200)))
+    text = reply((best, again, rest), budget_tokens=200)
+
+    assert text.startswith("[1.0] read a.py\ndef load_config():\n    return read_file(path)")
+    assert text.count("def load_config") == 1
+    assert "[3.0] … make_thing_0 make_thing_1" in text
+
+
+def test_a_hit_without_names_takes_no_room() -> None:
+    """What is too long to be shown and has no name in it is left out."""
+    assert reply((Hit("1.0", 1.0, "plain words " * 400),), budget_tokens=100) == ""
+
+
+words = st.text(st.sampled_from("ab_/.: \nÄ你好カ한1,"), max_size=200)
+
+
+@settings(max_examples=50)
+@given(st.lists(words, max_size=12), words, st.integers(0, 300))
+def test_a_reply_is_within_its_budget_and_always_the_same(texts: list[str], query: str, budget: int) -> None:
+    """Whatever is asked of whatever documents, the reply keeps to its tokens, and asking again gives the same."""
+    found = [Index.of(Document(f"{n}.0", text) for n, text in enumerate(texts)).search(query) for _ in range(2)]
+
+    assert found[0] == found[1]
+    assert estimate(reply(found[0], budget_tokens=budget), "features") <= budget
