@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import click
 import msgspec
+from msgspec import Struct
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -24,6 +25,7 @@ from infold.errors import UnknownPreset
 from infold.replay.html import to_html
 from infold.replay.outcome import Broken, FileOutcome, Plan, Replay
 from infold.replay.policies import POLICY_NAMES, check_policies
+from infold.replay.refetch import refetching
 from infold.replay.retention import Measured
 from infold.replay.retention_run import measure_file, with_neighbours
 from infold.replay.retention_table import render, summarise_measured
@@ -84,6 +86,7 @@ def _model(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 @click.option(
     "--retention", is_flag=True, help="Measure what a fold keeps of the facts, instead of what policies cost."
 )
+@click.option("--no-refetch", is_flag=True, help="Do not charge what a policy lost and the agent then needed.")
 @click.option("--no-cache", is_flag=True, help="Replay as if the provider had no prompt cache.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes at once; as many as there are processors.")
 @click.option("--plain", is_flag=True, help="No colours and no boxes beyond ASCII.")
@@ -109,7 +112,11 @@ def replay(ctx: click.Context, /, **given: object) -> None:
         overhead_tokens=params["overhead"],
     )
     console = console_for(plain=params["plain"])
-    found = Replay(plan, shipped().as_of, tuple(_replayed(params["files"], plan, params["jobs"])))
+    found = Replay(
+        plan,
+        shipped().as_of,
+        tuple(_replayed(params["files"], _Work(plan, refetch=not params["no_refetch"]), params["jobs"])),
+    )
     console.print(tables(found, plain=params["plain"] or not console.is_terminal))
     _write(params["json_file"], to_json(found))
     _write(params["html_file"], to_html(found).encode())
@@ -132,19 +139,15 @@ def _tell_retention(files: Sequence[Path], jobs: int | None, json_file: Path | N
     _write(json_file, msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
 
 
-def _replayed(files: Sequence[Path], plan: Plan, jobs: int | None) -> Iterator[FileOutcome | Broken]:
+def _replayed(files: Sequence[Path], work: "_Work", jobs: int | None) -> Iterator[FileOutcome | Broken]:
     """Each file's outcome, in order, while a bar on the error stream tells how far it is."""
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     stderr = Console(stderr=True)
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         task = progress.add_task("", total=len(files))
-        for path, outcome in zip(files, _outcomes(files, plan, jobs), strict=True):
+        for path, outcome in zip(files, _mapped(work, files, jobs), strict=True):
             progress.update(task, advance=1, description=path.name)
             yield outcome
-
-
-def _outcomes(files: Sequence[Path], plan: Plan, jobs: int | None) -> Iterator[FileOutcome | Broken]:
-    yield from _mapped(partial(_work, plan=plan), files, jobs)
 
 
 def _mapped(work: Callable[[Given], Found], given: Sequence[Given], jobs: int | None) -> Iterator[Found]:
@@ -158,8 +161,16 @@ def _mapped(work: Callable[[Given], Found], given: Sequence[Given], jobs: int | 
         yield from pool.map(work, given)
 
 
-def _work(path: Path, *, plan: Plan) -> FileOutcome | Broken:
-    return replay_file(path, plan, counting_for("o200k").ruler)
+class _Work(Struct, frozen=True):
+    """What is done with each file, in whichever process."""
+
+    plan: Plan
+    refetch: bool
+
+    def __call__(self, path: Path) -> FileOutcome | Broken:
+        ruler = counting_for("o200k").ruler
+        charged = partial(refetching, ruler=ruler) if self.refetch else None
+        return replay_file(path, self.plan, ruler, refetch_for=charged)
 
 
 def _write(path: Path | None, content: bytes) -> None:

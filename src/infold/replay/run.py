@@ -95,7 +95,9 @@ def _outcomes(stage: Stage, meter: Meter, plan: Plan) -> Iterator[Outcome]:
     for window in plan.windows:
         held = replace(meter, window_tokens=window or stage.entry.input_limit_tokens)
         for name in plan.policies:
-            yield simulate(name, player_for(name, stage, window), stage, held, label_tokens=window)
+            # The recorded course holds whatever had to be fetched again under the recorded policy.
+            meter_of = replace(held, refetch=None) if name == "as-recorded" else held
+            yield simulate(name, player_for(name, stage, window), stage, meter_of, label_tokens=window)
 
 
 def _notes(stage: Stage, known: Lookup, plan: Plan, meter: Meter) -> Iterator[str]:
