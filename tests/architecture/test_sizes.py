@@ -10,7 +10,7 @@ from .sources import PROJECT, Source, modules
 LONGEST_MODULE, LONGEST_FUNCTION, MOST_PARAMETERS = 500, 50, 6
 LONGEST_TEST_MODULE = 600
 EXEMPT = {("infold.api.fit", "fit")}
-"""The front door: each of its options is a keyword a user may want, and its body is one straight line."""
+"""The front door: each of its options is a keyword a user may want."""
 
 
 @pytest.mark.parametrize("source", modules(), ids=lambda source: source.name)

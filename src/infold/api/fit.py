@@ -23,7 +23,7 @@ from infold.core.stubs import Rendering
 from infold.core.tokens import measure
 from infold.core.view import view
 from infold.errors import WindowExceeded
-from infold.formats.wire import WireFormat, detect, format_named
+from infold.formats.wire import Decoded, WireFormat, detect, format_named
 
 __all__ = ["Fitted", "fit"]
 
@@ -64,37 +64,49 @@ def fit(
     decoded = wire.decode(messages)
     known = None if model is None else lookup(model, overrides=overrides)
     counting = _counting(chosen, known, exact=exact)
-    preamble, history = divided(decoded.messages)
     situation = Situation(
         chosen,
         budget_for(window_of(window, known), chosen),
-        overhead_tokens=overhead_of(preamble, system, tools, counting.ruler),
+        overhead_tokens=overhead_of(divided(decoded.messages)[0], system, tools, counting.ruler),
         bound=counting.margin,
         rates=rates_of(known),
         reports_usage=False,
     )
-    played = _REHEARSALS.play(history, situation, _rendering(chosen, counting, recall=recall))
+    beside = {name: value for name, value in (("system", system), ("tools", tools)) if value}
+    return _played(decoded, wire, situation, _Terms(counting, known, beside, recall))
+
+
+class _Terms(NamedTuple):
+    """What the messages are counted by and sent with."""
+
+    counting: Counting
+    known: Lookup | None
+    beside: Mapping[str, object]
+    recall: bool
+
+
+def _played(decoded: Decoded, wire: WireFormat, situation: Situation, terms: _Terms) -> Fitted:
+    """Play the history, compact for the request that is due, and tell what was done."""
+    policy, counting = situation.policy, terms.counting
+    preamble, history = divided(decoded.messages)
+    played = _REHEARSALS.play(history, situation, _rendering(policy, counting, recall=terms.recall))
     compaction = _compacted(played.log, situation)
-    sent = (*preamble, *view(compaction.log, chosen.summary))
+    sent = (*preamble, *view(compaction.log, policy.summary))
     report = Report(
         format=wire.name,
-        policy=chosen.name,
+        policy=policy.name,
         budget=situation.budget,
         tokens_after=estimated_tokens(compaction.log, situation),
         upper_tokens=gauge(compaction.log, situation).upper_tokens,
         overhead_tokens=situation.overhead_tokens,
         counting=counting,
         events=(*played.events, *compaction.events),
-        model=known,
+        model=terms.known,
         history=decoded.messages,
         sent=sent,
         sequences=(*(-1 for _ in preamble), *played.sequences),
         items=tuple(len(sources) for sources in decoded.sources),
-        beside={
-            name: measure(as_text(value), counting.ruler)
-            for name, value in (("system", system), ("tools", tools))
-            if value
-        },
+        beside={name: measure(as_text(value), counting.ruler) for name, value in terms.beside.items()},
     )
     return Fitted(wire.encode(sent, decoded), report)
 
