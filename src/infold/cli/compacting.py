@@ -10,21 +10,20 @@ from msgspec.structs import replace
 
 from infold.api.counting import Counting, counting_for
 from infold.api.fit import fit
-from infold.api.report import Report, tokens_by_category
+from infold.api.report import Report
+from infold.api.terms import divided, overhead_of, rates_of, window_of
 from infold.catalogue import Known, Lookup, lookup
 from infold.cli.opening import Recording
-from infold.core.budget import Window, budget_for
+from infold.core.budget import budget_for
 from infold.core.compact import compact
-from infold.core.economics import Rates
 from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, SessionId, SystemMessage, text_of
+from infold.core.messages import AssistantMessage, Message, SessionId, text_of
 from infold.core.plan import Stuck
 from infold.core.policy import Policy
 from infold.core.presets import preset
 from infold.core.rehearse import Rehearsal, carry_on
 from infold.core.stubs import Rendering
-from infold.core.tokens import measure
 from infold.core.view import view
 from infold.errors import UsageError, WindowExceeded
 from infold.formats.transcripts.record import RecordedSession
@@ -91,7 +90,7 @@ def _played(session: RecordedSession, aim: Aim, known: Lookup | None) -> Outcome
     exact = policy.estimate == "features"
     counting = counting_for(known.entry.family if known else "o200k", exact=exact)
     history = tuple(_without_usage(message) for message in session.messages)
-    opening = _opening(history)
+    opening = len(divided(history)[0])
     situation = _situation(session, aim, policy, counting, known)
     ruler = counting.ruler if exact else policy.estimate
     start = Rehearsal(Log(SessionId(session.id), Rendering(ruler, policy.stub)))
@@ -123,41 +122,16 @@ def _played(session: RecordedSession, aim: Aim, known: Lookup | None) -> Outcome
 def _situation(
     session: RecordedSession, aim: Aim, policy: Policy, counting: Counting, known: Lookup | None
 ) -> Situation:
-    opening = session.messages[: _opening(session.messages)]
-    inside = sum(tokens_by_category(opening, counting.ruler).values())
-    beside = sum(measure(text, counting.ruler) for text in (session.system, session.tools))
+    opening = divided(session.messages)[0]
     return Situation(
         policy,
-        budget_for(_window(aim, known), policy),
-        overhead_tokens=inside + beside,
+        budget_for(window_of(aim.window_tokens, known), policy),
+        overhead_tokens=overhead_of(opening, session.system, session.tools, counting.ruler),
         bound=counting.margin,
-        rates=_rates(known),
+        rates=rates_of(known),
         reports_usage=False,
     )
 
 
-def _opening(messages: tuple[Message, ...]) -> int:
-    """How many system messages open the session: they always stay, beside the system prompt."""
-    return next((n for n, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
-
-
 def _without_usage(message: Message) -> Message:
     return replace(message, usage=None) if isinstance(message, AssistantMessage) else message
-
-
-def _window(aim: Aim, known: Lookup | None) -> Window:
-    entry = None if known is None else known.entry
-    if aim.window_tokens is None:
-        assert entry is not None, "a window or a model is given"
-        return Window(entry.context_tokens, entry.input_tokens, entry.output_tokens)
-    output = entry.output_tokens if entry is not None else None
-    return Window(aim.window_tokens, output_tokens=None if output is None or output >= aim.window_tokens else output)
-
-
-def _rates(known: Lookup | None) -> Rates | None:
-    """The model's prices where they are known; where it has no cache, everything is read afresh each time."""
-    prices = known.entry.prices if isinstance(known, Known) else None
-    if prices is None:
-        return None
-    fresh = prices.input if prices.cache_write is None else prices.cache_write
-    return Rates(fresh, prices.input if prices.cache_read is None else prices.cache_read, prices.output)
