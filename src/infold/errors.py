@@ -4,11 +4,13 @@
     ├── UsageError            the caller can act: a value given to infold is wrong
     │   ├── PolicyError       a policy's numbers contradict each other or make no sense
     │   ├── UnknownPreset     no preset of that name
+    │   ├── SettingsError     a file or a variable sets something that is wrong
     │   ├── LogError          an entry that cannot follow the entries before it
     │   │   ├── DuplicateId       an id that the session already holds
     │   │   ├── OrphanResult      a tool result whose call is not before it
     │   │   ├── UnknownReference  an entry that names something the session does not hold
     │   │   └── IllegalCut        a checkpoint that would part a call from its result
+    │   ├── HistoryChanged    a whole history that is not the session's
     │   ├── UndecodableLog    bytes that are not a log of ours
     │   ├── UnusableKey       a tenant or session id that no store can keep
     │   ├── UnknownSession    no session of that id
@@ -20,6 +22,7 @@
     │   ├── StoreConflict     another writer was faster; reload and try again
     │   └── StoreBroken       damaged, foreign, full, unreachable or not ours to write
     ├── ModelError            time can act: a model did not answer
+    │   └── ModelOverflow     a model refused a request as too large for it
     └── WindowExceeded        the user can act: even the smallest view is larger than the window
 
 Branches say who can act. Each error keeps its numbers and names as attributes and ends its message with what
@@ -30,12 +33,15 @@ __all__ = [
     "BrokenInput",
     "DuplicateId",
     "FormatError",
+    "HistoryChanged",
     "IllegalCut",
     "InfoldError",
     "LogError",
     "ModelError",
+    "ModelOverflow",
     "OrphanResult",
     "PolicyError",
+    "SettingsError",
     "StoreBroken",
     "StoreClosed",
     "StoreConflict",
@@ -64,6 +70,8 @@ class PolicyError(UsageError):
 
     def __init__(self, field: str, problem: str, *, remedy: str) -> None:
         self.field = field
+        self.problem = problem
+        self.remedy = remedy
         super().__init__(f"policy.{field}: {problem}; {remedy}")
 
 
@@ -74,6 +82,19 @@ class UnknownPreset(UsageError):
         self.name = name
         self.known = known
         super().__init__(f"no preset is named {name!r}; choose one of {', '.join(known)}")
+
+
+class SettingsError(UsageError):
+    """A file or a variable sets something that is unknown, wrong, secret or at odds with another setting.
+
+    `key` is empty where the whole file or a variable without a setting is meant; `where` names the file or the variable.
+    """
+
+    def __init__(self, key: str, problem: str, *, where: str, remedy: str) -> None:
+        self.key = key
+        self.problem = problem
+        self.where = where
+        super().__init__(f"{f'{key} ({where})' if key else where}: {problem}; {remedy}")
 
 
 class LogError(UsageError):
@@ -220,9 +241,28 @@ class WindowExceeded(InfoldError):
         )
 
 
+class HistoryChanged(UsageError):
+    """A whole history does not hold what the session has folded or begun with; it is another session's."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"the history changed: {problem}; pass the list the session was made from, with new items at its end, "
+            "or begin a new session"
+        )
+
+
 class ModelError(InfoldError):
     """A model could not be asked, or did not answer; waiting or another model may help."""
 
     def __init__(self, model: str, problem: str, *, remedy: str = "try again, or name another model") -> None:
         self.model = model
         super().__init__(f"{model}: {problem}; {remedy}")
+
+
+class ModelOverflow(ModelError):
+    """A model refused a request as too large; `limit_tokens` is what it takes, where it said so."""
+
+    def __init__(self, model: str, limit_tokens: int | None = None) -> None:
+        self.limit_tokens = limit_tokens
+        told = "" if limit_tokens is None else f" of {limit_tokens:,} tokens"
+        super().__init__(model, f"the request is over its limit{told}", remedy="ask it for less at once")

@@ -13,6 +13,7 @@ from infold.errors import (
     ModelError,
     OrphanResult,
     PolicyError,
+    SettingsError,
     StoreBroken,
     StoreClosed,
     StoreConflict,
@@ -32,6 +33,7 @@ DEFINED = {value for value in vars(errors).values() if isinstance(value, type) a
 EXAMPLES: tuple[tuple[InfoldError, str], ...] = (
     (PolicyError("target", "90 is not below 80", remedy="lower the target"), "lower the target"),
     (UnknownPreset("fast", known=("infold", "proactive")), "choose one of infold, proactive"),
+    (SettingsError("window", "'x' is no number", where="a.toml", remedy="give a number"), "give a number"),
     (DuplicateId("message", "m1"), "give each message an id of its own"),
     (
         OrphanResult("c1", message_id="m1", problem="which nobody made"),
@@ -107,6 +109,14 @@ def test_a_line_is_named_where_there_is_one() -> None:
     """A broken transcript's error names the line; without one it does not speak of lines."""
     assert str(BrokenInput("pi", "cut off", remedy="export it again", line=3)).startswith("pi at line 3: cut off")
     assert str(BrokenInput("pi", "cut off", remedy="export it again")).startswith("pi: cut off")
+
+
+def test_a_setting_is_named_where_there_is_one() -> None:
+    """S8.1: an error of settings begins with the key and its place, or with the place alone."""
+    assert str(SettingsError("window", "it is wrong", where="a.toml", remedy="mend it")).startswith(
+        "window (a.toml): it"
+    )
+    assert str(SettingsError("", "it is broken", where="a.toml", remedy="mend it")).startswith("a.toml: it is broken")
 
 
 def test_branches_say_who_can_act() -> None:

@@ -1,0 +1,78 @@
+"""The table of settings agrees with itself."""
+
+import pytest
+
+from infold.settings.schema import ALIASES, BORROWED, BY_NAME, KEYS, UPSTREAM, Key, key_named, nearest, variable_of
+
+
+def test_names_and_variables_are_their_own() -> None:
+    """S8.1: no two keys or aliases share a name or a variable."""
+    names = [name for key in KEYS for name in (key.name, *key.aliases)]
+    variables = [variable_of(name) for name in names]
+
+    assert len(set(names)) == len(names)
+    assert len(set(variables)) == len(variables)
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
+def test_a_key_is_explained(key: Key) -> None:
+    """Each key says what it is for, and either has a default or says what its absence means."""
+    assert key.help.endswith(".")
+    assert key.default is not None or key.unset or key.from_preset
+
+
+def test_the_documents_names_are_aliases() -> None:
+    """S8.1: the names of documents 002 and 003 stand for ours; those of 003 are variables already."""
+    assert {alias: key.name for alias, key in ALIASES.items()} == {
+        "auto_compact": "compaction.auto",
+        "enable_prune": "compaction.prune",
+        "CONTEXT_WINDOW_TOKENS": "window",
+        "COMPACT_TRIGGER": "compaction.trigger",
+        "COMPACT_TARGET": "compaction.target",
+        "KEEP_LAST_TURNS": "compaction.keep_turns",
+        "MAX_COMPACTION_ATTEMPTS": "compaction.attempts",
+    }
+    assert set(ALIASES) - set(BORROWED) == {"auto_compact", "enable_prune"}
+
+
+def test_the_schema_has_its_defaults() -> None:
+    """S8.1: automatic compaction and pruning are on, the reserve is left to the preset."""
+    assert BY_NAME["compaction.auto"].default is True
+    assert BY_NAME["compaction.prune"].default is True
+    assert BY_NAME["compaction.reserved"].default is None
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("window", "INFOLD_WINDOW"),
+        ("compaction.keep_turns", "INFOLD_COMPACTION_KEEP_TURNS"),
+        ("upstreams.azure-openai.base_url", "INFOLD_UPSTREAMS_AZURE_OPENAI_BASE_URL"),
+    ],
+)
+def test_a_variable_is_named_for_its_key(name: str, variable: str) -> None:
+    """The prefix, then the key in capitals."""
+    assert variable_of(name) == variable
+
+
+def test_a_name_leads_to_its_key() -> None:
+    """Names, aliases and any provider's address are found; others are not."""
+    assert key_named("window") is BY_NAME["window"]
+    assert key_named("KEEP_LAST_TURNS") is BY_NAME["compaction.keep_turns"]
+    assert key_named("upstreams.openai.base_url") is UPSTREAM
+    assert key_named("upstreams.Open AI.base_url") is None
+    assert key_named("windw") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("compaction.triger", "compaction.trigger"),
+        ("trigger", "compaction.trigger"),
+        ("windw", "window"),
+        ("zebra", ""),
+    ],
+)
+def test_the_nearest_name_is_found(name: str, meant: str) -> None:
+    """A slip of the pen, and a key without its table, lead to the key; what is like nothing leads nowhere."""
+    assert nearest(name, BY_NAME) == meant

@@ -1,0 +1,152 @@
+"""What a file says, and what it may not say."""
+
+import pytest
+
+from infold.core.policy import share
+from infold.errors import SettingsError
+from infold.settings.layers import Stated
+from infold.settings.sources import Source
+from infold.settings.tables import file_layers
+
+from .conftest import Project
+
+
+def test_values_carry_their_place(project: Project) -> None:
+    """S8.1: each value knows the file, the table and the alias it was written under."""
+    project.says(
+        'window = "64k"\nauto_compact = false\n[models."claude-*"]\nCOMPACT_TRIGGER = 0.5\n[agents.me]\npreset = "infold"'
+    )
+    path = str(project.folder / "infold.toml")
+    general, model, agent = project.read().layers[:3]
+
+    assert general.values == {
+        "window": Stated(64_000, path),
+        "compaction.auto": Stated(value=False, origin=f"{path} (alias auto_compact)"),
+    }
+    assert model.name == "claude-*"
+    assert model.values["compaction.trigger"] == Stated(
+        share(0.5), f'{path} [models."claude-*"] (alias COMPACT_TRIGGER)'
+    )
+    assert agent.values["preset"].origin == f"{path} [agents.me]"
+
+
+@pytest.mark.parametrize(
+    ("toml", "told"),
+    [
+        ("[compaction]\ntriger = 0.5", r"compaction\.triger \(.*infold\.toml\): .* the nearest is compaction\.trigger"),
+        ("trigger = 0.5", "the nearest is compaction.trigger"),
+        ("[recall]\nbudget_token = 3", r"the nearest is recall\.budget_tokens"),
+        ("zebra = 1", "there is no such setting; mend the name"),
+        ("[compaction]\nauto = 'yes'", r"compaction\.auto .*'yes' is neither true nor false; give true or false"),
+        ("window = -1", r"-1 is no number of tokens; give a number"),
+        ("preset = 'fast'", "no preset is named 'fast'; choose one of infold"),
+        ("compaction = 5", r"it is a table of settings, not a value; write its keys under \[compaction\]"),
+        ("upstreams = 5", "it is a table of settings"),
+        ("[window]\nsize = 3", "window.size"),
+        ("models = 3", r"it does not hold tables; write a heading such as \[models"),
+        ("[agents]\nreviewer = 3", r"it does not hold tables; write a heading such as \[agents"),
+        ("[agents.reviewer]\nstore = 'memory'", r"\[agents\.reviewer\]\): it cannot differ by model or agent"),
+        ("[agents.reviewer]\ntriger = 3", "the nearest is compaction.trigger"),
+    ],
+)
+def test_what_is_wrong_is_told(project: Project, toml: str, told: str) -> None:
+    """S8.1: an error names the file, the key, the nearest key there is, and what to do."""
+    with pytest.raises(SettingsError, match=told):
+        project.says(toml).read()
+
+
+@pytest.mark.parametrize(
+    "toml", ["api_key = 'sk-1'", "[upstreams.openai]\napi_key = 'sk-1'", "[gateway]\ntoken = 'sk-1'"]
+)
+def test_secrets_are_refused(project: Project, toml: str) -> None:
+    """S8.1: what looks like a credential belongs into the environment, and the message does not repeat it."""
+    with pytest.raises(SettingsError, match="put it in the environment") as told:
+        project.user_says(toml).read()
+
+    assert "sk-1" not in str(told.value)
+
+
+def test_a_password_in_an_address_is_a_secret(project: Project) -> None:
+    """S8.1: even the user's own file may not hold the password of a store."""
+    with pytest.raises(SettingsError, match=r"put it in the environment \(INFOLD_STORE\)") as told:
+        project.user_says("store = 'postgresql://ada:kite@db/infold'").read()
+
+    assert "kite" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        "store = 'postgresql://db/x'",
+        "[upstreams.openai]\nbase_url = 'https://example.com'",
+        "[gateway]\nhost = '0.0.0.0'",
+    ],
+)
+def test_a_project_chooses_no_servers(project: Project, toml: str) -> None:
+    """A cloned project cannot redirect requests or sessions; the user's own file and a named one can."""
+    with pytest.raises(SettingsError, match="cannot say which servers are used"):
+        project.says(toml).read()
+
+    (project.folder / "infold.toml").unlink()
+    assert project.user_says(toml).read()
+    assert project.read(INFOLD_CONFIG=str(project.own))
+
+
+@pytest.mark.parametrize(
+    ("alias", "key"),
+    [
+        ("auto_compact = false", "compaction.auto = true"),
+        ("enable_prune = false", "compaction.prune = true"),
+        ("CONTEXT_WINDOW_TOKENS = 64_000", "window = 32_000"),
+        ("COMPACT_TRIGGER = 0.75", "compaction.trigger = 48_000"),
+        ("COMPACT_TARGET = 0.5", "compaction.target = 0.4"),
+        ("KEEP_LAST_TURNS = 6", "compaction.keep_turns = 5"),
+        ("MAX_COMPACTION_ATTEMPTS = 2", "compaction.attempts = 3"),
+    ],
+)
+def test_an_alias_may_not_contradict_its_key(project: Project, alias: str, key: str) -> None:
+    """S8.1: different values under both names are an error that names both and the file."""
+    written = project.says(f"{alias}\n{key}")
+    with pytest.raises(SettingsError, match="keep one of the two") as told:
+        written.read()
+
+    assert all(line.partition(" ")[0] in str(told.value) for line in (alias, key))
+    assert told.value.where == str(project.folder / "infold.toml")
+
+
+def test_an_alias_may_repeat_its_key(project: Project) -> None:
+    """S8.1: equal values under both names are fine, however they are written."""
+    settings = project.says("COMPACT_TRIGGER = 0.9\ncompaction.trigger = '90%'").read()
+
+    assert settings.for_session().policy.trigger == share(0.9)
+
+
+def test_another_files_alias_is_no_contradiction(project: Project) -> None:
+    """S8.1: between two files the stronger wins, whatever name it uses."""
+    settings = project.user_says("COMPACT_TRIGGER = 0.9").says("compaction.trigger = 0.8").read()
+
+    assert settings.for_session().policy.trigger == share(0.8)
+
+
+@pytest.mark.parametrize(
+    ("written", "store"),
+    [
+        ("sessions.db", "{folder}/sessions.db"),
+        ("sqlite:sessions.db", "{folder}/sessions.db"),
+        ("/tmp/x.db", "/tmp/x.db"),
+        ("~/x.db", "{home}/x.db"),
+        ("memory", "memory"),
+    ],
+)
+def test_a_stores_path_is_seen_from_its_file(project: Project, written: str, store: str) -> None:
+    """A relative path in a file means the same wherever the process was started."""
+    settings = project.says(f"store = '{written}'").read()
+
+    assert settings.store == store.format(folder=project.folder, home=project.home)
+
+
+def test_without_a_home_a_tilde_is_a_name(project: Project) -> None:
+    """Where nobody knows the home, nothing stands for it."""
+    source = Source(project.folder / "infold.toml", {"store": "~/x.db"})
+
+    assert file_layers(source)[0].values["store"].value == str(project.folder / "~" / "x.db")

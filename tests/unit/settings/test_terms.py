@@ -1,0 +1,145 @@
+"""What holds for one session."""
+
+import pytest
+
+from infold.core.budget import Window, budget_for, overflows
+from infold.core.policy import remaining, share, tokens
+from infold.core.presets import preset
+from infold.errors import SettingsError
+
+from .conftest import Project
+
+TABLES = """
+[compaction]
+trigger = 0.9
+model = "gpt-4o-mini"
+
+[models."claude-*"]
+compaction.trigger = "remaining 20000"
+compaction.attempts = 4
+
+[models."claude-opus-*"]
+window = "150k"
+compaction.trigger = 120_000
+
+[agents.reviewer]
+compaction.trigger = "50%"
+compaction.background = true
+
+[agents.sleeper]
+compaction.auto = false
+"""
+
+
+def test_model_and_agent_choose(project: Project) -> None:
+    """B19: triggers in each unit, by the general value, the model's pattern, the longer pattern and the agent."""
+    settings = project.says(TABLES).read()
+
+    assert settings.for_session().policy.trigger == share(0.9)
+    assert settings.for_session(model="claude-sonnet-4-5").policy.trigger == remaining(20_000)
+    assert settings.for_session(model="claude-opus-4-5").policy.trigger == tokens(120_000)
+    assert settings.for_session(model="claude-opus-4-5", agent="reviewer").policy.trigger == share(0.5)
+
+
+def test_each_key_is_decided_by_itself(project: Project) -> None:
+    """B19: a stronger table that does not mention a key leaves it to weaker ones."""
+    terms = project.says(TABLES).read().for_session(model="claude-opus-4-5", agent="reviewer")
+
+    assert (terms.policy.attempts, terms.window_tokens, terms.background) == (4, 150_000, True)
+    assert terms.summariser == "gpt-4o-mini"
+    assert (terms.model, terms.agent, terms.policy.name) == ("claude-opus-4-5", "reviewer", "infold")
+
+
+def test_off_means_off(project: Project) -> None:
+    """B19: an agent whose compaction is off never overflows, others do."""
+    settings = project.says(TABLES).read()
+    asleep, awake = (settings.for_session(agent=name).policy for name in ("sleeper", "other"))
+    budget = budget_for(Window(100_000), asleep)
+
+    assert not overflows(10**6, budget, asleep)
+    assert overflows(10**6, budget, awake)
+
+
+def test_the_environment_holds_for_all(project: Project) -> None:
+    """S8.1: a variable wins over every table of every file."""
+    settings = project.says(TABLES).read(INFOLD_COMPACTION_TRIGGER="0.7")
+    terms = settings.for_session(model="claude-opus-4-5", agent="reviewer")
+
+    assert terms.policy.trigger == share(0.7)
+    assert terms.values["compaction.trigger"].origin == "INFOLD_COMPACTION_TRIGGER"
+
+
+@pytest.mark.parametrize(("switch", "key"), [("AUTOCOMPACT", "auto"), ("PRUNE", "prune")])
+def test_a_switch_wins_over_everything(project: Project, switch: str, key: str) -> None:
+    """S8.2: neither a file, a table nor another variable brings back what a switch turns off."""
+    project.says(f"[compaction]\n{key} = true\n[agents.a]\ncompaction.{key} = true")
+    settings = project.read(**{f"INFOLD_COMPACTION_{key.upper()}": "true", f"INFOLD_DISABLE_{switch}": "1"})
+    terms = settings.for_session(agent="a")
+
+    assert (terms.policy.auto if key == "auto" else terms.policy.prune.enabled) is False
+    assert terms.values[f"compaction.{key}"].origin == f"INFOLD_DISABLE_{switch}"
+
+
+@pytest.mark.parametrize(
+    ("name", "off"), [("opencode-1.1.23", True), ("opencode-1.1.57", True), ("opencode-1.18", True), ("infold", False)]
+)
+def test_opencodes_switches_count_for_its_presets(project: Project, name: str, off: bool) -> None:
+    """S8.2: the spellings of OpenCode win where one of its presets is chosen, by a table too, and nowhere else."""
+    project.says(f"[agents.a]\npreset = '{name}'\ncompaction.auto = true\ncompaction.prune = true")
+    settings = project.read(OPENCODE_DISABLE_AUTOCOMPACT="1", OPENCODE_DISABLE_PRUNE="true")
+    policy = settings.for_session(agent="a").policy
+
+    assert (policy.auto, policy.prune.enabled) == (not off, not off)
+
+
+def test_another_programs_words_are_not_judged(project: Project) -> None:
+    """S8.1, S8.2: a variable that does not count may hold anything."""
+    stray = {"OPENCODE_DISABLE_PRUNE": "perhaps", "COMPACT_TRIGGER": "later", "KEEP_LAST_TURNS": "few"}
+
+    assert project.read(**stray).for_session().policy == preset("infold")
+
+
+def test_the_documents_variables_count_for_its_preset(project: Project) -> None:
+    """S8.1, S1.7: document 003's own names set the numbers of `turn-window`, under our prefix those of any preset."""
+    project.says('[agents.turner]\npreset = "turn-window"')
+    settings = project.read(
+        CONTEXT_WINDOW_TOKENS="32000",
+        COMPACT_TRIGGER="0.8",
+        COMPACT_TARGET="12000",
+        KEEP_LAST_TURNS="4",
+        MAX_COMPACTION_ATTEMPTS="5",
+    )
+    policy = settings.for_session(agent="turner").policy
+    budget = budget_for(Window(200_000), policy)
+
+    assert (policy.window_tokens, policy.tail.turns, policy.attempts) == (32_000, 4, 5)
+    assert (budget.trigger_tokens, budget.target_tokens) == (25_600, 12_000)
+    assert settings.for_session().policy == preset("infold")
+    assert project.read(INFOLD_COMPACT_TRIGGER="0.8").for_session().policy.trigger == share(0.8)
+
+
+def test_a_borrowed_variable_may_not_contradict_ours(project: Project) -> None:
+    """S8.1: where both count they are one source, and an error names both."""
+    with pytest.raises(SettingsError, match="INFOLD_COMPACTION_TRIGGER is 90% and COMPACT_TRIGGER is 80%"):
+        project.read(INFOLD_PRESET="turn-window", INFOLD_COMPACTION_TRIGGER="90%", COMPACT_TRIGGER="0.8")
+
+
+def test_every_value_of_a_session_has_an_origin(project: Project) -> None:
+    """S8.1: defaults, presets, files, tables, variables and aliases are told apart."""
+    project.says("enable_prune = false\n[agents.a]\nwindow = 9000")
+    path = project.folder / "infold.toml"
+    values = project.read(INFOLD_COMPACTION_MODEL="m").for_session(agent="a").values
+
+    assert {key: stated.origin for key, stated in values.items()} == {
+        "preset": "default",
+        "window": f"{path} [agents.a]",
+        "compaction.auto": "preset infold",
+        "compaction.prune": f"{path} (alias enable_prune)",
+        "compaction.reserved": "preset infold",
+        "compaction.trigger": "preset infold",
+        "compaction.target": "preset infold",
+        "compaction.keep_turns": "preset infold",
+        "compaction.attempts": "preset infold",
+        "compaction.model": "INFOLD_COMPACTION_MODEL",
+        "compaction.background": "default",
+    }
