@@ -1,0 +1,41 @@
+"""One event of each kind, with a secret in each text that must not leave the process."""
+
+from infold.core.entries import Handle
+from infold.core.events import (
+    Clipped,
+    Compacted,
+    CompactionVetoed,
+    Event,
+    Exceeded,
+    InstructionStubbed,
+    PluginFailed,
+    PreparationDiscarded,
+    PreparedAhead,
+    Pruned,
+    Rejected,
+    Restored,
+    StubRepeated,
+    SummaryProgressed,
+    SummaryRejected,
+)
+
+__all__ = ["EVENTS", "SECRET"]
+
+SECRET = "the harbour key is quay-4711"
+
+EVENTS: tuple[Event, ...] = (
+    Pruned("s", (Handle(SECRET),), 900, 1_000, 150, "trigger", 140),
+    Clipped("s", (Handle(SECRET),), 1_000, 150, "safety", 150),
+    Compacted("s", 7, 1_000, 250, "price", "gpt-x", 0.25, 2_500, 240, faults=("invented",)),
+    InstructionStubbed("s", (SECRET, SECRET)),
+    StubRepeated("s", SECRET),
+    SummaryRejected("s", ("empty", "model: gpt-x", SECRET.replace(" ", ":", 1))),
+    SummaryProgressed("s", SECRET),
+    CompactionVetoed("s", "forced", SECRET, is_urgent=True),
+    PluginFailed("s", "kites", SECRET),
+    Rejected("s", 9_000, 9_100, 8_192),
+    PreparedAhead("s", 0.5, 4_000),
+    PreparationDiscarded("s", SECRET, 0.5),
+    Restored("s", 4, 900),
+    Exceeded("s", 900, 800),
+)
