@@ -14,9 +14,9 @@ ROOT = "infold"
 
 FOUNDATION = frozenset({"core", "errors"})
 DATA = FOUNDATION | {"catalogue", "formats", "ports"}
-OUTER = DATA | {"engine", "models", "stores", "testing", "settings"}
-FACES = frozenset({"api", "agent", "gateway", "dashboard", "integrations", "replay", "cli"})
-FOR_FACES = DATA | {"engine", "settings", "wiring"}
+OUTER = DATA | {"engine", "models", "observers", "plugins", "stores", "testing", "settings"}
+FACES = frozenset({"api", "agent", "gateway", "dashboard", "integrations", "mcp", "replay", "cli"})
+FOR_FACES = DATA | {"engine", "observers", "plugins", "settings", "wiring"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "": FOR_FACES | {"api"},
@@ -28,6 +28,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "ports": FOUNDATION | {"ports"},
     "engine": DATA | {"engine"},
     "models": DATA | {"models"},
+    "observers": DATA | {"observers"},
+    "plugins": DATA | {"plugins"},
     "stores": DATA | {"stores"},
     "testing": DATA | {"testing"},
     "settings": FOUNDATION | {"catalogue", "settings"},

@@ -26,9 +26,11 @@ class Verb(Struct, frozen=True):
 
 VERBS = {
     "compact": Verb("infold.cli.compact_verb:compact", "Fold a session into a window and show what was done."),
+    "config": Verb("infold.cli.config_verb:config", "Show every setting and where its value came from."),
     "convert": Verb("infold.cli.convert_verb:convert", "Write a session in another shape."),
     "demo": Verb("infold.cli.demo:demo", "Watch a long coding session being kept inside small windows."),
     "inspect": Verb("infold.cli.inspect_verb:inspect", "Show what fills the window of a recorded session."),
+    "mcp": Verb("infold.cli.mcp_verb:mcp", "Give any agent recall, as a server of the Model Context Protocol."),
     "models": Verb("infold.cli.models_verb:models", "Show limits and prices of models."),
     "recall": Verb("infold.cli.recall_verb:recall", "Find something that was said in a session."),
     "replay": Verb("infold.cli.replay_verb:replay", "See what policies would have cost on your own transcripts."),

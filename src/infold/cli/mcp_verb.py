@@ -1,0 +1,85 @@
+"""`infold mcp`: recall as tools for any agent that speaks the Model Context Protocol."""
+
+import signal
+import sys
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from infold.cli import options
+from infold.errors import UsageError
+from infold.mcp.tools import Toolbox
+from infold.wiring import open_store
+
+__all__ = ["mcp"]
+
+SERVER = "infold.mcp.server"
+"""Found by name when it is started, so that this help can be read without the SDK."""
+
+ELSEWHERE = ("postgresql://", "postgres://")
+
+
+@click.command("mcp", short_help="Give any agent recall, as a server of the Model Context Protocol.")
+@click.option(
+    "--store",
+    required=True,
+    metavar="PLACE",
+    envvar="INFOLD_STORE",
+    show_envvar=True,
+    help="Where the sessions are: a file's path or a postgresql:// address.",
+)
+@click.option("--session", metavar="ID", default="", help="The session to recall from; else the last changed one.")
+@click.option("--tenant", metavar="NAME", default="", help="Whose sessions; nobody in particular if left out.")
+@click.option(
+    "--budget",
+    metavar="TOKENS",
+    default="2k",
+    show_default=True,
+    callback=options.tokens_of,
+    help="The most that one answer may hold, such as 4000 or 8k.",
+)
+def mcp(store: str, session: str, tenant: str, budget: int) -> None:
+    """Serve recall over standard input and output, for a client that starts this command by itself.
+
+    Its tools: recall searches a session or reads parts by their handles, read reads one part, sessions lists what there is.
+    No session is ever changed. Needs the extra mcp: pip install 'infold[mcp]'.
+
+    \b
+    Example:
+      claude mcp add infold -- infold mcp --store ~/.infold/sessions.sqlite3
+    """
+    place = _existing(store)
+    server = _server()
+    opened: Any = open_store(place)  # the stores that outlive a process can all be closed
+    with closing(opened):
+        if sys.stdin.isatty():
+            click.echo("infold mcp speaks to a program, not to a person; end it with Ctrl-C", err=True)
+        # The SDK waits for input in a thread that no exception reaches. Nothing is being written that could be cut short.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        server.serve(Toolbox(opened, tenant, session, budget))
+
+
+def _server() -> Any:
+    try:
+        return import_module(SERVER)
+    except ModuleNotFoundError as error:
+        problem = f"the MCP SDK is not installed (there is no module {error.name})"
+        raise UsageError(f"{problem}; pip install 'infold[mcp]'") from error
+
+
+def _existing(place: str) -> str:
+    """The place, if there is a store; a mistyped path must not become a new one.
+
+    Clients start commands without a shell, so `~` is expanded here.
+    """
+    if place.startswith(ELSEWHERE):
+        return place
+    if place == "memory":
+        raise UsageError("a store in memory is seen by its own process alone; name a file or a postgresql:// address")
+    path = Path(place.removeprefix("sqlite:")).expanduser()
+    if not path.is_file():
+        raise UsageError(f"there is no store at {path}; name the file that sessions are kept in")
+    return str(path)

@@ -1,0 +1,210 @@
+"""Recall as a tool that a model can call: its schema in each provider's shape, and how a call to it reads (B6).
+
+Decides what the model is told of recall, and by which names the tool is known again, since a client of an MCP server puts the
+server's name before the tool's. What a call brings back is `engine.recalling`'s affair.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from infold.errors import BrokenInput
+from infold.formats.items import Item, MalformedError, cleaned, plain
+from infold.formats.wire import format_named
+
+__all__ = ["DESCRIPTION", "QUERY", "RECALL_TOOL_NAME", "is_recall", "offers_recall", "query_of", "recall_tool"]
+
+RECALL_TOOL_NAME = "recall"
+
+DESCRIPTION = """\
+Brings back what has left your view of this session. Old tool output, long arguments and earlier turns are hidden to save \
+room; none of it is lost. Use recall whenever you need the exact text of something you can no longer see: what a file or a \
+command showed, what the user asked for, a decision, an error, a figure. Prefer it to guessing, and to reading a file or \
+running a command a second time only to see what it said then.
+
+A handle is two numbers with a dot, such as 42.1. Handles stand where text was hidden, as in \
+[pruned: 5,120 characters of bash output; recall 42.1], and in brackets behind facts of a folded session, as in [42.1]. \
+Searching finds the passages that fit best, each under its handle."""
+"""What a model is told of the tool: when to use it, and what handles look like."""
+
+QUERY = """\
+One of: words, names or paths to search for, best as they stood in the text ("connection refused postgres"); one or more \
+handles, to read these parts ("42.1" or "42.1, 44.0"); a handle with a colon and words, to search in that part only \
+("42.1: retry limit"); a handle with + and a number, to read on from that character ("42.1+6000")."""
+"""What a model is told of the tool's one argument."""
+
+REMEDY = 'call it with an object such as {"query": "words to search for, or a handle such as 42.1"}'
+
+OTHER_NAMES = ("handle", "handles", "words", "keywords", "question", "text", "pattern", "search", "q", "input", "id")
+"""What models write in place of `query`, in the order they are looked for."""
+
+_KNOWN = re.compile(r"(?:.*[^a-z0-9])?infold[^a-z0-9]+recall|recall")
+
+
+def recall_tool(format_name: str) -> dict[str, Any]:
+    """The tool as a request of that format offers it: an entry of its `tools`, or of Gemini's `functionDeclarations`.
+
+    Made anew at each call, so that a caller may change it. Raises `UnknownFormat` for a name that is none.
+    """
+    return _SHAPES[format_named(format_name).name].tool()
+
+
+def offers_recall(format_name: str, tools: object) -> bool:
+    """Whether a request's `tools` hold recall, under its own name or as a tool of an MCP server called infold.
+
+    Takes the value as the request has it: none, dicts or the SDK's objects. What cannot be read offers nothing. Raises
+    `UnknownFormat` for a format that is none.
+    """
+    names = _SHAPES[format_named(format_name).name].names
+    return any(is_recall(name) for tool in _objects(tools) for name in names(tool))
+
+
+def is_recall(name: str) -> bool:
+    """Whether a tool of that name is recall: `recall`, `infold_recall`, `mcp__infold__recall` and the like."""
+    return _KNOWN.fullmatch(name.lower()) is not None
+
+
+def query_of(arguments: str | Mapping[str, object]) -> str:
+    """What a call to the tool asks for, from its arguments as JSON text or decoded.
+
+    Models are forgiven another name for the argument, handles given as numbers or in a list, JSON within JSON, and words
+    that are no JSON at all. Raises `BrokenInput` where there is nothing to ask for.
+    """
+    try:
+        query = _asked(_parsed(arguments) if isinstance(arguments, str) else arguments).strip()
+    except RecursionError:
+        raise _refused("the arguments are nested too deep") from None
+    if not query:
+        raise _refused("the arguments hold no query")
+    return cleaned(query)
+
+
+def _asked(value: object) -> str:
+    match value:
+        case Mapping():
+            given = (value[name] for name in ("query", *OTHER_NAMES) if value.get(name) not in (None, "", []))
+            return _asked(next(given, None))
+        case str():
+            inner = _json(value) if value.lstrip().startswith("{") else None
+            return _asked(inner) if isinstance(inner, Mapping) and "query" in inner else value
+        case list() | tuple():
+            return " ".join(map(_asked, value))
+        case None:
+            return ""
+        case int() | float() if not isinstance(value, bool):
+            return str(value)
+        case _:
+            raise _refused(f"the query is a {type(value).__name__}")
+
+
+def _parsed(text: str) -> object:
+    """Arguments decoded; text that was not meant to be JSON is the query itself."""
+    value = _json(text)
+    if value is None and text.lstrip().startswith("{"):
+        raise _refused("the arguments are not JSON")
+    return text if value is None else value
+
+
+def _json(text: str) -> object:
+    """A JSON value, numbers as they were written since 42.10 is not 42.1; nothing where it is none."""
+    try:
+        return json.loads(text, parse_float=str, parse_int=str)
+    except (RecursionError, ValueError):
+        return None
+
+
+def _refused(problem: str) -> BrokenInput:
+    return BrokenInput(RECALL_TOOL_NAME, problem, remedy=REMEDY)
+
+
+# The shapes. Each is a way to write the tool, and a way to read names from an entry of a request's tools.
+
+
+class _Shape(Struct, frozen=True):
+    tool: Callable[[], dict[str, Any]]
+    names: Callable[[Item], Iterator[str]]
+
+
+def _schema(*, closed: bool = True) -> dict[str, Any]:
+    query = {"type": "string", "description": QUERY}
+    schema: dict[str, Any] = {"type": "object", "properties": {"query": query}, "required": ["query"]}
+    return {**schema, "additionalProperties": False} if closed else schema
+
+
+def _named(**fields: object) -> dict[str, Any]:
+    return {"name": RECALL_TOOL_NAME, "description": DESCRIPTION, **fields}
+
+
+def _chat_tool() -> dict[str, Any]:
+    return {"type": "function", "function": _named(parameters=_schema())}
+
+
+def _responses_tool() -> dict[str, Any]:
+    return {"type": "function", **_named(parameters=_schema(), strict=True)}
+
+
+def _anthropic_tool() -> dict[str, Any]:
+    return _named(input_schema=_schema())
+
+
+def _gemini_tool() -> dict[str, Any]:
+    """Gemini's schemas are a dialect without `additionalProperties`."""
+    return _named(parameters=_schema(closed=False))
+
+
+def _chat_names(tool: Item) -> Iterator[str]:
+    for function in _objects([tool.get("function")]):
+        yield _text(function, "name")
+    yield _text(tool, "name")
+
+
+def _responses_names(tool: Item) -> Iterator[str]:
+    """A tool's name; those of a namespace, behind its own; those of a server that the provider itself calls."""
+    yield _text(tool, "name")
+    for inner in _objects(tool.get("tools")):
+        yield f"{_text(tool, 'name')}__{_text(inner, 'name')}"
+    if tool.get("type") == "mcp" and _allows(tool.get("allowed_tools")):
+        yield f"{_text(tool, 'server_label')}__{RECALL_TOOL_NAME}"
+
+
+def _anthropic_names(tool: Item) -> Iterator[str]:
+    """A tool's name, or recall as part of a server that the provider itself calls."""
+    yield _text(tool, "name")
+    if tool.get("type") == "mcp_toolset":
+        yield f"{_text(tool, 'mcp_server_name')}__{RECALL_TOOL_NAME}"
+
+
+def _gemini_names(tool: Item) -> Iterator[str]:
+    for function in _objects(tool.get("functionDeclarations") or tool.get("function_declarations")):
+        yield _text(function, "name")
+
+
+def _allows(allowed: object) -> bool:
+    """Whether a list of allowed tools, or its longer form, has recall among them; no list allows all."""
+    names = allowed.get("tool_names") if isinstance(allowed, Mapping) else allowed
+    return not isinstance(names, list | tuple) or RECALL_TOOL_NAME in names
+
+
+def _objects(value: object) -> Iterator[Item]:
+    """The objects of a list; whatever is none is passed over."""
+    for one in value if isinstance(value, list | tuple) else ():
+        try:
+            yield plain(one)
+        except MalformedError:
+            continue
+
+
+def _text(item: Item, field: str) -> str:
+    value = item.get(field)
+    return value if isinstance(value, str) else ""
+
+
+_SHAPES = {
+    "openai-chat": _Shape(_chat_tool, _chat_names),
+    "openai-responses": _Shape(_responses_tool, _responses_names),
+    "anthropic-messages": _Shape(_anthropic_tool, _anthropic_names),
+    "gemini": _Shape(_gemini_tool, _gemini_names),
+}

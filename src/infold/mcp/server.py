@@ -1,0 +1,85 @@
+"""The MCP server itself: the tools of `tools.py` in the protocol's shapes, over standard input and output.
+
+Standard output belongs to the protocol; nothing here writes to it. A failure becomes an answer that is marked as one, so that the
+model reads what to do, and the server goes on.
+"""
+
+from importlib.metadata import version
+
+import anyio
+from anyio import to_thread
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+
+from infold.errors import InfoldError
+from infold.mcp import tools
+from infold.mcp.tools import INSTRUCTIONS, TOOLS, Toolbox
+
+__all__ = ["serve", "server_for"]
+
+READS_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+"""What lets a client call without asking: nothing is changed, and nothing but the store is looked at."""
+
+
+def serve(toolbox: Toolbox) -> None:
+    """Serve over standard input and output until the client closes them."""
+    anyio.run(_serve, toolbox)
+
+
+async def _serve(toolbox: Toolbox) -> None:
+    server = server_for(toolbox)
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+def server_for(toolbox: Toolbox) -> Server[dict[str, object]]:
+    """The server of these tools, ready to be run on any transport."""
+
+    async def list_tools(
+        context: ServerRequestContext[dict[str, object]], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        del context, params
+        return ListToolsResult(tools=[_listed(tool) for tool in TOOLS])
+
+    async def call_tool(
+        context: ServerRequestContext[dict[str, object]], params: CallToolRequestParams
+    ) -> CallToolResult:
+        del context
+        # In a thread, since stores are synchronous: a long search must not keep the server from being asked other things.
+        return await to_thread.run_sync(_answer, toolbox, params)
+
+    return Server(
+        "infold",
+        version=version("infold"),
+        title="infold recall",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _listed(tool: tools.Tool) -> Tool:
+    return Tool(name=tool.name, description=tool.description, input_schema=tool.arguments, annotations=READS_ONLY)
+
+
+def _answer(toolbox: Toolbox, params: CallToolRequestParams) -> CallToolResult:
+    try:
+        return _told(toolbox.call(params.name, params.arguments or {}))
+    except InfoldError as error:
+        return _told(str(error), is_error=True)
+    except Exception as error:  # a face answers whatever happens; the client shows it, and the next call may succeed
+        return _told(f"infold failed ({type(error).__name__}): {error}", is_error=True)
+
+
+def _told(text: str, *, is_error: bool = False) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)

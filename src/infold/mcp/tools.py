@@ -1,0 +1,151 @@
+"""What the tools of the MCP server do, on one store for one tenant (B6, B28).
+
+Decides which session is meant, and what a model is told of each tool. Knows nothing of the protocol: values in, text out, and
+what is wrong is one of infold's errors, whose message is written for whoever asked.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from msgspec import Struct
+
+from infold.core.entries import split_handle
+from infold.core.messages import SessionId
+from infold.core.tokens import estimate
+from infold.engine.recalling import recall
+from infold.errors import UnknownReference, UnknownSession, UsageError
+from infold.formats.recall_tool import DESCRIPTION, QUERY, RECALL_TOOL_NAME, query_of
+from infold.ports import FullStore, SessionKey, StoredSession
+
+__all__ = ["INSTRUCTIONS", "TOOLS", "Tool", "Toolbox"]
+
+MOST_SESSIONS = 50
+"""Sessions that are listed; who looks for an older one knows its id."""
+
+INSTRUCTIONS = """\
+infold hides old parts of a long session to keep it inside the model's window. Nothing is lost: a stub such as \
+[pruned: 5,120 characters of bash output; recall 42.1], or a number such as [42.1] behind a fact, is the handle of something \
+hidden. Search with recall, read one part with read."""
+"""What a client tells its model of the server as a whole."""
+
+_SESSION = {"type": "string", "description": "The session's id, if another than the one this server was started for."}
+_HANDLE = {
+    "type": "string",
+    "description": 'A handle such as "42.1"; "42.1+6000" reads on from that character of a long part.',
+}
+
+
+class Tool(Struct, frozen=True):
+    """A tool as a client lists it: its name, what a model is told of it, and its arguments as a JSON schema."""
+
+    name: str
+    description: str
+    arguments: dict[str, Any]
+
+
+def _schema(*required: str, **properties: object) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**schema, "required": list(required)} if required else schema
+
+
+TOOLS = (
+    Tool(
+        RECALL_TOOL_NAME,
+        DESCRIPTION,
+        _schema("query", query={"type": "string", "description": QUERY}, session=_SESSION),
+    ),
+    Tool(
+        "read",
+        "Reads one hidden part of a session as it was, by the handle that a stub or an answer of recall names. A part that is "
+        "too long shows its beginning and its end, and how to read on.",
+        _schema("handle", handle=_HANDLE, session=_SESSION),
+    ),
+    Tool(
+        "sessions",
+        "Lists the sessions that can be recalled from, the last changed first: when that was, how large each is, and its id.",
+        _schema(),
+    ),
+)
+
+
+class Toolbox(Struct, frozen=True):
+    """The tools on a store: whose sessions, which of them if one is meant, and how long an answer may be."""
+
+    store: FullStore
+    tenant: str = ""
+    session: str = ""
+    budget_tokens: int = 2_000
+
+    def call(self, name: str, arguments: Mapping[str, object]) -> str:
+        """What a tool answers; raises `UsageError` for a tool that is not there and for arguments that make no sense."""
+        session = _text(arguments, "session")
+        match name:
+            case "recall":
+                asked = {given: value for given, value in arguments.items() if given != "session"}
+                return self.recall(query_of(asked), session)
+            case "read":
+                return self.read(_text(arguments, "handle"), session)
+            case "sessions":
+                return self.sessions()
+            case _:
+                raise UsageError(f"there is no tool {name!r}; call {', '.join(tool.name for tool in TOOLS)}")
+
+    def recall(self, query: str, session: str = "") -> str:
+        """Search a session, or read its parts by their handles."""
+        return recall(self.store, self._key(session), query, budget_tokens=self.budget_tokens)
+
+    def read(self, handle: str, session: str = "") -> str:
+        """Read one part; raises `UnknownReference` for what is no handle or names nothing."""
+        wanted = handle.strip().strip("[]")
+        if split_handle(wanted.partition("+")[0]) == (-1, -1):
+            raise UnknownReference("part", handle, remedy="give a handle such as 42.1, or search with recall")
+        return self.recall(wanted, session)
+
+    def sessions(self) -> str:
+        """The tenant's sessions, a line each, the last changed first; says which one is meant where none is named."""
+        lines = list(islice(map(_line, self.store.sessions(self.tenant)), MOST_SESSIONS))
+        if not lines:
+            raise _nothing_yet()
+        default = f"\n\nWhere no session is named, {self.session or 'the first of these'} is meant."
+        return "\n".join(_within(lines, self.budget_tokens - estimate(default, "features"))) + default
+
+    def _key(self, session: str) -> SessionKey:
+        named = session or self.session
+        if not named:
+            newest = next(iter(self.store.sessions(self.tenant)), None)
+            if newest is None:
+                raise _nothing_yet()
+            return newest.key
+        key = SessionKey(self.tenant, SessionId(named))
+        if next(self.store.newest_first(key), None) is None:
+            raise UnknownSession(named)
+        return key
+
+
+def _text(arguments: Mapping[str, object], name: str) -> str:
+    value = arguments.get(name, "")
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _line(session: StoredSession) -> str:
+    changed = datetime.fromtimestamp(session.changed_ms / 1_000, UTC)
+    size = f"{session.entries:,} entries, {max(1, session.stored_bytes // 1_000):,} kB"
+    return f"{changed:%Y-%m-%d %H:%M} UTC, {size}: {session.key.session_id}"
+
+
+def _within(lines: list[str], budget_tokens: int) -> Iterator[str]:
+    """The first lines that fit, at least one."""
+    spent = 0
+    for line in lines:
+        spent += estimate(line, "features") + 1
+        if spent > budget_tokens and line is not lines[0]:
+            return
+        yield line
+
+
+def _nothing_yet() -> UsageError:
+    return UsageError(
+        "there is no session in this store yet; begin one, or start infold mcp with another store or tenant"
+    )

@@ -1,0 +1,101 @@
+"""The tools in the protocol's shapes, spoken to by the SDK's own client in this process."""
+
+import asyncio
+
+import pytest
+from mcp import Client
+from mcp.types import CallToolResult, ListToolsResult, TextContent
+
+from infold.core.entries import MessageEntry
+from infold.core.messages import SessionId
+from infold.core.recall import Document
+from infold.mcp.server import server_for
+from infold.mcp.tools import INSTRUCTIONS, Toolbox
+from infold.ports import SessionKey
+from infold.stores.memory import MemoryStore
+from infold.testing.builders import numbered, user
+
+
+class Broken(MemoryStore):
+    """A store that fails in a way nobody foresaw."""
+
+    def read(self, key: SessionKey, handle: str) -> Document:
+        """Fail."""
+        del key, handle
+        raise ZeroDivisionError("of all things")
+
+
+@pytest.fixture(params=["auto", "legacy"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """Both ways in which clients begin: with a discovery, and with the older handshake."""
+    return str(request.param)
+
+
+def kept(store: MemoryStore) -> Toolbox:
+    """A toolbox on a session with one message."""
+    entries = [MessageEntry(message) for message in numbered([user("The harbour key is quay-4711.")])]
+    store.append(SessionKey("", SessionId("s")), entries, expected=0)
+    return Toolbox(store)
+
+
+async def listing(mode: str) -> tuple[ListToolsResult, str | None]:
+    """The tools and the instructions that a client gets."""
+    async with Client(server_for(kept(MemoryStore())), mode=mode) as client:
+        return await client.list_tools(), client.instructions
+
+
+async def calling(toolbox: Toolbox, name: str, arguments: dict[str, object], mode: str = "auto") -> CallToolResult:
+    """What a client gets for a call."""
+    async with Client(server_for(toolbox), mode=mode) as client:
+        return await client.call_tool(name, arguments)
+
+
+def told(answer: CallToolResult) -> str:
+    """The text of an answer."""
+    [content] = answer.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+def test_clients_are_told_the_tools(mode: str) -> None:
+    """B6: three tools that only read, so that a client need not ask before each call; and what the server is for."""
+    tools, instructions = asyncio.run(listing(mode))
+
+    assert [tool.name for tool in tools.tools] == ["recall", "read", "sessions"]
+    assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools.tools)
+    assert instructions == INSTRUCTIONS
+
+
+def test_a_call_is_answered(mode: str) -> None:
+    """B6: what was said is found by words and by handle."""
+    asked: dict[str, dict[str, object]] = {"recall": {"query": "harbour key"}, "read": {"handle": "0.0"}}
+    for name, arguments in asked.items():
+        answer = asyncio.run(calling(kept(MemoryStore()), name, arguments, mode))
+
+        assert told(answer) == "[0.0]\nThe harbour key is quay-4711."
+        assert not answer.is_error
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("read", {"handle": "99.0"}, "no part '99.0'"),
+        ("recall", {"query": "x", "session": "gone"}, "there is no session 'gone'"),
+        ("recall", {}, "no query"),
+        ("write", {}, "there is no tool 'write'"),
+    ],
+)
+def test_a_failure_is_an_answer(name: str, arguments: dict[str, object], words: str) -> None:
+    """B6: what is wrong reaches the model as text that is marked as an error."""
+    answer = asyncio.run(calling(kept(MemoryStore()), name, arguments))
+
+    assert answer.is_error
+    assert words in told(answer)
+
+
+def test_an_unforeseen_failure_is_an_answer_too() -> None:
+    """B13: a mistake of ours names its kind, and does not end the server."""
+    answer = asyncio.run(calling(kept(Broken()), "read", {"handle": "0.0"}))
+
+    assert answer.is_error
+    assert told(answer) == "infold failed (ZeroDivisionError): of all things"
