@@ -4,18 +4,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from infold.api.async_session import AsyncSession
     from infold.api.fit import Fitted, fit
-    from infold.api.session import Ready, Session, SessionSettings
+    from infold.api.session import Session
+    from infold.api.session_settings import SessionSettings
     from infold.core.budget import Window
     from infold.core.policy import Policy, remaining, share, tokens
     from infold.core.presets import preset
-    from infold.errors import InfoldError, UsageError, WindowExceeded
+    from infold.engine.keeper import Preview, Ready
+    from infold.errors import HistoryChanged, InfoldError, UsageError, WindowExceeded
+    from infold.observers.bus import Bus
+    from infold.plugins.hooks import hook
+    from infold.plugins.manager import installed_plugins
     from infold.wiring import open_store
 
 __all__ = [
+    "AsyncSession",
+    "Bus",
     "Fitted",
+    "HistoryChanged",
     "InfoldError",
     "Policy",
+    "Preview",
     "Ready",
     "Session",
     "SessionSettings",
@@ -23,6 +33,8 @@ __all__ = [
     "Window",
     "WindowExceeded",
     "fit",
+    "hook",
+    "installed_plugins",
     "open_store",
     "preset",
     "remaining",
@@ -31,16 +43,22 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncSession": "infold.api.async_session",
+    "Bus": "infold.observers.bus",
     "Fitted": "infold.api.fit",
+    "HistoryChanged": "infold.errors",
     "InfoldError": "infold.errors",
     "Policy": "infold.core.policy",
-    "Ready": "infold.api.session",
+    "Preview": "infold.engine.keeper",
+    "Ready": "infold.engine.keeper",
     "Session": "infold.api.session",
-    "SessionSettings": "infold.api.session",
+    "SessionSettings": "infold.api.session_settings",
     "UsageError": "infold.errors",
     "Window": "infold.core.budget",
     "WindowExceeded": "infold.errors",
     "fit": "infold.api.fit",
+    "hook": "infold.plugins.hooks",
+    "installed_plugins": "infold.plugins.manager",
     "open_store": "infold.wiring",
     "preset": "infold.core.presets",
     "remaining": "infold.core.policy",

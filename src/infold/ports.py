@@ -12,13 +12,26 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from infold.core.entries import Entry, Handle
+from infold.core.entries import Checkpoint, Entry, Handle
 from infold.core.events import Event
 from infold.core.messages import SessionId
+from infold.core.occasion import Decision, Occasion
 from infold.core.recall import Document
+from infold.core.summary import Additions
 from infold.errors import UnusableKey
 
-__all__ = ["Archive", "Clock", "Finder", "Found", "FullStore", "Observer", "SessionKey", "Store", "StoredSession"]
+__all__ = [
+    "Archive",
+    "Clock",
+    "Finder",
+    "Found",
+    "FullStore",
+    "Hooks",
+    "Observer",
+    "SessionKey",
+    "Store",
+    "StoredSession",
+]
 
 LONGEST_KEY = 512
 """Characters of a tenant or a session id; hashes, UUIDs and paths are shorter, and an index entry must hold both."""
@@ -129,6 +142,26 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Milliseconds since 1970."""
+        ...
+
+
+class Hooks(Protocol):
+    """What plugins have to say about a compaction; a plugin that raises is passed over by whoever implements this."""
+
+    def additions(self, occasion: Occasion) -> Additions:
+        """Contexts and a replacement prompt for the summariser's instruction (*session.compacting*, S3.5)."""
+        ...
+
+    def decide(self, occasion: Occasion) -> Decision | None:
+        """A veto, a summary or another cut, from the first plugin that has one; none lets the compaction go on."""
+        ...
+
+    def compacted(self, session_id: SessionId, checkpoint: Checkpoint) -> None:
+        """Hear that a compaction was committed."""
+        ...
+
+    def may_continue(self, session_id: SessionId) -> bool:
+        """Whether a synthetic message may ask the model to go on after an automatic compaction (B21)."""
         ...
 
 

@@ -3,14 +3,18 @@
 Nothing heavy loads until it is asked for: adapters are found by name through one table.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from infold.core.summary import SummaryRequest
+from infold.engine.asking import AsyncSummariser, Summariser
+from infold.engine.effects import Told
 from infold.errors import UsageError
 from infold.ports import FullStore
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "summariser_for"]
 
 _ADAPTERS = {
     "memory": ("infold.stores.memory", "MemoryStore"),
@@ -40,3 +44,24 @@ def _adapter(name: str) -> type:
     except ModuleNotFoundError as error:
         remedy = f"pip install 'infold[{name}]'"
         raise UsageError(f"a {name} store needs {error.name}, which is not installed; {remedy}") from error
+
+
+_MODELS = {
+    "anthropic": ("infold.models.anthropic", "summariser"),
+    "openai": ("infold.models.openai", "summariser"),
+}
+"""Who is asked through which module; every other provider speaks OpenAI's chat interface at an address of its own."""
+
+
+def summariser_for(given: AsyncSummariser | str | None) -> Summariser | None:
+    """A summariser as given, or the one that asks the model of this name; raises `UsageError` where that is not possible."""
+    if not isinstance(given, str):
+        return cast("Summariser | None", given)
+    provider = "anthropic" if "claude" in given else "openai"
+    module, attribute = _MODELS[provider]
+    try:
+        made: Callable[[str], Callable[[SummaryRequest], Told]] = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        remedy = f"pip install 'infold[{provider}]', or pass a callable"
+        raise UsageError(f"a summary by {given} needs {error.name}, which is not installed; {remedy}") from error
+    return made(given)

@@ -7,10 +7,8 @@ a growing one keeps its prefix between them (B29). The caller's list and objects
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from infold.api.counting import Counting, counting_for
 from infold.api.rehearsals import Rehearsals
 from infold.api.report import Report
-from infold.api.terms import as_text, divided, overhead_of, rates_of, window_of
 from infold.catalogue import Lookup, Override, lookup
 from infold.core.budget import Window, budget_for
 from infold.core.compact import Compaction, compact
@@ -22,6 +20,8 @@ from infold.core.presets import preset
 from infold.core.stubs import Rendering
 from infold.core.tokens import measure
 from infold.core.view import view
+from infold.engine.counting import Counting, counting_for
+from infold.engine.terms import as_text, divided, overhead_of, rates_of, window_of
 from infold.errors import WindowExceeded
 from infold.formats.wire import Decoded, WireFormat, detect, format_named
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from infold.api.counting import Counting
 from infold.catalogue import Assumed, Lookup, Prices
 from infold.core.budget import Budget
 from infold.core.entries import handle_of
@@ -12,11 +11,7 @@ from infold.core.events import (
     Clipped,
     Compacted,
     Event,
-    Exceeded,
-    InstructionStubbed,
     Pruned,
-    StubRepeated,
-    SummaryRejected,
 )
 from infold.core.messages import (
     AssistantMessage,
@@ -32,6 +27,8 @@ from infold.core.messages import (
 )
 from infold.core.policy import Ruler
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_part
+from infold.engine.counting import Counting
+from infold.engine.telling import in_words
 
 __all__ = ["CATEGORIES", "Left", "Report", "cost_of", "tokens_by_category", "with_beside"]
 
@@ -191,7 +188,7 @@ def _lines(report: Report) -> Iterator[str]:
     if not report.events:
         yield "nothing was changed: it fits as it is"
     for event in report.events:
-        yield _in_words(event)
+        yield _told(event)
     left = report.left
     if left:
         yield f"left the view: {_number(len(left), 'part')}, {sum(part.tokens for part in left):,} tokens"
@@ -201,6 +198,7 @@ def _lines(report: Report) -> Iterator[str]:
 _REASONS = {
     "trigger": "the trigger was reached",
     "price": "that is cheaper than sending it all again and again",
+    "overflow": "the provider had refused the request",
     "forced": "a reply was cut off for length",
     "manual": "it was asked for",
     "safety": "it would not have fitted; this step is infold's own, the preset has none",
@@ -208,7 +206,7 @@ _REASONS = {
 }
 
 
-def _in_words(event: Event) -> str:
+def _told(event: Event) -> str:
     match event:
         case Pruned():
             what = f"pruned {_number(len(event.targets), 'old tool part')}"
@@ -216,16 +214,8 @@ def _in_words(event: Event) -> str:
             what = f"clipped {_number(len(event.targets), 'part')} too large for the window"
         case Compacted():
             what = f"folded {_number(event.folded_messages, 'message')}"
-        case InstructionStubbed():
-            return (
-                f"shown as a one-line stub for want of room: {_number(len(event.handles), 'instruction')} of the user"
-            )
-        case StubRepeated():
-            return f"message {event.message_id} repeats the text of a stub"
-        case SummaryRejected():
-            return f"a summary was rejected ({', '.join(event.faults)}); the deterministic fold took over"
-        case Exceeded():
-            return f"still {event.floor_tokens:,} tokens for {event.usable_tokens:,} usable"
+        case _:
+            return in_words(event)
     return f"{what}: {event.tokens_before:,} → {event.tokens_after:,} tokens, because {_REASONS[event.reason]}"
 
 

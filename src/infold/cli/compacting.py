@@ -8,10 +8,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.api.counting import Counting, counting_for
 from infold.api.fit import fit
 from infold.api.report import Report
-from infold.api.terms import divided, overhead_of, rates_of, window_of
 from infold.catalogue import Known, Lookup, lookup
 from infold.cli.opening import Recording
 from infold.core.budget import budget_for
@@ -25,6 +23,8 @@ from infold.core.presets import preset
 from infold.core.rehearse import Rehearsal, carry_on
 from infold.core.stubs import Rendering
 from infold.core.view import view
+from infold.engine.counting import Counting, counting_for
+from infold.engine.terms import divided, overhead_of, rates_of, window_of
 from infold.errors import UsageError, WindowExceeded
 from infold.formats.transcripts.record import RecordedSession
 

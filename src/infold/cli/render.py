@@ -21,12 +21,9 @@ from infold.core.events import (
     Clipped,
     Compacted,
     Event,
-    Exceeded,
-    InstructionStubbed,
     Pruned,
-    StubRepeated,
-    SummaryRejected,
 )
+from infold.engine.telling import in_words
 
 __all__ = [
     "CATEGORIES",
@@ -59,6 +56,7 @@ TELLING = ("The user's", "Rules", "Files changed", "Errors", "Todo", "Commands")
 MOST_LINES, MOST_RULES = 2, 8
 WHY: dict[Reason, str] = {
     "trigger": "the trigger was reached",
+    "overflow": "the provider refused the request",
     "forced": "the reply was cut off",
     "manual": "somebody asked for it",
     "safety": "it would not have fitted",
@@ -145,14 +143,6 @@ def event_line(number: int, event: Event) -> str:
 def event_text(event: Event) -> str:
     """What was done, from how much to how much, and why."""
     match event:
-        case InstructionStubbed():
-            return f"shortened {len(event.handles)} of the user's instructions to a line"
-        case StubRepeated():
-            return f"message {event.message_id} repeats the text of a stub"
-        case SummaryRejected():
-            return f"rejected a summary ({', '.join(event.faults)})"
-        case Exceeded():
-            return f"cannot fit: {event.floor_tokens:,} of {event.usable_tokens:,} tokens"
         case Pruned():
             done = f"pruned {counted(len(event.targets), 'old result')}"
         case Clipped():
@@ -161,6 +151,8 @@ def event_text(event: Event) -> str:
             done = "wrote the checkpoint anew"
         case Compacted():
             done = f"folded {counted(event.folded_messages, 'message')}"
+        case _:
+            return in_words(event)
     change = f"{thousands(event.tokens_before):>6} -> {thousands(event.tokens_after):>6}"
     return f"{done:<26}{change} tokens   {WHY[event.reason]}"
 

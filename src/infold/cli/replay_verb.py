@@ -17,10 +17,10 @@ from msgspec import Struct
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from infold.api.counting import counting_for
 from infold.catalogue import lookup, shipped
 from infold.cli.options import tokens_of
 from infold.cli.render import console_for
+from infold.engine.counting import counting_for
 from infold.errors import UnknownPreset
 from infold.replay.html import to_html
 from infold.replay.outcome import Broken, FileOutcome, Plan, Replay

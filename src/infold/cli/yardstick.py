@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from infold.api.counting import Counting, counting_for
 from infold.catalogue import Assumed, Lookup, Prices, lookup
+from infold.engine.counting import Counting, counting_for
 from infold.formats.transcripts.record import RecordedSession
 
 __all__ = ["Yardstick", "yardstick_for"]

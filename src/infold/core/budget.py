@@ -7,12 +7,14 @@ sizing of content to `tokens.py` and the consequence of an overflow to `plan.py`
 from typing import assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from infold.core.limits import Limits
 from infold.core.messages import Usage
 from infold.core.policy import LARGEST_TOKENS, CountRule, Policy
 from infold.errors import PolicyError
 
-__all__ = ["Budget", "Window", "budget_for", "output_ceiling", "overflows", "usage_tokens"]
+__all__ = ["Budget", "Window", "budget_for", "narrowed", "output_ceiling", "overflows", "usage_tokens"]
 
 LARGEST_OUTPUT_TOKENS = 32_000
 """The documents' cap on what is set aside for a reply, and their guess where a model states none (S1.4)."""
@@ -32,12 +34,13 @@ class Window(Struct, frozen=True):
     """What a model can hold: in all, of input where that is limited apart, and of output.
 
     `context_tokens` 0 is a declared absence of a limit (S1.2); an unknown window is not 0 but somebody's stated default
-    (B11).
+    (B11). `request_bytes` is the most bytes of media that a request may carry, where that is limited too.
     """
 
     context_tokens: int
     input_tokens: int | None = None
     output_tokens: int | None = None
+    request_bytes: int | None = None
 
     def __post_init__(self) -> None:
         """Reject negative or absurd sizes."""
@@ -56,7 +59,8 @@ class Budget(Struct, frozen=True):
     """A window seen through a policy: what may be filled, where to act, where to stop.
 
     `limit_tokens` is the most a request may be: the usable window in `infold`, and what the provider takes in a document
-    preset, whose own trigger comes first (S1.0). Unbounded: the window was declared to have no limit.
+    preset, whose own trigger comes first (S1.0). Unbounded: the window was declared to have no limit. `limit_bytes`: the most
+    bytes of media, where they are limited.
     """
 
     usable_tokens: int
@@ -64,6 +68,7 @@ class Budget(Struct, frozen=True):
     trigger_tokens: int
     target_tokens: int
     bounded: bool = True
+    limit_bytes: int | None = None
 
     def excess_tokens(self, request_tokens: int) -> int:
         """How far a request is over the limit; zero when it fits."""
@@ -74,7 +79,7 @@ def budget_for(window: Window, policy: Policy) -> Budget:
     """What this policy makes of this window; raises `PolicyError` where the two contradict each other."""
     seen = window if policy.window_tokens is None else Window(policy.window_tokens, output_tokens=window.output_tokens)
     if seen.context_tokens == 0:
-        return Budget(0, 0, 0, 0, bounded=False)
+        return Budget(0, 0, 0, 0, bounded=False, limit_bytes=window.request_bytes)
     usable = _usable_tokens(seen, policy)
     trigger = policy.trigger.of(usable)
     target = trigger if policy.target is None else policy.target.of(usable)
@@ -85,7 +90,22 @@ def budget_for(window: Window, policy: Policy) -> Budget:
             remedy="give both as shares of the window, or lower the target",
         )
     limit = usable if policy.usable == "scaled-reserve" else (window.limit_tokens or seen.limit_tokens)
-    return Budget(usable_tokens=usable, limit_tokens=limit, trigger_tokens=trigger, target_tokens=target)
+    return Budget(usable, limit, trigger, target, limit_bytes=window.request_bytes)
+
+
+def narrowed(window: Window, limits: Limits) -> Window:
+    """A window as a provider's rejections have shown it to be; one declared to have no limit stays without."""
+    tokens = limits.tokens
+    if tokens is not None and window.context_tokens:
+        window = replace(
+            window,
+            context_tokens=min(window.context_tokens, tokens),
+            input_tokens=None if window.input_tokens is None else min(window.input_tokens, tokens),
+            output_tokens=None if (window.output_tokens or 0) >= tokens else window.output_tokens,
+        )
+    if limits.bytes is None:
+        return window
+    return replace(window, request_bytes=min(limits.bytes, window.request_bytes or limits.bytes))
 
 
 def output_ceiling(window: Window) -> int:

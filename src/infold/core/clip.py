@@ -7,10 +7,11 @@ from msgspec import Struct
 from infold.core.entries import Clip, Handle, handle_of
 from infold.core.log import Log
 from infold.core.messages import FilePart, Part, TextPart, ToolResultPart
+from infold.core.spine import within
 from infold.core.stubs import Rendering, clip_part, is_clippable
 from infold.core.tokens import measure_part, token_ruler
 
-__all__ = ["SMALLEST_CLIP_TOKENS", "choose_clip"]
+__all__ = ["SMALLEST_CLIP_TOKENS", "choose_clip", "choose_medium"]
 
 SMALLEST_CLIP_TOKENS = 96
 """What is always left of a clipped part: a few lines at either end and the note between them."""
@@ -35,6 +36,21 @@ def choose_clip(log: Log, *, excess_tokens: int) -> Clip | None:
         return None
     allowed = max(SMALLEST_CLIP_TOKENS, largest.shown_tokens - excess_tokens - SMALLEST_CLIP_TOKENS)
     return _clip_to(largest.part, largest.handle, allowed, log.rendering)
+
+
+def choose_medium(log: Log) -> Clip | None:
+    """Leave out the oldest medium that the view still shows and nobody pinned; a tool result keeps its text (I14)."""
+    for index in within(log.spine.media, log.length):
+        placed = log.spine.items[index]
+        for position, part in enumerate(log.shown(placed).parts):
+            handle = handle_of(placed.sequence, position)
+            if handle in log.pins:
+                continue
+            if isinstance(part, FilePart) and part.byte_size:
+                return Clip(handle, 0, 0)
+            if isinstance(part, ToolResultPart) and part.files:
+                return Clip(handle, len(part.output), 0)
+    return None
 
 
 def _candidates(log: Log) -> Iterator[_Candidate]:

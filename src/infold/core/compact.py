@@ -4,25 +4,36 @@ The engine does the same with a summariser and a store between the steps; both m
 deterministic compaction and one by a model differ in their words alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.cut import Cut, newest_turns_within
-from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pruning
+from infold.core.entries import Checkpoint, Clipping, Entry, Handle, MessageEntry, Pruning, split_handle
 from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
 from infold.core.extract import extract
 from infold.core.fold import FoldedText, render_fold
 from infold.core.gauge import Situation, estimated_tokens
+from infold.core.growing import size_of_text
 from infold.core.ledger import EMPTY_LEDGER, Ledger, Quote, merge
-from infold.core.log import Log, size_of_text
-from infold.core.messages import MessageId, TextPart, UserMessage
+from infold.core.likeness import chained, is_callers
+from infold.core.log import Log
+from infold.core.messages import Message, MessageId, TextPart, UserMessage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
 from infold.core.tokens import NO_SIZE, estimate, measure, tokens_in
 
-__all__ = ["CONTINUE_TEXT", "Carried", "Compaction", "carry_out", "checkpoint_for", "compact", "entries_for"]
+__all__ = [
+    "CONTINUE_TEXT",
+    "Carried",
+    "Compaction",
+    "carry_out",
+    "checkpoint_for",
+    "compact",
+    "compacted_event",
+    "entries_for",
+]
 
 CONTINUE_TEXT = "Go on with the next step if there is one; otherwise stop and say what you need."
 """The synthetic message after an automatic compaction (S3.8)."""
@@ -81,15 +92,18 @@ def carry_out(
             pruning = Pruning(plan.targets, plan.freed_tokens, now_ms)
             after = log.append(pruning)
             tokens_after = estimated_tokens(after, situation)
-            pruned = Pruned(log.session_id, plan.targets, plan.freed_tokens, before, tokens_after, step.reason)
+            uncached = _uncached_tokens(after, plan.targets)
+            pruned = Pruned(
+                log.session_id, plan.targets, plan.freed_tokens, before, tokens_after, step.reason, uncached
+            )
             return Carried(after, (pruning,), (pruned,))
         case Shorten(clip):
             clipping = Clipping((clip,), now_ms)
             after = log.append(clipping)
             tokens_after = estimated_tokens(after, situation)
-            return Carried(
-                after, (clipping,), (Clipped(log.session_id, (clip.handle,), before, tokens_after, step.reason),)
-            )
+            uncached = _uncached_tokens(after, (clip.handle,))
+            clipped = Clipped(log.session_id, (clip.handle,), before, tokens_after, step.reason, uncached)
+            return Carried(after, (clipping,), (clipped,))
         case Summarise() | Fold():
             return _carry_out_fold(log, step, situation, now_ms=now_ms)
         case _:
@@ -120,22 +134,38 @@ def checkpoint_for(
         tokens_before=estimated_tokens(log, situation),
         tokens_after=_tokens_after(log, cut, folded.text, situation),
         created_ms=now_ms,
+        calibration=log.calibration,
+        limits=log.limits,
+        folded=_folded(log) + len(_callers(log, cut)),
+        fingerprint=chained("" if log.checkpoint is None else log.checkpoint.fingerprint, _callers(log, cut)),
     )
     stubbed = (InstructionStubbed(log.session_id, folded.stubbed),) if folded.stubbed else ()
     return checkpoint, stubbed
 
 
+def compacted_event(log: Log, checkpoint: Checkpoint, situation: Situation) -> Compacted:
+    """What observers are told of a checkpoint that was appended to this log (S3.7)."""
+    kept = None if checkpoint.first_kept is None else log.index_of(checkpoint.first_kept)
+    verdict = checkpoint.verdict
+    return Compacted(
+        log.session_id,
+        log.length if kept is None else kept,
+        checkpoint.tokens_before,
+        checkpoint.tokens_after,
+        checkpoint.reason,
+        checkpoint.summariser,
+        checkpoint.cost,
+        checkpoint.duration_ms,
+        uncached_tokens=checkpoint.tokens_after - situation.overhead_tokens,
+        ahead=checkpoint.ahead,
+        faults=() if verdict is None else verdict.faults,
+    )
+
+
 def _carry_out_fold(log: Log, step: Summarise | Fold, situation: Situation, *, now_ms: int | None) -> Carried:
     checkpoint, events = checkpoint_for(log, step, situation, now_ms=now_ms)
     entries = tuple(entries_for(checkpoint, log, situation))
-    kept = None if checkpoint.first_kept is None else log.index_of(checkpoint.first_kept)
-    compacted = Compacted(
-        log.session_id,
-        len(log.live) if kept is None else kept,
-        checkpoint.tokens_before,
-        checkpoint.tokens_after,
-        step.reason,
-    )
+    compacted = compacted_event(log, checkpoint, situation)
     return Carried(log.extend(entries), entries, (compacted, *events))
 
 
@@ -147,6 +177,26 @@ def entries_for(checkpoint: Checkpoint, log: Log, situation: Situation) -> Itera
         yield MessageEntry(
             UserMessage(MessageId(f"continue-{log.next_sequence}"), (said,), created_ms=checkpoint.created_ms)
         )
+
+
+def _uncached_tokens(log: Log, targets: Iterable[Handle]) -> int:
+    """What stands from the oldest changed message on, which the provider reads afresh."""
+    oldest = min((split_handle(handle)[0] for handle in targets), default=log.next_sequence)
+    size = NO_SIZE
+    for placed in reversed(log.live):
+        if placed.sequence < oldest:
+            break
+        size = size.plus(log.size_of(placed))
+    return log.calibration.apply(size)
+
+
+def _folded(log: Log) -> int:
+    return 0 if log.checkpoint is None else log.checkpoint.folded
+
+
+def _callers(log: Log, cut: Cut) -> tuple[Message, ...]:
+    """The caller's own messages before a cut."""
+    return tuple(placed.message for placed in log.live[: cut.index] if is_callers(placed.message))
 
 
 def _ledger(log: Log, cut: Cut) -> Ledger:

@@ -13,7 +13,7 @@ from infold.core.placing import Placed
 from infold.core.policy import TailPolicy
 from infold.core.tokens import tokens_in
 
-__all__ = ["Cut", "Room", "choose_cut", "newest_turns_within", "turn_starts"]
+__all__ = ["Cut", "Room", "choose_cut", "cut_before", "newest_turns_within", "turn_starts"]
 
 
 class Cut(Struct, frozen=True):
@@ -57,6 +57,12 @@ def choose_cut(log: Log, tail: TailPolicy, room: Room, *, sizer: Sizer | None = 
     if index > 0 or (tail.recut and _has_old_summary(log)):
         return Cut.at(log, index)
     return Cut(len(live), None) if tail.whole_head else None
+
+
+def cut_before(log: Log, sequence: int) -> Cut | None:
+    """The cut before the message of that number, or the nearest earlier one that is legal; none if nothing would be folded."""
+    indices = (index for index in range(len(log.live) - 1, 0, -1) if log.live[index].sequence <= sequence)
+    return next((Cut.at(log, index) for index in indices if log.live[index].cuttable), None)
 
 
 def newest_turns_within(log: Log, cut: Cut, *, tail_tokens: int, measured_of: Sizer) -> Cut:

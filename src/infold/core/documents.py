@@ -6,7 +6,7 @@ ended, so that a command's words find its output. What the harness injected is f
 
 from collections.abc import Iterable, Iterator
 
-from infold.core.messages import Message, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from infold.core.messages import FilePart, Message, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from infold.core.recall import Document
 from infold.core.toolfacts import arguments_of, exit_status_of
 
@@ -32,6 +32,8 @@ def documents_of(messages: Iterable[tuple[int, Message]]) -> Iterator[Document]:
                     calls[part.call_id] = _call(handle, part)
                 case ToolResultPart():
                     yield from _answered(handle, part, calls.pop(part.call_id, None))
+                case FilePart():
+                    yield Document(handle, _described(part))
                 case _:
                     pass
     yield from calls.values()
@@ -50,6 +52,12 @@ def _answered(handle: str, part: ToolResultPart, call: Document | None) -> Itera
     if len(title) > LONGEST_TITLE:
         yield call
     yield Document(handle, part.output, title=f"{title[:LONGEST_TITLE]}{_ended(part)}")
+
+
+def _described(part: FilePart) -> str:
+    """A medium by what is known of it; its bytes are the caller's and are not in the log."""
+    known = (part.name, part.media_type, f"{part.byte_size:,} bytes" if part.byte_size else "", part.reference)
+    return ", ".join(filter(None, known))
 
 
 def _ended(part: ToolResultPart) -> str:

@@ -10,11 +10,14 @@ import msgspec
 from msgspec import Struct
 
 from infold.core.ledger import EMPTY_LEDGER, Ledger
+from infold.core.limits import NO_LIMITS, Limits
 from infold.core.messages import AssistantMessage, Message, UserMessage
+from infold.core.tokens import UNCALIBRATED, Calibration
 from infold.core.verdict import Verdict
 from infold.errors import UndecodableLog
 
 __all__ = [
+    "Amendment",
     "Checkpoint",
     "Clip",
     "Clipping",
@@ -24,6 +27,7 @@ __all__ = [
     "Pin",
     "Pruning",
     "Reason",
+    "Rejection",
     "Restoration",
     "decode_entry",
     "encode_entry",
@@ -34,10 +38,10 @@ __all__ = [
 Handle = NewType("Handle", str)
 """The address of a part: `"<sequence>.<position>"`, short enough to stand in a stub."""
 
-Reason: TypeAlias = Literal["trigger", "price", "forced", "manual", "safety", "import"]
-"""Why a compaction happened: the trigger was reached, going on was dearer than a cut, a reply was cut off, a person asked,
-the request would not have fitted although the policy's own trigger kept silent (S1.0), or it was read from a foreign
-transcript."""
+Reason: TypeAlias = Literal["trigger", "price", "forced", "overflow", "manual", "safety", "import"]
+"""Why a compaction happened: the trigger was reached, going on was dearer than a cut, a reply was cut off, a provider reported
+an overflow, a person asked, the request would not have fitted although the policy's own trigger kept silent (S1.0), or it was
+read from a foreign transcript."""
 
 
 class MessageEntry(Struct, frozen=True, tag_field="entry", tag="message"):
@@ -77,7 +81,9 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     documents have it. `cleaned`: reasoning left the kept tail too (S4.5). `attempt` counts the compactions since a person
     last spoke, `calls` the replies of the session so far. `tokens_before` and `tokens_after` are of the whole view.
     `verdict`, `summariser`, `cost` and `duration_ms` tell of a model's summary: what the judge found, who wrote it, at
-    what price.
+    what price; `ahead`, that it was written before it was needed. `calibration` and `limits` are what reports and rejections
+    had taught by then. `folded` counts the caller's messages before the first kept one, and `fingerprint` is their chain of
+    likenesses, by which a whole history is known again.
     """
 
     text: str
@@ -97,6 +103,11 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     summariser: str = ""
     cost: float = 0.0
     duration_ms: int = 0
+    ahead: bool = False
+    calibration: Calibration = UNCALIBRATED
+    limits: Limits = NO_LIMITS
+    folded: int = 0
+    fingerprint: str = ""
 
 
 class Restoration(Struct, frozen=True, tag_field="entry", tag="restoration"):
@@ -112,7 +123,26 @@ class Pin(Struct, frozen=True, tag_field="entry", tag="pin"):
     pinned: bool = True
 
 
-Entry: TypeAlias = MessageEntry | Pruning | Clipping | Checkpoint | Restoration | Pin
+class Rejection(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag="rejection"):
+    """A provider refused a request as too large: what it had been estimated at, and the provider's numbers if it told any.
+
+    `over_bytes`: it was refused for its bytes, of which it had at least that many.
+    """
+
+    estimated_tokens: int
+    reported_tokens: int | None = None
+    limit_tokens: int | None = None
+    over_bytes: int | None = None
+    rejected_ms: int | None = None
+
+
+class Amendment(Struct, frozen=True, tag_field="entry", tag="amendment"):
+    """The caller took back the message numbered `first` and all that followed it; the log keeps them, the view does not."""
+
+    first: int
+
+
+Entry: TypeAlias = MessageEntry | Pruning | Clipping | Checkpoint | Restoration | Pin | Rejection | Amendment
 
 _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 _ENCODER = msgspec.json.Encoder()

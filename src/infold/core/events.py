@@ -1,6 +1,6 @@
 """Facts for observers, in the past tense (B22). An event tells what was done; it never asks for anything."""
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -9,17 +9,24 @@ from infold.core.entries import Handle, Reason
 __all__ = [
     "Clipped",
     "Compacted",
+    "CompactionVetoed",
     "Event",
     "Exceeded",
     "InstructionStubbed",
+    "PluginFailed",
+    "PreparationDiscarded",
+    "PreparedAhead",
     "Pruned",
+    "Rejected",
+    "Restored",
     "StubRepeated",
+    "SummaryProgressed",
     "SummaryRejected",
 ]
 
 
 class Pruned(Struct, frozen=True, tag_field="event", tag="pruned"):
-    """Old tool results or call arguments became stubs."""
+    """Old tool results or call arguments became stubs; `uncached_tokens` is what of the next request no cache holds."""
 
     session_id: str
     targets: tuple[Handle, ...]
@@ -27,20 +34,26 @@ class Pruned(Struct, frozen=True, tag_field="event", tag="pruned"):
     tokens_before: int
     tokens_after: int
     reason: Reason
+    uncached_tokens: int = 0
 
 
 class Clipped(Struct, frozen=True, tag_field="event", tag="clipped"):
-    """Parts too large for the window were shortened."""
+    """Parts too large for the window were shortened; `uncached_tokens` as for a pruning."""
 
     session_id: str
     targets: tuple[Handle, ...]
     tokens_before: int
     tokens_after: int
     reason: Reason
+    uncached_tokens: int = 0
 
 
 class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted"):
-    """The head of a session was folded (S3.7); `summariser` names the model, or is empty where code alone did it."""
+    """The head of a session was folded (S3.7); `summariser` names the model, or is empty where code alone did it.
+
+    `uncached_tokens` is what of the next request no cache holds; `ahead` says that the summary was prepared in the
+    background; `faults` are what the judge repaired or what made it reject the model's summary.
+    """
 
     session_id: str
     folded_messages: int
@@ -50,6 +63,14 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     summariser: str = ""
     cost: float = 0.0
     duration_ms: int = 0
+    uncached_tokens: int = 0
+    ahead: bool = False
+    faults: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Literal["summarised", "folded"]:
+        """Whether a model's summary stands for the head, or what code alone could tell."""
+        return "summarised" if self.summariser else "folded"
 
     @property
     def ratio(self) -> float:
@@ -86,5 +107,77 @@ class SummaryRejected(Struct, frozen=True, tag_field="event", tag="summary-rejec
     faults: tuple[str, ...]
 
 
-Event: TypeAlias = Pruned | Clipped | Compacted | InstructionStubbed | StubRepeated | SummaryRejected | Exceeded
+class SummaryProgressed(Struct, frozen=True, tag_field="event", tag="summary-progressed"):
+    """A piece of a summary arrived while it is being written (S3.10); not yet judged."""
+
+    session_id: str
+    text: str
+
+
+class CompactionVetoed(Struct, frozen=True, tag_field="event", tag="compaction-vetoed"):
+    """A plugin said that now is not the time; the request goes out as it stands."""
+
+    session_id: str
+    reason: Reason
+    why: str
+    is_urgent: bool
+
+
+class PluginFailed(Struct, frozen=True, tag_field="event", tag="plugin-failed"):
+    """A plugin raised; it was passed over."""
+
+    session_id: str
+    plugin: str
+    problem: str
+
+
+class Rejected(Struct, frozen=True, tag_field="event", tag="request-rejected"):
+    """A provider reported an overflow: its numbers, where it told them, and what the request had been estimated at (B8)."""
+
+    session_id: str
+    estimated_tokens: int
+    reported_tokens: int | None = None
+    limit_tokens: int | None = None
+
+
+class PreparedAhead(Struct, frozen=True, tag_field="event", tag="prepared-ahead"):
+    """A summary was written before it was needed (B18)."""
+
+    session_id: str
+    cost: float = 0.0
+    duration_ms: int = 0
+
+
+class PreparationDiscarded(Struct, frozen=True, tag_field="event", tag="preparation-discarded"):
+    """A summary written ahead no longer fitted the session when it was needed; `cost` was spent for nothing."""
+
+    session_id: str
+    why: str
+    cost: float = 0.0
+
+
+class Restored(Struct, frozen=True, tag_field="event", tag="restored"):
+    """A pruning, clipping or compaction was undone, named by its number."""
+
+    session_id: str
+    sequence: int
+    tokens_after: int
+
+
+Event: TypeAlias = (
+    Pruned
+    | Clipped
+    | Compacted
+    | InstructionStubbed
+    | StubRepeated
+    | SummaryRejected
+    | SummaryProgressed
+    | CompactionVetoed
+    | PluginFailed
+    | Rejected
+    | PreparedAhead
+    | PreparationDiscarded
+    | Restored
+    | Exceeded
+)
 """Everything the core can report."""

@@ -12,10 +12,13 @@ from infold.core.log import Log
 from infold.core.policy import Policy
 from infold.core.tokens import Size, tokens_in
 
-__all__ = ["Gauge", "Situation", "bound_after", "estimated_tokens", "gauge", "scaled_tokens"]
+__all__ = ["Gauge", "Situation", "bound_after", "bound_of", "estimated_tokens", "gauge", "scaled_tokens"]
 
 CALIBRATED_BOUND = 1.05
 """What is left of a family's margin once reports have corrected the estimate; `benchmarks/core.py` measures the error."""
+
+REJECTED_BOUND = 1.02
+"""On top of the factor a rejection taught, for what the next request differs from the one refused."""
 
 FORGETTING = 0.7
 """How much of the family's extra margin each report leaves."""
@@ -60,6 +63,14 @@ def bound_after(bound: float, reports: int) -> float:
     return CALIBRATED_BOUND + (bound - CALIBRATED_BOUND) * FORGETTING**reports
 
 
+def bound_of(log: Log, situation: Situation) -> float:
+    """The margin this session's estimates need now: the family's as far as reports have left it, or what a rejection taught."""
+    reports = log.calibration.reports
+    learned = log.limits.factor_after(reports)
+    own = bound_after(situation.bound, reports)
+    return own if learned <= 1.0 else max(own, learned * REJECTED_BOUND)
+
+
 def estimated_tokens(log: Log, situation: Situation) -> int:
     """The corrected estimate of the whole request, system prompt and tools included."""
     return situation.overhead_tokens + log.calibration.apply(log.size.plus(log.checkpoint_size))
@@ -67,7 +78,7 @@ def estimated_tokens(log: Log, situation: Situation) -> int:
 
 def scaled_tokens(size: Size, log: Log, situation: Situation) -> int:
     """The most tokens that content of this size can be for the provider."""
-    return _ceil(log.calibration.apply(size) * bound_after(situation.bound, log.calibration.reports))
+    return _ceil(log.calibration.apply(size) * bound_of(log, situation))
 
 
 def _count(log: Log, situation: Situation) -> int:
@@ -86,7 +97,7 @@ def _count(log: Log, situation: Situation) -> int:
 
 
 def _upper(log: Log, situation: Situation) -> int:
-    bound = bound_after(situation.bound, log.calibration.reports)
+    bound = bound_of(log, situation)
     grown = _grown_tokens(log)
     if log.anchor is None or grown < 0:
         return _ceil(estimated_tokens(log, situation) * bound)

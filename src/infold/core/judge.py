@@ -26,6 +26,14 @@ SMALLEST_SUMMARY = 20
 LARGEST_SHARE = 0.8
 """A summary must be smaller than this part of what it replaces, or it is not worth the cut."""
 
+LONGEST_REFUSAL = 400
+"""Characters; models decline briefly."""
+
+_REFUSAL = re.compile(
+    r"(?:i['’]?m (?:very )?sorry|i am sorry|sorry,|i can(?:['’]t|not| not)|i['’]?m (?:not able|unable)|i am (?:not able|unable)"
+    r"|as an ai|unfortunately, i|je suis désolé|désolé|es tut mir leid|lo siento|抱歉|对不起|申し訳|ごめん|죄송)",
+    re.IGNORECASE,
+)
 _SCRATCHPAD = re.compile(r"<(analysis|thinking|scratchpad|think)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _CLAIMS = re.compile(
     r"(?:[\w.~@-]+/)+[\w.~@-]*\w"  # paths
@@ -69,9 +77,14 @@ def _plain_fault(answer: Answer, text: str) -> Fault | None:
         return "tool-calls"
     if answer.finish == "length":
         return "cut-off"
-    if answer.finish in ("content-filter", "error", "abort"):
+    if answer.finish in ("content-filter", "error", "abort") or _is_refusal(text):
         return "refused"
     return "empty" if len(text) < SMALLEST_SUMMARY else None
+
+
+def _is_refusal(text: str) -> bool:
+    """A short answer that begins by declining; a summary may quote a refusal, but is not one."""
+    return len(text) <= LONGEST_REFUSAL and _REFUSAL.match(text) is not None
 
 
 def _size_fault(answer_tokens: int, replaced_tokens: int) -> Fault | None:

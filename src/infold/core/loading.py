@@ -1,11 +1,21 @@
 """Read a session back: from its numbered entries, newest first, and no further than its view needs (S4.1)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from msgspec.structs import replace
 
 from infold.core.adopting import is_finished_summary, tail_start_id
-from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pin, Pruning, Restoration, split_handle
+from infold.core.entries import (
+    Amendment,
+    Checkpoint,
+    Clipping,
+    Entry,
+    MessageEntry,
+    Pin,
+    Pruning,
+    Restoration,
+    split_handle,
+)
 from infold.core.log import Log
 from infold.core.messages import MessageId, SessionId, UserMessage, calls_of, is_compaction_request, results_of
 from infold.core.stubs import Rendering
@@ -17,30 +27,31 @@ def load(session_id: SessionId, newest_first: Iterable[tuple[int, Entry]], rende
     """A session from its numbered entries.
 
     A checkpoint that a later restoration names is passed over, so undoing one is appending that restoration and loading
-    again. What reports taught is not in the entries; a loaded log learns anew.
+    again; messages that a later amendment took back are passed over likewise. What reports and rejections taught stands in
+    the checkpoint and is learned on from there.
     """
     numbers = _Numbers()
     needed = list(_needed(numbers.seen(newest_first)))
     log = Log(session_id, rendering, carried=_answered_from_the_fold(needed))
-    oldest = min((sequence for sequence, entry in needed if isinstance(entry, MessageEntry)), default=0)
+    held = frozenset(sequence for sequence, entry in needed if isinstance(entry, MessageEntry))
     for sequence, entry in reversed(needed):
-        held = _of_held_parts(entry, oldest)
-        if held is not None:
-            log = replace(log, next_sequence=sequence).append(held)
+        told = _of_held_parts(entry, held)
+        if told is not None:
+            log = replace(log, next_sequence=sequence).append(told)
     return replace(log, next_sequence=numbers.newest + 1)
 
 
-def _of_held_parts(entry: Entry, oldest: int) -> Entry | None:
-    """What an entry says of messages numbered from `oldest` on; none where it speaks of folded ones alone."""
+def _of_held_parts(entry: Entry, held: Set[int]) -> Entry | None:
+    """What an entry says of the messages that are held; none where it speaks of others alone."""
     match entry:
         case Pruning():
-            targets = tuple(handle for handle in entry.targets if split_handle(handle)[0] >= oldest)
+            targets = tuple(handle for handle in entry.targets if split_handle(handle)[0] in held)
             return Pruning(targets, entry.freed_tokens, entry.pruned_ms) if targets else None
         case Clipping():
-            clips = tuple(clip for clip in entry.clips if split_handle(clip.handle)[0] >= oldest)
+            clips = tuple(clip for clip in entry.clips if split_handle(clip.handle)[0] in held)
             return Clipping(clips, entry.clipped_ms) if clips else None
         case Pin():
-            return entry if split_handle(entry.handle)[0] >= oldest else None
+            return entry if split_handle(entry.handle)[0] in held else None
         case _:
             return entry
 
@@ -67,12 +78,19 @@ class _Boundary:
         self.found = False
         self.first_kept: int | None = None
         self.first_kept_id: MessageId | None = None
+        self.amended: int | None = None
 
     def skips(self, sequence: int, entry: Entry) -> bool:
-        """Whether an entry says nothing to the view: undone, or a checkpoint older than the newest."""
+        """Whether an entry says nothing to the view: undone, taken back, or a checkpoint older than the newest."""
         if isinstance(entry, Restoration):
             self.undone.add(entry.sequence)
             return True
+        if isinstance(entry, Amendment):
+            # What follows the amendment was read before it, so one number is enough: the oldest message taken back.
+            self.amended = entry.first if self.amended is None else min(self.amended, entry.first)
+            return True
+        if isinstance(entry, MessageEntry) and self.amended is not None:
+            return sequence >= self.amended
         if isinstance(entry, Checkpoint) and self.found:
             return True
         return sequence in self.undone and isinstance(entry, Pruning | Clipping | Checkpoint)
@@ -104,10 +122,9 @@ class _Boundary:
 def _needed(newest_first: Iterable[tuple[int, Entry]]) -> Iterator[tuple[int, Entry]]:
     boundary = _Boundary()
     for sequence, entry in newest_first:
-        if boundary.skips(sequence, entry):
-            continue
-        boundary.see(entry)
-        yield sequence, entry
+        if not boundary.skips(sequence, entry):
+            boundary.see(entry)
+            yield sequence, entry
         if boundary.reached(sequence, entry):
             return
 

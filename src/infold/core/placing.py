@@ -33,7 +33,16 @@ from infold.core.stubs import is_prunable
 from infold.core.tokens import Size, measure_message, measure_part, size_of, size_of_parts, token_ruler
 from infold.errors import DuplicateId, OrphanResult
 
-__all__ = ["Placed", "Placing", "Run", "measures_of_reasoning", "place", "size_of_reasoning"]
+__all__ = [
+    "Placed",
+    "Placing",
+    "Run",
+    "measures_of_reasoning",
+    "media_bytes",
+    "place",
+    "run_after",
+    "size_of_reasoning",
+]
 
 
 class Run(Struct, frozen=True):
@@ -65,6 +74,7 @@ class Placed(Struct, frozen=True):
     is_users: bool = False
     is_persons: bool = False
     is_business: bool = False
+    has_media: bool = False
 
 
 class Placing(Struct, frozen=True):
@@ -101,8 +111,24 @@ def place(message: Message, sequence: int, run: Run, unanswered: Set[str], rule:
         is_users=isinstance(message, UserMessage),
         is_persons=is_genuine_user(message),
         is_business=business,
+        has_media=media_bytes(message) > 0,
     )
     return Placing(placed, _run_after(message, calls, results, Run(run.open_calls, run.sealed or signed)))
+
+
+def run_after(messages: Iterable[Placed]) -> Run:
+    """Where a log stands that holds these messages and nothing else."""
+    run = Run()
+    for placed in messages:
+        opened = Run(run.open_calls, run.sealed or is_signed(placed.message))
+        run = _run_after(placed.message, placed.calls, placed.results, opened)
+    return run
+
+
+def media_bytes(message: Message) -> int:
+    """The bytes of a message's media, those inside tool results included (I14)."""
+    files = (part.files if isinstance(part, ToolResultPart) else (part,) for part in message.parts)
+    return sum(file.byte_size for group in files for file in group if isinstance(file, FilePart))
 
 
 def measures_of_reasoning(placed: Placed) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from infold.core.budget import overflows
-from infold.core.clip import choose_clip
+from infold.core.clip import choose_clip, choose_medium
 from infold.core.cut import Cut, Room, choose_cut
 from infold.core.economics import Outlook, pays
 from infold.core.entries import Clip, Reason
@@ -19,7 +19,7 @@ from infold.core.log import Log
 from infold.core.prune import PrunePlan, plan_prune
 from infold.core.tokens import NO_SIZE, Size
 
-__all__ = ["Fits", "Fold", "NextStep", "Prune", "Shorten", "Stuck", "Summarise", "next_step"]
+__all__ = ["Fits", "Fold", "NextStep", "Prune", "Shorten", "Stuck", "Summarise", "fold_at", "next_step"]
 
 LEAST_GAIN_SHARE = 0.05
 """A fold that frees less of the usable window than this is not worth a broken cache, unless the request would not fit."""
@@ -88,6 +88,9 @@ def next_step(log: Log, situation: Situation) -> NextStep:
         plan = plan_prune(log, policy.prune, usable_tokens=budget.usable_tokens)
         if plan.targets:
             return Prune(plan, "trigger")
+    heavy = _too_heavy(log, situation)
+    if heavy is not None:
+        return heavy
     measured = gauge(log, situation)
     reason = _reason_to_act(log, situation, measured)
     if reason is None:
@@ -98,6 +101,23 @@ def next_step(log: Log, situation: Situation) -> NextStep:
     if budget.excess_tokens(measured.upper_tokens) == 0:
         return Fits(measured)
     return Stuck(measured.upper_tokens, budget.limit_tokens, situation.overhead_tokens)
+
+
+def _too_heavy(log: Log, situation: Situation) -> Shorten | None:
+    """Leave the oldest medium out where the request has more bytes than the provider takes (B8)."""
+    policy, most = situation.policy, situation.budget.limit_bytes
+    if most is None or not policy.auto or not log.spine.media or log.media_bytes <= most:
+        return None
+    clip = choose_medium(log)
+    return None if clip is None else Shorten(clip, "trigger" if policy.clip else "safety")
+
+
+def fold_at(log: Log, cut: Cut, situation: Situation, reason: Reason) -> Summarise | Fold:
+    """Fold the head before this cut; the summary gets no more room than half of what it replaces."""
+    summary = situation.policy.summary
+    most = max(summary.minimum_tokens, _head_tokens(log, cut) // 2)
+    step = Summarise if situation.summariser else Fold
+    return step(cut, min(summary.budget_tokens(situation.budget.usable_tokens), most), reason)
 
 
 def _reason_to_act(log: Log, situation: Situation, measured: Gauge) -> Reason | None:
@@ -117,6 +137,8 @@ def _reason_to_act(log: Log, situation: Situation, measured: Gauge) -> Reason | 
 def _own_reason(log: Log, situation: Situation, measured: Gauge) -> Reason | None:
     """What the policy itself acts on, as long as it has an attempt left for this prompt (S5.3)."""
     policy = situation.policy
+    if log.is_rejected:
+        return "overflow"
     if policy.attempts is not None and log.attempts >= policy.attempts:
         return None
     if policy.force_on_length and log.cut_off:
@@ -155,10 +177,17 @@ def _has_count(log: Log, situation: Situation) -> bool:
 
 def _first_rung(log: Log, situation: Situation, measured: Gauge, reason: Reason) -> NextStep | None:
     """The gentlest step of the ladder that helps."""
-    excess = situation.budget.excess_tokens(measured.upper_tokens)
+    excess = _excess(situation, measured, reason)
     pruning = None if reason == "price" else _prune_enough(log, situation, measured, reason)
     gentle = pruning or _fold(log, situation, reason, urgent=excess > 0)
     return gentle or (_last_resort(log, situation, excess, reason) if excess else None)
+
+
+def _excess(situation: Situation, measured: Gauge, reason: Reason) -> int:
+    """How much must go; what a provider refused must become smaller, whatever our own count says (B7)."""
+    excess = situation.budget.excess_tokens(measured.upper_tokens)
+    least = int(LEAST_GAIN_SHARE * situation.budget.usable_tokens) if reason == "overflow" else 0
+    return max(excess, least)
 
 
 def _last_resort(log: Log, situation: Situation, excess: int, reason: Reason) -> NextStep | None:
@@ -196,23 +225,26 @@ def _shorten(log: Log, excess: int, reason: Reason) -> Shorten | None:
 
 def _fold(log: Log, situation: Situation, reason: Reason, *, urgent: bool) -> Summarise | Fold | None:
     cut = _cut(log, situation)
-    return None if cut is None else _fold_at(log, cut, situation, reason, urgent=urgent)
+    return None if cut is None else _worth_folding(log, cut, situation, reason, urgent=urgent)
 
 
-def _fold_at(log: Log, cut: Cut, situation: Situation, reason: Reason, *, urgent: bool) -> Summarise | Fold | None:
-    """Fold there if it pays; the summary gets no more room than half of what it replaces."""
-    summary = situation.policy.summary
-    summary_tokens = summary.budget_tokens(situation.budget.usable_tokens)
-    head = log.size.minus(_tail_size(log, cut)).plus(log.checkpoint_size).measure
-    if not _is_worth_it(head, summary_tokens, situation, reason, urgent=urgent):
+def _worth_folding(
+    log: Log, cut: Cut, situation: Situation, reason: Reason, *, urgent: bool
+) -> Summarise | Fold | None:
+    """Fold there if it pays."""
+    summary_tokens = situation.policy.summary.budget_tokens(situation.budget.usable_tokens)
+    if not _is_worth_it(_head_tokens(log, cut), summary_tokens, situation, reason, urgent=urgent):
         return None
-    step = Summarise if situation.summariser else Fold
-    return step(cut, min(summary_tokens, max(summary.minimum_tokens, head // 2)), reason)
+    return fold_at(log, cut, situation, reason)
+
+
+def _head_tokens(log: Log, cut: Cut) -> int:
+    return log.size.minus(_tail_size(log, cut)).plus(log.checkpoint_size).measure
 
 
 def _fold_everything(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold | None:
     """Keep no tail at all: the last resort where the newest step alone is too large, say for its call arguments."""
-    return _fold_at(log, Cut(len(log.live), None), situation, reason, urgent=True) if log.live else None
+    return _worth_folding(log, Cut(len(log.live), None), situation, reason, urgent=True) if log.live else None
 
 
 def _is_worth_it(head: int, summary_tokens: int, situation: Situation, reason: Reason, *, urgent: bool) -> bool:
@@ -254,7 +286,7 @@ def _rewrite(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold
     """Fold nothing more, but write the checkpoint anew and smaller: the way out after a change to a smaller window."""
     if log.checkpoint is None or (log.live and not log.live[0].cuttable):
         return None
-    return _fold_at(log, Cut.at(log, 0), situation, reason, urgent=True)
+    return _worth_folding(log, Cut.at(log, 0), situation, reason, urgent=True)
 
 
 def _tail_size(log: Log, cut: Cut) -> Size:

@@ -24,6 +24,7 @@ class Spine:
         self.persons_turns: list[int] = []
         self.prunable: list[int] = []
         self.business: list[int] = []
+        self.media: list[int] = []
         self.version = 0
         for placed in items:
             self.add(placed)
@@ -43,6 +44,8 @@ class Spine:
             self.prunable.append(index)
         if placed.is_business:
             self.business.append(index)
+        if placed.has_media:
+            self.media.append(index)
         self.version += 1
 
 

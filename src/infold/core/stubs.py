@@ -66,7 +66,8 @@ def clip_part(part: Part, clip: Clip, rendering: Rendering) -> Part:
         case TextPart():
             return replace(part, text=_clip_text(part.text, clip, rendering))
         case ToolResultPart():
-            return replace(part, output=_clip_text(part.output, clip, rendering), files=())
+            notes = (_file_note(file, clip.handle, rendering) for file in part.files)
+            return replace(part, output="\n".join((_clip_text(part.output, clip, rendering), *notes)), files=())
         case FilePart():
             return TextPart(_file_note(part, clip.handle, rendering), synthetic=True)
         case _:

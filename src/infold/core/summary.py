@@ -5,6 +5,7 @@ cache serves it. *Own prompt*: the compaction agent's system prompt over the hea
 holds; smaller, uncached, for any model. Text of the history is data to the summariser, and the prompts say so.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
@@ -32,11 +33,18 @@ __all__ = [
     "SummaryRequest",
     "assemble_system",
     "flattened",
+    "inert",
     "instruction",
+    "later_text",
     "own_request",
     "records",
     "shared_request",
 ]
+
+_CLOSINGS = re.compile(r"</(record|earlier-notes|later)", re.IGNORECASE)
+
+LONGEST_LATER = 3_000
+"""Characters of the kept tail that the summariser is shown; enough to see what has been settled since."""
 
 LONGEST_RESULT, LONGEST_CALL = 2_000, 1_200
 """Characters of a tool result and of call arguments that the summariser is shown; the ledger has the facts of the rest."""
@@ -88,20 +96,30 @@ SEVEN_SECTIONS = (
 
 
 class Additions(Struct, frozen=True):
-    """What plugins and people add: contexts to the instruction, a prompt in its place (S3.5), a focus, the older notes."""
+    """What plugins and people add: contexts to the instruction, a prompt in its place (S3.5), a focus.
+
+    `earlier` are the older notes, `later` is how the conversation goes on after the record, so that nothing done there is
+    written down as still to do.
+    """
 
     contexts: tuple[str, ...] = ()
     replacement: str = ""
     focus: str = ""
     earlier: str = ""
+    later: str = ""
 
 
 class SummaryRequest(Struct, frozen=True):
-    """A request to the summariser: its system prompt, its messages, and the most it may write."""
+    """A request to the summariser: its system prompt, its messages, and the most it may write.
+
+    `shares_prefix`: the messages are those of the ordinary request with one more at the end, so that whoever sends it with the
+    same tools is served from the provider's cache.
+    """
 
     system: str
     messages: tuple[Message, ...]
     output_tokens: int
+    shares_prefix: bool = False
 
 
 def assemble_system(agent_text: str, call_text: str, user_text: str) -> str:
@@ -117,19 +135,35 @@ def instruction(additions: Additions) -> str:
     if additions.earlier:
         asked.append(
             "Earlier notes on what came before this record follow. Merge them: keep what still holds, let the record win "
-            f"where they differ, and drop what is finished.\n<earlier-notes>\n{additions.earlier}\n</earlier-notes>"
+            f"where they differ, and drop what is finished.\n<earlier-notes>\n{inert(additions.earlier)}\n</earlier-notes>"
+        )
+    if additions.later:
+        asked.append(
+            "The conversation went on after the record as follows. Your colleague sees this part, so do not describe it; but "
+            f"what is settled in it is no longer open.\n<later>\n{inert(additions.later)}\n</later>"
         )
     return "\n\n".join(asked)
 
 
+def inert(text: str) -> str:
+    """Text that cannot end the block it stands in: what the history says is material, never structure (I17)."""
+    return _CLOSINGS.sub(r"<\\/\1", text)
+
+
+def later_text(tail: Iterable[Message]) -> str:
+    """The beginning and the end of what follows a record, briefly."""
+    return _shortened("\n".join(flattened(tail)), LONGEST_LATER)
+
+
 def shared_request(system: str, view: Sequence[Message], additions: Additions, *, output_tokens: int) -> SummaryRequest:
     """The ordinary request with the instruction as its last user text."""
-    return SummaryRequest(system, (*view, _said(instruction(additions), "ask-summary")), output_tokens)
+    asked = _said(instruction(additions), "ask-summary")
+    return SummaryRequest(system, (*view, asked), output_tokens, shares_prefix=True)
 
 
 def own_request(record: str, additions: Additions, *, output_tokens: int) -> SummaryRequest:
     """The compaction agent's request over a piece of the record."""
-    text = f"<record>\n{record}\n</record>\n\n{instruction(additions)}"
+    text = f"<record>\n{inert(record)}\n</record>\n\n{instruction(additions)}"
     return SummaryRequest(COMPACTION_AGENT.system_text, (_said(text, "ask-summary"),), output_tokens)
 
 

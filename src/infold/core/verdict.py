@@ -6,8 +6,8 @@ from msgspec import Struct
 
 __all__ = ["Fault", "Verdict"]
 
-Fault: TypeAlias = Literal["empty", "cut-off", "tool-calls", "refused", "language", "too-large", "invented"]
-"""Why a summary cannot stand as it is."""
+Fault: TypeAlias = Literal["failed", "empty", "cut-off", "tool-calls", "refused", "language", "too-large", "invented"]
+"""Why a summary cannot stand as it is; `failed`: the model gave none."""
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):

@@ -1,20 +1,42 @@
 """Drive a flow: the same few lines, once for callers that wait and once for callers that await.
 
 A driver performs what the flow asks for and sends the outcome back; an `InfoldError` is thrown into the flow, which may have a
-way around it. Anything else ends the flow, with what was appended before standing.
+way around it. Anything else ends the flow, with what was appended before standing. A lock that the flow took is given back when
+the flow ends, however it ends.
 """
 
+from asyncio import sleep as sleep_async
 from asyncio import to_thread
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from time import sleep
 from typing import Generic, TypeVar, assert_never
 
 from msgspec import Struct
 
-from infold.core.entries import Entry
+from infold.core.entries import Checkpoint, Entry
 from infold.core.events import Event
+from infold.core.log import Log
+from infold.core.occasion import Occasion
 from infold.core.summary import SummaryRequest
-from infold.engine.effects import Append, Ask, Effect, Publish, Told
-from infold.engine.flow import Flow
+from infold.engine.ahead import Preparation
+from infold.engine.call import Flow
+from infold.engine.effects import (
+    EFFECTS,
+    Announce,
+    Append,
+    Ask,
+    Consult,
+    Effect,
+    Fetch,
+    Guidance,
+    Hold,
+    Load,
+    Publish,
+    Release,
+    Told,
+    Wait,
+)
 from infold.errors import InfoldError
 
 __all__ = ["AsyncWorld", "World", "drive", "drive_async"]
@@ -22,46 +44,59 @@ __all__ = ["AsyncWorld", "World", "drive", "drive_async"]
 Outcome = TypeVar("Outcome")
 
 
-class World(Struct, frozen=True):
-    """What a sync flow may touch: a store's append for one session, a summariser, observers."""
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """What every flow may touch: one session in a store, plugins, observers. All of it is sync."""
 
     append: Callable[[Sequence[Entry], int], int]
+    load: Callable[[], Log]
+    hold: Callable[[], AbstractContextManager[bool]]
+    publish: Callable[[Event], None]
+    consult: Callable[[Occasion], Guidance]
+    announce: Callable[[Checkpoint], None]
+
+
+class World(Surroundings, frozen=True, kw_only=True):
+    """The surroundings of a sync flow, with its summariser and what was prepared ahead."""
+
     ask: Callable[[SummaryRequest], Told]
-    publish: Callable[[Event], None]
+    fetch: Callable[[bool], Preparation | None]
+    wait: Callable[[float], None] = sleep
 
 
-class AsyncWorld(Struct, frozen=True):
-    """The same for async callers; stores are sync and run in a thread."""
+class AsyncWorld(Surroundings, frozen=True, kw_only=True):
+    """The same for async callers; the store, the plugins and the lock run in a thread."""
 
-    append: Callable[[Sequence[Entry], int], int]
     ask: Callable[[SummaryRequest], Awaitable[Told]]
-    publish: Callable[[Event], None]
+    fetch: Callable[[bool], Awaitable[Preparation | None]]
+    wait: Callable[[float], Awaitable[None]] = sleep_async
 
 
 def drive(flow: Flow[Outcome], world: World) -> Outcome:
     """Run a flow to its end."""
-    effect = _begin(flow)
-    while isinstance(effect, Append | Ask | Publish):
-        try:
-            outcome = _perform(effect, world)
-        except InfoldError as error:
-            effect = _throw(flow, error)
-        else:
-            effect = _send(flow, outcome)
-    return effect.value
+    with ExitStack() as held:
+        effect = _send(flow, None)
+        while isinstance(effect, EFFECTS):
+            try:
+                outcome = _perform(effect, world, held)
+            except InfoldError as error:
+                effect = _throw(flow, error)
+            else:
+                effect = _send(flow, outcome)
+        return effect.value
 
 
 async def drive_async(flow: Flow[Outcome], world: AsyncWorld) -> Outcome:
     """Run a flow to its end, awaiting the summariser and keeping the store out of the event loop."""
-    effect = _begin(flow)
-    while isinstance(effect, Append | Ask | Publish):
-        try:
-            outcome = await _perform_async(effect, world)
-        except InfoldError as error:
-            effect = _throw(flow, error)
-        else:
-            effect = _send(flow, outcome)
-    return effect.value
+    with ExitStack() as held:
+        effect = _send(flow, None)
+        while isinstance(effect, EFFECTS):
+            try:
+                outcome = await _perform_async(effect, world, held)
+            except InfoldError as error:
+                effect = _throw(flow, error)
+            else:
+                effect = _send(flow, outcome)
+        return effect.value
 
 
 class _Ended(Generic[Outcome]):
@@ -69,10 +104,6 @@ class _Ended(Generic[Outcome]):
 
     def __init__(self, value: Outcome) -> None:
         self.value = value
-
-
-def _begin(flow: Flow[Outcome]) -> "Effect | _Ended[Outcome]":
-    return _send(flow, None)
 
 
 def _send(flow: Flow[Outcome], outcome: object) -> "Effect | _Ended[Outcome]":
@@ -89,29 +120,53 @@ def _throw(flow: Flow[Outcome], error: InfoldError) -> "Effect | _Ended[Outcome]
         return _Ended(stop.value)
 
 
-def _perform(effect: Effect, world: World) -> object:
+def _perform(effect: Effect, world: World, held: ExitStack) -> object:
+    match effect:
+        case Ask():
+            return world.ask(effect.request)
+        case Fetch():
+            return world.fetch(effect.wait)
+        case Wait():
+            world.wait(effect.seconds)
+            return None
+        case _:
+            return _touch(effect, world, held)
+
+
+async def _perform_async(effect: Effect, world: AsyncWorld, held: ExitStack) -> object:
+    match effect:
+        case Ask():
+            return await world.ask(effect.request)
+        case Fetch():
+            return await world.fetch(effect.wait)
+        case Wait():
+            await world.wait(effect.seconds)
+            return None
+        case Publish():  # observers belong to the loop they subscribed in
+            return _touch(effect, world, held)
+        case _:
+            return await to_thread(_touch, effect, world, held)
+
+
+def _touch(
+    effect: Append | Load | Hold | Release | Consult | Announce | Publish, world: Surroundings, held: ExitStack
+) -> object:
     match effect:
         case Append():
             return world.append(effect.entries, effect.expected)
-        case Ask():
-            return world.ask(effect.request)
+        case Load():
+            return world.load()
+        case Hold():
+            return held.enter_context(world.hold())
+        case Release():
+            held.close()
+        case Consult():
+            return world.consult(effect.occasion)
+        case Announce():
+            world.announce(effect.checkpoint)
         case Publish():
             for event in effect.events:
                 world.publish(event)
-            return None
         case _:
             assert_never(effect)
-
-
-async def _perform_async(effect: Effect, world: AsyncWorld) -> object:
-    match effect:
-        case Append():
-            return await to_thread(world.append, effect.entries, effect.expected)
-        case Ask():
-            return await world.ask(effect.request)
-        case Publish():
-            for event in effect.events:
-                world.publish(event)
-            return None
-        case _:
-            assert_never(effect)
+    return None

@@ -1,4 +1,4 @@
-"""What the flow asks of the world: to append entries, to ask a model, to tell observers.
+"""What the flow asks of the world: to append entries, to ask a model, to hear plugins, to tell observers.
 
 An effect is a value. The flow yields it and is sent the outcome, so that one flow serves sync and async callers alike.
 """
@@ -7,20 +7,54 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from infold.core.entries import Entry
+from infold.core.entries import Checkpoint, Entry
 from infold.core.events import Event
 from infold.core.judge import Answer
 from infold.core.messages import Usage
-from infold.core.summary import SummaryRequest
+from infold.core.occasion import Decision, Occasion
+from infold.core.summary import Additions, SummaryRequest
 
-__all__ = ["Append", "Ask", "Effect", "Publish", "Told"]
+__all__ = [
+    "Announce",
+    "Append",
+    "Ask",
+    "Consult",
+    "EFFECTS",
+    "Effect",
+    "Fetch",
+    "Guidance",
+    "Hold",
+    "Load",
+    "Publish",
+    "Release",
+    "Told",
+    "Wait",
+]
 
 
 class Append(Struct, frozen=True):
-    """Append these entries, all or none, as the numbers from `expected` on; the outcome is the next number."""
+    """Append these entries, all or none, as the numbers from `expected` on; a `StoreConflict` tells of another writer."""
 
     entries: tuple[Entry, ...]
     expected: int
+
+
+class Load(Struct, frozen=True):
+    """Read the session from its store; the outcome is a `Log`."""
+
+
+class Hold(Struct, frozen=True):
+    """Take the session's lock; the outcome is whether it was free. It is given back when the flow ends, however it ends."""
+
+
+class Release(Struct, frozen=True):
+    """Give the session's lock back before the flow ends."""
+
+
+class Wait(Struct, frozen=True):
+    """Let that much time pass."""
+
+    seconds: float
 
 
 class Ask(Struct, frozen=True):
@@ -29,13 +63,32 @@ class Ask(Struct, frozen=True):
     request: SummaryRequest
 
 
+class Fetch(Struct, frozen=True):
+    """Fetch the summary that was prepared ahead, if there is one; `wait`: also one that is still being written (B18)."""
+
+    wait: bool
+
+
+class Consult(Struct, frozen=True):
+    """Hear what plugins have to say about a compaction; the outcome is a `Guidance`."""
+
+    occasion: Occasion
+
+
+class Announce(Struct, frozen=True):
+    """Tell plugins that a compaction was committed; there is no outcome."""
+
+    checkpoint: Checkpoint
+
+
 class Publish(Struct, frozen=True):
     """Tell observers what happened; there is no outcome."""
 
     events: tuple[Event, ...]
 
 
-Effect: TypeAlias = Append | Ask | Publish
+Effect: TypeAlias = Append | Load | Hold | Release | Wait | Ask | Fetch | Consult | Announce | Publish
+EFFECTS = (Append, Load, Hold, Release, Wait, Ask, Fetch, Consult, Announce, Publish)
 
 
 class Told(Struct, frozen=True):
@@ -46,3 +99,11 @@ class Told(Struct, frozen=True):
     usage: Usage | None = None
     cost: float = 0.0
     duration_ms: int = 0
+
+
+class Guidance(Struct, frozen=True):
+    """What plugins want: additions to the instruction, a decision, and whether a continue message may follow."""
+
+    additions: Additions = Additions()
+    decision: Decision | None = None
+    may_continue: bool = True

@@ -1,92 +1,185 @@
-"""Follow a caller's own message list: what of it is new, and how to give messages back as they came.
+"""Follow a caller's own message list: what of it is new, what was taken back, and how to give messages back as they came.
 
-A caller may bring the whole list each time or only what is new; either way each item is decoded once. What was seen before must
-still be there as it was: a list whose beginning changed is another session.
+A caller may bring the whole list each time or only what is new; either way each item is decoded once. A whole list is known again
+by what its messages say, not by their marks. What was folded must still be there; what stands after it may have changed, which is
+an amendment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.core.likeness import chained, is_callers, likeness
+from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Finish, Message, Usage
-from infold.errors import UsageError
+from infold.core.placing import Placed
+from infold.errors import HistoryChanged
+from infold.formats.items import plain
 from infold.formats.wire import Decoded, Pairing, WireFormat, joined
 
-__all__ = ["History"]
+__all__ = ["Followed", "History"]
+
+SYSTEM_ROLES = frozenset({"system", "developer"})
+
+
+class Followed(Struct, frozen=True):
+    """A whole list held against a session: its decoding, what of it is new, and what it takes back.
+
+    `amended` is the number of the first message that is no longer there; `turns_back`, how many turns of a person go with it.
+    """
+
+    preamble: Decoded
+    decoded: Decoded
+    pairing: Pairing
+    new: tuple[Message, ...]
+    amended: int | None = None
+    turns_back: int = 0
 
 
 class History:
     """The messages of one session as one wire format has them, decoded as they come."""
 
-    def __init__(self, wire: WireFormat, *, first: int = 0, pairing: Pairing | None = None) -> None:
+    def __init__(self, wire: WireFormat) -> None:
         self.wire = wire
-        self.first = first
-        self.pairing = pairing or Pairing()
-        self.decoded = Decoded(wire.name, (), (), {})
+        self.is_whole = False
+        self._nothing = Decoded(wire.name, (), (), {})
+        self.preamble = self._nothing
+        self.forget()
 
-    def new_of(self, items: Sequence[object]) -> tuple[Message, ...]:
-        """Decode the items of a whole list that were not there before; raises `UsageError` if those before have changed."""
-        seen = sum(len(sources) for sources in self.decoded.sources)
-        self._check_unchanged(items[:seen], seen)
-        return self.add(items[seen:])
+    def forget(self) -> None:
+        """Begin anew, after the session was read from its store."""
+        self.decoded = self._nothing
+        self.pairing: Pairing | None = None
 
-    def resume(self, items: Sequence[object], newest: Message) -> tuple[Message, ...]:
-        """Decode a whole list for a session that was read from its store; what follows its newest message is new."""
-        messages = self.add(items)
-        place = next((n for n, message in enumerate(messages) if message.id == newest.id), None)
-        if place is None or messages[place].parts != newest.parts:
-            raise UsageError(
-                f"the history does not hold the session's newest message ({newest.id}); pass the list the session was "
-                "made from, pass only new messages with prepare_new, or begin a new session"
-            )
-        return messages[place + 1 :]
+    @contextmanager
+    def untouched_on_failure(self) -> Iterator[None]:
+        """Forget what was decoded if the block fails: the next list is then held against what was really stored."""
+        try:
+            yield
+        except BaseException:
+            self.forget()
+            raise
 
-    def add(self, items: Sequence[object]) -> tuple[Message, ...]:
-        """Decode items that are new."""
-        later = self.wire.decode(items, first=self.first + len(self.decoded.messages), pairing=self.pairing)
-        self.decoded = joined(self.decoded, later)
+    def follow(self, items: Sequence[object], log: Log) -> Followed:
+        """Hold a whole list against the session; raises `HistoryChanged` where it is another's. Nothing is taken over yet."""
+        count = len(list(takewhile(_is_system, items)))
+        preamble, rest = self.wire.decode(items[:count]), items[count:]
+        known = [source for sources in self.decoded.sources for source in sources]
+        if self.pairing is not None and known and _begins_with(rest, known):
+            later = self._decode(rest[len(known) :], log, self.pairing)
+            return Followed(preamble, joined(self.decoded, later), self.pairing, later.messages)
+        return self._anew(preamble, rest, log)
+
+    def adopt(self, followed: Followed) -> None:
+        """Take a whole list over as the session's own."""
+        self.preamble, self.decoded, self.pairing = followed.preamble, followed.decoded, followed.pairing
+        self.is_whole = True
+
+    def add(self, items: Sequence[object], log: Log) -> tuple[Message, ...]:
+        """Decode items that are new; of what was decoded before, only what the view still shows is kept."""
+        later = self._decode(items, log, self._paired(log))
+        self.decoded, self.is_whole = joined(self._still_shown(log), later), False
         return later.messages
 
-    def add_reply(self, body: object) -> tuple[Message, ...]:
+    def reply(self, body: object, log: Log) -> tuple[Message, ...]:
         """Decode a provider's reply, with the usage and the reason it ended for."""
-        messages = self.add(self.wire.reply_items(body))
+        later = self._decode(self.wire.reply_items(body), log, self._paired(log))
+        self.decoded = joined(self.decoded, later)
         usage, finish = self.wire.usage(body), self.wire.finish(body)
-        return tuple(_told(message, usage, finish) for message in messages)
+        return tuple(_told(message, usage, finish) for message in later.messages)
 
-    def encode(self, view: Sequence[Message]) -> list[object]:
+    def encode(self, view: Sequence[Message], log: Log) -> list[object]:
         """A view in the caller's shape; what nothing changed are the caller's own objects."""
         known = {message.id: message for message in self.decoded.messages}
-        return self.wire.encode([_as_decoded(message, known.get(message.id)) for message in view], self.decoded)
+        own = {placed.message.id: placed.message for placed in log.live}
+        shown = [known.get(message.id, message) if own.get(message.id) is message else message for message in view]
+        opening = [source for sources in self.preamble.sources for source in sources]
+        return [*opening, *self.wire.encode(shown, self.decoded)]
 
-    def _check_unchanged(self, items: Sequence[object], seen: int) -> None:
-        if len(items) == seen:
-            again = self.wire.decode(items, first=self.first)
-            changed = next(
-                (
-                    n
-                    for n, pair in enumerate(zip(again.messages, self.decoded.messages, strict=False))
-                    if pair[0] != pair[1]
-                ),
-                None,
-            )
-            if changed is None:
-                return
-            problem = f"message {changed} is not what it was"
-        else:
-            problem = f"it has {len(items)} of the {seen} items seen before"
-        raise UsageError(
-            f"the history changed: {problem}; pass the same list with new items at its end, or begin a new session"
+    def _paired(self, log: Log) -> Pairing:
+        """Which calls are open; made from the session itself where nothing was decoded yet."""
+        if self.pairing is None:
+            self.pairing = Pairing.after(placed.message for placed in log.live)
+        return self.pairing
+
+    def _decode(self, items: Sequence[object], log: Log, pairing: Pairing) -> Decoded:
+        return self.wire.decode(items, first=_position(log), pairing=pairing)
+
+    def _anew(self, preamble: Decoded, items: Sequence[object], log: Log) -> Followed:
+        pairing = Pairing()
+        decoded = self.wire.decode(items, pairing=pairing)
+        messages = decoded.messages
+        start = _after_the_fold(messages, log)
+        live = _callers(log)
+        same = _common(messages[start:], live)
+        if live and not same and not start:
+            raise HistoryChanged(f"its first message is not the session's ({live[0].message.id})")
+        ours = tuple(
+            message if message.id == placed.message.id else replace(message, id=placed.message.id)
+            for message, placed in zip(messages[start:], live[:same], strict=False)
         )
+        gone = live[same:]
+        return Followed(
+            preamble,
+            replace(decoded, messages=(*messages[:start], *ours, *messages[start + same :])),
+            pairing,
+            messages[start + same :],
+            gone[0].sequence if gone else None,
+            sum(placed.is_persons for placed in gone),
+        )
+
+    def _still_shown(self, log: Log) -> Decoded:
+        live = {placed.message.id for placed in log.live}
+        if all(message.id in live for message in self.decoded.messages):
+            return self.decoded
+        kept = [n for n, message in enumerate(self.decoded.messages) if message.id in live]
+        messages = tuple(self.decoded.messages[n] for n in kept)
+        return replace(self.decoded, messages=messages, sources=tuple(self.decoded.sources[n] for n in kept))
+
+
+def _callers(log: Log) -> list[Placed]:
+    """The session's messages that a caller's list holds too."""
+    return [placed for placed in log.live if is_callers(placed.message)]
+
+
+def _position(log: Log) -> int:
+    """Where in the caller's list the next message stands; its id is made of that, so that every process makes the same."""
+    folded = 0 if log.checkpoint is None else log.checkpoint.folded
+    return folded + len(_callers(log))
+
+
+def _after_the_fold(messages: Sequence[Message], log: Log) -> int:
+    """How many messages the session has folded; raises `HistoryChanged` if these do not begin with them."""
+    checkpoint = log.checkpoint
+    if checkpoint is None or not checkpoint.folded:
+        return 0
+    if len(messages) < checkpoint.folded:
+        raise HistoryChanged(f"it has {len(messages)} messages, fewer than the {checkpoint.folded} that were folded")
+    if chained("", messages[: checkpoint.folded]) != checkpoint.fingerprint:
+        raise HistoryChanged(f"the {checkpoint.folded} messages that were folded are not what they were")
+    return checkpoint.folded
+
+
+def _common(messages: Sequence[Message], live: Sequence[Placed]) -> int:
+    """How many messages are the same from the start."""
+    pairs = zip(messages, live, strict=False)
+    return len(list(takewhile(lambda pair: likeness(pair[0]) == likeness(pair[1].message), pairs)))
+
+
+def _begins_with(items: Sequence[object], known: Sequence[object]) -> bool:
+    return len(items) >= len(known) and all(
+        one is other or one == other for one, other in zip(items, known, strict=False)
+    )
+
+
+def _is_system(item: object) -> bool:
+    return plain(item).get("role") in SYSTEM_ROLES
 
 
 def _told(message: Message, usage: Usage | None, finish: Finish | None) -> Message:
     if not isinstance(message, AssistantMessage):
         return message
     return replace(message, usage=usage, finish=finish or "other")
-
-
-def _as_decoded(message: Message, decoded: Message | None) -> Message:
-    """The decoded object itself where a message differs from it only in what was reported with it."""
-    if decoded is None or message is decoded or message.parts is not decoded.parts:
-        return message
-    return decoded

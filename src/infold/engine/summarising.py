@@ -9,57 +9,65 @@ from collections.abc import Generator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.events import Event, SummaryRejected
-from infold.core.gauge import Situation, estimated_tokens
+from infold.core.events import SummaryRejected
+from infold.core.gauge import Situation, bound_of, estimated_tokens
 from infold.core.judge import Answer, judge
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, Usage, WorkPath
+from infold.core.messages import AssistantMessage, Message, WorkPath
 from infold.core.plan import Summarise
-from infold.core.summary import Additions, SummaryRequest, flattened, instruction, own_request, records, shared_request
+from infold.core.summary import (
+    Additions,
+    SummaryRequest,
+    flattened,
+    instruction,
+    later_text,
+    own_request,
+    records,
+    shared_request,
+)
 from infold.core.tokens import measure, token_ruler
-from infold.core.verdict import Verdict
+from infold.core.verdict import Fault, Verdict
 from infold.core.view import view
 from infold.engine.effects import Ask, Effect, Told
-from infold.errors import ModelError
+from infold.engine.notes import Notes
+from infold.errors import ModelError, ModelOverflow
 
-__all__ = ["Notes", "SummaryPlan", "ask_for_notes"]
+__all__ = ["SummaryPlan", "ask_for_notes", "supplied_notes"]
 
 MOST_TRIES = 2
 """A summary that failed is asked for once more; a model that fails twice is not going to succeed on the third try."""
 
+REFUSED_SHARE = 0.5
+"""How much less is asked for at once of a summariser that refused a request without naming its limit."""
+
 
 class SummaryPlan(Struct, frozen=True):
-    """What is to be summarised, and for whom."""
+    """What is to be summarised, and for whom.
+
+    `summariser_tokens` is the summariser's window, 0 where it is the session's own model; `shares_prefix`: whoever asks can send
+    the ordinary request with one more message.
+    """
 
     step: Summarise
     situation: Situation
-    system: str
-    additions: Additions
-    summariser_tokens: int
-
-
-class Notes(Struct, frozen=True):
-    """A summary that passed the judge, or an empty one with the verdict that says why not; and what it took."""
-
-    text: str = ""
-    verdict: Verdict | None = None
-    model: str = ""
-    usage: Usage | None = None
-    path: WorkPath | None = None
-    cost: float = 0.0
-    duration_ms: int = 0
-    events: tuple[Event, ...] = ()
+    system: str = ""
+    additions: Additions = Additions()
+    summariser_tokens: int = 0
+    shares_prefix: bool = False
 
 
 def ask_for_notes(log: Log, plan: SummaryPlan) -> Generator[Effect, object, Notes]:
     """A judged summary of the head, or the faults for which there is none."""
     cost, duration_ms = 0.0, 0
-    faults: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    verdict = Verdict("")
     for _ in range(MOST_TRIES):
         try:
             told = yield from _ask(log, plan)
         except ModelError as error:
-            faults = (*faults, f"model: {error.model}")
+            faults = (*faults, "failed")
+            if isinstance(error, ModelOverflow):
+                plan = _asking_for_less(plan, error)
             continue
         cost, duration_ms = cost + told.cost, duration_ms + told.duration_ms
         verdict = _judged(log, plan, told.answer)
@@ -67,21 +75,33 @@ def ask_for_notes(log: Log, plan: SummaryPlan) -> Generator[Effect, object, Note
             return Notes(verdict.text, verdict, told.model, told.usage, _path(log), cost, duration_ms)
         faults = (*faults, *verdict.faults)
     rejected = SummaryRejected(log.session_id, faults)
-    return Notes(verdict=Verdict(""), cost=cost, duration_ms=duration_ms, events=(rejected,))
+    return Notes(verdict=replace(verdict, faults=faults), cost=cost, duration_ms=duration_ms, events=(rejected,))
+
+
+def supplied_notes(log: Log, plan: SummaryPlan, summary: str, by: str) -> Notes:
+    """Notes from a summary that somebody brought; it is judged like any other."""
+    verdict = _judged(log, plan, Answer(summary))
+    if verdict.is_accepted:
+        return Notes(verdict.text, verdict, by, path=_path(log))
+    return Notes(verdict=verdict, events=(SummaryRejected(log.session_id, verdict.faults),))
 
 
 def _ask(log: Log, plan: SummaryPlan) -> Generator[Effect, object, Told]:
     """One summary: by the ordinary request if that is cheaper and fits, else record by record (summary of summaries)."""
-    additions = replace(plan.additions, earlier=_earlier(log))
     if _shares_prefix(log, plan):
         shown = view(log, plan.situation.policy.summary)
         return (
             yield from _told(shared_request(plan.system, shown, plan.additions, output_tokens=plan.step.budget_tokens))
         )
-    ruler = token_ruler(log.rendering.estimate)
+    tail = (placed.message for placed in log.live[plan.step.cut.index :])
+    additions = replace(plan.additions, earlier=_earlier(log), later=later_text(tail))
     window = plan.summariser_tokens or plan.situation.budget.limit_tokens
     pieces = records(
-        _head(log, plan), additions, window_tokens=window, output_tokens=plan.step.budget_tokens, ruler=ruler
+        _head(log, plan),
+        additions,
+        window_tokens=int(window / bound_of(log, plan.situation)),
+        output_tokens=plan.step.budget_tokens,
+        ruler=token_ruler(log.rendering.estimate),
     )
     told = Told(Answer(""))
     for piece in pieces:
@@ -97,14 +117,19 @@ def _told(request: SummaryRequest) -> Generator[Effect, object, Told]:
     return told
 
 
+def _asking_for_less(plan: SummaryPlan, refused: ModelOverflow) -> SummaryPlan:
+    window = plan.summariser_tokens or plan.situation.budget.limit_tokens
+    return replace(plan, summariser_tokens=min(window, refused.limit_tokens or int(window * REFUSED_SHARE)))
+
+
 def _shares_prefix(log: Log, plan: SummaryPlan) -> bool:
     """Whether the ordinary request plus the instruction fits, and its cached price is below reading the head afresh."""
     situation = plan.situation
-    if plan.summariser_tokens or situation.rates is None or log.anchor is None:
+    if not plan.shares_prefix or plan.summariser_tokens or situation.rates is None or log.anchor is None:
         return False
     ruler = token_ruler(log.rendering.estimate)
     whole = estimated_tokens(log, situation) + measure(instruction(plan.additions), ruler)
-    if (whole + plan.step.budget_tokens) * situation.bound > situation.budget.limit_tokens:
+    if (whole + plan.step.budget_tokens) * bound_of(log, situation) > situation.budget.limit_tokens:
         return False
     afresh = sum(measure(block, ruler) for block in flattened(_head(log, plan)))
     return whole * situation.rates.cached < afresh * situation.rates.fresh

@@ -1,16 +1,59 @@
 """What a model, a window and the things sent beside the messages come to, for `fit`, the session handler and the command line."""
 
 import msgspec
+from msgspec import Struct
 
-from infold.catalogue import Known, Lookup
+from infold.catalogue import Known, Lookup, lookup
 from infold.core.budget import Window
 from infold.core.economics import Rates
 from infold.core.messages import Message, SystemMessage
-from infold.core.policy import Ruler
+from infold.core.policy import Policy, Ruler
+from infold.core.presets import preset
+from infold.core.stubs import Rendering
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_message
+from infold.engine.counting import Counting, counting_for
 from infold.errors import UsageError
 
-__all__ = ["as_text", "divided", "overhead_of", "rates_of", "window_of"]
+__all__ = ["Terms", "as_text", "divided", "overhead_of", "rates_of", "terms_for", "window_of"]
+
+
+class Terms(Struct, frozen=True, kw_only=True):
+    """What a session is kept on: the policy and the window, how its text is counted, and how its summaries come about.
+
+    `summarises`: a model can be asked; `summariser_tokens` is its window where it is not the session's own model, and
+    `shares_prefix` says that it is sent what the session's model is sent. `defers`: summaries are written in the background.
+    `patience_seconds`: how long to wait for another process that is compacting.
+    """
+
+    policy: Policy
+    window: Window
+    counting: Counting
+    rendering: Rendering
+    rates: Rates | None = None
+    format: str | None = None
+    summarises: bool = False
+    summariser_tokens: int = 0
+    shares_prefix: bool = False
+    has_hooks: bool = False
+    defers: bool = False
+    patience_seconds: float = 30.0
+
+
+def terms_for(
+    model: str | None, window: int | Window | None, policy: str | Policy = "infold", *, recall: bool = False
+) -> Terms:
+    """The terms for a model, a window in tokens or both; raises `UsageError` where neither is given."""
+    chosen = preset(policy) if isinstance(policy, str) else policy
+    known = None if model is None else lookup(model)
+    counting = counting_for(known.entry.family if known else "o200k")
+    ruler = counting.ruler if chosen.estimate == "features" else chosen.estimate
+    return Terms(
+        policy=chosen,
+        window=window_of(window, known),
+        counting=counting,
+        rendering=Rendering(ruler, chosen.stub, recall),
+        rates=rates_of(known),
+    )
 
 
 def divided(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:

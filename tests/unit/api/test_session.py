@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from infold.api.session import Session, SessionSettings
+from infold.api.session import Session
+from infold.api.session_settings import SessionSettings
 from infold.core.events import Compacted, Event
 from infold.core.judge import Answer
 from infold.core.summary import SummaryRequest
@@ -110,15 +111,15 @@ def test_a_changed_history_is_noticed(store: FullStore) -> None:
 
     with pytest.raises(UsageError, match="begin a new session"):
         session.prepare([{"role": "user", "content": "something else"}, *step(0)])
-    with pytest.raises(UsageError, match="0 of the 1 items"):
+    with pytest.raises(UsageError, match="first message"):
         session.prepare([])
 
 
 def test_a_strange_list_is_refused_on_resuming(store: FullStore) -> None:
-    """B13: a session read back does not take a list that lacks its newest message."""
+    """B13: a session read back does not take a list that begins otherwise."""
     grow(Session(store, "s", SessionSettings(window=8_192)), 3)
 
-    with pytest.raises(UsageError, match="newest message"):
+    with pytest.raises(UsageError, match="first message"):
         Session(store, "s", SessionSettings(window=8_192)).prepare([{"role": "user", "content": "hello"}])
 
 

@@ -9,11 +9,18 @@ from infold.core.entries import Handle
 from infold.core.events import (
     Clipped,
     Compacted,
+    CompactionVetoed,
     Event,
     Exceeded,
     InstructionStubbed,
+    PluginFailed,
+    PreparationDiscarded,
+    PreparedAhead,
     Pruned,
+    Rejected,
+    Restored,
     StubRepeated,
+    SummaryProgressed,
     SummaryRejected,
 )
 
@@ -24,6 +31,13 @@ EVENTS: tuple[Event, ...] = (
     InstructionStubbed("s", ("0.0",)),
     StubRepeated("s", "m4"),
     SummaryRejected("s", ("empty", "cut-off")),
+    SummaryProgressed("s", "The parser"),
+    CompactionVetoed("s", "trigger", "a demonstration is running", is_urgent=False),
+    PluginFailed("s", "notes", "KeyError"),
+    Rejected("s", 900, 1_000, 950),
+    PreparedAhead("s", 0.02, 3_100),
+    PreparationDiscarded("s", "the pins changed", 0.02),
+    Restored("s", 12, 900),
     Exceeded("s", 900, 800),
 )
 
@@ -32,6 +46,12 @@ EVENTS: tuple[Event, ...] = (
 def test_the_ratio_is_what_is_left(before: int, after: int, ratio: float) -> None:
     """S3.7: a compaction tells what part of the view is left; of nothing, all is left."""
     assert Compacted("s", 1, before, after, "trigger").ratio == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize(("summariser", "outcome"), [("model", "summarised"), ("", "folded")])
+def test_the_outcome_tells_who_wrote_it(summariser: str, outcome: str) -> None:
+    """S3.7: a compaction tells whether a model's summary stands for the head, or what code alone could tell."""
+    assert Compacted("s", 1, 100, 50, "trigger", summariser).outcome == outcome
 
 
 def test_every_event_is_known_by_its_tag() -> None:

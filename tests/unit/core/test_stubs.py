@@ -164,7 +164,7 @@ def test_a_clip_never_splits_a_character() -> None:
 
 
 def test_media_give_way_to_a_note() -> None:
-    """A clipped medium is a synthetic note with its name, or its type where it has none; a result's files go."""
+    """I14: a clipped medium is a synthetic note with its name, or its type where it has none; in a result it says so too."""
     files = (FilePart("image/png", 1_500),)
 
     assert clip_part(FilePart("image/png", 1_500, "plan.png"), Clip(AT, 0, 0), PLAIN) == TextPart(
@@ -172,7 +172,7 @@ def test_media_give_way_to_a_note() -> None:
     )
     assert "image/png" in str(clip_part(files[0], Clip(AT, 0, 0), PLAIN))
     assert clip_part(ToolResultPart("1", "v", "ok", files=files), Clip(AT, 9, 9), PLAIN) == ToolResultPart(
-        "1", "v", "ok"
+        "1", "v", "ok\n[left out: image/png, 1,500 tokens]"
     )
 
 

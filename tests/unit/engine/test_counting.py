@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 from infold import fit
-from infold.api.counting import EXACT_MARGIN, _exact_counter, counting_for, is_trustworthy
 from infold.catalogue import FAMILIES, FamilyName, upper_bound
 from infold.core.features import estimate_tokens
+from infold.engine.counting import EXACT_MARGIN, _exact_counter, counting_for, is_trustworthy
 
 PROBE = "tiktoken is great!"
 O200K = [83, 8251, 2488, 382, 2212, 0]

@@ -4,23 +4,22 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
 from infold.core.entries import Entry
-from infold.core.events import Event
 from infold.core.gauge import Situation
-from infold.core.judge import Answer
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId
 from infold.core.presets import INFOLD
-from infold.core.summary import SummaryRequest
-from infold.engine.drive import AsyncWorld, World, drive, drive_async
-from infold.engine.effects import Told
-from infold.engine.flow import Call, Prepared, prepare
+from infold.engine.call import Call, Flow, Outrun
+from infold.engine.drive import drive, drive_async
+from infold.engine.effects import Hold, Release
+from infold.engine.flow import Prepared, prepare
 from infold.errors import ModelError, StoreConflict
 from infold.testing.builders import calls, numbered, result, user
 
-GOOD = "The parser was ported part by part with make; each part built without errors."
+from .worlds import KEY, Scripted
 
 
 def history() -> tuple[Message, ...]:
@@ -34,67 +33,83 @@ def call() -> Call:
     return Call(history(), Situation(INFOLD, budget_for(Window(16_000), INFOLD), summariser=True))
 
 
-class Kept:
-    """A place for entries and events."""
-
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self.events: list[Event] = []
-
-    def append(self, entries: Sequence[Entry], expected: int) -> int:
-        """Keep them if they are expected."""
-        assert expected == len(self.entries)
-        self.entries += entries
-        return len(self.entries)
-
-
-def waited(kept: Kept) -> Prepared:
+def waited(scripted: Scripted) -> Prepared | Outrun:
     """The flow driven by a caller that waits."""
-    world = World(kept.append, lambda _: Told(Answer(GOOD)), kept.events.append)
-    return drive(prepare(Log(SessionId("s")), call()), world)
+    return drive(prepare(Log(SessionId("s")), call()), scripted.world())
 
 
-def awaited(kept: Kept) -> Prepared:
+def awaited(scripted: Scripted) -> Prepared | Outrun:
     """The flow driven by a caller that awaits."""
-
-    async def ask(_: SummaryRequest) -> Told:
-        await asyncio.sleep(0)
-        return Told(Answer(GOOD))
-
-    return asyncio.run(
-        drive_async(prepare(Log(SessionId("s")), call()), AsyncWorld(kept.append, ask, kept.events.append))
-    )
+    return asyncio.run(drive_async(prepare(Log(SessionId("s")), call()), scripted.async_world()))
 
 
 def test_both_drivers_do_the_same() -> None:
     """B13: waiting and awaiting callers get the same request, entries and events."""
-    one, other = Kept(), Kept()
+    one, other = Scripted(), Scripted()
+    first, second = waited(one), awaited(other)
 
-    assert waited(one).view == awaited(other).view
+    assert isinstance(first, Prepared)
+    assert isinstance(second, Prepared)
+    assert first.view == second.view
     assert one.entries == other.entries
     assert one.events == other.events
 
 
-def test_a_model_that_fails_is_thrown_into_the_flow() -> None:
-    """B10: an async summariser's failure ends in the deterministic fold, as a sync one's does."""
+@pytest.mark.parametrize("driven", [waited, awaited])
+def test_a_model_that_fails_is_thrown_into_the_flow(driven: object) -> None:
+    """B10: a summariser's failure ends in the deterministic fold, whoever drives."""
+    scripted = Scripted(ModelError("remote", "is down"), ModelError("remote", "is down"))
+    done = waited(scripted) if driven is waited else awaited(scripted)
 
-    async def ask(_: SummaryRequest) -> Told:
-        raise ModelError("remote", "is down")
-
-    kept = Kept()
-    done = asyncio.run(
-        drive_async(prepare(Log(SessionId("s")), call()), AsyncWorld(kept.append, ask, kept.events.append))
-    )
-
+    assert isinstance(done, Prepared)
     assert done.log.checkpoint is not None
     assert done.log.checkpoint.summariser == ""
 
 
 def test_a_store_that_refuses_ends_the_flow() -> None:
-    """B14: a conflict reaches the caller, who loads the session again; nothing was appended."""
+    """B14: a conflict is told as a value, so that the caller loads the session again; nothing was appended."""
+    scripted = Scripted()
 
     def refuse(_: Sequence[Entry], expected: int) -> int:
         raise StoreConflict("s", expected=expected, actual=expected + 1)
 
-    with pytest.raises(StoreConflict):
-        drive(prepare(Log(SessionId("s")), call()), World(refuse, lambda _: Told(Answer("")), lambda _: None))
+    assert drive(prepare(Log(SessionId("s")), call()), replace(scripted.world(), append=refuse)) == Outrun()
+    assert scripted.entries == []
+
+
+def holding(*, fails: bool) -> Flow[bool]:
+    """A flow that takes the lock and ends, well or badly, without giving it back."""
+    taken = yield Hold()
+    if fails:
+        raise ModelError("m", "is down")
+    return bool(taken)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_lock_is_given_back_however_a_flow_ends(fails: bool) -> None:
+    """B13: a flow that fails while it holds the session's lock leaves it free."""
+    scripted = Scripted()
+    for _ in range(2):
+        try:
+            assert drive(holding(fails=fails), scripted.world())
+        except ModelError:
+            assert fails
+        with scripted.store.hold(KEY) as free:
+            assert free
+
+
+def test_a_lock_can_be_given_back_early() -> None:
+    """B14: after a release others may take the lock while the flow goes on."""
+    scripted = Scripted()
+    seen: list[bool] = []
+
+    def flow() -> Flow[None]:
+        for _ in range(2):
+            yield Hold()
+            yield Release()
+            with scripted.store.hold(KEY) as free:
+                seen.append(free)
+
+    drive(flow(), scripted.world())
+
+    assert seen == [True, True]

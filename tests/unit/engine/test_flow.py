@@ -3,58 +3,27 @@
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
 from infold.core.economics import Rates
 from infold.core.entries import Checkpoint, Entry, MessageEntry
-from infold.core.events import Compacted, Event, Exceeded, StubRepeated, SummaryRejected
+from infold.core.events import Compacted, Exceeded, StubRepeated, SummaryRejected
 from infold.core.gauge import Situation
 from infold.core.judge import Answer
-from infold.core.loading import load
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, SessionId, Usage, UserMessage, text_of
 from infold.core.policy import Policy
 from infold.core.presets import INFOLD, preset
 from infold.core.stubs import Rendering
-from infold.core.summary import SummaryRequest
 from infold.core.view import view
-from infold.engine.drive import World, drive
-from infold.engine.effects import Told
-from infold.engine.flow import Call, Prepared, prepare, record
+from infold.engine.call import Call
+from infold.engine.drive import drive
+from infold.engine.flow import Prepared, prepare, record
 from infold.errors import ModelError, WindowExceeded
 from infold.testing.builders import calls, numbered, replies, result, user
 
-GOOD = "The parser was ported part by part with make; each part built without errors."
-
-
-class Scripted:
-    """A world whose summariser answers from a list, and which remembers everything."""
-
-    def __init__(self, *answers: Answer | ModelError) -> None:
-        self.answers = list(answers)
-        self.asked: list[SummaryRequest] = []
-        self.entries: list[Entry] = []
-        self.events: list[Event] = []
-
-    def world(self) -> World:
-        """What the driver needs."""
-        return World(append=self._append, ask=self._ask, publish=self.events.append)
-
-    def _append(self, entries: Sequence[Entry], expected: int) -> int:
-        assert expected == len(self.entries)
-        self.entries += entries
-        return len(self.entries)
-
-    def _ask(self, request: SummaryRequest) -> Told:
-        self.asked.append(request)
-        answer = self.answers.pop(0) if self.answers else Answer(GOOD)
-        if isinstance(answer, ModelError):
-            raise answer
-        return Told(answer, model="scripted", usage=Usage(input=10, output=5), cost=0.25, duration_ms=40)
-
-    def reread(self, policy: Policy) -> Log:
-        """The session as a new process would read it."""
-        return load(SessionId("s"), reversed(list(enumerate(self.entries))), Rendering(policy.estimate, policy.stub))
+from .worlds import GOOD, Scripted
 
 
 def long_history(steps: int = 40) -> tuple[Message, ...]:
@@ -67,13 +36,20 @@ def situation(
     policy: Policy = INFOLD, *, window: int = 16_000, summariser: bool = True, manual: bool = False
 ) -> Situation:
     """A policy in a window, with a model to summarise."""
-    return Situation(policy, budget_for(Window(window), policy), 200, summariser=summariser, manual=manual)
+    return Situation(policy, budget_for(Window(window), policy), 200, 1.0, summariser=summariser, manual=manual)
 
 
 def prepared(scripted: Scripted, history: tuple[Message, ...], given: Situation) -> Prepared:
     """A session prepared from nothing."""
     log = Log(SessionId("s"), Rendering(given.policy.estimate, given.policy.stub))
-    return drive(prepare(log, Call(history, given, now_ms=7)), scripted.world())
+    return ready(scripted, log, Call(history, given, now_ms=7))
+
+
+def ready(scripted: Scripted, log: Log, call: Call) -> Prepared:
+    """A session prepared where nobody else writes."""
+    outcome = drive(prepare(log, call), scripted.world())
+    assert isinstance(outcome, Prepared)
+    return outcome
 
 
 def test_a_judged_summary_becomes_the_checkpoint() -> None:
@@ -131,7 +107,7 @@ def test_a_head_too_large_is_summarised_in_pieces() -> None:
     scripted = Scripted()
     log = Log(SessionId("s"))
     call = Call(long_history(), situation(window=64_000), summariser_tokens=4_000)
-    done = drive(prepare(log, call), scripted.world())
+    done = ready(scripted, log, call)
 
     assert len(scripted.asked) > 3
     assert "<earlier-notes>" not in text_of(scripted.asked[0].messages[0])
@@ -145,7 +121,7 @@ def test_an_older_summary_is_merged() -> None:
     scripted = Scripted()
     first = prepared(scripted, long_history(), situation())
     more = numbered([draft for _ in range(20) for draft in (calls("bash"), result(4_000))], prefix="more")
-    drive(prepare(first.log, Call(more, situation())), scripted.world())
+    ready(scripted, first.log, Call(more, situation()))
 
     assert GOOD in text_of(scripted.asked[-1].messages[-1])
 
@@ -158,11 +134,10 @@ def test_a_crash_between_effects_is_resumed(stop_after: int) -> None:
         """A process that ends."""
 
     scripted = Scripted()
-    append = scripted.world().append
-    world = scripted.world()
+    append = scripted.append
 
     def dying(entries: Sequence[Entry], expected: int) -> int:
-        if len(scripted.entries) and stop_after == 1:
+        if scripted.entries and stop_after == 1:
             raise Crash
         done = append(entries, expected)
         if stop_after == 2 and isinstance(entries[-1], MessageEntry) and len(entries) == 1:
@@ -172,8 +147,8 @@ def test_a_crash_between_effects_is_resumed(stop_after: int) -> None:
         return done
 
     with pytest.raises(Crash):
-        drive(prepare(Log(SessionId("s")), Call(long_history(), situation())), World(dying, world.ask, world.publish))
-    resumed = drive(prepare(scripted.reread(INFOLD), Call((), situation())), scripted.world())
+        drive(prepare(Log(SessionId("s")), Call(long_history(), situation())), replace(scripted.world(), append=dying))
+    resumed = ready(scripted, scripted.reread(), Call((), situation()))
 
     assert resumed.gauge.upper_tokens <= situation().budget.limit_tokens
     assert resumed.log.checkpoint is not None
@@ -230,7 +205,7 @@ def test_nothing_new_appends_nothing() -> None:
     """B9: preparing a session that fits stores only what is new."""
     scripted = Scripted()
     done = prepared(scripted, numbered((user(),)), situation())
-    drive(prepare(done.log, Call((), situation())), scripted.world())
+    ready(scripted, done.log, Call((), situation()))
 
     assert len(scripted.entries) == 1
 
@@ -244,6 +219,7 @@ def test_a_reply_that_repeats_a_stub_is_flagged(text: str, flagged: bool) -> Non
     done = prepared(scripted, numbered((user(),)), situation())
     log = drive(record(done.log, numbered((replies(text),), prefix="r")), scripted.world())
 
+    assert isinstance(log, Log)
     assert log.next_sequence == 2
     assert any(isinstance(event, StubRepeated) for event in scripted.events) is flagged
 
@@ -268,7 +244,8 @@ def test_a_shared_prefix_is_used_where_it_is_cheaper() -> None:
         manual=True,
         rates=Rates(1.25, 0.05),
     )
-    drive(prepare(Log(SessionId("s")), Call(history, given, system="main prompt")), scripted.world())
+    ready(scripted, Log(SessionId("s")), Call(history, given, system="main prompt", shares_prefix=True))
 
+    assert scripted.asked[0].shares_prefix
     assert scripted.asked[0].system == "main prompt"
     assert scripted.asked[0].messages[: len(history)] == history

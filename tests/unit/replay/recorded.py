@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from infold.api.counting import counting_for
+from infold.engine.counting import counting_for
 from infold.catalogue import ModelEntry, Prices
 from infold.core.messages import AssistantMessage, Message, ModelRef, Usage
 from infold.core.tokens import measure

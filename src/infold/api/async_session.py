@@ -1,0 +1,149 @@
+"""The session handler for async callers: the same flows as `Session`, awaited; the store works in a thread beside the loop."""
+
+from asyncio import Lock, to_thread
+from collections.abc import Sequence
+from typing import TypeVar
+
+from infold.api.session_settings import Place, SessionSettings
+from infold.core.events import PreparedAhead
+from infold.core.log import Log
+from infold.core.messages import SessionId
+from infold.core.summary import SummaryRequest
+from infold.engine.ahead import Preparation, mark_of
+from infold.engine.asking import AsyncSummariser, ask_async
+from infold.engine.background import AsyncShelf
+from infold.engine.call import Flow
+from infold.engine.drive import drive_async
+from infold.engine.effects import Told
+from infold.engine.keeper import Keeper, Preview, Ready
+from infold.engine.recalling import recall
+from infold.engine.refusals import overflow_of
+from infold.engine.summarising import SummaryPlan, ask_for_notes
+from infold.observers.bus import Bus
+from infold.ports import FullStore, SessionKey
+from infold.wiring import summariser_for
+
+__all__ = ["AsyncSession"]
+
+Outcome = TypeVar("Outcome")
+
+
+class AsyncSession:
+    """One session in a store, for one event loop; `await AsyncSession.open(…)` reads it."""
+
+    def __init__(self, place: Place, settings: SessionSettings, log: Log) -> None:
+        self._place = place
+        self._settings = settings
+        self._summariser: AsyncSummariser | None = summariser_for(settings.summariser)
+        self._keeper = Keeper(log, place.terms, settings.now_ms)
+        self._shelf = AsyncShelf(settings.patience_seconds)
+        self._turn = Lock()
+        self._world = place.async_world(self._ask, self._fetch)
+
+    @classmethod
+    async def open(
+        cls, store: FullStore, session_id: str, settings: SessionSettings, *, tenant: str = ""
+    ) -> "AsyncSession":
+        """The session of that id, begun or gone on with."""
+        place = Place(store, SessionKey(tenant, SessionId(session_id)), settings)
+        return cls(place, settings, await to_thread(place.load))
+
+    async def close(self) -> None:
+        """Give up a summary that is being written in the background; the session itself needs no closing."""
+        await self._shelf.close()
+
+    @property
+    def log(self) -> Log:
+        """The session as it stands, for whoever wants to look."""
+        return self._keeper.log
+
+    @property
+    def bus(self) -> Bus:
+        """Where to subscribe to what happens in this session."""
+        return self._place.bus
+
+    async def prepare(self, messages: Sequence[object], *, system: object = None, tools: object = None) -> Ready:
+        """Make the next request fit, given the whole list of messages; raises `WindowExceeded` where none can.
+
+        The list must begin with what was folded; infold notices a change there and raises `HistoryChanged`. What changed after
+        that is taken back and replaced.
+        """
+        return await self._drive(self._keeper.prepare(messages, system=system, tools=tools))
+
+    async def prepare_new(self, messages: Sequence[object], *, system: object = None, tools: object = None) -> Ready:
+        """Make the next request fit, given only the messages that are new."""
+        return await self._drive(self._keeper.prepare_new(messages, system=system, tools=tools))
+
+    async def record(self, reply: object) -> None:
+        """Take in a provider's reply (its body or SDK object): what was said, the usage, and why it ended."""
+        await self._drive(self._keeper.record(reply))
+
+    async def recover(self, error: object) -> Ready | None:
+        """Make the request smaller that a provider refused as too large, for one more try (B7, B8).
+
+        `error` is the SDK's exception or the body of the refusal; gives nothing if it speaks of something else. Raises
+        `WindowExceeded` where nothing more can be left out, or at the second refusal in a row.
+        """
+        overflow = overflow_of(error)
+        return None if overflow is None else await self._drive(self._keeper.recover(overflow))
+
+    async def compact(self, focus: str = "", *, up_to: int | None = None) -> Ready:
+        """Compact now, whatever there is, with what the summary should give room to (B20).
+
+        `up_to` is the number of the first message to keep, as in its handle: 42 for `42.1`.
+        """
+        return await self._drive(self._keeper.compact(focus, up_to))
+
+    def preview(self, *, up_to: int | None = None) -> Preview:
+        """What `compact` would fold, by code alone; changes nothing and asks no model."""
+        return self._keeper.preview(up_to)
+
+    async def undo(self, sequence: int | None = None) -> None:
+        """Undo the newest compaction, or the pruning of that number: everything it hid is in the view again (B1, B20)."""
+        await self._drive(self._keeper.undo(sequence))
+
+    async def pin(self, handle: str) -> None:
+        """Pin a part of the view by its handle: it is never pruned, and a fold quotes it word for word."""
+        await self._drive(self._keeper.pin(handle))
+
+    async def unpin(self, handle: str) -> None:
+        """Release a pinned part."""
+        await self._drive(self._keeper.pin(handle, pinned=False))
+
+    async def recall(self, query: str, *, budget_tokens: int = 2_000) -> str:
+        """Bring back what was said or done, by words or by the handles that stubs name, in at most that many tokens (B6).
+
+        Pruned and folded parts are found like those in view. Raises `UnknownReference` for a handle that names nothing.
+        """
+        rule = self._place.terms.rendering.estimate
+        place = self._place
+        return await to_thread(recall, place.store, place.key, query, budget_tokens=budget_tokens, rule=rule)
+
+    # How it is done.
+
+    async def _drive(self, flow: Flow[Outcome]) -> Outcome:
+        async with self._turn:
+            outcome = await drive_async(flow, self._world)
+            self._go_ahead()
+        return outcome
+
+    def _go_ahead(self) -> None:
+        """Begin the summary that will soon be needed."""
+        log, plan = self._keeper.log, self._keeper.wanted
+        if plan is not None:
+            self._keeper.wanted = None
+            self._shelf.begin(log.checkpoint_sequence, lambda: self._prepared(log, plan))
+
+    async def _fetch(self, wait: bool) -> Preparation | None:
+        """What another writer's speed left over, or what was written in the background."""
+        left, self._keeper.outrun = self._keeper.outrun, None
+        return left or await self._shelf.fetch(wait)
+
+    async def _prepared(self, log: Log, plan: SummaryPlan) -> Preparation:
+        notes = await drive_async(ask_for_notes(log, plan), self._world)
+        self.bus.observe(PreparedAhead(log.session_id, notes.cost, notes.duration_ms))
+        return Preparation(mark_of(log, plan.step, plan.situation.policy), notes)
+
+    async def _ask(self, request: SummaryRequest) -> Told:
+        assert self._summariser is not None
+        return await ask_async(self._summariser, request, self._place.progress, seconds=self._settings.summary_seconds)

@@ -1,0 +1,142 @@
+"""The session handler: two calls around each request, `prepare` before it and `record` after it.
+
+Any loop can drive it. The session lives in a store; in memory stands only what its view needs, and a new process goes on where
+another ended by opening the same id. Usage that replies report corrects the estimates, a summariser writes the summaries where
+there is one, and everything folded can be read back. `AsyncSession` is the same, awaited.
+"""
+
+from collections.abc import Sequence
+from threading import RLock
+from typing import TypeVar
+
+from infold.api.session_settings import Place, SessionSettings
+from infold.core.events import PreparedAhead
+from infold.core.log import Log
+from infold.core.messages import SessionId
+from infold.core.summary import SummaryRequest
+from infold.engine.ahead import Preparation, mark_of
+from infold.engine.asking import Summariser, ask
+from infold.engine.background import Shelf
+from infold.engine.call import Flow
+from infold.engine.drive import drive
+from infold.engine.effects import Told
+from infold.engine.keeper import Keeper, Preview, Ready
+from infold.engine.recalling import recall
+from infold.engine.refusals import overflow_of
+from infold.engine.summarising import SummaryPlan, ask_for_notes
+from infold.observers.bus import Bus
+from infold.ports import FullStore, SessionKey
+from infold.wiring import summariser_for
+
+__all__ = ["Session"]
+
+Outcome = TypeVar("Outcome")
+
+
+class Session:
+    """One session in a store, prepared before each request and recorded after it; may be used from any thread."""
+
+    def __init__(self, store: FullStore, session_id: str, settings: SessionSettings, *, tenant: str = "") -> None:
+        self._place = Place(store, SessionKey(tenant, SessionId(session_id)), settings)
+        self._settings = settings
+        self._summariser: Summariser | None = summariser_for(settings.summariser)
+        self._keeper = Keeper(self._place.load(), self._place.terms, settings.now_ms)
+        self._shelf = Shelf(settings.patience_seconds)
+        self._turn = RLock()
+        self._world = self._place.world(self._ask, self._fetch)
+
+    @property
+    def log(self) -> Log:
+        """The session as it stands, for whoever wants to look."""
+        return self._keeper.log
+
+    @property
+    def bus(self) -> Bus:
+        """Where to subscribe to what happens in this session."""
+        return self._place.bus
+
+    def prepare(self, messages: Sequence[object], *, system: object = None, tools: object = None) -> Ready:
+        """Make the next request fit, given the whole list of messages; raises `WindowExceeded` where none can.
+
+        The list must begin with what was folded; infold notices a change there and raises `HistoryChanged`. What changed after
+        that is taken back and replaced.
+        """
+        return self._drive(self._keeper.prepare(messages, system=system, tools=tools))
+
+    def prepare_new(self, messages: Sequence[object], *, system: object = None, tools: object = None) -> Ready:
+        """Make the next request fit, given only the messages that are new."""
+        return self._drive(self._keeper.prepare_new(messages, system=system, tools=tools))
+
+    def record(self, reply: object) -> None:
+        """Take in a provider's reply (its body or SDK object): what was said, the usage, and why it ended."""
+        self._drive(self._keeper.record(reply))
+
+    def recover(self, error: object) -> Ready | None:
+        """Make the request smaller that a provider refused as too large, for one more try (B7, B8).
+
+        `error` is the SDK's exception or the body of the refusal; gives nothing if it speaks of something else. Raises
+        `WindowExceeded` where nothing more can be left out, or at the second refusal in a row.
+        """
+        overflow = overflow_of(error)
+        return None if overflow is None else self._drive(self._keeper.recover(overflow))
+
+    def compact(self, focus: str = "", *, up_to: int | None = None) -> Ready:
+        """Compact now, whatever there is, with what the summary should give room to (B20).
+
+        `up_to` is the number of the first message to keep, as in its handle: 42 for `42.1`.
+        """
+        return self._drive(self._keeper.compact(focus, up_to))
+
+    def preview(self, *, up_to: int | None = None) -> Preview:
+        """What `compact` would fold, by code alone; changes nothing and asks no model."""
+        with self._turn:
+            return self._keeper.preview(up_to)
+
+    def undo(self, sequence: int | None = None) -> None:
+        """Undo the newest compaction, or the pruning of that number: everything it hid is in the view again (B1, B20)."""
+        self._drive(self._keeper.undo(sequence))
+
+    def pin(self, handle: str) -> None:
+        """Pin a part of the view by its handle: it is never pruned, and a fold quotes it word for word."""
+        self._drive(self._keeper.pin(handle))
+
+    def unpin(self, handle: str) -> None:
+        """Release a pinned part."""
+        self._drive(self._keeper.pin(handle, pinned=False))
+
+    def recall(self, query: str, *, budget_tokens: int = 2_000) -> str:
+        """Bring back what was said or done, by words or by the handles that stubs name, in at most that many tokens (B6).
+
+        Pruned and folded parts are found like those in view. Raises `UnknownReference` for a handle that names nothing.
+        """
+        rule = self._place.terms.rendering.estimate
+        return recall(self._place.store, self._place.key, query, budget_tokens=budget_tokens, rule=rule)
+
+    # How it is done.
+
+    def _drive(self, flow: Flow[Outcome]) -> Outcome:
+        with self._turn:
+            outcome = drive(flow, self._world)
+            self._go_ahead()
+        return outcome
+
+    def _go_ahead(self) -> None:
+        """Begin the summary that will soon be needed."""
+        log, plan = self._keeper.log, self._keeper.wanted
+        if plan is not None:
+            self._keeper.wanted = None
+            self._shelf.begin(log.checkpoint_sequence, lambda: self._prepared(log, plan))
+
+    def _fetch(self, wait: bool) -> Preparation | None:
+        """What another writer's speed left over, or what was written in the background."""
+        left, self._keeper.outrun = self._keeper.outrun, None
+        return left or self._shelf.fetch(wait)
+
+    def _prepared(self, log: Log, plan: SummaryPlan) -> Preparation:
+        notes = drive(ask_for_notes(log, plan), self._world)
+        self.bus.observe(PreparedAhead(log.session_id, notes.cost, notes.duration_ms))
+        return Preparation(mark_of(log, plan.step, plan.situation.policy), notes)
+
+    def _ask(self, request: SummaryRequest) -> Told:
+        assert self._summariser is not None
+        return ask(self._summariser, request, self._place.progress, seconds=self._settings.summary_seconds)

@@ -1,0 +1,135 @@
+"""How a session is kept, as a caller says it; and what of the world that makes for its flows."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from time import time
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.budget import Window
+from infold.core.entries import Checkpoint, Entry
+from infold.core.events import Compacted, Event, SummaryProgressed
+from infold.core.loading import load
+from infold.core.log import Log
+from infold.core.messages import SessionId
+from infold.core.occasion import Occasion
+from infold.core.policy import Policy
+from infold.core.summary import SummaryRequest
+from infold.engine.ahead import Preparation
+from infold.engine.asking import AsyncSummariser, Summariser
+from infold.engine.drive import AsyncWorld, World
+from infold.engine.effects import Guidance, Told
+from infold.engine.terms import Terms, terms_for
+from infold.observers.bus import Bus
+from infold.plugins.manager import PluginHooks
+from infold.ports import FullStore, SessionKey
+
+__all__ = ["Place", "SessionSettings"]
+
+
+class SessionSettings(Struct, frozen=True, kw_only=True):
+    """How a session is kept: the model or the window, the policy, who summarises, who is asked and who is told.
+
+    `summariser` is any callable, or the name of a model; `summariser_tokens` its window, where it is not the session's own
+    model; `summary_seconds` how long it may take. `background`: summaries are written ahead, in a thread or a task, so that no
+    request waits for one (B18). `format` names the wire format where the first messages do not tell; `recall`: whether stubs
+    name handles, because the requests offer a way to ask for them. `plugins` are objects with hooks or what
+    `installed_plugins()` gives. `patience_seconds`: how long to wait for another process that is compacting this session.
+    """
+
+    model: str | None = None
+    window: int | Window | None = None
+    policy: str | Policy = "infold"
+    summariser: Summariser | AsyncSummariser | str | None = None
+    summariser_tokens: int = 0
+    summary_seconds: float | None = 120.0
+    shares_prefix: bool = False
+    background: bool = False
+    format: str | None = None
+    recall: bool = False
+    plugins: Sequence[object] = ()
+    on_event: Callable[[Event], None] | None = None
+    on_compacted: Callable[[Compacted], None] | None = None
+    now_ms: Callable[[], int] = lambda: int(time() * 1000)
+    patience_seconds: float = 30.0
+
+    @property
+    def terms(self) -> Terms:
+        """The terms these settings amount to; raises `UsageError` where they name neither a model nor a window."""
+        return replace(
+            terms_for(self.model, self.window, self.policy, recall=self.recall),
+            format=self.format,
+            summarises=self.summariser is not None,
+            summariser_tokens=self.summariser_tokens,
+            shares_prefix=self.shares_prefix,
+            has_hooks=bool(self.plugins),
+            defers=self.background and self.summariser is not None,
+            patience_seconds=self.patience_seconds,
+        )
+
+
+class Place:
+    """One session in a store, with those who are told and asked of it."""
+
+    def __init__(self, store: FullStore, key: SessionKey, settings: SessionSettings) -> None:
+        self.store = store
+        self.key = key
+        self.terms = settings.terms
+        self.bus = Bus()
+        if settings.on_event is not None:
+            self.bus.subscribe(Event, settings.on_event)
+        if settings.on_compacted is not None:
+            self.bus.on_compacted(settings.on_compacted)
+        self._hooks = PluginHooks(settings.plugins, self.bus.observe) if settings.plugins else None
+
+    def world(self, ask: Callable[[SummaryRequest], Told], fetch: Callable[[bool], Preparation | None]) -> World:
+        """What sync flows of this session may touch."""
+        return World(
+            append=self._append,
+            load=self.load,
+            hold=lambda: self.store.hold(self.key),
+            publish=self.bus.observe,
+            consult=self._consult,
+            announce=self._announce,
+            ask=ask,
+            fetch=fetch,
+        )
+
+    def async_world(
+        self,
+        ask: Callable[[SummaryRequest], Awaitable[Told]],
+        fetch: Callable[[bool], Awaitable[Preparation | None]],
+    ) -> AsyncWorld:
+        """What async flows of this session may touch."""
+        return AsyncWorld(
+            append=self._append,
+            load=self.load,
+            hold=lambda: self.store.hold(self.key),
+            publish=self.bus.observe,
+            consult=self._consult,
+            announce=self._announce,
+            ask=ask,
+            fetch=fetch,
+        )
+
+    def load(self) -> Log:
+        """The session as its store has it."""
+        return load(self.key.session_id, self.store.newest_first(self.key), self.terms.rendering)
+
+    def progress(self, text: str) -> None:
+        """Tell of a piece of a summary (S3.10)."""
+        self.bus.observe(SummaryProgressed(self.key.session_id, text))
+
+    def _append(self, entries: Sequence[Entry], expected: int) -> int:
+        return self.store.append(self.key, entries, expected=expected)
+
+    def _consult(self, occasion: Occasion) -> Guidance:
+        hooks = self._hooks
+        if hooks is None:
+            return Guidance()
+        session_id = SessionId(self.key.session_id)
+        return Guidance(hooks.additions(occasion), hooks.decide(occasion), hooks.may_continue(session_id))
+
+    def _announce(self, checkpoint: Checkpoint) -> None:
+        if self._hooks is not None:
+            self._hooks.compacted(self.key.session_id, checkpoint)

@@ -1,0 +1,17 @@
+"""The newest usage a provider reported, held beside what stood in the log at that moment."""
+
+from msgspec import Struct
+
+from infold.core.messages import Usage
+from infold.core.tokens import Size
+
+__all__ = ["Anchor"]
+
+
+class Anchor(Struct, frozen=True):
+    """The newest reported usage, the reply it came with, and the size of the live messages at that moment."""
+
+    usage: Usage
+    sequence: int
+    size: Size
+    reply_size: Size

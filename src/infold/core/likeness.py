@@ -1,0 +1,82 @@
+"""Know a history again: a fingerprint of what was said, called and answered, and of nothing else.
+
+Callers bring the same history again and again with other marks on it: cache marks move, reasoning is left out, reminders come
+and go, arguments are written anew. None of that makes it another history.
+"""
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+
+from infold.core.messages import (
+    FilePart,
+    Message,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
+)
+
+__all__ = ["OWN_IDS", "chained", "is_callers", "likeness"]
+
+OWN_IDS = ("compact-", "continue-", "checkpoint-", "request-", "summary-", "interrupted-")
+"""How the ids of messages begin that infold made; no caller's message has one."""
+
+_SEPARATOR = b"\x1e"
+_FIELD = b"\x1f"
+
+
+def is_callers(message: Message) -> bool:
+    """Whether a message came from the caller, and will be in the history the caller brings next time."""
+    return not message.id.startswith(OWN_IDS)
+
+
+def likeness(message: Message) -> str:
+    """What a message says, as a short fingerprint; equal for messages that differ in marks alone."""
+    pieces = (_role(message), *filter(None, map(_piece, message.parts)))
+    return _hashed(_SEPARATOR.join(pieces))
+
+
+def chained(earlier: str, messages: Iterable[Message]) -> str:
+    """The fingerprint of a history: of what came before, then of these messages in their order."""
+    for message in messages:
+        earlier = _hashed(f"{earlier}{likeness(message)}".encode())
+    return earlier
+
+
+def _hashed(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _role(message: Message) -> bytes:
+    """Results come from the user at one provider and from a tool at another."""
+    return b"user" if isinstance(message, UserMessage | ToolMessage) else type(message).__name__.encode()
+
+
+def _piece(part: Part) -> bytes:
+    match part:
+        case TextPart():
+            return b"" if part.synthetic or part.ignored else _encoded(part.text.strip())
+        case ToolCallPart():
+            return b"call" + _FIELD + _encoded(part.tool) + _FIELD + _canonical(part.arguments)
+        case ToolResultPart():
+            return b"result" + _FIELD + _encoded(part.output.strip())
+        case FilePart():
+            return b"file" + _FIELD + _encoded(f"{part.media_type} {part.byte_size} {part.reference}")
+        case _:
+            return b""
+
+
+def _canonical(arguments: str) -> bytes:
+    """Arguments in one order and spacing; as they stand where they are no JSON."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(_encoded(arguments)), order="sorted")
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return _encoded(arguments)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,79 @@
+"""A summary prepared before it is needed: whether to begin one, and whether it may still be used (B18).
+
+Decisions only; who writes it meanwhile, a thread or a task, is `background.py`'s affair.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.cut import Cut
+from infold.core.entries import Handle
+from infold.core.gauge import Situation, scaled_tokens
+from infold.core.log import Log
+from infold.core.plan import Summarise, next_step
+from infold.core.policy import Policy
+from infold.core.tokens import NO_SIZE, Size, measure, token_ruler
+from infold.engine.notes import Notes
+
+__all__ = ["Preparation", "cut_with", "is_valid", "mark_of", "step_ahead"]
+
+SOFT_SHARE = 0.8
+"""The part of the trigger at which a summary is begun: a fifth of the window is left to grow while it is written."""
+
+ROOMY_SHARE = 0.9
+"""A cut prepared earlier is used as it is if the view then is below this part of the trigger; else the cut moves on."""
+
+
+class Mark(Struct, frozen=True):
+    """What a summary was made from: the checkpoint before it, the pins, the policy, and the number of its head's last message."""
+
+    checkpoint_sequence: int
+    pins: frozenset[Handle]
+    policy: Policy
+    last: int
+
+
+class Preparation(Struct, frozen=True):
+    """Judged notes on a head, and what they were made from."""
+
+    mark: Mark
+    notes: Notes
+
+
+def step_ahead(log: Log, situation: Situation) -> Summarise | None:
+    """The summary that will soon be needed, if the view is near enough to its trigger to begin it now."""
+    budget = situation.budget
+    soon = replace(situation, budget=replace(budget, trigger_tokens=int(budget.trigger_tokens * SOFT_SHARE)))
+    step = next_step(log, soon)
+    return step if isinstance(step, Summarise) and step.cut.index else None
+
+
+def mark_of(log: Log, step: Summarise, policy: Policy) -> Mark:
+    """What a summary of this step's head is made from."""
+    last = log.live[step.cut.index - 1].sequence if step.cut.index else log.checkpoint_sequence
+    return Mark(log.checkpoint_sequence, log.pins, policy, last)
+
+
+def is_valid(preparation: Preparation, log: Log, policy: Policy) -> bool:
+    """Whether nothing changed that the notes depend on: the folded head, the pins and the policy."""
+    mark = preparation.mark
+    same = mark.checkpoint_sequence == log.checkpoint_sequence and mark.pins == log.pins and mark.policy == policy
+    return same and log.index_of(mark.last) is not None
+
+
+def cut_with(preparation: Preparation, step: Summarise, log: Log, situation: Situation) -> Cut:
+    """Where to cut with these notes: where they end if that leaves room enough, else where the step has it.
+
+    What lies between the two is then told by the ledger alone.
+    """
+    last = log.index_of(preparation.mark.last)
+    index = 0 if last is None else last + 1
+    if not 0 < index < step.cut.index or not log.live[index].cuttable:
+        return step.cut
+    tail = NO_SIZE
+    for placed in log.live[index:]:
+        tail = tail.plus(log.size_of(placed))
+    ruler = token_ruler(log.rendering.estimate)
+    said = Size(prose=situation.overhead_tokens + step.budget_tokens + measure(preparation.notes.text, ruler))
+    after = scaled_tokens(tail.plus(said), log, situation)
+    return Cut.at(log, index) if after <= ROOMY_SHARE * situation.budget.trigger_tokens else step.cut

@@ -1,0 +1,154 @@
+"""Ask whatever callable a caller gave as summariser, and turn what it gives or raises into an answer or a `ModelError`.
+
+A summariser may give text, an `Answer`, a `Told` with its usage and cost, or the text piece by piece as it is written (S3.10).
+One that takes too long has failed: the session must not hang on it.
+"""
+
+from asyncio import timeout, to_thread
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from inspect import isawaitable, iscoroutinefunction
+from threading import Thread
+from time import monotonic
+from typing import TypeAlias, TypeVar, cast
+
+from msgspec.structs import replace
+
+from infold.core.judge import Answer
+from infold.core.summary import SummaryRequest
+from infold.engine.effects import Told
+from infold.engine.refusals import overflow_of
+from infold.errors import InfoldError, ModelError, ModelOverflow
+
+__all__ = ["AsyncSummariser", "Summariser", "Written", "ask", "ask_async"]
+
+NAME = "summariser"
+"""What a summariser is called that does not tell its model."""
+
+Written: TypeAlias = str | Answer | Told
+Piece: TypeAlias = Callable[[str], None]
+
+Summariser: TypeAlias = Callable[[SummaryRequest], Written | Iterable[str]]
+"""Anything that turns a request for a summary into text, at once or in pieces; what it raises is the model's failure."""
+
+AsyncSummariser: TypeAlias = (
+    Callable[[SummaryRequest], Awaitable[Written]] | Callable[[SummaryRequest], AsyncIterable[str]] | Summariser
+)
+"""The same for async callers: awaited, or given in pieces; a plain function runs in a thread."""
+
+Value = TypeVar("Value")
+
+
+def ask(summariser: Summariser, request: SummaryRequest, piece: Piece, *, seconds: float | None) -> Told:
+    """Ask and wait, at most so long; raises `ModelOverflow` or `ModelError`."""
+    began = monotonic()
+    with _failures():
+        told = _within(seconds, lambda: _gathered(summariser(request), piece))
+    return _timed(told, began)
+
+
+async def ask_async(
+    summariser: AsyncSummariser, request: SummaryRequest, piece: Piece, *, seconds: float | None
+) -> Told:
+    """The same, awaited; a plain function runs in a thread."""
+    began = monotonic()
+    with _failures():
+        try:
+            async with timeout(seconds):
+                told = await _awaited(summariser, request, piece)
+        except TimeoutError:
+            raise _too_slow(seconds) from None
+    return _timed(told, began)
+
+
+async def _awaited(summariser: AsyncSummariser, request: SummaryRequest, piece: Piece) -> Told:
+    if iscoroutinefunction(summariser):
+        return _told(await summariser(request))
+    written = summariser(request) if _is_async(summariser) else await to_thread(cast(Summariser, summariser), request)
+    if isinstance(written, AsyncIterable):
+        pieces: list[str] = []
+        async for text in written:
+            pieces.append(text)
+            piece(text)
+        return Told(Answer("".join(pieces)))
+    if isawaitable(written):
+        return _told(await written)
+    return _gathered(written, piece)
+
+
+def _is_async(summariser: object) -> bool:
+    """Whether calling it only makes something to await or to iterate, so that no thread is needed."""
+    call = getattr(summariser, "__call__", None)  # noqa: B004 - what stands behind it is looked at, not whether it is there
+    return any(bool(getattr(code, "co_flags", 0) & 0x280) for code in (_code(summariser), _code(call)))
+
+
+def _code(function: object) -> object:
+    return getattr(getattr(function, "__func__", function), "__code__", None)
+
+
+def _gathered(written: Written | Iterable[str], piece: Piece) -> Told:
+    if isinstance(written, str | Answer | Told):
+        return _told(written)
+    pieces: list[str] = []
+    for text in written:
+        pieces.append(text)
+        piece(text)
+    return Told(Answer("".join(pieces)))
+
+
+def _told(written: Written) -> Told:
+    if isinstance(written, Told):
+        return written
+    return Told(written if isinstance(written, Answer) else Answer(written))
+
+
+def _timed(told: Told, began: float) -> Told:
+    return replace(
+        told,
+        model=told.model or NAME,
+        duration_ms=told.duration_ms or round((monotonic() - began) * 1000),
+    )
+
+
+def _within(seconds: float | None, act: Callable[[], Value]) -> Value:
+    """What an act gives, if it ends in time; one that does not is left behind in its thread."""
+    if seconds is None:
+        return act()
+    outcome: list[Value] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(act())
+        except BaseException as error:  # raised again where the caller waits
+            failure.append(error)
+
+    thread = Thread(target=copy_context().run, args=(run,), name="infold-summariser", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if failure:
+        raise failure[0]
+    if not outcome:
+        raise _too_slow(seconds)
+    return outcome[0]
+
+
+def _too_slow(seconds: float | None) -> ModelError:
+    return ModelError(
+        NAME, f"gave no answer within {seconds:g} seconds", remedy="allow it more time, or name another model"
+    )
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """The summariser is the caller's own code: whatever it raises is its failure, and an overflow is told apart."""
+    try:
+        yield
+    except InfoldError:
+        raise
+    except Exception as error:
+        overflow = overflow_of(error)
+        if overflow is not None:
+            raise ModelOverflow(NAME, overflow.limit_tokens) from error
+        raise ModelError(NAME, f"raised {type(error).__name__}: {error}") from error

@@ -1,0 +1,249 @@
+"""Fold a head: hear the plugins, get notes, commit with one append.
+
+Notes come from a plugin, from what was prepared ahead, or from the model; a summary that fails in any way gives way to the
+deterministic fold (B10). The model is asked under the session's lock, so that no two processes pay for the same summary.
+"""
+
+from typing import Literal, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.compact import checkpoint_for, compacted_event, entries_for
+from infold.core.cut import cut_before
+from infold.core.entries import Checkpoint, MessageEntry
+from infold.core.events import CompactionVetoed, Event, PreparationDiscarded
+from infold.core.gauge import Situation, estimated_tokens, gauge
+from infold.core.log import Log
+from infold.core.messages import AssistantMessage, CompactionPart, MessageId, TextPart, UserMessage
+from infold.core.occasion import KeepFrom, Occasion, Supply, Veto
+from infold.core.plan import Fold, Summarise
+from infold.core.summary import COMPACTION_AGENT, Additions
+from infold.engine.ahead import Preparation, cut_with, is_valid, mark_of
+from infold.engine.call import Call, Flow, Outrun, append
+from infold.engine.effects import Announce, Consult, Fetch, Guidance, Hold, Publish, Release, Wait
+from infold.engine.notes import Notes
+from infold.engine.summarising import SummaryPlan, ask_for_notes, supplied_notes
+from infold.errors import StoreConflict
+
+__all__ = ["Done", "Left", "fold", "plan_for"]
+
+PAUSE_SECONDS = 0.05
+"""Between two tries for a lock that another process has."""
+
+
+class Done(Struct, frozen=True):
+    """A step carried out."""
+
+    log: Log
+    events: tuple[Event, ...]
+
+
+class Left(Struct, frozen=True):
+    """A step left undone: the request goes out as it stands, and the summary it wants is written meanwhile."""
+
+    wanted: SummaryPlan | None = None
+    events: tuple[Event, ...] = ()
+
+
+class _Source(Struct, frozen=True):
+    """Where the notes come from, and the step they are for."""
+
+    plan: SummaryPlan
+    notes: Notes | None = None
+    ahead: bool = False
+
+
+def fold(log: Log, step: Summarise | Fold, situation: Situation, call: Call) -> Flow[Done | Left | Outrun]:
+    """Fold a head, unless a plugin objects or the summary can still be waited for."""
+    urgent = step.reason == "overflow" or situation.budget.excess_tokens(gauge(log, situation).upper_tokens) > 0
+    guidance = yield from _consult(log, step, situation, call, urgent=urgent)
+    if isinstance(guidance.decision, Veto):
+        vetoed = CompactionVetoed(log.session_id, step.reason, guidance.decision.why, urgent)
+        yield Publish((vetoed,))
+        return Left(events=(vetoed,))
+    plan = plan_for(_decided(log, step, guidance), situation, call, guidance.additions)
+    waits = urgent or not call.defers or step.reason in ("manual", "forced")
+    source = yield from _source(log, plan, guidance, wait=waits)
+    if isinstance(step, Summarise) and source.notes is None:
+        if not waits:
+            return Left(wanted=plan)
+        return (yield from _ask_alone(log, source.plan, call, guidance, urgent=urgent))
+    if source.notes is None:
+        return (yield from _commit(log, source, Notes(), call, guidance))
+    log = yield from _requested(log, source.plan, call)
+    return (yield from _commit(log, source, source.notes, call, guidance))
+
+
+def plan_for(
+    step: Summarise | Fold, situation: Situation, call: Call, additions: Additions | None = None
+) -> SummaryPlan:
+    """What is to be summarised for a step."""
+    return SummaryPlan(
+        Summarise(step.cut, step.budget_tokens, step.reason),
+        situation,
+        call.system,
+        call.additions if additions is None else replace(additions, focus=call.additions.focus),
+        call.summariser_tokens,
+        call.shares_prefix,
+    )
+
+
+# Plugins.
+
+
+def _consult(log: Log, step: Summarise | Fold, situation: Situation, call: Call, *, urgent: bool) -> Flow[Guidance]:
+    if not call.has_hooks:
+        return Guidance(call.additions)
+    occasion = Occasion(
+        session_id=log.session_id,
+        reason=step.reason,
+        head=tuple(placed.message for placed in log.live[: step.cut.index]),
+        first_kept=step.cut.first_kept,
+        tokens_before=estimated_tokens(log, situation),
+        usable_tokens=situation.budget.usable_tokens,
+        is_urgent=urgent,
+        focus=call.additions.focus,
+    )
+    guidance = yield Consult(occasion)
+    assert isinstance(guidance, Guidance)
+    return guidance
+
+
+def _decided(log: Log, step: Summarise | Fold, guidance: Guidance) -> Summarise | Fold:
+    """The step with the cut a plugin chose, where that folds anything at all."""
+    if not isinstance(guidance.decision, KeepFrom):
+        return step
+    cut = cut_before(log, guidance.decision.sequence)
+    return step if cut is None else replace(step, cut=cut)
+
+
+# Where the notes come from.
+
+
+def _source(log: Log, plan: SummaryPlan, guidance: Guidance, *, wait: bool) -> Flow[_Source]:
+    """A plugin's summary, or what was prepared ahead if it still holds."""
+    if isinstance(guidance.decision, Supply):
+        return _Source(plan, supplied_notes(log, plan, guidance.decision.summary, by="plugin"))
+    if not plan.situation.summariser:
+        return _Source(plan)
+    preparation = yield Fetch(wait)
+    if not isinstance(preparation, Preparation):
+        return _Source(plan)
+    if not is_valid(preparation, log, plan.situation.policy):
+        why = "the folded head, the pins or the policy changed"
+        yield Publish((PreparationDiscarded(log.session_id, why, preparation.notes.cost),))
+        return _Source(plan)
+    cut = cut_with(preparation, plan.step, log, plan.situation)
+    return _Source(replace(plan, step=replace(plan.step, cut=cut)), preparation.notes, ahead=True)
+
+
+def _ask_alone(
+    log: Log, plan: SummaryPlan, call: Call, guidance: Guidance, *, urgent: bool
+) -> Flow[Done | Left | Outrun]:
+    """Ask the model while no other process does; one that had to wait for another begins anew."""
+    held = yield from _hold(call.patience_seconds if urgent else 0.0)
+    match held:
+        case "taken":
+            return (yield from _ask(log, plan, call, guidance))
+        case "waited":
+            yield Release()
+            return Outrun()
+        case "busy":
+            return (yield from _commit(log, _Source(plan), Notes(), call, guidance)) if urgent else Left()
+        case _:
+            assert_never(held)
+
+
+def _hold(patience_seconds: float) -> Flow[Literal["taken", "waited", "busy"]]:
+    """Take the session's lock: `taken` at once, `waited` for it, or still `busy` after all patience."""
+    waited = 0.0
+    while not (yield Hold()):
+        if waited >= patience_seconds:
+            return "busy"
+        yield Wait(PAUSE_SECONDS)
+        waited += PAUSE_SECONDS
+    return "waited" if waited else "taken"
+
+
+def _ask(log: Log, plan: SummaryPlan, call: Call, guidance: Guidance) -> Flow[Done | Outrun]:
+    """Request durably, ask, judge, commit (S3.1, B5, B25)."""
+    log = yield from _requested(log, plan, call)
+    notes = yield from ask_for_notes(log, plan)
+    done = yield from _commit(log, _Source(plan), notes, call, guidance)
+    yield Release()
+    return done
+
+
+def _requested(log: Log, plan: SummaryPlan, call: Call) -> Flow[Log]:
+    """The log with a request for this compaction in it: one that was left over from before, or a new one."""
+    if log.pending is not None:
+        return log
+    return (yield from append(log, (MessageEntry(_request(log, plan, call)),)))
+
+
+def _request(log: Log, plan: SummaryPlan, call: Call) -> UserMessage:
+    """The durable request, with the last user message's agent and model (S3.1)."""
+    step = plan.step
+    asked = next((placed.message for placed in reversed(log.live) if isinstance(placed.message, UserMessage)), None)
+    kept = None if step.cut.first_kept is None else log.live[step.cut.index].message.id
+    part = CompactionPart(f"part-{log.next_sequence}", auto=step.reason != "manual", first_kept_id=kept)
+    return UserMessage(
+        MessageId(f"compact-{log.next_sequence}"),
+        (part,),
+        created_ms=call.now_ms,
+        agent="" if asked is None else asked.agent,
+        model=None if asked is None else asked.model,
+    )
+
+
+# Committing.
+
+
+def _commit(log: Log, source: _Source, notes: Notes, call: Call, guidance: Guidance) -> Flow[Done | Outrun]:
+    """Append the checkpoint with all that belongs to it, then tell (B25)."""
+    situation, step = source.plan.situation, source.plan.step
+    checkpoint, stubbed = checkpoint_for(log, step, situation, narrative=notes.text, now_ms=call.now_ms)
+    checkpoint = _told(checkpoint, notes, situation, ahead=source.ahead)
+    entries = tuple(entries_for(checkpoint, log, situation)) if guidance.may_continue else (checkpoint,)
+    try:
+        after = yield from append(log, entries)
+    except StoreConflict:
+        return Outrun(Preparation(mark_of(log, step, situation.policy), notes) if notes.verdict else None)
+    events = (compacted_event(log, checkpoint, situation), *notes.events, *stubbed)
+    yield Publish(events)
+    if call.has_hooks:
+        yield Announce(checkpoint)
+    return Done(after, events)
+
+
+def _told(checkpoint: Checkpoint, notes: Notes, situation: Situation, *, ahead: bool) -> Checkpoint:
+    """The checkpoint with what is known of its summary; a document's shape has the summary as a message (S3.6)."""
+    documents = situation.policy.summary.shape != "marked" and bool(notes.text)
+    return replace(
+        checkpoint,
+        summary=_summary_message(checkpoint, notes) if documents else None,
+        verdict=notes.verdict,
+        summariser=notes.model if notes.text else "",
+        cost=notes.cost,
+        duration_ms=notes.duration_ms,
+        ahead=ahead,
+    )
+
+
+def _summary_message(checkpoint: Checkpoint, notes: Notes) -> AssistantMessage:
+    request = checkpoint.request
+    return AssistantMessage(
+        MessageId(f"summary-of-{'' if request is None else request.id}"),
+        (TextPart(checkpoint.text),),
+        created_ms=checkpoint.created_ms,
+        parent_id=None if request is None else request.id,
+        agent=COMPACTION_AGENT.name,
+        mode=COMPACTION_AGENT.name,
+        model=None if request is None else request.model,
+        path=notes.path,
+        summary=True,
+        usage=notes.usage,
+        cost=notes.cost,
+        finish="stop",
+    )

@@ -1,0 +1,295 @@
+"""One session as a caller keeps it: its log, the caller's list beside it, and the terms it is kept on.
+
+Everything a face offers is a flow here, written once; a face drives it, sync or async. A flow that another writer outran reads
+the session again and begins anew, so that two processes on one session neither interleave nor lose anything (B14).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.budget import budget_for, narrowed
+from infold.core.compact import checkpoint_for
+from infold.core.cut import cut_before
+from infold.core.entries import Entry, Handle, Pin, Rejection, Restoration
+from infold.core.events import Event, Rejected, Restored
+from infold.core.gauge import Gauge, Situation, estimated_tokens
+from infold.core.likeness import likeness
+from infold.core.log import Log
+from infold.core.messages import Message
+from infold.core.plan import Fold, fold_at, next_step
+from infold.core.summary import Additions
+from infold.engine.ahead import Preparation
+from infold.engine.call import Call, Flow, append
+from infold.engine.effects import Append, Load, Publish, Wait
+from infold.engine.flow import Prepared, compact, record, take_in
+from infold.engine.history import History
+from infold.engine.summarising import SummaryPlan
+from infold.engine.terms import Terms, overhead_of
+from infold.errors import StoreConflict, UsageError, WindowExceeded
+from infold.formats.overflow import Overflow
+from infold.formats.wire import WireFormat, detect, format_named
+
+__all__ = ["Keeper", "Preview", "Ready"]
+
+MOST_TRIES = 50
+"""How often a flow begins anew before its conflict is told; another writer cannot be faster for ever."""
+
+PAUSE_SECONDS = 0.002
+"""The first pause before beginning anew; it grows, so that many writers come apart."""
+
+COLD_MS = 300_000
+"""After five minutes without a request providers have let their cache go, and acting costs nothing extra."""
+
+MOST_REJECTIONS = 1
+"""A request that a provider refused is made smaller and sent once more; a second refusal is told (B8)."""
+
+
+class Ready(Struct, frozen=True):
+    """A request that fits: its messages in the caller's shape, how full the window is, and what was done for it."""
+
+    messages: list[object]
+    gauge: Gauge
+    events: tuple[Event, ...]
+
+
+class Preview(Struct, frozen=True):
+    """What a compaction would do: how many messages it folds, the tokens before and after, and the text by code alone."""
+
+    folded_messages: int
+    first_kept: int | None
+    tokens_before: int
+    tokens_after: int
+    text: str
+
+
+class _Beside(NamedTuple):
+    """What the newest request is sent with."""
+
+    system: object = None
+    tools: object = None
+
+
+class _Reading(NamedTuple):
+    """What a caller's list says to the session: what is new, and from where on it was taken back."""
+
+    new: tuple[Message, ...] = ()
+    amended: int | None = None
+
+
+class Keeper:
+    """A session between its requests.
+
+    `wanted` is the summary that should be written in the background; `outrun` are notes that another writer made late.
+    """
+
+    def __init__(self, log: Log, terms: Terms, now_ms: Callable[[], int]) -> None:
+        self.log = log
+        self.terms = terms
+        self.wanted: SummaryPlan | None = None
+        self.outrun: Preparation | None = None
+        self._now_ms = now_ms
+        self._history: History | None = None
+        self._beside = _Beside()
+        self._unsent: tuple[str, ...] = ()
+        self._spoke_ms: int | None = None
+        self._rejections = 0
+
+    # Flows.
+
+    def prepare(self, messages: Sequence[object], *, system: object = None, tools: object = None) -> Flow[Ready]:
+        """Make the next request fit, given the whole list of messages."""
+        history = self._following(messages, _Beside(system, tools))
+
+        def read() -> _Reading:
+            followed = history.follow(messages, self.log)
+            history.adopt(followed)
+            return _Reading(followed.new, followed.amended)
+
+        return (yield from self._prepare(history, read))
+
+    def prepare_new(self, messages: Sequence[object], *, system: object = None, tools: object = None) -> Flow[Ready]:
+        """Make the next request fit, given only the messages that are new.
+
+        Those of a request that failed after they were stored may be given again; they are known and stored once.
+        """
+        history = self._following(messages, _Beside(system, tools))
+
+        def read() -> _Reading:
+            new = history.add(messages, self.log)
+            known = self._unsent and tuple(map(likeness, new)) == self._unsent
+            return _Reading() if known else _Reading(new)
+
+        return (yield from self._prepare(history, read))
+
+    def compact(self, focus: str = "", up_to: int | None = None) -> Flow[Ready]:
+        """Compact now, whatever there is, with what the summary should give room to (B20)."""
+        call = self._call(focus=focus, up_to=up_to, manual=True)
+        return (yield from self._prepare(self._begun("compacting"), _Reading, call))
+
+    def recover(self, overflow: Overflow) -> Flow[Ready]:
+        """Make the request smaller that a provider refused; nothing that was recorded is lost (B7)."""
+        history = self._begun("recovering")
+        if self._rejections >= MOST_REJECTIONS:
+            raise self._exceeded()
+        self._rejections += 1
+        estimated = estimated_tokens(self.log, self._situation())
+        yield from self._insist(_rejection(overflow, estimated, self.log, self._now_ms()))
+        yield Publish((Rejected(self.log.session_id, estimated, overflow.prompt_tokens, overflow.limit_tokens),))
+        ready = yield from self._prepare(history, _Reading)
+        if not ready.events:
+            raise self._exceeded()
+        return ready
+
+    def record(self, reply: object) -> Flow[None]:
+        """Take in a provider's reply: what was said, the usage, and why it ended."""
+        history = self._begun("recording a reply")
+        with history.untouched_on_failure():
+            for attempt in range(MOST_TRIES):
+                outcome = yield from record(self.log, history.reply(reply, self.log))
+                if isinstance(outcome, Log):
+                    self.log, self._rejections, self._spoke_ms = outcome, 0, self._now_ms()
+                    return
+                yield from self._begin_anew(attempt)
+        raise self._conflict()
+
+    def undo(self, sequence: int | None = None) -> Flow[None]:
+        """Undo the newest compaction, or the pruning or clipping of that number (B1, B20)."""
+        if sequence is None and self.log.checkpoint is None:
+            raise UsageError("there is no compaction to undo")
+        number = self.log.checkpoint_sequence if sequence is None else sequence
+        if number == self.log.checkpoint_sequence:
+            yield Append((Restoration(number),), expected=self.log.next_sequence)
+            yield from self._begin_anew(0)
+        else:
+            yield from self._insist(Restoration(number))
+        tokens_after = estimated_tokens(self.log, self._situation())
+        yield Publish((Restored(self.log.session_id, number, tokens_after),))
+
+    def pin(self, handle: str, *, pinned: bool = True) -> Flow[None]:
+        """Pin a part, so that it is never pruned nor folded away; or release it (B20)."""
+        yield from self._insist(Pin(Handle(handle), pinned))
+
+    def preview(self, up_to: int | None = None) -> Preview:
+        """What compacting now would do, by code alone; nothing is changed and no model is asked."""
+        log, situation = self.log, self._situation(manual=True)
+        step = next_step(log, replace(situation, summariser=False))
+        cut = (step.cut if isinstance(step, Fold) else None) if up_to is None else cut_before(log, up_to)
+        if cut is None:
+            raise UsageError("there is nothing to fold; record some messages first, or name a later one")
+        step = fold_at(log, cut, replace(situation, summariser=False), "manual")
+        checkpoint, _ = checkpoint_for(log, step, situation)
+        return Preview(cut.index, cut.first_kept, checkpoint.tokens_before, checkpoint.tokens_after, checkpoint.text)
+
+    # How it is done.
+
+    def _prepare(self, history: History, read: Callable[[], _Reading], call: Call | None = None) -> Flow[Ready]:
+        """Take in what is new, then compact; where another writer is faster, read the session and begin anew."""
+        taken = False
+        with history.untouched_on_failure():
+            for attempt in range(MOST_TRIES):
+                try:
+                    if not taken:
+                        reading = read()
+                        self.log = yield from take_in(self.log, reading.new, amended=reading.amended)
+                        self._unsent, taken = tuple(map(likeness, reading.new)) or self._unsent, True
+                except StoreConflict:
+                    yield from self._begin_anew(attempt)
+                    continue
+                outcome = yield from compact(self.log, call or self._call())
+                if isinstance(outcome, Prepared):
+                    self.log, self.wanted, self._unsent = outcome.log, outcome.wanted, ()
+                    return Ready(history.encode(outcome.view, outcome.log), outcome.gauge, outcome.events)
+                self.outrun = outcome.preparation or self.outrun
+                yield from self._begin_anew(attempt)
+                taken = taken and not history.is_whole
+        raise self._conflict()
+
+    def _begin_anew(self, attempt: int) -> Flow[None]:
+        """Read the session again; the caller's list is then held against it from the beginning."""
+        if attempt:
+            yield Wait(PAUSE_SECONDS * attempt)
+        log = yield Load()
+        assert isinstance(log, Log)
+        self.log = log
+        if self._history is not None:
+            self._history.forget()
+
+    def _insist(self, entry: Entry) -> Flow[None]:
+        """Append an entry that holds whatever others appended meanwhile."""
+        for attempt in range(MOST_TRIES):
+            try:
+                self.log = yield from append(self.log, (entry,))
+            except StoreConflict:
+                yield from self._begin_anew(attempt)
+            else:
+                return
+        raise self._conflict()
+
+    def _call(self, *, focus: str = "", up_to: int | None = None, manual: bool = False) -> Call:
+        terms, system = self.terms, self._beside.system
+        return Call(
+            (),
+            self._situation(manual=manual),
+            system=system if isinstance(system, str) else "",
+            additions=Additions(focus=focus),
+            summariser_tokens=terms.summariser_tokens,
+            shares_prefix=terms.shares_prefix,
+            up_to=up_to,
+            has_hooks=terms.has_hooks,
+            defers=terms.defers,
+            patience_seconds=terms.patience_seconds,
+            now_ms=self._now_ms(),
+        )
+
+    def _situation(self, *, manual: bool = False) -> Situation:
+        terms = self.terms
+        preamble = () if self._history is None else self._history.preamble.messages
+        return Situation(
+            terms.policy,
+            budget_for(narrowed(terms.window, self.log.limits), terms.policy),
+            overhead_tokens=overhead_of(preamble, *self._beside, terms.counting.ruler),
+            bound=terms.counting.margin,
+            summariser=terms.summarises,
+            manual=manual,
+            rates=terms.rates,
+            is_cold=self._spoke_ms is not None and self._now_ms() - self._spoke_ms > COLD_MS,
+        )
+
+    def _following(self, messages: Sequence[object], beside: _Beside) -> History:
+        """The caller's list, in the format that was named or that its first messages show."""
+        self._beside = beside
+        if self._history is None:
+            self._history = History(_format_of(messages, self.terms.format))
+        return self._history
+
+    def _begun(self, doing: str) -> History:
+        if self._history is None:
+            raise UsageError(f"nothing was prepared yet; call prepare with the messages before {doing}")
+        return self._history
+
+    def _exceeded(self) -> WindowExceeded:
+        situation = self._situation()
+        floor = estimated_tokens(self.log, situation)
+        return WindowExceeded(
+            floor_tokens=floor,
+            usable_tokens=situation.budget.limit_tokens,
+            overhead_tokens=situation.overhead_tokens,
+        )
+
+    def _conflict(self) -> StoreConflict:
+        expected = self.log.next_sequence
+        return StoreConflict(self.log.session_id, expected=expected, actual=expected)
+
+
+def _rejection(overflow: Overflow, estimated: int, log: Log, now_ms: int) -> Rejection:
+    over_bytes = max(1, log.media_bytes) if overflow.bytes_limit else None
+    return Rejection(estimated, overflow.prompt_tokens, overflow.limit_tokens, over_bytes, now_ms)
+
+
+def _format_of(messages: Sequence[object], name: str | None) -> WireFormat:
+    if name:
+        return format_named(name)
+    return detect(messages) if messages else format_named("openai-chat")

@@ -1,0 +1,65 @@
+"""Events of a session in words, for people: what happened, and what it means for them."""
+
+from typing import TypeAlias, assert_never
+
+from infold.core.events import (
+    CompactionVetoed,
+    Exceeded,
+    InstructionStubbed,
+    PluginFailed,
+    PreparationDiscarded,
+    PreparedAhead,
+    Rejected,
+    Restored,
+    StubRepeated,
+    SummaryProgressed,
+    SummaryRejected,
+)
+
+__all__ = ["Incident", "in_words"]
+
+Incident: TypeAlias = (
+    InstructionStubbed
+    | StubRepeated
+    | SummaryRejected
+    | SummaryProgressed
+    | CompactionVetoed
+    | PluginFailed
+    | Rejected
+    | PreparedAhead
+    | PreparationDiscarded
+    | Restored
+    | Exceeded
+)
+"""Every event that does not itself make the view smaller."""
+
+
+def in_words(event: Incident) -> str:  # noqa: PLR0911 - a sentence for each kind
+    """What happened, in a sentence."""
+    match event:
+        case InstructionStubbed():
+            instructions = "instruction" if len(event.handles) == 1 else "instructions"
+            return f"shown as a one-line stub for want of room: {len(event.handles):,} {instructions} of the user"
+        case StubRepeated():
+            return f"message {event.message_id} repeats the text of a stub"
+        case SummaryRejected():
+            return f"a summary was rejected ({', '.join(event.faults)}); the deterministic fold took over"
+        case SummaryProgressed():
+            return f"a summary is being written: {len(event.text):,} characters more"
+        case CompactionVetoed():
+            return f"a plugin vetoed the compaction: {event.why}"
+        case PluginFailed():
+            return f"the plugin {event.plugin} failed and was passed over: {event.problem}"
+        case Rejected():
+            told = f", its limit is {event.limit_tokens:,}" if event.limit_tokens else ""
+            return f"the provider refused a request estimated at {event.estimated_tokens:,} tokens{told}"
+        case PreparedAhead():
+            return f"a summary was written ahead of need in {event.duration_ms / 1000:.1f} s"
+        case PreparationDiscarded():
+            return f"a summary written ahead was discarded: {event.why}"
+        case Restored():
+            return f"entry {event.sequence} was undone; the view has {event.tokens_after:,} tokens again"
+        case Exceeded():
+            return f"still {event.floor_tokens:,} tokens for {event.usable_tokens:,} usable"
+        case _:
+            assert_never(event)
