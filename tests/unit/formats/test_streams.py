@@ -1,0 +1,265 @@
+"""Streamed replies of all formats: what holds for each of them."""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from random import Random
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infold.core.messages import Finish, TextPart, Usage
+from infold.errors import UnknownFormat
+from infold.formats.overflow import recognise
+from infold.formats.streams import ReplyBuilder, SseReader, builder_for
+from infold.formats.streams_chat import ChatReply
+from infold.formats.wire import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.testing import scripted_anthropic, scripted_chat, scripted_gemini, scripted_responses
+from infold.testing.scripted_answers import Reply, Say, Told
+
+BODIES: dict[str, Callable[[Reply], dict[str, Any]]] = {
+    OPENAI_CHAT.name: scripted_chat.body,
+    OPENAI_RESPONSES.name: scripted_responses.body,
+    ANTHROPIC_MESSAGES.name: scripted_anthropic.body,
+    GEMINI.name: scripted_gemini.body,
+}
+EVENTS: dict[str, Callable[[Reply], Iterator[Told]]] = {
+    OPENAI_CHAT.name: scripted_chat.events,
+    OPENAI_RESPONSES.name: scripted_responses.events,
+    ANTHROPIC_MESSAGES.name: scripted_anthropic.events,
+    GEMINI.name: scripted_gemini.events,
+}
+SAYS = st.builds(
+    Say,
+    text=st.text(max_size=60),
+    calls=st.lists(
+        st.tuples(
+            st.sampled_from(["bash", "read_file"]),
+            st.dictionaries(st.text(max_size=8), st.text(max_size=30) | st.integers(-9, 9) | st.none(), max_size=3),
+        ),
+        max_size=3,
+    ).map(tuple),
+    reasoning=st.text(max_size=40),
+    finish=st.sampled_from([None, "length"]),
+)
+USAGES = st.builds(Usage, st.integers(0, 9_000), st.integers(1, 900), st.integers(0, 90), st.integers(0, 90))
+
+
+def streamed(wire: WireFormat, reply: Reply) -> bytes:
+    """A reply as the bytes of its stream."""
+    return b"".join(event.encoded() for event in EVENTS[wire.name](reply))
+
+
+def fed(wire: WireFormat, *pieces: bytes) -> ReplyBuilder:
+    """A builder that read these pieces."""
+    builder = builder_for(wire.name)
+    for piece in pieces:
+        builder.feed(piece)
+    return builder
+
+
+def split(stream: bytes, cuts: list[int]) -> list[bytes]:
+    """A stream in pieces."""
+    edges = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
+    return [stream[start:end] for start, end in pairwise(edges)]
+
+
+@pytest.mark.slow
+@settings(deadline=None)
+@given(st.sampled_from(FORMATS), SAYS, USAGES, st.lists(st.integers(0, 9_999), max_size=40))
+def test_a_stream_gives_the_body_of_the_whole_reply(wire: WireFormat, say: Say, usage: Usage, cuts: list[int]) -> None:
+    """However its bytes are split, a stream makes the body that the call without streaming has."""
+    reply = Reply(say, usage, 1, "m")
+    builder = fed(wire, *split(streamed(wire, reply), cuts))
+
+    assert builder.reply() == BODIES[wire.name](reply)
+    assert builder.is_finished
+    assert builder.error() is None
+    assert builder.skipped == 0
+
+
+@pytest.mark.slow
+@settings(deadline=None)
+@given(st.sampled_from(FORMATS), SAYS, st.integers(0, 9_999))
+def test_a_stream_may_end_anywhere(wire: WireFormat, say: Say, cut: int) -> None:
+    """What came before a cut is a body like any other: its text begins the whole text, its parts can be decoded."""
+    stream = streamed(wire, Reply(say, Usage(9, 9), 1, "m"))
+    builder = fed(wire, stream[: cut % len(stream)])
+    body = builder.reply() or {}
+
+    said = "".join(
+        part.text
+        for message in wire.decode(wire.reply_items(body)).messages
+        for part in message.parts
+        if isinstance(part, TextPart)
+    )
+    assert say.text.startswith(said)
+    assert builder.is_finished == (wire.finish(body) is not None)
+
+
+JUNK: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    10**30,
+    float("nan"),
+    "",
+    "error",
+    "\ud83d",
+    [],
+    [1],
+    [[{}]],
+    {},
+    {"type": {"a": []}},
+)
+
+
+def spoilt(value: Any, chance: Random) -> Any:
+    """A value in which a part here and there is something else."""
+    if chance.random() < 0.06:
+        return chance.choice(JUNK)
+    if isinstance(value, dict):
+        return {field: spoilt(inner, chance) for field, inner in value.items() if chance.random() < 0.97}
+    return [spoilt(inner, chance) for inner in value] if isinstance(value, list) else value
+
+
+@settings(deadline=None)
+@given(st.sampled_from(FORMATS), st.integers(0, 2**32))
+def test_garbage_never_raises(wire: WireFormat, seed: int) -> None:
+    """Fields of any type, missing fields and events in any order leave a builder whose answers can be read."""
+    chance = Random(seed)
+    say = Say("Hello, you there.", calls=(("bash", {"a": "b"}), ("read", {})), reasoning="Let me think.")
+    events = [event for event in EVENTS[wire.name](Reply(say, Usage(9, 9), 1, "m")) if isinstance(event.data, dict)]
+    if chance.random() < 0.3:
+        chance.shuffle(events)
+    builder = fed(wire, *(b"data: " + json.dumps(spoilt(event.data, chance)).encode() + b"\n\n" for event in events))
+    body, error = builder.reply(), builder.error()
+
+    assert isinstance(wire.reply_items(body), list)
+    assert isinstance(wire.usage(body), Usage | None)
+    assert wire.finish(body) in (*get_args(Finish), None)
+    assert error is None or isinstance(error, dict | str)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(FORMATS), st.lists(st.binary(max_size=40)))
+def test_noise_never_raises(wire: WireFormat, pieces: list[bytes]) -> None:
+    """Bytes that are no stream at all give nothing."""
+    builder = fed(wire, *pieces)
+    builder.close()
+
+    assert builder.reply() is None
+
+
+@pytest.mark.parametrize("wire", FORMATS)
+def test_what_cannot_be_read_is_skipped_and_counted(wire: WireFormat) -> None:
+    """Broken JSON, values that are no objects and JSON nested without end are told, and cost nothing else."""
+    reply = Reply(Say("Hello"), Usage(9, 9), 1, "m")
+    noise = b'data: {"broken\n\ndata: [3]\n\ndata: ' + b"[" * 100_000 + b"\n\ndata: null\n\n: comment\n\nevent: x\n\n"
+    builder = fed(wire, b"\n" + noise, streamed(wire, reply), noise)
+
+    assert builder.reply() == BODIES[wire.name](reply)
+    assert builder.skipped == 8
+
+
+@pytest.mark.parametrize("wire", FORMATS)
+def test_nothing_yet_is_nothing(wire: WireFormat) -> None:
+    """Before a reply begins there is none, and no error."""
+    builder = fed(wire, b": waiting\n\n")
+
+    assert (builder.reply(), builder.error(), builder.is_finished, builder.skipped) == (None, None, False, 0)
+
+
+@pytest.mark.parametrize("wire", FORMATS)
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'event: error\ndata: {"type":"error","error":{"type":"x","message":"prompt is too long: 9 tokens > 8"}}',
+        b'data: {"error":{"message":"prompt is too long: 9 tokens > 8","code":400}}',
+        b'data: {"type":"error","code":"x","message":"prompt is too long: 9 tokens > 8","param":null}',
+        b'data: {"object":"error","message":"prompt is too long: 9 tokens > 8"}',
+        b"event: error\ndata: prompt is too long: 9 tokens > 8",
+        b'data: {"type":"response.failed","response":{"status":"failed","error":{"message":"prompt is too long: 9 tokens > 8"}}}',
+    ],
+)
+def test_an_error_in_the_stream_is_understood(wire: WireFormat, event: bytes) -> None:
+    """However a stream reports an overflow, the report is one for the table of overflows."""
+    builder = fed(wire, event + b"\n\n")
+    error = builder.error()
+    assert isinstance(error, dict | str)
+    overflow = recognise(None, error)
+
+    assert overflow is not None
+    assert (overflow.prompt_tokens, overflow.limit_tokens) == (9, 8)
+
+
+def test_an_error_after_words_leaves_the_words() -> None:
+    """A stream that breaks off with an error has both; the first error counts."""
+    begun = streamed(OPENAI_CHAT, Reply(Say("Hello"), Usage(9, 9), 1, "m")).split(b"\n\n")[:2]
+    builder = fed(OPENAI_CHAT, b"\n\n".join([*begun, b'data: {"error": {"message": "first"}}', b"", b""]))
+    builder.feed(b'data: {"error": {"message": "second"}, "choices": []}\n\n')
+
+    assert builder.error() == {"error": {"message": "first"}}
+    assert OPENAI_CHAT.reply_items(builder.reply()) == [{"role": "assistant", "content": "Hello", "refusal": None}]
+    assert not builder.is_finished
+
+
+def test_a_model_may_speak_about_errors() -> None:
+    """Words of a reply are no report."""
+    say = Say('event: error\ndata: {"error": "prompt is too long: 9 tokens > 8"}')
+    for wire in FORMATS:
+        assert fed(wire, streamed(wire, Reply(say, Usage(9, 9), 1, "m"))).error() is None
+
+
+def test_halves_of_a_character_come_together() -> None:
+    """A character escaped in two halves, sent in two chunks, is one."""
+    halves = (
+        b'data: {"choices": [{"delta": {"content": "\\ud83d"}}]}\n\n',
+        b'data: {"choices": [{"delta": {"content": "\\ude00"}}]}\n\n',
+    )
+    reply = fed(OPENAI_CHAT, *halves).reply()
+
+    assert reply is not None
+    assert reply["choices"][0]["message"]["content"] == "😀"
+
+
+def test_the_last_event_may_lack_its_empty_line() -> None:
+    """Closing a builder reads what the server did not end properly."""
+    stream = streamed(OPENAI_CHAT, Reply(Say("Hello"), Usage(9, 9), 1, "m"))
+    builder = fed(OPENAI_CHAT, stream.split(b"data: [DONE]")[0].rstrip(b"\n"))
+    assert OPENAI_CHAT.usage(builder.reply()) is None
+    builder.close()
+
+    assert OPENAI_CHAT.usage(builder.reply()) == Usage(9, 9, total=18)
+
+
+def test_too_large_an_event_is_told() -> None:
+    """An event over the reader's cap is counted with what could not be read."""
+    builder = ReplyBuilder(ChatReply(), SseReader(most_bytes=50))
+    builder.feed(b"data: " + b"x" * 100 + b"\n\n")
+
+    assert builder.skipped == 1
+
+
+def test_an_endless_stream_is_read_only_so_far() -> None:
+    """What comes after the cap on a stream is counted and not kept; the end of the stream is still seen."""
+    builder = ReplyBuilder(ChatReply(), most_bytes=1_000)
+    for _ in range(50):
+        builder.feed(b'data: {"choices": [{"delta": {"content": "0123456789"}}]}\n\n')
+    reply = builder.reply()
+
+    assert reply is not None
+    assert builder.skipped == 50 - len(reply["choices"][0]["message"]["content"]) // 10 > 25
+    builder.feed(b"data: [DONE]\n\n")
+    assert builder.is_finished
+
+
+def test_a_format_is_chosen_by_its_name() -> None:
+    """Each wire format has a builder of its own; another name is an error."""
+    builders = [builder_for(wire.name) for wire in FORMATS]
+
+    assert len(set(map(id, builders))) == len(FORMATS)
+    with pytest.raises(UnknownFormat, match="openai-chat"):
+        builder_for("morse")

@@ -1,0 +1,108 @@
+"""Values that arrive in pieces."""
+
+from typing import Any
+
+import pytest
+
+from infold.formats.streams_pieces import Pieces, Slots, dicts, fields, grow, index_of, joined_text, merge, whole
+
+
+def merged(*pieces: dict[str, Any]) -> object:
+    """What these pieces make together."""
+    into: dict[str, Any] = {}
+    for piece in pieces:
+        merge(into, piece)
+    return whole(into)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "together"),
+    [
+        (({"text": "a"}, {"text": "b"}), {"text": "ab"}),
+        (({"text": None}, {"text": "b"}, {"text": None}), {"text": "b"}),
+        (({"id": "a", "role": "x"}, {"id": "b", "role": ""}), {"id": "a", "role": "x"}),
+        (({"id": ""}, {"id": "b"}), {"id": "b"}),
+        (({"name": "get_"}, {"name": "weather"}), {"name": "get_weather"}),
+        (({"name": "bash"}, {"name": "bash"}), {"name": "bash"}),
+        (({"n": 1}, {"n": 2}), {"n": 2}),
+        (({"in": {"text": "a", "n": 1}}, {"in": {"text": "b"}}), {"in": {"text": "ab", "n": 1}}),
+        (({"list": [1]}, {"list": [2]}), {"list": [1, 2]}),
+        (({"text": 3}, {"text": "b"}), {"text": "b"}),
+        (({"text": "a"}, {"text": {"b": 1}}), {"text": {"b": 1}}),
+    ],
+)
+def test_pieces_of_an_object_come_together(pieces: tuple[dict[str, Any], ...], together: dict[str, Any]) -> None:
+    """Text grows, lists extend, what servers repeat stays, all else is replaced."""
+    assert merged(*pieces) == together
+
+
+def test_text_and_blocks_may_mix() -> None:
+    """Text before or after blocks is a block of its own, its pieces joined."""
+    block = {"type": "thinking", "thinking": []}
+    said = merged({"content": "a"}, {"content": "b"}, {"content": [block]}, {"content": "c"}, {"content": "d"})
+
+    assert said == {"content": [{"type": "text", "text": "ab"}, block, {"type": "text", "text": "cd"}]}
+    assert merged({"content": ""}, {"content": [block]}, {"content": ""}) == {"content": [block]}
+
+
+def test_halves_of_a_character_come_together() -> None:
+    """A character sent as two escapes in two pieces is whole; half a one is marked."""
+    assert joined_text(["a\ud83d", "\ude00b"]) == "a😀b"
+    assert joined_text(["\ud83d"]) == "\ufffd"
+
+
+def test_depth_has_an_end() -> None:
+    """What is nested deeper than anything a provider streams is kept as it came."""
+    deep: dict[str, Any] = {"text": "x"}
+    for _ in range(5_000):
+        deep = {"in": deep}
+
+    assert whole(merged(deep)) is not None
+
+
+def test_slots_grow_by_index() -> None:
+    """Entries are told apart by their index and listed in its order; a piece without one is the last entry's."""
+    slots = Slots(lambda *_: False)
+    for piece in ({"index": 1, "text": "c"}, {"index": 0, "text": "a"}, {"text": "b"}, {"index": 1, "text": "d"}):
+        slots.take(piece)
+
+    assert slots.entries() == [{"index": 0, "text": "ab"}, {"index": 1, "text": "cd"}]
+
+
+def test_slots_may_begin_anew_at_an_index() -> None:
+    """Where the pieces themselves say so, one index holds several entries, in their order."""
+    slots = Slots(lambda held, piece: held.get("id") != piece.get("id", held.get("id")))
+    for piece in (
+        {"index": 0, "id": "a", "text": "1"},
+        {"index": 0, "id": "b", "text": "2"},
+        {"index": 0, "text": "3"},
+    ):
+        slots.take(piece)
+
+    assert [entry["text"] for entry in slots.entries()] == ["1", "23"]
+
+
+def test_what_is_of_a_wrong_type_is_nothing() -> None:
+    """Readers of untrusted values give an empty one."""
+    assert (fields(3), fields([]), dicts(3), dicts([1, {}, None]), index_of("0"), index_of(True)) == (
+        {},
+        {},
+        [],
+        [{}],
+        None,
+        None,
+    )
+    into: dict[str, Any] = {}
+    grow(into, "text", 3)
+    assert into == {}
+
+
+def test_text_is_joined_only_when_asked_for() -> None:
+    """A piece is put beside those before it, so that a long text costs no more by the piece than a short one."""
+    into: dict[str, Any] = {}
+    for _ in range(1_000):
+        grow(into, "text", "piece ")
+
+    assert isinstance(into["text"], Pieces)
+    assert len(into["text"]) == 1_000
+    assert whole(into) == {"text": "piece " * 1_000}
