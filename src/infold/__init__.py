@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from infold.api.fit import Fitted, fit
     from infold.api.session import Session
     from infold.api.session_settings import SessionSettings
+    from infold.api.wrap import wrap
     from infold.core.budget import Window
     from infold.core.policy import Policy, remaining, share, tokens
     from infold.core.presets import preset
@@ -40,6 +41,7 @@ __all__ = [
     "remaining",
     "share",
     "tokens",
+    "wrap",
 ]
 
 _HOMES = {
@@ -64,6 +66,7 @@ _HOMES = {
     "remaining": "infold.core.policy",
     "share": "infold.core.policy",
     "tokens": "infold.core.policy",
+    "wrap": "infold.api.wrap",
 }
 
 

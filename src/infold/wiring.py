@@ -8,9 +8,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from infold.core.judge import Told
 from infold.core.summary import SummaryRequest
 from infold.engine.asking import AsyncSummariser, Summariser
-from infold.engine.effects import Told
 from infold.errors import UsageError
 from infold.ports import FullStore
 

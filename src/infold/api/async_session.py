@@ -7,7 +7,7 @@ from typing import TypeVar
 from infold.api.session_settings import Place, SessionSettings
 from infold.core.events import PreparedAhead
 from infold.core.log import Log
-from infold.core.messages import SessionId
+from infold.core.messages import Message, SessionId
 from infold.core.summary import SummaryRequest
 from infold.engine.ahead import Preparation, mark_of
 from infold.engine.asking import AsyncSummariser, ask_async
@@ -15,7 +15,8 @@ from infold.engine.background import AsyncShelf
 from infold.engine.call import Flow
 from infold.engine.drive import drive_async
 from infold.engine.effects import Told
-from infold.engine.keeper import Keeper, Preview, Ready
+from infold.engine.history import Followed
+from infold.engine.keeper import Beside, Keeper, Preview, Ready
 from infold.engine.recalling import recall
 from infold.engine.refusals import overflow_of
 from infold.engine.summarising import SummaryPlan, ask_for_notes
@@ -62,17 +63,23 @@ class AsyncSession:
         """Where to subscribe to what happens in this session."""
         return self._place.bus
 
-    async def prepare(self, messages: Sequence[object], *, system: object = None, tools: object = None) -> Ready:
+    async def prepare(
+        self, messages: Sequence[object], *, system: object = None, tools: object = None, output_tokens: int = 0
+    ) -> Ready:
         """Make the next request fit, given the whole list of messages; raises `WindowExceeded` where none can.
+
+        `system` and `tools` are what is sent beside them, `output_tokens` what the request asks to be answered with at most.
 
         The list must begin with what was folded; infold notices a change there and raises `HistoryChanged`. What changed after
         that is taken back and replaced.
         """
-        return await self._drive(self._keeper.prepare(messages, system=system, tools=tools))
+        return await self._drive(self._keeper.prepare(messages, Beside(system, tools, output_tokens)))
 
-    async def prepare_new(self, messages: Sequence[object], *, system: object = None, tools: object = None) -> Ready:
+    async def prepare_new(
+        self, messages: Sequence[object], *, system: object = None, tools: object = None, output_tokens: int = 0
+    ) -> Ready:
         """Make the next request fit, given only the messages that are new."""
-        return await self._drive(self._keeper.prepare_new(messages, system=system, tools=tools))
+        return await self._drive(self._keeper.prepare_new(messages, Beside(system, tools, output_tokens)))
 
     async def record(self, reply: object) -> None:
         """Take in a provider's reply (its body or SDK object): what was said, the usage, and why it ended."""
@@ -93,6 +100,14 @@ class AsyncSession:
         `up_to` is the number of the first message to keep, as in its handle: 42 for `42.1`.
         """
         return await self._drive(self._keeper.compact(focus, up_to))
+
+    def match(self, messages: Sequence[object]) -> Followed | None:
+        """How a whole list of messages goes with this session; none where it is another's."""
+        return self._keeper.match(messages)
+
+    def encode(self, messages: Sequence[Message]) -> list[object]:
+        """Messages of the view in the caller's shape, as the next request would have them."""
+        return self._keeper.encode(messages)
 
     def preview(self, *, up_to: int | None = None) -> Preview:
         """What `compact` would fold, by code alone; changes nothing and asks no model."""

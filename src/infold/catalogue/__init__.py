@@ -1,5 +1,6 @@
 """Limits and prices of models: a data file, a lookup that tolerates spellings, and overrides."""
 
+from infold.catalogue.costs import cost_of
 from infold.catalogue.families import FAMILIES, Family, family_of, upper_bound
 from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS, lookup
 from infold.catalogue.models import Assumed, FamilyName, Known, Lookup, ModelEntry, Prices, Step, Tier
@@ -22,6 +23,7 @@ __all__ = [
     "Step",
     "Table",
     "Tier",
+    "cost_of",
     "family_of",
     "lookup",
     "read_overrides",

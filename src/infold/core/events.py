@@ -12,6 +12,7 @@ __all__ = [
     "CompactionVetoed",
     "Event",
     "Exceeded",
+    "FailedOpen",
     "InstructionStubbed",
     "PluginFailed",
     "PreparationDiscarded",
@@ -156,6 +157,13 @@ class PreparationDiscarded(Struct, frozen=True, tag_field="event", tag="preparat
     cost: float = 0.0
 
 
+class FailedOpen(Struct, frozen=True, tag_field="event", tag="failed-open"):
+    """infold could not manage a request and relayed it as it came."""
+
+    session_id: str
+    problem: str
+
+
 class Restored(Struct, frozen=True, tag_field="event", tag="restored"):
     """A pruning, clipping or compaction was undone, named by its number."""
 
@@ -178,6 +186,7 @@ Event: TypeAlias = (
     | PreparedAhead
     | PreparationDiscarded
     | Restored
+    | FailedOpen
     | Exceeded
 )
 """Everything the core can report."""

@@ -12,10 +12,19 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
-from infold.core.messages import Finish, Message, TextPart, ToolCallPart, ToolResultPart, is_genuine_user, text_of
+from infold.core.messages import (
+    Finish,
+    Message,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+    is_genuine_user,
+    text_of,
+)
 from infold.core.verdict import Fault, Verdict
 
-__all__ = ["Answer", "judge", "record_text"]
+__all__ = ["Answer", "Told", "judge", "record_text"]
 
 LARGEST_LOSS = 0.3
 """The share of lines that repair may take out; beyond it the rest is not to be trusted either."""
@@ -51,6 +60,16 @@ class Answer(Struct, frozen=True):
     text: str
     finish: Finish = "stop"
     calls_tools: bool = False
+
+
+class Told(Struct, frozen=True):
+    """A summariser's answer, and what it took."""
+
+    answer: Answer
+    model: str = ""
+    usage: Usage | None = None
+    cost: float = 0.0
+    duration_ms: int = 0
 
 
 def judge(

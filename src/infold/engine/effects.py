@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from infold.core.entries import Checkpoint, Entry
 from infold.core.events import Event
-from infold.core.judge import Answer
-from infold.core.messages import Usage
+from infold.core.judge import Told
 from infold.core.occasion import Decision, Occasion
 from infold.core.summary import Additions, SummaryRequest
 
@@ -89,16 +88,6 @@ class Publish(Struct, frozen=True):
 
 Effect: TypeAlias = Append | Load | Hold | Release | Wait | Ask | Fetch | Consult | Announce | Publish
 EFFECTS = (Append, Load, Hold, Release, Wait, Ask, Fetch, Consult, Announce, Publish)
-
-
-class Told(Struct, frozen=True):
-    """A summariser's answer, and what it took."""
-
-    answer: Answer
-    model: str = ""
-    usage: Usage | None = None
-    cost: float = 0.0
-    duration_ms: int = 0
 
 
 class Guidance(Struct, frozen=True):

@@ -28,13 +28,15 @@ SYSTEM_ROLES = frozenset({"system", "developer"})
 class Followed(Struct, frozen=True):
     """A whole list held against a session: its decoding, what of it is new, and what it takes back.
 
-    `amended` is the number of the first message that is no longer there; `turns_back`, how many turns of a person go with it.
+    `known` counts its messages that the session has. `amended` is the number of the first message that is no longer there;
+    `turns_back`, how many turns of a person go with it.
     """
 
     preamble: Decoded
     decoded: Decoded
     pairing: Pairing
     new: tuple[Message, ...]
+    known: int
     amended: int | None = None
     turns_back: int = 0
 
@@ -70,7 +72,9 @@ class History:
         known = [source for sources in self.decoded.sources for source in sources]
         if self.pairing is not None and known and _begins_with(rest, known):
             later = self._decode(rest[len(known) :], log, self.pairing)
-            return Followed(preamble, joined(self.decoded, later), self.pairing, later.messages)
+            return Followed(
+                preamble, joined(self.decoded, later), self.pairing, later.messages, len(self.decoded.messages)
+            )
         return self._anew(preamble, rest, log)
 
     def adopt(self, followed: Followed) -> None:
@@ -127,6 +131,7 @@ class History:
             replace(decoded, messages=(*messages[:start], *ours, *messages[start + same :])),
             pairing,
             messages[start + same :],
+            start + same,
             gone[0].sequence if gone else None,
             sum(placed.is_persons for placed in gone),
         )

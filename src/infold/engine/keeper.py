@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.budget import budget_for, narrowed
+from infold.core.budget import Window, budget_for, narrowed
 from infold.core.compact import checkpoint_for
 from infold.core.cut import cut_before
 from infold.core.entries import Entry, Handle, Pin, Rejection, Restoration
@@ -25,14 +25,14 @@ from infold.engine.ahead import Preparation
 from infold.engine.call import Call, Flow, append
 from infold.engine.effects import Append, Load, Publish, Wait
 from infold.engine.flow import Prepared, compact, record, take_in
-from infold.engine.history import History
+from infold.engine.history import Followed, History
 from infold.engine.summarising import SummaryPlan
 from infold.engine.terms import Terms, overhead_of
-from infold.errors import StoreConflict, UsageError, WindowExceeded
+from infold.errors import HistoryChanged, StoreConflict, UsageError, WindowExceeded
 from infold.formats.overflow import Overflow
 from infold.formats.wire import WireFormat, detect, format_named
 
-__all__ = ["Keeper", "Preview", "Ready"]
+__all__ = ["Beside", "Keeper", "Preview", "Ready"]
 
 MOST_TRIES = 50
 """How often a flow begins anew before its conflict is told; another writer cannot be faster for ever."""
@@ -65,11 +65,15 @@ class Preview(Struct, frozen=True):
     text: str
 
 
-class _Beside(NamedTuple):
-    """What the newest request is sent with."""
+class Beside(NamedTuple):
+    """What a request is sent with: its system prompt, its tools, and the tokens it asks to be answered with at most."""
 
     system: object = None
     tools: object = None
+    output_tokens: int = 0
+
+
+NOTHING_BESIDE = Beside()
 
 
 class _Reading(NamedTuple):
@@ -92,16 +96,24 @@ class Keeper:
         self.outrun: Preparation | None = None
         self._now_ms = now_ms
         self._history: History | None = None
-        self._beside = _Beside()
+        self._beside = Beside()
         self._unsent: tuple[str, ...] = ()
         self._spoke_ms: int | None = None
         self._rejections = 0
 
     # Flows.
 
-    def prepare(self, messages: Sequence[object], *, system: object = None, tools: object = None) -> Flow[Ready]:
+    def match(self, messages: Sequence[object]) -> Followed | None:
+        """How a whole list of messages goes with this session; none where it is another's (`HistoryChanged`)."""
+        history = self._history or History(_format_of(messages, self.terms.format))
+        try:
+            return history.follow(messages, self.log)
+        except HistoryChanged:
+            return None
+
+    def prepare(self, messages: Sequence[object], beside: Beside = NOTHING_BESIDE) -> Flow[Ready]:
         """Make the next request fit, given the whole list of messages."""
-        history = self._following(messages, _Beside(system, tools))
+        history = self._following(messages, beside)
 
         def read() -> _Reading:
             followed = history.follow(messages, self.log)
@@ -110,12 +122,12 @@ class Keeper:
 
         return (yield from self._prepare(history, read))
 
-    def prepare_new(self, messages: Sequence[object], *, system: object = None, tools: object = None) -> Flow[Ready]:
+    def prepare_new(self, messages: Sequence[object], beside: Beside = NOTHING_BESIDE) -> Flow[Ready]:
         """Make the next request fit, given only the messages that are new.
 
         Those of a request that failed after they were stored may be given again; they are known and stored once.
         """
-        history = self._following(messages, _Beside(system, tools))
+        history = self._following(messages, beside)
 
         def read() -> _Reading:
             new = history.add(messages, self.log)
@@ -249,8 +261,8 @@ class Keeper:
         preamble = () if self._history is None else self._history.preamble.messages
         return Situation(
             terms.policy,
-            budget_for(narrowed(terms.window, self.log.limits), terms.policy),
-            overhead_tokens=overhead_of(preamble, *self._beside, terms.counting.ruler),
+            budget_for(self._window(), terms.policy),
+            overhead_tokens=overhead_of(preamble, self._beside.system, self._beside.tools, terms.counting.ruler),
             bound=terms.counting.margin,
             summariser=terms.summarises,
             manual=manual,
@@ -258,7 +270,19 @@ class Keeper:
             is_cold=self._spoke_ms is not None and self._now_ms() - self._spoke_ms > COLD_MS,
         )
 
-    def _following(self, messages: Sequence[object], beside: _Beside) -> History:
+    def _window(self) -> Window:
+        """The window as it is known by now, less what the request asks to be answered with."""
+        window, asked = narrowed(self.terms.window, self.log.limits), self._beside.output_tokens
+        if not 0 < asked < window.context_tokens:
+            return window
+        most = window.context_tokens - asked
+        return replace(window, input_tokens=min(window.limit_tokens, most))
+
+    def encode(self, messages: Sequence[Message]) -> list[object]:
+        """Messages of the view in the caller's shape, as the next request would have them."""
+        return self._begun("encoding").encode(messages, self.log)
+
+    def _following(self, messages: Sequence[object], beside: Beside) -> History:
         """The caller's list, in the format that was named or that its first messages show."""
         self._beside = beside
         if self._history is None:

@@ -9,6 +9,8 @@ __all__ = ["overflow_of"]
 
 def overflow_of(error: object) -> Overflow | None:
     """The overflow that an SDK's exception, or the body of a refusal, reports; nothing if it speaks of something else."""
+    if isinstance(error, Overflow):
+        return error
     if isinstance(error, Mapping | str | bytes):
         return recognise(None, error)
     status = getattr(error, "status_code", None)

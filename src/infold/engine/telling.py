@@ -5,6 +5,7 @@ from typing import TypeAlias, assert_never
 from infold.core.events import (
     CompactionVetoed,
     Exceeded,
+    FailedOpen,
     InstructionStubbed,
     PluginFailed,
     PreparationDiscarded,
@@ -29,12 +30,13 @@ Incident: TypeAlias = (
     | PreparedAhead
     | PreparationDiscarded
     | Restored
+    | FailedOpen
     | Exceeded
 )
 """Every event that does not itself make the view smaller."""
 
 
-def in_words(event: Incident) -> str:  # noqa: PLR0911 - a sentence for each kind
+def in_words(event: Incident) -> str:  # noqa: C901, PLR0911, PLR0912 - a sentence for each kind
     """What happened, in a sentence."""
     match event:
         case InstructionStubbed():
@@ -59,6 +61,8 @@ def in_words(event: Incident) -> str:  # noqa: PLR0911 - a sentence for each kin
             return f"a summary written ahead was discarded: {event.why}"
         case Restored():
             return f"entry {event.sequence} was undone; the view has {event.tokens_after:,} tokens again"
+        case FailedOpen():
+            return f"a request was relayed as it came: {event.problem}"
         case Exceeded():
             return f"still {event.floor_tokens:,} tokens for {event.usable_tokens:,} usable"
         case _:

@@ -4,7 +4,7 @@ A body is a dict, JSON bytes or an SDK object. Usage is told as the core wants i
 What is missing or is no number is nothing, never an error: a reply counts even when its usage is garbage.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infold.core.messages import Finish, Usage
@@ -239,7 +239,7 @@ def responses_finish(body: object) -> Finish | None:
         return _finish(_plain(reply.get("incomplete_details")).get("reason")) or "other"
     if status != "completed":
         return None if status in (None, "queued", "in_progress") else _finish(status)
-    output = reply.get("output") or ()
+    output = _listed(reply.get("output"))
     return "tool-calls" if any(str(_plain(item).get("type")) in _AWAITED for item in output) else "stop"
 
 
@@ -252,12 +252,16 @@ def gemini_finish(body: object) -> Finish | None:
     """Why a candidate ended; one that calls a function ends with STOP all the same."""
     candidate = _first(_plain(body).get("candidates"))
     finish = _finish(candidate.get("finishReason") or candidate.get("finish_reason"))
-    parts = _plain(candidate.get("content")).get("parts") or ()
+    parts = _listed(_plain(candidate.get("content")).get("parts"))
     calls = any({"functionCall", "function_call"} & _plain(part).keys() for part in parts)
     return "tool-calls" if finish == "stop" and calls else finish
 
 
 # Reading what may be anything.
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _plain(value: object) -> Item:

@@ -20,6 +20,7 @@ from infold.core.events import (
     CompactionVetoed,
     Event,
     Exceeded,
+    FailedOpen,
     InstructionStubbed,
     PluginFailed,
     PreparationDiscarded,
@@ -88,6 +89,7 @@ FAMILIES = (
     Family("restorations_total", "counter", "Changes undone."),
     Family("instructions_stubbed_total", "counter", "Instructions that no longer fitted word for word."),
     Family("stubs_repeated_total", "counter", "Replies that wrote a stub as if it were content."),
+    Family("failed_open_total", "counter", "Requests relayed as they came because infold could not manage them."),
     Family("plugin_failures_total", "counter", "Times that a plugin was passed over.", ("plugin",)),
 )
 """All metrics there are, in the order they are written."""
@@ -166,6 +168,7 @@ def _of_rare(
     | Restored
     | InstructionStubbed
     | StubRepeated
+    | FailedOpen
     | SummaryProgressed,
 ) -> Iterator[Sample]:
     match event:
@@ -183,6 +186,8 @@ def _of_rare(
             yield Sample("instructions_stubbed_total", len(event.handles))
         case StubRepeated():
             yield Sample("stubs_repeated_total")
+        case FailedOpen():
+            yield Sample("failed_open_total")
         case SummaryProgressed():
             return
         case _:

@@ -12,6 +12,7 @@ from infold.core.events import (
     CompactionVetoed,
     Event,
     Exceeded,
+    FailedOpen,
     InstructionStubbed,
     PluginFailed,
     PreparationDiscarded,
@@ -38,6 +39,7 @@ EVENTS: tuple[Event, ...] = (
     PreparedAhead("s", 0.02, 3_100),
     PreparationDiscarded("s", "the pins changed", 0.02),
     Restored("s", 12, 900),
+    FailedOpen("s", "the body is no JSON object"),
     Exceeded("s", 900, 800),
 )
 

@@ -7,6 +7,7 @@ from infold.core.events import (
     CompactionVetoed,
     Event,
     Exceeded,
+    FailedOpen,
     InstructionStubbed,
     PluginFailed,
     PreparationDiscarded,
@@ -37,5 +38,6 @@ EVENTS: tuple[Event, ...] = (
     PreparedAhead("s", 0.5, 4_000),
     PreparationDiscarded("s", SECRET, 0.5),
     Restored("s", 4, 900),
+    FailedOpen("s", SECRET),
     Exceeded("s", 900, 800),
 )

@@ -76,6 +76,7 @@ def test_every_event_is_counted() -> None:
         ("restorations_total", ()): 1,
         ("instructions_stubbed_total", ()): 2,
         ("stubs_repeated_total", ()): 1,
+        ("failed_open_total", ()): 1,
         ("plugin_failures_total", (("plugin", "kites"),)): 1,
     }
 

@@ -1,0 +1,108 @@
+"""One request and its reply, seen from between a client and its provider.
+
+What a wrapped client and a gateway have in common: a body is read, its session is found and made to fit, a refusal is recovered,
+a reply is heard. Neither waits here for anything: whoever relays does that, sync or async.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.api.session_settings import SessionSettings
+from infold.catalogue import cost_of, lookup
+from infold.core.budget import Window
+from infold.core.judge import Told
+from infold.engine.finding import name_of
+from infold.errors import BrokenInput, ModelError, ModelOverflow
+from infold.formats.overflow import recognise
+from infold.formats.requests import Asked, Unmanaged, answer_of, asked_of, wire_of_path, with_items
+
+__all__ = ["Exchange", "Relayed", "can_summarise", "encoded", "opened", "refused", "settings_for", "told_by"]
+
+LEAST_SUMMARISER_TOKENS = 16_000
+"""Models with smaller windows hardly hold a record worth summarising beside the instruction and the answer."""
+
+
+class Relayed(Struct, frozen=True):
+    """A provider's answer: its status and its body."""
+
+    status: int
+    body: bytes
+
+
+class Exchange(Struct, frozen=True):
+    """A request that infold manages: what it asks for, its body as it came, and the name its session goes by."""
+
+    asked: Asked
+    body: Mapping[str, Any]
+    raw: bytes
+    name: str
+
+    def with_messages(self, items: list[object]) -> bytes:
+        """The body to send; the very bytes that came where nothing was changed (B29)."""
+        if len(items) == len(self.asked.items) and all(map(_is_same, items, self.asked.items)):
+            return self.raw
+        return encoded(with_items(self.body, self.asked.wire, items))
+
+
+def opened(path: str, headers: Mapping[str, str], raw: bytes) -> Exchange | Unmanaged:
+    """Read a request; raises `BrokenInput` for a body that is none."""
+    wire = wire_of_path(path)
+    if wire is None:
+        return Unmanaged("the path holds no conversation")
+    try:
+        body = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenInput(wire.name, f"the body is no JSON ({error})", remedy="send JSON") from error
+    asked = asked_of(wire, body, path)
+    if isinstance(asked, Unmanaged):
+        return asked
+    return Exchange(asked, body, raw, name_of(asked, body, headers))
+
+
+def settings_for(settings: SessionSettings, asked: Asked) -> SessionSettings:
+    """Settings for the session of a request: its model and format, unless they are named already."""
+    model = settings.model or asked.model or None
+    return replace(settings, model=model, format=asked.wire.name)
+
+
+def can_summarise(settings: SessionSettings) -> bool:
+    """Whether a session's own model is good enough to be asked for summaries, as far as is known."""
+    entry = lookup(settings.model or "").entry
+    window = settings.window.context_tokens if isinstance(settings.window, Window) else settings.window
+    return entry.summarises and (window or entry.context_tokens) >= LEAST_SUMMARISER_TOKENS
+
+
+def refused(model: str, relayed: Relayed) -> ModelError | None:
+    """Why a request for a summary came to nothing; none where it was answered."""
+    if relayed.status < 400:
+        return None
+    overflow = recognise(relayed.status, relayed.body)
+    if overflow is not None:
+        return ModelOverflow(model, overflow.limit_tokens)
+    return ModelError(model, f"answered with status {relayed.status}")
+
+
+def told_by(asked: Asked, relayed: Relayed) -> Told:
+    """What a model's reply to a request for a summary says, and what it cost; raises `ModelError` where it says nothing."""
+    error = refused(asked.model, relayed)
+    if error is not None:
+        raise error
+    try:
+        reply = msgspec.json.decode(relayed.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
+        raise ModelError(asked.model, f"answered with what is no JSON ({broken})") from broken
+    usage = asked.wire.usage(reply)
+    return Told(answer_of(asked.wire, reply), asked.model, usage, cost_of(asked.model, usage))
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """A body as JSON."""
+    return msgspec.json.encode(body)
+
+
+def _is_same(one: object, other: object) -> bool:
+    return one is other or one == other

@@ -1,0 +1,171 @@
+"""Requests as providers are sent them: which format a path speaks, what a body asks for, and the same body with other messages.
+
+For whoever stands between a client and a provider. A body is only ever read; the one given back is new, with every field that
+infold does not know as it was. History that the provider itself holds or cuts is not infold's to manage, and is told apart.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from infold.core.judge import Answer
+from infold.core.messages import AssistantMessage, Message, TextPart, calls_of
+from infold.core.summary import SummaryRequest
+from infold.errors import BrokenInput
+from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+
+__all__ = [
+    "Asked",
+    "Unmanaged",
+    "answer_of",
+    "asked_of",
+    "model_in_path",
+    "summary_body",
+    "unstreamed",
+    "wire_of_path",
+    "with_items",
+]
+
+Body: TypeAlias = Mapping[str, Any]
+
+_ENDINGS: tuple[tuple[str, WireFormat], ...] = (
+    ("/chat/completions", OPENAI_CHAT),
+    ("/responses", OPENAI_RESPONSES),
+    ("/messages", ANTHROPIC_MESSAGES),
+    (":generateContent", GEMINI),
+    (":streamGenerateContent", GEMINI),
+)
+_BESIDE = {"openai-responses": "instructions", "anthropic-messages": "system", "gemini": "systemInstruction"}
+_OUTPUT_FIELDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+_OUTPUT_FIELD = {
+    "openai-chat": "max_completion_tokens",
+    "openai-responses": "max_output_tokens",
+    "anthropic-messages": "max_tokens",
+}
+_HELD_BY_PROVIDER = ("previous_response_id", "conversation", "context_management", "cached_content", "cachedContent")
+_NOT_FOR_SUMMARIES = (
+    *("stream", "stream_options", "tool_choice", "parallel_tool_calls", "response_format", "text", "toolConfig", "n"),
+    *("stop", "stop_sequences", *_OUTPUT_FIELDS, "store", "background", "thinking", "reasoning", "reasoning_effort"),
+)
+
+
+class Asked(Struct, frozen=True):
+    """What a request asks for: its messages, what is sent beside them, the model, and the most it may answer with."""
+
+    wire: WireFormat
+    items: tuple[object, ...]
+    system: object = None
+    tools: object = None
+    model: str = ""
+    output_tokens: int = 0
+    streams: bool = False
+
+
+class Unmanaged(Struct, frozen=True):
+    """A request that is relayed as it is, and why."""
+
+    why: str
+
+
+def wire_of_path(path: str) -> WireFormat | None:
+    """The format that requests to this path are in; none for paths that hold no conversation."""
+    bare = path.split("?", 1)[0].rstrip("/")
+    return next((wire for ending, wire in _ENDINGS if bare.endswith(ending)), None)
+
+
+def model_in_path(path: str) -> str:
+    """The model that a Gemini path names; empty elsewhere."""
+    _, _, rest = path.partition("/models/")
+    return rest.split("?", 1)[0].partition(":")[0]
+
+
+def unstreamed(path: str) -> str:
+    """The path that answers in one piece what this one would stream."""
+    return path.replace(":streamGenerateContent", ":generateContent").replace("?alt=sse", "").replace("&alt=sse", "")
+
+
+def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanaged:
+    """What a body asks for; raises `BrokenInput` for what is no request of this format."""
+    if not isinstance(body, Mapping):
+        raise BrokenInput(
+            wire.name, "the body is no JSON object", remedy="send the request as the provider documents it"
+        )
+    held = next((field for field in _HELD_BY_PROVIDER if body.get(field)), None)
+    if held is not None:
+        return Unmanaged(f"the provider holds or cuts the history itself ({held})")
+    items = body.get(wire.items_field)
+    if isinstance(items, str):  # Responses takes a lone text for one message of the user
+        items = [{"role": "user", "content": items}]
+    if not isinstance(items, list | tuple):
+        raise BrokenInput(wire.name, f"{wire.items_field} is no list", remedy="send the messages as a list")
+    return Asked(
+        wire,
+        tuple(items),
+        system=body.get(_BESIDE.get(wire.name, ""), body.get("system_instruction") if wire is GEMINI else None),
+        tools=body.get("tools"),
+        model=str(body.get("model") or model_in_path(path)),
+        output_tokens=_output_tokens(body),
+        streams=bool(body.get("stream")) or "streamGenerateContent" in path,
+    )
+
+
+def with_items(body: Body, wire: WireFormat, items: Sequence[object]) -> dict[str, Any]:
+    """The same request with other messages."""
+    return {**body, wire.items_field: list(items)}
+
+
+def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: Sequence[object] = ()) -> dict[str, Any]:
+    """The request for a summary, to the model that this body was for.
+
+    One that shares the ordinary request's prefix keeps everything before its last message as it was, tools included, so that
+    the provider's cache serves it; `shown` are its messages as that request has them. One of its own has nothing of it but
+    the model.
+    """
+    kept = {name: value for name, value in body.items() if name not in _NOT_FOR_SUMMARIES}
+    asked = request.messages[-1:] if request.shares_prefix else request.messages
+    items = [item for message in asked for item in wire.encode_new(message)]
+    limit = _limited(wire, body, request.output_tokens)
+    if request.shares_prefix:
+        return {**kept, wire.items_field: [*shown, *items], **limit, **_without_calls(wire, kept)}
+    named = {"model": body["model"]} if "model" in body else {}
+    return {**named, **_opened(wire, request.system, items), **limit}
+
+
+def answer_of(wire: WireFormat, body: object) -> Answer:
+    """A model's reply as a summariser's answer."""
+    messages: tuple[Message, ...] = wire.decode(wire.reply_items(body)).messages
+    replies = [message for message in messages if isinstance(message, AssistantMessage)]
+    text = "\n".join(part.text for reply in replies for part in reply.parts if isinstance(part, TextPart))
+    return Answer(text, wire.finish(body) or "other", any(calls_of(reply) for reply in replies))
+
+
+def _output_tokens(body: Body) -> int:
+    config = body.get("generationConfig") or body.get("generation_config")
+    nested = config.get("maxOutputTokens") if isinstance(config, Mapping) else None
+    given = next((body[field] for field in _OUTPUT_FIELDS if body.get(field)), nested)
+    return given if isinstance(given, int) and given > 0 else 0
+
+
+def _limited(wire: WireFormat, body: Body, output_tokens: int) -> dict[str, Any]:
+    if wire is GEMINI:
+        return {"generationConfig": {"maxOutputTokens": output_tokens}}
+    stored = {"store": False} if wire is OPENAI_RESPONSES else {}
+    field = "max_tokens" if "max_tokens" in body else _OUTPUT_FIELD[wire.name]  # older servers know no other
+    return {field: output_tokens, **stored}
+
+
+def _without_calls(wire: WireFormat, kept: Body) -> dict[str, Any]:
+    """Tools stay, for the cache's sake; the model is told not to call them."""
+    if not kept.get("tools"):
+        return {}
+    if wire is GEMINI:
+        return {"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}}
+    return {"tool_choice": {"type": "none"} if wire is ANTHROPIC_MESSAGES else "none"}
+
+
+def _opened(wire: WireFormat, system: str, items: list[Any]) -> dict[str, Any]:
+    if wire is OPENAI_CHAT:
+        return {"messages": [{"role": "system", "content": system}, *items]}
+    beside: object = {"parts": [{"text": system}]} if wire is GEMINI else system
+    return {_BESIDE[wire.name]: beside, wire.items_field: items}
