@@ -104,6 +104,10 @@ class Store(Protocol):
 class Archive(Protocol):
     """What an operator does with whole sessions. Deleting is the one destructive act (B27)."""
 
+    def tenants(self) -> Sequence[str]:
+        """Whose sessions there are, in order; for an operator's eyes only (B28)."""
+        ...
+
     def sessions(self, tenant: str) -> Iterator[StoredSession]:
         """A tenant's sessions, the last changed first, read in pages."""
         ...

@@ -13,10 +13,11 @@ from infold.engine.ahead import Preparation, mark_of
 from infold.engine.asking import AsyncSummariser, ask_async
 from infold.engine.background import AsyncShelf
 from infold.engine.call import Flow
+from infold.engine.circumstances import Beside
 from infold.engine.drive import drive_async
 from infold.engine.effects import Told
 from infold.engine.history import Followed
-from infold.engine.keeper import Beside, Keeper, Preview, Ready
+from infold.engine.keeper import Keeper, Preview, Ready
 from infold.engine.recalling import recall
 from infold.engine.refusals import overflow_of
 from infold.engine.summarising import SummaryPlan, ask_for_notes

@@ -67,7 +67,7 @@ def fit(
     situation = Situation(
         chosen,
         budget_for(window_of(window, known), chosen),
-        overhead_tokens=overhead_of(divided(decoded.messages)[0], system, tools, counting.ruler),
+        overhead_tokens=overhead_of(divided(decoded.messages)[0], system, tools, counting.ruler).tokens,
         bound=counting.margin,
         rates=rates_of(known),
         reports_usage=False,

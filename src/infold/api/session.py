@@ -18,10 +18,11 @@ from infold.engine.ahead import Preparation, mark_of
 from infold.engine.asking import Summariser, ask
 from infold.engine.background import Shelf
 from infold.engine.call import Flow
+from infold.engine.circumstances import Beside
 from infold.engine.drive import drive
 from infold.engine.effects import Told
 from infold.engine.history import Followed
-from infold.engine.keeper import Beside, Keeper, Preview, Ready
+from infold.engine.keeper import Keeper, Preview, Ready
 from infold.engine.recalling import recall
 from infold.engine.refusals import overflow_of
 from infold.engine.summarising import SummaryPlan, ask_for_notes

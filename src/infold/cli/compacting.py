@@ -126,7 +126,7 @@ def _situation(
     return Situation(
         policy,
         budget_for(window_of(aim.window_tokens, known), policy),
-        overhead_tokens=overhead_of(opening, session.system, session.tools, counting.ruler),
+        overhead_tokens=overhead_of(opening, session.system, session.tools, counting.ruler).tokens,
         bound=counting.margin,
         rates=rates_of(known),
         reports_usage=False,

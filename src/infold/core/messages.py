@@ -17,6 +17,7 @@ __all__ = [
     "Message",
     "MessageId",
     "ModelRef",
+    "Overhead",
     "Part",
     "ReasoningPart",
     "ResultStatus",
@@ -70,6 +71,18 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     def context(self) -> int:
         """What stands in the window after the reply."""
         return self.total or self.prompt + self.output + self.reasoning
+
+
+class Overhead(Struct, frozen=True, omit_defaults=True):
+    """Tokens that a request sends beside its messages, as estimated: the system prompt and the tools."""
+
+    system: int = 0
+    tools: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Both together."""
+        return self.system + self.tools
 
 
 class ModelRef(Struct, frozen=True):
@@ -202,7 +215,10 @@ class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag
 
 
 class AssistantMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="assistant"):
-    """A model's reply: text, reasoning and tool calls; a summary is one whose `summary` is true (S3.6)."""
+    """A model's reply: text, reasoning and tool calls; a summary is one whose `summary` is true (S3.6).
+
+    `overhead` is what the request it answers sent beside the messages.
+    """
 
     id: MessageId
     parts: tuple[Part, ...]
@@ -217,6 +233,7 @@ class AssistantMessage(Struct, frozen=True, omit_defaults=True, tag_field="role"
     cost: float = 0.0
     finish: Finish | None = None
     error: str = ""
+    overhead: Overhead | None = None
 
 
 class ToolMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="tool"):

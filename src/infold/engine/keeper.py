@@ -10,12 +10,11 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.budget import Window, budget_for, narrowed
 from infold.core.compact import checkpoint_for
 from infold.core.cut import cut_before
 from infold.core.entries import Entry, Handle, Pin, Rejection, Restoration
 from infold.core.events import Event, Rejected, Restored
-from infold.core.gauge import Gauge, Situation, estimated_tokens
+from infold.core.gauge import Gauge, estimated_tokens
 from infold.core.likeness import likeness
 from infold.core.log import Log
 from infold.core.messages import Message
@@ -23,25 +22,23 @@ from infold.core.plan import Fold, fold_at, next_step
 from infold.core.summary import Additions
 from infold.engine.ahead import Preparation
 from infold.engine.call import Call, Flow, append
+from infold.engine.circumstances import NOTHING_BESIDE, Beside, Circumstances
 from infold.engine.effects import Append, Load, Publish, Wait
 from infold.engine.flow import Prepared, compact, record, take_in
 from infold.engine.history import Followed, History
 from infold.engine.summarising import SummaryPlan
-from infold.engine.terms import Terms, overhead_of
+from infold.engine.terms import Terms
 from infold.errors import HistoryChanged, StoreConflict, UsageError, WindowExceeded
 from infold.formats.overflow import Overflow
 from infold.formats.wire import WireFormat, detect, format_named
 
-__all__ = ["Beside", "Keeper", "Preview", "Ready"]
+__all__ = ["Keeper", "Preview", "Ready"]
 
 MOST_TRIES = 50
 """How often a flow begins anew before its conflict is told; another writer cannot be faster for ever."""
 
 PAUSE_SECONDS = 0.002
 """The first pause before beginning anew; it grows, so that many writers come apart."""
-
-COLD_MS = 300_000
-"""After five minutes without a request providers have let their cache go, and acting costs nothing extra."""
 
 MOST_REJECTIONS = 1
 """A request that a provider refused is made smaller and sent once more; a second refusal is told (B8)."""
@@ -65,17 +62,6 @@ class Preview(Struct, frozen=True):
     text: str
 
 
-class Beside(NamedTuple):
-    """What a request is sent with: its system prompt, its tools, and the tokens it asks to be answered with at most."""
-
-    system: object = None
-    tools: object = None
-    output_tokens: int = 0
-
-
-NOTHING_BESIDE = Beside()
-
-
 class _Reading(NamedTuple):
     """What a caller's list says to the session: what is new, and from where on it was taken back."""
 
@@ -95,10 +81,9 @@ class Keeper:
         self.wanted: SummaryPlan | None = None
         self.outrun: Preparation | None = None
         self._now_ms = now_ms
+        self._round = Circumstances(terms, now_ms)
         self._history: History | None = None
-        self._beside = Beside()
         self._unsent: tuple[str, ...] = ()
-        self._spoke_ms: int | None = None
         self._rejections = 0
 
     # Flows.
@@ -118,6 +103,7 @@ class Keeper:
         def read() -> _Reading:
             followed = history.follow(messages, self.log)
             history.adopt(followed)
+            self._round.preamble = history.preamble.messages
             return _Reading(followed.new, followed.amended)
 
         return (yield from self._prepare(history, read))
@@ -147,7 +133,7 @@ class Keeper:
         if self._rejections >= MOST_REJECTIONS:
             raise self._exceeded()
         self._rejections += 1
-        estimated = estimated_tokens(self.log, self._situation())
+        estimated = estimated_tokens(self.log, self._round.situation(self.log))
         yield from self._insist(_rejection(overflow, estimated, self.log, self._now_ms()))
         yield Publish((Rejected(self.log.session_id, estimated, overflow.prompt_tokens, overflow.limit_tokens),))
         ready = yield from self._prepare(history, _Reading)
@@ -160,9 +146,10 @@ class Keeper:
         history = self._begun("recording a reply")
         with history.untouched_on_failure():
             for attempt in range(MOST_TRIES):
-                outcome = yield from record(self.log, history.reply(reply, self.log))
+                outcome = yield from record(self.log, self._round.stamped(history.reply(reply, self.log)))
                 if isinstance(outcome, Log):
-                    self.log, self._rejections, self._spoke_ms = outcome, 0, self._now_ms()
+                    self.log, self._rejections = outcome, 0
+                    self._round.hear_reply()
                     return
                 yield from self._begin_anew(attempt)
         raise self._conflict()
@@ -177,7 +164,7 @@ class Keeper:
             yield from self._begin_anew(0)
         else:
             yield from self._insist(Restoration(number))
-        tokens_after = estimated_tokens(self.log, self._situation())
+        tokens_after = estimated_tokens(self.log, self._round.situation(self.log))
         yield Publish((Restored(self.log.session_id, number, tokens_after),))
 
     def pin(self, handle: str, *, pinned: bool = True) -> Flow[None]:
@@ -186,7 +173,7 @@ class Keeper:
 
     def preview(self, up_to: int | None = None) -> Preview:
         """What compacting now would do, by code alone; nothing is changed and no model is asked."""
-        log, situation = self.log, self._situation(manual=True)
+        log, situation = self.log, self._round.situation(self.log, manual=True)
         step = next_step(log, replace(situation, summariser=False))
         cut = (step.cut if isinstance(step, Fold) else None) if up_to is None else cut_before(log, up_to)
         if cut is None:
@@ -205,7 +192,9 @@ class Keeper:
                 try:
                     if not taken:
                         reading = read()
-                        self.log = yield from take_in(self.log, reading.new, amended=reading.amended)
+                        self.log = yield from take_in(
+                            self.log, self._round.stamped(reading.new), amended=reading.amended
+                        )
                         self._unsent, taken = tuple(map(likeness, reading.new)) or self._unsent, True
                 except StoreConflict:
                     yield from self._begin_anew(attempt)
@@ -241,10 +230,10 @@ class Keeper:
         raise self._conflict()
 
     def _call(self, *, focus: str = "", up_to: int | None = None, manual: bool = False) -> Call:
-        terms, system = self.terms, self._beside.system
+        terms, system = self.terms, self._round.beside.system
         return Call(
             (),
-            self._situation(manual=manual),
+            self._round.situation(self.log, manual=manual),
             system=system if isinstance(system, str) else "",
             additions=Additions(focus=focus),
             summariser_tokens=terms.summariser_tokens,
@@ -256,35 +245,13 @@ class Keeper:
             now_ms=self._now_ms(),
         )
 
-    def _situation(self, *, manual: bool = False) -> Situation:
-        terms = self.terms
-        preamble = () if self._history is None else self._history.preamble.messages
-        return Situation(
-            terms.policy,
-            budget_for(self._window(), terms.policy),
-            overhead_tokens=overhead_of(preamble, self._beside.system, self._beside.tools, terms.counting.ruler),
-            bound=terms.counting.margin,
-            summariser=terms.summarises,
-            manual=manual,
-            rates=terms.rates,
-            is_cold=self._spoke_ms is not None and self._now_ms() - self._spoke_ms > COLD_MS,
-        )
-
-    def _window(self) -> Window:
-        """The window as it is known by now, less what the request asks to be answered with."""
-        window, asked = narrowed(self.terms.window, self.log.limits), self._beside.output_tokens
-        if not 0 < asked < window.context_tokens:
-            return window
-        most = window.context_tokens - asked
-        return replace(window, input_tokens=min(window.limit_tokens, most))
-
     def encode(self, messages: Sequence[Message]) -> list[object]:
         """Messages of the view in the caller's shape, as the next request would have them."""
         return self._begun("encoding").encode(messages, self.log)
 
     def _following(self, messages: Sequence[object], beside: Beside) -> History:
         """The caller's list, in the format that was named or that its first messages show."""
-        self._beside = beside
+        self._round.beside = beside
         if self._history is None:
             self._history = History(_format_of(messages, self.terms.format))
         return self._history
@@ -295,7 +262,7 @@ class Keeper:
         return self._history
 
     def _exceeded(self) -> WindowExceeded:
-        situation = self._situation()
+        situation = self._round.situation(self.log)
         floor = estimated_tokens(self.log, situation)
         return WindowExceeded(
             floor_tokens=floor,

@@ -6,7 +6,7 @@ from msgspec import Struct
 from infold.catalogue import Known, Lookup, lookup
 from infold.core.budget import Window
 from infold.core.economics import Rates
-from infold.core.messages import Message, SystemMessage
+from infold.core.messages import Message, Overhead, SystemMessage
 from infold.core.policy import Policy, Ruler
 from infold.core.presets import preset
 from infold.core.stubs import Rendering
@@ -29,6 +29,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     window: Window
     counting: Counting
     rendering: Rendering
+    model: str = ""
     rates: Rates | None = None
     format: str | None = None
     summarises: bool = False
@@ -52,6 +53,7 @@ def terms_for(
         window=window_of(window, known),
         counting=counting,
         rendering=Rendering(ruler, chosen.stub, recall),
+        model=model or "",
         rates=rates_of(known),
     )
 
@@ -85,10 +87,11 @@ def rates_of(known: Lookup | None) -> Rates | None:
     return Rates(fresh, cached, prices.output)
 
 
-def overhead_of(preamble: tuple[Message, ...], system: object, tools: object, ruler: Ruler) -> int:
+def overhead_of(preamble: tuple[Message, ...], system: object, tools: object, ruler: Ruler) -> Overhead:
     """What is sent in every request beside the conversation: opening system messages, system prompt, tool schemas."""
     inside = sum(MESSAGE_OVERHEAD_TOKENS + sum(measure_message(message, ruler)) for message in preamble)
-    return inside + sum(measure(as_text(beside), ruler) for beside in (system, tools) if beside)
+    said, offered = (measure(as_text(beside), ruler) if beside else 0 for beside in (system, tools))
+    return Overhead(inside + said, offered)
 
 
 def as_text(value: object) -> str:

@@ -72,6 +72,11 @@ class MemoryStore:
                 with self._lock:
                     self._held.remove(key)
 
+    def tenants(self) -> tuple[str, ...]:
+        """Whose sessions there are, in order."""
+        with self._lock:
+            return tuple(sorted({key.tenant for key in self._sessions}))
+
     def sessions(self, tenant: str) -> Iterator[StoredSession]:
         """A tenant's sessions, the last changed first."""
         with self._lock:

@@ -104,6 +104,11 @@ class PostgresStore:
             if os.getpid() == pid:
                 connection.close()
 
+    def tenants(self) -> tuple[str, ...]:
+        """Whose sessions there are, in order."""
+        query: LiteralString = 'SELECT DISTINCT tenant COLLATE "C" FROM infold_sessions ORDER BY 1'
+        return tuple(tenant for (tenant,) in self._rows(query, ()))
+
     def sessions(self, tenant: str) -> Iterator[StoredSession]:
         """A tenant's sessions, the last changed first."""
 

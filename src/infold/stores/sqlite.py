@@ -93,6 +93,10 @@ class SqliteStore:
                 taken = stack.enter_context(holding(lock_path(self._path, key)))
             yield taken
 
+    def tenants(self) -> tuple[str, ...]:
+        """Whose sessions there are, in order."""
+        return tuple(tenant for (tenant,) in self._rows("SELECT DISTINCT tenant FROM sessions ORDER BY tenant", ()))
+
     def sessions(self, tenant: str) -> Iterator[StoredSession]:
         """A tenant's sessions, the last changed first."""
 

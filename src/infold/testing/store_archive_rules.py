@@ -18,6 +18,7 @@ def _tenants_share_nothing(store: FullStore) -> None:
     store.append(ONE, said("apple"), expected=0)
     store.append(FOREIGN, said("pear", "plum"), expected=0)
 
+    rule(list(store.tenants()) == sorted({ONE.tenant, FOREIGN.tenant}), "tenants are listed once, in order")
     listed = [[session.key for session in store.sessions(tenant)] for tenant in (ONE.tenant, FOREIGN.tenant, "")]
     rule(listed == [[ONE], [FOREIGN], []], "a tenant sees its own sessions and no others (B28)", listed)
     rule(len(list(store.newest_first(ONE))) == 1, "equal ids of two tenants are two sessions (B28)")

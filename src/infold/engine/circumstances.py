@@ -1,0 +1,91 @@
+"""What a request is made in: the terms, what is sent beside the messages, and the time that has passed."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from infold.catalogue import cost_of
+from infold.core.budget import Window, budget_for, narrowed
+from infold.core.gauge import Situation
+from infold.core.log import Log
+from infold.core.messages import AssistantMessage, Message, ModelRef, Overhead
+from infold.engine.terms import Terms, overhead_of
+
+__all__ = ["Beside", "Circumstances", "NOTHING_BESIDE"]
+
+COLD_MS = 300_000
+"""After five minutes without a request providers have let their cache go, and acting costs nothing extra."""
+
+
+class Beside(NamedTuple):
+    """What a request is sent with: its system prompt, its tools, and the tokens it asks to be answered with at most."""
+
+    system: object = None
+    tools: object = None
+    output_tokens: int = 0
+
+
+NOTHING_BESIDE = Beside()
+
+
+class Circumstances:
+    """Everything beside the log that a decision depends on, as it changes from request to request.
+
+    `preamble` are system messages that open the caller's list: they are always sent and never part of the log.
+    """
+
+    def __init__(self, terms: Terms, now_ms: Callable[[], int]) -> None:
+        self.beside = NOTHING_BESIDE
+        self.preamble: tuple[Message, ...] = ()
+        self._terms = terms
+        self._now_ms = now_ms
+        self._spoke_ms: int | None = None
+        self._weighed: tuple[tuple[Message, ...], object, object, Overhead] | None = None
+
+    def hear_reply(self) -> None:
+        """A reply came just now, so the provider's cache is warm."""
+        self._spoke_ms = self._now_ms()
+
+    def situation(self, log: Log, *, manual: bool = False) -> Situation:
+        """What the next step is decided by."""
+        terms = self._terms
+        return Situation(
+            terms.policy,
+            budget_for(self._window(log), terms.policy),
+            overhead_tokens=self._overhead().tokens,
+            bound=terms.counting.margin,
+            summariser=terms.summarises,
+            manual=manual,
+            rates=terms.rates,
+            is_cold=self._spoke_ms is not None and self._now_ms() - self._spoke_ms > COLD_MS,
+        )
+
+    def _overhead(self) -> Overhead:
+        """What is sent beside the messages, weighed anew only when it changed."""
+        preamble = self.preamble
+        system, tools, _ = self.beside
+        if self._weighed is None or self._weighed[:3] != (preamble, system, tools):
+            weight = overhead_of(preamble, system, tools, self._terms.counting.ruler)
+            self._weighed = (preamble, system, tools, weight)
+        return self._weighed[3]
+
+    def stamped(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Messages with the moment they came; replies with their model, their price, and what was sent beside them."""
+        now = self._now_ms()
+        return tuple(self._priced(replace(message, created_ms=now)) for message in messages)
+
+    def _priced(self, message: Message) -> Message:
+        if not isinstance(message, AssistantMessage) or message.usage is None:
+            return message
+        model = self._terms.model
+        known = ModelRef("", model) if model else None
+        return replace(message, model=known, cost=cost_of(model, message.usage), overhead=self._overhead())
+
+    def _window(self, log: Log) -> Window:
+        """The window as it is known by now, less what the request asks to be answered with."""
+        window, asked = narrowed(self._terms.window, log.limits), self.beside.output_tokens
+        if not 0 < asked < window.context_tokens:
+            return window
+        most = window.context_tokens - asked
+        return replace(window, input_tokens=min(window.limit_tokens, most))
