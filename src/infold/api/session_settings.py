@@ -23,8 +23,9 @@ from infold.engine.terms import Terms, terms_for
 from infold.observers.bus import Bus
 from infold.plugins.manager import PluginHooks
 from infold.ports import FullStore, SessionKey
+from infold.settings import Settings
 
-__all__ = ["Place", "SessionSettings"]
+__all__ = ["Place", "SessionSettings", "settings_from"]
 
 
 class SessionSettings(Struct, frozen=True, kw_only=True):
@@ -66,6 +67,22 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
             defers=self.background and self.summariser is not None,
             patience_seconds=self.patience_seconds,
         )
+
+
+def settings_from(
+    process: Settings, *, model: str | None = None, agent: str | None = None, plugins: Sequence[object] = ()
+) -> SessionSettings:
+    """How a session is kept by the settings of the process, for that model and that agent (S8.1, B19)."""
+    terms = process.for_session(model=model, agent=agent)
+    return SessionSettings(
+        model=model or process.model,
+        window=terms.window_tokens,
+        policy=terms.policy,
+        summariser=terms.summariser,
+        background=terms.background,
+        recall=False,
+        plugins=plugins,
+    )
 
 
 class Place:

