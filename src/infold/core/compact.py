@@ -10,6 +10,7 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.core.continuing import is_under_way
 from infold.core.cut import Cut, newest_turns_within
 from infold.core.entries import Checkpoint, Clipping, Entry, Handle, MessageEntry, Pruning, split_handle
 from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
@@ -170,9 +171,13 @@ def _carry_out_fold(log: Log, step: Summarise | Fold, situation: Situation, *, n
 
 
 def entries_for(checkpoint: Checkpoint, log: Log, situation: Situation) -> Iterator[Entry]:
-    """What a finished compaction appends: the checkpoint, and the continue message where the policy wants one (S3.8)."""
+    """What a finished compaction appends: the checkpoint, and a continue message where the policy wants one (S3.8).
+
+    `infold` wants one where nothing at all was kept in the midst of work (B21); else the tail says how to go on.
+    """
     yield checkpoint
-    if situation.policy.continue_always and checkpoint.reason != "manual":
+    lost_thread = checkpoint.first_kept is None and bool(_callers(log, Cut(log.length, None))) and is_under_way(log)
+    if checkpoint.reason != "manual" and (situation.policy.continue_always or lost_thread):
         said = TextPart(CONTINUE_TEXT, synthetic=True)
         yield MessageEntry(
             UserMessage(MessageId(f"continue-{log.next_sequence}"), (said,), created_ms=checkpoint.created_ms)
