@@ -19,7 +19,7 @@ from infold.core.fold import FoldedText, render_fold
 from infold.core.gauge import Situation, estimated_tokens
 from infold.core.growing import size_of_text
 from infold.core.ledger import EMPTY_LEDGER, Ledger, Quote, merge
-from infold.core.likeness import chained, is_callers
+from infold.core.likeness import chained
 from infold.core.log import Log
 from infold.core.messages import Message, MessageId, TextPart, UserMessage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
@@ -201,7 +201,7 @@ def _folded(log: Log) -> int:
 
 def _callers(log: Log, cut: Cut) -> tuple[Message, ...]:
     """The caller's own messages before a cut."""
-    return tuple(placed.message for placed in log.live[: cut.index] if is_callers(placed.message))
+    return tuple(placed.message for placed in log.live[: cut.index] if not placed.is_own)
 
 
 def _ledger(log: Log, cut: Cut) -> Ledger:

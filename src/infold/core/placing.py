@@ -10,6 +10,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
+from infold.core.likeness import is_callers
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -57,7 +58,8 @@ class Placed(Struct, frozen=True):
 
     `cuttable`: it may be the first kept message (B12). `prunable`: positions pruning may hide, last first. `late`: positions
     of results that came after their step had closed; the view shows those as text. `is_sent`: a view shows anything of it.
-    `is_users`: it begins a user turn; `is_persons`: a person said it. `is_business`: it is about compaction, not work.
+    `is_users`: it begins a user turn; `is_persons`: a person said it. `is_business`: it is about compaction, not work;
+    `is_own`: infold made it, and no caller's list has it.
     """
 
     sequence: int
@@ -75,6 +77,7 @@ class Placed(Struct, frozen=True):
     is_persons: bool = False
     is_business: bool = False
     has_media: bool = False
+    is_own: bool = False
 
 
 class Placing(Struct, frozen=True):
@@ -112,6 +115,7 @@ def place(message: Message, sequence: int, run: Run, unanswered: Set[str], rule:
         is_persons=is_genuine_user(message),
         is_business=business,
         has_media=media_bytes(message) > 0,
+        is_own=not is_callers(message),
     )
     return Placing(placed, _run_after(message, calls, results, Run(run.open_calls, run.sealed or signed)))
 

@@ -25,6 +25,7 @@ class Spine:
         self.prunable: list[int] = []
         self.business: list[int] = []
         self.media: list[int] = []
+        self.own: list[int] = []
         self.version = 0
         for placed in items:
             self.add(placed)
@@ -44,6 +45,8 @@ class Spine:
             self.prunable.append(index)
         if placed.is_business:
             self.business.append(index)
+        if placed.is_own:
+            self.own.append(index)
         if placed.has_media:
             self.media.append(index)
         self.version += 1

@@ -12,10 +12,11 @@ from itertools import takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.likeness import chained, is_callers, likeness
+from infold.core.likeness import chained, likeness
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Finish, Message, Usage
 from infold.core.placing import Placed
+from infold.core.spine import within
 from infold.errors import HistoryChanged
 from infold.formats.items import plain
 from infold.formats.wire import Decoded, Pairing, WireFormat, joined
@@ -147,13 +148,13 @@ class History:
 
 def _callers(log: Log) -> list[Placed]:
     """The session's messages that a caller's list holds too."""
-    return [placed for placed in log.live if is_callers(placed.message)]
+    return [placed for placed in log.live if not placed.is_own]
 
 
 def _position(log: Log) -> int:
     """Where in the caller's list the next message stands; its id is made of that, so that every process makes the same."""
     folded = 0 if log.checkpoint is None else log.checkpoint.folded
-    return folded + len(_callers(log))
+    return folded + log.length - len(within(log.spine.own, log.length))
 
 
 def _after_the_fold(messages: Sequence[Message], log: Log) -> int:

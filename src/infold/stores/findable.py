@@ -7,6 +7,7 @@ passages of the parts found here. No number depends on another session's content
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 from math import log
 from typing import TypeAlias
@@ -20,7 +21,17 @@ from infold.core.recall import Document, tokens_of
 from infold.errors import UnknownReference, UnknownSession
 from infold.ports import Found, SessionKey, Store
 
-__all__ = ["MOST_PLACES", "Place", "Slice", "askable", "document_at", "ranked", "slices_of"]
+__all__ = [
+    "Indexed",
+    "MOST_PLACES",
+    "Place",
+    "Slice",
+    "askable",
+    "document_at",
+    "index_all",
+    "ranked",
+    "slices_of",
+]
 
 LONGEST_TOKEN = 256
 """Characters by which a token is known; PostgreSQL takes 2,046 bytes, and longer ones are encoded data."""
@@ -40,6 +51,9 @@ FARTHEST_CALL = 50
 LONGEST_HANDLE = 18
 """Characters of a handle that a session could have; what is longer need not be looked for."""
 
+BATCH = 200
+"""Entries indexed at once: what was indexed before a search was interrupted need not be done again."""
+
 _TOKEN = re.compile(r"[\w./\\:@#+-]+")
 
 Place: TypeAlias = tuple[int, int]
@@ -55,6 +69,37 @@ class Slice(Struct, frozen=True):
     sequence: int
     position: int
     tokens: tuple[str, ...]
+
+
+class Indexed(Struct, frozen=True):
+    """How far a session's index has come: the entries it holds, and those there are."""
+
+    entries: int
+    of: int
+
+
+def index_all(
+    store: Store,
+    key: SessionKey,
+    state: Callable[[], Indexed | None],
+    add: Callable[[Indexed, int, Sequence[Slice]], None],
+) -> bool:
+    """Index what was appended since somebody last searched; false for a session that is not there.
+
+    Finding words costs more than storing them, and most sessions are never searched: so it is done here and not as entries
+    come. `state` tells how far the index has come; `add` takes it on from there to that number, unless another has done so.
+    """
+    while True:
+        reached = state()
+        if reached is None:
+            return False
+        if reached.entries >= reached.of:
+            return True
+        end = min(reached.of, reached.entries + BATCH)
+        newest_first = islice(store.newest_first(key, before=end), end - reached.entries)
+        entries = [entry for _, entry in newest_first][::-1]
+        first = end - len(entries)
+        add(reached, end, slices_of(entries, first, partial(store.newest_first, key, before=first)))
 
 
 def slices_of(entries: Sequence[Entry], first: int, earlier: Earlier) -> list[Slice]:

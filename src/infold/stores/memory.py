@@ -5,6 +5,7 @@ Entries are kept encoded, like everywhere else, so that what works here works wi
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from threading import Lock
 
@@ -13,7 +14,7 @@ from infold.core.recall import Document
 from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, Found, SessionKey, StoredSession
 from infold.stores.clock import SystemClock
-from infold.stores.findable import MOST_PLACES, Place, askable, document_at, ranked, slices_of
+from infold.stores.findable import MOST_PLACES, Indexed, Place, Slice, askable, document_at, index_all, ranked
 from infold.stores.keeping import surplus
 from infold.stores.paging import PAGE, decoded, in_pages
 
@@ -34,7 +35,6 @@ class MemoryStore:
     def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
         """Append these entries, all or none; raises `StoreConflict` unless the first gets the number expected."""
         stored = [encode_entry(entry) for entry in entries]
-        slices = slices_of(entries, expected, lambda: self.newest_first(key, before=expected))
         with self._lock:
             session = self._sessions.get(key) or _Session()
             if len(session.stored) != expected:
@@ -44,9 +44,6 @@ class MemoryStore:
                 self._sessions[key] = session
                 session.changed_ms = self._clock.now_ms()
             session.stored += stored
-            for piece in slices:
-                for token in piece.tokens:
-                    session.places.setdefault(token, []).append((piece.sequence, piece.position))
             return len(session.stored)
 
     def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
@@ -105,6 +102,8 @@ class MemoryStore:
 
     def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
         """The parts that hold any of these tokens, best first, of equals the newest."""
+        if not index_all(self, key, lambda: self._indexed(key), partial(self._index, key)):
+            return ()
         with self._lock:
             places = self._sessions[key].places if key in self._sessions else {}
             return ranked([_newest(places.get(token, [])) for token in askable(tokens)], most)
@@ -113,6 +112,21 @@ class MemoryStore:
         """A part as it was said; raises `UnknownReference` if there is no text under that handle."""
         return document_at(self, key, handle)
 
+    def _indexed(self, key: SessionKey) -> Indexed | None:
+        with self._lock:
+            session = self._sessions.get(key)
+            return None if session is None else Indexed(session.indexed, len(session.stored))
+
+    def _index(self, key: SessionKey, reached: Indexed, end: int, slices: Sequence[Slice]) -> None:
+        with self._lock:
+            session = self._sessions.get(key)
+            if session is None or session.indexed != reached.entries:
+                return
+            session.indexed = end
+            for piece in slices:
+                for token in piece.tokens:
+                    session.places.setdefault(token, []).append((piece.sequence, piece.position))
+
     def _forget(self, keys: Sequence[SessionKey]) -> int:
         for key in keys:
             del self._sessions[key]
@@ -120,11 +134,12 @@ class MemoryStore:
 
 
 class _Session:
-    """What is kept of one session; `places` are where each token stands, oldest first."""
+    """What is kept of one session; `places` are where each token of the first `indexed` entries stands, oldest first."""
 
     def __init__(self) -> None:
         self.stored: list[bytes] = []
         self.places: dict[str, list[Place]] = {}
+        self.indexed = 0
         self.changed_ms = 0
 
     @property

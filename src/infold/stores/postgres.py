@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, LiteralString, TypeVar
 
@@ -20,7 +21,7 @@ from infold.core.recall import Document
 from infold.errors import StoreBroken, StoreConflict, UnknownSession
 from infold.ports import Clock, Found, SessionKey, StoredSession
 from infold.stores.clock import SystemClock
-from infold.stores.findable import MOST_PLACES, Place, Slice, askable, document_at, ranked, slices_of
+from infold.stores.findable import MOST_PLACES, Indexed, Place, Slice, askable, document_at, index_all, ranked
 from infold.stores.keeping import surplus
 from infold.stores.paging import PAGE, decoded, in_pages
 from infold.stores.postgres_pool import Connection, Pools, connect, name_of, prepare, translated
@@ -64,13 +65,12 @@ class PostgresStore:
     def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
         """Append these entries, all or none; raises `StoreConflict` unless the first gets the number expected."""
         stored = [encode_entry(entry) for entry in entries]
-        slices = slices_of(entries, expected, lambda: self.newest_first(key, before=expected))
 
         def act(connection: Connection) -> int:
             number = _locked(connection, key, expected, begin=bool(stored) and expected == 0)
             if stored:
                 _grow(connection, number, stored, self._clock.now_ms())
-                _insert(connection, number, expected, stored, slices)
+                _insert(connection, number, expected, stored)
             return expected + len(stored)
 
         return self._transact(act)
@@ -156,6 +156,8 @@ class PostgresStore:
 
     def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
         """The parts that hold any of these tokens, best first, of equals the newest."""
+        if not index_all(self, key, lambda: self._indexed(key), partial(self._index, key)):
+            return ()
         number = self._number(key)
         if number is None:
             return ()
@@ -183,6 +185,13 @@ class PostgresStore:
         with self._pools.connection() as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             return act(connection)
+
+    def _indexed(self, key: SessionKey) -> Indexed | None:
+        query: LiteralString = "SELECT indexed, next_sequence FROM infold_sessions WHERE tenant = %s AND id = %s"
+        return next((Indexed(*row) for row in self._rows(query, (key.tenant, key.session_id))), None)
+
+    def _index(self, key: SessionKey, reached: Indexed, end: int, slices: Sequence[Slice]) -> None:
+        self._transact(lambda connection: _index(connection, key, (reached.entries, end), slices))
 
     def _number(self, key: SessionKey) -> int | None:
         query: LiteralString = "SELECT number FROM infold_sessions WHERE tenant = %s AND id = %s"
@@ -229,12 +238,24 @@ def _grow(connection: Connection, number: int, stored: Sequence[bytes], now_ms: 
     )
 
 
-def _insert(connection: Connection, number: int, first: int, stored: Sequence[bytes], slices: Sequence[Slice]) -> None:
+def _insert(connection: Connection, number: int, first: int, stored: Sequence[bytes]) -> None:
     with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO infold_entries VALUES (%s, %s, %s)",
             [(number, first + at, entry) for at, entry in enumerate(stored)],
         )
+
+
+def _index(connection: Connection, key: SessionKey, span: tuple[int, int], slices: Sequence[Slice]) -> None:
+    """Take a session's index on, unless another writer has done so or the session has gone."""
+    row: Any = connection.execute(
+        "UPDATE infold_sessions SET indexed = %s WHERE tenant = %s AND id = %s AND indexed = %s RETURNING number",
+        (span[1], key.tenant, key.session_id, span[0]),
+    ).fetchone()
+    if row is None:
+        return
+    number = int(row[0])
+    with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO infold_words VALUES (%s, %s, %s, array_to_tsvector(%s::text[]))",
             [(number, piece.sequence, piece.position, [_mark(number), *piece.tokens]) for piece in slices],

@@ -7,6 +7,7 @@ processes may use one file: each append is a transaction that first checks the n
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +18,7 @@ from infold.core.recall import Document
 from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, Found, SessionKey, StoredSession
 from infold.stores.clock import SystemClock
-from infold.stores.findable import MOST_PLACES, Place, Slice, askable, document_at, ranked, slices_of
+from infold.stores.findable import MOST_PLACES, Indexed, Place, Slice, askable, document_at, index_all, ranked
 from infold.stores.keeping import surplus
 from infold.stores.locks import holding, lock_path
 from infold.stores.paging import PAGE, decoded, in_pages
@@ -58,14 +59,12 @@ class SqliteStore:
     def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
         """Append these entries, all or none; raises `StoreConflict` unless the first gets the number expected."""
         stored = [encode_entry(entry) for entry in entries]
-        # Made here and not by the writer: tokenising a large result must not keep others from writing.
-        slices = slices_of(entries, expected, lambda: self.newest_first(key, before=expected))
 
         def act(connection: sqlite3.Connection) -> int:
             _expect(connection, key, expected)
             if stored:
                 number = _grow(connection, key, stored, self._clock.now_ms())
-                _insert(connection, number, expected, stored, slices)
+                _insert(connection, number, expected, stored)
             return expected + len(stored)
 
         return self._connections.write(act)
@@ -145,6 +144,8 @@ class SqliteStore:
 
     def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
         """The parts that hold any of these tokens, best first, of equals the newest."""
+        if not index_all(self, key, lambda: self._indexed(key), partial(self._index, key)):
+            return ()
         number = self._number(key)
         if number is None:
             return ()
@@ -153,6 +154,13 @@ class SqliteStore:
     def read(self, key: SessionKey, handle: str) -> Document:
         """A part as it was said; raises `UnknownReference` if there is no text under that handle."""
         return document_at(self, key, handle)
+
+    def _indexed(self, key: SessionKey) -> Indexed | None:
+        query = "SELECT indexed, next_sequence FROM sessions WHERE tenant = ? AND id = ?"
+        return next((Indexed(*row) for row in self._rows(query, (key.tenant, key.session_id))), None)
+
+    def _index(self, key: SessionKey, reached: Indexed, end: int, slices: Sequence[Slice]) -> None:
+        self._connections.write(lambda connection: _index(connection, key, (reached.entries, end), slices))
 
     def _number(self, key: SessionKey) -> int | None:
         with self._connections.reading() as connection:
@@ -210,12 +218,21 @@ def _grow(connection: sqlite3.Connection, key: SessionKey, stored: Sequence[byte
     return int(number)
 
 
-def _insert(
-    connection: sqlite3.Connection, number: int, first: int, stored: Sequence[bytes], slices: Sequence[Slice]
-) -> None:
+def _insert(connection: sqlite3.Connection, number: int, first: int, stored: Sequence[bytes]) -> None:
     connection.executemany(
         "INSERT INTO entries VALUES (?, ?, ?)", [(number, first + at, entry) for at, entry in enumerate(stored)]
     )
+
+
+def _index(connection: sqlite3.Connection, key: SessionKey, span: tuple[int, int], slices: Sequence[Slice]) -> None:
+    """Take a session's index on, unless another writer has done so or the session has gone."""
+    row = connection.execute(
+        "UPDATE sessions SET indexed = ? WHERE tenant = ? AND id = ? AND indexed = ? RETURNING number",
+        (span[1], key.tenant, key.session_id, span[0]),
+    ).fetchone()
+    if row is None:
+        return
+    (number,) = row
     connection.executemany(
         "INSERT INTO words (sequence, position, tokens) VALUES (?, ?, ?)",
         [(piece.sequence, piece.position, " ".join((_mark(number), *piece.tokens))) for piece in slices],

@@ -198,7 +198,7 @@ def test_migrations_are_recorded_once(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
         rows = connection.execute("SELECT number, name FROM migrations").fetchall()
 
-    assert rows == [(1, "sessions"), (2, "words")]
+    assert rows == [(1, "sessions"), (2, "words"), (3, "indexed")]
 
 
 def test_damaged_page_is_told(tmp_path: Path) -> None:
