@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from infold.core.budget import Window
     from infold.core.policy import Policy, remaining, share, tokens
     from infold.core.presets import preset
-    from infold.engine.keeper import Preview, Ready
+    from infold.engine.keeper import Ready
+    from infold.engine.previewing import Preview
     from infold.errors import HistoryChanged, InfoldError, UsageError, WindowExceeded
     from infold.observers.bus import Bus
     from infold.plugins.hooks import hook
@@ -51,7 +52,7 @@ _HOMES = {
     "HistoryChanged": "infold.errors",
     "InfoldError": "infold.errors",
     "Policy": "infold.core.policy",
-    "Preview": "infold.engine.keeper",
+    "Preview": "infold.engine.previewing",
     "Ready": "infold.engine.keeper",
     "Session": "infold.api.session",
     "SessionSettings": "infold.api.session_settings",

@@ -17,7 +17,8 @@ from infold.engine.circumstances import Beside
 from infold.engine.drive import drive_async
 from infold.engine.effects import Told
 from infold.engine.history import Followed
-from infold.engine.keeper import Keeper, Preview, Ready
+from infold.engine.keeper import Keeper, Ready
+from infold.engine.previewing import Preview
 from infold.engine.recalling import recall
 from infold.engine.refusals import overflow_of
 from infold.engine.summarising import SummaryPlan, ask_for_notes

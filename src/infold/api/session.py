@@ -15,14 +15,15 @@ from infold.core.log import Log
 from infold.core.messages import Message, SessionId
 from infold.core.summary import SummaryRequest
 from infold.engine.ahead import Preparation, mark_of
-from infold.engine.asking import Summariser, ask
+from infold.engine.asking import Summariser, ask, check_sync
 from infold.engine.background import Shelf
 from infold.engine.call import Flow
 from infold.engine.circumstances import Beside
 from infold.engine.drive import drive
 from infold.engine.effects import Told
 from infold.engine.history import Followed
-from infold.engine.keeper import Keeper, Preview, Ready
+from infold.engine.keeper import Keeper, Ready
+from infold.engine.previewing import Preview
 from infold.engine.recalling import recall
 from infold.engine.refusals import overflow_of
 from infold.engine.summarising import SummaryPlan, ask_for_notes
@@ -41,6 +42,7 @@ class Session:
     def __init__(self, store: FullStore, session_id: str, settings: SessionSettings, *, tenant: str = "") -> None:
         self._place = Place(store, SessionKey(tenant, SessionId(session_id)), settings)
         self._settings = settings
+        check_sync(settings.summariser)
         self._summariser: Summariser | None = summariser_for(settings.summariser)
         self._keeper = Keeper(self._place.load(), self._place.terms, settings.now_ms)
         self._shelf = Shelf(settings.patience_seconds)

@@ -138,6 +138,7 @@ def checkpoint_for(
         calibration=log.calibration,
         limits=log.limits,
         folded=_folded(log) + len(_callers(log, cut)),
+        budget_tokens=step.budget_tokens,
         fingerprint=chained("" if log.checkpoint is None else log.checkpoint.fingerprint, _callers(log, cut)),
     )
     stubbed = (InstructionStubbed(log.session_id, folded.stubbed),) if folded.stubbed else ()

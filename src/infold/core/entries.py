@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from infold.core.ledger import EMPTY_LEDGER, Ledger
-from infold.core.limits import NO_LIMITS, Limits
+from infold.core.limits import Limits
 from infold.core.messages import AssistantMessage, Message, UserMessage
-from infold.core.tokens import UNCALIBRATED, Calibration
+from infold.core.tokens import Calibration
 from infold.core.verdict import Verdict
 from infold.errors import UndecodableLog
 
@@ -83,7 +83,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     `verdict`, `summariser`, `cost` and `duration_ms` tell of a model's summary: what the judge found, who wrote it, at
     what price; `ahead`, that it was written before it was needed. `calibration` and `limits` are what reports and rejections
     had taught by then. `folded` counts the caller's messages before the first kept one, and `fingerprint` is their chain of
-    likenesses, by which a whole history is known again.
+    likenesses, by which a whole history is known again. `budget_tokens` is the room its text was given.
     """
 
     text: str
@@ -104,10 +104,11 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     cost: float = 0.0
     duration_ms: int = 0
     ahead: bool = False
-    calibration: Calibration = UNCALIBRATED
-    limits: Limits = NO_LIMITS
+    calibration: Calibration | None = None
+    limits: Limits | None = None
     folded: int = 0
     fingerprint: str = ""
+    budget_tokens: int = 0
 
 
 class Restoration(Struct, frozen=True, tag_field="entry", tag="restoration"):

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from infold.core.adopting import adopted_checkpoint, request_answered_by
 from infold.core.anchor import Anchor
 from infold.core.entries import Checkpoint
-from infold.core.limits import NO_LIMITS
 from infold.core.messages import AssistantMessage, Message, Usage, UserMessage
 from infold.core.placing import Placed, Run, place
 from infold.core.spine import Spine
@@ -101,8 +100,8 @@ def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
         cut_off=False,
         has_news=False,
         is_rejected=False,
-        calibration=checkpoint.calibration if checkpoint.calibration.reports else log.calibration,
-        limits=log.limits if checkpoint.limits == NO_LIMITS else checkpoint.limits,
+        calibration=log.calibration if checkpoint.calibration is None else checkpoint.calibration,
+        limits=log.limits if checkpoint.limits is None else checkpoint.limits,
         pending=None,
         run=Run(log.run.open_calls & spine.unanswered, log.run.sealed and bool(kept)),
         carried=log.carried | (log.writable_spine().unanswered - spine.unanswered),

@@ -24,7 +24,7 @@ from infold.core.messages import (
 )
 from infold.core.verdict import Fault, Verdict
 
-__all__ = ["Answer", "Told", "judge", "record_text"]
+__all__ = ["Answer", "Told", "judge", "plain_fault", "record_text"]
 
 LARGEST_LOSS = 0.3
 """The share of lines that repair may take out; beyond it the rest is not to be trusted either."""
@@ -80,7 +80,7 @@ def judge(
     `replaced_tokens` and `answer_tokens` are by the session's own measure.
     """
     text = _SCRATCHPAD.sub("", answer.text).strip()
-    fault = _plain_fault(answer, text) or _size_fault(answer_tokens, replaced_tokens) or _language_fault(text, head)
+    fault = plain_fault(answer) or _size_fault(answer_tokens, replaced_tokens) or _language_fault(text, head)
     if fault is not None:
         return Verdict("", (fault,))
     return _without_inventions(text, f"{record_text(head)}\n{known}")
@@ -91,7 +91,9 @@ def record_text(messages: Iterable[Message]) -> str:
     return "\n".join(piece for message in messages for part in message.parts for piece in _pieces(part))
 
 
-def _plain_fault(answer: Answer, text: str) -> Fault | None:
+def plain_fault(answer: Answer) -> Fault | None:
+    """What makes an answer unusable whatever it is about: no text, not all of it, a tool call, a refusal."""
+    text = _SCRATCHPAD.sub("", answer.text).strip()
     if answer.calls_tools:
         return "tool-calls"
     if answer.finish == "length":

@@ -7,6 +7,10 @@ from msgspec import Struct
 
 __all__ = ["Limits", "NO_LIMITS"]
 
+SMALLEST_TOKENS = 512
+"""The smallest limit that is believed: with less there is no room for a reply, and a request so small was refused for something
+else than its size."""
+
 UNTOLD_SHARE = 0.9
 """Where a provider refuses without a number, the limit is taken to be below the request by this much."""
 
@@ -46,7 +50,7 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         """What is known after a request of that estimate was refused, with the provider's own numbers where there are any."""
         factor = 1.0 if not reported_tokens or not estimated_tokens else reported_tokens / estimated_tokens
         return Limits(
-            tokens=limit_tokens or self._untold(estimated_tokens),
+            tokens=max(SMALLEST_TOKENS, limit_tokens) if limit_tokens else self._untold(estimated_tokens),
             is_told=bool(limit_tokens) or self.is_told,
             bytes=self.bytes,
             factor=min(LARGEST_FACTOR, max(1.0, factor, self.factor_after(reports))),
@@ -60,7 +64,9 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     def _untold(self, estimated_tokens: int) -> int | None:
         if self.is_told:  # the limit is known; the request was refused for what was to be written beside it
             return self.tokens
-        most = max(1, int(estimated_tokens * UNTOLD_SHARE))
+        most = int(estimated_tokens * UNTOLD_SHARE)
+        if most < SMALLEST_TOKENS:
+            return self.tokens
         return most if self.tokens is None else min(self.tokens, most)
 
 

@@ -34,10 +34,16 @@ def load(session_id: SessionId, newest_first: Iterable[tuple[int, Entry]], rende
     needed = list(_needed(numbers.seen(newest_first)))
     log = Log(session_id, rendering, carried=_answered_from_the_fold(needed))
     held = frozenset(sequence for sequence, entry in needed if isinstance(entry, MessageEntry))
+    newest = max((sequence for sequence, entry in needed if isinstance(entry, Checkpoint)), default=-1)
     for sequence, entry in reversed(needed):
+        if isinstance(entry, Checkpoint) and sequence < newest:
+            log = replace(log, report=None)  # nothing that was reported before it speaks for what came after
+            continue
         told = _of_held_parts(entry, held)
         if told is not None:
             log = replace(log, next_sequence=sequence).append(told)
+        elif isinstance(entry, Pruning | Clipping | Restoration):
+            log = replace(log, altered_at=sequence)  # what it hid or showed is gone, but that it did was noticed then
     return replace(log, next_sequence=numbers.newest + 1)
 
 
@@ -52,6 +58,10 @@ def _of_held_parts(entry: Entry, held: Set[int]) -> Entry | None:
             return Clipping(clips, entry.clipped_ms) if clips else None
         case Pin():
             return entry if split_handle(entry.handle)[0] in held else None
+        case Restoration():
+            return None
+        case Checkpoint() if entry.first_kept is not None and entry.first_kept not in held:
+            return replace(entry, first_kept=None)  # all that it kept was taken back
         case _:
             return entry
 
@@ -79,21 +89,29 @@ class _Boundary:
         self.first_kept: int | None = None
         self.first_kept_id: MessageId | None = None
         self.amended: int | None = None
+        self.withdrawn: set[str] = set()
 
     def skips(self, sequence: int, entry: Entry) -> bool:
         """Whether an entry says nothing to the view: undone, taken back, or a checkpoint older than the newest."""
         if isinstance(entry, Restoration):
             self.undone.add(entry.sequence)
-            return True
+            self.withdrawn.add(f"continue-{entry.sequence}")
+            return False
         if isinstance(entry, Amendment):
             # What follows the amendment was read before it, so one number is enough: the oldest message taken back.
             self.amended = entry.first if self.amended is None else min(self.amended, entry.first)
             return True
-        if isinstance(entry, MessageEntry) and self.amended is not None:
-            return sequence >= self.amended
-        if isinstance(entry, Checkpoint) and self.found:
-            return True
-        return sequence in self.undone and isinstance(entry, Pruning | Clipping | Checkpoint)
+        if isinstance(entry, MessageEntry):
+            return entry.message.id in self.withdrawn or (self.amended is not None and sequence >= self.amended)
+        if isinstance(entry, Checkpoint):
+            return self._is_undone(sequence, entry)
+        return sequence in self.undone and isinstance(entry, Pruning | Clipping)
+
+    def _is_undone(self, sequence: int, checkpoint: Checkpoint) -> bool:
+        """Whether a checkpoint was undone; with it goes the request for it, which nobody is to carry out again."""
+        if sequence in self.undone and checkpoint.request is not None:
+            self.withdrawn.add(checkpoint.request.id)
+        return sequence in self.undone
 
     def see(self, entry: Entry) -> None:
         """Take note of an entry that may be the newest checkpoint, or half of one."""

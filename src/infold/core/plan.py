@@ -286,7 +286,10 @@ def _rewrite(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold
     """Fold nothing more, but write the checkpoint anew and smaller: the way out after a change to a smaller window."""
     if log.checkpoint is None or (log.live and not log.live[0].cuttable):
         return None
-    return _worth_folding(log, Cut.at(log, 0), situation, reason, urgent=True)
+    step = _worth_folding(log, Cut.at(log, 0), situation, reason, urgent=True)
+    written = log.checkpoint.budget_tokens
+    # With the room it had before, its text would be what it is: pins and verbatim rules take what they take.
+    return None if step is None or (written and step.budget_tokens >= written) else step
 
 
 def _tail_size(log: Log, cut: Cut) -> Size:

@@ -34,10 +34,11 @@ class Mark(Struct, frozen=True):
 
 
 class Preparation(Struct, frozen=True):
-    """Judged notes on a head, and what they were made from."""
+    """Judged notes on a head, and what they were made from; `is_left`: they were made when needed, and another was faster."""
 
     mark: Mark
     notes: Notes
+    is_left: bool = False
 
 
 def step_ahead(log: Log, situation: Situation) -> Summarise | None:

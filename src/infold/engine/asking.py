@@ -4,7 +4,7 @@ A summariser may give text, an `Answer`, a `Told` with its usage and cost, or th
 One that takes too long has failed: the session must not hang on it.
 """
 
-from asyncio import timeout, to_thread
+from asyncio import get_running_loop, timeout, to_thread
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -19,9 +19,9 @@ from infold.core.judge import Answer
 from infold.core.summary import SummaryRequest
 from infold.engine.effects import Told
 from infold.engine.refusals import overflow_of
-from infold.errors import InfoldError, ModelError, ModelOverflow
+from infold.errors import InfoldError, ModelError, ModelOverflow, UsageError
 
-__all__ = ["AsyncSummariser", "Summariser", "Written", "ask", "ask_async"]
+__all__ = ["AsyncSummariser", "Summariser", "Written", "ask", "ask_async", "check_sync"]
 
 NAME = "summariser"
 """What a summariser is called that does not tell its model."""
@@ -48,16 +48,27 @@ def ask(summariser: Summariser, request: SummaryRequest, piece: Piece, *, second
     return _timed(told, began)
 
 
+def check_sync(summariser: object) -> None:
+    """Raise `UsageError` for a summariser that would have to be awaited by a caller that waits."""
+    if _is_async(summariser):
+        raise UsageError(
+            "the summariser is async and nobody awaits it here; give a plain function, or use AsyncSession"
+        )
+
+
 async def ask_async(
     summariser: AsyncSummariser, request: SummaryRequest, piece: Piece, *, seconds: float | None
 ) -> Told:
     """The same, awaited; a plain function runs in a thread."""
     began = monotonic()
     with _failures():
+        limit = timeout(seconds)
         try:
-            async with timeout(seconds):
+            async with limit:
                 told = await _awaited(summariser, request, piece)
         except TimeoutError:
+            if seconds is None or not limit.expired():
+                raise
             raise _too_slow(seconds) from None
     return _timed(told, began)
 
@@ -74,7 +85,12 @@ async def _awaited(summariser: AsyncSummariser, request: SummaryRequest, piece: 
         return Told(Answer("".join(pieces)))
     if isawaitable(written):
         return _told(await written)
-    return _gathered(written, piece)
+    loop = get_running_loop()
+
+    def tell(text: str) -> None:
+        loop.call_soon_threadsafe(piece, text)
+
+    return await to_thread(_gathered, written, tell)
 
 
 def _is_async(summariser: object) -> bool:
@@ -134,7 +150,7 @@ def _within(seconds: float | None, act: Callable[[], Value]) -> Value:
     return outcome[0]
 
 
-def _too_slow(seconds: float | None) -> ModelError:
+def _too_slow(seconds: float) -> ModelError:
     return ModelError(
         NAME, f"gave no answer within {seconds:g} seconds", remedy="allow it more time, or name another model"
     )

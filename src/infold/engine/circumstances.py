@@ -6,11 +6,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from infold.catalogue import cost_of
-from infold.core.budget import Window, budget_for, narrowed
+from infold.core.budget import Budget, Window, budget_for, narrowed
 from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, ModelRef, Overhead
 from infold.engine.terms import Terms, overhead_of
+from infold.errors import PolicyError
 
 __all__ = ["Beside", "Circumstances", "NOTHING_BESIDE"]
 
@@ -47,7 +48,7 @@ class Circumstances:
         terms = self._terms
         return Situation(
             terms.policy,
-            budget_for(self._window(log), terms.policy),
+            self._budget(log),
             overhead_tokens=self._overhead().tokens,
             bound=terms.counting.margin,
             summariser=terms.summarises,
@@ -82,6 +83,19 @@ class Circumstances:
         model = self._terms.model
         known = ModelRef("", model) if model else None
         return replace(message, model=known, cost=cost_of(model, message.usage), overhead=self._overhead())
+
+    def _budget(self, log: Log) -> Budget:
+        """What may be filled; a reserve or a trigger in tokens that a learned window has no room for gives way to it."""
+        policy, window = self._terms.policy, self._window(log)
+        try:
+            return budget_for(window, policy)
+        except PolicyError:
+            if window == self._terms.window:
+                raise
+        try:
+            return budget_for(window, replace(policy, reserve_tokens=None))
+        except PolicyError:
+            return budget_for(self._terms.window, policy)
 
     def _window(self, log: Log) -> Window:
         """The window as it is known by now, less what the request asks to be answered with."""

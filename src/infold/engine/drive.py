@@ -1,14 +1,15 @@
 """Drive a flow: the same few lines, once for callers that wait and once for callers that await.
 
 A driver performs what the flow asks for and sends the outcome back; an `InfoldError` is thrown into the flow, which may have a
-way around it. Anything else ends the flow, with what was appended before standing. A lock that the flow took is given back when
-the flow ends, however it ends.
+way around it. Anything else closes the flow at once, with what was appended before standing. A lock that the flow took is given
+back when the flow ends, however it ends.
 """
 
+from asyncio import CancelledError, ensure_future, shield, to_thread
 from asyncio import sleep as sleep_async
-from asyncio import to_thread
+from asyncio import wait as wait_for
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from time import sleep
 from typing import Generic, TypeVar, assert_never
 
@@ -73,7 +74,7 @@ class AsyncWorld(Surroundings, frozen=True, kw_only=True):
 
 def drive(flow: Flow[Outcome], world: World) -> Outcome:
     """Run a flow to its end."""
-    with ExitStack() as held:
+    with closing(flow), ExitStack() as held:
         effect = _send(flow, None)
         while isinstance(effect, EFFECTS):
             try:
@@ -87,7 +88,7 @@ def drive(flow: Flow[Outcome], world: World) -> Outcome:
 
 async def drive_async(flow: Flow[Outcome], world: AsyncWorld) -> Outcome:
     """Run a flow to its end, awaiting the summariser and keeping the store out of the event loop."""
-    with ExitStack() as held:
+    with closing(flow), ExitStack() as held:
         effect = _send(flow, None)
         while isinstance(effect, EFFECTS):
             try:
@@ -145,19 +146,27 @@ async def _perform_async(effect: Effect, world: AsyncWorld, held: ExitStack) -> 
         case Publish():  # observers belong to the loop they subscribed in
             return _touch(effect, world, held)
         case _:
-            return await to_thread(_touch, effect, world, held)
+            return await _in_thread(effect, world, held)
 
 
-def _touch(
-    effect: Append | Load | Hold | Release | Consult | Announce | Publish, world: Surroundings, held: ExitStack
-) -> object:
+async def _in_thread(effect: Effect, world: AsyncWorld, held: ExitStack) -> object:
+    """Touch the world in a thread, to the end: what was begun there is done or not, also for a task that is cancelled."""
+    touching = ensure_future(to_thread(_touch, effect, world, held))
+    try:
+        return await shield(touching)
+    except CancelledError:
+        await wait_for({touching})
+        raise
+
+
+def _touch(effect: Effect, world: Surroundings, held: ExitStack) -> object:
     match effect:
         case Append():
             return world.append(effect.entries, effect.expected)
         case Load():
             return world.load()
         case Hold():
-            return held.enter_context(world.hold())
+            return _held(world, held)
         case Release():
             held.close()
         case Consult():
@@ -167,6 +176,17 @@ def _touch(
         case Publish():
             for event in effect.events:
                 world.publish(event)
+        case Ask() | Fetch() | Wait():
+            raise AssertionError(f"{effect} is not for every world")
         case _:
             assert_never(effect)
     return None
+
+
+def _held(world: Surroundings, held: ExitStack) -> bool:
+    """Try for the lock; what an unsuccessful try took is given back at once."""
+    with ExitStack() as attempt:
+        if not attempt.enter_context(world.hold()):
+            return False
+        held.enter_context(attempt.pop_all())
+    return True

@@ -13,17 +13,17 @@ from msgspec.structs import replace
 
 from infold.core.compact import carry_out
 from infold.core.cut import cut_before
-from infold.core.entries import Amendment, Entry, MessageEntry
+from infold.core.entries import Amendment, MessageEntry
 from infold.core.events import Event, Exceeded, StubRepeated
 from infold.core.gauge import Gauge, Situation, gauge
 from infold.core.log import Log
-from infold.core.messages import Message
+from infold.core.messages import CompactionPart, Message, UserMessage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, fold_at, next_step
 from infold.core.stubs import repeats_stub
 from infold.core.view import view
 from infold.engine.ahead import step_ahead
 from infold.engine.call import Call, Flow, Outrun, append
-from infold.engine.effects import Publish
+from infold.engine.effects import Load, Publish
 from infold.engine.folding import Done, Left, fold, plan_for
 from infold.engine.summarising import SummaryPlan
 from infold.errors import StoreConflict, UsageError, WindowExceeded
@@ -34,7 +34,8 @@ __all__ = ["Prepared", "compact", "prepare", "record", "take_in"]
 class Prepared(Struct, frozen=True):
     """A session ready to be sent: its log, the messages to send, how full the window is, and what was done.
 
-    `wanted` is the summary that should be written in the background now.
+    `wanted` is the summary that should be written in the background now; `anew`: others wrote to the session meanwhile, and
+    what they wrote is in it.
     """
 
     log: Log
@@ -42,6 +43,7 @@ class Prepared(Struct, frozen=True):
     gauge: Gauge
     events: tuple[Event, ...] = ()
     wanted: SummaryPlan | None = None
+    anew: bool = False
 
 
 def prepare(log: Log, call: Call) -> Flow[Prepared | Outrun]:
@@ -54,9 +56,17 @@ def prepare(log: Log, call: Call) -> Flow[Prepared | Outrun]:
 
 
 def take_in(log: Log, messages: Sequence[Message], *, amended: int | None = None) -> Flow[Log]:
-    """Append what a caller brought, after what the caller took back; raises `StoreConflict` where another was faster."""
-    amendment: tuple[Entry, ...] = () if amended is None else (Amendment(amended),)
-    return (yield from append(log, (*amendment, *(MessageEntry(message) for message in messages))))
+    """Append what a caller brought, after what the caller took back; raises `StoreConflict` where another was faster.
+
+    After an amendment the session is read again: what the messages that were taken back had taught goes with them.
+    """
+    entries = tuple(MessageEntry(message) for message in messages)
+    if amended is None:
+        return (yield from append(log, entries))
+    yield from append(log, (Amendment(amended), *entries))
+    read = yield Load()
+    assert isinstance(read, Log)
+    return read
 
 
 def compact(log: Log, call: Call) -> Flow[Prepared | Outrun]:
@@ -84,13 +94,18 @@ def record(log: Log, messages: Sequence[Message]) -> Flow[Log | Outrun]:
 
 
 def _compact(log: Log, call: Call) -> Flow[Prepared | Outrun]:
-    situation = replace(call.situation, manual=call.situation.manual or log.pending is not None)
+    resumed = log.pending is not None and not call.situation.manual
+    situation = replace(call.situation, manual=call.situation.manual or resumed)
     events: list[Event] = []
+    anew = False
     while True:
         step = _next(log, situation, call)
+        asked = not isinstance(step, Fits | Stuck) and step.reason == "manual"
+        if asked and resumed and _is_automatic(log.pending):
+            step = replace(step, reason="trigger")
         match step:
             case Fits():
-                return _prepared(log, situation, events, _wanted(log, situation, call))
+                return replace(_prepared(log, situation, events, _wanted(log, situation, call)), anew=anew)
             case Stuck():
                 yield Publish((Exceeded(log.session_id, step.floor_tokens, step.usable_tokens),))
                 raise _exceeded(step)
@@ -104,16 +119,24 @@ def _compact(log: Log, call: Call) -> Flow[Prepared | Outrun]:
             return done
         events += done.events
         if isinstance(done, Left):
-            return _prepared(log, situation, events, done.wanted)
-        log = done.log
-        if step.reason == "manual":
+            return replace(_prepared(log, situation, events, done.wanted), anew=anew)
+        log, anew = done.log, anew or done.anew
+        if asked:
             situation = replace(situation, manual=False)
+
+
+def _is_automatic(request: UserMessage | None) -> bool:
+    """Whether a request that was left over was made by a policy and not by a person."""
+    return request is not None and any(isinstance(part, CompactionPart) and part.auto for part in request.parts)
 
 
 def _next(log: Log, situation: Situation, call: Call) -> NextStep:
     """What to do now; a person who says up to where wants a fold there and nothing else."""
-    if not situation.manual or call.up_to is None:
+    if not situation.manual or (call.up_to is None and not call.additions.focus):
         return next_step(log, situation)
+    if call.up_to is None:  # what a summary is to give room to is not served by pruning
+        policy = situation.policy
+        return next_step(log, replace(situation, policy=replace(policy, prune=replace(policy.prune, enabled=False))))
     cut = cut_before(log, call.up_to)
     if cut is None:
         raise UsageError(

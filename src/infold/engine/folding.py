@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.compact import checkpoint_for, compacted_event, entries_for
-from infold.core.cut import cut_before
+from infold.core.cut import Cut, cut_before
 from infold.core.entries import Checkpoint, MessageEntry
 from infold.core.events import CompactionVetoed, Event, PreparationDiscarded
 from infold.core.gauge import Situation, estimated_tokens, gauge
@@ -21,7 +21,7 @@ from infold.core.plan import Fold, Summarise
 from infold.core.summary import COMPACTION_AGENT, Additions
 from infold.engine.ahead import Preparation, cut_with, is_valid, mark_of
 from infold.engine.call import Call, Flow, Outrun, append
-from infold.engine.effects import Announce, Consult, Fetch, Guidance, Hold, Publish, Release, Wait
+from infold.engine.effects import Announce, Consult, Fetch, Guidance, Hold, Load, Publish, Release, Wait
 from infold.engine.notes import Notes
 from infold.engine.summarising import SummaryPlan, ask_for_notes, supplied_notes
 from infold.errors import StoreConflict
@@ -31,12 +31,16 @@ __all__ = ["Done", "Left", "fold", "plan_for"]
 PAUSE_SECONDS = 0.05
 """Between two tries for a lock that another process has."""
 
+MOST_COMMITS = 5
+"""How often notes are committed to a session that others are writing to, before the next try takes them up."""
+
 
 class Done(Struct, frozen=True):
-    """A step carried out."""
+    """A step carried out; `anew`: on the session as others had made it meanwhile, which is not the one it began with."""
 
     log: Log
     events: tuple[Event, ...]
+    anew: bool = False
 
 
 class Left(Struct, frozen=True):
@@ -68,10 +72,14 @@ def fold(log: Log, step: Summarise | Fold, situation: Situation, call: Call) -> 
     if isinstance(step, Summarise) and source.notes is None:
         if not waits:
             return Left(wanted=plan)
-        return (yield from _ask_alone(log, source.plan, call, guidance, urgent=urgent))
+        insists = urgent or step.reason == "manual"
+        return (yield from _ask_alone(log, source.plan, call, guidance, insists=insists))
     if source.notes is None:
         return (yield from _commit(log, source, Notes(), call, guidance))
-    log = yield from _requested(log, source.plan, call)
+    try:
+        log = yield from _requested(log, source.plan, call)
+    except StoreConflict:
+        return _outrun(log, source, source.notes)
     return (yield from _commit(log, source, source.notes, call, guidance))
 
 
@@ -135,22 +143,25 @@ def _source(log: Log, plan: SummaryPlan, guidance: Guidance, *, wait: bool) -> F
         yield Publish((PreparationDiscarded(log.session_id, why, preparation.notes.cost),))
         return _Source(plan)
     cut = cut_with(preparation, plan.step, log, plan.situation)
-    return _Source(replace(plan, step=replace(plan.step, cut=cut)), preparation.notes, ahead=True)
+    step = replace(plan.step, cut=cut)
+    return _Source(replace(plan, step=step), preparation.notes, ahead=not preparation.is_left)
 
 
 def _ask_alone(
-    log: Log, plan: SummaryPlan, call: Call, guidance: Guidance, *, urgent: bool
+    log: Log, plan: SummaryPlan, call: Call, guidance: Guidance, *, insists: bool
 ) -> Flow[Done | Left | Outrun]:
     """Ask the model while no other process does; one that had to wait for another begins anew."""
-    held = yield from _hold(call.patience_seconds if urgent else 0.0)
+    held = yield from _hold(call.patience_seconds if insists else 0.0)
     match held:
         case "taken":
-            return (yield from _ask(log, plan, call, guidance))
+            done = yield from _ask(log, plan, call, guidance)
+            yield Release()
+            return done
         case "waited":
             yield Release()
             return Outrun()
         case "busy":
-            return (yield from _commit(log, _Source(plan), Notes(), call, guidance)) if urgent else Left()
+            return (yield from _commit(log, _Source(plan), Notes(), call, guidance)) if insists else Left()
         case _:
             assert_never(held)
 
@@ -167,12 +178,46 @@ def _hold(patience_seconds: float) -> Flow[Literal["taken", "waited", "busy"]]:
 
 
 def _ask(log: Log, plan: SummaryPlan, call: Call, guidance: Guidance) -> Flow[Done | Outrun]:
-    """Request durably, ask, judge, commit (S3.1, B5, B25)."""
-    log = yield from _requested(log, plan, call)
+    """Request durably, ask, judge, commit (S3.1, B5, B25).
+
+    Others may append while the model writes; the notes are then committed to the session as it has become, before the lock is
+    given back, so that nobody pays for them again.
+    """
+    try:
+        log = yield from _requested(log, plan, call)
+    except StoreConflict:
+        return Outrun()
     notes = yield from ask_for_notes(log, plan)
     done = yield from _commit(log, _Source(plan), notes, call, guidance)
-    yield Release()
+    for _ in range(MOST_COMMITS):
+        again = None if isinstance(done, Done) else (yield from _plan_anew(plan, done))
+        if again is None:
+            return done
+        done = yield from _commit(again.log, _Source(again.plan), notes, call, guidance)
+        if isinstance(done, Done):
+            return replace(done, anew=True)
     return done
+
+
+class _Anew(Struct, frozen=True):
+    """A session as it has become, and what to fold of it with notes that are there already."""
+
+    log: Log
+    plan: SummaryPlan
+
+
+def _plan_anew(plan: SummaryPlan, outrun: Outrun) -> Flow[_Anew | None]:
+    """The same fold in the session as it is now; none where the notes no longer hold for it."""
+    log = yield Load()
+    assert isinstance(log, Log)
+    preparation = outrun.preparation
+    if preparation is None or not is_valid(preparation, log, plan.situation.policy):
+        return None
+    last = log.index_of(preparation.mark.last)
+    index = 0 if last is None else last + 1
+    if index < log.length and not log.live[index].cuttable:
+        return None
+    return _Anew(log, replace(plan, step=replace(plan.step, cut=Cut.at(log, index))))
 
 
 def _requested(log: Log, plan: SummaryPlan, call: Call) -> Flow[Log]:
@@ -209,12 +254,18 @@ def _commit(log: Log, source: _Source, notes: Notes, call: Call, guidance: Guida
     try:
         after = yield from append(log, entries)
     except StoreConflict:
-        return Outrun(Preparation(mark_of(log, step, situation.policy), notes) if notes.verdict else None)
+        return _outrun(log, source, notes)
     events = (compacted_event(log, checkpoint, situation), *notes.events, *stubbed)
     yield Publish(events)
     if call.has_hooks:
         yield Announce(checkpoint)
     return Done(after, events)
+
+
+def _outrun(log: Log, source: _Source, notes: Notes) -> Outrun:
+    """Another was faster; notes that a model wrote are kept for the next try."""
+    mark = mark_of(log, source.plan.step, source.plan.situation.policy)
+    return Outrun(Preparation(mark, notes, is_left=not source.ahead) if notes.verdict is not None else None)
 
 
 def _told(checkpoint: Checkpoint, notes: Notes, situation: Situation, *, ahead: bool) -> Checkpoint:

@@ -5,8 +5,7 @@ by what its messages say, not by their marks. What was folded must still be ther
 an amendment.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import takewhile
 
 from msgspec import Struct
@@ -48,23 +47,20 @@ class History:
     def __init__(self, wire: WireFormat) -> None:
         self.wire = wire
         self.is_whole = False
+        self._settled = 0
         self._nothing = Decoded(wire.name, (), (), {})
-        self.preamble = self._nothing
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin anew, after the session was read from its store."""
-        self.decoded = self._nothing
+        self.preamble = self.decoded = self._nothing
         self.pairing: Pairing | None = None
 
-    @contextmanager
-    def untouched_on_failure(self) -> Iterator[None]:
-        """Forget what was decoded if the block fails: the next list is then held against what was really stored."""
-        try:
-            yield
-        except BaseException:
-            self.forget()
-            raise
+    def settle(self) -> None:
+        """What was decoded so far is stored."""
+        self._settled = len(self.decoded.messages)
+
+    def forget(self) -> None:
+        """Begin anew, after the session was read from its store; a list that comes by pieces keeps what of it is stored."""
+        self.decoded = self._nothing if self.is_whole else _first(self.decoded, self._settled)
+        self._settled = len(self.decoded.messages)
+        self.pairing = None
 
     def follow(self, items: Sequence[object], log: Log) -> Followed:
         """Hold a whole list against the session; raises `HistoryChanged` where it is another's. Nothing is taken over yet."""
@@ -72,10 +68,9 @@ class History:
         preamble, rest = self.wire.decode(items[:count]), items[count:]
         known = [source for sources in self.decoded.sources for source in sources]
         if self.pairing is not None and known and _begins_with(rest, known):
-            later = self._decode(rest[len(known) :], log, self.pairing)
-            return Followed(
-                preamble, joined(self.decoded, later), self.pairing, later.messages, len(self.decoded.messages)
-            )
+            pairing = self.pairing.copy()
+            later = self._decode(rest[len(known) :], log, pairing)
+            return Followed(preamble, joined(self.decoded, later), pairing, later.messages, len(self.decoded.messages))
         return self._anew(preamble, rest, log)
 
     def adopt(self, followed: Followed) -> None:
@@ -84,10 +79,24 @@ class History:
         self.is_whole = True
 
     def add(self, items: Sequence[object], log: Log) -> tuple[Message, ...]:
-        """Decode items that are new; of what was decoded before, only what the view still shows is kept."""
-        later = self._decode(items, log, self._paired(log))
+        """Decode items that are new; of what was decoded before, only what the view still shows is kept.
+
+        System messages that open a list are no part of the session; they stay in front of every request.
+        """
+        count = 0 if self.preamble.messages else len(list(takewhile(_is_system, items)))
+        if count:
+            self.preamble = self.wire.decode(items[:count])
+        later = self._decode(items[count:], log, self._paired(log))
         self.decoded, self.is_whole = joined(self._still_shown(log), later), False
         return later.messages
+
+    def repeat(self, items: Sequence[object], count: int, log: Log) -> None:
+        """Take up again the objects of items that the session ends with already, as so many messages."""
+        stored = [placed for placed in log.live if not placed.is_own][-count:]
+        before = (placed.message for placed in log.live if placed.sequence < stored[0].sequence)
+        decoded = self.wire.decode(items, first=_position(log) - count, pairing=Pairing.after(before))
+        self.decoded, self.is_whole = joined(self.decoded, decoded), False
+        self.settle()
 
     def reply(self, body: object, log: Log) -> tuple[Message, ...]:
         """Decode a provider's reply, with the usage and the reason it ended for."""
@@ -144,6 +153,10 @@ class History:
         kept = [n for n, message in enumerate(self.decoded.messages) if message.id in live]
         messages = tuple(self.decoded.messages[n] for n in kept)
         return replace(self.decoded, messages=messages, sources=tuple(self.decoded.sources[n] for n in kept))
+
+
+def _first(decoded: Decoded, count: int) -> Decoded:
+    return replace(decoded, messages=decoded.messages[:count], sources=decoded.sources[:count])
 
 
 def _callers(log: Log) -> list[Placed]:

@@ -4,21 +4,18 @@ Everything a face offers is a flow here, written once; a face drives it, sync or
 the session again and begins anew, so that two processes on one session neither interleave nor lose anything (B14).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from infold.core.compact import checkpoint_for
-from infold.core.cut import cut_before
 from infold.core.entries import Entry, Handle, Pin, Rejection, Restoration
 from infold.core.events import Event, Rejected, Restored
 from infold.core.gauge import Gauge, estimated_tokens
 from infold.core.likeness import likeness
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message
-from infold.core.plan import Fold, fold_at, next_step
 from infold.core.summary import Additions
 from infold.engine.ahead import Preparation
 from infold.engine.call import Call, Flow, append
@@ -26,13 +23,14 @@ from infold.engine.circumstances import NOTHING_BESIDE, Beside, Circumstances
 from infold.engine.effects import Append, Load, Publish, Wait
 from infold.engine.flow import Prepared, compact, record, take_in
 from infold.engine.history import Followed, History
+from infold.engine.previewing import Preview, preview
 from infold.engine.summarising import SummaryPlan
 from infold.engine.terms import Terms
 from infold.errors import HistoryChanged, StoreConflict, UsageError, WindowExceeded
 from infold.formats.overflow import Overflow
 from infold.formats.wire import WireFormat, detect, format_named
 
-__all__ = ["Keeper", "Preview", "Ready"]
+__all__ = ["Keeper", "Ready"]
 
 MOST_TRIES = 50
 """How often a flow begins anew before its conflict is told; another writer cannot be faster for ever."""
@@ -52,21 +50,18 @@ class Ready(Struct, frozen=True):
     events: tuple[Event, ...]
 
 
-class Preview(Struct, frozen=True):
-    """What a compaction would do: how many messages it folds, the tokens before and after, and the text by code alone."""
-
-    folded_messages: int
-    first_kept: int | None
-    tokens_before: int
-    tokens_after: int
-    text: str
-
-
 class _Reading(NamedTuple):
     """What a caller's list says to the session: what is new, and from where on it was taken back."""
 
     new: tuple[Message, ...] = ()
     amended: int | None = None
+
+
+class _Unsent(NamedTuple):
+    """What the newest request brought, until it is ready: as the caller has it, and what it says."""
+
+    items: list[object]
+    likenesses: tuple[str, ...]
 
 
 class Keeper:
@@ -83,7 +78,8 @@ class Keeper:
         self._now_ms = now_ms
         self._round = Circumstances(terms, now_ms)
         self._history: History | None = None
-        self._unsent: tuple[str, ...] = ()
+        self._unsent: _Unsent | None = None
+        self._is_behind = False
         self._rejections = 0
 
     # Flows.
@@ -114,11 +110,16 @@ class Keeper:
         Those of a request that failed after they were stored may be given again; they are known and stored once.
         """
         history = self._following(messages, beside)
+        failed = self._unsent
 
         def read() -> _Reading:
+            if failed is not None and failed.items == list(messages) and _ends_with(self.log, failed.likenesses):
+                history.repeat(messages, len(failed.likenesses), self.log)
+                return _Reading()
             new = history.add(messages, self.log)
-            known = self._unsent and tuple(map(likeness, new)) == self._unsent
-            return _Reading() if known else _Reading(new)
+            self._round.preamble = history.preamble.messages
+            self._unsent = _Unsent(list(messages), tuple(map(likeness, new)))
+            return _Reading(new)
 
         return (yield from self._prepare(history, read))
 
@@ -132,11 +133,11 @@ class Keeper:
         history = self._begun("recovering")
         if self._rejections >= MOST_REJECTIONS:
             raise self._exceeded()
-        self._rejections += 1
         estimated = estimated_tokens(self.log, self._round.situation(self.log))
         yield from self._insist(_rejection(overflow, estimated, self.log, self._now_ms()))
         yield Publish((Rejected(self.log.session_id, estimated, overflow.prompt_tokens, overflow.limit_tokens),))
         ready = yield from self._prepare(history, _Reading)
+        self._rejections += 1
         if not ready.events:
             raise self._exceeded()
         return ready
@@ -144,7 +145,7 @@ class Keeper:
     def record(self, reply: object) -> Flow[None]:
         """Take in a provider's reply: what was said, the usage, and why it ended."""
         history = self._begun("recording a reply")
-        with history.untouched_on_failure():
+        with self._noticing_failure(history):
             for attempt in range(MOST_TRIES):
                 replies = history.reply(reply, self.log)
                 if _is_known(self.log, replies):
@@ -152,6 +153,7 @@ class Keeper:
                 outcome = yield from record(self.log, self._round.stamped(replies))
                 if isinstance(outcome, Log):
                     self.log, self._rejections = outcome, 0
+                    history.settle()
                     return
                 yield from self._begin_anew(attempt)
         raise self._conflict()
@@ -162,8 +164,7 @@ class Keeper:
             raise UsageError("there is no compaction to undo")
         number = self.log.checkpoint_sequence if sequence is None else sequence
         if number == self.log.checkpoint_sequence:
-            yield Append((Restoration(number),), expected=self.log.next_sequence)
-            yield from self._begin_anew(0)
+            yield from self._unfold(number)
         else:
             yield from self._insist(Restoration(number))
         tokens_after = estimated_tokens(self.log, self._round.situation(self.log))
@@ -175,21 +176,17 @@ class Keeper:
 
     def preview(self, up_to: int | None = None) -> Preview:
         """What compacting now would do, by code alone; nothing is changed and no model is asked."""
-        log, situation = self.log, self._round.situation(self.log, manual=True)
-        step = next_step(log, replace(situation, summariser=False))
-        cut = (step.cut if isinstance(step, Fold) else None) if up_to is None else cut_before(log, up_to)
-        if cut is None:
-            raise UsageError("there is nothing to fold; record some messages first, or name a later one")
-        step = fold_at(log, cut, replace(situation, summariser=False), "manual")
-        checkpoint, _ = checkpoint_for(log, step, situation)
-        return Preview(cut.index, cut.first_kept, checkpoint.tokens_before, checkpoint.tokens_after, checkpoint.text)
+        return preview(self.log, self._round.situation(self.log, manual=True), up_to)
 
     # How it is done.
 
     def _prepare(self, history: History, read: Callable[[], _Reading], call: Call | None = None) -> Flow[Ready]:
         """Take in what is new, then compact; where another writer is faster, read the session and begin anew."""
         taken = False
-        with history.untouched_on_failure():
+        events: tuple[Event, ...] = ()
+        if self._is_behind:
+            yield from self._begin_anew(0)
+        with self._noticing_failure(history):
             for attempt in range(MOST_TRIES):
                 try:
                     if not taken:
@@ -197,15 +194,21 @@ class Keeper:
                         self.log = yield from take_in(
                             self.log, self._round.stamped(reading.new), amended=reading.amended
                         )
-                        self._unsent, taken = tuple(map(likeness, reading.new)) or self._unsent, True
+                        history.settle()
+                        taken = True
                 except StoreConflict:
                     yield from self._begin_anew(attempt)
                     continue
                 outcome = yield from compact(self.log, call or self._call())
                 if isinstance(outcome, Prepared):
-                    self.log, self.wanted, self._unsent = outcome.log, outcome.wanted, ()
-                    return Ready(history.encode(outcome.view, outcome.log), outcome.gauge, outcome.events)
-                self.outrun = outcome.preparation or self.outrun
+                    events += outcome.events
+                    self.log, self.wanted = outcome.log, outcome.wanted
+                    if not outcome.anew or not history.is_whole:
+                        self._unsent = None
+                        return Ready(history.encode(outcome.view, outcome.log), outcome.gauge, events)
+                    call = None  # what was asked for is done; what others wrote is now held against the caller's list
+                else:
+                    self.outrun = outcome.preparation or self.outrun
                 yield from self._begin_anew(attempt)
                 taken = taken and not history.is_whole
         raise self._conflict()
@@ -216,9 +219,33 @@ class Keeper:
             yield Wait(PAUSE_SECONDS * attempt)
         log = yield Load()
         assert isinstance(log, Log)
-        self.log = log
+        self.log, self._is_behind = log, False
         if self._history is not None:
             self._history.forget()
+
+    @contextmanager
+    def _noticing_failure(self, history: History) -> Iterator[None]:
+        """If a flow breaks off, nobody knows what was stored: the next one reads the session first."""
+        try:
+            yield
+        except BaseException:
+            self._is_behind = True
+            history.forget()
+            raise
+
+    def _unfold(self, number: int) -> Flow[None]:
+        """Undo a checkpoint; where another has done so meanwhile, there is nothing left to do."""
+        for attempt in range(MOST_TRIES):
+            try:
+                yield Append((Restoration(number),), expected=self.log.next_sequence)
+            except StoreConflict:
+                yield from self._begin_anew(attempt)
+                if self.log.checkpoint_sequence != number:
+                    return
+            else:
+                yield from self._begin_anew(0)
+                return
+        raise self._conflict()
 
     def _insist(self, entry: Entry) -> Flow[None]:
         """Append an entry that holds whatever others appended meanwhile."""
@@ -279,6 +306,12 @@ class Keeper:
         return StoreConflict(self.log.session_id, expected=expected, actual=expected)
 
 
+def _ends_with(log: Log, likenesses: Sequence[str]) -> bool:
+    """Whether the newest messages of the caller say this."""
+    newest = [placed.message for placed in log.live if not placed.is_own][-len(likenesses) :] if likenesses else []
+    return bool(newest) and [likeness(message) for message in newest] == list(likenesses)
+
+
 def _is_known(log: Log, replies: Sequence[Message]) -> bool:
     """Whether the caller's own list brought this reply already, before it was recorded."""
     newest = log.live[-1].message if log.live else None
@@ -288,7 +321,7 @@ def _is_known(log: Log, replies: Sequence[Message]) -> bool:
 
 
 def _rejection(overflow: Overflow, estimated: int, log: Log, now_ms: int) -> Rejection:
-    over_bytes = max(1, log.media_bytes) if overflow.bytes_limit else None
+    over_bytes = log.media_bytes or None if overflow.bytes_limit else None
     return Rejection(estimated, overflow.prompt_tokens, overflow.limit_tokens, over_bytes, now_ms)
 
 

@@ -1,10 +1,14 @@
 """Hear from whatever a caller caught or was sent whether a provider refused a request as too large."""
 
+import re
 from collections.abc import Mapping
 
 from infold.formats.overflow import Overflow, recognise
 
 __all__ = ["overflow_of"]
+
+_SAYS_NOTHING = re.compile(r"(?:error code:?\s*)?\d{3}|", re.IGNORECASE)
+"""What SDKs say of a refusal that came without a body: its status."""
 
 
 def overflow_of(error: object) -> Overflow | None:
@@ -15,5 +19,8 @@ def overflow_of(error: object) -> Overflow | None:
         return recognise(None, error)
     status = getattr(error, "status_code", None)
     body = getattr(error, "body", None)
-    told = body if isinstance(body, Mapping | str | bytes) and body else str(error)
-    return recognise(status if isinstance(status, int) else None, told)
+    code = status if isinstance(status, int) else None
+    if isinstance(body, Mapping | str | bytes) and body:
+        return recognise(code, body)
+    text = str(error)
+    return recognise(code, "" if _SAYS_NOTHING.fullmatch(text.strip()) else text)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from infold.core.events import SummaryRejected
 from infold.core.gauge import Situation, bound_of, estimated_tokens
-from infold.core.judge import Answer, judge
+from infold.core.judge import Answer, judge, plain_fault
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, WorkPath
 from infold.core.plan import Summarise
@@ -107,6 +107,8 @@ def _ask(log: Log, plan: SummaryPlan) -> Generator[Effect, object, Told]:
     for piece in pieces:
         one = yield from _told(own_request(piece, additions, output_tokens=plan.step.budget_tokens))
         told = replace(one, cost=told.cost + one.cost, duration_ms=told.duration_ms + one.duration_ms)
+        if plain_fault(one.answer) is not None:  # the judge rejects it; what follows could only build on it
+            break
         additions = replace(additions, earlier=one.answer.text)
     return told
 

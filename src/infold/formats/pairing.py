@@ -51,6 +51,14 @@ class Pairing:
                 pairing._close(Asked(result.call_id, result.tool))
         return pairing
 
+    def copy(self) -> "Pairing":
+        """The same state, for a decoding that may not be kept."""
+        copied = Pairing()
+        copied.aliases = dict(self.aliases)
+        copied._times = dict(self._times)
+        copied._open = {key: list(asked) for key, asked in self._open.items()}
+        return copied
+
     def call(self, wire_id: str, tool: str, message_id: MessageId) -> str:
         """The log's id for a call: the wire's own while it is new, else one made of it or of the position."""
         call_id = self._unused(wire_id) if wire_id else self._unused(f"{message_id}.0")

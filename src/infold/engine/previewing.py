@@ -1,0 +1,53 @@
+"""What a compaction would do, before anybody decides on it (B20)."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.compact import carry_out
+from infold.core.cut import cut_before
+from infold.core.gauge import Situation, estimated_tokens
+from infold.core.log import Log
+from infold.core.plan import Fold, NextStep, Prune, Shorten, fold_at, next_step
+from infold.errors import UsageError
+
+__all__ = ["Preview", "preview"]
+
+
+class Preview(Struct, frozen=True):
+    """What a compaction would do: how many messages it folds, the tokens before and after, and the text by code alone.
+
+    Where pruning is enough, nothing is folded and there is no text.
+    """
+
+    folded_messages: int
+    first_kept: int | None
+    tokens_before: int
+    tokens_after: int
+    text: str
+
+
+def preview(log: Log, situation: Situation, up_to: int | None) -> Preview:
+    """The first step of a compaction that a person asks for, by code alone; the log stays as it is.
+
+    Raises `UsageError` where there is nothing to fold.
+    """
+    by_code = replace(situation, summariser=False)
+    step = _step(log, by_code, up_to)
+    if not isinstance(step, Prune | Shorten | Fold):
+        raise UsageError("there is nothing to fold; record some messages first, or name a later one")
+    after = carry_out(log, step, by_code).log
+    checkpoint = after.checkpoint if after.checkpoint_sequence != log.checkpoint_sequence else None
+    return Preview(
+        0 if checkpoint is None else log.length - after.length,
+        None if checkpoint is None else checkpoint.first_kept,
+        estimated_tokens(log, by_code),
+        estimated_tokens(after, by_code),
+        "" if checkpoint is None else checkpoint.text,
+    )
+
+
+def _step(log: Log, situation: Situation, up_to: int | None) -> NextStep | None:
+    if up_to is None:
+        return next_step(log, situation)
+    cut = cut_before(log, up_to)
+    return None if cut is None else fold_at(log, cut, situation, "manual")
