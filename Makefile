@@ -50,6 +50,7 @@ bench: $(VENV)/.dev  ## Measure speed, weight and estimator error; writes benchm
 	$(BIN)/python benchmarks/core.py --write
 	$(BIN)/python benchmarks/estimate_error.py --write
 	$(BIN)/python benchmarks/formats.py --write
+	$(BIN)/python benchmarks/engine.py --write
 
 clean:  ## Remove what was built
 	rm -rf $(VENV) .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis

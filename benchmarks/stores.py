@@ -2,9 +2,12 @@
 
 Run `python benchmarks/stores.py` (`--write` keeps the figures in `benchmarks/results/`, `--largest` ends earlier). Each session
 has a checkpoint that folds all but its last twelve messages. Opening is what a process does that has just started: open the
-file, load the session, decide the next step, make the view; CPU time, best of several. Memory is the peak of a fresh process
-that does so. Appends per second are wall time: each waits until the disk has it; `append µs` is the CPU time of one. Not
-measured here: PostgreSQL, whose figures are the server's, and search in a session whose words are all different.
+file, load the session, decide the next step, make the view; CPU time, best of several. Preparing is what a caller then does:
+open the file, `Session(…)`, `prepare_new` with one message, which is stored; after it the session is folded as it was, which is
+not measured. Memory is the peak of a fresh process that does both. Appends per second are wall time: each waits until the disk
+has it; `append µs` is the CPU time of one. `index s` is the CPU time of the first search, which indexes all there is; the next
+take `search ms`. Not measured here: PostgreSQL, whose figures are the server's, and search in a session whose words are all
+different.
 """
 
 import argparse
@@ -12,6 +15,7 @@ import json
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeAlias
 
+from infold import Session, SessionSettings
 from infold.core.budget import Window, budget_for
 from infold.core.entries import Checkpoint, Entry, MessageEntry
 from infold.core.gauge import Situation
@@ -43,8 +48,15 @@ TURN = (user("do the next part"), calls("bash"), result(40), calls("read"), resu
 TURNS_AT_ONCE = 200
 KEPT = 12
 KEY = SessionKey("tenant", SessionId("session"))
-SITUATION = Situation(INFOLD, budget_for(Window(64_000), INFOLD))
+WINDOW = 64_000
+SITUATION = Situation(INFOLD, budget_for(Window(WINDOW), INFOLD))
+PREPARATIONS = 30
+"""Requests prepared one after the other, each by a session opened anew; the median counts."""
 RATIO_TARGET, MEMORY_TARGET_MB = 1.5, 100
+HEADINGS = (
+    " messages  open+load µs   load µs  open+prepare µs   append µs   first ms   peak MB   index s   search ms   file MB"
+    "   built/s"
+)
 
 
 def main() -> int:
@@ -76,15 +88,18 @@ def size_row(folder: Path, size: int) -> dict[str, float]:
     spent = time.perf_counter() - started
     told = [json.loads(run_fresh(path)) for _ in range(3)]
     with SqliteStore(path) as store:
+        index_seconds = timed(lambda: store.search(KEY, tokens_of("part zebra"), most=20), least=0.0001)
         search_ms = per_call(lambda: store.search(KEY, tokens_of("part zebra"), most=20)) / 1e3
         append_us = append_on(store, messages + 1)
     return {
         "messages": messages,
         "open_us": round(min(one["open_us"] for one in told), 1),
         "load_us": round(min(one["load_us"] for one in told), 1),
+        "prepare_us": round(min(one["prepare_us"] for one in told), 1),
         "first_ms": round(min(one["first_ms"] for one in told), 2),
         "peak_mb": round(max(one["peak_mb"] for one in told), 1),
         "append_us": round(append_us, 1),
+        "index_s": round(index_seconds, 2),
         "search_ms": round(search_ms, 2),
         "file_mb": round(path.stat().st_size / 1e6, 1),
         "built_per_second": round(messages / spent),
@@ -110,9 +125,13 @@ def batches(size: int) -> Iterator[list[Entry]]:
 
 
 def run_fresh(path: Path) -> str:
-    """What a process that has just started says of opening the session."""
-    command = [sys.executable, __file__, "--open", str(path)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    """What a process that has just started says of opening a copy of the session."""
+    copy = path.with_suffix(".copy")
+    shutil.copyfile(path, copy)
+    command = [sys.executable, __file__, "--open", str(copy)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    copy.unlink()
+    return told
 
 
 def tell_opening(path: Path) -> int:
@@ -122,10 +141,12 @@ def tell_opening(path: Path) -> int:
     first = time.process_time() - started
     with SqliteStore(path) as store:
         load_us = per_call(lambda: ready(store))
+    prepared = sorted(prepare_once(path) for _ in range(PREPARATIONS))
     told = {
         "first_ms": first * 1e3,
         "open_us": per_call(lambda: open_session(path)),
         "load_us": load_us,
+        "prepare_us": prepared[len(prepared) // 2] * 1e6,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     print(json.dumps(told))
@@ -145,11 +166,31 @@ def ready(store: SqliteStore) -> int:
     return len(view(log, INFOLD.summary))
 
 
+def prepare_once(path: Path) -> float:
+    """Seconds of CPU to open the session and prepare a request with one more message; then it is folded as it was."""
+    began = time.process_time()
+    with SqliteStore(path) as store:
+        session = Session(store, KEY.session_id, SessionSettings(window=WINDOW), tenant=KEY.tenant)
+        prepared = session.prepare_new([{"role": "user", "content": "and now the part after that"}])
+    spent = time.process_time() - began
+    assert len(prepared.messages) == KEPT + 2, "the checkpoint, what it kept and what is new"
+    fold_again(path, session.log.next_sequence)
+    return spent
+
+
+def fold_again(path: Path, at: int) -> None:
+    """Go on for as many messages as are kept, and fold all before them."""
+    messages = numbered(TURN * (KEPT // len(TURN)), prefix=f"after-{at}-")
+    checkpoint = Checkpoint("what went before", first_kept=at)
+    with SqliteStore(path) as store:
+        store.append(KEY, [*map(MessageEntry, messages), checkpoint], expected=at)
+
+
 # Appending.
 
 
 def append_on(store: SqliteStore, at: int) -> float:
-    """Microseconds of CPU that one more append takes, over three hundred of them, the index's upkeep included."""
+    """Microseconds of CPU that one more append takes, over three hundred of them."""
     messages = numbered(TURN * 50, prefix="more-")
     started = time.process_time()
     for step, message in enumerate(messages):
@@ -217,22 +258,27 @@ def table(figures: Figures) -> str:
     """The figures as text, with the targets beside them."""
     rows, append = figures["sizes"], figures["append"][0]
     together, alone = append["eight_threads_per_second"], append["alone_per_second"]
-    ratios = [f"{row['open_us'] / rows[0]['open_us']:.2f} at {row['messages']:,}" for row in rows[1:]]
     return "\n".join(
         [
             f"append: {alone:,}/s one by one, {together:,}/s by eight threads, {append['hundreds_per_second']:,}/s in hundreds",
-            " messages  open+load µs   load µs   append µs   first ms   peak MB   search ms   file MB   built/s",
+            HEADINGS,
             *map(size_line, rows),
-            f"open+load against {rows[0]['messages']:,} messages: {', '.join(ratios)} (target {RATIO_TARGET})",
+            f"open+load against {rows[0]['messages']:,} messages: {ratios(rows, 'open_us')} (target {RATIO_TARGET})",
+            f"open+prepare against {rows[0]['messages']:,} messages: {ratios(rows, 'prepare_us')} (target {RATIO_TARGET})",
             f"peak memory: {max(row['peak_mb'] for row in rows)} MB (target {MEMORY_TARGET_MB})",
         ]
     )
 
 
+def ratios(rows: list[dict[str, float]], name: str) -> str:
+    """How a figure grows with the session's length."""
+    return ", ".join(f"{row[name] / rows[0][name]:.2f} at {row['messages']:,}" for row in rows[1:])
+
+
 def size_line(row: dict[str, float]) -> str:
     """One row of the table by size."""
-    timed_columns = (("open_us", 14), ("load_us", 10), ("append_us", 12), ("first_ms", 11))
-    other_columns = (("peak_mb", 10), ("search_ms", 12), ("file_mb", 10))
+    timed_columns = (("open_us", 14), ("load_us", 10), ("prepare_us", 17), ("append_us", 12), ("first_ms", 11))
+    other_columns = (("peak_mb", 10), ("index_s", 10), ("search_ms", 12), ("file_mb", 10))
     told = "".join(f"{row[name]:>{width},}" for name, width in (*timed_columns, *other_columns))
     return f"{row['messages']:>9,}{told}{row['built_per_second']:>10,}"
 

@@ -3,8 +3,8 @@
     python docs/results_table.py           exits 1 and shows the difference if the table is stale
     python docs/results_table.py --write   brings it up to date
 
-Every number comes from a file in `benchmarks/results/`, which the command in the same row writes. A figure that was not
-recorded is called so; rows about estimator error and formats appear once their files exist.
+Every number comes from a file in `benchmarks/results/`, which the command in the same row writes. A figure of the core that was
+not recorded is called so; all other rows appear once their files exist.
 """
 
 import argparse
@@ -28,6 +28,8 @@ MISSING = "not recorded yet"
 CORE = "python benchmarks/core.py --write"
 ERRORS = "python benchmarks/estimate_error.py --write"
 FORMATS = "python benchmarks/formats.py --write"
+ENGINE = "python benchmarks/engine.py --write"
+STORES = "python benchmarks/stores.py --write"
 
 PEERS = "python benchmarks/peers.py --write"
 SHOWN = {
@@ -72,20 +74,23 @@ def refreshed(page: str, text: str) -> str:
     return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
 
 
-def rows(core: Record, errors: Record, formats: Record, peers: Record) -> Iterator[Row]:
+def rows(recorded: Callable[[str], Record]) -> Iterator[Row]:
     """What was measured, the figure, and the command that measures it again; an empty record has no figures."""
-    yield from _peer_rows(peers)
-    yield from _format_rows(formats)
-    yield from _error_rows(errors)
-    yield from _core_rows(core)
+    yield from _peer_rows(recorded("peers"))
+    yield from _format_rows(recorded("formats"))
+    yield from _engine_rows(recorded("engine"))
+    yield from _store_rows(recorded("stores"))
+    yield from _error_rows(recorded("estimate_error"))
+    yield from _core_rows(recorded("core"))
 
 
 def _block(results: Path) -> str:
-    names = ("core", "estimate_error", "formats", "peers")
-    core, errors, formats, peers = (_recorded(results / f"{name}.json") for name in names)
-    table = [("what", "measured", "reproduce with"), ("---", "---", "---"), *rows(core, errors, formats, peers)]
+    def recorded(name: str) -> Record:
+        return _recorded(results / f"{name}.json")
+
+    table = [("what", "measured", "reproduce with"), ("---", "---", "---"), *rows(recorded)]
     lines = [f"| {' | '.join(cells)} |" for cells in table]
-    machine = core.get("machine")
+    machine = recorded("core").get("machine")
     return "\n".join([*lines, "", f"Measured on {machine}."] if machine else lines)
 
 
@@ -137,6 +142,34 @@ def _cost(row: Record) -> str:
     )
     told = [f"{figures[name]} calls {words}" for name, words in faults if figures[name]]
     return ", ".join([f"{figures['cost']:.2f}", *told])
+
+
+# What a session costs.
+
+
+def _engine_rows(engine: Record) -> Iterator[Row]:
+    """What the two calls around a request cost, and how long one waits for a summary."""
+    command = f"`{engine.get('command', ENGINE)}`"
+    means = {row["store"]: row["mean_ms"] for row in engine.get("cost", ()) if row["format"] == "openai-chat"}
+    if {"memory", "sqlite"} <= means.keys():
+        told = f"{means['memory']:.2f} ms CPU in memory, {means['sqlite']:.2f} ms in a SQLite file"
+        yield "`prepare_new` and `record`, the mean request of the 150-step trajectory", told, command
+    waits = {row["background"]: row for row in reversed(engine.get("wait", ()))}
+    if waits.keys() == {True, False}:
+        told = (
+            f"{waits[True]['waits']} with the background, {waits[False]['waits']} of {waits[False]['requests']} without"
+        )
+        yield "requests of it that wait for a summary that takes 3 s", told, command
+
+
+def _store_rows(stores: Record) -> Iterator[Row]:
+    """What a very long session costs at its opening."""
+    sizes = [row for row in stores.get("sizes", ()) if "prepare_us" in row]
+    if len(sizes) > 1:
+        first, *_, last = sizes
+        ratio = f"{last['prepare_us'] / first['prepare_us']:.2f} times the CPU time, {last['peak_mb']:.0f} MB"
+        what = f"open a SQLite session of {last['messages']:,} messages and prepare a request, against {first['messages']:,}"
+        yield what, ratio, f"`{stores.get('command', STORES)}`"
 
 
 # What the core costs.

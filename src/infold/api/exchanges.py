@@ -15,12 +15,26 @@ from infold.api.session_settings import SessionSettings
 from infold.catalogue import cost_of, lookup
 from infold.core.budget import Window
 from infold.core.judge import Told
-from infold.engine.finding import name_of
-from infold.errors import BrokenInput, ModelError, ModelOverflow
+from infold.engine.finding import Brought, brought_by, name_of
+from infold.errors import ModelError, ModelOverflow
+from infold.formats.items import json_text, plain
 from infold.formats.overflow import recognise
 from infold.formats.requests import Asked, Unmanaged, answer_of, asked_of, wire_of_path, with_items
 
-__all__ = ["Exchange", "Relayed", "can_summarise", "encoded", "opened", "refused", "settings_for", "told_by"]
+__all__ = [
+    "Exchange",
+    "LEAST_SUMMARISER_TOKENS",
+    "Relayed",
+    "can_summarise",
+    "encoded",
+    "opened",
+    "refused",
+    "settings_for",
+    "told_by",
+]
+
+UNKNOWN_MODEL = "unknown"
+"""What a model is called whose request does not name it, as some local servers allow."""
 
 LEAST_SUMMARISER_TOKENS = 16_000
 """Models with smaller windows hardly hold a record worth summarising beside the instruction and the answer."""
@@ -34,12 +48,16 @@ class Relayed(Struct, frozen=True):
 
 
 class Exchange(Struct, frozen=True):
-    """A request that infold manages: what it asks for, its body as it came, and the name its session goes by."""
+    """A request that infold manages: what it asks for, its body as it came, the history it brings.
+
+    `name` is what its session goes by; none where the history is too young to have one.
+    """
 
     asked: Asked
     body: Mapping[str, Any]
     raw: bytes
-    name: str
+    brought: Brought
+    name: str | None
 
     def with_messages(self, items: list[object]) -> bytes:
         """The body to send; the very bytes that came where nothing was changed (B29)."""
@@ -53,20 +71,18 @@ def opened(path: str, headers: Mapping[str, str], raw: bytes) -> Exchange | Unma
     wire = wire_of_path(path)
     if wire is None:
         return Unmanaged("the path holds no conversation")
-    try:
-        body = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BrokenInput(wire.name, f"the body is no JSON ({error})", remedy="send JSON") from error
+    body = plain(raw)
     asked = asked_of(wire, body, path)
     if isinstance(asked, Unmanaged):
         return asked
-    return Exchange(asked, body, raw, name_of(asked, body, headers))
+    brought = brought_by(asked)
+    return Exchange(asked, body, raw, brought, name_of(asked, brought, body, headers))
 
 
 def settings_for(settings: SessionSettings, asked: Asked) -> SessionSettings:
-    """Settings for the session of a request: its model and format, unless they are named already."""
-    model = settings.model or asked.model or None
-    return replace(settings, model=model, format=asked.wire.name)
+    """Settings for the session of a request: its format, and its model unless they name one or there is none to go by."""
+    nameless = UNKNOWN_MODEL if settings.window is None else None
+    return replace(settings, model=settings.model or asked.model or nameless, format=asked.wire.name)
 
 
 def can_summarise(settings: SessionSettings) -> bool:
@@ -101,7 +117,7 @@ def told_by(asked: Asked, relayed: Relayed) -> Told:
 
 def encoded(body: Mapping[str, Any]) -> bytes:
     """A body as JSON."""
-    return msgspec.json.encode(body)
+    return json_text(body).encode()
 
 
 def _is_same(one: object, other: object) -> bool:

@@ -5,7 +5,9 @@ done here; sending and receiving is the relay's own affair.
 """
 
 from asyncio import to_thread
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Generic, TypeVar
 
 import msgspec
@@ -13,18 +15,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.api.async_session import AsyncSession
-from infold.api.exchanges import Exchange, Relayed, can_summarise, encoded, settings_for, told_by
+from infold.api.exchanges import (
+    LEAST_SUMMARISER_TOKENS,
+    Exchange,
+    Relayed,
+    can_summarise,
+    encoded,
+    settings_for,
+    told_by,
+)
 from infold.api.session import Session
 from infold.api.session_settings import Place, SessionSettings
-from infold.api.sessions import OpenSessions, found
+from infold.api.sessions import MOST_OPEN, OpenSessions, found
 from infold.core.messages import SessionId
 from infold.core.summary import SummaryRequest
 from infold.engine.effects import Told
-from infold.errors import ModelError
-from infold.formats.overflow import recognise
-from infold.formats.requests import summary_body
+from infold.engine.keeper import Ready
+from infold.errors import HistoryChanged, ModelError
+from infold.formats.overflow import Overflow
+from infold.formats.requests import Asked, summary_body
 from infold.formats.streams import ReplyBuilder
+from infold.formats.wire import OPENAI_CHAT
 from infold.ports import FullStore, SessionKey
+from infold.wiring import open_store, summariser_for
 
 __all__ = ["AsyncPassage", "AsyncPassages", "AsyncSend", "Passage", "Passages", "Send"]
 
@@ -33,79 +46,112 @@ Send = Callable[[bytes], Relayed]
 
 AsyncSend = Callable[[bytes], Awaitable[Relayed]]
 
+MOST_TRIES = 24
+"""How often a session is looked for: while it is prepared, another history may take its id, and of those that race for one
+each round serves one; more that begin alike at the same moment are not to be expected."""
+
+UNNAMED = "unnamed"
+"""What the session of a history is called that is too young to have one; it is forgotten with the request."""
+
 Sender = TypeVar("Sender")
 Kept = TypeVar("Kept", Session, AsyncSession)
 
 
-class OwnModel(Generic[Sender, Kept]):
-    """Knows how to ask the model that a session's requests go to: by the way the newest of them went."""
-
-    def __init__(self) -> None:
-        self.session: Kept | None = None
-        self.exchange: Exchange | None = None
-        self.send: Sender | None = None
-
-    def asked(self, request: SummaryRequest) -> "_Asking[Sender]":
-        """What to send for a summary, and how; raises `ModelError` before the first request."""
-        exchange, send, session = self.exchange, self.send, self.session
-        if exchange is None or send is None or session is None:
-            raise ModelError("summariser", "no request has told yet where to ask")
-        shown = session.encode(request.messages[:-1]) if request.shares_prefix else []
-        return _Asking(exchange, send, encoded(summary_body(exchange.asked.wire, exchange.body, request, shown)))
+# A session's own model, asked for summaries by the way of the very request that needs one.
 
 
-class _Asking(Struct, Generic[Sender], frozen=True):
+class _Way(Struct, Generic[Sender, Kept], frozen=True):
+    """Where a request goes, and how to send something there."""
+
     exchange: Exchange
     send: Sender
-    body: bytes
+    session: Kept
+
+    def body(self, request: SummaryRequest) -> bytes:
+        """What to send for a summary; raises `ModelError` where the model turned out to hold too little for one."""
+        learned = self.session.log.limits.tokens
+        if learned is not None and learned < LEAST_SUMMARISER_TOKENS:
+            raise ModelError(self.exchange.asked.model, f"takes no more than {learned:,} tokens, too few for a record")
+        shown = self.session.encode(request.messages[:-1]) if request.shares_prefix else []
+        return encoded(summary_body(self.exchange.asked.wire, self.exchange.body, request, shown))
 
 
-class WaitingModel(OwnModel[Send, Session]):
-    """Asks it, and waits."""
+_way: ContextVar[_Way[Send, Session] | None] = ContextVar("infold_way", default=None)
+_async_way: ContextVar[_Way[AsyncSend, AsyncSession] | None] = ContextVar("infold_async_way", default=None)
+"""The request that is being prepared; threads and tasks that a session begins for it inherit it."""
 
-    def __call__(self, request: SummaryRequest) -> Told:
-        """The summary."""
-        asking = self.asked(request)
-        return told_by(asking.exchange.asked, asking.send(asking.body))
+Value = TypeVar("Value")
 
 
-class AwaitedModel(OwnModel[AsyncSend, AsyncSession]):
-    """Asks it, and awaits."""
+@contextmanager
+def _going(variable: ContextVar[Value | None], way: Value) -> Iterator[None]:
+    token = variable.set(way)
+    try:
+        yield
+    finally:
+        variable.reset(token)
 
-    async def __call__(self, request: SummaryRequest) -> Told:
-        """The summary."""
-        asking = self.asked(request)
-        return told_by(asking.exchange.asked, await asking.send(asking.body))
+
+def _known(way: Value | None) -> Value:
+    if way is None:
+        raise ModelError("summariser", "no request is under way that tells where to ask")
+    return way
+
+
+def _ask(request: SummaryRequest) -> Told:
+    """A summary by the model that the request goes to."""
+    way = _known(_way.get())
+    return told_by(way.exchange.asked, way.send(way.body(request)))
+
+
+async def _ask_async(request: SummaryRequest) -> Told:
+    way = _known(_async_way.get())
+    return told_by(way.exchange.asked, await way.send(way.body(request)))
+
+
+# Passages.
 
 
 class Passage(Struct, frozen=True):
-    """One request of a sync client."""
+    """One request of a sync client; `content` is the body to send, `stands_at` where its session stood when that was made."""
 
     session: Session
     exchange: Exchange
+    send: Send
+    content: bytes = b""
+    stands_at: int = -1
 
-    def prepare(self) -> bytes:
-        """The body to send: it fits, or `WindowExceeded` is raised."""
+    def prepared(self) -> "Passage":
+        """The same with a body that fits; raises `WindowExceeded` where none can."""
         asked = self.exchange.asked
-        ready = self.session.prepare(
-            asked.items, system=asked.system, tools=asked.tools, output_tokens=asked.output_tokens
-        )
-        return self.exchange.with_messages(ready.messages)
+        with _going(_way, _Way(self.exchange, self.send, self.session)):
+            ready = self.session.prepare(
+                asked.items, system=asked.system, tools=asked.tools, output_tokens=asked.output_tokens
+            )
+        return replace(self, content=_body(self.exchange, ready), stands_at=self.session.log.next_sequence)
 
-    def recover(self, relayed: Relayed) -> bytes | None:
-        """The body to send once more after a refusal for size; none if it was refused for something else."""
-        overflow = recognise(relayed.status, relayed.body)
-        ready = None if overflow is None else self.session.recover(overflow)
-        return None if ready is None else self.exchange.with_messages(ready.messages)
+    def recovered(self, overflow: Overflow) -> "Passage | None":
+        """The same with a smaller body, after a refusal for size.
+
+        It is prepared once more, for another request may have taken the session on meanwhile.
+        """
+        with _going(_way, _Way(self.exchange, self.send, self.session)):
+            smaller = self.session.recover(overflow)
+        return None if smaller is None else self.prepared()
 
     def record(self, body: bytes) -> None:
         """Take in a reply that came whole."""
-        self.session.record(msgspec.json.decode(body))
+        self._take_in(msgspec.json.decode(body))
 
     def record_stream(self, heard: ReplyBuilder) -> None:
         """Take in a reply that was streamed; one that broke off is the client's to ask for again."""
         reply = heard.reply() if heard.is_finished else None
         if reply is not None:
+            self._take_in(reply)
+
+    def _take_in(self, reply: object) -> None:
+        """A reply to what is no longer the session's newest request is not heard; the client brings it if it counts."""
+        if self.session.log.next_sequence == self.stands_at:
             self.session.record(reply)
 
 
@@ -114,87 +160,143 @@ class AsyncPassage(Struct, frozen=True):
 
     session: AsyncSession
     exchange: Exchange
+    send: AsyncSend
+    content: bytes = b""
+    stands_at: int = -1
 
-    async def prepare(self) -> bytes:
-        """The body to send: it fits, or `WindowExceeded` is raised."""
+    async def prepared(self) -> "AsyncPassage":
+        """The same with a body that fits; raises `WindowExceeded` where none can."""
         asked = self.exchange.asked
-        ready = await self.session.prepare(
-            asked.items, system=asked.system, tools=asked.tools, output_tokens=asked.output_tokens
-        )
-        return self.exchange.with_messages(ready.messages)
+        with _going(_async_way, _Way(self.exchange, self.send, self.session)):
+            ready = await self.session.prepare(
+                asked.items, system=asked.system, tools=asked.tools, output_tokens=asked.output_tokens
+            )
+        return replace(self, content=_body(self.exchange, ready), stands_at=self.session.log.next_sequence)
 
-    async def recover(self, relayed: Relayed) -> bytes | None:
-        """The body to send once more after a refusal for size; none if it was refused for something else."""
-        overflow = recognise(relayed.status, relayed.body)
-        ready = None if overflow is None else await self.session.recover(overflow)
-        return None if ready is None else self.exchange.with_messages(ready.messages)
+    async def recovered(self, overflow: Overflow) -> "AsyncPassage | None":
+        """The same with a smaller body, after a refusal for size."""
+        with _going(_async_way, _Way(self.exchange, self.send, self.session)):
+            smaller = await self.session.recover(overflow)
+        return None if smaller is None else await self.prepared()
 
     async def record(self, body: bytes) -> None:
         """Take in a reply that came whole."""
-        await self.session.record(msgspec.json.decode(body))
+        await self._take_in(msgspec.json.decode(body))
 
     async def record_stream(self, heard: ReplyBuilder) -> None:
         """Take in a reply that was streamed; one that broke off is the client's to ask for again."""
         reply = heard.reply() if heard.is_finished else None
         if reply is not None:
+            await self._take_in(reply)
+
+    async def _take_in(self, reply: object) -> None:
+        if self.session.log.next_sequence == self.stands_at:
             await self.session.record(reply)
 
 
-class Passages:
-    """The sessions of a sync client, and the way of each request to its own."""
+def _body(exchange: Exchange, ready: Ready) -> bytes:
+    return exchange.with_messages(ready.messages)
 
-    def __init__(self, store: FullStore, settings: SessionSettings, tenant: str = "") -> None:
+
+# The way of each request to its session.
+
+
+class Passages:
+    """The sessions of a sync client; raises `UsageError` for settings under which none could be kept."""
+
+    def __init__(
+        self, store: FullStore, settings: SessionSettings, tenant: str = "", *, most_open: int = MOST_OPEN
+    ) -> None:
         self._store = store
-        self._settings = settings
+        self._settings = _checked(settings)
         self._tenant = tenant
-        self._sessions: OpenSessions[Session] = OpenSessions()
-        self._models: dict[str, WaitingModel] = {}
+        self._sessions: OpenSessions[Session] = OpenSessions(most_open)
 
     def begin(self, exchange: Exchange, send: Send) -> Passage:
-        """Find the session of a request."""
-        settings = settings_for(self._settings, exchange.asked)
-        session = found(
-            exchange, lambda session_id: self._sessions.get(session_id, lambda name: self._open(name, settings))
-        )
-        model = self._models.get(session.log.session_id)
-        if model is not None:
-            model.session, model.exchange, model.send = session, exchange, send
-        return Passage(session, exchange)
+        """Find the session of a request and make it fit; raises `WindowExceeded` where that cannot be."""
+        for _ in range(MOST_TRIES - 1):
+            try:
+                return Passage(self._found(exchange), exchange, send).prepared()
+            except HistoryChanged:
+                continue
+        return Passage(self._found(exchange), exchange, send).prepared()
 
-    def _open(self, session_id: str, settings: SessionSettings) -> Session:
-        if settings.summariser is None and can_summarise(settings):
-            model = self._models[session_id] = WaitingModel()
-            settings = replace(settings, summariser=model, shares_prefix=True)
-        return Session(self._store, session_id, settings, tenant=self._tenant)
+    def let_go(self, passage: Passage) -> None:
+        """Read the session anew for its next request: after a recovery, that one may be recovered too, whatever comes of this."""
+        self._sessions.let_go(passage.session)
+
+    def _found(self, exchange: Exchange) -> Session:
+        settings = _with_own_model(settings_for(self._settings, exchange.asked), _ask)
+        name = exchange.name
+        if name is None:
+            return Session(open_store("memory"), UNNAMED, replace(settings, background=False))
+        return found(exchange, name, lambda session_id: self._opened(session_id, settings))
+
+    def _opened(self, session_id: str, settings: SessionSettings) -> Session:
+        """A session for one model and one format at a time; one that changes them is read anew."""
+        key = (session_id, settings.model, settings.format)
+        return self._sessions.get(key, lambda: Session(self._store, session_id, settings, tenant=self._tenant))
 
 
 class AsyncPassages:
-    """The sessions of an async client or of a gateway's tenant, and the way of each request to its own."""
+    """The sessions of an async client or of a gateway's tenant; their store is read in a thread."""
 
-    def __init__(self, store: FullStore, settings: SessionSettings, tenant: str = "") -> None:
+    def __init__(
+        self, store: FullStore, settings: SessionSettings, tenant: str = "", *, most_open: int = MOST_OPEN
+    ) -> None:
         self._store = store
-        self._settings = settings
+        self._settings = _checked(settings)
         self._tenant = tenant
-        self._sessions: OpenSessions[AsyncSession] = OpenSessions()
-        self._models: dict[str, AwaitedModel] = {}
+        self._sessions: OpenSessions[AsyncSession] = OpenSessions(most_open)
 
     async def begin(self, exchange: Exchange, send: AsyncSend) -> AsyncPassage:
-        """Find the session of a request; the store is read in a thread."""
-        session = await to_thread(self._found, exchange)
-        model = self._models.get(session.log.session_id)
-        if model is not None:
-            model.session, model.exchange, model.send = session, exchange, send
-        return AsyncPassage(session, exchange)
+        """Find the session of a request and make it fit; raises `WindowExceeded` where that cannot be."""
+        for _ in range(MOST_TRIES - 1):
+            try:
+                return await AsyncPassage(await to_thread(self._found, exchange), exchange, send).prepared()
+            except HistoryChanged:
+                continue
+        return await AsyncPassage(await to_thread(self._found, exchange), exchange, send).prepared()
+
+    def let_go(self, passage: AsyncPassage) -> None:
+        """Read the session anew for its next request: after a recovery, that one may be recovered too, whatever comes of this."""
+        self._sessions.let_go(passage.session)
+
+    async def close(self) -> None:
+        """Give up the summaries that are being written in the background."""
+        for session in self._sessions.all():
+            await session.close()
 
     def _found(self, exchange: Exchange) -> AsyncSession:
-        settings = settings_for(self._settings, exchange.asked)
-        return found(
-            exchange, lambda session_id: self._sessions.get(session_id, lambda name: self._open(name, settings))
-        )
+        settings = _with_own_model(settings_for(self._settings, exchange.asked), _ask_async)
+        name = exchange.name
+        if name is None:
+            key = SessionKey("", SessionId(UNNAMED))
+            return _async_session(open_store("memory"), key, replace(settings, background=False))
+        return found(exchange, name, lambda session_id: self._opened(session_id, settings))
 
-    def _open(self, session_id: str, settings: SessionSettings) -> AsyncSession:
-        if settings.summariser is None and can_summarise(settings):
-            model = self._models[session_id] = AwaitedModel()
-            settings = replace(settings, summariser=model, shares_prefix=True)
-        place = Place(self._store, SessionKey(self._tenant, SessionId(session_id)), settings)
-        return AsyncSession(place, settings, place.load())
+    def _opened(self, session_id: str, settings: SessionSettings) -> AsyncSession:
+        """A session for one model and one format at a time; one that changes them is read anew."""
+        key = SessionKey(self._tenant, SessionId(session_id))
+        told_apart = (session_id, settings.model, settings.format)
+        return self._sessions.get(told_apart, lambda: _async_session(self._store, key, settings))
+
+
+def _checked(settings: SessionSettings) -> SessionSettings:
+    """Settings that make sense, their summariser ready to be asked; else `UsageError` is raised now, not at each request."""
+    _ = settings_for(settings, Asked(OPENAI_CHAT, ())).terms
+    return replace(settings, summariser=summariser_for(settings.summariser))
+
+
+def _async_session(store: FullStore, key: SessionKey, settings: SessionSettings) -> AsyncSession:
+    place = Place(store, key, settings)
+    return AsyncSession(place, settings, place.load())
+
+
+def _with_own_model(
+    settings: SessionSettings, ask: Callable[[SummaryRequest], Told] | Callable[[SummaryRequest], Awaitable[Told]]
+) -> SessionSettings:
+    """Settings by which a session's own model writes the summaries, where they name nobody and it is good enough."""
+    if settings.summariser is not None or not can_summarise(settings):
+        return settings
+    return replace(settings, summariser=ask, shares_prefix=True)

@@ -1,17 +1,15 @@
 """The sessions that requests belong to: opened when one comes, kept open while used, found by what their histories say."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from threading import RLock
+from collections.abc import Callable, Hashable
+from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
 from infold.api.exchanges import Exchange
-from infold.core.likeness import chained
 from infold.core.log import Log
-from infold.engine.finding import better, fork_ids, goes_on
-from infold.engine.history import Followed
+from infold.engine.finding import Match, better, fork_ids, goes_on, held_against, is_certain
 
-__all__ = ["Findable", "OpenSessions", "found"]
+__all__ = ["Findable", "MOST_OPEN", "OpenSessions", "found"]
 
 MOST_OPEN = 256
 """Sessions held open at once; the one used longest ago is let go, and read from its store when it is needed again."""
@@ -25,45 +23,57 @@ class Findable(Protocol):
         """The session as it stands."""
         ...
 
-    def match(self, messages: Sequence[object]) -> Followed | None:
-        """How a whole list of messages goes with it."""
-        ...
-
 
 One = TypeVar("One", bound=Findable)
 
 
 class OpenSessions(Generic[One]):
-    """Sessions by their ids, the newest used last; may be used from any thread."""
+    """Open sessions by what tells them apart, the newest used last; may be used from any thread.
 
-    def __init__(self) -> None:
-        self._open: OrderedDict[str, One] = OrderedDict()
-        self._lock = RLock()
+    One that is let go may still be in use: what it does then reaches the store, where the next to open it finds it (B14).
+    """
 
-    def get(self, session_id: str, make: Callable[[str], One]) -> One:
-        """The session of that id, opened if it is not open."""
+    def __init__(self, most: int = MOST_OPEN) -> None:
+        self._most = most
+        self._open: OrderedDict[Hashable, One] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], One]) -> One:
+        """The session under that key, opened if it is not; nobody waits while another's is being read."""
         with self._lock:
-            session = self._open.pop(session_id, None) or make(session_id)
-            self._open[session_id] = session
-            while len(self._open) > MOST_OPEN:
+            session = self._open.get(key)
+        made = make() if session is None else session
+        with self._lock:
+            session = self._open.setdefault(key, made)
+            self._open.move_to_end(key)
+            while len(self._open) > self._most:
                 self._open.popitem(last=False)
         return session
 
+    def let_go(self, session: One) -> None:
+        """Hold this one open no longer."""
+        with self._lock:
+            for key in [key for key, one in self._open.items() if one is session]:
+                del self._open[key]
 
-def found(exchange: Exchange, opened: Callable[[str], One]) -> One:
-    """The session that a history goes on from, or a new one under the first free id."""
+    def all(self) -> tuple[One, ...]:
+        """The sessions that are open."""
+        with self._lock:
+            return tuple(self._open.values())
+
+
+def found(exchange: Exchange, name: str, opened: Callable[[str], One]) -> One:
+    """The session of that name which a history goes on from, or a new one under the first free id."""
     best: One | None = None
-    match: Followed | None = None
-    for session_id in fork_ids(exchange.name):
+    match: Match | None = None
+    for session_id in fork_ids(name, exchange.brought):
         session = opened(session_id)
-        if session.log.next_sequence == 0:
-            return session if best is None else best
-        followed = session.match(exchange.asked.items)
-        if followed is not None and goes_on(followed) and better(followed, match):
-            best, match = session, followed
-    return best if best is not None else opened(f"{exchange.name}~{_all_of(exchange)}")
-
-
-def _all_of(exchange: Exchange) -> str:
-    """The fingerprint of a whole history, for one that shares its beginning with too many others."""
-    return chained("", exchange.asked.wire.decode(exchange.asked.items).messages)
+        log = session.log
+        if log.next_sequence == 0:
+            break
+        one = held_against(exchange.brought, log)
+        if one is not None and is_certain(one):
+            return session
+        if one is not None and goes_on(one) and better(one, match):
+            best, match = session, one
+    return session if best is None else best

@@ -5,7 +5,8 @@ it arrives and heard. A refusal for size is recovered once, inside the request. 
 Works for `OpenAI`, `AsyncOpenAI`, `Anthropic` and `AsyncAnthropic`: chat completions, Responses and Messages, streamed or not.
 """
 
-from typing import TypeVar, cast
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import httpx2
 
@@ -14,6 +15,7 @@ from infold.api.session_settings import SessionSettings
 from infold.api.transports import AsyncInfoldTransport, InfoldTransport
 from infold.core.events import Event
 from infold.errors import UsageError
+from infold.observers.bus import Bus
 from infold.ports import FullStore
 from infold.wiring import open_store
 
@@ -35,27 +37,71 @@ def wrap(
     """A client of the same kind that keeps every conversation inside its model's window.
 
     Sessions are told apart by their histories; `session`, or the header `x-infold-session` of a request, names one. `store` is
-    where they live. `settings` say how; the model is each request's own unless they name one, and writes the summaries unless
-    they name another summariser. Raises `UsageError` for a client of another kind.
+    where they live; one given by its place is closed with the client. `settings` say how: the model is each request's own unless
+    they name one, and writes the summaries unless they name another summariser. Wrapping again replaces the earlier wrap. Raises
+    `UsageError` for a client of another kind.
     """
-    inner = getattr(client, "_client", None)
     with_options = getattr(client, "with_options", None)
     if not any(kind.__name__ in KNOWN for kind in type(client).__mro__) or with_options is None:
         raise UsageError(f"cannot wrap a {type(client).__name__}; pass a client of {', '.join(KNOWN)}")
-    given = settings or SessionSettings()
-    terms = (open_store(store) if isinstance(store, str) else store, given, tenant)
-    tell = given.on_event or _ignore
-    if isinstance(inner, httpx2.AsyncClient):
-        transport = AsyncInfoldTransport(inner, AsyncPassages(*terms), tell, session)
-        http: object = httpx2.AsyncClient(transport=transport, timeout=inner.timeout)
-    elif isinstance(inner, httpx2.Client):
-        http = httpx2.Client(transport=InfoldTransport(inner, Passages(*terms), tell, session), timeout=inner.timeout)
-    else:
+    inner = _unwrapped(getattr(client, "_client", None))
+    if not isinstance(inner, httpx2.Client | httpx2.AsyncClient):
         raise UsageError(
-            f"the {type(client).__name__} sends through no httpx2 client; use a current version of its SDK"
+            f"the {type(client).__name__} sends through no httpx2 client; use a current version of its SDK and, where you "
+            "give it an http_client, one of httpx2"
         )
-    return cast(Client, with_options(http_client=http))
+    given = settings or SessionSettings()
+    opened = open_store(store) if isinstance(store, str) else store
+    end = getattr(opened, "close", _nothing) if isinstance(store, str) else _nothing
+    return cast(Client, with_options(http_client=_wrapped(inner, (opened, given, tenant), session=session, end=end)))
 
 
-def _ignore(event: Event) -> None:
-    del event
+class _Wrapped(httpx2.Client):
+    """Sends through infold what would go through `inner`."""
+
+    def __init__(self, inner: httpx2.Client, transport: InfoldTransport) -> None:
+        super().__init__(transport=transport, **_kept(inner))
+        self.inner = inner
+
+
+class _AsyncWrapped(httpx2.AsyncClient):
+    """The same for async clients."""
+
+    def __init__(self, inner: httpx2.AsyncClient, transport: AsyncInfoldTransport) -> None:
+        super().__init__(transport=transport, **_kept(inner))
+        self.inner = inner
+
+
+def _unwrapped(inner: object) -> object:
+    return inner.inner if isinstance(inner, _Wrapped | _AsyncWrapped) else inner
+
+
+def _wrapped(
+    inner: httpx2.Client | httpx2.AsyncClient,
+    terms: tuple[FullStore, SessionSettings, str],
+    *,
+    session: str | None,
+    end: Callable[[], None],
+) -> _Wrapped | _AsyncWrapped:
+    bus = Bus()  # a callback that raises must not keep a request from going out
+    on_event = terms[1].on_event
+    if on_event is not None:
+        bus.subscribe(Event, on_event)
+    if isinstance(inner, httpx2.AsyncClient):
+        passages = AsyncPassages(*terms)
+        return _AsyncWrapped(inner, AsyncInfoldTransport(inner, passages, bus.observe, session=session, end=end))
+    return _Wrapped(inner, InfoldTransport(inner, Passages(*terms), bus.observe, session=session, end=end))
+
+
+def _kept(inner: httpx2.Client | httpx2.AsyncClient) -> dict[str, Any]:
+    """What a client adds to the requests that it builds; all else of it happens where it sends them."""
+    return {
+        "timeout": inner.timeout,
+        "headers": inner.headers,
+        "params": inner.params,
+        "cookies": inner.cookies,
+    }
+
+
+def _nothing() -> None:
+    pass

@@ -4,6 +4,7 @@ Everything a face offers is a flow here, written once; a face drives it, sync or
 the session again and begins anew, so that two processes on one session neither interleave nor lose anything (B14).
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from infold.core.events import Event, Rejected, Restored
 from infold.core.gauge import Gauge, estimated_tokens
 from infold.core.likeness import likeness
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message
+from infold.core.messages import AssistantMessage, Message, calls_of
 from infold.core.summary import Additions
 from infold.engine.ahead import Preparation
 from infold.engine.call import Call, Flow, append
@@ -37,6 +38,8 @@ MOST_TRIES = 50
 
 PAUSE_SECONDS = 0.002
 """The first pause before beginning anew; it grows, so that many writers come apart."""
+
+_REPEATED = re.compile(r"#\d+$")
 
 MOST_REJECTIONS = 1
 """A request that a provider refused is made smaller and sent once more; a second refusal is told (B8)."""
@@ -149,6 +152,7 @@ class Keeper:
             for attempt in range(MOST_TRIES):
                 replies = history.reply(reply, self.log)
                 if _is_known(self.log, replies):
+                    history.forget()
                     return
                 outcome = yield from record(self.log, self._round.stamped(replies))
                 if isinstance(outcome, Log):
@@ -317,7 +321,12 @@ def _is_known(log: Log, replies: Sequence[Message]) -> bool:
     newest = log.live[-1].message if log.live else None
     if not replies or not isinstance(newest, AssistantMessage):
         return False
-    return likeness(newest) == likeness(replies[-1])
+    return likeness(newest) == likeness(replies[-1]) and _wire_ids(newest) == _wire_ids(replies[-1])
+
+
+def _wire_ids(message: Message) -> list[str]:
+    """The ids of a message's calls as the provider gave them; one that is met a second time is numbered."""
+    return [_REPEATED.sub("", call.call_id) for call in calls_of(message)]
 
 
 def _rejection(overflow: Overflow, estimated: int, log: Log, now_ms: int) -> Rejection:

@@ -45,9 +45,20 @@ _OUTPUT_FIELD = {
 }
 _HELD_BY_PROVIDER = ("previous_response_id", "conversation", "context_management", "cached_content", "cachedContent")
 _NOT_FOR_SUMMARIES = (
-    *("stream", "stream_options", "tool_choice", "parallel_tool_calls", "response_format", "text", "toolConfig", "n"),
+    *(
+        "stream",
+        "stream_options",
+        "tool_choice",
+        "function_call",
+        "parallel_tool_calls",
+        "toolConfig",
+        "n",
+        "prediction",
+    ),
+    *("response_format", "text", "output_format", "output_config", "modalities", "audio", "logprobs", "top_logprobs"),
     *("stop", "stop_sequences", *_OUTPUT_FIELDS, "store", "background", "thinking", "reasoning", "reasoning_effort"),
 )
+"""What a request asks of its own answer; a summary is text in one piece."""
 
 
 class Asked(Struct, frozen=True):
@@ -91,14 +102,16 @@ def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanage
         raise BrokenInput(
             wire.name, "the body is no JSON object", remedy="send the request as the provider documents it"
         )
-    held = next((field for field in _HELD_BY_PROVIDER if body.get(field)), None)
-    if held is not None:
-        return Unmanaged(f"the provider holds or cuts the history itself ({held})")
     items = body.get(wire.items_field)
+    if items is None:
+        return Unmanaged(f"the request has no {wire.items_field}")
     if isinstance(items, str):  # Responses takes a lone text for one message of the user
         items = [{"role": "user", "content": items}]
     if not isinstance(items, list | tuple):
         raise BrokenInput(wire.name, f"{wire.items_field} is no list", remedy="send the messages as a list")
+    held = _held_by_provider(body, items)
+    if held:
+        return Unmanaged(f"the provider holds or cuts the history itself ({held})")
     return Asked(
         wire,
         tuple(items),
@@ -138,6 +151,13 @@ def answer_of(wire: WireFormat, body: object) -> Answer:
     replies = [message for message in messages if isinstance(message, AssistantMessage)]
     text = "\n".join(part.text for reply in replies for part in reply.parts if isinstance(part, TextPart))
     return Answer(text, wire.finish(body) or "other", any(calls_of(reply) for reply in replies))
+
+
+def _held_by_provider(body: Body, items: Sequence[object]) -> str:
+    """What says that the provider has a part of the history, or cuts it; empty where nothing does."""
+    fields = (field for field in _HELD_BY_PROVIDER if body.get(field))
+    types = (item.get("type") for item in items if isinstance(item, Mapping))
+    return next(fields, "item_reference" if "item_reference" in types else "")
 
 
 def _output_tokens(body: Body) -> int:

@@ -1,11 +1,14 @@
 """What a person does to a session from the page: compact, undo, pin. The next request of its client finds it done."""
 
+from asyncio import to_thread
+
 from msgspec.structs import replace
 
 from infold.api.async_session import AsyncSession
 from infold.catalogue import lookup
 from infold.core.entries import MessageEntry
 from infold.core.messages import AssistantMessage
+from infold.engine.previewing import Preview
 from infold.errors import UnknownSession
 from infold.gateway.tenancy import Tenancy
 from infold.ports import SessionKey
@@ -38,13 +41,18 @@ class SessionActs:
         session = await self._opened(key)
         await (session.pin(handle) if pinned else session.unpin(handle))
 
+    async def preview(self, key: SessionKey, up_to: int | None) -> Preview:
+        """What compacting would do; nothing is changed."""
+        session = await self._opened(key)
+        return await to_thread(lambda: session.preview(up_to=up_to))
+
     def window_of(self, key: SessionKey) -> int | None:
         """The window of the model that a session speaks with; none where nobody has said which it is."""
         model = self._model_of(key)
         return self._tenancy.settings_for(model).terms.window.context_tokens if model else None
 
     async def _opened(self, key: SessionKey) -> AsyncSession:
-        model = self._model_of(key)
+        model = await to_thread(self._model_of, key)
         settings = self._tenancy.settings_for(model)
         window = settings.window or lookup(model).entry.context_tokens
         session = await AsyncSession.open(

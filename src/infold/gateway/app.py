@@ -1,32 +1,32 @@
 """The gateway as an ASGI application: what is served where, and what it needs while it runs."""
 
-from asyncio import to_thread
-from collections.abc import AsyncIterator, Callable, Sequence
+from asyncio import timeout, to_thread
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-import httpx2
 from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp
 
 from infold.errors import InfoldError
 from infold.gateway.bodies import Limits
 from infold.gateway.guard import Guard
 from infold.gateway.hub import Hub
 from infold.gateway.relay import Relay
+from infold.gateway.sending import Sender
 from infold.gateway.tenancy import Tenancy
 from infold.gateway.tenants import Tenants
 from infold.gateway.upstreams import Upstreams
 from infold.observers.metrics import CONTENT_TYPE
+from infold.ports import FullStore
 
 __all__ = ["Gateway", "application"]
 
-METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
-MOST_CONNECTIONS = 1_000
+READY_SECONDS = 5.0
+"""How long a store may take to answer before it counts as out of order."""
 
 
 class Gateway(Struct, frozen=True, kw_only=True):
@@ -39,58 +39,54 @@ class Gateway(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     token: str = ""
     pages: Sequence[BaseRoute] = ()
-    content_policy: str = "default-src 'none'"
+    content_policy: str = "default-src 'none'; frame-ancestors 'none'"
 
 
-def application(gateway: Gateway) -> ASGIApp:
-    """The application that a server runs."""
-    client = _client(gateway.limits)
-    relay = Relay(client, gateway.upstreams, gateway.tenants, gateway.tenancy, gateway.hub, gateway.limits)
+def application(gateway: Gateway) -> Starlette:
+    """The application that a server runs; whatever no page claims is relayed."""
+    sender = Sender(gateway.limits)
+    own = [
+        Route("/healthz", _alive),
+        Route("/readyz", _ready(gateway.tenancy.store)),
+        Route("/metrics", _metrics(gateway.hub)),
+        *gateway.pages,
+    ]
+    guard = Middleware(Guard, token=gateway.token, content_policy=gateway.content_policy, pages=own)
+    app = Starlette(routes=own, middleware=[guard], lifespan=_lifespan(sender, gateway.tenancy))
+    app.router.default = Relay(
+        sender, gateway.upstreams, gateway.tenants, gateway.tenancy, hub=gateway.hub, limits=gateway.limits
+    )
+    return app
 
-    async def relayed(request: Request) -> Response:
-        return await relay(request)
 
-    async def alive(_: Request) -> Response:
-        return PlainTextResponse("ok\n")
+async def _alive(_: Request) -> Response:
+    return PlainTextResponse("ok\n")
 
+
+def _ready(store: FullStore) -> Callable[[Request], Awaitable[Response]]:
     async def ready(_: Request) -> Response:
         try:
-            await to_thread(gateway.tenancy.store.tenants)
-        except InfoldError as error:
+            async with timeout(READY_SECONDS):
+                await to_thread(store.tenants)
+        except (InfoldError, TimeoutError) as error:
             return JSONResponse({"ready": False, "problem": type(error).__name__}, 503)
         return JSONResponse({"ready": True})
 
+    return ready
+
+
+def _metrics(hub: Hub) -> Callable[[Request], Awaitable[Response]]:
     async def metrics(_: Request) -> Response:
-        return Response(gateway.hub.metrics.text(), media_type=CONTENT_TYPE)
+        return Response(hub.metrics.text(), media_type=CONTENT_TYPE)
 
-    routes: list[BaseRoute] = [
-        Route("/healthz", alive),
-        Route("/readyz", ready),
-        Route("/metrics", metrics),
-        *(Route(f"{start}/{{rest:path}}", relayed, methods=METHODS) for start in ("/v1", "/v1beta", "/v1alpha")),
-        *gateway.pages,
-    ]
-    return Starlette(
-        routes=routes,
-        lifespan=_lifespan(client),
-        middleware=[Middleware(Guard, token=gateway.token, content_policy=gateway.content_policy)],
-    )
+    return metrics
 
 
-def _client(limits: Limits) -> httpx2.AsyncClient:
-    """One client for all upstreams; it follows no redirect, for those would take a credential elsewhere."""
-    return httpx2.AsyncClient(
-        timeout=httpx2.Timeout(limits.upstream_seconds, connect=limits.connect_seconds),
-        limits=httpx2.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=100),
-        follow_redirects=False,
-        trust_env=False,
-    )
-
-
-def _lifespan(client: httpx2.AsyncClient) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+def _lifespan(sender: Sender, tenancy: Tenancy) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def running(_: Starlette) -> AsyncIterator[None]:
-        async with client:
+        async with sender:
             yield
+            await tenancy.close()
 
     return running

@@ -3,15 +3,24 @@
 from asyncio import timeout
 
 from msgspec import Struct
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 __all__ = ["Limits", "Refusal", "read_body"]
 
+MOST_PASSED_OVER = 4
+"""How many times the bytes that are taken are read and let go of a body that is too large; a client that is cut off while it
+still sends would never see the answer."""
+
 
 class Limits(Struct, frozen=True):
-    """How large a request may be, how long it may take to arrive, and how long an upstream may take to answer."""
+    """How large a request may be, how long it may take to arrive, and how long an upstream may take to answer.
+
+    `managed_bytes` is the most that infold reads itself; what is larger is relayed as it came. `upstream_seconds` is the
+    longest silence: a stream may go on for as long as it says something.
+    """
 
     body_bytes: int = 64 * 2**20
+    managed_bytes: int = 32 * 2**20
     body_seconds: float = 60.0
     connect_seconds: float = 10.0
     upstream_seconds: float = 600.0
@@ -27,20 +36,30 @@ class Refusal(Struct, frozen=True):
 async def read_body(request: Request, limits: Limits) -> bytes | Refusal:
     """The whole body, or why it is not taken."""
     told = request.headers.get("content-length", "")
-    if told.isdecimal() and int(told) > limits.body_bytes:
+    is_asking = request.headers.get("expect", "").lower() == "100-continue"
+    if is_asking and told.isdecimal() and int(told) > limits.body_bytes:
         return _too_large(limits)
-    pieces: list[bytes] = []
-    size = 0
     try:
         async with timeout(limits.body_seconds):
-            async for piece in request.stream():
-                size += len(piece)
-                if size > limits.body_bytes:
-                    return _too_large(limits)
-                pieces.append(piece)
+            return await _gathered(request, limits)
     except TimeoutError:
         return Refusal(408, f"the request took longer than {limits.body_seconds:g} seconds to arrive; send it faster")
-    return b"".join(pieces)
+    except ClientDisconnect:
+        return Refusal(400, "the request broke off; send it whole")
+
+
+async def _gathered(request: Request, limits: Limits) -> bytes | Refusal:
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size <= limits.body_bytes:
+            pieces.append(piece)
+        else:
+            pieces.clear()
+        if size > limits.body_bytes * MOST_PASSED_OVER:
+            break
+    return b"".join(pieces) if size <= limits.body_bytes else _too_large(limits)
 
 
 def _too_large(limits: Limits) -> Refusal:

@@ -1,34 +1,46 @@
 """Who may speak to the gateway, and what its own pages may do.
 
 Loopback needs no token. With one, every request but the health checks carries it: in a header, in the path (`/t/TOKEN/v1/…`, for
-agents that can set nothing but a base URL), or, for a person, in a cookie set by the log-in page. What changes anything on the
-pages must come from the pages: another site's form is refused.
+agents that can set nothing but a base URL), or, for a person, in a cookie set by the log-in page. Without one the pages answer
+only to names of this machine, so that no foreign site can pass for them. What changes anything on the pages must come from the
+pages: another site's form is refused.
 """
 
 import hmac
-from collections.abc import Mapping
+import re
+from collections.abc import Sequence
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from infold.errors import UsageError
+from infold.gateway.bodies import Limits, Refusal, read_body
 
-__all__ = ["Guard", "LOOPBACK", "TOKEN_HEADER", "check_address"]
+__all__ = ["COOKIE", "Guard", "LOOPBACK", "TOKEN_HEADER", "check_address"]
 
 TOKEN_HEADER = "x-infold-token"
 COOKIE = "infold-token"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 SHORTEST_TOKEN = 16
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-API = ("/v1", "/v1beta", "/v1alpha", "/t/")
-"""Where clients speak; everything else is a page."""
+API = ("/v1/", "/v1beta/", "/v1alpha/")
+"""Where clients speak and no page is."""
+
+LOGIN_PATH = "/login"
+LOGIN_LIMITS = Limits(body_bytes=4_096, body_seconds=10.0)
+_TOKEN = re.compile(r"[A-Za-z0-9._~-]*")
+"""What stands in a path, a header and a cookie as it is."""
 
 PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
@@ -39,10 +51,12 @@ LOGIN = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="view
 
 
 def check_address(host: str, token: str) -> None:
-    """Raise `UsageError` for an address that others can reach without a token that nobody guesses."""
-    if host in LOOPBACK:
-        return
-    if len(token) < SHORTEST_TOKEN:
+    """Raise `UsageError` for a token that cannot be sent, and for an address that others can reach without a good one."""
+    if not _TOKEN.fullmatch(token):
+        raise UsageError(
+            "INFOLD_TOKEN may hold letters, digits and . _ ~ - only, for it stands in addresses; choose another"
+        )
+    if host not in LOOPBACK and len(token) < SHORTEST_TOKEN:
         raise UsageError(
             f"{host} can be reached by others; set INFOLD_TOKEN to a random text of {SHORTEST_TOKEN} characters or more, "
             "or listen on 127.0.0.1"
@@ -50,32 +64,55 @@ def check_address(host: str, token: str) -> None:
 
 
 class Guard:
-    """An ASGI layer around everything the gateway serves."""
+    """An ASGI layer around everything the gateway serves; `pages` are the routes that are not a client's."""
 
-    def __init__(self, app: ASGIApp, *, token: str = "", content_policy: str = "default-src 'none'") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str = "",
+        content_policy: str = "default-src 'none'",
+        pages: Sequence[BaseRoute] = (),
+    ) -> None:
         self._app = app
         self._token = token.encode()
         self._policy = content_policy
+        self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, send it to the log-in page, or refuse it."""
+        if scope["type"] == "websocket":
+            await WebSocketClose()(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = Request(scope, receive)
         scope, named = _without_token(scope)
-        path: str = scope["path"]
-        is_page = not path.startswith(API) and path not in OPEN_PATHS
-        answer: Response | None = None
-        if self._token and is_page and path == "/login":
-            answer = await self._login(request)
-        elif path not in OPEN_PATHS and not self._knows(request, named):
-            answer = (
-                HTMLResponse(LOGIN, 401) if is_page and request.method == "GET" else _refused(401, "a token is needed")
-            )
-        elif is_page and request.method not in ("GET", "HEAD") and not _is_own(request):
-            answer = _refused(403, "what changes anything must be asked for from the gateway's own pages")
+        request = Request(scope, receive)
+        is_page = self._is_page(scope)
+        answer = await self._answer(request, named, is_page=is_page)
         await (answer or self._app)(scope, receive, self._with_headers(send) if is_page else send)
+
+    async def _answer(self, request: Request, named: str, *, is_page: bool) -> Response | None:
+        """What is said in place of what was asked for; none where that may be had."""
+        if request.url.path in OPEN_PATHS:
+            return None
+        if is_page and not self._token and not _is_loopback(request):
+            return _refused(403, "without INFOLD_TOKEN the pages are shown on this machine alone")
+        if is_page and self._token and request.url.path == LOGIN_PATH:
+            return await self._login(request)
+        if not self._knows(request, named):
+            is_person = is_page and request.method == "GET"
+            return HTMLResponse(LOGIN, 401) if is_person else _refused(401, "a token is needed, as INFOLD_TOKEN has it")
+        if is_page and request.method not in ("GET", "HEAD") and not _is_own(request):
+            return _refused(403, "what changes anything must be asked for from the gateway's own pages")
+        return None
+
+    def _is_page(self, scope: Scope) -> bool:
+        path: str = scope["path"]
+        if path.startswith(API):
+            return False
+        return path == LOGIN_PATH or any(route.matches(scope)[0] is not Match.NONE for route in self._pages)
 
     def _knows(self, request: Request, named: str) -> bool:
         if not self._token:
@@ -87,11 +124,15 @@ class Guard:
     async def _login(self, request: Request) -> Response:
         if request.method != "POST" or not _is_own(request):
             return HTMLResponse(LOGIN)
-        given = str((await request.form()).get("token", ""))
-        if not hmac.compare_digest(given.encode(), self._token):
+        form = await read_body(request, LOGIN_LIMITS)
+        if isinstance(form, Refusal):
+            return _refused(form.status, form.message)
+        given = parse_qs(form.decode("utf-8", "replace")).get("token", [""])[0]
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), self._token):
             return HTMLResponse(LOGIN, 401)
         response = RedirectResponse("/", 303)
-        response.set_cookie(COOKIE, given, httponly=True, samesite="strict", path="/")
+        is_secure = request.url.scheme == "https"
+        response.set_cookie(COOKIE, given, httponly=True, samesite="strict", secure=is_secure, path="/")
         return response
 
     def _with_headers(self, send: Send) -> Send:
@@ -114,7 +155,13 @@ def _without_token(scope: Scope) -> tuple[Scope, str]:
     if not path.startswith("/t/"):
         return scope, ""
     token, _, rest = path[3:].partition("/")
-    return {**scope, "path": f"/{rest}", "raw_path": f"/{rest}".encode()}, token
+    raw: bytes = scope.get("raw_path") or path.encode()
+    return {**scope, "path": f"/{rest}", "raw_path": b"/" + raw[3:].partition(b"/")[2]}, token
+
+
+def _is_loopback(request: Request) -> bool:
+    """Whether a request names this machine; one by another name may be of a site whose name was made to lead here."""
+    return urlsplit(f"//{request.headers.get('host', '')}").hostname in LOOPBACK
 
 
 def _is_own(request: Request) -> bool:
@@ -126,7 +173,7 @@ def _is_own(request: Request) -> bool:
     return origin is None or urlsplit(origin).netloc == request.headers.get("host")
 
 
-def _cookie(headers: Mapping[str, str] | Headers) -> str:
+def _cookie(headers: Headers) -> str:
     try:
         found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
@@ -135,5 +182,5 @@ def _cookie(headers: Mapping[str, str] | Headers) -> str:
 
 
 def _refused(status: int, message: str) -> Response:
-    error = {"message": f"{message}", "type": "infold_gateway_error", "code": status}
+    error = {"message": message, "type": "infold_gateway_error", "code": status}
     return JSONResponse({"type": "error", "error": error}, status)

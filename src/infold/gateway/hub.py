@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 from infold.core.events import Event
 from infold.observers.bus import Bus
@@ -14,27 +15,48 @@ MOST_WAITING = 1_000
 
 
 class Hub:
-    """Observes every session of the gateway."""
+    """Observes every session of the gateway; may be told of events and closed from any thread."""
 
     def __init__(self) -> None:
         self.bus = Bus()
         self.metrics = Metrics()
         self.bus.subscribe(Event, self.metrics.observe)
         self.observe: Callable[[Event], None] = self.bus.observe
+        self._listeners: set[_Listener] = set()
+        self._is_closed = False
 
     async def subscribe(self) -> AsyncIterator[Event]:
-        """The events from now on, for one listener in this loop."""
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Queue[Event] = asyncio.Queue(MOST_WAITING)
-
-        def put(event: Event) -> None:
-            if waiting.full():
-                waiting.get_nowait()
-            waiting.put_nowait(event)
-
-        end = self.bus.subscribe(Event, lambda event: loop.call_soon_threadsafe(put, event))
+        """The events from now on, for one listener in this loop; they end when the hub is closed."""
+        listener = _Listener(asyncio.get_running_loop())
+        self._listeners.add(listener)
+        end = self.bus.subscribe(Event, listener.tell)
         try:
-            while True:
-                yield await waiting.get()
+            while not self._is_closed and (event := await listener.waiting.get()) is not None:
+                yield event
         finally:
             end()
+            self._listeners.discard(listener)
+
+    def close(self) -> None:
+        """Let all listeners go: the gateway ends, and must not wait for pages that are open."""
+        self._is_closed = True
+        for listener in tuple(self._listeners):
+            listener.tell(None)
+
+
+class _Listener:
+    """One page that listens, and what waits for it; nothing is the end."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.waiting: asyncio.Queue[Event | None] = asyncio.Queue(MOST_WAITING)
+        self._loop = loop
+
+    def tell(self, event: Event | None) -> None:
+        """Put an event into the queue, from any thread; a loop that has ended listens no more."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._put, event)
+
+    def _put(self, event: Event | None) -> None:
+        if self.waiting.full():
+            self.waiting.get_nowait()
+        self.waiting.put_nowait(event)

@@ -2,20 +2,32 @@
 
 from collections import OrderedDict
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.api.exchanges import Exchange
-from infold.api.passages import AsyncPassage, AsyncPassages, AsyncSend
+from infold.api.passages import AsyncPassages, AsyncSend, Passages
 from infold.api.session_settings import SessionSettings, settings_from
 from infold.core.events import Event
+from infold.gateway.aside import LARGE_BYTES, Aside, Underway
 from infold.gateway.hub import Hub
 from infold.ports import FullStore
 from infold.settings import Settings
 
 __all__ = ["Tenancy"]
 
-MOST_KEPT = 512
+MOST_KEPT = 256
 """Pairs of tenant and model whose open sessions are kept; the one used longest ago is let go."""
+
+MOST_OPEN = 64
+"""Sessions that each of them holds open; any other is read from the store when it is needed."""
+
+
+class _Kept(Struct, frozen=True):
+    """The sessions of one tenant with one model: those in the event loop, and those of large requests."""
+
+    ordinary: AsyncPassages
+    large: Passages
 
 
 class Tenancy:
@@ -23,14 +35,24 @@ class Tenancy:
 
     def __init__(self, store: FullStore, settings: Settings, hub: Hub, plugins: tuple[object, ...] = ()) -> None:
         self.store = store
+        self.aside = Aside()
         self._settings = settings
         self._hub = hub
         self._plugins = plugins
-        self._kept: OrderedDict[tuple[str, str], AsyncPassages] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
 
-    async def begin(self, tenant: str, exchange: Exchange, send: AsyncSend) -> AsyncPassage:
-        """The passage of a request."""
-        return await self._passages(tenant, exchange.asked.model).begin(exchange, send)
+    async def begin(self, tenant: str, exchange: Exchange, send: AsyncSend) -> Underway:
+        """The passage of a request, which fits; raises `WindowExceeded` where it cannot."""
+        kept = self._sessions(tenant, exchange.asked.model)
+        if len(exchange.raw) > LARGE_BYTES:
+            return await self.aside.begin(kept.large, exchange, send)
+        return await kept.ordinary.begin(exchange, send)
+
+    async def close(self) -> None:
+        """Give up what is being done in the background; the store stays open."""
+        for kept in self._kept.values():
+            await kept.ordinary.close()
+        self.aside.close()
 
     def settings_for(self, model: str) -> SessionSettings:
         """How sessions with that model are kept; in a gateway summaries are written ahead unless the settings say otherwise."""
@@ -39,13 +61,20 @@ class Tenancy:
         ahead = background.origin == "default" or given.background
         return replace(given, on_event=self._observe, background=ahead)
 
-    def _passages(self, tenant: str, model: str) -> AsyncPassages:
+    def _sessions(self, tenant: str, model: str) -> _Kept:
         key = (tenant, model)
-        passages = self._kept.pop(key, None) or AsyncPassages(self.store, self.settings_for(model), tenant)
-        self._kept[key] = passages
+        kept = self._kept.pop(key, None) or self._made(tenant, model)
+        self._kept[key] = kept
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
-        return passages
+        return kept
+
+    def _made(self, tenant: str, model: str) -> _Kept:
+        settings = self.settings_for(model)
+        return _Kept(
+            AsyncPassages(self.store, settings, tenant, most_open=MOST_OPEN),
+            Passages(self.store, settings, tenant, most_open=MOST_OPEN),
+        )
 
     def _observe(self, event: Event) -> None:
         self._hub.observe(event)

