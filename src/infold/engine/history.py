@@ -16,7 +16,7 @@ from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Finish, Message, Usage
 from infold.core.placing import Placed
 from infold.core.spine import within
-from infold.errors import HistoryChanged
+from infold.errors import HistoryChanged, UsageError
 from infold.formats.items import plain
 from infold.formats.wire import Decoded, Pairing, WireFormat, joined
 
@@ -81,13 +81,17 @@ class History:
     def add(self, items: Sequence[object], log: Log) -> tuple[Message, ...]:
         """Decode items that are new; of what was decoded before, only what the view still shows is kept.
 
-        System messages that open a list are no part of the session; they stay in front of every request.
+        Raises `UsageError` for a system message that opens them: it is no part of the session, and would be folded with it.
         """
-        count = 0 if self.preamble.messages else len(list(takewhile(_is_system, items)))
-        if count:
-            self.preamble = self.wire.decode(items[:count])
-        later = self._decode(items[count:], log, self._paired(log))
-        self.decoded, self.is_whole = joined(self._still_shown(log), later), False
+        if items and not log.length and _is_system(items[0]):
+            raise UsageError(
+                "a system message belongs to every request and not to what is new; put it in front of the messages that "
+                "prepare_new gives, and pass it as system=… so that it is counted"
+            )
+        later = self._decode(items, log, self._paired(log))
+        shown = self._still_shown(log)
+        self._settled = min(self._settled, len(shown.messages))
+        self.decoded, self.is_whole = joined(shown, later), False
         return later.messages
 
     def repeat(self, items: Sequence[object], count: int, log: Log) -> None:

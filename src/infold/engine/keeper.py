@@ -120,7 +120,6 @@ class Keeper:
                 history.repeat(messages, len(failed.likenesses), self.log)
                 return _Reading()
             new = history.add(messages, self.log)
-            self._round.preamble = history.preamble.messages
             self._unsent = _Unsent(list(messages), tuple(map(likeness, new)))
             return _Reading(new)
 
