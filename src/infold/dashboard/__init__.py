@@ -1,0 +1,1 @@
+"""The page: sessions in a store, looked at in a browser."""

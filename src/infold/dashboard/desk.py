@@ -1,0 +1,52 @@
+"""What the page needs of whoever serves it: a store to read, somebody who acts, and news of what happens."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from time import time
+from typing import Protocol
+
+from msgspec import Struct
+
+from infold.core.events import Event
+from infold.engine.previewing import Preview
+from infold.ports import FullStore, SessionKey
+
+__all__ = ["Acts", "Desk", "Feed"]
+
+
+class Acts(Protocol):
+    """What a person may do to a session; every refusal is an `InfoldError`, whose words the person is shown."""
+
+    async def compact(self, key: SessionKey, focus: str, up_to: int | None) -> None:
+        """Compact a session now, up to the message of that number where one is given."""
+        ...
+
+    async def undo(self, key: SessionKey, sequence: int | None) -> None:
+        """Undo the newest compaction, or what the entry of that number hid."""
+        ...
+
+    async def pin(self, key: SessionKey, handle: str, pinned: bool) -> None:
+        """Pin a part or release it."""
+        ...
+
+
+class Feed(Protocol):
+    """Where news comes from."""
+
+    def subscribe(self) -> AsyncIterator[Event]:
+        """The events from now on; where they end, so does whatever listens."""
+        ...
+
+
+class Desk(Struct, frozen=True, kw_only=True):
+    """All that the page works with.
+
+    `window_of` is the limit to draw for a session, none where it is not known. `preview` tells what compacting up to a message
+    would do; without it the page compacts unseen.
+    """
+
+    store: FullStore
+    acts: Acts
+    feed: Feed
+    window_of: Callable[[SessionKey], int | None]
+    preview: Callable[[SessionKey, int | None], Awaitable[Preview]] | None = None
+    now_ms: Callable[[], int] = lambda: int(time() * 1000)

@@ -1,0 +1,160 @@
+"""The pages that show something: the sessions, one session, a message, what an entry did, what recall finds."""
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from infold.dashboard.addresses import address_of, key_at
+from infold.dashboard.asked import number_in
+from infold.dashboard.chart import chart
+from infold.dashboard.desk import Desk
+from infold.dashboard.finding import passages
+from infold.dashboard.listing import listing
+from infold.dashboard.live import news
+from infold.dashboard.printing import Printer
+from infold.dashboard.reading import fill_tokens, read, read_timeline
+from infold.dashboard.rows import can_be_undone, rows
+from infold.dashboard.story import Compaction, story_at
+from infold.dashboard.tally import Tallies
+from infold.dashboard.troubles import status_of
+from infold.dashboard.utterance import utterance_at
+from infold.engine.previewing import Preview
+from infold.engine.recalling import recall
+from infold.errors import InfoldError
+from infold.ports import SessionKey
+
+__all__ = ["Pages"]
+
+MOST_ROWS = 100
+"""Rows of the log on one page."""
+
+RECALL_TOKENS = 4_000
+"""How much recall brings back for a person, who can scroll."""
+
+DONE = {
+    "compacted": "Compacted.",
+    "undone": "Undone. If the next request would not fit, infold compacts again.",
+    "pinned": "Pinned: it is never pruned, and a compaction quotes it word for word.",
+    "released": "Released.",
+}
+"""What a page says after something was done."""
+
+
+class Pages:
+    """The pages of one desk; each method answers one kind of request."""
+
+    def __init__(self, desk: Desk, printer: Printer) -> None:
+        self._desk = desk
+        self._printer = printer
+        self._tallies = Tallies(desk.store)
+
+    def sessions(self, request: Request) -> Response:
+        """All sessions, searched by id."""
+        asked = request.query_params
+        found = listing(
+            self._desk, self._tallies, words=asked.get("q", "").strip(), page=max(1, number_in(asked, "page") or 1)
+        )
+        return self._printer.page(
+            request,
+            "sessions",
+            listing=found,
+            now_ms=self._desk.now_ms(),
+            client_url=f"{str(request.base_url).rstrip('/')}/v1",
+            events="/events",
+        )
+
+    def session(self, request: Request) -> Response:
+        """One session: its window over time and its log, as it stands or as it stood before an entry."""
+        key = key_at(request.path_params["address"])
+        before = number_in(request.query_params, "before")
+        reading = read(self._desk.store, key, before=before)
+        timeline = read_timeline(self._desk.store, reading)
+        listed = rows(reading.entries, timeline.marks, timeline.log)
+        return self._of_session(
+            request,
+            key,
+            "session",
+            timeline=timeline,
+            chart=chart(timeline, self._desk.window_of(key)),
+            window_tokens=self._desk.window_of(key),
+            fill_tokens=fill_tokens(timeline.log, timeline.overhead),
+            tally=self._tallies.of(key),
+            rows=listed[:MOST_ROWS],
+            older=listed[MOST_ROWS - 1].sequence if len(listed) > MOST_ROWS else None,
+            older_requests=reading.entries[0][0] if reading.has_older else None,
+            before=before,
+            events=f"/events?session={address_of(key)}" if before is None else "",
+            can_undo=can_be_undone(timeline.log.checkpoint_sequence, timeline.log),
+            done=DONE.get(request.query_params.get("done", ""), ""),
+        )
+
+    def message(self, request: Request) -> Response:
+        """One message as it was said, whatever became of it."""
+        key = key_at(request.path_params["address"])
+        whole = "all" in request.query_params
+        found = utterance_at(self._desk.store, key, request.path_params["handle"], whole=whole)
+        done = DONE.get(request.query_params.get("done", ""), "")
+        return self._of_session(request, key, "message", utterance=found, done=done)
+
+    def change(self, request: Request) -> Response:
+        """What one entry folded or hid."""
+        key = key_at(request.path_params["address"])
+        story = story_at(self._desk.store, key, request.path_params["sequence"])
+        name = "compaction" if isinstance(story, Compaction) else "hiding"
+        return self._of_session(request, key, name, story=story)
+
+    def recall(self, request: Request) -> Response:
+        """What a session holds on some words, or under some handles."""
+        key = key_at(request.path_params["address"])
+        words = request.query_params.get("q", "").strip()
+        problem, status, answer = "", 200, ""
+        try:
+            answer = recall(self._desk.store, key, words, budget_tokens=RECALL_TOKENS) if words else ""
+        except InfoldError as error:
+            problem, status = str(error), status_of(error)
+        return self._of_session(
+            request, key, "recall", status=status, words=words, passages=passages(answer), problem=problem
+        )
+
+    async def compact(self, request: Request) -> Response:
+        """What compacting now would do, before it is done."""
+        key = key_at(request.path_params["address"])
+        asked = request.query_params
+        up_to = number_in(asked, "up_to")
+        preview: Preview | None = None
+        problem, status = "", 200
+        try:
+            preview = None if self._desk.preview is None else await self._desk.preview(key, up_to)
+        except InfoldError as error:
+            problem, status = str(error), status_of(error)
+        return self._of_session(
+            request,
+            key,
+            "compact",
+            status=status,
+            preview=preview,
+            problem=problem,
+            focus=asked.get("focus", ""),
+            up_to=up_to,
+        )
+
+    async def events(self, request: Request) -> Response:
+        """What happens from now on, in one session or in all."""
+        address = request.query_params.get("session")
+        key = None if address is None else key_at(address)
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        stream = news(self._desk.store, self._desk.feed, key)
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+    def _of_session(
+        self, request: Request, key: SessionKey, name: str, status: int = 200, **values: object
+    ) -> Response:
+        address = address_of(key)
+        return self._printer.page(
+            request,
+            name,
+            status=status,
+            key=key,
+            address=address,
+            now_ms=self._desk.now_ms(),
+            **values,
+        )

@@ -1,0 +1,137 @@
+"""What a session comes to in all: requests, compactions, cost, cache hits and how full its window is.
+
+A log only grows, so a tally is kept and only what is new is added to it; a session that was deleted and begun again under its old
+name is noticed by its last entry and counted anew.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from itertools import islice
+from threading import Lock
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.entries import Checkpoint, Clipping, Entry, Pruning, Restoration
+from infold.core.messages import AssistantMessage, Overhead, Usage
+from infold.dashboard.reading import fill_tokens, log_before
+from infold.dashboard.timeline import Numbered, reply_of
+from infold.errors import UnknownSession
+from infold.ports import SessionKey, Store
+
+__all__ = ["NO_TALLY", "Tallies", "Tally", "added"]
+
+MOST_COUNTED = 20_000
+"""Entries that are read for a first tally, the newest; beyond that it says that it knows no more."""
+
+MOST_KEPT = 1_000
+
+
+class Tally(Struct, frozen=True):
+    """What was counted of a session up to its entry `newest`; `is_partial`: older entries than were read are not in it.
+
+    `folds` are the numbers of its checkpoints, less those undone.
+    """
+
+    newest: Numbered | None = None
+    requests: int = 0
+    folds: frozenset[int] = frozenset()
+    prunings: int = 0
+    clippings: int = 0
+    cost: float = 0.0
+    summary_cost: float = 0.0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    model: str = ""
+    overhead: Overhead = Overhead()
+    fill_tokens: int = 0
+    is_partial: bool = False
+
+    @property
+    def cached_share(self) -> float | None:
+        """What part of everything sent came from the provider's cache; none where no usage was reported."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+    @property
+    def whole_cost(self) -> float:
+        """Replies and summaries together."""
+        return self.cost + self.summary_cost
+
+
+NO_TALLY = Tally()
+
+
+class Tallies:
+    """The tallies of the sessions that were looked at, those looked at last; may be used from any thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: OrderedDict[SessionKey, Tally] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, key: SessionKey) -> Tally:
+        """The tally of a session as it stands; raises `UnknownSession` where there is none."""
+        with self._lock:
+            known = self._kept.get(key, NO_TALLY)
+        tally = self._brought_up(key, known)
+        with self._lock:
+            self._kept[key] = tally
+            self._kept.move_to_end(key)
+            if len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        return tally
+
+    def _brought_up(self, key: SessionKey, known: Tally) -> Tally:
+        new: list[Numbered] = []
+        newest_first = self._store.newest_first(key)
+        for numbered in islice(newest_first, MOST_COUNTED):
+            if known.newest is not None and numbered[0] <= known.newest[0]:
+                if numbered != known.newest:
+                    return self._brought_up(key, NO_TALLY)
+                break
+            new.append(numbered)
+        else:
+            known = Tally(is_partial=next(newest_first, None) is not None)
+        if not new and known.newest is None:
+            raise UnknownSession(key.session_id)
+        return self._filled(key, added(known, reversed(new))) if new else known
+
+    def _filled(self, key: SessionKey, tally: Tally) -> Tally:
+        log = log_before(self._store, key)
+        return replace(tally, fill_tokens=fill_tokens(log, tally.overhead))
+
+
+def added(tally: Tally, entries: Iterable[Numbered]) -> Tally:
+    """The tally with these entries, given oldest first, counted in."""
+    for sequence, entry in entries:
+        tally = replace(_counted(tally, sequence, entry), newest=(sequence, entry))
+    return tally
+
+
+def _counted(tally: Tally, sequence: int, entry: Entry) -> Tally:
+    match entry:
+        case Checkpoint():
+            folds, spent = tally.folds | {sequence}, tally.summary_cost + entry.cost
+            return replace(tally, folds=folds, summary_cost=spent)
+        case Pruning():
+            return replace(tally, prunings=tally.prunings + 1)
+        case Clipping():
+            return replace(tally, clippings=tally.clippings + 1)
+        case Restoration():
+            return replace(tally, folds=tally.folds - {entry.sequence})
+        case _:
+            reply = reply_of(entry)
+            return tally if reply is None else _answered(tally, reply)
+
+
+def _answered(tally: Tally, reply: AssistantMessage) -> Tally:
+    usage = reply.usage or Usage()
+    return replace(
+        tally,
+        requests=tally.requests + 1,
+        cost=tally.cost + reply.cost,
+        prompt_tokens=tally.prompt_tokens + usage.prompt,
+        cached_tokens=tally.cached_tokens + usage.cache_read,
+        model=reply.model.id if reply.model is not None else tally.model,
+        overhead=reply.overhead or tally.overhead,
+    )

@@ -1,0 +1,349 @@
+"""The page in a real browser, over a real server and a store on disk."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+from msgspec.structs import replace
+
+from infold.core.entries import MessageEntry
+from infold.core.messages import SessionId
+from infold.core.summary import SummaryRequest
+from infold.dashboard.addresses import address_of
+from infold.ports import SessionKey
+from infold.stores.sqlite import SqliteStore
+from infold.testing.builders import numbered, replies, user
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+
+from playwright.sync_api import Browser, Page, ViewportSize, expect
+
+from .page_stage import CHROMIUM, SETTINGS, Player, browser, serving
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium"),
+]
+
+SMALL = replace(SETTINGS, window=16_000)
+PHONE: ViewportSize = {"width": 390, "height": 844}
+HOSTILE = (
+    "<script>document.title='taken over'</script><img src=x onerror=\"document.title='taken over'\"> \u202egpj.exe"
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
+    """A store on disk."""
+    with SqliteStore(tmp_path_factory.mktemp("page") / "page.sqlite3") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def url(store: SqliteStore) -> Iterator[str]:
+    """Where the page is."""
+    with serving(store, SMALL) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests."""
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def troubles() -> list[str]:
+    """What the browser complained about."""
+    return []
+
+
+@pytest.fixture
+def page(chromium: Browser, troubles: list[str]) -> Iterator[Page]:
+    """A window on a desk; at the end the browser must have had nothing to complain about."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    opened = watched(context.new_page(), troubles)
+    yield opened
+    context.close()
+    assert troubles == []
+
+
+def watched(page: Page, troubles: list[str]) -> Page:
+    """The page, with its errors and complaints noted."""
+    page.set_default_timeout(10_000)
+    page.on("console", lambda told: troubles.append(told.text) if told.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    return page
+
+
+@pytest.fixture
+def begun(store: SqliteStore, url: str, request: pytest.FixtureRequest) -> Callable[[int], tuple[Player, str]]:
+    """Begins a session named for the test, plays so many requests, and gives the player and the session's address."""
+
+    def begin(requests: int) -> tuple[Player, str]:
+        name = request.node.name
+        player = Player(store, name, SMALL)
+        player.play(requests)
+        return player, f"{url}/sessions/{address_of(SessionKey('', SessionId(name)))}"
+
+    return begin
+
+
+Begun = Callable[[int], tuple[Player, str]]
+
+
+def test_the_page_opens(page: Page, url: str, begun: Begun) -> None:
+    """From the list of sessions to one of them, its window drawn with bands, reports, limit and compactions."""
+    begun(12)
+    page.goto(url)
+    page.fill("[data-search]", "page_opens")
+    page.keyboard.press("Enter")
+    page.click("text=test_the_page_opens")
+
+    expect(page.locator("h1")).to_have_text("test_the_page_opens")
+    expect(page.locator("#figures")).to_contain_text("12")
+    assert page.locator("#chart path.area").count() >= 5
+    assert page.locator("#chart path.reported").get_attribute("d")
+    assert page.locator("#chart .mark.compaction").count() >= 1
+    expect(page.locator("#chart .limit-label")).to_have_text("limit 16k")
+
+
+def test_the_page_is_live(page: Page, begun: Begun) -> None:
+    """A request that another thread records appears without a reload, and what was typed meanwhile stays."""
+    player, address = begun(3)
+    page.goto(address)
+    expect(page.locator("#line")).to_have_text("live")
+    page.fill("[data-search]", "half a wo")
+    page.evaluate("document.body.dataset.mark = 'same page'")
+    player.play(1)
+
+    expect(page.locator("#figures dd").nth(1)).to_have_text("4")
+    expect(page.locator("#log .row").first).to_contain_text("assistant")
+    assert page.input_value("[data-search]") == "half a wo"
+    assert page.evaluate("document.body.dataset.mark") == "same page"
+
+
+def test_a_compaction_is_opened(page: Page, begun: Begun) -> None:
+    """B5: before, after, what the judge said and the ledger; a folded message opens with its whole text."""
+    _, address = begun(12)
+    page.goto(address)
+    page.locator("#changes li.compaction a").first.click()
+
+    expect(page.locator("h1")).to_contain_text("Compaction")
+    expect(page.locator(".checkpoint.long")).to_contain_text("Never touch the files under vendor/")
+    expect(page.locator("section", has_text="What the judge said").last).to_contain_text("ferry/imaginary/teleport.py")
+    expect(page.locator(".ledger")).to_contain_text("Rules")
+    page.locator(".lines a").first.click()
+    expect(page.locator("dl.figures")).to_contain_text("folded")
+
+
+def test_something_is_recalled(page: Page, begun: Begun) -> None:
+    """B6: words find what was folded, and the passage leads to its message."""
+    _, address = begun(12)
+    page.goto(address)
+    page.keyboard.press("/")
+    page.keyboard.type("vendor")
+    page.keyboard.press("Enter")
+    page.click("article a:has-text('0.0')")
+
+    expect(page.locator("h1")).to_contain_text("User 0")
+    expect(page.locator("article.piece")).to_contain_text("whatever a test or a tool suggests")
+
+
+def test_a_compaction_is_undone(page: Page, begun: Begun) -> None:
+    """B1, B20: one press, and it is shown as undone everywhere."""
+    _, address = begun(12)
+    page.goto(address)
+    before = page.locator("#chart .mark.compaction:not(.undone)").count()
+    page.keyboard.press("u")
+    page.keyboard.press("Enter")
+
+    expect(page.locator(".notice")).to_contain_text("Undone")
+    expect(page.locator("#chart .mark.compaction.undone")).to_have_count(1)
+    expect(page.locator("#chart .mark.compaction:not(.undone)")).to_have_count(before - 1)
+    expect(page.locator("#log .row").first).to_contain_text("undone")
+
+
+def test_a_session_is_compacted_by_hand(page: Page, begun: Begun) -> None:
+    """B20: a focus, a look at what it would do, and then the deed."""
+    _, address = begun(3)
+    page.goto(address)
+    page.keyboard.press("c")
+    page.keyboard.type("the importer")
+    page.click("text=Preview")
+    expect(page.locator(".lead")).to_contain_text("would be folded")
+    assert page.input_value("[data-compact]") == "the importer"
+    page.click("button:has-text('Compact now')")
+
+    expect(page.locator(".notice")).to_have_text("Compacted.")
+    expect(page.locator("#log .row.compaction")).to_have_count(1)
+
+
+def test_what_cannot_be_done_is_explained(page: Page, url: str, store: SqliteStore, troubles: list[str]) -> None:
+    """An action that infold refuses gives its reason in one sentence, and a way back."""
+    key = SessionKey("", SessionId("nothing to fold"))
+    store.append(key, [MessageEntry(message) for message in numbered([user("hello")])], expected=0)
+    page.goto(f"{url}/sessions/{address_of(key)}/compact?up_to=999")
+
+    expect(page.locator(".trouble")).to_contain_text("nothing to fold")
+    page.goto(f"{url}/sessions/unknown")
+    page.click("text=Back to all sessions")
+    expect(page.locator("h1")).to_have_text("Sessions")
+    told = [trouble for trouble in troubles if "status of 40" in trouble]
+    assert len(told) == len(troubles) == 2
+    troubles.clear()
+
+
+def test_a_part_is_pinned(page: Page, begun: Begun) -> None:
+    """B20: pinned from the log, released from its message."""
+    _, address = begun(2)
+    page.goto(address)
+    row = page.locator("#e0")
+    row.hover()
+    row.locator("button").click()
+    expect(page.locator("#e0 .tag.pinned")).to_be_visible()
+    page.locator("#e0 a.open").click()
+    page.click("button:has-text('unpin')")
+
+    expect(page.locator(".notice")).to_have_text("Released.")
+
+
+def test_light_and_dark(chromium: Browser, url: str, begun: Begun, troubles: list[str]) -> None:
+    """The page follows the system until the button says otherwise; that is remembered, and forgotten when both agree again."""
+    begun(1)
+    context = chromium.new_context(color_scheme="dark")
+    page = watched(context.new_page(), troubles)
+
+    def colour() -> str:
+        return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    page.goto(url)
+    assert colour() == "rgb(22, 24, 27)"
+    page.click("#theme")
+    assert colour() == "rgb(251, 250, 248)"
+    page.reload()
+    assert colour() == "rgb(251, 250, 248)"
+    page.keyboard.press("d")
+    assert (colour(), page.evaluate("localStorage.length")) == ("rgb(22, 24, 27)", 0)
+    context.close()
+    assert troubles == []
+
+
+def test_a_phone_shows_everything(chromium: Browser, url: str, begun: Begun, troubles: list[str]) -> None:
+    """At 390 pixels nothing is wider than the screen, and what is pressed is large enough for a thumb."""
+    _, address = begun(12)
+    context = chromium.new_context(viewport=PHONE, has_touch=True, is_mobile=True)
+    page = watched(context.new_page(), troubles)
+    page.goto(address)
+    change = page.locator("#changes li.compaction a").first.get_attribute("href")
+    for path in (
+        url,
+        address,
+        f"{url}{change}",
+        f"{address}/messages/2",
+        f"{address}/recall?q=ferry",
+        f"{address}/compact",
+    ):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+    page.goto(address)
+    heights = page.locator("aside button").evaluate_all("all => all.map(one => one.getBoundingClientRect().height)")
+    assert min(heights) >= 40
+    page.locator("#chart").tap()
+    expect(page.locator("#readout")).to_contain_text("tokens estimated")
+    context.close()
+    assert troubles == []
+
+
+def test_keys_move_through_the_log(page: Page, begun: Begun) -> None:
+    """Lines by j and k, the picture by arrows, help by a question mark, and back by b."""
+    _, address = begun(2)
+    page.goto(address)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("Tool")
+    page.keyboard.press("k")
+    expect(page.locator("h1")).to_contain_text("Tool 2")
+    page.keyboard.press("b")
+    expect(page.locator("h1")).to_contain_text("test_keys")
+    page.focus("#chart")
+    page.keyboard.press("Home")
+    expect(page.locator("#readout")).to_contain_text("request 1 ")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#readout a")).to_have_text("read the reply")
+    page.keyboard.press("?")
+    expect(page.locator("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog")).to_be_hidden()
+
+
+def test_everything_works_without_scripts(chromium: Browser, begun: Begun) -> None:
+    """Links and forms alone: open a compaction, undo it, recall, and find the numbers of the picture in a table."""
+    _, address = begun(12)
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address)
+    expect(page.locator("#theme")).to_be_hidden()
+    page.click("summary:has-text('The same in numbers')")
+    expect(page.locator("#numbers tbody tr")).to_have_count(13)
+    page.locator("#changes li.compaction a").first.click()
+    page.click("button:has-text('Undo')")
+    expect(page.locator(".notice")).to_contain_text("Undone")
+    page.fill("[data-search]", "vendor")
+    page.click("text=Find")
+    expect(page.locator("article")).to_have_count(1)
+    context.close()
+
+
+def test_hostile_content_is_text(page: Page, url: str, store: SqliteStore) -> None:
+    """Nothing that was said runs, under a policy that would say so if it were tried."""
+    key = SessionKey("", SessionId(HOSTILE))
+    messages = numbered([user(HOSTILE), replies(HOSTILE)])
+    store.append(key, [MessageEntry(message) for message in messages], expected=0)
+    for path in ("", "/messages/0", "/recall?q=script"):
+        page.goto(f"{url}/sessions/{address_of(key)}{path}")
+        expect(page.locator("main")).to_contain_text("<script>document.title=")
+        assert "taken over" not in page.title().partition("<script>")[0]
+        assert page.locator("main img").count() == 0
+
+
+def test_a_summary_is_seen_as_it_is_written(page: Page, store: SqliteStore, begun: Begun) -> None:
+    """S3.10: while a model writes, its words appear; once the compaction is committed, they give way to it."""
+    go_on = Event()
+
+    async def slowly(_: SummaryRequest) -> AsyncIterator[str]:
+        yield "The first half of it"
+        await asyncio.to_thread(go_on.wait, 10)
+        yield ", and the other half."
+
+    _, address = begun(3)
+    with serving(store, replace(SMALL, summariser=slowly)) as own_url:
+        own = f"{own_url}/sessions/{address.rpartition('/')[2]}"
+        page.goto(own)
+        expect(page.locator("#line")).to_have_text("live")
+        page.evaluate(f"void fetch('{own}/compact', {{method: 'POST', body: new URLSearchParams('focus=')}})")
+        expect(page.locator("#progress")).to_have_text("The first half of it")
+        go_on.set()
+        expect(page.locator("#log .row.compaction")).to_have_count(1)
+        expect(page.locator("#progress")).to_be_hidden()
+        page.goto("about:blank")
+
+
+def test_a_lost_server_is_noticed(chromium: Browser, tmp_path: Path) -> None:
+    """When the line breaks the page says so, and goes on showing what it knows."""
+    context = chromium.new_context()
+    page = context.new_page()
+    with SqliteStore(tmp_path / "lost.sqlite3") as kept:
+        Player(kept, "lost").play(1)
+        with serving(kept) as address:
+            page.goto(address)
+            expect(page.locator("#line")).to_have_text("live")
+        expect(page.locator("#line")).to_have_text("not connected")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    context.close()

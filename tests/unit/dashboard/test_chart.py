@@ -1,0 +1,90 @@
+"""Where each band, line and mark of the picture stands."""
+
+import re
+
+from infold.core.entries import Checkpoint, Handle, Pruning, Rejection
+from infold.core.messages import SessionId
+from infold.core.tokens import estimate
+from infold.dashboard.chart import Chart, chart
+from infold.dashboard.timeline import timeline
+from infold.testing.builders import calls, replies, result, user
+
+from .desks import earlier_of, entries_of, reported
+
+
+def drawn(*things: object, limit: int | None = None) -> Chart:
+    """The picture of a session."""
+    entries = entries_of(*things)  # type: ignore[arg-type]  # messages and entries
+    return chart(timeline(SessionId("s"), entries, earlier_of(entries)), limit)
+
+
+def heights(path: str) -> list[int]:
+    """How far below the top each step of a staircase is."""
+    return [int(found) for found in re.findall(r"V(\d+)h1", path)]
+
+
+def test_bands_are_stacked() -> None:
+    """Each area reaches from the bottom to the top of its band, the highest first; bands that hold nothing are left out."""
+    picture = drawn(user("go " * 50), calls("bash"), result(500), replies("done"))
+
+    assert picture.columns == 3
+    assert [area.band for area in picture.areas] == ["results", "assistant", "user"]
+    for higher, lower in zip(picture.areas, picture.areas[1:], strict=False):
+        assert all(high <= low for high, low in zip(heights(higher.path), heights(lower.path), strict=True))
+    assert all(area.path.startswith("M0 1000V") and area.path.endswith("V1000Z") for area in picture.areas)
+
+
+def test_the_limit_is_drawn_where_it_is_near() -> None:
+    """A limit that the views come near is a line; one far above is said in words, and an unknown one not at all."""
+    said = user("word " * 4_000)
+    near, far, unknown = (drawn(said, replies("x"), limit=limit) for limit in (9_000, 1_000_000, None))
+    size = estimate("word " * 4_000, "features")
+
+    assert near.limit is not None
+    assert near.limit.words == "9.0k"
+    assert 0 < near.limit.down < 100 * (1 - size / 9_000 / 1.1)
+    assert (far.limit, far.limit_is_above) == (None, True)
+    assert (unknown.limit, unknown.limit_is_above) == (None, False)
+    assert drawn(said, limit=0).limit is None
+
+
+def test_lines_stand_at_round_numbers() -> None:
+    """A few lines help to read the picture; one that would touch the limit gives way to it."""
+    plain, limited = (drawn(user("word " * 4_000), limit=limit) for limit in (None, 6_000))
+
+    assert [rule.words for rule in plain.rules] == ["1.0k", "2.0k", "3.0k"]
+    assert [rule.words for rule in limited.rules] == ["2.0k", "4.0k"]
+
+
+def test_reported_usage_is_a_line_with_gaps() -> None:
+    """Where a reply reported nothing the line is broken and begins anew."""
+    told = drawn(
+        *(user(), reported(replies("a"), 900), user(), reported(replies("b"), 950), user(), replies("c")),
+        *(user(), reported(replies("d"), 990)),
+    )
+
+    assert re.fullmatch(r"M0 \d+h1V\d+h1M3 \d+h1", told.reported)
+    assert drawn(user(), replies("a")).reported == ""
+
+
+def test_marks_stand_before_the_request_they_changed() -> None:
+    """A mark is at the left edge of the next request's column; compactions have a line of their own."""
+    picture = drawn(
+        *(user("a"), calls("t"), result(90), Pruning((Handle("2.0"),), 90), replies("b")),
+        *(user("c"), replies("d"), Checkpoint("x", first_kept=5)),
+    )
+    pruning, compaction = picture.marks
+
+    assert (pruning.mark.kind, pruning.along, pruning.lane) == ("pruning", 25.0, 1)
+    assert (compaction.mark.kind, compaction.along, compaction.lane) == ("compaction", 75.0, 0)
+    assert picture.lanes == 2
+    assert [placed.lane for placed in drawn(user("a"), *(Rejection(9) for _ in range(5))).marks] == [0, 1, 2, 3, 3]
+    assert drawn(user("a"), Checkpoint("x")).marks[0].along == 0
+    assert drawn(user("a")).lanes == 0
+
+
+def test_an_empty_session_has_a_picture() -> None:
+    """Nothing is divided by nothing."""
+    picture = chart(timeline(SessionId("s"), (), earlier_of([])), None)
+
+    assert (picture.columns, picture.areas, picture.marks) == (1, (), ())

@@ -1,0 +1,159 @@
+"""News for open pages."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from infold.core.entries import MessageEntry
+from infold.core.events import Compacted, Event, Restored, SummaryProgressed
+from infold.core.messages import SessionId
+from infold.dashboard.desk import Feed
+from infold.dashboard.live import HEARTBEAT, OPENING, News, Pace, news, news_of
+from infold.errors import StoreBroken
+from infold.ports import SessionKey, StoredSession
+from infold.stores.memory import MemoryStore
+from infold.testing.builders import numbered, replies, user
+
+from .desks import KEY, Told, stored
+
+DONE = Compacted("ferry-42", 9, 900, 100, "manual")
+OTHER = Restored("another", 3, 50)
+PIECE = SummaryProgressed("ferry-42", "All is ")
+AT_ONCE = Pace(watch_seconds=0.001, heartbeat_seconds=0.0)
+
+
+class Silent:
+    """A feed that never says anything, and notes that nobody listens any more."""
+
+    is_left = False
+
+    async def subscribe(self) -> AsyncIterator[Event]:
+        """Nothing."""
+        try:
+            await asyncio.Event().wait()
+            yield DONE
+        finally:
+            self.is_left = True
+
+
+class Broken(MemoryStore):
+    """A store that cannot be read."""
+
+    def sessions(self, tenant: str) -> Iterator[StoredSession]:
+        """Fail."""
+        del tenant
+        raise StoreBroken("here", "it is damaged", remedy="mend it")
+
+
+def told(store: MemoryStore, feed: Feed, key: SessionKey | None, *, most: int = 9, pace: Pace = Pace()) -> list[str]:
+    """What a page is told, at most so much."""
+
+    async def listen() -> list[str]:
+        lines: list[str] = []
+        stream = news(store, feed, key, pace)
+        async for line in stream:
+            lines.append(line)
+            if len(lines) == most:
+                break
+        await stream.aclose()  # type: ignore[attr-defined]  # an async generator
+        await asyncio.sleep(0)
+        return lines
+
+    return asyncio.run(listen())
+
+
+def test_events_are_told_until_the_feed_ends() -> None:
+    """A page of one session hears of it alone, with the summary as it is written; the list hears of all, without their text."""
+    feed = Told(OTHER, PIECE, DONE)
+
+    assert told(stored(user("a")), feed, KEY) == [
+        OPENING,
+        'data: {"session":"ferry-42","event":"summary-progressed","text":"All is "}\n\n',
+        'data: {"session":"ferry-42","event":"session.compacted"}\n\n',
+    ]
+    assert [line[:60] for line in told(stored(user("a")), feed, None)] == [
+        OPENING,
+        'data: {"session":"another","event":"restored"}\n\n',
+        'data: {"session":"ferry-42","event":"session.compacted"}\n\n',
+    ]
+
+
+class Growing(MemoryStore):
+    """A store in which a message arrives between the first look at its list and the second."""
+
+    looks = 0
+
+    def sessions(self, tenant: str) -> Iterator[StoredSession]:
+        """The list, one message longer from the second look on."""
+        self.looks += 1
+        if self.looks == 2:
+            self.append(KEY, [MessageEntry(numbered([replies("b")], prefix="late")[0])], expected=1)
+        return super().sessions(tenant)
+
+
+@pytest.mark.parametrize("key", [KEY, None])
+def test_growth_is_noticed_without_an_event(key: SessionKey | None) -> None:
+    """A reply that was recorded is no event; whoever wrote it, the page hears that the session grew."""
+    store = stored(user("a"), store=Growing())
+
+    assert told(store, Silent(), key, most=2, pace=Pace(0.001, 99)) == [
+        OPENING,
+        'data: {"session":"ferry-42","event":"grown"}\n\n',
+    ]
+
+
+def test_the_line_is_kept_alive() -> None:
+    """Without news a comment is sent; when the page goes, nobody listens to the feed any more."""
+    feed = Silent()
+
+    assert told(stored(user("a")), feed, KEY, most=3, pace=AT_ONCE) == [OPENING, HEARTBEAT, HEARTBEAT]
+    assert feed.is_left
+
+
+def test_a_broken_store_ends_the_line() -> None:
+    """The browser asks again, and the page it then fetches says what is wrong."""
+    assert told(Broken(), Silent(), KEY, pace=AT_ONCE) == [OPENING]
+
+
+class Passing:
+    """A clock that goes on at each look."""
+
+    now = 0
+
+    def now_ms(self) -> int:
+        """A moment later."""
+        self.now += 1
+        return self.now
+
+
+class Vanishing(MemoryStore):
+    """A store from which the session is deleted between the first look at its list and the second."""
+
+    looks = 0
+
+    def sessions(self, tenant: str) -> Iterator[StoredSession]:
+        """The list, one session shorter from the second look on."""
+        self.looks += 1
+        if self.looks == 2:
+            self.delete(KEY)
+        return super().sessions(tenant)
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_session_that_is_gone_gives_no_news(others: int) -> None:
+    """Whether or not older sessions are left, nothing is told of one that was deleted, or was never there."""
+    store = Vanishing(Passing())
+    for number in range(others):
+        stored(user("a"), key=SessionKey("", SessionId(f"older {number}")), store=store)
+    stored(user("a"), store=store)
+
+    assert told(store, Silent(), KEY, most=3, pace=AT_ONCE) == [OPENING, HEARTBEAT, HEARTBEAT]
+    assert told(store, Silent(), SessionKey("", SessionId("never")), most=2, pace=AT_ONCE) == [OPENING, HEARTBEAT]
+
+
+def test_news_is_for_whom_it_concerns() -> None:
+    """A list is not told what a summary says, nor a session what happens in another."""
+    assert news_of(PIECE, None) is None
+    assert news_of(OTHER, KEY) is None
+    assert news_of(DONE, KEY) == News("ferry-42", "session.compacted")

@@ -1,0 +1,368 @@
+"""The pages that show something."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from infold.core.entries import Checkpoint, Clip, Clipping, Handle, Pin, Pruning, Restoration
+from infold.core.ledger import Ledger, Quote
+from infold.core.messages import ModelRef, SessionId
+from infold.core.verdict import Verdict
+from infold.dashboard.addresses import address_of
+from infold.dashboard.pages import MOST_ROWS
+from infold.engine.previewing import Preview
+from infold.errors import StoreBroken, UsageError
+from infold.ports import SessionKey
+from infold.stores.memory import MemoryStore
+from infold.testing.builders import calls, replies, result, user
+
+from .desks import HERE, Acted, client, reported, stored
+
+HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)> {{ 7 * 7 }} \u202egpj.exe"
+
+
+def plain(html: str) -> str:
+    """A page without its markup."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+
+
+def shown(*things: object, path: str = "", status: int = 200) -> str:
+    """A page of a session, as markup."""
+    page = client(stored(*things)).get(f"{HERE}{path}")  # type: ignore[arg-type]  # messages and entries
+    assert page.status_code == status
+    return page.text
+
+
+# The list.
+
+
+def test_the_list_tells_what_each_session_comes_to() -> None:
+    """Requests, compactions, cost, cache hits, size, when it changed, and how full its window is."""
+    named = replace(reported(replies("b"), 4_000, cached=3_600, cost=0.25), model=ModelRef("", "gpt-5"))
+    text = plain(client(stored(user("a"), named, Checkpoint("x"))).get("/").text)
+
+    for told in ("ferry-42", "gpt-5", "of 8.0k", "$0.250", "90%", "1 min ago"):
+        assert told in text
+
+
+def test_an_empty_list_says_how_to_begin() -> None:
+    """Without sessions the page says where to point a client; a search without success leads back."""
+    empty = client(MemoryStore())
+
+    assert "OPENAI_BASE_URL=http://testserver/v1" in empty.get("/").text
+    assert "ANTHROPIC_BASE_URL=http://testserver\n" in f"{plain_lines(empty.get('/').text)}\n"
+    assert "Show all sessions" in empty.get("/?q=ferry").text
+    assert "no further sessions" in empty.get("/?page=4").text
+    assert empty.get("/?page=x").status_code == 400
+
+
+def plain_lines(html: str) -> str:
+    """A page without its markup, its lines kept."""
+    return re.sub(r"<[^>]+>", "", html)
+
+
+def test_many_sessions_come_in_pages() -> None:
+    """Each page leads to the next, and the search stays."""
+    store = MemoryStore()
+    for number in range(60):
+        stored(user("a"), key=SessionKey("", SessionId(f"ferry & {number}")), store=store)
+    page = client(store)
+
+    assert "page=2&amp;q=ferry%20%26" in page.get("/?q=ferry+%26").text
+    assert 'rel="prev"' in page.get("/?page=2").text
+    assert 'rel="next"' not in page.get("/?page=3").text
+
+
+def test_tenants_are_told_apart_where_there_are_several() -> None:
+    """B28: a few characters of whose a session is, and none where there is nobody else."""
+    store = stored(user("a"), key=SessionKey("0123456789abcdef", SessionId("ferry-42")))
+    alone = client(store).get("/").text
+    stored(user("a"), store=store)
+
+    assert "01234567" not in alone
+    assert "01234567" in client(store).get("/").text
+    assert "0123456789abcdef" not in client(store).get("/").text
+
+
+def test_a_damaged_session_is_told_on_its_line() -> None:
+    """The list stays of use while one of its sessions cannot be read."""
+
+    def broken(_: SessionKey) -> int | None:
+        raise StoreBroken("here", "entry 3 is damaged", remedy="restore it")
+
+    page = client(stored(user("a")), window_of=broken).get("/")
+
+    assert page.status_code == 200
+    assert "Here: entry 3 is damaged; restore it." in page.text
+
+
+# One session.
+
+
+def test_a_session_is_figures_a_picture_and_its_log() -> None:
+    """The window with its limit, the picture with its numbers as a table, and every entry, the newest first."""
+    text = shown(
+        *(user("port it"), reported(calls("bash"), 3_000), result(300), reported(replies("done"), 4_000, cached=3_000))
+    )
+    words = plain(text)
+
+    assert "of 8.0k tokens" in words
+    assert "limit 8.0k" in words
+    assert text.count('class="area ') == 5
+    assert text.count("data-told=") == 3
+    assert "request 2 · " in text
+    assert words.index("done") < words.index("port it", words.index("The log"))
+
+
+def test_marks_lead_to_what_was_done() -> None:
+    """Compactions, prunings and clippings are opened from the picture, the log and the list of changes."""
+    text = shown(
+        user("a " * 99),
+        calls("t"),
+        result(300),
+        Pruning((Handle("2.0"),), 300),
+        user("b"),
+        Checkpoint("x", first_kept=4),
+    )
+
+    for number in (3, 5):
+        assert text.count(f'href="{HERE}/changes/{number}"') == 3
+    assert text.count(">undo</button>") == 1
+    assert "Undo the newest compaction" in text
+
+
+def test_undone_changes_are_shown_as_undone() -> None:
+    """B1: crossed out in the list, hollow in the picture, and nothing is left to undo."""
+    text = shown(user("a"), user("b"), Checkpoint("x", first_kept=1), Restoration(2))
+
+    assert "mark compaction undone" in text
+    assert "Undo the newest compaction" not in text
+    assert text.count("undone") > 3
+
+
+def test_a_session_can_be_seen_as_it_stood() -> None:
+    """Before an entry: the log and the view of then, with nothing to press, and a way to now."""
+    things = (user("a"), replies("b"), user("later"), Checkpoint("x", first_kept=2), replies("c"))
+    text = shown(*things, path="?before=2")
+
+    assert "as it stood before entry 2" in text
+    assert "later" not in text
+    assert 'method="post"' not in text
+    assert "Go to now" in text
+    assert "?before=0" not in shown(*things)
+    assert shown(*things, path="?before=0", status=404)
+    assert shown(*things, path="?before=soon", status=400)
+
+
+@pytest.mark.slow
+def test_long_sessions_are_shown_in_pieces() -> None:
+    """The newest requests and entries, with links to the older ones, and a sentence that says so."""
+    many = [message for turn in range(410) for message in (user(f"turn {turn}"), replies("done"))]
+    text = shown(*many)
+
+    assert "the newest 400 requests" in plain(text)
+    assert f'href="{HERE}?before=20"' in text
+    assert text.count('<li class="row') == MOST_ROWS
+    assert f'href="{HERE}?before={820 - MOST_ROWS}"' in text
+
+
+def test_pins_can_be_set_from_the_log() -> None:
+    """A pinned part offers its release, another its pin."""
+    text = shown(user("a"), user("b"), Pin(Handle("0.0")))
+
+    assert 'aria-label="Release part 0.0"' in text
+    assert 'aria-label="Pin part 1.0"' in text
+
+
+def test_an_unknown_window_is_said_to_be_unknown() -> None:
+    """Without a limit there is no bar and no line; one far away is told in words."""
+    store = stored(user("a"), replies("b"))
+
+    assert "the limit is not known" in client(store, window_of=lambda _: None).get(HERE).text
+    assert "far above this picture" in client(store, window_of=lambda _: 1_000_000).get(HERE).text
+    assert "of the window" not in client(store, window_of=lambda _: None).get("/").text
+
+
+# Messages, changes, recall.
+
+
+def test_a_message_opens_with_all_its_text() -> None:
+    """B1: as it was said, with what the model sees instead, and a pin; very long ones on request."""
+    things = (user("x" * 30_000), calls("t"), result(output="the key is 4711 " * 40), Pruning((Handle("2.0"),), 300))
+    text = shown(*things, path="/messages/2")
+
+    assert text.count("the key is 4711") == 40
+    assert "The model sees instead" in text
+    assert "[pruned: " in text
+    assert "10,000 characters more" in shown(*things, path="/messages/0.0")
+    assert "characters more" not in shown(*things, path="/messages/0?all=yes")
+    assert "(nothing" not in shown(*things)
+
+
+def test_a_compaction_opens_as_before_and_after() -> None:
+    """B5, B22: what was folded and kept, the text in its place, the judge's verdict, the ledger, the price, and undo."""
+    fold = Checkpoint(
+        "By code.\n\nAll was told.",
+        narrative="All was told.",
+        first_kept=3,
+        reason="price",
+        tokens_before=54_000,
+        tokens_after=13_000,
+        summariser="gpt-5-mini",
+        cost=0.0042,
+        duration_ms=2_900,
+        ahead=True,
+        verdict=Verdict("All was told.", ("invented",), ("It is in lost/city.py.",), ("lost/city.py",)),
+        ledger=Ledger(requests=(Quote("0.0", "port it"),)),
+    )
+    said = (user("port it"), calls("t"), result(90), user("go on"))
+    words = plain(shown(*said, fold, reported(replies("b"), 1_000, cached=250), path="/changes/4"))
+
+    for told in (
+        *(
+            "3 messages left the view because going on would have cost more than a cut; 1 stayed.",
+            "54k → 13k",
+            "24% left",
+        ),
+        *(
+            "gpt-5-mini",
+            "written ahead",
+            "$0.0042",
+            "2.9 s",
+            "25% from cache, 750 tokens read afresh",
+            "by code By code.",
+            "by gpt-5-mini All was told.",
+        ),
+        *("Accepted once it was repaired", "It is in lost/city.py.", "Occurs nowhere", "Requests 1", "Undo"),
+    ):
+        assert told in words, told
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        (None, "no model wrote a summary"),
+        (Verdict("fine"), "Accepted as it was"),
+        (Verdict("", ("refused",)), "Rejected: the model declined"),
+    ],
+)
+def test_the_judge_is_quoted(verdict: Verdict | None, words: str) -> None:
+    """B5: whether a summary was accepted, repaired or rejected, and why."""
+    assert words in plain(shown(user("a"), Checkpoint("x", verdict=verdict), path="/changes/1"))
+
+
+def test_earlier_compactions_say_why_they_cannot_be_undone() -> None:
+    """What a later one stands on, or what was undone already, has no button and says so."""
+    things = (
+        user("a"),
+        Checkpoint("first told"),
+        user("b"),
+        Checkpoint(""),
+        Restoration(3),
+        user("c"),
+        Checkpoint("second"),
+    )
+
+    assert "A later compaction stands on it" in shown(*things, path="/changes/1")
+    assert "It was undone" in shown(*things, path="/changes/3")
+    assert "no text stands for them" in shown(*things, path="/changes/3")
+    assert "What an earlier compaction had left" in shown(*things, path="/changes/6")
+
+
+def test_a_long_fold_is_shown_by_its_ends() -> None:
+    """The first and last messages that were folded, and the others on a click."""
+    text = shown(*(user(f"said {number}") for number in range(60)), Checkpoint("x"), path="/changes/60")
+
+    assert "36 messages more" in plain(text)
+    assert text.count("said ") == 60
+
+
+def test_prunings_and_clippings_open_as_what_they_hid() -> None:
+    """Each part leads to its whole text; the change can be undone while it hides anything."""
+    things = (
+        user("word " * 99),
+        calls("t"),
+        result(300),
+        Pruning((Handle("2.0"),), 300),
+        Clipping((Clip(Handle("0.0"), 9, 9),)),
+    )
+    pruning, clipping = (shown(*things, path=f"/changes/{number}") for number in (3, 4))
+
+    assert f'href="{HERE}/messages/2.0#p0"' in pruning
+    assert ("became stubs" in pruning, "lost their middle" in clipping) == (True, True)
+    assert ("data-undo" in pruning, "data-undo" in clipping) == (True, True)
+    assert "folded since" in shown(*things, Checkpoint("x"), path="/changes/3")
+    assert "It was undone." in shown(*things, Restoration(3), path="/changes/3")
+
+
+def test_recall_finds_what_left_the_view() -> None:
+    """B6: by words or by handle, each passage leading to its message; what is wrong is said in place."""
+    things = (user("the harbour key is quay-4711"), user("b"), Checkpoint("x", first_kept=1))
+
+    assert "quay-4711" in shown(*things, path="/recall?q=harbour+key")
+    assert f'href="{HERE}/messages/0.0"' in shown(*things, path="/recall?q=0.0")
+    assert "Nothing of this session mentions" in shown(*things, path="/recall?q=submarine")
+    assert "Words find passages" in shown(*things, path="/recall")
+    assert 'role="alert"' in shown(*things, path="/recall?q=9.9", status=404)
+
+
+def test_a_compaction_can_be_looked_at_before() -> None:
+    """B20: what it would fold and leave; where nobody can tell, or it cannot be done, the form says so."""
+    store = stored(user("a"))
+    seen = client(store).get(f"{HERE}/compact?focus=the+parser&up_to=4").text
+    refused = client(store, Acted(UsageError("there is nothing to fold"))).get(f"{HERE}/compact")
+
+    assert "3 messages would be folded" in plain(seen)
+    assert "9.0k → 1.0k" in plain(seen)
+    assert ">the parser</textarea>" in seen
+    assert 'value="4"' in seen
+    assert (refused.status_code, "There is nothing to fold." in refused.text) == (400, True)
+    assert "would be folded" not in client(store, previews=False).get(f"{HERE}/compact").text
+    assert "not become smaller" not in seen
+    assert "not become smaller" in client(store, Acted(preview=Preview(2, 3, 68, 134, "x"))).get(f"{HERE}/compact").text
+    pruned = client(store, Acted(preview=Preview(0, None, 9_000, 7_000, ""))).get(f"{HERE}/compact").text
+    assert "Pruning would be enough" in pruned
+    assert "would stand in their place" not in pruned
+
+
+def test_what_was_done_is_said_once() -> None:
+    """After a form the page says what was done, in words of ours alone."""
+    assert "infold compacts again" in shown(user("a"), path="?done=undone")
+    assert "pinned" in shown(user("a"), path="/messages/0?done=pinned").lower()
+    assert "hacked" not in shown(user("a"), path="?done=hacked")
+
+
+# Hostile content.
+
+
+def test_nothing_that_was_said_becomes_markup() -> None:
+    """Ids, text, tool names, outputs, ledgers and queries are text on every page, whatever they hold."""
+    key = SessionKey("<b>", SessionId(HOSTILE))
+    quotes = Ledger(requests=(Quote("0.0", HOSTILE),), constraints=(Quote(HOSTILE, HOSTILE),))
+    verdict = Verdict(HOSTILE, ("invented",), (HOSTILE,), (HOSTILE,))
+    things = (
+        *(user(HOSTILE), calls(HOSTILE, arguments=HOSTILE), result(output=HOSTILE * 9), Pruning((Handle("2.0"),), 9)),
+        *(replace(replies(HOSTILE), model=ModelRef("", HOSTILE)), user("b")),
+        Checkpoint(HOSTILE, first_kept=5, summariser=HOSTILE, verdict=verdict, ledger=quotes),
+    )
+    store = stored(*things, key=key)
+    stored(user("a"), store=store)
+    here, page = f"/sessions/{address_of(key)}", client(store, Acted(UsageError(HOSTILE)))
+    paths = ("", "/messages/0", "/messages/1", "/messages/2", "/changes/3", "/changes/6", "/recall?q=alert", "/compact")
+    for path in ("/", "/?q=<script>alert", *(f"{here}{path}" for path in paths), f"{here}/recall?q=<img src=x>"):
+        text = page.get(path).text
+        assert "<script>alert" not in text, path
+        assert "<img src=x" not in text, path
+        assert "\u202e" not in text, path
+        assert "{{ 7" not in text or "49" not in plain(text), path
+
+
+@pytest.mark.parametrize("make", [lambda: "x" * 400_000, lambda: "\n" * 400_000, lambda: "\x00\x1b" * 200_000])
+def test_huge_messages_do_not_make_huge_pages(make: Callable[[], str]) -> None:
+    """A message of any size is a short line in the log, and is opened in a piece of bounded size."""
+    things = (user(make()), replies("b"))
+
+    assert len(shown(*things)) < 60_000
+    assert len(shown(*things, path="/messages/0")) < 200_000

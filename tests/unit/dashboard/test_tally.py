@@ -1,0 +1,108 @@
+"""What a session comes to in all, counted as it grows."""
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from infold.core.entries import Checkpoint, Clip, Clipping, Entry, Handle, Pruning, Restoration
+from infold.core.messages import ModelRef, SessionId
+from infold.dashboard import tally as tally_module
+from infold.dashboard.tally import MOST_COUNTED, MOST_KEPT, NO_TALLY, Tallies, added
+from infold.errors import UnknownSession
+from infold.ports import SessionKey
+from infold.stores.memory import MemoryStore
+from infold.testing.builders import calls, replies, result, user
+
+from .desks import KEY, entries_of, reported, stored
+
+
+class Counting(MemoryStore):
+    """Counts the entries that are read."""
+
+    taken = 0
+
+    def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
+        """The same entries, counted."""
+        for numbered in super().newest_first(key, before=before):
+            self.taken += 1
+            yield numbered
+
+
+def test_everything_is_counted() -> None:
+    """Requests, compactions less those undone, prunings, cost with summaries, cache hits, and the model that answered last."""
+    named = replace(reported(replies("b"), 3_000, cached=2_700), model=ModelRef("", "gpt-5"))
+    found = added(
+        NO_TALLY,
+        entries_of(
+            *(user("a"), reported(calls("t"), 1_000), result(9), Pruning((Handle("2.0"),), 9)),
+            *(Clipping((Clip(Handle("0.0"), 1, 1),)), named, Checkpoint("x", first_kept=0, cost=0.005, created_ms=3)),
+            *(Checkpoint("y", first_kept=0), Restoration(7), replies("silent")),
+        ),
+    )
+
+    assert (found.requests, found.folds, found.prunings, found.clippings) == (3, frozenset({6}), 1, 1)
+    assert (found.model, found.cached_share, found.is_partial) == ("gpt-5", 2_700 / 4_000, False)
+    assert found.whole_cost == pytest.approx(0.025)
+    assert found.summary_cost == 0.005
+    assert NO_TALLY.cached_share is None
+
+
+def test_only_what_is_new_is_read() -> None:
+    """B17: a session that has not changed is not read again, and one that grew only where it grew."""
+    store = Counting()
+    stored(*(user(f"note {number}") for number in range(400)), Checkpoint("x"), store=store)
+    tallies = Tallies(store)
+    first = tallies.of(KEY)
+    begun = store.taken
+    again = tallies.of(KEY)
+    unchanged = store.taken
+    new = [entry for _, entry in entries_of(user("new"), reported(replies("b"), 5_000))]
+    store.append(KEY, new, expected=401)
+    grown = tallies.of(KEY)
+
+    assert first == again
+    assert (begun > 400, unchanged - begun, store.taken - unchanged < 10) == (True, 1, True)
+    assert (grown.requests, grown.fill_tokens > 5_000) == (1, True)
+
+
+def test_a_session_begun_again_is_counted_anew() -> None:
+    """B27: after a deletion the same id is another session, whether it is shorter or longer than the old one."""
+    store = stored(user("a"), reported(replies("b"), 1_000))
+    tallies = Tallies(store)
+    tallies.of(KEY)
+    store.delete(KEY)
+    stored(user("c"), replies("d"), user("e"), replies("f"), store=store)
+    longer = tallies.of(KEY)
+    store.delete(KEY)
+    stored(user("g"), store=store)
+
+    assert (longer.requests, longer.cost) == (2, 0)
+    assert tallies.of(KEY).requests == 0
+
+
+def test_a_session_that_is_not_there_is_told() -> None:
+    """Nothing is not a tally of nothing."""
+    with pytest.raises(UnknownSession):
+        Tallies(MemoryStore()).of(KEY)
+
+
+@pytest.mark.slow
+def test_the_first_count_is_bounded() -> None:
+    """Of an endless session the newest entries are counted, and the tally says that it knows no more."""
+    found = Tallies(stored(*(user("a") for _ in range(MOST_COUNTED)), replies("b"))).of(KEY)
+
+    assert (found.requests, found.is_partial) == (1, True)
+
+
+def test_few_tallies_are_kept() -> None:
+    """A store of very many sessions does not fill the memory with tallies."""
+    store = MemoryStore()
+    tallies = Tallies(store)
+    for number in range(MOST_KEPT + 5):
+        key = SessionKey("", SessionId(f"s{number}"))
+        store.append(key, [entry for _, entry in entries_of(user("a"))], expected=0)
+        tallies.of(key)
+
+    assert len(tallies._kept) == MOST_KEPT
+    assert tally_module.MOST_KEPT == MOST_KEPT

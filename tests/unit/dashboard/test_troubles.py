@@ -1,0 +1,73 @@
+"""What a person sees when something is wrong."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from infold.core.entries import Entry
+from infold.dashboard.troubles import status_of
+from infold.errors import (
+    InfoldError,
+    ModelError,
+    StoreBroken,
+    StoreClosed,
+    StoreConflict,
+    UnknownReference,
+    UnknownSession,
+    UsageError,
+)
+from infold.ports import SessionKey
+from infold.stores.memory import MemoryStore
+from infold.testing.builders import user
+
+from .desks import HERE, client, stored
+
+
+class Broken(MemoryStore):
+    """A store that cannot be read."""
+
+    def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
+        """Fail."""
+        del key, before
+        raise StoreBroken("sessions.sqlite3", "entry 4 is <damaged>", remedy="restore it from a copy")
+
+    def tenants(self) -> tuple[str, ...]:
+        """Fail."""
+        raise StoreClosed("sessions.sqlite3")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UnknownSession("x"), 404),
+        (UnknownReference("part", "1.0", remedy="look"), 404),
+        (StoreConflict("s", expected=1, actual=2), 409),
+        (StoreBroken("x", "y", remedy="z"), 503),
+        (StoreClosed("x"), 503),
+        (ModelError("m", "is gone"), 502),
+        (UsageError("no"), 400),
+    ],
+)
+def test_the_status_says_who_can_act(error: InfoldError, status: int) -> None:
+    """Whoever asked, an operator, or time."""
+    assert status_of(error) == status
+
+
+def test_a_broken_store_is_told_in_one_sentence() -> None:
+    """With what to do, escaped, and a way back to where one can be."""
+    page = client(Broken()).get(HERE)
+
+    assert page.status_code == 503
+    assert "The store cannot be read" in page.text
+    assert "Sessions.sqlite3: entry 4 is &lt;damaged&gt;; restore it from a copy." in page.text
+    assert f'href="{HERE}"' in page.text
+    assert client(Broken()).get("/").status_code == 503
+
+
+def test_an_unknown_session_leads_back_to_the_list() -> None:
+    """There is no way back to what is not there."""
+    page = client(stored(user("a"))).get("/sessions/nope")
+
+    assert page.status_code == 404
+    assert "Back to all sessions" in page.text
+    assert client(stored(user("a"))).get(f"{HERE}/messages/77").status_code == 404
