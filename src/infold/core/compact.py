@@ -213,7 +213,20 @@ def _ledger(log: Log, cut: Cut) -> Ledger:
             told = Quote(str(log.checkpoint_sequence), log.checkpoint.narrative)
             older = merge(older, Ledger(narratives=(told,)))
     head = ((placed.sequence, placed.message) for placed in log.live[: cut.index])
-    return merge(older, extract(head, log.pins))
+    return _settled_by_tail(merge(older, extract(head, log.pins)), log, cut)
+
+
+def _settled_by_tail(ledger: Ledger, log: Log, cut: Cut) -> Ledger:
+    """The ledger without todos and errors that the kept tail has already settled."""
+    if not (ledger.todos or ledger.errors):
+        return ledger
+    tail = ((placed.sequence, placed.message) for placed in log.live[cut.index :])
+    later = merge(ledger, extract(tail, log.pins))
+    return replace(
+        ledger,
+        todos=ledger.todos if later.todos == ledger.todos else (),
+        errors=tuple(error for error in ledger.errors if error in later.errors),
+    )
 
 
 def _text(ledger: Ledger, step: Summarise | Fold, situation: Situation, log: Log, narrative: str) -> FoldedText:

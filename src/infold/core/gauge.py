@@ -87,9 +87,10 @@ def _count(log: Log, situation: Situation) -> int:
         return tokens_in(log.measured + log.checkpoint_measured, log.rendering.estimate)
     if policy.count == "anchored":
         grown = _grown_tokens(log)
-        if anchor is None or grown < 0:
+        if anchor is None:
             return estimated_tokens(log, situation)
-        return anchor.usage.context + grown
+        reported = anchor.usage.context + grown  # less what was hidden since; a report is not forgotten for that (I13)
+        return reported if grown >= 0 else max(reported, estimated_tokens(log, situation))
     if anchor is None:
         return 0 if situation.reports_usage else estimated_tokens(log, situation)
     freed = log.freed_since(anchor.sequence) if policy.less_freed else 0

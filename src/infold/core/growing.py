@@ -41,6 +41,7 @@ def append_message(log: "Log", message: Message) -> "Log":
         measured=log.measured + placed.measured,
         size=log.size.plus(placed.size),
         attempts=0 if placed.is_persons else log.attempts,
+        is_rejected=False,
         has_news=log.has_news or bool(placed.results) or not placed.is_users or placed.is_persons,
         pending=message if placed.is_business and isinstance(message, UserMessage) else log.pending,
         run=placing.run,

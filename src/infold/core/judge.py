@@ -40,9 +40,15 @@ LONGEST_REFUSAL = 400
 
 _REFUSAL = re.compile(
     r"(?:i['’]?m (?:very )?sorry|i am sorry|sorry,|i can(?:['’]t|not| not)|i['’]?m (?:not able|unable)|i am (?:not able|unable)"
+    r"|(?:sure|of course|certainly|please)\b.{0,60}\b(?:share|provide|paste|send)\b.{0,60}\b(?:conversation|transcript|record)"
     r"|as an ai|unfortunately, i|je suis désolé|désolé|es tut mir leid|lo siento|抱歉|对不起|申し訳|ごめん|죄송)",
     re.IGNORECASE,
 )
+_NOTHING = re.compile(
+    r"^\s*(?:#+.*|\*\*[^*]*\*\*:?|[-*\d.]*\s*\(?(?:none|n/a|nothing|empty|无|なし|없음)\)?[.:]?)\s*$", re.I | re.M
+)
+"""Lines that say nothing: headings, and the words for having nothing to say."""
+
 _SCRATCHPAD = re.compile(r"<(analysis|thinking|scratchpad|think)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _CLAIMS = re.compile(
     r"(?:[\w.~@-]+/)+[\w.~@-]*\w"  # paths
@@ -100,7 +106,7 @@ def plain_fault(answer: Answer) -> Fault | None:
         return "cut-off"
     if answer.finish in ("content-filter", "error", "abort") or _is_refusal(text):
         return "refused"
-    return "empty" if len(text) < SMALLEST_SUMMARY else None
+    return "empty" if len(_NOTHING.sub("", text).strip()) < SMALLEST_SUMMARY else None
 
 
 def _is_refusal(text: str) -> bool:

@@ -67,6 +67,20 @@ class Usage(Struct, frozen=True, omit_defaults=True):
         """All that was sent, however it was billed."""
         return self.input + self.cache_read + self.cache_write
 
+    def plus(self, other: "Usage | None") -> "Usage":
+        """Both together; the provider's own sum only where both have one."""
+        if other is None:
+            return self
+        totals = (self.total, other.total)
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.reasoning + other.reasoning,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            None if None in totals else sum(total or 0 for total in totals),
+        )
+
     @property
     def context(self) -> int:
         """What stands in the window after the reply."""

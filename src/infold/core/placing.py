@@ -38,6 +38,7 @@ __all__ = [
     "Placed",
     "Placing",
     "Run",
+    "is_loose_reasoning",
     "measures_of_reasoning",
     "media_bytes",
     "place",
@@ -136,17 +137,22 @@ def media_bytes(message: Message) -> int:
 
 
 def measures_of_reasoning(placed: Placed) -> tuple[int, ...]:
-    """What each reasoning part of a message measures."""
+    """What each reasoning part of a message measures that nothing seals."""
     return tuple(
         measured
         for part, measured in zip(placed.message.parts, placed.measures, strict=True)
-        if isinstance(part, ReasoningPart)
+        if is_loose_reasoning(part)
     )
 
 
+def is_loose_reasoning(part: Part) -> bool:
+    """Whether a part is reasoning that nothing seals; what a provider sealed goes with its whole loop or not at all (B12)."""
+    return isinstance(part, ReasoningPart) and not part.provider_data
+
+
 def size_of_reasoning(placed: Placed, rule: Ruler) -> Size:
-    """The size of a message's reasoning alone."""
-    parts = tuple(part for part in placed.message.parts if isinstance(part, ReasoningPart))
+    """The size of a message's reasoning that nothing seals."""
+    parts = tuple(part for part in placed.message.parts if is_loose_reasoning(part))
     in_tokens = token_ruler(rule)
     return size_of_parts(parts, tuple(measure_part(part, in_tokens) for part in parts))
 

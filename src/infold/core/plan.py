@@ -197,8 +197,13 @@ def _last_resort(log: Log, situation: Situation, excess: int, reason: Reason) ->
         _prune_anything(log, situation, reason)
         or (_shorten(log, excess, reason) if clips else None)
         or _rewrite(log, situation, reason)
-        or (_fold_everything(log, situation, reason) if clips else None)
+        or (_fold_everything(log, situation, reason) if clips and _is_over(log, situation) else None)
     )
+
+
+def _is_over(log: Log, situation: Situation) -> bool:
+    """Whether our own count is over the limit too: a refusal alone does not fold what a person has just said."""
+    return situation.budget.excess_tokens(gauge(log, situation).upper_tokens) > 0
 
 
 def _prune_enough(log: Log, situation: Situation, measured: Gauge, reason: Reason) -> Prune | None:

@@ -62,7 +62,7 @@ def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[Placed, int]]:
         for position in placed.prunable:
             if not _is_wanted(placed.message.parts[position], policy):
                 continue
-            if hidden is not None and position in hidden.hidings:
+            if hidden is not None and any(hiding.clip is None for hiding in hidden.hidings.get(position, ())):
                 return
             if not log.pins or handle_of(placed.sequence, position) not in log.pins:
                 yield placed, position

@@ -43,6 +43,9 @@ __all__ = [
 
 _CLOSINGS = re.compile(r"</(record|earlier-notes|later)", re.IGNORECASE)
 
+LONGEST_FOCUS = 2_000
+"""Characters of what a person wants room for; more is not a focus."""
+
 LONGEST_LATER = 3_000
 """Characters of the kept tail that the summariser is shown; enough to see what has been settled since."""
 
@@ -131,7 +134,7 @@ def instruction(additions: Additions) -> str:
     """What the summariser is asked; a replacement prompt replaces the instruction and the contexts alike (S3.5)."""
     asked = [additions.replacement] if additions.replacement else [_ASK, *additions.contexts]
     if additions.focus:
-        asked.append(f"Give particular room to this: {additions.focus}")
+        asked.append(f"Give particular room to this: {_shortened(additions.focus, LONGEST_FOCUS)}")
     if additions.earlier:
         asked.append(
             "Earlier notes on what came before this record follow. Merge them: keep what still holds, let the record win "

@@ -15,14 +15,13 @@ from infold.core.messages import (
     Message,
     MessageId,
     Part,
-    ReasoningPart,
     TextPart,
     ToolCallPart,
     ToolMessage,
     ToolResultPart,
     UserMessage,
 )
-from infold.core.placing import Placed
+from infold.core.placing import Placed, is_loose_reasoning
 from infold.core.policy import SummaryPolicy
 
 __all__ = ["REQUEST_TEXT", "standing", "view"]
@@ -42,7 +41,14 @@ def standing(log: Log) -> tuple[Message, ...]:
 def view(log: Log, summary: SummaryPolicy) -> tuple[Message, ...]:
     """The messages to send now; not empty unless the log is."""
     messages = tuple(_sendable(log))
+    if messages and _broke_off(messages[-1]):
+        messages = messages[:-1]
     return (*_opening(log, summary), *messages)
+
+
+def _broke_off(message: Message) -> bool:
+    """Whether a reply ended in an error: half an answer is nothing to go on from (I4)."""
+    return isinstance(message, AssistantMessage) and (bool(message.error) or message.finish == "error")
 
 
 def _opening(log: Log, summary: SummaryPolicy) -> tuple[Message, ...]:
@@ -101,9 +107,9 @@ def _with_late_as_text(message: Message, placed: Placed) -> Message:
 
 
 def _without_reasoning(message: Message) -> Message:
-    if not any(isinstance(part, ReasoningPart) for part in message.parts):
+    if not any(map(is_loose_reasoning, message.parts)):
         return message
-    return replace(message, parts=tuple(part for part in message.parts if not isinstance(part, ReasoningPart)))
+    return replace(message, parts=tuple(part for part in message.parts if not is_loose_reasoning(part)))
 
 
 def _late_as_text(parts: tuple[Part, ...], late: tuple[int, ...]) -> tuple[Part, ...]:

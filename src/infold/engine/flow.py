@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.compact import carry_out
-from infold.core.cut import cut_before
+from infold.core.cut import Cut, cut_before
 from infold.core.entries import Amendment, MessageEntry
 from infold.core.events import Event, Exceeded, StubRepeated
 from infold.core.gauge import Gauge, Situation, gauge
@@ -23,7 +23,7 @@ from infold.core.stubs import repeats_stub
 from infold.core.view import view
 from infold.engine.ahead import step_ahead
 from infold.engine.call import Call, Flow, Outrun, append
-from infold.engine.effects import Load, Publish
+from infold.engine.effects import Hold, Load, Publish, Release
 from infold.engine.folding import Done, Left, fold, plan_for
 from infold.engine.summarising import SummaryPlan
 from infold.errors import StoreConflict, UsageError, WindowExceeded
@@ -94,7 +94,7 @@ def record(log: Log, messages: Sequence[Message]) -> Flow[Log | Outrun]:
 
 
 def _compact(log: Log, call: Call) -> Flow[Prepared | Outrun]:
-    resumed = log.pending is not None and not call.situation.manual
+    resumed = log.pending is not None and not call.situation.manual and (yield from _is_left_over())
     situation = replace(call.situation, manual=call.situation.manual or resumed)
     events: list[Event] = []
     anew = False
@@ -103,6 +103,8 @@ def _compact(log: Log, call: Call) -> Flow[Prepared | Outrun]:
         asked = not isinstance(step, Fits | Stuck) and step.reason == "manual"
         if asked and resumed and _is_automatic(log.pending):
             step = replace(step, reason="trigger")
+        if resumed and isinstance(step, Fold | Summarise):
+            step = replace(step, cut=_before_what_came_since(log, step.cut))
         match step:
             case Fits():
                 return replace(_prepared(log, situation, events, _wanted(log, situation, call)), anew=anew)
@@ -125,9 +127,24 @@ def _compact(log: Log, call: Call) -> Flow[Prepared | Outrun]:
             situation = replace(situation, manual=False)
 
 
+def _is_left_over() -> Flow[bool]:
+    """Whether nobody is carrying out the compaction that was asked for: whoever does holds the session's lock."""
+    taken = yield Hold()
+    if taken:
+        yield Release()
+    return bool(taken)
+
+
 def _is_automatic(request: UserMessage | None) -> bool:
     """Whether a request that was left over was made by a policy and not by a person."""
     return request is not None and any(isinstance(part, CompactionPart) and part.auto for part in request.parts)
+
+
+def _before_what_came_since(log: Log, cut: Cut) -> Cut:
+    """A cut that does not fold what was said after a compaction was asked for: nobody has answered it yet."""
+    asked = next((n for n, placed in enumerate(log.live) if placed.message is log.pending), log.length)
+    later = next((n for n in range(asked + 1, log.length) if log.live[n].cuttable), log.length)
+    return cut if cut.index <= later else Cut.at(log, later)
 
 
 def _next(log: Log, situation: Situation, call: Call) -> NextStep:

@@ -152,6 +152,10 @@ def _ask_alone(
 ) -> Flow[Done | Left | Outrun]:
     """Ask the model while no other process does; one that had to wait for another begins anew."""
     held = yield from _hold(call.patience_seconds if insists else 0.0)
+    if held == "taken" and log.pending is not None:  # whose request it is, only the session as it is now can tell
+        read = yield Load()
+        assert isinstance(read, Log)
+        held = "taken" if read.next_sequence == log.next_sequence else "waited"
     match held:
         case "taken":
             done = yield from _ask(log, plan, call, guidance)
@@ -177,7 +181,7 @@ def _hold(patience_seconds: float) -> Flow[Literal["taken", "waited", "busy"]]:
     return "waited" if waited else "taken"
 
 
-def _ask(log: Log, plan: SummaryPlan, call: Call, guidance: Guidance) -> Flow[Done | Outrun]:
+def _ask(log: Log, plan: SummaryPlan, call: Call, guidance: Guidance) -> Flow[Done | Left | Outrun]:
     """Request durably, ask, judge, commit (S3.1, B5, B25).
 
     Others may append while the model writes; the notes are then committed to the session as it has become, before the lock is
@@ -190,7 +194,7 @@ def _ask(log: Log, plan: SummaryPlan, call: Call, guidance: Guidance) -> Flow[Do
     notes = yield from ask_for_notes(log, plan)
     done = yield from _commit(log, _Source(plan), notes, call, guidance)
     for _ in range(MOST_COMMITS):
-        again = None if isinstance(done, Done) else (yield from _plan_anew(plan, done))
+        again = (yield from _plan_anew(plan, done)) if isinstance(done, Outrun) else None
         if again is None:
             return done
         done = yield from _commit(again.log, _Source(again.plan), notes, call, guidance)
@@ -245,10 +249,15 @@ def _request(log: Log, plan: SummaryPlan, call: Call) -> UserMessage:
 # Committing.
 
 
-def _commit(log: Log, source: _Source, notes: Notes, call: Call, guidance: Guidance) -> Flow[Done | Outrun]:
-    """Append the checkpoint with all that belongs to it, then tell (B25)."""
+def _commit(log: Log, source: _Source, notes: Notes, call: Call, guidance: Guidance) -> Flow[Done | Left | Outrun]:
+    """Append the checkpoint with all that belongs to it, then tell (B25).
+
+    One that a person asked for and that would make the view larger is left out (I7).
+    """
     situation, step = source.plan.situation, source.plan.step
     checkpoint, stubbed = checkpoint_for(log, step, situation, narrative=notes.text, now_ms=call.now_ms)
+    if checkpoint.reason == "manual" and checkpoint.tokens_after >= checkpoint.tokens_before:
+        return Left()
     checkpoint = _told(checkpoint, notes, situation, ahead=source.ahead)
     entries = tuple(entries_for(checkpoint, log, situation)) if guidance.may_continue else (checkpoint,)
     try:

@@ -97,6 +97,8 @@ class History:
     def repeat(self, items: Sequence[object], count: int, log: Log) -> None:
         """Take up again the objects of items that the session ends with already, as so many messages."""
         stored = [placed for placed in log.live if not placed.is_own][-count:]
+        if [message.id for message in self.decoded.messages[-count:]] == [placed.message.id for placed in stored]:
+            return
         before = (placed.message for placed in log.live if placed.sequence < stored[0].sequence)
         decoded = self.wire.decode(items, first=_position(log) - count, pairing=Pairing.after(before))
         self.decoded, self.is_whole = joined(self.decoded, decoded), False

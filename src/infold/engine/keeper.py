@@ -7,6 +7,7 @@ the session again and begins anew, so that two processes on one session neither 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from random import uniform
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -33,11 +34,14 @@ from infold.formats.wire import WireFormat, detect, format_named
 
 __all__ = ["Keeper", "Ready"]
 
-MOST_TRIES = 50
+MOST_TRIES = 500
 """How often a flow begins anew before its conflict is told; another writer cannot be faster for ever."""
 
 PAUSE_SECONDS = 0.002
-"""The first pause before beginning anew; it grows, so that many writers come apart."""
+"""The first pause before beginning anew; it grows and is drawn at random, so that many writers come apart."""
+
+LONGEST_PAUSE = 20
+"""How often the first pause the longest one is."""
 
 _REPEATED = re.compile(r"#\d+$")
 
@@ -65,6 +69,7 @@ class _Unsent(NamedTuple):
 
     items: list[object]
     likenesses: tuple[str, ...]
+    is_stored: bool = False
 
 
 class Keeper:
@@ -84,6 +89,8 @@ class Keeper:
         self._unsent: _Unsent | None = None
         self._is_behind = False
         self._rejections = 0
+        self._refused: int | None = None
+        self._lost = (0, 0)
 
     # Flows.
 
@@ -116,9 +123,12 @@ class Keeper:
         failed = self._unsent
 
         def read() -> _Reading:
-            if failed is not None and failed.items == list(messages) and _ends_with(self.log, failed.likenesses):
-                history.repeat(messages, len(failed.likenesses), self.log)
-                return _Reading()
+            if failed is not None and failed.items and failed.items == list(messages):
+                here = _ends_with(self.log, failed.likenesses)
+                if here:
+                    history.repeat(messages, len(failed.likenesses), self.log)
+                if here or failed.is_stored:
+                    return _Reading()
             new = history.add(messages, self.log)
             self._unsent = _Unsent(list(messages), tuple(map(likeness, new)))
             return _Reading(new)
@@ -135,7 +145,13 @@ class Keeper:
         history = self._begun("recovering")
         if self._rejections >= MOST_REJECTIONS:
             raise self._exceeded()
+        if self._is_behind:
+            yield from self._begin_anew(0)
         estimated = estimated_tokens(self.log, self._round.situation(self.log))
+        if self._refused is not None and estimated < self._refused:  # an earlier try made it smaller and then broke off
+            self._rejections += 1
+            return (yield from self._prepare(history, _Reading))
+        self._refused = estimated
         yield from self._insist(_rejection(overflow, estimated, self.log, self._now_ms()))
         yield Publish((Rejected(self.log.session_id, estimated, overflow.prompt_tokens, overflow.limit_tokens),))
         ready = yield from self._prepare(history, _Reading)
@@ -155,7 +171,7 @@ class Keeper:
                     return
                 outcome = yield from record(self.log, self._round.stamped(replies))
                 if isinstance(outcome, Log):
-                    self.log, self._rejections = outcome, 0
+                    self.log, self._rejections, self._unsent, self._refused = outcome, 0, None, None
                     history.settle()
                     return
                 yield from self._begin_anew(attempt)
@@ -187,6 +203,7 @@ class Keeper:
         """Take in what is new, then compact; where another writer is faster, read the session and begin anew."""
         taken = False
         events: tuple[Event, ...] = ()
+        folded = self.log.checkpoint_sequence
         if self._is_behind:
             yield from self._begin_anew(0)
         with self._noticing_failure(history):
@@ -199,6 +216,8 @@ class Keeper:
                         )
                         history.settle()
                         taken = True
+                        if self._unsent is not None:
+                            self._unsent = self._unsent._replace(is_stored=True)
                 except StoreConflict:
                     yield from self._begin_anew(attempt)
                     continue
@@ -207,21 +226,23 @@ class Keeper:
                     events += outcome.events
                     self.log, self.wanted = outcome.log, outcome.wanted
                     if not outcome.anew or not history.is_whole:
-                        self._unsent = None
                         return Ready(history.encode(outcome.view, outcome.log), outcome.gauge, events)
                     call = None  # what was asked for is done; what others wrote is now held against the caller's list
                 else:
                     self.outrun = outcome.preparation or self.outrun
                 yield from self._begin_anew(attempt)
                 taken = taken and not history.is_whole
+                if self.log.checkpoint_sequence != folded:
+                    call = None  # what was asked for, another has done
         raise self._conflict()
 
     def _begin_anew(self, attempt: int) -> Flow[None]:
         """Read the session again; the caller's list is then held against it from the beginning."""
         if attempt:
-            yield Wait(PAUSE_SECONDS * attempt)
+            yield Wait(PAUSE_SECONDS * min(attempt, LONGEST_PAUSE) * uniform(0.5, 1.5))
         log = yield Load()
         assert isinstance(log, Log)
+        self._lost = (self.log.next_sequence, log.next_sequence)
         self.log, self._is_behind = log, False
         if self._history is not None:
             self._history.forget()
@@ -305,8 +326,8 @@ class Keeper:
         )
 
     def _conflict(self) -> StoreConflict:
-        expected = self.log.next_sequence
-        return StoreConflict(self.log.session_id, expected=expected, actual=expected)
+        expected, actual = self._lost
+        return StoreConflict(self.log.session_id, expected=expected, actual=actual)
 
 
 def _ends_with(log: Log, likenesses: Sequence[str]) -> bool:

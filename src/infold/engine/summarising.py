@@ -13,7 +13,7 @@ from infold.core.events import SummaryRejected
 from infold.core.gauge import Situation, bound_of, estimated_tokens
 from infold.core.judge import Answer, judge, plain_fault
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, WorkPath
+from infold.core.messages import AssistantMessage, Message, Usage, WorkPath
 from infold.core.plan import Summarise
 from infold.core.summary import (
     Additions,
@@ -37,6 +37,9 @@ __all__ = ["SummaryPlan", "ask_for_notes", "supplied_notes"]
 MOST_TRIES = 2
 """A summary that failed is asked for once more; a model that fails twice is not going to succeed on the third try."""
 
+LARGEST_OUTPUT_SHARE = 0.25
+"""How much of the summariser's own window its answer may take; the rest is for what it is to read."""
+
 REFUSED_SHARE = 0.5
 """How much less is asked for at once of a summariser that refused a request without naming its limit."""
 
@@ -58,24 +61,44 @@ class SummaryPlan(Struct, frozen=True):
 
 def ask_for_notes(log: Log, plan: SummaryPlan) -> Generator[Effect, object, Notes]:
     """A judged summary of the head, or the faults for which there is none."""
-    cost, duration_ms = 0.0, 0
+    if not plan.step.cut.index and log.checkpoint is not None and log.checkpoint.narrative:
+        return Notes(log.checkpoint.narrative, log.checkpoint.verdict, log.checkpoint.summariser, path=_path(log))
+    bill = _Bill()
     faults: tuple[Fault, ...] = ()
     verdict = Verdict("")
     for _ in range(MOST_TRIES):
         try:
-            told = yield from _ask(log, plan)
+            told = yield from _ask(log, plan, bill)
         except ModelError as error:
             faults = (*faults, "failed")
             if isinstance(error, ModelOverflow):
                 plan = _asking_for_less(plan, error)
             continue
-        cost, duration_ms = cost + told.cost, duration_ms + told.duration_ms
         verdict = _judged(log, plan, told.answer)
         if verdict.is_accepted:
-            return Notes(verdict.text, verdict, told.model, told.usage, _path(log), cost, duration_ms)
+            return bill.settled(Notes(verdict.text, verdict, told.model, path=_path(log)))
         faults = (*faults, *verdict.faults)
     rejected = SummaryRejected(log.session_id, faults)
-    return Notes(verdict=replace(verdict, faults=faults), cost=cost, duration_ms=duration_ms, events=(rejected,))
+    return bill.settled(Notes(verdict=replace(verdict, text="", faults=faults), events=(rejected,)))
+
+
+class _Bill:
+    """What all answers together took, those included that were of no use (I19)."""
+
+    def __init__(self) -> None:
+        self._cost = 0.0
+        self._duration_ms = 0
+        self._usage: Usage | None = None
+
+    def add(self, told: Told) -> None:
+        """One answer more."""
+        self._cost += told.cost
+        self._duration_ms += told.duration_ms
+        self._usage = told.usage if self._usage is None else self._usage.plus(told.usage)
+
+    def settled(self, notes: Notes) -> Notes:
+        """Notes with what they took."""
+        return replace(notes, cost=self._cost, duration_ms=self._duration_ms, usage=self._usage)
 
 
 def supplied_notes(log: Log, plan: SummaryPlan, summary: str, by: str) -> Notes:
@@ -86,36 +109,36 @@ def supplied_notes(log: Log, plan: SummaryPlan, summary: str, by: str) -> Notes:
     return Notes(verdict=verdict, events=(SummaryRejected(log.session_id, verdict.faults),))
 
 
-def _ask(log: Log, plan: SummaryPlan) -> Generator[Effect, object, Told]:
+def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> Generator[Effect, object, Told]:
     """One summary: by the ordinary request if that is cheaper and fits, else record by record (summary of summaries)."""
     if _shares_prefix(log, plan):
         shown = view(log, plan.situation.policy.summary)
-        return (
-            yield from _told(shared_request(plan.system, shown, plan.additions, output_tokens=plan.step.budget_tokens))
-        )
+        request = shared_request(plan.system, shown, plan.additions, output_tokens=plan.step.budget_tokens)
+        return (yield from _told(request, bill))
     tail = (placed.message for placed in log.live[plan.step.cut.index :])
     additions = replace(plan.additions, earlier=_earlier(log), later=later_text(tail))
     window = plan.summariser_tokens or plan.situation.budget.limit_tokens
+    output_tokens = min(plan.step.budget_tokens, int(window * LARGEST_OUTPUT_SHARE))
     pieces = records(
         _head(log, plan),
         additions,
         window_tokens=int(window / bound_of(log, plan.situation)),
-        output_tokens=plan.step.budget_tokens,
+        output_tokens=output_tokens,
         ruler=token_ruler(log.rendering.estimate),
     )
     told = Told(Answer(""))
     for piece in pieces:
-        one = yield from _told(own_request(piece, additions, output_tokens=plan.step.budget_tokens))
-        told = replace(one, cost=told.cost + one.cost, duration_ms=told.duration_ms + one.duration_ms)
-        if plain_fault(one.answer) is not None:  # the judge rejects it; what follows could only build on it
+        told = yield from _told(own_request(piece, additions, output_tokens=output_tokens), bill)
+        if plain_fault(told.answer) is not None:  # the judge rejects it; what follows could only build on it
             break
-        additions = replace(additions, earlier=one.answer.text)
+        additions = replace(additions, earlier=told.answer.text)
     return told
 
 
-def _told(request: SummaryRequest) -> Generator[Effect, object, Told]:
+def _told(request: SummaryRequest, bill: _Bill) -> Generator[Effect, object, Told]:
     told = yield Ask(request)
     assert isinstance(told, Told)
+    bill.add(told)
     return told
 
 

@@ -40,7 +40,7 @@ from infold.formats.items import (
 )
 from infold.formats.media import file_part
 from infold.formats.pairing import Pairing, by_name
-from infold.formats.patch import GONE, Codec, Slot, encode_view, gather
+from infold.formats.patch import GONE, Codec, Slot, begun_by_user, encode_view, gather
 from infold.formats.slots import (
     arguments_of,
     has_address,
@@ -71,7 +71,7 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
 
 def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
     """The view as `contents`; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, view, decoded, joined=_joined)
+    return encode_view(_CODEC, begun_by_user(view), decoded, joined=_joined)
 
 
 def _joined(first: Item, second: Item) -> Item | None:

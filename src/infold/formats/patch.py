@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.messages import (
+    AssistantMessage,
     FilePart,
     Message,
     MessageId,
@@ -18,11 +19,13 @@ from infold.core.messages import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    UserMessage,
 )
+from infold.core.view import REQUEST_TEXT
 from infold.formats.items import Decoded, Item, as_came, plain
 from infold.formats.pairing import Pairing
 
-__all__ = ["Codec", "GONE", "Slot", "encode_view", "gather"]
+__all__ = ["Codec", "GONE", "Slot", "begun_by_user", "encode_view", "gather"]
 
 
 class Slot(NamedTuple):
@@ -85,6 +88,14 @@ def encode_view(
             encoded = _neighbours(items, encoded, joined)
         items += encoded
     return items
+
+
+def begun_by_user(view: Sequence[Message]) -> Sequence[Message]:
+    """A view for a provider that wants the user to speak first: a summary that opens it is asked for."""
+    first = view[0] if view else None
+    if not isinstance(first, AssistantMessage) or not first.summary:
+        return view
+    return (UserMessage(MessageId("request-opening"), (TextPart(REQUEST_TEXT, synthetic=True),)), *view)
 
 
 def _neighbours(
