@@ -12,9 +12,10 @@ from infold.core.judge import Told
 from infold.core.summary import SummaryRequest
 from infold.engine.asking import AsyncSummariser, Summariser
 from infold.errors import UsageError
+from infold.models.embedded import EmbeddedModel
 from infold.ports import FullStore
 
-__all__ = ["open_store", "summariser_for"]
+__all__ = ["embedded_model", "open_store", "summariser_for"]
 
 _ADAPTERS = {
     "memory": ("infold.stores.memory", "MemoryStore"),
@@ -65,3 +66,8 @@ def summariser_for(given: AsyncSummariser | str | None) -> Summariser | None:
         remedy = f"pip install 'infold[{provider}]', or pass a callable"
         raise UsageError(f"a summary by {given} needs {error.name}, which is not installed; {remedy}") from error
     return made(given)
+
+
+def embedded_model() -> EmbeddedModel:
+    """The small model that comes in a package, to be run while a block does."""
+    return EmbeddedModel()

@@ -166,6 +166,11 @@ class Keeper:
         with self._noticing_failure(history):
             for attempt in range(MOST_TRIES):
                 replies = history.reply(reply, self.log)
+                if not replies:
+                    raise UsageError(
+                        f"the reply holds nothing that {history.wire.name} knows; pass it as the provider gave it, or name "
+                        "the session's format in its settings"
+                    )
                 if _is_known(self.log, replies):
                     history.forget()
                     return

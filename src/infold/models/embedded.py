@@ -41,7 +41,7 @@ class EmbeddedModel:
     """The model's server, running while the block does."""
 
     def __init__(self, context_tokens: int = EMBEDDED_CONTEXT_TOKENS) -> None:
-        self._context_tokens = context_tokens
+        self.context_tokens = context_tokens
         self._process: subprocess.Popen[str] | None = None
         self.url = ""
 
@@ -50,7 +50,7 @@ class EmbeddedModel:
         if not is_installed():
             raise UsageError(f"the embedded model is not installed; {REMEDY}, or name an upstream")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, str(self._context_tokens)],
+            [sys.executable, "-c", _SERVE, str(self.context_tokens)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
