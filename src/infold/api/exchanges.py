@@ -70,7 +70,7 @@ def opened(path: str, headers: Mapping[str, str], raw: bytes) -> Exchange | Unma
     """Read a request; raises `BrokenInput` for a body that is none."""
     wire = wire_of_path(path)
     if wire is None:
-        return Unmanaged("the path holds no conversation")
+        return Unmanaged("the path takes no messages")
     body = plain(raw)
     asked = asked_of(wire, body, path)
     if isinstance(asked, Unmanaged):

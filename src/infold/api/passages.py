@@ -30,7 +30,6 @@ from infold.api.sessions import MOST_OPEN, OpenSessions, found
 from infold.core.messages import SessionId
 from infold.core.summary import SummaryRequest
 from infold.engine.effects import Told
-from infold.engine.keeper import Ready
 from infold.errors import HistoryChanged, ModelError
 from infold.formats.overflow import Overflow
 from infold.formats.requests import Asked, summary_body
@@ -128,7 +127,8 @@ class Passage(Struct, frozen=True):
             ready = self.session.prepare(
                 asked.items, system=asked.system, tools=asked.tools, output_tokens=asked.output_tokens
             )
-        return replace(self, content=_body(self.exchange, ready), stands_at=self.session.log.next_sequence)
+        content = self.exchange.with_messages(ready.messages)
+        return replace(self, content=content, stands_at=self.session.log.next_sequence)
 
     def recovered(self, overflow: Overflow) -> "Passage | None":
         """The same with a smaller body, after a refusal for size.
@@ -171,7 +171,8 @@ class AsyncPassage(Struct, frozen=True):
             ready = await self.session.prepare(
                 asked.items, system=asked.system, tools=asked.tools, output_tokens=asked.output_tokens
             )
-        return replace(self, content=_body(self.exchange, ready), stands_at=self.session.log.next_sequence)
+        content = self.exchange.with_messages(ready.messages)
+        return replace(self, content=content, stands_at=self.session.log.next_sequence)
 
     async def recovered(self, overflow: Overflow) -> "AsyncPassage | None":
         """The same with a smaller body, after a refusal for size."""
@@ -192,10 +193,6 @@ class AsyncPassage(Struct, frozen=True):
     async def _take_in(self, reply: object) -> None:
         if self.session.log.next_sequence == self.stands_at:
             await self.session.record(reply)
-
-
-def _body(exchange: Exchange, ready: Ready) -> bytes:
-    return exchange.with_messages(ready.messages)
 
 
 # The way of each request to its session.

@@ -34,7 +34,7 @@ def wrap(
     session: str | None = None,
     tenant: str = "",
 ) -> Client:
-    """A client of the same kind that keeps every conversation inside its model's window.
+    """A client of the same kind that keeps every session inside its model's window.
 
     Sessions are told apart by their histories; `session`, or the header `x-infold-session` of a request, names one. `store` is
     where they live; one given by its place is closed with the client. `settings` say how: the model is each request's own unless

@@ -221,6 +221,8 @@ class Keeper:
                         )
                         history.settle()
                         taken = True
+                        if reading.new:  # another request than the one that may have been refused
+                            self._rejections, self._refused = 0, None
                         if self._unsent is not None:
                             self._unsent = self._unsent._replace(is_stored=True)
                 except StoreConflict:

@@ -80,7 +80,7 @@ class Unmanaged(Struct, frozen=True):
 
 
 def wire_of_path(path: str) -> WireFormat | None:
-    """The format that requests to this path are in; none for paths that hold no conversation."""
+    """The format that requests to this path are in; none for paths that take no messages."""
     bare = path.split("?", 1)[0].rstrip("/")
     return next((wire for ending, wire in _ENDINGS if bare.endswith(ending)), None)
 

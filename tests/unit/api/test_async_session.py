@@ -1,0 +1,357 @@
+"""The same life as in `test_session.py`, awaited."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from infold.api.async_session import AsyncSession
+from infold.api.session import Session
+from infold.api.session_settings import SessionSettings
+from infold.core.entries import Entry, MessageEntry
+from infold.core.events import Compacted, Event, SummaryProgressed
+from infold.core.judge import Answer
+from infold.core.messages import SessionId
+from infold.core.summary import SummaryRequest
+from infold.errors import HistoryChanged, UnknownReference, UsageError, WindowExceeded
+from infold.ports import FullStore, SessionKey
+from infold.stores.memory import MemoryStore
+from infold.stores.sqlite import SqliteStore
+from infold.wiring import open_store
+
+RULE = "Port the parser. Never touch vendor/."
+TOLD = "The parser was ported with make."
+KEY = SessionKey("", SessionId("s"))
+PATIENCE_SECONDS = 10.0
+Outcome = TypeVar("Outcome")
+
+
+def said(text: str) -> dict[str, Any]:
+    """A person's message."""
+    return {"role": "user", "content": text}
+
+
+def step(number: int) -> list[dict[str, Any]]:
+    """A tool step of about six hundred tokens."""
+    call = {"id": f"c{number}", "type": "function", "function": {"name": "bash", "arguments": '{"command": "make"}'}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": f"line {number}: all went well\n" * 80},
+    ]
+
+
+def reply(number: int) -> dict[str, Any]:
+    """A provider's reply that calls a tool."""
+    return {"choices": [{"message": step(number)[0], "finish_reason": "tool_calls"}]}
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FullStore]:
+    """A store of each kind that needs no server."""
+    opened = open_store("memory" if request.param == "memory" else str(tmp_path / "log.sqlite3"))
+    yield opened
+    if isinstance(opened, SqliteStore):
+        opened.close()
+
+
+def run(work: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """Work awaited to its end, and no longer than is sensible."""
+
+    async def bounded() -> Outcome:
+        async with asyncio.timeout(6 * PATIENCE_SECONDS):
+            return await work
+
+    return asyncio.run(bounded())
+
+
+async def opened(store: FullStore, window: int = 8_192, **settings: Any) -> AsyncSession:
+    """The session `s` of a store."""
+    return await AsyncSession.open(store, "s", SessionSettings(window=window, **settings))
+
+
+async def grow(session: AsyncSession, steps: int, *, begin: int = 0, sent: list[Any] | None = None) -> None:
+    """Drive a session for some steps, giving it only what is new; it is left before its next request."""
+    new = [] if begin else [said(RULE)]
+    for number in range(begin, begin + steps):
+        ready = await session.prepare_new(new)
+        if sent is not None:
+            sent.append(ready.messages)
+        await session.record(reply(number))
+        new = step(number)[1:]
+    await session.prepare_new(new)
+
+
+def entries(store: FullStore) -> list[Entry]:
+    """All that is stored, oldest first."""
+    return [entry for _, entry in store.newest_first(KEY)][::-1]
+
+
+def spoken(store: FullStore) -> list[str]:
+    """What callers and models said, by id."""
+    found = (entry.message.id for entry in entries(store) if isinstance(entry, MessageEntry))
+    return [name for name in found if not name.startswith("compact-")]
+
+
+# Life.
+
+
+def test_awaited_or_not_is_the_same_life(store: FullStore) -> None:
+    """B8, B13: a session driven by awaiting sends the very requests that one does which is driven by waiting."""
+    awaited: list[Any] = []
+    waited: list[Any] = []
+
+    async def live() -> None:
+        await grow(await opened(store, now_ms=lambda: 7), 40, sent=awaited)
+
+    run(live())
+    session = Session(other := MemoryStore(), "s", SessionSettings(window=8_192, now_ms=lambda: 7))
+    new = [said(RULE)]
+    for number in range(40):
+        waited.append(session.prepare_new(new).messages)
+        session.record(reply(number))
+        new = step(number)[1:]
+    session.prepare_new(new)
+
+    assert awaited == waited
+    assert entries(store) == entries(other)
+    assert all(RULE in str(messages) for messages in awaited)
+
+
+def test_a_whole_list_can_be_brought(store: FullStore) -> None:
+    """B13, B29: by the whole list, in another task or process, the session goes on as it would."""
+
+    async def live() -> tuple[list[object], list[object]]:
+        session = await opened(store)
+        messages = [said(RULE)]
+        for number in range(25):
+            await session.prepare(messages)
+            await session.record(reply(number))
+            messages = [*messages, *step(number)]
+        again = await opened(store)
+        with pytest.raises(HistoryChanged):
+            await again.prepare([said("something else")])
+        return (await session.prepare(messages)).messages, (await again.prepare(messages)).messages
+
+    one, other = run(live())
+
+    assert one == other
+    assert len(one) < 30
+
+
+@pytest.mark.parametrize("answer", [TOLD, Answer(TOLD)])
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_summariser_is_awaited_or_runs_beside_the_loop(
+    store: FullStore, answer: str | Answer, is_async: bool
+) -> None:
+    """B5: a coroutine function or a plain one; what it says is judged and stands beside the ledger."""
+
+    async def awaited(_: SummaryRequest) -> str | Answer:
+        await asyncio.sleep(0)
+        return answer
+
+    def plain(_: SummaryRequest) -> str | Answer:
+        return answer
+
+    async def live() -> str:
+        session = await opened(store, 64_000, summariser=awaited if is_async else plain)
+        await grow(session, 12)
+        return str((await session.compact("the parser")).messages[0])
+
+    text = run(live())
+
+    assert TOLD in text
+    assert RULE in text
+
+
+def test_a_summary_is_heard_of_as_it_is_written() -> None:
+    """S3.10: pieces of an async generator are events in their order, told in the loop."""
+    events: list[Event] = []
+
+    async def summariser(_: SummaryRequest) -> AsyncIterator[str]:
+        for text in ("The parser ", "was ported ", "with make."):
+            await asyncio.sleep(0)
+            yield text
+
+    async def live() -> None:
+        session = await opened(MemoryStore(), 64_000, summariser=summariser, on_event=events.append)
+        await grow(session, 12)
+        await session.compact()
+
+    run(live())
+
+    assert [event.text for event in events if isinstance(event, SummaryProgressed)] == [
+        *("The parser ", "was ported ", "with make.")
+    ]
+    assert isinstance(events[-1], Compacted)
+
+
+def test_a_summariser_that_raises_is_done_without(store: FullStore) -> None:
+    """B10: whatever the caller's own code raises, the session goes on."""
+
+    async def broken(_: SummaryRequest) -> str:
+        raise ConnectionResetError("peer went away")
+
+    async def live() -> str:
+        session = await opened(store, 64_000, summariser=broken)
+        await grow(session, 12)
+        return str((await session.compact()).messages[0])
+
+    assert RULE in run(live())
+
+
+def test_a_session_is_worked_on_by_hand(store: FullStore) -> None:
+    """B1, B6, B20: preview, pin, compact, recall, undo: each awaited, each as in the sync session."""
+
+    async def live() -> None:
+        session = await opened(store, 64_000)
+        with pytest.raises(UsageError, match="call prepare"):
+            await session.record(reply(0))
+        await grow(session, 12)
+        before = (await session.prepare_new([])).messages
+        preview = session.preview(up_to=9)
+        await session.pin("2.0")
+        await session.pin("4.0")
+        await session.unpin("4.0")
+        compacted = await session.compact(up_to=9)
+        assert session.log.checkpoint is not None
+        assert (session.log.checkpoint.first_kept, preview.folded_messages) == (9, 9)
+        assert "line 0: all" in str(compacted.messages[0])
+        assert "line 1: all" not in str(compacted.messages[0])
+        assert "line 1: all" in await session.recall("4.0", budget_tokens=2_000)
+        with pytest.raises(UnknownReference):
+            await session.recall("999.9")
+        await session.undo()
+        assert (await session.prepare_new([])).messages == before
+        assert session.match([said("something else")]) is None
+        assert len(session.encode([placed.message for placed in session.log.live])) == len(before)
+
+    run(live())
+
+
+def test_a_refused_request_is_made_smaller_once(store: FullStore) -> None:
+    """B7, B8: the refusal is learned from, a second in a row is told, other trouble is not ours."""
+    refused = {"error": {"message": "prompt is too long: 21000 tokens > 8192 maximum"}}
+
+    async def live() -> None:
+        session = await opened(store, 64_000)
+        await grow(session, 20)
+        ready = await session.recover(refused)
+        assert ready is not None
+        assert ready.gauge.upper_tokens <= 8_192
+        with pytest.raises(WindowExceeded):
+            await session.recover(refused)
+        assert await session.recover(ValueError("no")) is None
+
+    run(live())
+
+
+# Cancelled.
+
+
+async def interrupted(session: AsyncSession, act: Callable[[], Awaitable[object]], begun: asyncio.Event) -> bool:
+    """Cancel a call as soon as it asks the model; whether it did."""
+    task = asyncio.ensure_future(act())
+    waiting = asyncio.ensure_future(begun.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if not begun.is_set():
+        await task
+        return False
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    return True
+
+
+def test_a_cancelled_summary_leaves_a_usable_session(store: FullStore) -> None:
+    """B13: cancelling while the model writes stores nothing twice and leaves the lock free; the same call goes through."""
+
+    async def live() -> int:
+        begun, is_hanging, cancelled = asyncio.Event(), True, 0
+
+        async def summariser(_: SummaryRequest) -> str:
+            begun.set()
+            if is_hanging:
+                await asyncio.Event().wait()
+            return TOLD
+
+        session = await opened(store, summariser=summariser)
+        messages = [said(RULE)]
+        for number in range(30):
+            if await interrupted(session, lambda: session.prepare(messages), begun):  # noqa: B023 - awaited at once
+                cancelled, is_hanging = cancelled + 1, False
+                with store.hold(KEY) as free:
+                    assert free
+                ready = await session.prepare(messages)
+                assert TOLD in str(ready.messages[0])
+                begun.clear()
+                is_hanging = True
+            await session.record(reply(number))
+            messages = [*messages, *step(number)]
+        return cancelled
+
+    assert run(live()) >= 2
+    assert len(spoken(store)) == len(set(spoken(store))) == 60
+
+
+def test_calls_of_one_session_take_turns() -> None:
+    """B14: two tasks that bring their messages at once are served one after the other, and nothing is lost."""
+
+    async def live() -> list[str]:
+        store = MemoryStore()
+        session = await opened(store)
+        await asyncio.gather(*(session.prepare_new([said(f"{number} says hello")]) for number in range(20)))
+        return spoken(store)
+
+    assert sorted(run(live())) == sorted(f"m{number}" for number in range(20))
+
+
+# Ahead of need.
+
+
+def test_nobody_waits_for_a_summary_written_ahead() -> None:
+    """B18: a task of the loop writes while requests go out; once it is done the summary is swapped in, and told as that."""
+    events: list[Event] = []
+    sent: list[Any] = []
+
+    async def live() -> None:
+        written = asyncio.Event()
+
+        async def summariser(_: SummaryRequest) -> str:
+            await written.wait()
+            return TOLD
+
+        session = await opened(MemoryStore(), 16_384, summariser=summariser, background=True, on_event=events.append)
+        await grow(session, 15, sent=sent)
+        assert events == []
+        assert len(sent[-1]) == 29
+        written.set()
+        await grow(session, 8, begin=15, sent=sent)
+        await session.close()
+
+    run(live())
+    compacted = [event for event in events if isinstance(event, Compacted)]
+
+    assert compacted[0].ahead
+    assert compacted[0].summariser
+    assert TOLD in str(sent[-1][0])
+
+
+def test_closing_gives_up_what_is_written_ahead() -> None:
+    """B13: a session that is closed leaves no task behind; the log is as it was."""
+
+    async def live() -> tuple[int, int]:
+        async def summariser(_: SummaryRequest) -> str:
+            await asyncio.Event().wait()
+            return "never"
+
+        store = MemoryStore()
+        session = await opened(store, 16_384, summariser=summariser, background=True)
+        await grow(session, 15)
+        await session.close()
+        return len(asyncio.all_tasks()), len(entries(store))
+
+    assert run(live()) == (1, 31)

@@ -1,0 +1,372 @@
+"""Requests on their way to their sessions."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from infold.api.passages import AsyncPassages, Passages
+from infold.api.session import Session
+from infold.api.session_settings import SessionSettings
+from infold.core.events import Clipped, Compacted, Event
+from infold.core.log import Log
+from infold.formats.overflow import Overflow
+from infold.formats.streams import builder_for
+from infold.ports import FullStore
+from infold.stores.memory import MemoryStore
+from infold.stores.sqlite import SqliteStore
+
+from .talks import AsyncTalk, Item, Talk, answer, exchange_of, no_model, sent_by
+
+SMALL = SessionSettings(window=8_192)
+LARGE = SessionSettings(window=200_000)
+NAMED = {"x-infold-session": "ferry"}
+
+
+def ids(store: FullStore, tenant: str = "") -> list[str]:
+    """The sessions of a store."""
+    return sorted(stored.key.session_id for stored in store.sessions(tenant))
+
+
+def log_of(store: FullStore, session_id: str, tenant: str = "") -> Log:
+    """A session as its store has it."""
+    return Session(store, session_id, LARGE, tenant=tenant).log
+
+
+def texts(items: list[Item]) -> str:
+    """All that a request says."""
+    return json.dumps(items)
+
+
+# Whose session it is.
+
+
+@pytest.mark.parametrize("headers", [{}, NAMED, {"x-session-id": "agent"}], ids=["unnamed", "named", "agent"])
+@pytest.mark.parametrize("most_open", [1, 256])
+def test_histories_that_begin_alike_never_mix(headers: dict[str, str], most_open: int) -> None:
+    """B28, B29: two clients with the same first words, taking turns, are each sent their own history alone, folded or not."""
+    store, events = MemoryStore(), list[Event]()
+    passages = Passages(store, SessionSettings(window=8_192, on_event=events.append), most_open=most_open)
+    one, other = Talk("ALPHA", words=220), Talk("BETA", words=220)
+    for _ in range(10):
+        assert "BETA" not in texts(one.ask(passages, headers=headers))
+        assert "ALPHA" not in texts(other.ask(passages, headers=headers))
+
+    compacted = {event.session_id for event in events if isinstance(event, Compacted)}
+    logs = [log_of(store, session_id) for session_id in compacted]
+    assert len(compacted) == 2
+    assert all(log.checkpoint is not None for log in logs)
+    assert sorted("ALPHA" in str(log.checkpoint) for log in logs) == [False, True]
+
+
+def test_parallel_clients_never_mix() -> None:
+    """B14: eight clients with the same first words at once, in threads, are each sent their own history alone."""
+    passages = Passages(MemoryStore(), SMALL, most_open=3)
+    marks = [f"CLIENT{number}X" for number in range(8)]
+
+    def run(mark: str) -> list[str]:
+        talk = Talk(mark, words=150)
+        return [texts(talk.ask(passages)) for _ in range(8)]
+
+    with ThreadPoolExecutor(8) as pool:
+        sent = dict(zip(marks, pool.map(run, marks), strict=True))
+
+    for mark, requests in sent.items():
+        strangers = [other for other in marks if other != mark]
+        assert not any(other in request for request in requests for other in strangers)
+        assert all(f"{mark}-{turn}:" in request for turn, request in enumerate(requests) if turn)
+
+
+def test_parallel_tasks_never_mix() -> None:
+    """B14: the same for tasks of one event loop."""
+    marks = [f"CLIENT{number}X" for number in range(6)]
+
+    async def run(passages: AsyncPassages, mark: str) -> list[str]:
+        talk = AsyncTalk(mark, words=150)
+        return [texts(await talk.ask(passages)) for _ in range(6)]
+
+    async def main() -> list[list[str]]:
+        passages = AsyncPassages(MemoryStore(), SMALL, most_open=3)
+        return await asyncio.gather(*(run(passages, mark) for mark in marks))
+
+    for mark, requests in zip(marks, asyncio.run(main()), strict=True):
+        assert not any(other in request for request in requests for other in marks if other != mark)
+
+
+def test_a_title_does_not_join() -> None:
+    """A request without tools has a session of its own, though it says the same."""
+    store = MemoryStore()
+    passages = Passages(store, LARGE)
+    talk = Talk("A")
+    for _ in range(3):
+        talk.ask(passages)
+    talk.ask(passages, tools=None)
+    talk.ask(passages)
+
+    assert len(ids(store)) == 2
+    assert sum(session_id.endswith("-plain") for session_id in ids(store)) == 1
+
+
+def test_a_single_request_leaves_nothing_behind() -> None:
+    """A history without a reply is made to fit and forgotten; the store is for what comes back."""
+    store, events = MemoryStore(), list[Event]()
+    passages = Passages(store, SessionSettings(window=8_192, on_event=events.append))
+    small = passages.begin(exchange_of([{"role": "user", "content": "hi"}]), no_model)
+    large = passages.begin(exchange_of([{"role": "user", "content": "lorem ipsum " * 20_000}]), no_model)
+    small.record(msgspec.json.encode(answer("Hello!", tokens=5)))
+
+    assert ids(store) == []
+    assert len(large.content) < 40_000
+    assert any(isinstance(event, Clipped) for event in events)
+
+
+def test_a_named_session_begins_at_once() -> None:
+    """B23: the name a client gives is the id in the store, from the first request on."""
+    store = MemoryStore()
+    Talk("A").ask(Passages(store, LARGE), headers=NAMED)
+
+    assert ids(store) == ["ferry"]
+    assert len(log_of(store, "ferry").live) == 2
+
+
+def test_a_stream_is_heard_when_it_ended() -> None:
+    """B13: a streamed reply that came to its end is recorded; one that broke off is the client's to ask for again."""
+    store = MemoryStore()
+    passages = Passages(store, LARGE)
+    items: list[Item] = [{"role": "user", "content": "hi"}]
+    said = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Hello!"},"finish_reason":%b}]}\n\n'
+    for finish, messages in ((b"null", 1), (b'"stop"', 2)):
+        heard = builder_for("openai-chat")
+        heard.feed(said % finish)
+        passages.begin(exchange_of(items, headers=NAMED), no_model).record_stream(heard)
+        assert len(log_of(store, "ferry").live) == messages
+
+
+def test_an_empty_stream_is_not_heard() -> None:
+    """A stream that ended before anything came says nothing."""
+    heard = builder_for("openai-chat")
+    heard.feed(b"data: [DONE]\n\n")
+    passage = Passages(MemoryStore(), LARGE).begin(exchange_of([{"role": "user", "content": "hi"}]), no_model)
+    passage.record_stream(heard)
+
+    assert len(passage.session.log.live) == 1
+
+
+def test_tenants_share_nothing() -> None:
+    """B28: the same history of two tenants stands in two sessions, and one's compaction is not the other's."""
+    store = MemoryStore()
+    one, other = Talk("A", words=220), Talk("A", words=220)
+    for _ in range(8):
+        one.ask(Passages(store, SMALL, "tenant-1"))
+    for _ in range(2):
+        other.ask(Passages(store, SMALL, "tenant-2"))
+
+    assert ids(store, "tenant-1") == ids(store, "tenant-2") != []
+    assert log_of(store, ids(store, "tenant-1")[0], "tenant-1").checkpoint is not None
+    assert log_of(store, ids(store, "tenant-2")[0], "tenant-2").checkpoint is None
+    assert ids(store) == []
+
+
+# What a client may change.
+
+
+def begun(passages: Passages, turns: int = 4, **fields: Any) -> Talk:
+    """A client after some turns."""
+    talk = Talk("A", words=220)
+    for _ in range(turns):
+        talk.ask(passages, **fields)
+    return talk
+
+
+def test_the_last_reply_may_be_asked_for_anew() -> None:
+    """The same list once more, or with another last reply, goes on in the same session."""
+    store = MemoryStore()
+    passages = Passages(store, LARGE)
+    talk = begun(passages)
+    again = [*talk.items[:-2], {"role": "assistant", "content": "Another reply."}, {"role": "user", "content": "Good."}]
+
+    assert sent_by(passages.begin(exchange_of(talk.items[:-2]), no_model)) == talk.items[:-2]
+    assert sent_by(passages.begin(exchange_of(again), no_model)) == again
+    assert len(ids(store)) == 1
+
+
+def test_the_last_words_may_be_edited() -> None:
+    """The last message of the user asked otherwise is an amendment: the old one is no longer sent, but still there."""
+    store = MemoryStore()
+    passages = Passages(store, LARGE)
+    talk = begun(passages)
+    talk.ask(passages)
+    edited = [*talk.items[:-3], {"role": "user", "content": "Something else."}]
+
+    assert sent_by(passages.begin(exchange_of(edited), no_model)) == edited
+    assert len(ids(store)) == 1
+    assert "A-4:" in Session(store, ids(store)[0], LARGE).recall("A-4")
+
+
+def test_an_edited_fold_begins_anew() -> None:
+    """B1: words that were folded, edited by the client, make a session of their own that starts with the whole history."""
+    store = MemoryStore()
+    passages = Passages(store, SMALL)
+    talk = begun(passages, turns=8, headers=NAMED)
+    assert log_of(store, "ferry").checkpoint is not None
+    edited = [{"role": "user", "content": "Port the exporter."}, *talk.items[1:5]]
+
+    assert sent_by(passages.begin(exchange_of(edited, headers=NAMED), no_model)) == edited
+    assert ids(store) == ["ferry", "ferry~1"]
+    assert "Port the importer." in texts(sent_by(passages.begin(exchange_of(talk.items, headers=NAMED), no_model)))
+
+
+def test_one_of_several_choices_may_go_on() -> None:
+    """With n > 1 the first choice is heard; a client that goes on with the second amends it."""
+    store = MemoryStore()
+    passages = Passages(store, LARGE)
+    talk = begun(passages)
+    reply = answer("First choice.")
+    reply["choices"].append({**reply["choices"][0], "index": 1, "message": {"role": "assistant", "content": "Second."}})
+    passages.begin(exchange_of(talk.items, n=2), no_model).record(msgspec.json.encode(reply))
+    on = [*talk.items, reply["choices"][1]["message"], {"role": "user", "content": "Go on."}]
+
+    assert sent_by(passages.begin(exchange_of(on), no_model)) == on
+    assert len(ids(store)) == 1
+
+
+def test_results_stay_results() -> None:
+    """B12: a call that was heard is answered by the result that the client brings, and both stand in the log as such."""
+    store = MemoryStore()
+    passages = Passages(store, LARGE)
+    call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    items: list[Item] = [{"role": "user", "content": "go"}]
+    for number in range(3):
+        said = answer("Running.", calls=({**call, "id": f"c{number}"},))
+        passages.begin(exchange_of(items, headers=NAMED), no_model).record(msgspec.json.encode(said))
+        items = [*items, said["choices"][0]["message"], {"role": "tool", "tool_call_id": f"c{number}", "content": "ok"}]
+    passages.begin(exchange_of(items, headers=NAMED), no_model)
+    log = log_of(store, "ferry")
+
+    assert [len(placed.results) for placed in log.live] == [0, 0, 1, 0, 1, 0, 1]
+    assert not log.run.open_calls
+
+
+# Several writers.
+
+
+def test_a_new_process_goes_on(tmp_path: Path) -> None:
+    """B13, B29: after a restart on the same store the same request is sent as the same bytes, and the session goes on."""
+    store = SqliteStore(tmp_path / "log.sqlite3")
+    talk = begun(Passages(store, SMALL), turns=9)
+    before = Passages(store, SMALL).begin(exchange_of(talk.items), no_model)
+    store.close()
+    again = SqliteStore(tmp_path / "log.sqlite3")
+    after = Passages(again, SMALL).begin(exchange_of(talk.items), no_model)
+
+    assert log_of(again, ids(again)[0]).checkpoint is not None
+    assert before.content == after.content
+    assert len(ids(again)) == 1
+    again.close()
+
+
+def test_two_processes_on_one_name_do_not_mix() -> None:
+    """B14: a name that another process began meanwhile with another history is left to it."""
+    store = MemoryStore()
+    one, other = Passages(store, SMALL), Passages(store, SMALL)
+    other.begin(exchange_of([{"role": "user", "content": "Probe."}], headers={"x-infold-session": "ferry~1"}), no_model)
+    stale = Talk("B", first="Port the exporter.", words=220)
+    stale.ask(other, headers=NAMED)
+    fresh = Talk("A", words=220)
+    for _ in range(6):
+        assert "B-" not in texts(fresh.ask(one, headers=NAMED))
+        assert "A-" not in texts(stale.ask(other, headers=NAMED))
+
+    assert ids(store) == ["ferry", "ferry~1", "ferry~2"]
+
+
+def test_a_session_that_was_let_go_is_read_again() -> None:
+    """B14: a reply recorded through a session object that is no longer kept is known to the one that takes its place."""
+    store = MemoryStore()
+    passages = Passages(store, LARGE, most_open=1)
+    talk = begun(passages)
+    passage = passages.begin(exchange_of(talk.items), no_model)
+    begun(passages, headers=NAMED)
+    again = passages.begin(exchange_of(talk.items), no_model)
+    passage.record(msgspec.json.encode(answer("A late reply.")))
+    on = [*talk.items, {"role": "assistant", "content": "A late reply."}, {"role": "user", "content": "Go on."}]
+
+    assert again.session is not passage.session
+    assert sent_by(passages.begin(exchange_of(on), no_model)) == on
+    assert len(ids(store)) == 2
+
+
+def test_a_late_reply_does_not_stand_in_the_way() -> None:
+    """A reply to a request that is no longer the session's newest is left to the client to bring."""
+    store = MemoryStore()
+    passages = Passages(store, LARGE)
+    talk = begun(passages, headers=NAMED)
+    early = passages.begin(exchange_of(talk.items, headers=NAMED), no_model)
+    talk.hear(answer("Meanwhile."))
+    late = passages.begin(exchange_of(talk.items, headers=NAMED), no_model)
+    early.record(msgspec.json.encode(answer("Too late.", tokens=99_000)))
+    late.record(msgspec.json.encode(answer("In time.", tokens=500)))
+
+    assert "Too late." not in str([placed.message for placed in log_of(store, "ferry").live])
+    anchor = log_of(store, "ferry").anchor
+    assert anchor is not None
+    assert anchor.usage.prompt == 500
+
+
+def test_a_refusal_is_recovered_for_the_request_it_is_of() -> None:
+    """B7: another client's request under the same name does not end up in what is sent once more."""
+    passages = Passages(MemoryStore(), LARGE)
+    talk = begun(passages, headers=NAMED)
+    passage = passages.begin(exchange_of(talk.items, headers=NAMED), no_model)
+    stranger = [*talk.items[:-1], {"role": "user", "content": "STRANGER"}]
+    passages.begin(exchange_of(stranger, headers=NAMED), no_model)
+    smaller = passage.recovered(Overflow("openai", 20_000, 5_000))
+
+    assert smaller is not None
+    assert "STRANGER" not in smaller.content.decode()
+    assert "A-4:" in smaller.content.decode()
+
+
+# Terms.
+
+
+def test_a_refusal_teaches_the_limit() -> None:
+    """B8, B11: what a provider refuses is sent smaller, and later requests keep to the limit it named."""
+    store = MemoryStore()
+    passages = Passages(store, LARGE)
+    talk = begun(passages, turns=6, headers=NAMED)
+    passage = passages.begin(exchange_of(talk.items, headers=NAMED), no_model)
+    smaller = passage.recovered(Overflow("openai", 9_000, 5_000))
+
+    assert smaller is not None
+    assert len(smaller.content) < len(passage.content)
+    assert log_of(store, "ferry").limits.tokens == 5_000
+    assert len(passages.begin(exchange_of(talk.items, headers=NAMED), no_model).content) == len(smaller.content)
+
+
+def test_another_model_has_its_own_window() -> None:
+    """B19: a session that goes on with a smaller model is made to fit it, and with the larger one again is not."""
+    store = MemoryStore()
+    passages = Passages(store, SessionSettings(summariser=lambda _: "Notes."))
+    talk = Talk("A", words=400)
+    for _ in range(12):
+        talk.ask(passages, model="gpt-4o")
+    small = passages.begin(exchange_of(talk.items, model="gpt-4"), no_model)
+
+    assert len(small.content) < 30_000 < len(exchange_of(talk.items).raw)
+    assert len(ids(store)) == 1
+
+
+def test_an_answers_size_is_left_free() -> None:
+    """B8: what a request asks to be answered with at most is not filled with history."""
+    talk = Talk("A", words=220)
+    for _ in range(5):
+        talk.hear(talk.next_answer())
+    whole = Passages(MemoryStore(), SMALL).begin(exchange_of(talk.items), no_model)
+    less = Passages(MemoryStore(), SMALL).begin(exchange_of(talk.items, max_tokens=6_000), no_model)
+
+    assert len(less.content) < len(whole.content)

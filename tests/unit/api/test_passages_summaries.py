@@ -1,0 +1,244 @@
+"""A session's own model writes its summaries, asked by the way of the request that needs one."""
+
+import asyncio
+from collections.abc import Callable
+from threading import Event as Signal
+from threading import Lock
+
+import msgspec
+import pytest
+
+from infold.api.exchanges import Relayed
+from infold.api.passages import AsyncPassages, Passages, _ask, _ask_async
+from infold.api.session_settings import SessionSettings
+from infold.core.events import Compacted, Event, PreparedAhead, SummaryRejected
+from infold.core.summary import Additions, SummaryRequest, own_request
+from infold.errors import ModelError, UsageError
+from infold.stores.memory import MemoryStore
+
+from .talks import Item, Talk, answer, exchange_of, no_model, sent_by
+
+MODEL, WINDOW = "gpt-4o", 20_000
+NOTES = "The importer is being ported step by step; nothing is finished yet."
+OVERFLOW = b'{"error": {"message": "maximum context length is 4096 tokens", "code": "context_length_exceeded"}}'
+
+
+class Provider:
+    """Answers requests for summaries and keeps them."""
+
+    def __init__(self, *replies: Relayed) -> None:
+        self._replies = [*replies] or [Relayed(200, msgspec.json.encode(answer(NOTES, tokens=900)))]
+        self._lock = Lock()
+        self.bodies: list[Item] = []
+
+    def __call__(self, body: bytes) -> Relayed:
+        """The next reply, the last one from then on."""
+        with self._lock:
+            self.bodies.append(msgspec.json.decode(body))
+            return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+
+    async def awaited(self, body: bytes) -> Relayed:
+        """The same, awaited."""
+        return self(body)
+
+
+def long_list(turns: int = 16) -> list[Item]:
+    """A list that is over the trigger of the window."""
+    talk = Talk("A", words=320)
+    for _ in range(turns):
+        talk.hear(talk.next_answer())
+    return talk.items
+
+
+def told(events: list[Event]) -> SessionSettings:
+    """Settings under which a session's own model is good enough, and everything is heard."""
+    return SessionSettings(window=WINDOW, on_event=events.append)
+
+
+def compactions(events: list[Event]) -> list[Compacted]:
+    """The compactions among events."""
+    return [event for event in events if isinstance(event, Compacted)]
+
+
+def test_the_own_model_writes_the_summary() -> None:
+    """B5, B10: the model that the request is for is asked through the same way; what it says is judged and sent."""
+    events: list[Event] = []
+    provider = Provider()
+    passage = Passages(MemoryStore(), told(events)).begin(
+        exchange_of(long_list(), model=MODEL, temperature=1), provider
+    )
+
+    assert NOTES in passage.content.decode()
+    assert provider.bodies
+    assert all(body["model"] == MODEL for body in provider.bodies)
+    assert all(body.keys() == {"model", "messages", "max_completion_tokens"} for body in provider.bodies)
+    assert [event.summariser for event in compactions(events)] == [MODEL]
+    assert len(passage.content) < 4 * WINDOW
+
+
+def test_the_own_model_is_asked_when_awaited() -> None:
+    """The same for an async client."""
+    events: list[Event] = []
+    provider = Provider()
+
+    async def main() -> bytes:
+        passages = AsyncPassages(MemoryStore(), told(events))
+        return (await passages.begin(exchange_of(long_list(), model=MODEL), provider.awaited)).content
+
+    assert NOTES in asyncio.run(main()).decode()
+    assert [event.summariser for event in compactions(events)] == [MODEL]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [Relayed(503, b"busy"), Relayed(400, OVERFLOW), Relayed(200, b"<html>"), Relayed(200, b'{"choices": []}')],
+    ids=["busy", "overflow", "no-json", "silent"],
+)
+def test_a_model_that_refuses_is_done_without(refusal: Relayed) -> None:
+    """B10: whatever its own model answers to the request for a summary, the session folds by code and goes on."""
+    events: list[Event] = []
+    provider = Provider(refusal)
+    passage = Passages(MemoryStore(), told(events)).begin(exchange_of(long_list(), model=MODEL), provider)
+
+    assert 2 <= len(provider.bodies) <= 12
+    assert [event.summariser for event in compactions(events)] == [""]
+    assert any(isinstance(event, SummaryRejected) for event in events)
+    assert "Port the importer." in passage.content.decode()
+
+
+def test_a_shared_prefix_is_the_ordinary_request() -> None:
+    """B16: at a model whose cache makes it cheaper, everything before the instruction is what the last request sent."""
+    provider = Provider()
+    events: list[Event] = []
+    passages = Passages(MemoryStore(), SessionSettings(on_event=events.append))
+    items: list[Item] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Port the importer."}]
+    sent: list[Item] = []
+    tokens = 2_000
+    for number in range(40):
+        passage = passages.begin(exchange_of(items, model="claude-sonnet-4-5", tool_choice="auto"), provider)
+        if provider.bodies:
+            break
+        sent = sent_by(passage)
+        tokens += 6_000
+        reply = answer(f"Part {number} is done.", tokens=tokens)
+        passage.record(msgspec.json.encode(reply))
+        items += [
+            reply["choices"][0]["message"],
+            {"role": "user", "content": f"Now part {number}. " + "lorem ipsum " * 2_400},
+        ]
+    assert provider.bodies
+    asked = provider.bodies[0]
+
+    assert asked["messages"][: len(sent)] == sent
+    assert asked["tools"] == exchange_of(items).body["tools"]
+    assert asked["tool_choice"] == "none"
+    assert "Write notes" in asked["messages"][-1]["content"]
+
+
+def test_each_request_asks_by_its_own_way() -> None:
+    """Two clients in one session have each its own credentials: the one whose request needs a summary pays for it."""
+    passages = Passages(MemoryStore(), told([]))
+    items = long_list()
+    first, second = Provider(), Provider()
+    headers = {"x-infold-session": "s"}
+    passages.begin(exchange_of(items[:5], headers=headers), first)
+    passages.begin(exchange_of(items, headers=headers), second)
+
+    assert not first.bodies
+    assert second.bodies
+
+
+def test_a_named_summariser_comes_first() -> None:
+    """A summariser of the settings is asked instead of the session's own model."""
+
+    def notes(request: SummaryRequest) -> str:
+        return "The exporter comes next, once the importer is ported."
+
+    settings = SessionSettings(window=WINDOW, summariser=notes)
+    passage = Passages(MemoryStore(), settings).begin(exchange_of(long_list()), no_model)
+
+    assert "The exporter comes next" in passage.content.decode()
+
+
+def test_small_windows_ask_nobody() -> None:
+    """B10: a session in a small window is folded by code."""
+    events: list[Event] = []
+    settings = SessionSettings(window=8_000, on_event=events.append)
+    Passages(MemoryStore(), settings).begin(exchange_of(long_list()), no_model)
+
+    assert [event.summariser for event in compactions(events)] == [""]
+
+
+def test_a_summary_is_written_ahead() -> None:
+    """B18: with `background` a summary is asked for in a thread before it is needed, by the way of the request that began it."""
+    events: list[Event] = []
+    written = Signal()
+
+    def hear(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, PreparedAhead):
+            written.set()
+
+    provider = Provider()
+    passages = Passages(MemoryStore(), SessionSettings(window=WINDOW, background=True, on_event=hear))
+    items = long_list(40)
+    for end in range(3, len(items) + 1, 2):
+        passages.begin(exchange_of(items[:end], model=MODEL), provider if not provider.bodies else no_model)
+        if provider.bodies:
+            assert written.wait(5)
+        if compactions(events):
+            break
+
+    assert [event.ahead for event in compactions(events)] == [True]
+    assert len(provider.bodies) == 1
+
+
+def test_a_summary_is_written_ahead_in_a_task() -> None:
+    """B18: the same in a task of the loop; closing gives up what is still being written."""
+    events: list[Event] = []
+    provider = Provider()
+
+    async def main(write: Callable[[bytes], object]) -> None:
+        passages = AsyncPassages(MemoryStore(), SessionSettings(window=WINDOW, background=True, on_event=events.append))
+        items = long_list(40)
+        for end in range(3, len(items) + 1, 2):
+            await passages.begin(exchange_of(items[:end], model=MODEL), write)  # type: ignore[arg-type]  # either of the two below
+            for _ in range(20):
+                await asyncio.sleep(0)
+            if compactions(events):
+                break
+        await passages.close()
+
+    async def hangs(body: bytes) -> Relayed:
+        await asyncio.Event().wait()
+        raise AssertionError(body)
+
+    asyncio.run(main(provider.awaited))
+    assert [event.ahead for event in compactions(events)] == [True]
+    asyncio.run(asyncio.wait_for(_begun_and_closed(hangs), 5))
+
+
+async def _begun_and_closed(write: Callable[[bytes], object]) -> None:
+    """Begin a summary that never ends, and close."""
+    passages = AsyncPassages(MemoryStore(), SessionSettings(window=WINDOW, background=True))
+    items = long_list(40)
+    for end in range(3, 22, 2):
+        await passages.begin(exchange_of(items[:end], model=MODEL), write)  # type: ignore[arg-type]  # as above
+    await passages.close()
+
+
+def test_settings_that_make_no_sense_are_told_at_once() -> None:
+    """A preset that nobody knows is an error when sessions are to be kept, not at each request."""
+    for kind in (Passages, AsyncPassages):
+        with pytest.raises(UsageError, match="no such preset"):
+            kind(MemoryStore(), SessionSettings(policy="no such preset"))
+
+
+def test_outside_a_request_there_is_nobody_to_ask() -> None:
+    """A session's own model is known only while one of its requests is under way."""
+    request = own_request("[user] hi", Additions(), output_tokens=5)
+
+    with pytest.raises(ModelError, match="no request is under way"):
+        _ask(request)
+    with pytest.raises(ModelError, match="no request is under way"):
+        asyncio.run(_ask_async(request))

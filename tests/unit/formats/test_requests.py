@@ -1,0 +1,261 @@
+"""Requests as providers are sent them."""
+
+import copy
+from typing import Any
+
+import msgspec
+import pytest
+
+from infold.core.judge import Answer
+from infold.core.summary import Additions, SummaryRequest, own_request, shared_request
+from infold.errors import BrokenInput
+from infold.formats.requests import (
+    Asked,
+    Unmanaged,
+    answer_of,
+    asked_of,
+    model_in_path,
+    summary_body,
+    unstreamed,
+    wire_of_path,
+    with_items,
+)
+from infold.formats.wire import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.testing.builders import numbered, replies, user
+
+CHAT_TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}]
+HI: dict[str, list[dict[str, Any]]] = {
+    "openai-chat": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}],
+    "openai-responses": [{"role": "user", "content": "hi"}],
+    "anthropic-messages": [{"role": "user", "content": "hi"}],
+    "gemini": [{"role": "user", "parts": [{"text": "hi"}]}],
+}
+ASK = own_request("[user] hi", Additions(), output_tokens=500)
+
+
+def shared(wire: WireFormat) -> SummaryRequest:
+    """The request for a summary that shares an ordinary one's prefix."""
+    view = wire.decode(HI[wire.name]).messages
+    return shared_request("Be brief.", view, Additions(), output_tokens=500)
+
+
+def asked(wire: WireFormat, path: str = "", **body: Any) -> Asked:
+    """What a body asks for, which must be infold's to manage."""
+    outcome = asked_of(wire, body, path)
+    assert isinstance(outcome, Asked), outcome
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("path", "wire"),
+    [
+        ("/v1/chat/completions", OPENAI_CHAT),
+        ("/openai/deployments/ferry/chat/completions?api-version=2025-01-01", OPENAI_CHAT),
+        ("/v1/responses", OPENAI_RESPONSES),
+        ("/v1/responses/", OPENAI_RESPONSES),
+        ("/v1/messages", ANTHROPIC_MESSAGES),
+        ("/v1/messages?beta=true", ANTHROPIC_MESSAGES),
+        ("/v1beta/models/gemini-2.5-pro:generateContent", GEMINI),
+        ("/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse", GEMINI),
+        ("/v1/messages/count_tokens", None),
+        ("/v1/messages/batches", None),
+        ("/v1/responses/resp_1/cancel", None),
+        ("/v1/models", None),
+        ("/v1/embeddings", None),
+        ("", None),
+    ],
+)
+def test_a_path_tells_the_format(path: str, wire: WireFormat | None) -> None:
+    """B23: paths that hold a history are known by their ending, all others are not infold's."""
+    assert wire_of_path(path) is wire
+
+
+def test_gemini_names_its_model_in_the_path() -> None:
+    """The model is in the path, and the same path without streaming answers in one piece."""
+    path = "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse"
+
+    assert model_in_path(path) == "gemini-2.5-pro"
+    assert model_in_path("/v1/chat/completions") == ""
+    assert unstreamed(path) == "/v1beta/models/gemini-2.5-pro:generateContent"
+    assert (
+        unstreamed(f"{path.partition('?')[0]}?key=k&alt=sse") == "/v1beta/models/gemini-2.5-pro:generateContent?key=k"
+    )
+
+
+def test_a_chat_request_is_read() -> None:
+    """Messages, tools, model, the answer's size and streaming are where each provider has them."""
+    one = asked(
+        OPENAI_CHAT, model="gpt-4o", messages=HI["openai-chat"], tools=CHAT_TOOLS, max_completion_tokens=90, stream=True
+    )
+
+    assert one == Asked(OPENAI_CHAT, tuple(HI["openai-chat"]), None, CHAT_TOOLS, "gpt-4o", 90, True)
+
+
+def test_other_requests_are_read() -> None:
+    """What stands beside the messages is told for Responses, Messages and Gemini."""
+    responses = asked(OPENAI_RESPONSES, model="m", input="hi", instructions="Be brief.", max_output_tokens=9)
+    messages = asked(ANTHROPIC_MESSAGES, model="m", messages=HI["anthropic-messages"], system="Be brief.", max_tokens=9)
+    config = {"maxOutputTokens": 9}
+    path = "/v1beta/models/m:streamGenerateContent"
+    gemini = asked(GEMINI, path, contents=HI["gemini"], system_instruction="Be brief.", generationConfig=config)
+
+    assert responses.items == ({"role": "user", "content": "hi"},)
+    assert [one.system for one in (responses, messages, gemini)] == ["Be brief."] * 3
+    assert [one.model for one in (responses, messages, gemini)] == ["m"] * 3
+    assert [one.output_tokens for one in (responses, messages, gemini)] == [9] * 3
+    assert [one.streams for one in (responses, messages, gemini)] == [False, False, True]
+
+
+@pytest.mark.parametrize("garbage", [None, -5, "many", 2.5, [], {"a": 1}])
+def test_a_strange_size_is_no_size(garbage: object) -> None:
+    """An answer's size that is no positive number is left to the provider to refuse."""
+    assert asked(OPENAI_CHAT, messages=[], max_tokens=garbage).output_tokens == 0
+    assert asked(OPENAI_CHAT, messages=[], generationConfig=garbage).output_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("wire", "body"),
+    [
+        (OPENAI_RESPONSES, {"input": "go on", "previous_response_id": "resp_1"}),
+        (OPENAI_RESPONSES, {"input": "go on", "conversation": {"id": "conv_1"}}),
+        (OPENAI_RESPONSES, {"input": "go on", "context_management": [{"type": "compaction"}]}),
+        (OPENAI_RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}),
+        (OPENAI_RESPONSES, {"prompt": {"id": "pmpt_1"}}),
+        (ANTHROPIC_MESSAGES, {"messages": [], "context_management": {"edits": [{"type": "clear_tool_uses"}]}}),
+        (ANTHROPIC_MESSAGES, {"role": "user", "content": "a message of a thread"}),
+        (GEMINI, {"contents": [], "cachedContent": "cachedContents/1"}),
+    ],
+)
+def test_what_a_provider_holds_is_left_to_it(wire: WireFormat, body: dict[str, Any]) -> None:
+    """B23: history that the provider holds or cuts, or that is not in the request, is relayed and said to be so."""
+    assert isinstance(asked_of(wire, body), Unmanaged)
+
+
+@pytest.mark.parametrize("body", [{"store": True}, {"previous_response_id": None}, {"context_management": None}])
+def test_a_whole_history_is_managed(body: dict[str, Any]) -> None:
+    """A request that may be stored but brings its whole history is infold's to manage."""
+    assert asked(OPENAI_RESPONSES, input="hi", **body).items
+
+
+@pytest.mark.parametrize("body", [[], "hi", None, {"messages": {"role": "user"}}, {"messages": 3}])
+def test_a_broken_request_is_told(body: object) -> None:
+    """What is no request of the format is an error that names the format."""
+    with pytest.raises(BrokenInput, match="openai-chat"):
+        asked_of(OPENAI_CHAT, body)
+
+
+def test_other_messages_leave_the_rest() -> None:
+    """B25: the same request with other messages is a new body; the one that came is as it was."""
+    body = {"model": "m", "messages": [1], "x_unknown": {"deep": [None]}}
+    before = copy.deepcopy(body)
+
+    assert with_items(body, OPENAI_CHAT, (2, 3)) == {**before, "messages": [2, 3]}
+    assert body == before
+
+
+# Requests for summaries.
+
+
+@pytest.mark.parametrize("wire", FORMATS, ids=lambda wire: wire.name)
+def test_a_summary_of_its_own_has_the_model_alone(wire: WireFormat) -> None:
+    """The compaction agent's request keeps nothing of the ordinary one but its model, and no provider would refuse it."""
+    body = {"model": "m", wire.items_field: HI[wire.name], "tools": CHAT_TOOLS, "temperature": 2, "stream": True}
+    made = summary_body(wire, body, ASK)
+
+    assert made["model"] == "m"
+    assert not {"tools", "temperature", "stream"} & made.keys()
+    assert ASK.system in str(made)
+    assert "[user] hi" in str(made[wire.items_field])
+    assert wire.problems(made[wire.items_field]) == ()
+
+
+@pytest.mark.parametrize("wire", FORMATS, ids=lambda wire: wire.name)
+def test_a_shared_summary_keeps_the_prefix(wire: WireFormat) -> None:
+    """B16: everything before the instruction is the ordinary request's, tools included, and the tools are not to be called."""
+    held = {"model": "m", "tools": CHAT_TOOLS, "prompt_cache_key": "k", "system": "Be brief."}
+    apart = {"stream": True, "n": 2, "stop": ["x"], "store": True, "response_format": {"type": "json_object"}}
+    made = summary_body(wire, {**held, **apart, wire.items_field: []}, shared(wire), HI[wire.name])
+
+    assert held.items() <= made.items()
+    assert made[wire.items_field][: len(HI[wire.name])] == HI[wire.name]
+    assert "Write notes" in str(made[wire.items_field][-1])
+    assert "none" in str(made.get("tool_choice", made.get("toolConfig"))).lower()
+    assert not (apart.keys() - {"store"}) & made.keys()
+    assert made.get("store") is not True
+    assert wire.problems(made[wire.items_field]) == ()
+
+
+@pytest.mark.parametrize(
+    ("wire", "body", "limit"),
+    [
+        (OPENAI_CHAT, {}, {"max_completion_tokens": 500}),
+        (OPENAI_CHAT, {"max_completion_tokens": 9}, {"max_completion_tokens": 500}),
+        (OPENAI_CHAT, {"max_tokens": 9}, {"max_tokens": 500}),
+        (OPENAI_RESPONSES, {"max_output_tokens": 9}, {"max_output_tokens": 500, "store": False}),
+        (ANTHROPIC_MESSAGES, {"max_tokens": 9}, {"max_tokens": 500}),
+        (GEMINI, {"generationConfig": {"temperature": 2}}, {"generationConfig": {"maxOutputTokens": 500}}),
+    ],
+)
+@pytest.mark.parametrize("own", [True, False])
+def test_a_summary_has_its_own_size(wire: WireFormat, body: dict[str, Any], limit: dict[str, Any], own: bool) -> None:
+    """The most it may write is told under the name the server is known to understand."""
+    made = summary_body(wire, body, ASK if own else shared(wire), HI[wire.name])
+
+    assert limit.items() <= made.items()
+    assert sum(value == 9 for value in made.values()) == 0
+
+
+def test_without_tools_there_is_nothing_to_forbid() -> None:
+    """A choice of tools without tools is refused by providers, so none is sent."""
+    assert "tool_choice" not in summary_body(OPENAI_CHAT, {"model": "m"}, shared(OPENAI_CHAT), HI["openai-chat"])
+
+
+@pytest.mark.parametrize(
+    ("wire", "body", "answer"),
+    [
+        (
+            OPENAI_CHAT,
+            {"choices": [{"message": {"role": "assistant", "content": "Notes."}, "finish_reason": "stop"}]},
+            Answer("Notes."),
+        ),
+        (
+            OPENAI_CHAT,
+            {"choices": [{"message": {"role": "assistant", "content": "Not"}, "finish_reason": "length"}]},
+            Answer("Not", "length"),
+        ),
+        (
+            ANTHROPIC_MESSAGES,
+            {
+                "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+                    {"type": "text", "text": "Notes."},
+                    {"type": "tool_use", "id": "t", "name": "bash", "input": {}},
+                ],
+                "stop_reason": "tool_use",
+            },
+            Answer("Notes.", "tool-calls", calls_tools=True),
+        ),
+        (
+            OPENAI_RESPONSES,
+            {
+                "status": "completed",
+                "output": [
+                    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Notes."}]}
+                ],
+            },
+            Answer("Notes."),
+        ),
+        (OPENAI_CHAT, {"choices": []}, Answer("", "other")),
+        (OPENAI_CHAT, {}, Answer("", "other")),
+    ],
+)
+def test_a_reply_is_an_answer(wire: WireFormat, body: dict[str, Any], answer: Answer) -> None:
+    """B5: the judge is told the text, why it ended, and whether tools were called; thinking is no part of it."""
+    assert answer_of(wire, body) == answer
+
+
+def test_a_summary_body_can_be_sent() -> None:
+    """It is JSON through and through, whatever the messages are made of."""
+    request = shared_request("s", numbered((user("hi"), replies("yes"))), Additions(), output_tokens=5)
+
+    assert msgspec.json.encode(summary_body(ANTHROPIC_MESSAGES, {"model": "m"}, request, HI["anthropic-messages"]))
