@@ -141,17 +141,11 @@ def _own_reason(log: Log, situation: Situation, measured: Gauge) -> Reason | Non
         return "overflow"
     if policy.attempts is not None and log.attempts >= policy.attempts:
         return None
-    if policy.force_on_length and log.cut_off and _may_be_for_room(situation, measured):
+    if policy.force_on_length and log.cut_off:
         return "forced"
     if _has_count(log, situation) and overflows(measured.count_tokens, situation.budget, policy):
         return "trigger"
     return "price" if policy.priced and log.has_news and _pays(log, situation) else None
-
-
-def _may_be_for_room(situation: Situation, measured: Gauge) -> bool:
-    """Whether a reply can have been cut off for want of room; `infold` tells that from a caller's own small limit on replies."""
-    own_limit = situation.policy.usable == "scaled-reserve" and measured.count_tokens < situation.budget.target_tokens
-    return not own_limit
 
 
 def _pays(log: Log, situation: Situation) -> bool:

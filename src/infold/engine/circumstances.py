@@ -82,7 +82,18 @@ class Circumstances:
             return message
         model = self._terms.model
         known = ModelRef("", model) if model else None
-        return replace(message, model=known, cost=cost_of(model, message.usage), overhead=self._overhead())
+        return replace(
+            message,
+            model=known,
+            cost=cost_of(model, message.usage),
+            overhead=self._overhead(),
+            finish="other" if self._is_own_limit(message) else message.finish,
+        )
+
+    def _is_own_limit(self, reply: AssistantMessage) -> bool:
+        """Whether a reply ended at the length the caller asked for, and not for want of room, which compacting would help."""
+        most, usage = self.beside.output_tokens, reply.usage
+        return reply.finish == "length" and usage is not None and 0 < most <= usage.output + usage.reasoning
 
     def _budget(self, log: Log) -> Budget:
         """What may be filled; a reserve or a trigger in tokens that a learned window has no room for gives way to it."""

@@ -30,6 +30,8 @@ from infold.gateway.upstreams import Upstreams
 __all__ = ["Relay", "refused"]
 
 MANAGED = "managed"
+UNREAD = frozenset({408, 413})
+"""Refusals of a request that may still be coming: its connection ends with the answer."""
 
 
 class _Begun(Struct, frozen=True):
@@ -162,7 +164,8 @@ class Relay:
 def refused(refusal: Refusal) -> Response:
     """An answer of the gateway's own, in the shape that SDKs read errors from."""
     error = {"message": refusal.message, "type": "infold_gateway_error", "code": refusal.status}
-    return JSONResponse({"type": "error", "error": error}, refusal.status, {NOTE_HEADER: "refused"})
+    headers = {NOTE_HEADER: "refused", **({"connection": "close"} if refusal.status in UNREAD else {})}
+    return JSONResponse({"type": "error", "error": error}, refusal.status, headers)
 
 
 def _session_id(passage: Underway | None) -> str | None:

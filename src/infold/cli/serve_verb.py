@@ -1,0 +1,213 @@
+"""`infold serve`: the gateway and its page, on one address.
+
+The one place where the faces are put together: settings in, a running server out.
+"""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+import uvicorn
+
+from infold.dashboard.app import CONTENT_POLICY, page_routes
+from infold.dashboard.desk import Desk
+from infold.errors import UsageError
+from infold.gateway.acts import SessionActs
+from infold.gateway.app import Gateway, application
+from infold.gateway.guard import check_address
+from infold.gateway.hub import Hub
+from infold.gateway.tenancy import Tenancy
+from infold.gateway.tenants import Tenants, secret_for
+from infold.gateway.upstreams import PROVIDERS, Upstreams, is_address
+from infold.plugins.manager import installed_plugins
+from infold.ports import FullStore
+from infold.settings import Settings, read_settings
+from infold.settings.values import told
+from infold.wiring import embedded_model, open_store
+
+__all__ = ["serve"]
+
+DRAIN_SECONDS = 30
+"""How long open streams may go on after the server was asked to end."""
+
+IDLE_SECONDS = 75
+"""How long a client's connection is kept between requests: longer than SDKs keep theirs, so that they close first."""
+
+HINT = """\
+infold is listening on {url}   (page: {url}/)
+
+  OpenAI SDK      OpenAI(base_url="{base}/v1")
+  Anthropic SDK   Anthropic(base_url="{base}")
+  Claude Code     ANTHROPIC_BASE_URL={base} claude
+  OpenCode        "provider": {{"openai": {{"options": {{"baseURL": "{base}/v1"}}}}}}   in opencode.json
+  Codex           codex -c model_provider=infold -c 'model_providers.infold={{name="infold", base_url="{base}/v1",
+                  env_key="OPENAI_API_KEY", wire_api="responses"}}'
+  pi              "providers": {{"openai": {{"baseUrl": "{base}/v1"}}}}   in ~/.pi/agent/models.json
+
+upstreams: {upstreams}
+store: {store}"""
+
+
+@click.command(short_help="Keep any agent inside its window by its base URL, with a page to look at.")
+@click.option("--host", default=None, help="Where to listen; other addresses than loopback need INFOLD_TOKEN.")
+@click.option("--port", type=click.IntRange(0, 65535), default=None, help="The port; 0 for any that is free.")
+@click.option("--store", default=None, help="Where sessions live: a file, postgresql://… or memory.")
+@click.option(
+    "--upstream",
+    "upstreams",
+    multiple=True,
+    metavar="PROVIDER=URL",
+    help="Where requests go: openai=https://api.openai.com, anthropic=…, gemini=… May be repeated.",
+)
+@click.option(
+    "--window", type=click.IntRange(min=1), default=None, help="The window in tokens, where the model's is not known."
+)
+def serve(
+    host: str | None, port: int | None, store: str | None, upstreams: tuple[str, ...], window: int | None
+) -> None:
+    """Listen for agents and keep each of their sessions inside its model's window.
+
+    Point any client at the address that is printed; it needs no other change. Requests go on to the upstream of their
+    provider with the client's own credentials, which are never stored. Without an upstream the small embedded model answers,
+    so that it works at once with no key. The page at / shows every session.
+
+    \b
+    Example:
+      infold serve --upstream openai=https://api.openai.com --upstream anthropic=https://api.anthropic.com
+    """
+    environ = {**os.environ, **({"INFOLD_WINDOW": str(window)} if window else {})}
+    settings = read_settings(environ, Path.cwd())
+    address = (host or settings.gateway.host, settings.gateway.port if port is None else port)
+    token, place = environ.get("INFOLD_TOKEN", ""), store or settings.store
+    check_address(address[0], token)
+    named = _checked({**settings.upstreams, **dict(map(_upstream, upstreams))})
+    tenants = Tenants(secret_for(place, environ))
+    with ExitStack() as stack:
+        listener = stack.enter_context(_bound(address))
+        opened = stack.enter_context(_open(place))
+        if not named:
+            settings = _for_embedded(settings, environ)
+        default = "" if named else stack.enter_context(embedded_model()).url
+        hub = Hub()
+        tenancy = Tenancy(opened, settings, hub, _plugins(settings))
+        gateway = _gateway(Upstreams(named, default), tenants, tenancy, hub, token=token)
+        server = _Server(gateway)
+        _tell(listener, named, place, token=token)
+        server.serve_until_told(listener)
+
+
+def _upstream(text: str) -> tuple[str, str]:
+    provider, _, url = text.partition("=")
+    if not url:
+        raise UsageError(f"{text!r} is no upstream; write one of {', '.join(PROVIDERS)}, =, and its address")
+    return provider, url
+
+
+def _checked(upstreams: Mapping[str, str]) -> Mapping[str, str]:
+    for provider, url in upstreams.items():
+        if provider not in PROVIDERS:
+            raise UsageError(f"{provider!r} is no provider the gateway knows; name one of {', '.join(PROVIDERS)}")
+        if not is_address(url):
+            raise UsageError(f"{url!r} is no address to send requests to; write it like https://api.example.com")
+    return upstreams
+
+
+def _for_embedded(settings: Settings, environ: Mapping[str, str]) -> Settings:
+    """Settings for the embedded model: its own window, whatever model a client believes to speak with."""
+    if settings.effective()["window"].origin != "default":
+        return settings
+    return read_settings({**environ, "INFOLD_WINDOW": str(embedded_model().context_tokens)}, Path.cwd())
+
+
+@contextmanager
+def _open(place: str) -> Iterator[FullStore]:
+    """The store at a place; one that outlives the process is closed at the end."""
+    opened: Any = open_store(place)
+    with closing(opened) if hasattr(opened, "close") else nullcontext():
+        yield opened
+
+
+def _plugins(settings: Settings) -> tuple[object, ...]:
+    bundled = ["seven-sections"] if settings.plugins.seven_sections else []
+    enabled = settings.plugins.enabled
+    return (*installed_plugins(enabled), *(installed_plugins(bundled) if bundled else ()))
+
+
+def _gateway(upstreams: Upstreams, tenants: Tenants, tenancy: Tenancy, hub: Hub, *, token: str) -> Gateway:
+    acts = SessionActs(tenancy)
+    desk = Desk(store=tenancy.store, acts=acts, feed=hub, window_of=acts.window_of, preview=acts.preview)
+    return Gateway(
+        upstreams=upstreams,
+        tenants=tenants,
+        tenancy=tenancy,
+        hub=hub,
+        token=token,
+        pages=page_routes(desk),
+        content_policy=CONTENT_POLICY,
+    )
+
+
+@contextmanager
+def _bound(address: tuple[str, int]) -> Iterator[socket.socket]:
+    """A socket of its own at that address: nobody else can be told the same one."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+            listener.listen()  # so that whoever reads the address may connect at once
+        except OSError as error:
+            raise UsageError(f"cannot listen on {address[0]}:{address[1]} ({error}); choose another --port") from error
+        yield listener
+
+
+def _tell(listener: socket.socket, upstreams: Mapping[str, str], place: str, *, token: str) -> None:
+    host, port = listener.getsockname()[:2]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    sent = [f"{provider} → {address}" for provider, address in sorted(upstreams.items())]
+    click.echo(
+        HINT.format(
+            url=url,
+            base=f"{url}/t/$INFOLD_TOKEN" if token else url,
+            upstreams=", ".join(sent) or "every provider → the embedded model",
+            store=told(place),
+        )
+    )
+
+
+class _Server(uvicorn.Server):
+    """A server that ends well when it is told to: open streams are finished, open pages are not waited for."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        config = uvicorn.Config(
+            application(gateway),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            date_header=False,  # an upstream's own is passed on
+            ws="none",
+            timeout_keep_alive=IDLE_SECONDS,
+            timeout_graceful_shutdown=DRAIN_SECONDS,
+        )
+        super().__init__(config)
+        self._hub = gateway.hub
+
+    def serve_until_told(self, listener: socket.socket) -> None:
+        """Run until a signal comes; the server raises it again when it has ended, and is then the one that hears it."""
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            self.run(sockets=[listener])
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end."""
+        self._hub.close()
+        super().handle_exit(sig, frame)
