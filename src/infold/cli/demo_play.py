@@ -61,9 +61,10 @@ class Stage:
     `stopped` says why the play ended before its time, where a policy left no way on.
     """
 
-    def __init__(self, scene: Scene, path: Path) -> None:
+    def __init__(self, scene: Scene, path: Path, name: str = "demo") -> None:
         self.scene = scene
         self.path = path
+        self.name = name
         self.count = Count(scene.system)
         self.stopped = ""
         self._recording = Recording()
@@ -93,6 +94,11 @@ class Stage:
     def ready(self, new: Sequence[Message] = ()) -> Ready:
         """What would be sent now, with these messages added."""
         return self.session.prepare_new([item_of(message) for message in new], system=self.scene.system)
+
+    @property
+    def is_played(self) -> bool:
+        """Whether the file holds this session already."""
+        return self.session.log.next_sequence > 0
 
     @property
     def verdict(self) -> Verdict | None:
@@ -135,7 +141,7 @@ class Stage:
             format=FORMAT,
             recall=True,
         )
-        self.session = Session(self._store, "demo", settings)
+        self.session = Session(self._store, self.name, settings)
 
     def _looked_at(self, ready: Ready, end: int) -> Request:
         checkpoint = self.session.log.checkpoint

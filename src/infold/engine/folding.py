@@ -31,7 +31,7 @@ __all__ = ["Done", "Left", "fold", "plan_for"]
 PAUSE_SECONDS = 0.05
 """Between two tries for a lock that another process has."""
 
-MOST_COMMITS = 5
+MOST_COMMITS = 100
 """How often notes are committed to a session that others are writing to, before the next try takes them up."""
 
 

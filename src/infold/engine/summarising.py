@@ -76,7 +76,8 @@ def ask_for_notes(log: Log, plan: SummaryPlan) -> Generator[Effect, object, Note
             continue
         verdict = _judged(log, plan, told.answer)
         if verdict.is_accepted:
-            return bill.settled(Notes(verdict.text, verdict, told.model, path=_path(log)))
+            heard = replace(verdict, faults=(*faults, *verdict.faults))
+            return bill.settled(Notes(verdict.text, heard, told.model, path=_path(log)))
         faults = (*faults, *verdict.faults)
     rejected = SummaryRejected(log.session_id, faults)
     return bill.settled(Notes(verdict=replace(verdict, text="", faults=faults), events=(rejected,)))

@@ -10,7 +10,7 @@ import hmac
 import re
 from collections.abc import Sequence
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -95,11 +95,12 @@ class Guard:
 
     async def _answer(self, request: Request, named: str, *, is_page: bool) -> Response | None:
         """What is said in place of what was asked for; none where that may be had."""
-        if request.url.path in OPEN_PATHS:
+        path: str = request.scope["path"]
+        if path in OPEN_PATHS:
             return None
         if is_page and not self._token and not _is_loopback(request):
             return _refused(403, "without INFOLD_TOKEN the pages are shown on this machine alone")
-        if is_page and self._token and request.url.path == LOGIN_PATH:
+        if is_page and self._token and path == LOGIN_PATH:
             return await self._login(request)
         if not self._knows(request, named):
             is_person = is_page and request.method == "GET"
@@ -131,7 +132,7 @@ class Guard:
         if not hmac.compare_digest(given.encode("utf-8", "replace"), self._token):
             return HTMLResponse(LOGIN, 401)
         response = RedirectResponse("/", 303)
-        is_secure = request.url.scheme == "https"
+        is_secure = request.scope.get("scheme") == "https"
         response.set_cookie(COOKIE, given, httponly=True, samesite="strict", secure=is_secure, path="/")
         return response
 
@@ -161,7 +162,8 @@ def _without_token(scope: Scope) -> tuple[Scope, str]:
 
 def _is_loopback(request: Request) -> bool:
     """Whether a request names this machine; one by another name may be of a site whose name was made to lead here."""
-    return urlsplit(f"//{request.headers.get('host', '')}").hostname in LOOPBACK
+    named = _split(f"//{request.headers.get('host', '')}")
+    return named is not None and named.hostname in LOOPBACK
 
 
 def _is_own(request: Request) -> bool:
@@ -170,7 +172,17 @@ def _is_own(request: Request) -> bool:
     if site is not None:
         return site in ("same-origin", "none")
     origin = request.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if origin is None:
+        return True
+    came_from = _split(origin)
+    return came_from is not None and came_from.netloc == request.headers.get("host")
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        return urlsplit(url)
+    except ValueError:  # brackets that hold no address
+        return None
 
 
 def _cookie(headers: Headers) -> str:

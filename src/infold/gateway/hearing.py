@@ -84,13 +84,17 @@ class Hearing:
         return self._builder is not None and self._builder.is_finished
 
     async def record(self, passage: Underway) -> None:
-        """Tell the session what was said, once all of it is heard; what broke off is the client's to ask for again."""
+        """Tell the session what was said, once all of it is heard.
+
+        What broke off is the client's to ask for again; a reply that says nothing adds nothing to a session.
+        """
         if not self._decoding.is_possible or self._status >= 300:
             return
         if self._builder is not None:
             self._builder.close()
-            await passage.record_stream(self._builder)
-        elif self._body:
+            if self._wire.reply_items(self._builder.reply() or {}):
+                await passage.record_stream(self._builder)
+        elif self._body and self._wire.reply_items(bytes(self._body)):
             await passage.record(bytes(self._body))
 
     def _says_something(self, builder: ReplyBuilder) -> bool:

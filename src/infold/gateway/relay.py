@@ -117,7 +117,7 @@ class Relay:
             return Unmanaged("not a conversation")
         if len(raw) > self._limits.managed_bytes:
             return Unmanaged(f"larger than the {self._limits.managed_bytes:,} bytes that infold reads")
-        path, headers = request.url.path, dict(request.headers)
+        path, headers = request.scope["path"], dict(request.headers)
         if len(raw) > LARGE_BYTES:
             return await self._tenancy.aside.run(lambda: opened(path, headers, raw))
         return opened(path, headers, raw)

@@ -55,16 +55,25 @@ def secret_for(place: str, environ: Mapping[str, str]) -> bytes:
 
 
 def _kept(database: Path) -> bytes:
-    """The secret beside a database; written whole before it has its name, so that nobody reads half of it."""
     path = database.with_name(f"{database.name}-secret")
+    try:
+        if not path.exists():
+            _make(path)
+        return _read(path)
+    except OSError as error:
+        raise UsageError(
+            f"no secret can be kept at {path} ({error}); name another store, or set INFOLD_SECRET"
+        ) from error
+
+
+def _make(path: Path) -> None:
+    """Write a secret, whole before it has its name, so that nobody reads half of it; its owner alone may read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        with NamedTemporaryFile("w", dir=path.parent, prefix=f"{path.name}.") as file:  # readable by its owner alone
-            file.write(secrets.token_hex(SECRET_BYTES))
-            file.flush()
-            with suppress(FileExistsError):  # another process was faster, and its secret is everyone's
-                os.link(file.name, path)
-    return _read(path)
+    with NamedTemporaryFile("w", dir=path.parent, prefix=f"{path.name}.") as file:
+        file.write(secrets.token_hex(SECRET_BYTES))
+        file.flush()
+        with suppress(FileExistsError):  # another process was faster, and its secret is everyone's
+            os.link(file.name, path)
 
 
 def _read(path: Path) -> bytes:

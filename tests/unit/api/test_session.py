@@ -27,6 +27,7 @@ from infold.stores.sqlite import SqliteStore
 from infold.wiring import open_store
 
 RULE = "Port the parser. Never touch vendor/."
+PORTED = "The parser was ported with make."
 
 
 def step(number: int) -> list[dict[str, Any]]:
@@ -151,7 +152,7 @@ def told(answer: str | Answer) -> Callable[[SummaryRequest], str | Answer]:
     return lambda _: answer
 
 
-@pytest.mark.parametrize("answer", ["The parser was ported with make.", Answer("The parser was ported with make.")])
+@pytest.mark.parametrize("answer", [PORTED, Answer(PORTED)])
 def test_a_summariser_is_any_callable(store: FullStore, answer: str | Answer) -> None:
     """B5: what it says is judged and stands beside the ledger."""
     session = Session(store, "s", SessionSettings(window=64_000, summariser=told(answer)))
@@ -238,30 +239,21 @@ def compactable(store: FullStore, **settings: Any) -> Session:
     return session
 
 
-def test_a_preview_tells_what_would_be_folded(store: FullStore) -> None:
-    """B20: a preview changes nothing, and compacting then does what it said."""
+@pytest.mark.parametrize("up_to", [None, 9])
+def test_a_preview_tells_what_would_be_folded(store: FullStore, up_to: int | None) -> None:
+    """B20: a preview changes nothing, compacting then does what it said, and a second time there is nothing before."""
     session = compactable(store)
-    preview, part = session.preview(), session.preview(up_to=5)
-    before = session.log.next_sequence
-    session.compact()
+    preview = session.preview(up_to=up_to)
+    assert session.log.next_sequence == 25
+    session.compact(up_to=up_to)
     checkpoint = session.log.checkpoint
 
-    assert session.log.next_sequence > before == 25
     assert checkpoint is not None
-    assert (preview.text, preview.tokens_after) == (checkpoint.text, checkpoint.tokens_after)
-    assert (part.folded_messages, part.first_kept) == (5, 5)
-    assert preview.tokens_after < preview.tokens_before
-
-
-def test_a_person_says_up_to_where(store: FullStore) -> None:
-    """B20: the message named is the first kept; where nothing can be folded before it, the error says what to give."""
-    session = compactable(store)
-    session.compact(up_to=9)
-
-    assert session.log.checkpoint is not None
-    assert session.log.checkpoint.first_kept == 9
+    assert (preview.text, preview.first_kept) == (checkpoint.text, checkpoint.first_kept)
+    assert preview.tokens_after == checkpoint.tokens_after < preview.tokens_before
+    assert up_to in (None, checkpoint.first_kept)
     with pytest.raises(UsageError, match="later message"):
-        session.compact(up_to=9)
+        session.compact(up_to=checkpoint.first_kept)
 
 
 def test_a_pinned_part_is_carried_on(store: FullStore) -> None:
@@ -328,9 +320,7 @@ def test_a_summary_is_heard_of_as_it_is_written(store: FullStore) -> None:
 
     compactable(store, summariser=summariser, on_event=events.append).compact()
 
-    assert [event.text for event in events[:3] if isinstance(event, SummaryProgressed)] == [
-        *("The parser ", "was ported ", "with make.")
-    ]
+    assert "".join(event.text for event in events[:3] if isinstance(event, SummaryProgressed)) == PORTED
     assert isinstance(events[3], Compacted)
 
 
@@ -349,7 +339,7 @@ def test_plugins_have_their_say(store: FullStore) -> None:
 
     def summariser(request: SummaryRequest) -> str:
         asked.append(request)
-        return "The parser was ported with make."
+        return PORTED
 
     compactable(store, summariser=summariser, plugins=[seven_sections]).compact()
     vetoed = Session(store, "s", SessionSettings(window=64_000, summariser=summariser, plugins=[Vetoing()]))
@@ -367,17 +357,17 @@ def refusal(status: int, message: str) -> tuple[Exception, Exception]:
     """What the official SDKs raise for one and the same refusal."""
     response = httpx2.Response(status, request=httpx2.Request("POST", "http://127.0.0.1/"))
     body = {"error": {"type": "invalid_request_error", "message": message}}
-    return (
-        openai.BadRequestError(message, response=response, body=body["error"]),
-        anthropic.BadRequestError(message, response=response, body={"type": "error", **body}),
-    )
+    told = openai.BadRequestError(message, response=response, body=body["error"])
+    return told, anthropic.BadRequestError(message, response=response, body={"type": "error", **body})
 
 
 @pytest.mark.parametrize("error", refusal(400, "prompt is too long: 21000 tokens > 8192 maximum"))
 def test_a_refused_request_is_made_smaller_once(store: FullStore, error: Exception) -> None:
-    """B7, B8, B11: an SDK's own exception is enough; the limit is learned, and a second refusal in a row is told."""
+    """B7, B8, B11: an SDK's own exception is enough; the limit is learned, a second is told, other trouble is not ours."""
     session = compactable(store)
     before = len(session.prepare_new([]).messages)
+    for other in (*refusal(400, "Invalid value for 'temperature'"), ValueError("no"), "rate limit"):
+        assert session.recover(other) is None
     ready = session.recover(error)
 
     assert ready is not None
@@ -386,16 +376,6 @@ def test_a_refused_request_is_made_smaller_once(store: FullStore, error: Excepti
     assert Session(store, "s", SessionSettings(window=64_000)).log.limits.tokens == 8_192
     with pytest.raises(WindowExceeded):
         session.recover(error)
-
-
-@pytest.mark.parametrize("error", [*refusal(400, "Invalid value for 'temperature'"), ValueError("no"), "rate limit"])
-def test_other_trouble_is_not_recovered_from(store: FullStore, error: object) -> None:
-    """B11: what is no refusal for size is left to the caller, and nothing is stored."""
-    session = compactable(store)
-    before = session.log.next_sequence
-
-    assert session.recover(error) is None
-    assert session.log.next_sequence == before
 
 
 # Ahead of need.
@@ -407,7 +387,7 @@ def test_nobody_waits_for_a_summary_written_ahead(store: FullStore) -> None:
 
     def summariser(_: SummaryRequest) -> str:
         assert written.wait(10)
-        return "The parser was ported with make."
+        return PORTED
 
     settings = SessionSettings(window=16_384, summariser=summariser, background=True, on_event=events.append)
     session = Session(store, "s", settings)

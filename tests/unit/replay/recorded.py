@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from infold.engine.counting import counting_for
 from infold.catalogue import ModelEntry, Prices
 from infold.core.messages import AssistantMessage, Message, ModelRef, Usage
 from infold.core.tokens import measure
+from infold.engine.counting import counting_for
 from infold.formats.transcripts.record import RecordedCompaction, RecordedSession
 from infold.replay.calls import recording_of
 from infold.replay.prices import Tariff, cache_rules

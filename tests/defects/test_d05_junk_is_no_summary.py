@@ -1,0 +1,73 @@
+"""D5: an empty, cut-off or junk summary never hides the history."""
+
+import pytest
+
+from infold.core.events import Event, SummaryRejected
+from infold.core.judge import Answer
+from infold.formats.wire import OPENAI_CHAT
+
+from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to name
+    GOOD_NOTES,
+    Notetaker,
+    compactions,
+    conversation,
+    each_preset,
+    opened,
+    told_of,
+    written,
+)
+
+LONG = conversation(40, tokens=12, reply_tokens=900)
+JUNK = {
+    "empty": Answer(""),
+    "blank": Answer(" \n\t\n"),
+    "a word": Answer("ok"),
+    "thoughts alone": Answer(f"<think>{GOOD_NOTES * 3}"),
+    "closed thoughts": Answer(f"<analysis>{GOOD_NOTES}</analysis>\n"),
+    "cut off": Answer(GOOD_NOTES, "length"),
+    "refused": Answer(GOOD_NOTES, "content-filter"),
+    "failed": Answer(GOOD_NOTES, "error"),
+    "aborted": Answer(GOOD_NOTES, "abort"),
+    "an excuse": Answer("I'm sorry, but I can't help with that request."),
+    "a call": Answer(GOOD_NOTES, "tool-calls", calls_tools=True),
+    "the history again": Answer("part 1 is fine. " * 20_000),
+    "another project": Answer("All is well.\nThe invoices are in src/billing/ledger.py now.\nCommit 8f3a91c did it."),
+}
+each_junk = pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
+
+
+@each_preset
+@each_junk
+def test_d05_junk_is_asked_for_again_then_done_without(name: str, junk: Answer) -> None:
+    """B5, B10: it stands in no checkpoint; observers hear why, and what code could tell stands instead."""
+    notes, events = Notetaker(junk), list[Event]()
+    session = opened(name, OPENAI_CHAT, window=64_000, notes=notes, events=events)
+    session.prepare_new(written(OPENAI_CHAT, LONG))
+    session.compact()
+
+    assert session.log.checkpoint is not None
+    assert session.log.checkpoint.narrative == ""
+    assert [len(event.faults) for event in events if isinstance(event, SummaryRejected)] == [2]
+    assert len(compactions(events)) == 1
+
+
+@each_junk
+def test_d05_the_history_is_told_all_the_same(junk: Answer) -> None:
+    """B2, B4, B10: the user's first words and what was run stand in the request, word for word."""
+    session = opened("infold", OPENAI_CHAT, window=64_000, notes=Notetaker(junk))
+    session.prepare_new(written(OPENAI_CHAT, LONG))
+    told = told_of(session.compact())
+
+    assert "Now part 0." in told
+    assert "make part0" in told
+    assert "And the last part?" in told
+
+
+@each_preset
+@each_junk
+def test_d05_a_good_second_answer_is_used(name: str, junk: Answer) -> None:
+    """B5: one bad answer costs a second try and nothing else."""
+    session = opened(name, OPENAI_CHAT, window=64_000, notes=Notetaker(junk, GOOD_NOTES))
+    session.prepare_new(written(OPENAI_CHAT, LONG))
+
+    assert GOOD_NOTES in told_of(session.compact())

@@ -1,0 +1,65 @@
+"""A gateway in a process of its own, for tests that end it in the middle of things.
+
+Run as `gateway_worker.py <store> <upstream>`; the store is a file or a PostgreSQL connection string. Prints its address. With
+`GATEWAY_DEBUG` every logger there is says all it can; `GATEWAY_LIMITS` are limits as JSON.
+"""
+
+import logging
+import os
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from infold.gateway.app import Gateway, application
+from infold.gateway.bodies import Limits
+from infold.gateway.hub import Hub
+from infold.gateway.tenancy import Tenancy
+from infold.gateway.tenants import Tenants
+from infold.gateway.upstreams import PROVIDERS, Upstreams
+from infold.ports import FullStore
+from infold.settings import read_settings
+from infold.stores.postgres import PostgresStore
+from infold.stores.sqlite import SqliteStore
+
+SECRET = b"the same for all replicas"
+DRAIN_SECONDS = 30
+
+
+def opened(place: str) -> FullStore:
+    """The store at a place."""
+    return PostgresStore(place) if "=" in place or "://" in place else SqliteStore(place)
+
+
+def main(place: str, upstream: str) -> None:
+    """Serve until a signal comes."""
+    level = "debug" if os.environ.get("GATEWAY_DEBUG") else "warning"
+    if level == "debug":
+        logging.basicConfig(level=logging.DEBUG)
+    hub = Hub()
+    gateway = Gateway(
+        upstreams=Upstreams(dict.fromkeys(PROVIDERS, upstream)),
+        tenants=Tenants(SECRET),
+        tenancy=Tenancy(opened(place), read_settings(os.environ, Path(tempfile.gettempdir())), hub),
+        hub=hub,
+        limits=msgspec.json.decode(os.environ.get("GATEWAY_LIMITS", "{}"), type=Limits),
+    )
+    config = uvicorn.Config(
+        application(gateway),
+        log_level=level,
+        log_config=None if level == "debug" else uvicorn.config.LOGGING_CONFIG,
+        access_log=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

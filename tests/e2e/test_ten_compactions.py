@@ -1,0 +1,144 @@
+"""Ten compactions, one after the other, of real sessions: the user's constraints and the changed files come through all of them.
+
+The sessions are of the shared corpus, where it is at hand (`INFOLD_CORPUS`, or beside the repository); a person has marked
+their constraints. The expected files are found here, from the calls themselves, not by infold's own extraction.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from infold.api.session import Session
+from infold.api.session_settings import SessionSettings
+from infold.core.budget import Window, budget_for
+from infold.core.entries import Entry, MessageEntry
+from infold.core.events import Compacted
+from infold.core.messages import Message, SessionId, calls_of, results_of, text_of
+from infold.core.presets import INFOLD
+from infold.core.view import view
+from infold.engine.keeper import Ready
+from infold.formats.transcripts.registry import read_transcript
+from infold.formats.transcripts.write import to_openai_chat
+from infold.ports import SessionKey
+from infold.replay.facts_events import without_summaries
+from infold.stores.memory import MemoryStore
+
+CORPUS = Path(os.environ.get("INFOLD_CORPUS") or Path(__file__).parents[3] / "shared" / "corpus")
+LABELLED = sorted((Path(__file__).parents[1] / "data" / "constraints").glob("*.json"))
+COMPACTIONS, WINDOW = 10, 64_000
+TARGET_TOKENS = budget_for(Window(WINDOW), INFOLD).target_tokens
+KEY = SessionKey("", SessionId("s"))
+OPERATIONS = {"edit": "edited", "multiedit": "edited", "write": "written"}
+"""What the tools of these agents do to a file, by their names in lower case."""
+
+NOTES = {
+    "zh": "工作正在逐步进行，各部分都已检查。以上要求仍然有效，请继续完成剩下的部分。",
+    "ja": "作業は順調に進んでおり、各部分を確認しました。上の要望は引き続き有効です。",
+}
+ENGLISH = "The work went on step by step, each part was looked at, and what the user asked for above still holds."
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CORPUS.is_dir(), reason="the transcript corpus is not part of the repository"),
+]
+
+
+@pytest.mark.parametrize("writes", ["code", "model"])
+@pytest.mark.parametrize("path", LABELLED, ids=lambda path: path.stem)
+def test_ten_compactions_lose_nothing_that_must_be_kept(path: Path, writes: str) -> None:
+    """B2, B3, B4, B9: after each of ten compactions every constraint so far is in view, every change in the ledger."""
+    label = json.loads(path.read_text("utf-8"))
+    notes = NOTES.get(path.stem.rpartition(".")[2], ENGLISH)
+    store, settings = MemoryStore(), SessionSettings(window=WINDOW)
+    session = Session(store, "s", settings if writes == "code" else replace(settings, summariser=lambda _: notes))
+    over: list[str] = []
+    for number, ready in enumerate(compacted(session, items_of(label["transcript"]))):
+        entries = [entry for _, entry in store.newest_first(KEY)][::-1]
+        shown = flat(" ".join(text_of(message) for message in view(session.log, INFOLD.summary)))
+
+        assert [rule for rule in said(label["constraints"], entries) if rule not in shown] == [], f"compaction {number}"
+        check_files(session, entries)
+        assert (notes in shown) is (writes == "model")
+        if ready.gauge.upper_tokens > TARGET_TOKENS:
+            over.append(f"{number}: {ready.gauge.upper_tokens:,} of {TARGET_TOKENS:,}")
+            assert is_one_step(session)
+    print(f"\n{path.stem}, {writes}: {number + 1} compactions, over target: {over or 'never'}")
+
+    assert number + 1 == COMPACTIONS
+
+
+def items_of(transcript: str) -> list[Any]:
+    """A recorded session as an agent would bring it, without the summaries its own agent had made."""
+    session = read_transcript(CORPUS / transcript).sessions[0]
+    told = [compaction.summary for compaction in session.compactions]
+    return to_openai_chat(replace(session, messages=without_summaries(session.messages, told)))
+
+
+def compacted(session: Session, items: Sequence[Any]) -> Iterator[Ready]:
+    """Live through the recorded session, and fold after each tenth of it."""
+    new: list[Any] = []
+    for number, item in enumerate(items, start=1):
+        if item["role"] == "assistant":
+            session.prepare_new(new)
+            session.record({"choices": [{"message": item, "finish_reason": "stop"}]})
+            new = []
+        else:
+            new.append(item)
+        if number * COMPACTIONS // len(items) > (number - 1) * COMPACTIONS // len(items):
+            yield folded(session, session.prepare_new(new))
+            new = []
+
+
+def folded(session: Session, ready: Ready) -> Ready:
+    """What is sent after a fold, wished for unless the request itself has led to one; a wish may be met by pruning first."""
+    for _ in range(2):
+        if any(isinstance(event, Compacted) for event in ready.events):
+            return ready
+        ready = session.compact()
+    assert any(isinstance(event, Compacted) for event in ready.events), "nothing was folded"
+    return ready
+
+
+def is_one_step(session: Session) -> bool:
+    """Whether all that is left beside the checkpoint is the newest step, which cannot be cut: only a clip would help."""
+    return not any(placed.cuttable for placed in session.log.live[1:])
+
+
+def said(constraints: Sequence[dict[str, str]], entries: Sequence[Entry]) -> list[str]:
+    """The marked constraints that were stated by now."""
+    spoken = flat(" ".join(text_of(entry.message) for entry in entries if isinstance(entry, MessageEntry)))
+    return [flat(rule["text"]) for rule in constraints if flat(rule["text"]) in spoken]
+
+
+def flat(text: str) -> str:
+    """The text on one line."""
+    return " ".join(text.split())
+
+
+def check_files(session: Session, entries: Sequence[Entry]) -> None:
+    """Every file that was changed in what is folded stands in the ledger with the last thing that was done to it."""
+    checkpoint = session.log.checkpoint
+    assert checkpoint is not None
+    head = entries[: checkpoint.first_kept]
+    expected = changes_in([entry.message for entry in head if isinstance(entry, MessageEntry)])
+    told = {fact.path: fact.operation for fact in checkpoint.ledger.files}
+
+    assert {path: told.get(path) for path in expected} == expected
+
+
+def changes_in(messages: Sequence[Message]) -> dict[str, str]:
+    """Each file that a tool for files changed, with the last thing it did; a call that failed changed nothing."""
+    failed = {result.call_id for message in messages for result in results_of(message) if result.status == "error"}
+    done: dict[str, str] = {}
+    for call in (call for message in messages for call in calls_of(message)):
+        operation = OPERATIONS.get(call.tool.lower())
+        arguments = json.loads(call.arguments or "{}")
+        path = arguments.get("file_path") or arguments.get("path")
+        if operation and path and call.call_id not in failed:
+            done[path] = operation
+    return done

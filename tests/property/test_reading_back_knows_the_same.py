@@ -1,0 +1,124 @@
+"""Law: a session read from its store knows what the one that grew knew: its view and sizes, and what it was taught."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from infold.core.compact import compact
+from infold.core.entries import (
+    Amendment,
+    Entry,
+    MessageEntry,
+    Pin,
+    Rejection,
+    decode_entry,
+    encode_entry,
+    handle_of,
+)
+from infold.core.gauge import Situation
+from infold.core.loading import load
+from infold.core.log import Log
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    MessageId,
+    SessionId,
+    TextPart,
+    Usage,
+    UserMessage,
+    results_of,
+)
+from infold.core.view import standing, view
+from infold.testing.builders import log_of
+from infold.testing.strategies import histories, situations
+
+SESSION = SessionId("session")
+SMALL_TOKENS = 60
+"""What is pinned is carried word for word; so much fits any window."""
+
+factors = st.sampled_from((0.8, 1.0, 1.3, 1.9))
+
+
+@given(histories(), situations(), factors, st.data())
+def test_a_session_read_back_is_taught_alike(
+    history: tuple[Message, ...], situation: Situation, factor: float, data: st.DataObject
+) -> None:
+    """B11, B15: calibration, limits, sizes and view are those of the log that grew, through folds, stubs and refusals."""
+    log, entries = Log(SESSION, log_of((), policy=situation.policy).rendering), list[Entry]()
+    for message in history:
+        log = grown(log, entries, (MessageEntry(reported(message, log, factor)),))
+        if data.draw(st.integers(0, 7)) == 0:
+            log = grown(log, entries, (data.draw(rejections),))
+        log = grown(log, entries, compact(log, situation).entries)
+    read = read_back(entries, log)
+
+    assert view(read, situation.policy.summary) == view(log, situation.policy.summary)
+    assert (read.size, read.measured, read.checkpoint_size) == (log.size, log.measured, log.checkpoint_size)
+    assert (read.calibration, read.limits) == (log.calibration, log.limits)
+    assert (read.anchor, read.is_rejected, read.calls) == (log.anchor, log.is_rejected, log.calls)
+
+
+@given(histories(), situations(), st.data())
+def test_an_amended_session_read_back_is_the_session(
+    history: tuple[Message, ...], situation: Situation, data: st.DataObject
+) -> None:
+    """B1, B13: whatever was taken back, pinned, hidden and folded in whatever order, view, sizes and numbers are the same."""
+    log, entries = Log(SESSION, log_of((), policy=situation.policy).rendering), list[Entry]()
+    for message in history:
+        if not may_follow(message, log):
+            continue
+        log = grown(log, entries, (MessageEntry(replace(message, id=MessageId(f"n{log.next_sequence}"))),))
+        log = grown(log, entries, compact(log, situation).entries)
+        small = [placed.sequence for placed in log.live if placed.size.measure < SMALL_TOKENS]
+        if small and data.draw(st.integers(0, 3)) == 0:
+            log = grown(log, entries, (Pin(handle_of(data.draw(st.sampled_from(small)), 0)),))
+        if log.live and data.draw(st.integers(0, 3)) == 0:
+            placed = data.draw(st.sampled_from(list(log.live)))
+            log = grown(log, entries, (Amendment(placed.sequence), spoken(log.next_sequence + 1)))
+    read = read_back(entries, log)
+
+    assert standing(read) == standing(log)
+    assert view(read, situation.policy.summary) == view(log, situation.policy.summary)
+    assert (read.size, read.measured, read.next_sequence) == (log.size, log.measured, log.next_sequence)
+    assert (read.altered, read.run, read.limits) == (log.altered, log.run, log.limits)
+
+
+def may_follow(message: Message, log: Log) -> bool:
+    """Whether every call that a message answers is still there."""
+    waiting = log.run.open_calls | log.writable_spine().unanswered | log.carried
+    return all(result.call_id in waiting for result in results_of(message))
+
+
+def reported(message: Message, log: Log, factor: float) -> Message:
+    """A reply with the usage that a provider would report who counts so much more than we do."""
+    if not isinstance(message, AssistantMessage):
+        return message
+    sent = log.size.plus(log.checkpoint_size).measure + 500
+    return replace(message, usage=Usage(input=int(factor * sent), output=7))
+
+
+rejections = st.builds(
+    Rejection,
+    estimated_tokens=st.integers(40_000, 90_000),
+    reported_tokens=st.sampled_from((None, 60_000, 120_000)),
+    limit_tokens=st.sampled_from((None, 32_000, 64_000)),
+    over_bytes=st.sampled_from((None, None, 9_000)),
+)
+
+
+def spoken(number: int) -> MessageEntry:
+    """What is said instead."""
+    return MessageEntry(UserMessage(MessageId(f"n{number}"), (TextPart(f"instead, {number}"),)))
+
+
+def grown(log: Log, entries: list[Entry], more: tuple[Entry, ...]) -> Log:
+    """The log with more entries, which are noted."""
+    log = log.extend(more)
+    entries += more
+    return log
+
+
+def read_back(entries: list[Entry], log: Log) -> Log:
+    """The session as a new process reads it from what was stored."""
+    stored = [(number, decode_entry(encode_entry(entry))) for number, entry in enumerate(entries)]
+    return load(SESSION, reversed(stored), log.rendering)

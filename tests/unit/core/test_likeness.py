@@ -1,0 +1,106 @@
+"""Knowing a history again."""
+
+import pytest
+from hypothesis import given, settings
+from msgspec.structs import replace
+
+from infold.core.likeness import OWN_IDS, chained, is_callers, likeness
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    Message,
+    MessageId,
+    Part,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
+)
+from infold.testing.strategies import histories
+
+
+def says(*parts: Part, name: str = "m") -> UserMessage:
+    """A user message of these parts."""
+    return UserMessage(MessageId(name), parts)
+
+
+def calling(arguments: str, *, tool: str = "bash", call_id: str = "c") -> AssistantMessage:
+    """A reply that makes one call."""
+    return AssistantMessage(MessageId("a"), (ToolCallPart(call_id, tool, arguments),))
+
+
+HELLO = says(TextPart("hello"))
+SEEN = FilePart("image/png", 85, "a.png", "sha:1", 900)
+RESULT = ToolResultPart("c", "bash", "ok")
+
+SAME: list[tuple[Message, Message]] = [
+    (HELLO, says(TextPart("hello"), name="other")),
+    (HELLO, says(TextPart(" hello\n"))),
+    (HELLO, says(TextPart("hello"), TextPart("<reminder>be brief</reminder>", synthetic=True))),
+    (HELLO, says(TextPart("for people", ignored=True), TextPart("hello"))),
+    (calling("{}"), replace(calling("{}"), parts=(ReasoningPart("hm"), *calling("{}").parts))),
+    (calling('{"a": 1, "b": [2]}'), calling('{"b":[2],"a":1}')),
+    (calling("{}"), calling("{}", call_id="renamed")),
+    (ToolMessage(MessageId("t"), (RESULT,)), says(replace(RESULT, call_id="d", output="ok\n"))),
+    (says(SEEN), says(replace(SEEN, tokens=1_600, name="b.png"))),
+]
+OTHER: list[tuple[Message, Message]] = [
+    (HELLO, says(TextPart("hello there"))),
+    (HELLO, AssistantMessage(MessageId("m"), HELLO.parts)),
+    (HELLO, SystemMessage(MessageId("m"), HELLO.parts)),
+    (says(TextPart("one"), TextPart("two")), says(TextPart("onetwo"))),
+    (calling('{"a": 1}'), calling('{"a": 2}')),
+    (calling("{}"), calling("{}", tool="read")),
+    (calling("{broken"), calling("{broken too")),
+    (says(RESULT), says(replace(RESULT, output="no"))),
+    (says(RESULT), says(TextPart("ok"))),
+    (says(SEEN), says(replace(SEEN, byte_size=901))),
+    (says(SEEN), says(replace(SEEN, reference="sha:2"))),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_marks_make_no_other_message(one: Message, other: Message) -> None:
+    """B26: ids, spacing, reasoning, reminders, the order of arguments and a medium's price do not count."""
+    assert likeness(one) == likeness(other)
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER)
+def test_what_is_said_counts(one: Message, other: Message) -> None:
+    """Other words, roles, calls, arguments, results or media make another message."""
+    assert likeness(one) != likeness(other)
+
+
+@pytest.mark.parametrize("arguments", ["", "{broken", '{"a": "\ud800"}', "[" * 9_000, '{"n": 1' + "0" * 400 + "}"])
+def test_anything_has_a_likeness(arguments: str) -> None:
+    """B13: broken, bottomless and unsendable arguments are known again as they stand."""
+    assert likeness(calling(arguments)) == likeness(calling(arguments, call_id="d"))
+
+
+@pytest.mark.parametrize("name", [f"{own}7" for own in OWN_IDS])
+def test_own_messages_are_not_the_callers(name: str) -> None:
+    """B26: what infold made itself is known by its id, and no list of a caller has it."""
+    assert not is_callers(says(TextPart("go on"), name=name))
+    assert is_callers(says(TextPart("go on"), name="m7"))
+
+
+@settings(max_examples=40)
+@given(histories())
+def test_a_chain_can_be_made_in_pieces(history: tuple[Message, ...]) -> None:
+    """The fingerprint of a history is the same however it is divided, and changes with each message."""
+    whole = chained("", history)
+    half = len(history) // 2
+
+    assert chained(chained("", history[:half]), history[half:]) == whole
+    assert chained(whole, (HELLO,)) != whole
+    assert chained("", ()) == ""
+
+
+def test_a_chain_knows_the_order() -> None:
+    """The same messages in another order are another history."""
+    bye = says(TextPart("bye"))
+
+    assert chained("", (HELLO, bye)) != chained("", (bye, HELLO))

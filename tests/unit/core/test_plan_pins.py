@@ -1,0 +1,49 @@
+"""Pins that leave no room."""
+
+import pytest
+
+from infold.core.budget import Window, budget_for
+from infold.core.compact import carry_out, compact
+from infold.core.entries import Handle, Pin
+from infold.core.gauge import Situation
+from infold.core.log import Log
+from infold.core.plan import Fits, Stuck, next_step
+from infold.core.presets import INFOLD
+from infold.core.view import view
+from infold.testing.builders import calls, replies, session, user
+
+MOST_STEPS = 20
+SITUATION = Situation(INFOLD, budget_for(Window(8_192), INFOLD), 200)
+
+
+def ended(log: Log) -> Fits | Stuck:
+    """How compacting ends, within as many steps as any session needs."""
+    for _ in range(MOST_STEPS):
+        step = next_step(log, SITUATION)
+        if isinstance(step, Fits | Stuck):
+            return step
+        log = carry_out(log, step, SITUATION).log
+    pytest.fail("no end")
+
+
+def pinned(words: int, lines: int) -> Log:
+    """A session whose first message is pinned, and whose last writes a file of so many lines."""
+    write = calls("write", arguments='{"path":"a.py","content":"' + "x = 1 + y\\n" * lines + '"}')
+    log = session(user("the contract says so. " * words), replies(), user("write it"), write)
+    return log.append(Pin(Handle("0.0")))
+
+
+def test_a_pin_too_large_for_the_window_is_told() -> None:
+    """B9: what is pinned is not shortened, so that nothing helps; the end is `Stuck` with its numbers, not a loop."""
+    end = ended(pinned(2_000, 400))
+
+    assert isinstance(end, Stuck)
+    assert end.floor_tokens > end.usable_tokens
+
+
+def test_a_pin_leaves_what_can_still_be_folded() -> None:
+    """B9, B20: where a pin leaves no room for the newest step, that is folded too, and the pin stands word for word."""
+    done = compact(pinned(700, 1_000), SITUATION)
+
+    assert isinstance(done.final, Fits)
+    assert "the contract says so. " * 700 in str(view(done.log, INFOLD.summary)[0])

@@ -1,0 +1,151 @@
+"""Whether to begin a summary ahead of need, and whether it may still be used."""
+
+import pytest
+from msgspec.structs import replace
+
+from infold.core.cut import Cut
+from infold.core.entries import Amendment, Checkpoint, Clip, Clipping, Entry, Handle, MessageEntry, Pin
+from infold.core.gauge import Situation
+from infold.core.log import Log
+from infold.core.plan import Fits, Summarise, next_step
+from infold.core.presets import INFOLD
+from infold.engine.ahead import Preparation, cut_with, is_valid, mark_of, step_ahead
+from infold.engine.notes import Notes
+from infold.testing.builders import numbered, replies, user
+
+from .scenes import SOON, TRIGGERED, URGENT, situation, step_of, stored
+from .worlds import GOOD, Scripted
+
+
+def session(steps: int) -> Log:
+    """A session of so many steps."""
+    return stored(Scripted(), steps)
+
+
+def prepared(log: Log, given: Situation | None = None) -> Preparation:
+    """Notes on the head that a summary begun now would fold."""
+    step = step_ahead(log, given or situation())
+    assert step is not None
+    return Preparation(mark_of(log, step, INFOLD), Notes(GOOD))
+
+
+def more(log: Log, *texts: str) -> Log:
+    """The session with more said in it."""
+    drafts = [draft for text in texts for draft in (user(text), replies("done"))]
+    return log.extend(MessageEntry(message) for message in numbered(drafts, prefix=f"x{log.next_sequence}-"))
+
+
+# When to begin.
+
+
+def test_a_summary_is_begun_before_it_is_needed() -> None:
+    """B18: at four fifths of the trigger, while the request itself still fits; not sooner."""
+    log = session(SOON)
+
+    assert isinstance(next_step(log, situation()), Fits)
+    assert isinstance(step_ahead(log, situation()), Summarise)
+    assert step_ahead(session(SOON - 1), situation()) is None
+
+
+def test_what_needs_no_model_is_not_begun() -> None:
+    """B18: without a summariser there is nothing to write ahead."""
+    assert step_ahead(session(SOON), replace(situation(), summariser=False)) is None
+
+
+def test_an_empty_head_is_not_begun() -> None:
+    """B18: where nothing new would be folded there is nothing to write."""
+    assert step_ahead(session(0), situation()) is None
+
+
+# Whether it still holds.
+
+
+def test_growth_does_not_spoil_what_was_prepared() -> None:
+    """B18: messages after the head, and a restart, change nothing that the notes depend on."""
+    log = session(SOON)
+    notes = prepared(log)
+
+    assert is_valid(notes, log, INFOLD)
+    assert is_valid(notes, more(log, "and now?"), INFOLD)
+
+
+@pytest.mark.parametrize(
+    "entry", [Pin(Handle("0.0")), Amendment(0), Amendment(3), Checkpoint("another's", first_kept=None)]
+)
+def test_what_the_notes_depend_on_may_not_change(entry: Entry) -> None:
+    """B18: a new pin, an amended head or another checkpoint make notes of the past worthless."""
+    log = session(SOON)
+
+    assert not is_valid(prepared(log), log.append(entry), INFOLD)
+
+
+def test_another_policy_wants_other_notes() -> None:
+    """B18: notes are written for a policy."""
+    log = session(SOON)
+
+    assert not is_valid(prepared(log), log, replace(INFOLD, clip=False))
+
+
+def test_what_stays_in_the_tail_may_be_taken_back() -> None:
+    """B18: an amendment after the head leaves the notes as true as they were."""
+    log = session(SOON)
+    notes = prepared(log)
+    kept = next(placed.sequence for placed in log.live if placed.sequence > notes.mark.last)
+
+    assert is_valid(notes, log.append(Amendment(kept)), INFOLD)
+
+
+def test_a_clip_in_the_head_changes_no_facts() -> None:
+    """B18: what the view shows of the head does not matter to notes that were made from the whole of it."""
+    log = session(SOON)
+
+    assert is_valid(prepared(log), log.append(Clipping((Clip(Handle("2.0"), 9, 9),))), INFOLD)
+
+
+# Where to cut with it.
+
+
+def test_the_cut_is_where_the_notes_end_if_there_is_room() -> None:
+    """B18: what came while they were written stays verbatim where the view is then below nine tenths of the trigger."""
+    notes, grown = prepared(session(SOON)), session(TRIGGERED)
+    step = step_of(grown, situation())
+    cut = cut_with(notes, step, grown, situation())
+
+    assert cut.index == (grown.index_of(notes.mark.last) or 0) + 1
+    assert cut.index < step.cut.index
+
+
+def test_the_cut_moves_on_where_there_is_none() -> None:
+    """B9, B18: where that would leave the view nearly full again, the step's own cut is taken; the ledger tells of the rest."""
+    notes, grown = prepared(session(SOON)), session(2 * URGENT)
+    step = step_of(grown, situation())
+
+    assert cut_with(notes, step, grown, situation()) == step.cut
+
+
+def test_notes_on_more_than_is_folded_do_not_move_the_cut() -> None:
+    """B18: where the step folds less than the notes tell of, its cut holds."""
+    log = session(URGENT)
+    notes = Preparation(mark_of(log, Summarise(Cut.at(log, log.length - 1), 100, "trigger"), INFOLD), Notes(GOOD))
+    step = step_of(log, situation())
+
+    assert cut_with(notes, step, log, situation()) == step.cut
+
+
+def test_an_illegal_end_does_not_move_the_cut() -> None:
+    """B12: notes that end inside a step are no place to cut."""
+    log = session(TRIGGERED)
+    mark = replace(prepared(log).mark, last=3)
+    step = step_of(log, situation())
+
+    assert not log.live[4].cuttable
+    assert cut_with(Preparation(mark, Notes(GOOD)), step, log, situation()) == step.cut
+
+
+def test_a_mark_names_the_last_message_of_its_head() -> None:
+    """B18: of an empty head that is the checkpoint before it."""
+    log = session(SOON).append(Checkpoint("t", first_kept=11))
+    empty = mark_of(log, Summarise(Cut.at(log, 0), 100, "trigger"), INFOLD)
+
+    assert (empty.last, empty.checkpoint_sequence) == (log.checkpoint_sequence, log.checkpoint_sequence)
+    assert mark_of(log, Summarise(Cut.at(log, 2), 100, "trigger"), INFOLD).last == 12

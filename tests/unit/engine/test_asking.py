@@ -1,0 +1,325 @@
+"""Asking whatever callable a caller gave."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import ContextVar
+from functools import partial
+from threading import Event, current_thread, main_thread
+from typing import Any
+
+import pytest
+
+from infold.core.judge import Answer, Told
+from infold.core.messages import Usage
+from infold.core.summary import SummaryRequest
+from infold.engine.asking import NAME, AsyncSummariser, Summariser, ask, ask_async, check_sync
+from infold.errors import ModelError, ModelOverflow, StoreBroken, UsageError
+
+REQUEST = SummaryRequest("be brief", (), 100)
+PATIENCE_SECONDS = 5.0
+asked_by: ContextVar[str] = ContextVar("asked_by", default="nobody")
+
+
+def asked(summariser: Summariser, *, seconds: float | None = PATIENCE_SECONDS, pieces: list[str] | None = None) -> Told:
+    """What a summariser says to a caller who waits."""
+    return ask(summariser, REQUEST, (pieces if pieces is not None else []).append, seconds=seconds)
+
+
+def awaited(
+    summariser: AsyncSummariser, *, seconds: float | None = PATIENCE_SECONDS, pieces: list[str] | None = None
+) -> Told:
+    """What a summariser says to a caller who awaits."""
+    heard = pieces if pieces is not None else []
+    return asyncio.run(ask_async(summariser, REQUEST, heard.append, seconds=seconds))
+
+
+Way = Callable[..., Told]
+WAYS: list[Way] = [asked, awaited]
+
+
+def saying(written: Any) -> Callable[[SummaryRequest], Any]:
+    """A summariser that always says the same."""
+    return lambda _: written
+
+
+def raising(error: BaseException) -> Callable[[SummaryRequest], str]:
+    """A summariser that fails."""
+
+    def summariser(_: SummaryRequest) -> str:
+        raise error
+
+    return summariser
+
+
+def streaming(_: SummaryRequest) -> Iterator[str]:
+    """A summariser that writes piece by piece."""
+    yield from ("The parser ", "was ", "ported.")
+
+
+# What it may give.
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("seconds", [None, PATIENCE_SECONDS])
+def test_text_is_an_answer(way: Way, seconds: float | None) -> None:
+    """B5: plain text counts as finished, under a name that stands for whoever wrote it."""
+    told = way(saying("ported"), seconds=seconds)
+
+    assert (told.answer, told.model) == (Answer("ported"), NAME)
+    assert (told.usage, told.cost) == (None, 0.0)
+    assert told.duration_ms >= 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_answer_says_how_it_ended(way: Way) -> None:
+    """B5: a cut-off or tool-calling answer reaches the judge as that."""
+    answer = Answer("ported", finish="length", calls_tools=True)
+
+    assert way(saying(answer)).answer == answer
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_told_of_an_answer_is_kept(way: Way) -> None:
+    """S3.6, S3.7: model, usage, price and time as the summariser has them."""
+    told = Told(Answer("ported"), "gpt-x", Usage(input=5), 0.5, 1_200)
+
+    assert way(saying(told)) == told
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_pieces_are_told_as_they_come(way: Way) -> None:
+    """S3.10: a summary that is streamed is heard of piece by piece, in order, and is one in the end."""
+    pieces: list[str] = []
+    told = way(streaming, pieces=pieces)
+
+    assert pieces == ["The parser ", "was ", "ported."]
+    assert told.answer == Answer("The parser was ported.")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_any_iterable_of_text_will_do(way: Way) -> None:
+    """S3.10: a list of pieces is as good as a generator; nothing at all is an empty summary."""
+    assert way(saying(["a", "b"])).answer.text == "ab"
+    assert way(saying([])).answer.text == ""
+
+
+# Awaited ones.
+
+
+async def said(_: SummaryRequest) -> str:
+    """A summariser that is awaited."""
+    await asyncio.sleep(0)
+    return "ported"
+
+
+async def written(_: SummaryRequest) -> AsyncIterator[str]:
+    """A summariser that is awaited piece by piece."""
+    for text in ("por", "ted"):
+        await asyncio.sleep(0)
+        yield text
+
+
+class Saying:
+    """Summarisers that are methods or objects."""
+
+    async def say(self, _: SummaryRequest) -> str:
+        """Awaited."""
+        return "ported"
+
+    async def write(self, _: SummaryRequest) -> AsyncIterator[str]:
+        """Awaited piece by piece."""
+        yield "ported"
+
+    async def __call__(self, _: SummaryRequest) -> str:
+        """Awaited."""
+        return "ported"
+
+
+@pytest.mark.parametrize(
+    "summariser",
+    [said, written, Saying().say, Saying().write, Saying(), partial(said), partial(written), lambda one: said(one)],
+    ids=["function", "generator", "method", "generator method", "object", "partial", "partial generator", "lambda"],
+)
+def test_whatever_can_be_awaited_is(summariser: AsyncSummariser) -> None:
+    """B23: coroutine functions, async generators, methods, objects and wrappers of them all answer."""
+    assert awaited(summariser).answer.text == "ported"
+
+
+def test_awaited_pieces_are_told_as_they_come() -> None:
+    """S3.10: the same for a summary that is awaited."""
+    pieces: list[str] = []
+    awaited(written, pieces=pieces)
+
+    assert pieces == ["por", "ted"]
+
+
+def test_a_plain_function_does_not_stop_the_loop() -> None:
+    """B18: it runs in a thread beside the loop, which knows who asked."""
+    seen: list[tuple[bool, str]] = []
+
+    def summariser(_: SummaryRequest) -> str:
+        seen.append((current_thread() is main_thread(), asked_by.get()))
+        return "ported"
+
+    async def run() -> None:
+        asked_by.set("the session")
+        await ask_async(summariser, REQUEST, print, seconds=PATIENCE_SECONDS)
+
+    asyncio.run(run())
+
+    assert seen == [(False, "the session")]
+
+
+def test_a_plain_stream_does_not_stop_the_loop() -> None:
+    """S3.10, B18: pieces of a plain generator are waited for beside the loop, and told in it, in their order."""
+    seen: list[tuple[str, bool]] = []
+
+    def summariser(_: SummaryRequest) -> Iterator[str]:
+        for text in ("por", "ted"):
+            seen.append(("written", current_thread() is main_thread()))
+            yield text
+
+    async def run() -> Told:
+        def piece(text: str) -> None:
+            seen.append((text, current_thread() is main_thread()))
+
+        return await ask_async(summariser, REQUEST, piece, seconds=PATIENCE_SECONDS)
+
+    assert asyncio.run(run()).answer.text == "ported"
+    assert [told for told in seen if told[0] != "written"] == [("por", True), ("ted", True)]
+    assert ("written", True) not in seen
+
+
+def test_a_thread_knows_who_asked() -> None:
+    """B22: traces follow into the thread that waits for a summariser."""
+    seen: list[str] = []
+
+    def summariser(_: SummaryRequest) -> str:
+        seen.append(asked_by.get())
+        return "ported"
+
+    asked_by.set("the session")
+    asked(summariser)
+
+    assert seen == ["the session"]
+
+
+@pytest.mark.parametrize("summariser", [said, written, Saying().say, Saying().write, Saying()])
+def test_who_waits_cannot_await(summariser: AsyncSummariser) -> None:
+    """B10: an async summariser in a session that waits is a mistake, and is told before anything is asked."""
+    with pytest.raises(UsageError, match="use AsyncSession"):
+        check_sync(summariser)
+    for plain in (streaming, saying("ported"), None):
+        check_sync(plain)
+
+
+# Failures.
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whatever_it_raises_is_its_failure(way: Way) -> None:
+    """B10: the error says what was raised, and has it as its cause."""
+    error = ConnectionResetError("peer went away")
+    with pytest.raises(ModelError, match=f"{NAME}: raised ConnectionResetError: peer went away") as caught:
+        way(raising(error))
+
+    assert caught.value.__cause__ is error
+    assert not isinstance(caught.value, ModelOverflow)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("given", [None, 17, ["a", 3]])
+def test_what_is_no_text_is_a_failure(way: Way, given: object) -> None:
+    """B10: a summariser that gives something else has failed, and says nothing to the session."""
+    with pytest.raises(ModelError, match="TypeError"):
+        way(saying(given))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        ("This model's maximum context length is 8192 tokens; your messages resulted in 9000 tokens", 8_192),
+        ("context_length_exceeded", None),
+    ],
+)
+def test_an_overflow_is_told_apart(way: Way, words: str, limit: int | None) -> None:
+    """B8: a request refused as too large can be asked for in less; the limit is told where it was."""
+    with pytest.raises(ModelOverflow) as caught:
+        way(raising(RuntimeError(words)))
+
+    assert caught.value.limit_tokens == limit
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("error", [ModelOverflow("m", 9), StoreBroken("s", "gone", remedy="r"), UsageError("no")])
+def test_errors_of_ours_pass_as_they_are(way: Way, error: Exception) -> None:
+    """B10: a summariser that is built on infold's own models says what it means itself."""
+    with pytest.raises(type(error)) as caught:
+        way(raising(error))
+
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("seconds", [None, PATIENCE_SECONDS])
+def test_an_interrupt_is_no_failure_of_the_model(seconds: float | None) -> None:
+    """B13: Ctrl-C in the caller's own code ends the call, in a thread or not."""
+    with pytest.raises(KeyboardInterrupt):
+        asked(raising(KeyboardInterrupt()), seconds=seconds)
+
+
+# Time.
+
+
+def test_a_summariser_that_takes_too_long_has_failed() -> None:
+    """B13: the session does not hang on it; the error says how long it had, and what to do."""
+    ended = Event()
+
+    def summariser(_: SummaryRequest) -> str:
+        ended.wait(PATIENCE_SECONDS)
+        return "late"
+
+    with pytest.raises(ModelError, match=r"within 0.01 seconds; allow it more time"):
+        asked(summariser, seconds=0.01)
+    ended.set()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("seconds", [None, PATIENCE_SECONDS])
+def test_a_summarisers_own_timeout_is_told_as_that(way: Way, seconds: float | None) -> None:
+    """B10: a socket that timed out is not a session that did not wait; the error says which."""
+    with pytest.raises(ModelError, match="raised TimeoutError: socket timed out"):
+        way(raising(TimeoutError("socket timed out")), seconds=seconds)
+
+
+def test_a_stream_that_stands_still_has_failed() -> None:
+    """B13: the time is for the whole summary, pieces or not; those that came were told."""
+    ended, pieces = Event(), list[str]()
+
+    def summariser(_: SummaryRequest) -> Iterator[str]:
+        yield "The parser "
+        ended.wait(PATIENCE_SECONDS)
+
+    with pytest.raises(ModelError, match="within"):
+        asked(summariser, seconds=0.05, pieces=pieces)
+    ended.set()
+
+    assert pieces == ["The parser "]
+
+
+def test_an_awaited_one_is_cancelled() -> None:
+    """B13: what is awaited too long is cancelled, and nothing of it is left in the loop."""
+    cancelled: list[bool] = []
+
+    async def summariser(_: SummaryRequest) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+        return "never"
+
+    with pytest.raises(ModelError, match=r"within 0.01 seconds"):
+        awaited(summariser, seconds=0.01)
+
+    assert cancelled == [True]

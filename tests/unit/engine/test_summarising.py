@@ -1,0 +1,219 @@
+"""Asking for a summary, and hearing the judge."""
+
+import pytest
+from msgspec.structs import replace
+
+from infold.core.economics import Rates
+from infold.core.entries import Checkpoint, MessageEntry
+from infold.core.events import SummaryRejected
+from infold.core.judge import Answer
+from infold.core.log import Log
+from infold.core.messages import AssistantMessage, Message, MessageId, TextPart, Usage, WorkPath, text_of
+from infold.core.summary import Additions, SummaryRequest
+from infold.core.tokens import measure
+from infold.engine.drive import drive
+from infold.engine.notes import Notes
+from infold.engine.summarising import SummaryPlan, ask_for_notes, supplied_notes
+from infold.errors import ModelError, ModelOverflow
+from infold.testing.builders import calls, log_of, numbered, replies, result, user
+
+from .scenes import URGENT, situation, step_of, stored
+from .worlds import GOOD, Scripted
+
+
+def plan(log: Log, *, window: int = 0) -> SummaryPlan:
+    """What is to be summarised now, by a summariser of that window."""
+    return SummaryPlan(step_of(log, situation()), situation(), summariser_tokens=window)
+
+
+def noted(scripted: Scripted, log: Log, given: SummaryPlan | None = None) -> Notes:
+    """What came of asking."""
+    return drive(ask_for_notes(log, given or plan(log)), scripted.world())
+
+
+def weight(request: SummaryRequest) -> int:
+    """What a request takes of a summariser's window, with the room it leaves for the answer."""
+    return sum(measure(text_of(message), "features") for message in request.messages) + request.output_tokens
+
+
+# Asked.
+
+
+def test_a_good_answer_becomes_notes() -> None:
+    """B5, S3.6: with the verdict, who wrote it, at what usage, price and time."""
+    scripted = Scripted()
+    notes = noted(scripted, stored(scripted, URGENT))
+
+    assert (notes.text, notes.model, notes.cost, notes.duration_ms) == (GOOD, "scripted", 0.25, 40)
+    assert notes.usage == Usage(input=10, output=5)
+    assert notes.verdict is not None
+    assert notes.verdict.is_accepted
+    assert notes.events == ()
+
+
+def test_the_place_of_work_is_noted() -> None:
+    """S3.6: the newest reply that says where the agent stands tells it."""
+    place = WorkPath("/work/parser", "/work")
+    log = stored(Scripted(), URGENT)
+    stood = AssistantMessage(MessageId("p"), (TextPart("here"),), path=place, finish="stop")
+    later = AssistantMessage(MessageId("q"), (TextPart("and now"),), finish="stop")
+    placed = log.append(MessageEntry(stood)).append(MessageEntry(later))
+
+    assert noted(Scripted(), placed).path == place
+    assert noted(Scripted(), log).path is None
+
+
+def test_a_failure_is_asked_about_once_more() -> None:
+    """B10: after a fault of the model or of its answer it is asked again, and both prices are paid."""
+    for first, paid in ((ModelError("m", "is down"), 0.25), (Answer(""), 0.5)):
+        scripted = Scripted(first)
+        notes = noted(scripted, stored(scripted, URGENT))
+
+        assert (notes.text, notes.cost, len(scripted.asked)) == (GOOD, paid, 2)
+
+
+@pytest.mark.parametrize(
+    ("answers", "faults"),
+    [
+        ((ModelError("m", "is down"), ModelError("m", "is down")), ("failed", "failed")),
+        ((Answer(""), ModelError("m", "is down")), ("empty", "failed")),
+        ((Answer(GOOD, finish="length"), Answer("I'm sorry, I can't.")), ("cut-off", "refused")),
+    ],
+)
+def test_a_second_failure_is_the_last(answers: tuple[Answer | ModelError, ...], faults: tuple[str, ...]) -> None:
+    """B5, B10: the notes are empty, and their verdict and an event have every fault in order."""
+    scripted = Scripted(*answers)
+    notes = noted(scripted, stored(scripted, URGENT))
+
+    assert notes.text == ""
+    assert notes.verdict is not None
+    assert notes.verdict.faults == faults
+    assert notes.events == (SummaryRejected("s", faults),)
+    assert len(scripted.asked) == 2
+
+
+# What is asked.
+
+
+def test_the_head_is_the_record_and_the_tail_is_told_after_it() -> None:
+    """S3.4: the record ends where the cut is; what follows is shown so that nothing settled is written down as open."""
+    drafts = [
+        user("Port the parser."),
+        *(d for n in range(URGENT) for d in (calls("bash"), result(output=f"part {n} ok " * 330))),
+    ]
+    log = log_of(numbered(drafts))
+    given = plan(log, window=64_000)
+    scripted = Scripted()
+    noted(scripted, log, given)
+    record, after = text_of(scripted.asked[0].messages[0]).split("</record>")
+    kept = given.step.cut.index // 2
+
+    assert f"part {kept - 1} ok" in record
+    assert f"part {kept} ok" not in record
+    assert f"<later>\n[call bash] {{}}\n[result of bash, completed] part {kept} ok" in after
+
+
+def test_older_notes_are_merged() -> None:
+    """B3: the checkpoint's own narrative is given along; where code alone wrote it, its text."""
+    for checkpoint in (
+        Checkpoint("ledger and all", narrative="older notes", first_kept=1),
+        Checkpoint("ledger and all", first_kept=1),
+    ):
+        log = stored(Scripted(), 2 * URGENT).append(checkpoint)
+        scripted = Scripted()
+        noted(scripted, log)
+        asked = text_of(scripted.asked[0].messages[0])
+
+        assert f"<earlier-notes>\n{checkpoint.narrative or checkpoint.text}\n</earlier-notes>" in asked
+
+
+def test_every_piece_fits_a_small_summariser() -> None:
+    """B8: a head too large is asked for in pieces, each within the summariser's window, each with the notes before it."""
+    scripted = Scripted(Answer("First notes on what was done."), Answer("Second notes on what was done."))
+    log = stored(scripted, 4 * URGENT)
+    notes = noted(scripted, log, replace(plan(log, window=6_000), additions=Additions(focus="the parser")))
+
+    assert len(scripted.asked) > 3
+    assert max(map(weight, scripted.asked)) <= 6_000
+    assert "First notes" in text_of(scripted.asked[1].messages[0])
+    assert "First notes" not in text_of(scripted.asked[2].messages[0])
+    assert all("the parser" in text_of(request.messages[0]) for request in scripted.asked)
+    assert (notes.text, notes.cost) == (GOOD, 0.25 * len(scripted.asked))
+
+
+@pytest.mark.parametrize(("told", "most"), [(4_000, 4_000), (None, 6_800), (90_000, 13_600)])
+def test_a_summariser_that_refuses_is_asked_for_less(told: int | None, most: int) -> None:
+    """B8: after an overflow the pieces are within its limit if it told one, else half of what was tried, and never more."""
+    scripted = Scripted(ModelOverflow("m", told))
+    log = stored(scripted, 2 * URGENT)
+    notes = noted(scripted, log)
+
+    assert notes.text == GOOD
+    assert max(map(weight, scripted.asked[1:])) <= most
+    assert len(scripted.asked) > 2 or most == 13_600
+
+
+# Sharing the ordinary request's prefix.
+
+
+def reported(*, steps: int = 12) -> Log:
+    """A session whose newest reply reported its usage."""
+    drafts: list[Message] = [user("Port the parser."), *(d for _ in range(steps) for d in (calls("bash"), result(900)))]
+    return log_of(numbered([*drafts, replies(usage=Usage(input=5_000))]))
+
+
+def shared(log: Log, **changes: object) -> bool:
+    """Whether the summary is asked for at the end of the ordinary request."""
+    given = replace(situation(window=64_000, manual=True), rates=Rates(1.25, 0.05))
+    base = SummaryPlan(step_of(log, given), given, "main prompt", shares_prefix=True)
+    scripted = Scripted()
+    noted(scripted, log, replace(base, **changes))
+    return scripted.asked[0].shares_prefix
+
+
+def test_a_cached_prefix_is_shared() -> None:
+    """B16: with prices known, a report to build on and room enough, the ordinary request is cheaper than the head afresh."""
+    assert shared(reported())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shares_prefix": False},
+        {"summariser_tokens": 32_000},
+        {"situation": situation(window=64_000, manual=True)},
+        {"situation": replace(situation(window=64_000, manual=True), rates=Rates(1.0, 1.0))},
+        {"situation": replace(situation(window=4_096, manual=True), rates=Rates(1.25, 0.05))},
+    ],
+)
+def test_a_prefix_is_not_shared_where_it_does_not_pay(changes: dict[str, object]) -> None:
+    """B8, B16: another model, unknown or even prices, or a request that would not fit: the head is read afresh."""
+    assert not shared(reported(), **changes)
+
+
+def test_a_prefix_nobody_has_cached_is_not_shared() -> None:
+    """B16: before the first report nothing was sent that a cache could hold."""
+    drafts: list[Message] = [user("Port the parser."), *(d for _ in range(12) for d in (calls("bash"), result(900)))]
+
+    assert not shared(log_of(numbered(drafts)))
+
+
+# Supplied.
+
+
+def test_supplied_notes_carry_their_authors_name() -> None:
+    """S3.5: what somebody brought is judged, and says who brought it."""
+    log = stored(Scripted(), URGENT)
+    good = supplied_notes(log, plan(log), GOOD, by="plugin")
+    bad = supplied_notes(log, plan(log), "", by="plugin")
+
+    assert (good.text, good.model, good.events) == (GOOD, "plugin", ())
+    assert (bad.text, bad.model, bad.events) == ("", "", (SummaryRejected("s", ("empty",)),))
+
+
+def test_what_older_notes_knew_is_no_invention() -> None:
+    """B3, B5: a fact that stands only in the checkpoint before may be told again."""
+    log = stored(Scripted(), 2 * URGENT).append(Checkpoint("It is served on port 48443.", first_kept=1))
+    told = f"{GOOD}\nThe server listens on 48443."
+
+    assert supplied_notes(log, plan(log), told, by="plugin").text == told

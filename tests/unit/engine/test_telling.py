@@ -1,0 +1,56 @@
+"""Events in words."""
+
+from typing import get_args
+
+import pytest
+
+from infold.core.events import (
+    Clipped,
+    Compacted,
+    CompactionVetoed,
+    Event,
+    Exceeded,
+    FailedOpen,
+    InstructionStubbed,
+    PluginFailed,
+    PreparationDiscarded,
+    PreparedAhead,
+    Pruned,
+    Rejected,
+    Restored,
+    StubRepeated,
+    SummaryProgressed,
+    SummaryRejected,
+)
+from infold.engine.telling import Incident, in_words
+
+TOLD: list[tuple[Incident, str]] = [
+    (InstructionStubbed("s", ("1.0",)), "shown as a one-line stub for want of room: 1 instruction of the user"),
+    (InstructionStubbed("s", ("1.0", "2.0")), "for want of room: 2 instructions of the user"),
+    (StubRepeated("s", "m7"), "message m7 repeats the text of a stub"),
+    (SummaryRejected("s", ("empty", "failed")), "rejected (empty, failed); the deterministic fold took over"),
+    (SummaryProgressed("s", "x" * 1_234), "1,234 characters more"),
+    (CompactionVetoed("s", "trigger", "a deploy runs", is_urgent=False), "vetoed the compaction: a deploy runs"),
+    (PluginFailed("s", "mine", "it broke"), "the plugin mine failed and was passed over: it broke"),
+    (Rejected("s", 9_000), "the provider refused a request estimated at 9,000 tokens"),
+    (Rejected("s", 9_000, 9_500, 8_192), "estimated at 9,000 tokens, its limit is 8,192"),
+    (PreparedAhead("s", 0.5, 2_345), "ahead of need in 2.3 s"),
+    (PreparationDiscarded("s", "the pins changed"), "discarded: the pins changed"),
+    (Restored("s", 12, 34_567), "entry 12 was undone; the view has 34,567 tokens again"),
+    (FailedOpen("s", "the store is gone"), "relayed as it came: the store is gone"),
+    (Exceeded("s", 5_000, 4_000), "still 5,000 tokens for 4,000 usable"),
+]
+
+
+@pytest.mark.parametrize(("event", "words"), TOLD)
+def test_an_incident_is_told_in_a_sentence(event: Incident, words: str) -> None:
+    """B22: what happened, with its numbers, for people."""
+    assert words in in_words(event)
+
+
+def test_every_incident_has_its_words() -> None:
+    """B22: all events but those that themselves make the view smaller are told here."""
+    told = {type(event) for event, _ in TOLD}
+
+    assert set(get_args(Incident)) == told
+    assert set(get_args(Event)) - told == {Pruned, Clipped, Compacted}

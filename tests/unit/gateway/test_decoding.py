@@ -1,0 +1,46 @@
+"""What was compressed unasked is read all the same."""
+
+import gzip
+import zlib
+
+import pytest
+
+from infold.gateway.decoding import Decoding
+
+TEXT = b"data: apples\n\n" * 100
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("", TEXT),
+        ("identity", TEXT),
+        ("gzip", gzip.compress(TEXT)),
+        ("X-GZIP", gzip.compress(TEXT)),
+        ("deflate", zlib.compress(TEXT)),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_a_body_is_read_however_it_is_split(encoding: str, body: bytes, size: int) -> None:
+    """Any split of the bytes gives the same text."""
+    decoding = Decoding(encoding)
+
+    assert b"".join(decoding.decode(body[at : at + size]) for at in range(0, len(body), size)) == TEXT
+    assert decoding.is_possible
+
+
+@pytest.mark.parametrize(("encoding", "body"), [("br", b"x"), ("zstd", TEXT), ("gzip", b"no gzip at all")])
+def test_what_cannot_be_read_is_told(encoding: str, body: bytes) -> None:
+    """An encoding that is not known, or is not what it says, gives nothing."""
+    decoding = Decoding(encoding)
+
+    assert [decoding.decode(body), decoding.decode(body)] == [b"", b""]
+    assert not decoding.is_possible
+
+
+def test_a_trap_is_not_sprung() -> None:
+    """A piece that would become a thousand times as large is not read on."""
+    decoding = Decoding("gzip")
+
+    assert len(decoding.decode(gzip.compress(bytes(12 * 2**20)))) == 8 * 2**20
+    assert not decoding.is_possible

@@ -1,0 +1,234 @@
+"""Who may speak to the gateway, and what its pages may do."""
+
+import asyncio
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Message
+
+from infold.errors import UsageError
+from infold.gateway.guard import COOKIE, TOKEN_HEADER, Guard, check_address
+
+TOKEN = "a-token-that-nobody-guesses"
+POLICY = "default-src 'none'; frame-ancestors 'none'"
+
+
+async def echo(request: Request) -> Response:
+    """Where a request arrived, as its handler sees it."""
+    return PlainTextResponse(f"{request.scope['path']} {request.scope['raw_path'].decode()}")
+
+
+def guarded(token: str = TOKEN) -> Starlette:
+    """A page at `/page`, an open path, and everything else as a client's."""
+    page = Route("/page", echo, methods=["GET", "POST"])
+    app = Starlette(
+        routes=[page, Route("/healthz", echo)],
+        middleware=[Middleware(Guard, token=token, content_policy=POLICY, pages=[page])],
+    )
+
+    async def everything(scope: dict[str, object], receive: object, send: object) -> None:
+        response = await echo(Request(scope))
+        await response(scope, receive, send)  # type: ignore[arg-type]  # as ASGI gives them
+
+    app.router.default = everything  # type: ignore[assignment]  # the same
+    return app
+
+
+def asked(
+    path: str,
+    headers: dict[str, str] | None = None,
+    *,
+    method: str = "GET",
+    token: str = TOKEN,
+    content: bytes = b"",
+    host: str = "127.0.0.1:8377",
+) -> httpx2.Response:
+    """What is answered."""
+
+    async def ask() -> httpx2.Response:
+        way = httpx2.ASGITransport(guarded(token))
+        async with httpx2.AsyncClient(transport=way, base_url=f"http://{host}") as client:
+            return await client.request(method, path, headers=headers, content=content)
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/v1/x", {TOKEN_HEADER: TOKEN}),
+        (f"/t/{TOKEN}/v1/x", {}),
+        ("/v1/x", {"cookie": f"other=1; {COOKIE}={TOKEN}"}),
+    ],
+)
+def test_the_token_is_taken_in_three_places(path: str, headers: dict[str, str]) -> None:
+    """A header, the path or a cookie; the path goes on without it."""
+    answer = asked(path, headers)
+
+    assert (answer.status_code, answer.text) == (200, "/v1/x /v1/x")
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/v1/x", {}),
+        ("/v1/x", {TOKEN_HEADER: TOKEN[:-1]}),
+        ("/v1/x", {TOKEN_HEADER: TOKEN + "x"}),
+        ("/v1/x", {TOKEN_HEADER: ""}),
+        ("/v1/x", {"authorization": f"Bearer {TOKEN}"}),
+        ("/v1/x", {"cookie": f"{COOKIE}=wrong"}),
+        ("/v1/x", {"cookie": "\x00;=;;"}),
+        ("/t/wrong/v1/x", {}),
+        ("/t//v1/x", {}),
+        ("/t/", {}),
+        (f"/t/wrong/t/{TOKEN}/v1/x", {}),
+        ("/elsewhere", {}),
+    ],
+)
+def test_without_the_token_nothing_is_served(path: str, headers: dict[str, str]) -> None:
+    """A missing or wrong token is a 401 that SDKs can read."""
+    answer = asked(path, headers)
+
+    assert answer.status_code == 401
+    assert answer.json()["error"]["code"] == 401
+
+
+def test_a_path_is_passed_on_as_it_was_written() -> None:
+    """What is escaped behind the token stays escaped."""
+    assert asked(f"/t/{TOKEN}/v1/a%2Fb%20c").text == "/v1/a/b c /v1/a%2Fb%20c"
+
+
+def test_health_needs_no_token() -> None:
+    """Whoever watches over processes has none."""
+    assert asked("/healthz").status_code == 200
+
+
+def test_without_a_token_all_is_open_on_loopback() -> None:
+    """Nobody else can reach it there."""
+    assert asked("/v1/x", token="").status_code == 200
+    assert asked("/page", token="").status_code == 200
+    assert asked("/page", token="", host="localhost").status_code == 200
+    assert asked("/page", token="", host="[::1]:8377").status_code == 200
+
+
+def test_a_page_answers_to_this_machines_names_alone() -> None:
+    """A site whose name was made to lead here sees no page; with a token it lacks the token."""
+    assert asked("/page", token="", host="evil.test:8377").status_code == 403
+    assert asked("/page", {"host": "["}, token="").status_code == 403
+    assert asked("/page", {"host": ""}, token="").status_code == 403
+    assert asked("/page", host="evil.test:8377").status_code == 401
+    assert asked("/page", {TOKEN_HEADER: TOKEN}, host="gateway.test").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "http://evil.test"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9999"},
+        {"origin": "http://["},
+    ],
+)
+def test_another_sites_form_is_refused(headers: dict[str, str]) -> None:
+    """What changes anything is asked for from the pages, whatever cookie the browser adds."""
+    assert asked("/page", {**headers, "cookie": f"{COOKIE}={TOKEN}"}, method="POST").status_code == 403
+    assert asked("/page", headers, method="POST", token="").status_code == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}, {"origin": "http://127.0.0.1:8377"}, {}],
+)
+def test_a_pages_own_form_is_served(headers: dict[str, str]) -> None:
+    """A browser on the page, or no browser at all."""
+    assert asked("/page", headers, method="POST", token="").status_code == 200
+
+
+def test_a_client_may_come_from_any_site() -> None:
+    """What is relayed needs the client's own credential, which no browser adds."""
+    assert asked("/v1/x", {"origin": "http://app.test"}, method="POST", token="").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "is_page"), [("/page", True), ("/login", True), ("/v1/x", False), ("/healthz", False)]
+)
+def test_pages_say_what_a_browser_may_do(path: str, *, is_page: bool) -> None:
+    """The policy is on every page, also on a refusal, and on nothing that is relayed."""
+    for headers in ({}, {TOKEN_HEADER: TOKEN}):
+        answer = asked(path, headers)
+
+        assert (answer.headers.get("content-security-policy") == POLICY) is is_page
+        assert ("x-frame-options" in answer.headers) is is_page
+        assert (answer.headers.get("cache-control") == "no-store") is is_page
+
+
+def test_a_person_logs_in() -> None:
+    """The token opens the pages by a cookie that scripts and other sites never see."""
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    asking = asked("/page")
+    wrong = asked("/login", form, method="POST", content=b"token=wrong")
+    right = asked("/login", form, method="POST", content=f"token={TOKEN}".encode())
+    cookie = right.headers["set-cookie"]
+
+    assert (asking.status_code, "<form" in asking.text) == (401, True)
+    assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
+    assert (right.status_code, right.headers["location"]) == (303, "/")
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+    assert asked("/page", {"cookie": cookie.partition(";")[0]}).status_code == 200
+
+
+def test_logging_in_is_bounded_and_of_the_page() -> None:
+    """Nobody without a token can send much, and another site's form is shown the page instead."""
+    foreign = asked("/login", {"origin": "http://evil.test"}, method="POST", content=f"token={TOKEN}".encode())
+
+    assert asked("/login", method="POST", content=bytes(5_000)).status_code == 413
+    assert asked("/login", method="POST", content=b"token=%ff%fe&token=").status_code == 401
+    assert (foreign.status_code, "set-cookie" in foreign.headers) == (200, False)
+
+
+def test_a_socket_is_closed() -> None:
+    """The gateway speaks HTTP; nothing else gets past the guard."""
+    sent: list[Message] = []
+
+    async def speak() -> None:
+        async def receive() -> Message:
+            return {"type": "websocket.connect"}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        await guarded()({"type": "websocket", "path": "/v1/x", "headers": []}, receive, send)
+
+    asyncio.run(speak())
+
+    assert [message["type"] for message in sent] == ["websocket.close"]
+
+
+@pytest.mark.parametrize(
+    ("host", "token"), [("127.0.0.1", ""), ("localhost", "short"), ("::1", ""), ("0.0.0.0", "0123456789abcdef")]
+)
+def test_a_safe_address_is_accepted(host: str, token: str) -> None:
+    """Loopback, or a token that nobody guesses."""
+    check_address(host, token)
+
+
+@pytest.mark.parametrize(("host", "token"), [("0.0.0.0", ""), ("::", "short"), ("192.168.1.2", "123456789012345")])
+def test_an_open_address_needs_a_token(host: str, token: str) -> None:
+    """The error says what to set."""
+    with pytest.raises(UsageError, match="can be reached by others; set INFOLD_TOKEN"):
+        check_address(host, token)
+
+
+@pytest.mark.parametrize("token", ["with/slash/with/slash", "with space with space", "schlüssel-schlüssel"])
+def test_a_token_can_stand_in_an_address(token: str) -> None:
+    """One that could not is refused at the start, not at the first request."""
+    with pytest.raises(UsageError, match="letters, digits"):
+        check_address("127.0.0.1", token)

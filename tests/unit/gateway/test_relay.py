@@ -1,0 +1,308 @@
+"""One request and its reply, from the client's side and from the upstream's."""
+
+import asyncio
+import gzip
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from infold.core.events import Compacted, FailedOpen, Rejected
+from infold.errors import StoreBroken
+from infold.gateway.bodies import Limits
+from infold.gateway.upstreams import Upstreams
+from infold.stores.memory import MemoryStore
+from infold.testing.scripted import Fail, Say, ScriptedServer, in_turn
+
+from .raw_upstream import Pause, RawUpstream, begun, whole
+from .stage import CHAT, Item, Stage, chat, said
+
+REPLY = b'{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"yes"},"finish_reason":"stop"}]}'
+ODD = b'{ "model":"gpt-x",  "messages":[{"content":"caf\\u00e9 \xc3\xa9","role":"user"}], "x": [1.50, 1e2] }'
+OVERFLOW = {"error": {"message": "maximum context length is 3000 tokens", "code": "context_length_exceeded"}}
+
+
+def asked(stage: Stage, *requests: tuple[str, str, bytes | Item], **headers: str) -> list[httpx2.Response]:
+    """What is answered to requests of one client, one after the other."""
+
+    async def ask() -> list[httpx2.Response]:
+        async with stage.client(headers=headers) as client:
+            return [await client.request(method, path, content=_bytes(body)) for method, path, body in requests]
+
+    return asyncio.run(ask())
+
+
+def _bytes(body: bytes | Item) -> bytes:
+    return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+def turns(count: int) -> list[Item]:
+    """A history of so many turns, and the person's next words."""
+    told: list[Item] = []
+    for number in range(count):
+        told += [{"role": "user", "content": said(number)}, {"role": "assistant", "content": f"yes {number}"}]
+    return [*told, {"role": "user", "content": "go on"}]
+
+
+class Broken(MemoryStore):
+    """A store that is out of order."""
+
+    def append(self, *_: Any, **__: Any) -> int:
+        """Fail."""
+        raise StoreBroken("secret/place.db", "the disk is full", remedy="free some space")
+
+
+class Odd(MemoryStore):
+    """A store with an error of its own, whose words hold what was said."""
+
+    def append(self, *given: Any, **_: Any) -> int:
+        """Fail."""
+        raise RuntimeError(f"cannot keep {given}")
+
+
+def test_below_the_trigger_the_bytes_are_the_clients() -> None:
+    """B29: odd spacing, escapes and fields nobody knows arrive as they were sent, and the reply comes back so."""
+    with RawUpstream(lambda _: [whole(REPLY, headers=[(b"x-request-id", b"req_1")])]) as upstream:
+        [answer] = asked(Stage(upstream.url), ("POST", CHAT, ODD))
+
+        assert upstream.requests[0].body == ODD
+        assert answer.content == REPLY
+        assert answer.headers["x-request-id"] == "req_1"
+        assert answer.headers["x-infold"] == "managed"
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "PATCH", "OPTIONS", "POST", "PURGE"])
+def test_what_is_no_conversation_is_passed_through(method: str) -> None:
+    """Any method and path, its query and its escapes, and whatever bytes come back."""
+    answer = whole(b"\x00\xff", status=b"418 I'm a teapot", headers=[(b"x-odd", b"caf\xe9")])
+    with RawUpstream(lambda _: [answer]) as upstream:
+        [reply] = asked(Stage(upstream.url), (method, "/v1/files/a%2Fb?x=%20y", b"\x01\xfe"))
+        [request] = upstream.requests
+
+        assert (request.method, request.target, request.body) == (method, "/v1/files/a%2Fb?x=%20y", b"\x01\xfe")
+        assert (reply.status_code, reply.content) == (418, b"\x00\xff")
+        assert dict(reply.headers.raw)[b"x-odd"] == b"caf\xe9"
+        assert reply.headers["x-infold"].startswith("relayed; ")
+
+
+def test_a_head_has_no_body() -> None:
+    """Its headers are the upstream's."""
+    with RawUpstream(lambda _: [whole(b"")]) as upstream:
+        [reply] = asked(Stage(upstream.url), ("HEAD", "/v1/models", b""))
+
+        assert (reply.status_code, upstream.requests[0].method) == (200, "HEAD")
+
+
+def test_headers_pass_both_ways() -> None:
+    """The client's own credential and marks arrive; doubles come back as doubles."""
+    cookies = [(b"set-cookie", b"a=1; Path=/"), (b"set-cookie", b"b=2")]
+    with RawUpstream(lambda _: [whole(REPLY, headers=cookies)]) as upstream:
+        [reply] = asked(Stage(upstream.url), ("POST", CHAT, chat(turns(0))), authorization="Bearer k", x_mark="1")
+        [request] = upstream.requests
+
+        assert request.header("authorization") == "Bearer k"
+        assert request.header("x_mark") == "1"
+        assert reply.headers.get_list("set-cookie") == ["a=1; Path=/", "b=2"]
+
+
+def test_the_gateways_own_headers_stay() -> None:
+    """The session's name and the token are not for the upstream."""
+    with RawUpstream(lambda _: [whole(REPLY)]) as upstream:
+        headers = {"x-infold-session": "mine", "x-infold-token": "t", "cookie": "infold-token=t"}
+        [reply] = asked(Stage(upstream.url), ("POST", CHAT, chat(turns(0))), **headers)
+
+        assert not {"x-infold-session", "x-infold-token", "cookie"} & {
+            name.lower() for name, _ in upstream.requests[0].headers
+        }
+        assert reply.headers["x-infold-session"] == "mine"
+
+
+def test_an_unasked_encoding_is_passed_on_and_heard() -> None:
+    """A reply that was compressed all the same reaches the client as it came, and the session as text."""
+    packed = whole(gzip.compress(REPLY), headers=[(b"content-encoding", b"gzip")])
+    with RawUpstream(lambda _: [packed]) as upstream:
+        stage = Stage(upstream.url)
+        [reply] = asked(stage, ("POST", CHAT, chat(turns(0))), **{"x-infold-session": "s"})
+
+        assert reply.headers["content-encoding"] == "gzip"
+        assert reply.content == REPLY
+        assert [entries for _, _, entries in stage.sessions()] == [2]
+
+
+@pytest.mark.parametrize("status", [401, 404, 429, 500, 529])
+def test_errors_are_the_upstreams(status: int) -> None:
+    """Status, body and headers as they came."""
+    body = {"error": {"message": "a rate limit of tokens per minute", "odd": 1}}
+    with ScriptedServer(lambda _: Fail(status, body, {"retry-after": "7"})) as upstream:
+        [reply] = asked(Stage(upstream.url), ("POST", CHAT, chat(turns(0))))
+
+    assert (reply.status_code, reply.json(), reply.headers["retry-after"]) == (status, body, "7")
+
+
+def test_a_refusal_for_size_is_recovered_inside_the_request() -> None:
+    """B7: the client sees an answer; the window that was learned holds for its next request."""
+    with ScriptedServer(window_tokens=3_000) as upstream:
+        stage = Stage(upstream.url, window=None)
+        history = turns(40)
+        reply, later = asked(
+            stage,
+            ("POST", CHAT, chat(history)),
+            ("POST", CHAT, chat([*history, {"role": "assistant", "content": "All is well."}, history[0]])),
+            **{"x-infold-session": "s", "idempotency-key": "one"},
+        )
+        sizes = [request.tokens for request in upstream.requests]
+
+        assert (reply.status_code, reply.headers["x-infold"]) == (200, "managed")
+        assert later.status_code == 200
+        assert len(sizes) == 3
+        assert sizes[0] > 3_000 >= max(sizes[1:])
+        assert [request.headers.get("idempotency-key") for request in upstream.requests] == ["one", None, "one"]
+    assert [type(event) for event in stage.events][:2] == [Rejected, Compacted]
+
+
+def test_what_cannot_be_recovered_is_the_upstreams() -> None:
+    """The refusal itself reaches the client, and a header says why."""
+    with ScriptedServer(lambda _: Fail(400, OVERFLOW)) as upstream:
+        stage = Stage(upstream.url)
+        [reply] = asked(stage, ("POST", CHAT, chat(turns(0))))
+
+    assert (reply.status_code, reply.json()) == (400, OVERFLOW)
+    assert reply.headers["x-infold"].startswith("managed; not recovered: WindowExceeded")
+    assert any(isinstance(event, FailedOpen) for event in stage.events)
+
+
+def test_a_second_refusal_is_the_upstreams() -> None:
+    """One more try is all there is (B8)."""
+    with ScriptedServer(lambda _: Fail(400, OVERFLOW)) as upstream:
+        [reply] = asked(Stage(upstream.url, window=None), ("POST", CHAT, chat(turns(40))))
+
+        assert (reply.status_code, reply.json(), len(upstream.requests)) == (400, OVERFLOW, 2)
+
+
+@pytest.mark.parametrize(
+    ("store", "note"),
+    [(Broken, "relayed; StoreBroken"), (Odd, "relayed; RuntimeError")],
+)
+def test_it_fails_open(store: type[MemoryStore], note: str) -> None:
+    """Whatever is wrong on our side, the client's bytes go out; header and event say so, without what was said."""
+    body = msgspec.json.encode(chat(turns(0)))
+    with RawUpstream(lambda _: [whole(REPLY)]) as upstream:
+        stage = Stage(upstream.url, store=store())
+        [reply] = asked(stage, ("POST", CHAT, body), **{"x-infold-session": "s"})
+
+        assert (reply.status_code, reply.content) == (200, REPLY)
+        assert upstream.requests[0].body == body
+    assert reply.headers["x-infold"] == note
+    assert "x-infold-session" not in reply.headers
+    [event] = stage.events
+    assert isinstance(event, FailedOpen)
+    assert (event.session_id, "go on" in event.problem) == ("s", False)
+
+
+def test_a_window_that_cannot_hold_it_fails_open() -> None:
+    """The provider decides; the header tells that infold could not make it fit."""
+    with ScriptedServer() as upstream:
+        stage = Stage(upstream.url, window=300)
+        [reply] = asked(stage, ("POST", CHAT, chat([{"role": "system", "content": "rule " * 2_000}, *turns(0)])))
+
+    assert reply.status_code == 200
+    assert reply.headers["x-infold"].startswith("relayed; WindowExceeded")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"\xff\xfe", b'{"messages": 7}', b'{"messages": [[]]}', b"[" * 5_000, b'{"a":' * 5_000]
+)
+def test_what_is_no_request_is_the_upstreams_to_refuse(body: bytes) -> None:
+    """B25: garbage goes out byte for byte."""
+    with RawUpstream(lambda _: [whole(b"{}", status=b"400 Bad Request")]) as upstream:
+        [reply] = asked(Stage(upstream.url), ("POST", CHAT, body))
+
+        assert upstream.requests[0].body == body
+        assert reply.status_code == 400
+        assert reply.headers["x-infold"].startswith("relayed; ")
+
+
+def test_what_is_too_large_to_read_is_relayed() -> None:
+    """Above what infold reads itself, a request goes out as it came."""
+    with RawUpstream(lambda _: [whole(REPLY)]) as upstream:
+        [reply] = asked(Stage(upstream.url, limits=Limits(managed_bytes=100)), ("POST", CHAT, chat(turns(1))))
+
+        assert len(upstream.requests[0].body) > 100
+        assert reply.headers["x-infold"] == "relayed; larger than the 100 bytes that infold reads"
+
+
+def test_history_that_a_provider_holds_is_let_be() -> None:
+    """What is not all there cannot be cut."""
+    body = {"model": "gpt-x", "previous_response_id": "resp_1", "input": "go on"}
+    with ScriptedServer() as upstream:
+        [reply] = asked(Stage(upstream.url), ("POST", "/v1/responses", body))
+
+    assert (reply.status_code, "previous_response_id" in reply.headers["x-infold"]) == (200, True)
+
+
+def test_a_request_that_is_too_large_is_refused() -> None:
+    """In the shape that SDKs read errors from; the upstream never hears of it."""
+    with ScriptedServer() as upstream:
+        [reply] = asked(Stage(upstream.url, limits=Limits(body_bytes=10)), ("POST", CHAT, chat(turns(0))))
+
+        assert upstream.requests == ()
+    assert (reply.status_code, reply.json()["error"]["type"]) == (413, "infold_gateway_error")
+    assert reply.headers["x-infold"] == "refused"
+
+
+def test_an_upstream_that_is_not_set_is_told() -> None:
+    """The answer says how to set it."""
+    stage = Stage("", upstreams=Upstreams({"anthropic": "http://127.0.0.1:9"}))
+    [reply] = asked(stage, ("POST", CHAT, chat(turns(0))))
+
+    assert (reply.status_code, "--upstream openai=URL" in reply.json()["error"]["message"]) == (503, True)
+
+
+def test_an_upstream_that_is_away_is_told() -> None:
+    """Nobody listens there."""
+    with RawUpstream(lambda _: [b""]) as gone:
+        address = gone.url
+    [away] = asked(Stage(address), ("POST", CHAT, chat(turns(0))))
+
+    assert (away.status_code, away.json()["error"]["code"]) == (502, 502)
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        ([b""], 502),
+        ([b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\ncontent-type: application/json\r\n\r\n{"], 502),
+        ([b"garbage\r\n\r\n"], 502),
+        ([Pause(5)], 504),
+        ([begun(), Pause(5)], 504),
+    ],
+)
+def test_an_upstream_in_trouble_is_told(script: list[bytes | Pause], status: int) -> None:
+    """Before anything was passed on, trouble is an answer and not a broken connection."""
+    limits = Limits(upstream_seconds=0.1)
+    with RawUpstream(lambda _: script) as upstream:
+        [reply] = asked(Stage(upstream.url, limits=limits), ("POST", CHAT, chat(turns(0), stream=True)))
+
+    assert (reply.status_code, reply.json()["error"]["code"]) == (status, status)
+
+
+def test_a_title_never_joins_a_coding_session() -> None:
+    """A request without tools that brings a session's very messages is another session."""
+    tool = {"type": "function", "function": {"name": "bash", "parameters": {}}}
+    with ScriptedServer(in_turn(Say("yes"))) as upstream:
+        stage = Stage(upstream.url)
+        coding, title = asked(stage, ("POST", CHAT, chat(turns(2), tools=[tool])), ("POST", CHAT, chat(turns(2))))
+
+    assert coding.headers["x-infold-session"] != title.headers["x-infold-session"]
+    assert len(stage.sessions()) == 2
+
+
+def test_a_history_without_a_reply_has_no_name_yet() -> None:
+    """Nothing is stored of it, and the client is told no name."""
+    with ScriptedServer() as upstream:
+        stage = Stage(upstream.url)
+        [reply] = asked(stage, ("POST", CHAT, chat(turns(0))))
+
+    assert (reply.headers["x-infold"], "x-infold-session" in reply.headers) == ("managed", False)
+    assert stage.sessions() == []
