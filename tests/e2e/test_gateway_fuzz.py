@@ -30,7 +30,7 @@ SECONDS = 20.0
 LIMITS = Limits(body_bytes=200_000, body_seconds=5.0, upstream_seconds=2.0)
 TROUBLE = frozenset({502, 503, 504})
 
-quick = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 # What may be asked.
 

@@ -21,13 +21,16 @@ BYTES = "iVBORw0KGgoAAAANSUhEUgAABAAAAAMA"
 """The beginning of a picture of 1,024 by 768 pixels, which costs 1,049 tokens."""
 
 
-def turn(number: int) -> list[dict[str, Any]]:
-    """A question with a picture, a step whose answer is one too, and a reply."""
+def turn(number: int, *, has_question: bool = True) -> list[dict[str, Any]]:
+    """A question, with a picture or without one, a step whose answer is a picture, and a reply."""
     asked, shown = ({"type": "image", "source": _source(f"{number:02}{kind}")} for kind in "QA")
     call = {"type": "tool_use", "id": f"c{number}", "name": "screenshot", "input": {}}
     answer = {"type": "tool_result", "tool_use_id": f"c{number}", "content": [shown]}
     return [
-        {"role": "user", "content": [{"type": "text", "text": f"Like this one, number {number}?"}, asked]},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": f"Like this one, number {number}?"}, *[asked] * has_question],
+        },
         {"role": "assistant", "content": [call]},
         {"role": "user", "content": [answer]},
         {"role": "assistant", "content": [{"type": "text", "text": "Yes, like this one."}]},
@@ -55,13 +58,14 @@ def test_i14_media_inside_results_count() -> None:
 
 
 @pytest.mark.parametrize("window", [4_096, 8_192, 16_384])
-def test_i14_the_oldest_media_go_first(window: int) -> None:
-    """B8: whatever of a long session with pictures still fits, it is the newest ones."""
-    items = [item for number in range(PICTURES) for item in turn(number)]
+@pytest.mark.parametrize("has_question", [True, False], ids=["everywhere", "in answers"])
+def test_i14_the_oldest_media_go_first(window: int, has_question: bool) -> None:
+    """B8: whatever of a long session with pictures still fits, folded or pruned, it is the newest ones."""
+    items = [item for number in range(PICTURES) for item in turn(number, has_question=has_question)]
     for length in range(4, len(items) + 1, 4):
         fitted = fit(items[: length - 1], window=window)
         newest = length // 4 - 1
-        for kind in "QA":
+        for kind in "QA" if has_question else "A":
             shown = shown_in(fitted.messages, kind)
             assert shown == list(range(shown[0] if shown else newest + 1, newest + 1))
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from infold import fit
+from infold import Session, SessionSettings
 from infold.core.messages import Message
 from infold.core.plan import Fits
 from infold.formats.wire import OPENAI_CHAT
@@ -21,7 +21,7 @@ from .scenes import conversation, each_preset, infold_at, opened, requests_of, w
 
 PROGRAM = """
 import hashlib, json
-from infold import fit
+from infold import Session, SessionSettings
 from infold.formats.wire import OPENAI_CHAT
 from infold.testing.trajectory import coding_session
 told = coding_session(turns=18, largest_result_tokens=1_500)
@@ -81,10 +81,11 @@ def test_i15_a_session_reopened_at_each_step_sends_the_same_bytes(name: str) -> 
 
 def test_i15_names_and_stubs_are_the_same_each_time() -> None:
     """B29: the ids of what infold adds, and the stubs it writes, depend on nothing but the history."""
-    told = [written(OPENAI_CHAT, conversation(20, reply_tokens=6)) for _ in range(2)]
-    first, second = (fit(items, window=10_000, recall=True) for items in told)
+    settings = SessionSettings(window=10_000, format="openai-chat", recall=True)
+    sent = []
+    for _ in range(2):
+        session = Session(MemoryStore(), "s", settings)
+        sent.append(session.prepare_new(written(OPENAI_CHAT, conversation(20, reply_tokens=6))).messages)
 
-    assert first.report.changed
-    assert "[pruned: " in json.dumps(first.messages)
-    assert json.dumps(first.messages) == json.dumps(second.messages)
-    assert [message.id for message in first.report.sent] == [message.id for message in second.report.sent]
+    assert "; recall 2.0]" in json.dumps(sent[0])
+    assert json.dumps(sent[0]) == json.dumps(sent[1])

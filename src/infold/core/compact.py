@@ -177,8 +177,11 @@ def entries_for(checkpoint: Checkpoint, log: Log, situation: Situation) -> Itera
     `infold` wants one where nothing at all was kept in the midst of work (B21); else the tail says how to go on.
     """
     yield checkpoint
-    is_adrift = checkpoint.first_kept is None and bool(_callers(log, Cut(log.length, None))) and is_under_way(log)
-    if checkpoint.reason != "manual" and (situation.policy.continue_always or is_adrift):
+    has_work = bool(
+        _callers(log, Cut(log.length, None))
+    )  # else the last fold's own message alone would be folded, for ever
+    is_adrift = checkpoint.first_kept is None and is_under_way(log)
+    if has_work and checkpoint.reason != "manual" and (situation.policy.continue_always or is_adrift):
         said = TextPart(CONTINUE_TEXT, synthetic=True)
         yield MessageEntry(
             UserMessage(MessageId(f"continue-{log.next_sequence}"), (said,), created_ms=checkpoint.created_ms)

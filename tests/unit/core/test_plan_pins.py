@@ -8,7 +8,7 @@ from infold.core.entries import Handle, Pin
 from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.plan import Fits, Stuck, next_step
-from infold.core.presets import INFOLD
+from infold.core.presets import INFOLD, PRESETS, preset
 from infold.core.view import view
 from infold.testing.builders import calls, replies, session, user
 
@@ -16,13 +16,13 @@ MOST_STEPS = 20
 SITUATION = Situation(INFOLD, budget_for(Window(8_192), INFOLD), 200)
 
 
-def ended(log: Log) -> Fits | Stuck:
+def ended(log: Log, situation: Situation = SITUATION) -> Fits | Stuck:
     """How compacting ends, within as many steps as any session needs."""
     for _ in range(MOST_STEPS):
-        step = next_step(log, SITUATION)
+        step = next_step(log, situation)
         if isinstance(step, Fits | Stuck):
             return step
-        log = carry_out(log, step, SITUATION).log
+        log = carry_out(log, step, situation).log
     pytest.fail("no end")
 
 
@@ -47,3 +47,13 @@ def test_a_pin_leaves_what_can_still_be_folded() -> None:
 
     assert isinstance(done.final, Fits)
     assert "the contract says so. " * 700 in str(view(done.log, INFOLD.summary)[0])
+
+
+@pytest.mark.parametrize("name", sorted(set(PRESETS) - {"infold", "turn-window"}))
+def test_a_pin_too_large_ends_in_a_document_too(name: str) -> None:
+    """B9: a continue message is not put at the end for a fold of nothing but the last continue message."""
+    policy = preset(name)
+    situation = Situation(policy, budget_for(Window(8_192, output_tokens=1_024), policy), 1_500)
+    log = session(user("go"), replies("the contract says so. " * 3_000), policy=policy).append(Pin(Handle("1.0")))
+
+    assert isinstance(ended(log, situation), Stuck)

@@ -18,7 +18,7 @@ from infold.engine.drive import World, drive
 from infold.engine.flow import Prepared, compact
 from infold.engine.folding import PAUSE_SECONDS, plan_for
 from infold.engine.notes import Notes
-from infold.errors import ModelError
+from infold.errors import ModelError, StoreConflict
 
 from .scenes import TRIGGERED, URGENT, busy, compacted, outrun_at, situation, step_of, stored
 from .worlds import GOOD, KEY, Scripted
@@ -103,6 +103,24 @@ def test_notes_outlive_a_conflict() -> None:
     assert (done.log.checkpoint.narrative, done.log.checkpoint.ahead) == (GOOD, False)
     assert "from another process" in text_of(done.view[-1])
     assert view(scripted.reread(), situation().policy.summary) == done.view
+
+
+def test_notes_are_kept_where_others_never_stop_writing() -> None:
+    """B14: after some tries under the lock the notes are left for whoever begins anew, and nobody pays for them again."""
+    scripted = Scripted()
+    log = stored(scripted, URGENT)
+
+    def append(entries: Sequence[Entry], expected: int) -> int:
+        if isinstance(entries[0], Checkpoint):
+            raise StoreConflict("s", expected=expected, actual=expected + 1)
+        return scripted.append(entries, expected)
+
+    outcome = drive(compact(log, Call((), situation())), replace(scripted.world(), append=append))
+
+    assert isinstance(outcome, Outrun)
+    assert outcome.preparation is not None
+    assert (outcome.preparation.notes.text, outcome.preparation.is_left) == (GOOD, True)
+    assert len(scripted.asked) == 1
 
 
 def test_notes_on_a_head_that_changed_are_not_committed() -> None:

@@ -1,14 +1,18 @@
 """A session as a caller keeps it, alone."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from infold.core.entries import Amendment, Checkpoint, Pruning, Rejection, Restoration
 from infold.core.events import Compacted, Pruned, Rejected, Restored
 from infold.core.messages import text_of
+from infold.core.presets import INFOLD
+from infold.engine.call import Flow
 from infold.engine.circumstances import Beside
-from infold.engine.keeper import MOST_TRIES
+from infold.engine.keeper import MOST_TRIES, Keeper
 from infold.errors import HistoryChanged, StoreConflict, UnknownReference, UsageError, WindowExceeded
 from infold.formats.overflow import Overflow
 
@@ -136,6 +140,16 @@ def test_a_reply_is_recorded_with_what_it_tells() -> None:
         Kept().record(reply(0))
 
 
+def test_a_reply_of_nothing_is_refused() -> None:
+    """B13: a body in which the session's format finds no reply is a mistake, and the error says what to pass."""
+    kept = Kept()
+    kept.whole([said(RULE)])
+    with pytest.raises(UsageError, match="pass it as the provider gave it"):
+        kept.record({"choices": []})
+
+    assert len(kept.messages) == 1
+
+
 def test_a_reply_the_list_brought_is_not_recorded_twice() -> None:
     """B13: a caller whose list has the reply already may record it all the same; the same call under another id is another."""
     kept = Kept()
@@ -212,6 +226,19 @@ def test_what_cannot_become_smaller_is_told(overflow: Overflow) -> None:
         assert one.whole([said(RULE)]).messages == [said(RULE)]
     with pytest.raises(UsageError, match="before recovering"):
         Kept().drive(Kept().keeper.recover(TOLD))
+
+
+def test_a_reserve_gives_way_to_a_learned_window() -> None:
+    """B11, B13: a provider's limit below the reserve a policy names is kept to all the same."""
+    kept = Kept(window=64_000)
+    kept.terms = replace(kept.terms, policy=replace(INFOLD, reserve_tokens=20_000))
+    kept.keeper = Keeper(kept.log, kept.terms, lambda: 7)
+    messages = kept.grown(24)
+    kept.whole(messages)
+    ready = kept.drive(kept.keeper.recover(TOLD))
+
+    assert ready.gauge.upper_tokens <= 8_192
+    assert kept.whole(messages).messages == ready.messages
 
 
 def test_bytes_refused_without_media_are_not_the_medias() -> None:
@@ -324,17 +351,30 @@ def test_a_pin_is_kept_and_released(pinned: bool) -> None:
         kept.drive(kept.keeper.pin("999.0"))
 
 
-def test_a_writer_who_is_always_outrun_is_told() -> None:
-    """B14: beginning anew ends, with a conflict that can be tried again."""
-    kept = Kept()
+FLOWS: dict[str, Callable[[Keeper], Flow[Any]]] = {
+    "prepare": lambda keeper: keeper.prepare([said(RULE)]),
+    "prepare_new": lambda keeper: keeper.prepare_new([said("go on")]),
+    "record": lambda keeper: keeper.record(reply(9)),
+    "pin": lambda keeper: keeper.pin(f"{keeper.log.live[0].sequence}.0"),
+    "undo": lambda keeper: keeper.undo(),
+    "compact": lambda keeper: keeper.compact(),
+}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_a_writer_who_is_always_outrun_is_told(name: str) -> None:
+    """B14: beginning anew ends, with a conflict that can be tried again; the pauses before it are short."""
+    kept = Kept(window=64_000)
+    if name != "prepare":
+        kept.whole(kept.grown(8))
+        kept.drive(kept.keeper.compact())
 
     def refuse(_: object) -> None:
         raise StoreConflict("s", expected=0, actual=1)
 
     kept.before = refuse
-    for flow in (kept.keeper.prepare([said(RULE)]), kept.keeper.prepare_new([said(RULE)])):
-        with pytest.raises(StoreConflict, match="load it again"):
-            kept.drive(flow)
+    with pytest.raises(StoreConflict, match="load it again"):
+        kept.drive(FLOWS[name](kept.keeper))
 
-    assert len(kept.scripted.waits) == 2 * (MOST_TRIES - 1)
-    assert kept.scripted.waits[0] < 0.01 < max(kept.scripted.waits) < 0.1
+    assert len(kept.scripted.waits) == MOST_TRIES - 1
+    assert all(0 < seconds < 1 for seconds in kept.scripted.waits)

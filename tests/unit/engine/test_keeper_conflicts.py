@@ -111,6 +111,22 @@ def test_a_whole_list_outweighs_what_others_said() -> None:
     assert kept.again().whole(messages).messages == messages
 
 
+def test_a_whole_list_outweighs_what_others_said_while_a_summary_was_written() -> None:
+    """B1, B14: the notes are committed to the session as it has become, then the caller's list is held against it; paid once."""
+    kept = Kept(window=64_000, summarises=True)
+    messages = whole(kept)
+    kept.whole(messages)
+    kept.outrun_once(of(Checkpoint))
+    ready = kept.drive(kept.keeper.compact("the parser"))
+    again = kept.whole(messages)
+
+    assert len(kept.scripted.asked) == 1
+    assert GOOD in str(ready.messages[0])
+    assert again.messages[0] == ready.messages[0]
+    assert "from another process" not in str(again.messages)
+    assert sum(message.id.startswith("intruder-") for message in kept.messages) == 1
+
+
 def test_a_pruning_meets_a_conflict() -> None:
     """B14: what was to be hidden is decided again on the session as it is now."""
     kept = Kept(window=16_000)

@@ -53,7 +53,7 @@ def test_a_good_answer_becomes_notes() -> None:
 
 def test_the_place_of_work_is_noted() -> None:
     """S3.6: the newest reply that says where the agent stands tells it."""
-    place = WorkPath("/work/parser", "/work")
+    place = WorkPath("/project/parser", "/project")
     log = stored(Scripted(), URGENT)
     stood = AssistantMessage(MessageId("p"), (TextPart("here"),), path=place, finish="stop")
     later = AssistantMessage(MessageId("q"), (TextPart("and now"),), finish="stop")
