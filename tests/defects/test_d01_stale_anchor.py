@@ -90,6 +90,15 @@ def test_d01_one_right_after_the_other_keeps_a_single_summary(name: str) -> None
     assert len(list(store.newest_first(SessionKey("", SessionId("s"))))) > 100
 
 
+def test_d01_with_nothing_new_the_summary_stays() -> None:
+    """B3, S4.5: compacted again at once, a session whose turns are all kept still has the summary it had."""
+    session_ = opened("turn-window", OPENAI_CHAT, window=64_000, notes=Notetaker(FIRST))
+    session_.prepare_new(written(OPENAI_CHAT, conversation(40, tokens=12, reply_tokens=900)))
+
+    assert FIRST in told_of(session_.compact())
+    assert FIRST in told_of(session_.compact())
+
+
 def test_d01_what_only_the_newer_notes_knew_is_carried_on() -> None:
     """B3, B10: where code folds next, the newest narrative stands in its text word for word."""
     store = MemoryStore()

@@ -4,7 +4,6 @@ from asyncio import CancelledError
 
 import pytest
 
-from infold.core.presets import PRESETS
 from infold.formats.wire import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import numbered, user
@@ -28,11 +27,9 @@ LONG = conversation(40, tokens=12, reply_tokens=900)
 PROMPT = numbered([user("Are you there?")], prefix="n")
 
 each_end = pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
-each_keeping = pytest.mark.parametrize("name", sorted(set(PRESETS) - {"opencode-1.1.23"}))
-"""`opencode-1.1.23` keeps no tail at all, so that a compaction folds the prompt it is made for."""
 
 
-@each_keeping
+@each_preset
 @each_end
 @pytest.mark.parametrize("is_reopened", [False, True], ids=["same", "reopened"])
 def test_d04_the_next_prompt_carries_it_out(name: str, end: BaseException, is_reopened: bool) -> None:
@@ -54,7 +51,7 @@ def test_d04_the_next_prompt_carries_it_out(name: str, end: BaseException, is_re
     assert [item for item in ready.messages if "Are you there?" in str(item)] == written(OPENAI_CHAT, PROMPT)
 
 
-@each_keeping
+@each_preset
 @each_end
 def test_d04_it_is_carried_out_once(name: str, end: BaseException) -> None:
     """B9: the prompt after that finds nothing left to do, and no summary is anybody's answer."""

@@ -29,6 +29,8 @@ JUNK = {
     "failed": Answer(GOOD_NOTES, "error"),
     "aborted": Answer(GOOD_NOTES, "abort"),
     "an excuse": Answer("I'm sorry, but I can't help with that request."),
+    "none at all": Answer("## Goal\n- (none)\n\n## Progress\n- (none)\n\n## Next\n- (none)"),
+    "a question back": Answer("Sure! Please share the conversation you would like me to summarise."),
     "a call": Answer(GOOD_NOTES, "tool-calls", calls_tools=True),
     "the history again": Answer("part 1 is fine. " * 20_000),
     "another project": Answer("All is well.\nThe invoices are in src/billing/ledger.py now.\nCommit 8f3a91c did it."),

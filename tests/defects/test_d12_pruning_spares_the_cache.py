@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from infold.core.entries import Pruning
+from infold.core.entries import Clip, Clipping, Handle, Pruning, handle_of
 from infold.core.events import Compacted, Event, Pruned
 from infold.core.messages import Message
 from infold.core.plan import Prune
@@ -68,6 +68,17 @@ def test_d12_what_was_pruned_before_does_not_keep_the_newer_from_going() -> None
     assert sum(map(len, pruned)) == len(set().union(*pruned))
 
 
+def test_d12_a_clipped_part_does_not_end_the_walk() -> None:
+    """S2.5: only what was pruned ends it; what was clipped, say for its bytes, does not keep the older results from going."""
+    log = log_of(conversation(12, tokens=800))
+    policy = infold_at(WINDOW).policy.prune
+    whole = plan_prune(log, policy, usable_tokens=8_000)
+    newest = max(int(handle.partition(".")[0]) for handle in whole.targets)
+    clipped = log.append(Clipping((Clip(Handle(f"{newest}.0"), 100, 100),)))
+
+    assert plan_prune(clipped, policy, usable_tokens=8_000).freed_tokens > 0.5 * whole.freed_tokens > 0
+
+
 def test_d12_stubs_in_between_never_leave_a_request_too_large() -> None:
     """B8: where old results lie behind a stub, out of pruning's reach, the head is folded instead and the request fits."""
     turns: list[Message] = []
@@ -75,7 +86,7 @@ def test_d12_stubs_in_between_never_leave_a_request_too_large() -> None:
         turns += [user(f"part {number}"), calls("bash"), result(output="all is well here now " * 120), replies("built")]
     log = log_of(numbered(turns))
     middle = next(placed for placed in log.live[60:] if placed.results)
-    log = log.append(Pruning((f"{middle.sequence}.0",), 500))  # type: ignore[arg-type]  # any text is a handle here
+    log = log.append(Pruning((handle_of(middle.sequence, 0),), 500))
     situation = infold_at(12_000)
     (request,) = play(log, (), situation)
 

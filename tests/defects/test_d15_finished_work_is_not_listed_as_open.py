@@ -2,13 +2,15 @@
 
 import json
 
+from infold.core.compact import compact
 from infold.core.messages import Message
 from infold.formats.wire import OPENAI_CHAT
-from infold.testing.builders import calls, numbered, replies, result, user
+from infold.testing.builders import calls, log_of, numbered, replies, result, user
 
 from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to name
     Notetaker,
     each_preset,
+    infold_at,
     opened,
     story,
     told_of,
@@ -45,6 +47,29 @@ def test_d15_the_summariser_sees_how_it_went_on() -> None:
     assert CLOSING in later
     assert "what is settled in it is no longer open" in later
     assert '"completed"' in later
+
+
+def test_d15_the_ledger_lists_nothing_that_the_tail_settled() -> None:
+    """B4: a task that the kept tail shows done, and a check that it shows passed, are not told as open by code either."""
+    check = calls("bash", arguments='{"command": "make check"}')
+    log = log_of(
+        numbered(
+            [
+                user("Port the quay."),
+                *(todo("in_progress"), result(output="Noted.")),
+                *(check, result(output="1 failed", status="error")),
+                *(draft for _ in range(20) for draft in (calls("bash", arguments='{"command": "make"}'), result(800))),
+                *(check, result(output="12 passed")),
+                *(todo("completed"), result(output="Noted.")),
+                replies(CLOSING),
+            ]
+        )
+    )
+    checkpoint = compact(log, infold_at(6_000)).log.checkpoint
+
+    assert checkpoint is not None
+    assert "[in_progress]" not in checkpoint.text
+    assert "Errors not seen to be settled" not in checkpoint.text
 
 
 @each_preset

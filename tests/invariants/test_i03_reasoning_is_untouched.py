@@ -10,14 +10,17 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from infold import fit
+from infold.core.compact import compact
 from infold.core.gauge import Situation
 from infold.core.messages import AssistantMessage, Message, Part, ReasoningPart, ToolCallPart, UserMessage, is_signed
+from infold.core.presets import preset
+from infold.core.view import view
 from infold.formats.wire import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_RESPONSES, WireFormat
-from infold.testing.builders import calls, log_of, numbered, result, user
+from infold.testing.builders import calls, log_of, numbered, replies, result, user
 from infold.testing.play import play
 from infold.testing.strategies import histories, infold_situations
 
-from .scenes import EXAMPLES, bare, compactions, story, written
+from .scenes import EXAMPLES, bare, compactions, infold_at, story, written
 
 SEALING = (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, GEMINI)
 SEAL = "c2VhbGVk"
@@ -122,6 +125,22 @@ def test_i03_a_seal_goes_to_no_other_family(here: WireFormat, there: WireFormat)
 
     assert (SEAL in str(sent)) is (here is there)
     assert there.problems(sent) == ()
+
+
+def test_i03_mechanical_cleaning_spares_what_is_signed() -> None:
+    """B12, S4.5: where `turn-window` takes reasoning out for want of a summary, the seals of replies that stay, stay."""
+    policy = preset("turn-window")
+    turns = [
+        draft for number in range(8) for draft in (user(f"part {number}"), replies("word " * 8_000, reasoning="hm"))
+    ]
+    signed = calls("bash")
+    signed = replace(signed, parts=(ReasoningPart("", sealed(ANTHROPIC_MESSAGES, 1)), *signed.parts))
+    log = log_of(numbered([*turns, user("go"), signed, result()]), policy=policy)
+    compaction = compact(log, infold_at(200_000, name="turn-window"))
+    shown = [part for message in view(compaction.log, policy.summary) for part in message.parts]
+
+    assert compactions(compaction.events)
+    assert [part.provider_data for part in shown if isinstance(part, ReasoningPart)] == [sealed(ANTHROPIC_MESSAGES, 1)]
 
 
 def test_i03_an_altered_call_would_be_noticed() -> None:

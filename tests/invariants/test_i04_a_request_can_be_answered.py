@@ -20,20 +20,27 @@ from infold.core.messages import (
     results_of,
     text_of,
 )
-from infold.core.presets import INFOLD, PRESETS
+from infold.core.presets import INFOLD
 from infold.core.view import view
 from infold.formats.wire import FORMATS, WireFormat
 from infold.testing.builders import calls, log_of, numbered, replies, result, session, user
 from infold.testing.play import play
 from infold.testing.strategies import histories, situations
 
-from .scenes import EXAMPLES, Notetaker, bare, compactions, each_wire, opened, played, story
+from .scenes import (
+    EXAMPLES,
+    Notetaker,
+    bare,
+    compactions,
+    conversation,
+    each_preset,
+    each_wire,
+    opened,
+    played,
+)
 
 ASKING = numbered([user("Port the parser.")], prefix="opening")
 MODELS = ("assistant", "model")
-
-each_pairing_preset = pytest.mark.parametrize("name", sorted(set(PRESETS) - {"turn-window"}))
-"""`turn-window` has its summary stand alone and first, as a reply, which is how its document wants it."""
 
 
 @pytest.mark.slow
@@ -57,15 +64,14 @@ def with_failures(history: tuple[Message, ...], places: set[int]) -> Iterator[Me
 
 
 @pytest.mark.slow
-@each_pairing_preset
+@each_preset
 @each_wire
 def test_i04_a_model_always_has_something_to_answer(name: str, wire: WireFormat) -> None:
-    """B12: through compactions by a model, each request of a tool loop begins with the user's side and ends with it."""
+    """B12: through compactions by a model, each request of steps and turns is accepted and ends with the user's side."""
     events: list[Event] = []
-    for ready in played(opened(name, wire, notes=Notetaker()), wire, story(40)):
+    for ready in played(opened(name, wire, notes=Notetaker()), wire, conversation(30)):
         events += ready.events
         assert wire.problems(ready.messages) == ()
-        assert role(ready.messages[0]) not in MODELS
         assert role(ready.messages[-1]) not in MODELS
 
     assert compactions(events)
@@ -89,6 +95,14 @@ def test_i04_a_reply_that_failed_before_it_began_is_not_sent(parts: tuple[Part, 
     request = view(log_of((*ASKING, failed)), INFOLD.summary)
 
     assert [message.id for message in request] == [ASKING[0].id]
+
+
+def test_i04_a_reply_that_failed_does_not_stand_last() -> None:
+    """B12, B13: half a reply whose request failed is not sent as if it were to be gone on with; the question is."""
+    failed = AssistantMessage(MessageId("failed"), (TextPart("I was abo"),), finish="error", error="connection lost")
+    request = view(log_of((*ASKING, failed)), INFOLD.summary)
+
+    assert not isinstance(request[-1], AssistantMessage)
 
 
 def test_i04_a_reply_that_only_thought_does_not_part_a_loop() -> None:

@@ -9,7 +9,7 @@ from infold.core.gauge import Situation
 from infold.core.messages import Message
 from infold.core.plan import Fits
 from infold.formats.wire import OPENAI_CHAT
-from infold.testing.builders import log_of
+from infold.testing.builders import log_of, numbered, replies, user
 from infold.testing.play import play
 from infold.testing.strategies import histories, infold_situations
 from infold.testing.trajectory import coding_session
@@ -59,6 +59,17 @@ def test_i07_a_summary_that_is_hardly_smaller_is_rejected() -> None:
     assert all(event.tokens_after < event.tokens_before for event in compactions(events))
     assert long[:200] not in told_of(ready)
     assert GOOD_NOTES not in told_of(ready)
+
+
+def test_i07_a_wish_makes_nothing_larger() -> None:
+    """B9, B20: a person's wish to compact a few short messages leaves them as they are rather than make more of them."""
+    events: list[Event] = []
+    session = opened("infold", OPENAI_CHAT, window=64_000, events=events)
+    items = written(OPENAI_CHAT, numbered([user("hi"), replies("hello"), user("ok")]))
+    session.prepare_new(items)
+
+    assert len(told_of(session.compact())) <= len("\n".join(map(str, items)))
+    assert all(event.tokens_after < event.tokens_before for event in compactions(events))
 
 
 def test_i07_tools_that_leave_no_room_are_told_and_nothing_is_sent() -> None:

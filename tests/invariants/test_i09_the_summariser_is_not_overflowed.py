@@ -10,7 +10,7 @@ from infold.formats.wire import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, user
 
-from .scenes import Notetaker, compactions, each_preset, opened, played, requested_tokens, story, told_of
+from .scenes import Notetaker, compactions, each_preset, opened, played, requested_tokens, story, told_of, written
 
 WORDS = "the part is built and all of it is well; "
 
@@ -49,6 +49,18 @@ def test_i09_every_request_fits_the_summariser(head: str, window: int, summarise
 
     assert notes.asked
     assert max(map(requested_tokens, notes.asked)) <= summariser_tokens
+
+
+@pytest.mark.parametrize("summariser_tokens", [3_000, 6_000, 8_192])
+def test_i09_a_small_summariser_is_asked_for_little(summariser_tokens: int) -> None:
+    """B8: the answer asked for is bounded by the summariser's own window too, and leaves room for the record."""
+    notes = Notetaker()
+    session = kept(notes, 64_000, summariser_tokens)
+    session.prepare_new(written(OPENAI_CHAT, spoken(60)))
+    session.compact()
+
+    assert max(map(requested_tokens, notes.asked), default=0) <= summariser_tokens
+    assert len(notes.asked) <= 20 or summariser_tokens < 8_192
 
 
 @pytest.mark.slow

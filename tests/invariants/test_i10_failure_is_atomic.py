@@ -20,7 +20,7 @@ from infold.core.entries import (
 from infold.core.events import Compacted
 from infold.core.events import Event as Told
 from infold.core.messages import MessageId, SessionId, TextPart, UserMessage
-from infold.core.presets import INFOLD, PRESETS, preset
+from infold.core.presets import INFOLD, preset
 from infold.core.summary import SummaryRequest
 from infold.core.view import REQUEST_TEXT, view
 from infold.errors import InfoldError, StoreBroken
@@ -59,7 +59,7 @@ def test_i10_a_cancelled_compaction_changes_no_view(name: str, end: BaseExceptio
     assert view(again.log, preset(name).summary) == before
 
 
-@pytest.mark.parametrize("name", sorted(set(PRESETS) - {"opencode-1.1.23"}))
+@each_preset
 @each_end
 def test_i10_the_next_prompt_is_answered(name: str, end: BaseException) -> None:
     """B13: after the cancellation the next request is whole, shows no trace of it, and ends with what was said last."""

@@ -61,8 +61,8 @@ class Interrupted(Notetaker):
         return GOOD_NOTES
 
 
-FOLDS_ALL = ("opencode-1.1.57", "opencode-1.18", "proactive")
-"""Documents by which a compaction that leaves nothing older than its tail folds all there is, the newest prompt included."""
+FOLDS_ALL = ("opencode-1.1.23",)
+"""The document by which a compaction keeps nothing, so that what arrives before a second one is told in its summary."""
 
 
 @each_preset

@@ -7,6 +7,7 @@ import pytest
 
 from infold import fit
 from infold.core.compact import compact
+from infold.core.entries import Clip, Clipping, Handle
 from infold.core.gauge import gauge
 from infold.core.log import Log
 from infold.core.messages import Message, Usage
@@ -62,6 +63,17 @@ def test_i13_what_came_since_is_added_to_the_report() -> None:
     assert gauge(large, situation).count_tokens - gauge(small, situation).count_tokens > 70_000
     assert compact(small, situation).steps == ()
     assert compact(large, situation).steps != ()
+
+
+def test_i13_a_small_clip_does_not_undo_a_report() -> None:
+    """S7.2, B8: once a little was hidden, what a provider counted is still believed, less what that little was."""
+    step: list[Message] = [user("go on"), calls("bash"), result(output=said(4_000)), replies("ok")]
+    heard: list[Message] = [user("more"), replies("so", usage=Usage(input=107_000, output=10)), user("and?")]
+    log = log_of(numbered([*step * 10, *heard]))
+    clipped = log.append(Clipping((Clip(Handle("2.0"), 1_000, 1_000),)))
+
+    assert gauge(log, infold_at(128_000)).count_tokens > 107_000
+    assert 100_000 < gauge(clipped, infold_at(128_000)).count_tokens < 107_000
 
 
 def test_i13_without_any_report_the_estimate_acts() -> None:

@@ -4,14 +4,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infold import Session, SessionSettings
 from infold.core.events import Event, SummaryRejected
 from infold.core.judge import Answer
 from infold.core.messages import Message, TextPart, text_of
 from infold.core.summary import COMPACTION_AGENT, Additions, SummaryRequest, flattened, own_request
 from infold.formats.wire import OPENAI_CHAT
+from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, user
 
-from .scenes import EXAMPLES, GOOD_NOTES, Notetaker, conversation, each_preset, opened, told_of, written
+from .scenes import (
+    EXAMPLES,
+    GOOD_NOTES,
+    Notetaker,
+    conversation,
+    each_preset,
+    opened,
+    requested_tokens,
+    told_of,
+    written,
+)
 
 BLOCKS = ("record", "earlier-notes", "later")
 ESCAPES = tuple(
@@ -81,6 +93,18 @@ def test_i17_no_call_of_the_answer_is_run(name: str) -> None:
     assert GOOD_NOTES not in told_of(ready)
     assert not COMPACTION_AGENT.allows_tools
     assert "tools" not in SummaryRequest.__struct_fields__
+
+
+def test_i17_what_a_person_adds_is_bounded() -> None:
+    """B8, B20: a focus of many times the summariser's window does not make its requests larger than that."""
+    notes = Notetaker()
+    told = SessionSettings(window=64_000, summariser=notes, summariser_tokens=16_000, format="openai-chat")
+    session = Session(MemoryStore(), "s", told)
+    session.prepare_new(written(OPENAI_CHAT, conversation(40, tokens=12, reply_tokens=900)))
+    session.compact(focus="mind the harbour " * 20_000)
+
+    assert "mind the harbour" in notes.shown
+    assert max(map(requested_tokens, notes.asked)) <= 16_000
 
 
 @pytest.mark.parametrize(

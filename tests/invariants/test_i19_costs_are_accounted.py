@@ -51,6 +51,35 @@ def test_i19_every_piece_is_counted() -> None:
     assert [event.cost for event in compactions(events)] == [0.25 * len(notes.asked)]
 
 
+def test_i19_a_piece_is_counted_though_the_next_failed() -> None:
+    """B10, B22: where a later piece fails, what the earlier ones cost is told all the same."""
+    events: list[Event] = []
+    told = SessionSettings(
+        window=64_000,
+        summariser=Notetaker(PRICED, ConnectionError("down")),
+        summariser_tokens=16_000,
+        format="openai-chat",
+        on_event=events.append,
+    )
+    session = Session(MemoryStore(), "s", told)
+    session.prepare_new(written(OPENAI_CHAT, LONG))
+    session.compact()
+
+    assert [(event.cost, event.outcome) for event in compactions(events)] == [(0.25, "folded")]
+
+
+def test_i19_usage_is_that_of_all_tries() -> None:
+    """S3.6: beside the price of all tries stands the usage of all tries."""
+    session = opened("opencode-1.1.57", OPENAI_CHAT, window=64_000, notes=Notetaker(EMPTY, PRICED))
+    session.prepare_new(written(OPENAI_CHAT, LONG))
+    session.compact()
+    assert session.log.checkpoint is not None
+    summary = session.log.checkpoint.summary
+
+    assert summary is not None
+    assert (summary.cost, summary.usage) == (0.5, Usage(input=1_800, output=80))
+
+
 def test_i19_a_summary_message_tells_its_usage() -> None:
     """S3.6: where a document has the summary as a message, its price, usage and model are on it."""
     session = opened("opencode-1.1.57", OPENAI_CHAT, window=64_000, notes=Notetaker(PRICED))

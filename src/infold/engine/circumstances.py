@@ -97,7 +97,9 @@ class Circumstances:
 
     def _budget(self, log: Log) -> Budget:
         """What may be filled; a reserve or a trigger in tokens that a learned window has no room for gives way to it."""
-        policy, window = self._terms.policy, self._window(log)
+        policy, window, learned = self._terms.policy, self._window(log), log.limits.tokens
+        if policy.window_tokens is not None and learned is not None:  # a window that was set may still be too large
+            policy = replace(policy, window_tokens=min(policy.window_tokens, learned))
         try:
             return budget_for(window, policy)
         except PolicyError:
@@ -106,7 +108,7 @@ class Circumstances:
         try:
             return budget_for(window, replace(policy, reserve_tokens=None))
         except PolicyError:
-            return budget_for(self._terms.window, policy)
+            return budget_for(self._terms.window, self._terms.policy)
 
     def _window(self, log: Log) -> Window:
         """The window as it is known by now, less what the request asks to be answered with."""

@@ -18,6 +18,9 @@ __all__ = ["Outgoing", "Sender"]
 
 MOST_CONNECTIONS = 1_000
 MOST_IDLE = 100
+IDLE_SECONDS = 5.0
+"""How long a connection is kept unused: less than any upstream keeps it, so that no request meets one that is closing."""
+
 MOST_ANSWER_BYTES = 8 * 2**20
 """How large the answer to a request of our own may be: no summary is a thousandth of it."""
 
@@ -34,7 +37,9 @@ class Sender:
     """The connections to all upstreams; open while the block is."""
 
     def __init__(self, limits: Limits) -> None:
-        connections = httpx2.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_IDLE)
+        connections = httpx2.Limits(
+            max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_IDLE, keepalive_expiry=IDLE_SECONDS
+        )
         self._transport = httpx2.AsyncHTTPTransport(limits=connections, trust_env=False)
         timeout = httpx2.Timeout(limits.upstream_seconds, connect=limits.connect_seconds)
         self._extensions = {"timeout": timeout.as_dict()}

@@ -38,7 +38,8 @@ Script = Callable[[RawRequest], Iterable[bytes | Pause]]
 
 def whole(body: bytes, *, status: bytes = b"200 OK", headers: Iterable[tuple[bytes, bytes]] = ()) -> bytes:
     """A whole response that is JSON unless it says otherwise."""
-    given = [(b"content-type", b"application/json"), *headers, (b"content-length", str(len(body)).encode())]
+    framing = [(b"content-length", str(len(body)).encode()), (b"connection", b"close")]
+    given = [(b"content-type", b"application/json"), *headers, *framing]
     return b"HTTP/1.1 " + status + b"\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in given) + b"\r\n" + body
 
 
