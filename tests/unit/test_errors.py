@@ -8,9 +8,11 @@ from infold import errors
 from infold.errors import (
     BrokenInput,
     DuplicateId,
+    HistoryChanged,
     IllegalCut,
     InfoldError,
     ModelError,
+    ModelOverflow,
     OrphanResult,
     PolicyError,
     SettingsError,
@@ -47,7 +49,11 @@ EXAMPLES: tuple[tuple[InfoldError, str], ...] = (
     (StoreClosed("a.db"), "open it again, or close it later"),
     (StoreConflict("s1", expected=3, actual=5), "load it again and repeat what was decided"),
     (StoreBroken("a.db", "the disk is full", remedy="free some space"), "free some space"),
-    (ModelError("gpt-x", "did not answer"), "try again, or name another model"),
+    (ModelOverflow("m", 4_096), "ask it for less at once"),
+    (
+        HistoryChanged("its first message is another"),
+        "pass the list the session was made from, with new items at its end, or begin a new session",
+    ),
     (UnknownFormat("notes.txt", tried=("codex", "pi"), remedy="name the format"), "name the format"),
     (BrokenInput("codex", "no call", remedy="export it again", line=7), "export it again"),
     (
@@ -121,6 +127,6 @@ def test_a_setting_is_named_where_there_is_one() -> None:
 
 def test_branches_say_who_can_act() -> None:
     """The caller's mistakes are usage errors; a window too small is the user's affair, a store an operator's, a model time's."""
-    others = {InfoldError, WindowExceeded, ModelError, StoreError, StoreConflict, StoreBroken}
+    others = {InfoldError, WindowExceeded, ModelError, ModelOverflow, StoreError, StoreConflict, StoreBroken}
 
     assert {cls for cls in DEFINED if issubclass(cls, UsageError)} == DEFINED - others

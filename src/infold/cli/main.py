@@ -34,9 +34,7 @@ VERBS = {
     "models": Verb("infold.cli.models_verb:models", "Show limits and prices of models."),
     "recall": Verb("infold.cli.recall_verb:recall", "Find something that was said in a session."),
     "replay": Verb("infold.cli.replay_verb:replay", "See what policies would have cost on your own transcripts."),
-    "serve": Verb(
-        "infold.cli.serve_verb:serve", "Keep any agent inside its window by its base URL, with a page to look at."
-    ),
+    "serve": Verb("infold.cli.serve_verb:serve", "Keep any agent inside its window by its base URL."),
 }
 
 

@@ -54,7 +54,7 @@ upstreams: {upstreams}
 store: {store}"""
 
 
-@click.command(short_help="Keep any agent inside its window by its base URL, with a page to look at.")
+@click.command(short_help="Keep any agent inside its window by its base URL.")
 @click.option("--host", default=None, help="Where to listen; other addresses than loopback need INFOLD_TOKEN.")
 @click.option("--port", type=click.IntRange(0, 65535), default=None, help="The port; 0 for any that is free.")
 @click.option("--store", default=None, help="Where sessions live: a file, postgresql://… or memory.")

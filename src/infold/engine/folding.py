@@ -219,6 +219,8 @@ def _plan_anew(plan: SummaryPlan, outrun: Outrun) -> Flow[_Anew | None]:
         return None
     last = log.index_of(preparation.mark.last)
     index = 0 if last is None else last + 1
+    while index < log.length and log.live[index].is_business:  # the request for this very compaction
+        index += 1
     if index < log.length and not log.live[index].cuttable:
         return None
     return _Anew(log, replace(plan, step=replace(plan.step, cut=Cut.at(log, index))))
