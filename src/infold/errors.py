@@ -21,12 +21,17 @@
     ├── StoreError            an operator can act, or a second try: a store did not do what it was asked
     │   ├── StoreConflict     another writer was faster; reload and try again
     │   └── StoreBroken       damaged, foreign, full, unreachable or not ours to write
-    ├── ModelError            time can act: a model did not answer
+    ├── ModelError            time or the user can act: a model did not answer
+    │   ├── ModelBusy         it cannot answer now; the same request may succeed later
+    │   ├── ModelUnreachable  nobody answers at its address
+    │   ├── KeyRefused        there is no key for it, or the key is not accepted
+    │   ├── UnknownModel      the provider has no model of that name
+    │   ├── RequestRefused    the provider does not take the request as it is
     │   └── ModelOverflow     a model refused a request as too large for it
     └── WindowExceeded        the user can act: even the smallest view is larger than the window
 
 Branches say who can act. Each error keeps its numbers and names as attributes and ends its message with what
-to do. Later layers add their own branches (`ModelBusy`) beside these.
+to do.
 """
 
 __all__ = [
@@ -36,11 +41,15 @@ __all__ = [
     "HistoryChanged",
     "IllegalCut",
     "InfoldError",
+    "KeyRefused",
     "LogError",
+    "ModelBusy",
     "ModelError",
     "ModelOverflow",
+    "ModelUnreachable",
     "OrphanResult",
     "PolicyError",
+    "RequestRefused",
     "SettingsError",
     "StoreBroken",
     "StoreClosed",
@@ -48,6 +57,7 @@ __all__ = [
     "StoreError",
     "UndecodableLog",
     "UnknownFormat",
+    "UnknownModel",
     "UnknownPreset",
     "UnknownReference",
     "UnknownSession",
@@ -259,10 +269,51 @@ class ModelError(InfoldError):
         super().__init__(f"{model}: {problem}; {remedy}")
 
 
-class ModelOverflow(ModelError):
-    """A model refused a request as too large; `limit_tokens` is what it takes, where it said so."""
+class ModelBusy(ModelError):
+    """A model cannot answer now: too many requests, a server in trouble, a reply that broke off."""
 
-    def __init__(self, model: str, limit_tokens: int | None = None) -> None:
+    def __init__(self, model: str, problem: str, *, remedy: str = "try again in a while, or name another model") -> None:
+        super().__init__(model, problem, remedy=remedy)
+
+
+class ModelUnreachable(ModelError):
+    """Nobody answers where the model should be."""
+
+    def __init__(self, model: str, address: str, problem: str) -> None:
+        self.address = address
+        super().__init__(model, f"nobody answers at {address} ({problem})", remedy="check the address and the network")
+
+
+class KeyRefused(ModelError):
+    """There is no key for the model, or the provider does not accept it; `variable` is where the key is looked for."""
+
+    def __init__(self, model: str, problem: str, *, variable: str) -> None:
+        self.variable = variable
+        super().__init__(model, problem, remedy=f"set {variable} to a key that may use this model")
+
+
+class UnknownModel(ModelError):
+    """The provider has no model of that name, or the key may not use it."""
+
+    def __init__(self, model: str, problem: str) -> None:
+        super().__init__(model, problem, remedy="check the name with --model; 'infold models' lists known ones")
+
+
+class RequestRefused(ModelError):
+    """The provider does not take the request, for another reason than its size."""
+
+    def __init__(self, model: str, problem: str) -> None:
+        super().__init__(model, problem, remedy="change what is asked, or name another model")
+
+
+class ModelOverflow(ModelError):
+    """A model refused a request as too large; `limit_tokens` is what it takes, where it said so.
+
+    `refusal` is the exception or the body that said it, for whoever learns from its numbers.
+    """
+
+    def __init__(self, model: str, limit_tokens: int | None = None, *, refusal: object = None) -> None:
         self.limit_tokens = limit_tokens
+        self.refusal = refusal
         told = "" if limit_tokens is None else f" of {limit_tokens:,} tokens"
         super().__init__(model, f"the request is over its limit{told}", remedy="ask it for less at once")

@@ -8,29 +8,38 @@ session without saying whose it is.
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from infold.core.entries import Checkpoint, Entry, Handle
 from infold.core.events import Event
-from infold.core.messages import SessionId
+from infold.core.judge import Told
+from infold.core.messages import ModelRef, SessionId
 from infold.core.occasion import Decision, Occasion
 from infold.core.recall import Document
-from infold.core.summary import Additions
+from infold.core.summary import Additions, SummaryRequest
 from infold.errors import UnusableKey
 
 __all__ = [
     "Archive",
+    "Calling",
     "Clock",
     "Finder",
     "Found",
     "FullStore",
+    "Heard",
     "Hooks",
+    "Model",
+    "ModelRequest",
     "Observer",
+    "Replied",
+    "Said",
     "SessionKey",
     "Store",
     "StoredSession",
+    "Thought",
+    "ToolSpec",
 ]
 
 LONGEST_KEY = 512
@@ -174,4 +183,78 @@ class Observer(Protocol):
 
     def observe(self, event: Event) -> None:
         """Hear of one event; must neither raise nor take long."""
+        ...
+
+
+class ToolSpec(Struct, frozen=True):
+    """A tool as a model is told of it; `parameters` is a JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class ModelRequest(Struct, frozen=True):
+    """What a model is asked: messages in its wire format, what is sent beside them, and the most it may answer with.
+
+    `output_tokens` 0 leaves that to the model.
+    """
+
+    messages: list[object]
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    output_tokens: int = 0
+
+
+class Said(Struct, frozen=True):
+    """A piece of a reply's text."""
+
+    text: str
+
+
+class Thought(Struct, frozen=True):
+    """A piece of a reply's reasoning."""
+
+    text: str
+
+
+class Calling(Struct, frozen=True):
+    """A reply has begun to write a call of that tool."""
+
+    tool: str
+
+
+class Replied(Struct, frozen=True):
+    """The whole reply, as the provider gives it without streaming: what `Session.record` takes."""
+
+    body: dict[str, Any]
+
+
+Heard: TypeAlias = Said | Thought | Calling | Replied
+"""What comes from a model that is answering."""
+
+
+class Model(Protocol):
+    """Something that answers."""
+
+    @property
+    def ref(self) -> ModelRef:
+        """Which model, at which provider."""
+        ...
+
+    @property
+    def format(self) -> str:
+        """The name of the wire format it speaks."""
+        ...
+
+    def stream(self, request: ModelRequest) -> Iterator[Heard]:
+        """Ask, and give the reply piece by piece; the last piece is the whole, and there is exactly one `Replied`.
+
+        Closing the iterator breaks the request off. Raises `ModelError`: `ModelOverflow` where the request is too large,
+        `ModelBusy` where the same request may succeed later.
+        """
+        ...
+
+    def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
+        """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10); raises `ModelError`."""
         ...

@@ -3,19 +3,24 @@
 Nothing heavy loads until it is asked for: adapters are found by name through one table.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from infold.core.judge import Told
-from infold.core.summary import SummaryRequest
+from infold.catalogue import Known, lookup
+from infold.core.messages import ModelRef
 from infold.engine.asking import AsyncSummariser, Summariser
 from infold.errors import UsageError
 from infold.models.embedded import EmbeddedModel
-from infold.ports import FullStore
+from infold.ports import Clock, FullStore, Model
+from infold.stores.clock import SystemClock
 
-__all__ = ["embedded_model", "open_store", "summariser_for"]
+__all__ = ["EMBEDDED", "embedded_model", "open_model", "open_store", "summariser_for", "system_clock"]
+
+EMBEDDED = "embedded"
+"""The name under which the small model that comes in a package is asked for."""
 
 _ADAPTERS = {
     "memory": ("infold.stores.memory", "MemoryStore"),
@@ -48,26 +53,79 @@ def _adapter(name: str) -> type:
 
 
 _MODELS = {
-    "anthropic": ("infold.models.anthropic", "summariser"),
-    "openai": ("infold.models.openai", "summariser"),
+    "anthropic": ("infold.models.anthropic", "AnthropicMessages", "anthropic"),
+    "embedded": ("infold.models.openai_chat", "EmbeddedChat", "openai"),
+    "google": ("infold.models.google", "GoogleGemini", "google"),
+    "openai": ("infold.models.openai_responses", "OpenAIResponses", "openai"),
+    "openai-chat": ("infold.models.openai_chat", "OpenAIChat", "openai"),
 }
-"""Who is asked through which module; every other provider speaks OpenAI's chat interface at an address of its own."""
+"""Who is asked through which adapter, and the extra it needs; every other provider speaks OpenAI's chat interface somewhere."""
 
 
 def summariser_for(given: AsyncSummariser | str | None) -> Summariser | None:
-    """A summariser as given, or the one that asks the model of this name; raises `UsageError` where that is not possible."""
+    """A summariser as given, or the one that asks the model of this name.
+
+    Raises `UsageError` where an extra is missing, `KeyRefused` where there is no key.
+    """
     if not isinstance(given, str):
         return cast("Summariser | None", given)
-    provider = "anthropic" if "claude" in given else "openai"
-    module, attribute = _MODELS[provider]
+    provider, name = _provider_of(given, "")
+    return _model(provider if provider in ("anthropic", "google") else "openai-chat", name, "").summarise
+
+
+@contextmanager
+def open_model(name: str, url: str = "") -> Iterator[Model]:
+    """The model of this name, at an address of its own if one is given, for as long as a block needs it.
+
+    `provider/model` says who is asked (anthropic, google, openai, openai-chat); a bare name is looked up in the catalogue, and
+    what is at an address of its own is taken to speak OpenAI's chat interface. `embedded` is the model that comes along.
+    Raises `UsageError` where nobody knows whom to ask or an extra is missing, `KeyRefused` where there is no key.
+    """
+    if name == EMBEDDED:
+        with embedded_model() as server:
+            chat: Callable[[str], Model] = _adapter_of("embedded", name)
+            yield chat(server.url)
+        return
+    provider, bare = _provider_of(name, url)
+    if provider not in _MODELS:
+        known = ", ".join(sorted(_MODELS))
+        raise UsageError(
+            f"nobody knows who offers {name!r}; put one of {known} and a slash before it, or give the address of a server "
+            "that speaks OpenAI's chat interface with --base-url"
+        )
+    yield _model(provider, bare, url)
+
+
+def _provider_of(name: str, url: str) -> tuple[str, str]:
+    """Who offers a model, and what it is called there."""
+    prefix, slash, rest = name.partition("/")
+    if slash and prefix in _MODELS:
+        return prefix, rest
+    if url:
+        return "openai-chat", name
+    known = lookup(name)
+    return (known.entry.provider if isinstance(known, Known) else ""), name
+
+
+def _model(provider: str, name: str, url: str) -> Model:
+    made: Callable[..., Model] = _adapter_of(provider, name)
+    return made(ModelRef(provider.partition("-")[0], name), url=url)
+
+
+def _adapter_of(provider: str, name: str) -> Callable[..., Model]:
+    module, attribute, extra = _MODELS[provider]
     try:
-        made: Callable[[str], Callable[[SummaryRequest], Told]] = getattr(import_module(module), attribute)
+        return cast("Callable[..., Model]", getattr(import_module(module), attribute))
     except ModuleNotFoundError as error:
-        remedy = f"pip install 'infold[{provider}]', or pass a callable"
-        raise UsageError(f"a summary by {given} needs {error.name}, which is not installed; {remedy}") from error
-    return made(given)
+        remedy = f"pip install 'infold[{extra}]', or name another model"
+        raise UsageError(f"{name} needs {error.name}, which is not installed; {remedy}") from error
 
 
 def embedded_model() -> EmbeddedModel:
     """The small model that comes in a package, to be run while a block does."""
     return EmbeddedModel()
+
+
+def system_clock() -> Clock:
+    """The clock of the machine."""
+    return SystemClock()

@@ -17,7 +17,7 @@ import sys
 sys.modules[{missing!r}] = None
 from infold.wiring import summariser_for
 try:
-    print(summariser_for({model!r}).__module__)
+    print(summariser_for({model!r}).__self__.__module__)
 except Exception as error:
     print(type(error).__name__, error)
 """
@@ -63,14 +63,14 @@ def test_a_name_chooses_its_provider() -> None:
     local = asked("qwen3-8b", OPENAI_API_KEY="k", OPENAI_BASE_URL="http://127.0.0.1:9/v1")
 
     assert claude.strip() == "infold.models.anthropic"
-    assert local.strip() == "infold.models.openai"
+    assert local.strip() == "infold.models.openai_chat"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "package"), [("claude-haiku-4-5", "anthropic"), ("gpt-4o", "openai")])
 def test_a_missing_package_is_told(model: str, package: str) -> None:
-    """The error says what to install, or to pass a callable."""
+    """The error says what to install, or to name another model."""
     told = asked(model, missing=package)
 
-    assert told.startswith(f"UsageError a summary by {model} needs {package}")
-    assert f"pip install 'infold[{package}]', or pass a callable" in told
+    assert told.startswith(f"UsageError {model} needs {package}")
+    assert f"pip install 'infold[{package}]', or name another model" in told

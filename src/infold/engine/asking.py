@@ -1,7 +1,7 @@
 """Ask whatever callable a caller gave as summariser, and turn what it gives or raises into an answer or a `ModelError`.
 
-A summariser may give text, an `Answer`, a `Told` with its usage and cost, or the text piece by piece as it is written (S3.10).
-One that takes too long has failed: the session must not hang on it.
+A summariser may give text, an `Answer`, a `Told` with its usage and cost, or the text piece by piece as it is written, with an
+`Answer` or a `Told` of all of it as the last item (S3.10). One that takes too long has failed: the session must not hang on it.
 """
 
 from asyncio import get_running_loop, timeout, to_thread
@@ -29,11 +29,11 @@ NAME = "summariser"
 Written: TypeAlias = str | Answer | Told
 Piece: TypeAlias = Callable[[str], None]
 
-Summariser: TypeAlias = Callable[[SummaryRequest], Written | Iterable[str]]
+Summariser: TypeAlias = Callable[[SummaryRequest], Written | Iterable[Written]]
 """Anything that turns a request for a summary into text, at once or in pieces; what it raises is the model's failure."""
 
 AsyncSummariser: TypeAlias = (
-    Callable[[SummaryRequest], Awaitable[Written]] | Callable[[SummaryRequest], AsyncIterable[str]] | Summariser
+    Callable[[SummaryRequest], Awaitable[Written]] | Callable[[SummaryRequest], AsyncIterable[Written]] | Summariser
 )
 """The same for async callers: awaited, or given in pieces; a plain function runs in a thread."""
 
@@ -78,11 +78,10 @@ async def _awaited(summariser: AsyncSummariser, request: SummaryRequest, piece: 
         return _told(await summariser(request))
     written = summariser(request) if _is_async(summariser) else await to_thread(cast(Summariser, summariser), request)
     if isinstance(written, AsyncIterable):
-        pieces: list[str] = []
-        async for text in written:
-            pieces.append(text)
-            piece(text)
-        return Told(Answer("".join(pieces)))
+        gathering = _Gathering(piece)
+        async for item in written:
+            gathering.take(item)
+        return gathering.told()
     if isawaitable(written):
         return _told(await written)
     loop = get_running_loop()
@@ -103,14 +102,34 @@ def _code(function: object) -> object:
     return getattr(getattr(function, "__func__", function), "__code__", None)
 
 
-def _gathered(written: Written | Iterable[str], piece: Piece) -> Told:
+def _gathered(written: Written | Iterable[Written], piece: Piece) -> Told:
     if isinstance(written, str | Answer | Told):
         return _told(written)
-    pieces: list[str] = []
-    for text in written:
-        pieces.append(text)
-        piece(text)
-    return Told(Answer("".join(pieces)))
+    gathering = _Gathering(piece)
+    for item in written:
+        gathering.take(item)
+    return gathering.told()
+
+
+class _Gathering:
+    """A summary that comes in pieces: each is told as it comes, and what is said of the whole counts for it."""
+
+    def __init__(self, piece: Piece) -> None:
+        self._piece = piece
+        self._pieces: list[str] = []
+        self._whole: Answer | Told | None = None
+
+    def take(self, item: Written) -> None:
+        """The next piece, or the whole."""
+        if isinstance(item, Answer | Told):
+            self._whole = item
+        else:
+            self._pieces.append(item)
+            self._piece(item)
+
+    def told(self) -> Told:
+        """The summary, after the last piece."""
+        return _told("".join(self._pieces) if self._whole is None else self._whole)
 
 
 def _told(written: Written) -> Told:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from infold.errors import BrokenInput
 from infold.formats.items import Item, MalformedError, cleaned, plain
+from infold.formats.tool_specs import tool_item
 from infold.formats.wire import format_named
 
 __all__ = ["DESCRIPTION", "QUERY", "RECALL_TOOL_NAME", "is_recall", "offers_recall", "query_of", "recall_tool"]
@@ -44,12 +45,30 @@ OTHER_NAMES = ("handle", "handles", "words", "keywords", "question", "text", "pa
 _KNOWN = re.compile(r"(?:.*[^a-z0-9])?infold[^a-z0-9]+recall|recall")
 
 
+class _Tool(Struct, frozen=True):
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+_RECALL = _Tool(
+    RECALL_TOOL_NAME,
+    DESCRIPTION,
+    {
+        "type": "object",
+        "properties": {"query": {"type": "string", "description": QUERY}},
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+)
+
+
 def recall_tool(format_name: str) -> dict[str, Any]:
     """The tool as a request of that format offers it: an entry of its `tools`, or of Gemini's `functionDeclarations`.
 
     Made anew at each call, so that a caller may change it. Raises `UnknownFormat` for a name that is none.
     """
-    return _SHAPES[format_named(format_name).name].tool()
+    return tool_item(format_name, _RECALL)
 
 
 def offers_recall(format_name: str, tools: object) -> bool:
@@ -58,7 +77,7 @@ def offers_recall(format_name: str, tools: object) -> bool:
     Takes the value as the request has it: none, dicts or the SDK's objects. What cannot be read offers nothing. Raises
     `UnknownFormat` for a format that is none.
     """
-    names = _SHAPES[format_named(format_name).name].names
+    names = _NAMES[format_named(format_name).name]
     return any(is_recall(name) for tool in _objects(tools) for name in names(tool))
 
 
@@ -120,39 +139,7 @@ def _refused(problem: str) -> BrokenInput:
     return BrokenInput(RECALL_TOOL_NAME, problem, remedy=REMEDY)
 
 
-# The shapes. Each is a way to write the tool, and a way to read names from an entry of a request's tools.
-
-
-class _Shape(Struct, frozen=True):
-    tool: Callable[[], dict[str, Any]]
-    names: Callable[[Item], Iterator[str]]
-
-
-def _schema(*, closed: bool = True) -> dict[str, Any]:
-    query = {"type": "string", "description": QUERY}
-    schema: dict[str, Any] = {"type": "object", "properties": {"query": query}, "required": ["query"]}
-    return {**schema, "additionalProperties": False} if closed else schema
-
-
-def _named(**fields: object) -> dict[str, Any]:
-    return {"name": RECALL_TOOL_NAME, "description": DESCRIPTION, **fields}
-
-
-def _chat_tool() -> dict[str, Any]:
-    return {"type": "function", "function": _named(parameters=_schema())}
-
-
-def _responses_tool() -> dict[str, Any]:
-    return {"type": "function", **_named(parameters=_schema(), strict=True)}
-
-
-def _anthropic_tool() -> dict[str, Any]:
-    return _named(input_schema=_schema())
-
-
-def _gemini_tool() -> dict[str, Any]:
-    """Gemini's schemas are a dialect without `additionalProperties`."""
-    return _named(parameters=_schema(closed=False))
+# The names of tools in an entry of a request's tools, by format.
 
 
 def _chat_names(tool: Item) -> Iterator[str]:
@@ -202,9 +189,9 @@ def _text(item: Item, field: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-_SHAPES = {
-    "openai-chat": _Shape(_chat_tool, _chat_names),
-    "openai-responses": _Shape(_responses_tool, _responses_names),
-    "anthropic-messages": _Shape(_anthropic_tool, _anthropic_names),
-    "gemini": _Shape(_gemini_tool, _gemini_names),
+_NAMES: dict[str, Callable[[Item], Iterator[str]]] = {
+    "openai-chat": _chat_names,
+    "openai-responses": _responses_names,
+    "anthropic-messages": _anthropic_names,
+    "gemini": _gemini_names,
 }

@@ -1,31 +1,102 @@
-"""Models asked through the `anthropic` SDK. Address and key are the SDK's affair (`ANTHROPIC_API_KEY`), as are its retries."""
+"""Models asked through the `anthropic` SDK. Address and key are the SDK's affair where none are given, as are its retries."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
 
 import anthropic
 
-from infold.catalogue import cost_of
 from infold.core.judge import Told
+from infold.core.messages import ModelRef
 from infold.core.summary import SummaryRequest
-from infold.errors import UsageError
-from infold.formats.requests import answer_of, summary_body
+from infold.errors import KeyRefused
+from infold.formats.tool_specs import tool_items
 from infold.formats.wire import ANTHROPIC_MESSAGES
+from infold.models.failures import Failures, Line, told_as_ours
+from infold.models.hearing import heard, output_limit, summary_asked, summary_told
+from infold.models.transport import TRANSPORT
+from infold.ports import Heard, ModelRequest
 
-__all__ = ["summariser"]
+__all__ = ["AnthropicMessages", "FAILURES"]
+
+VARIABLE = "ANTHROPIC_API_KEY"
+"""Where the SDK looks for a key first."""
+
+FAILURES = Failures(
+    (anthropic.AnthropicError, *TRANSPORT.roots),
+    {
+        **TRANSPORT.kinds,
+        "APIConnectionError": "cause",
+        "APIError": "status",
+        "APIResponseValidationError": "broken",
+        "APIStatusError": "status",
+        "APITimeoutError": "busy",
+        "APIWebhookValidationError": "refused",
+        "CredentialsError": "key",
+        "MissingDependencyError": "refused",
+        "MutuallyExclusiveAuthError": "key",
+        "RetryableError": "busy",
+        "StreamAlreadyConsumed": "broken",
+        "ToolsetUsageError": "refused",
+        "WorkloadIdentityError": "key",
+    },
+)
+
+CACHED = {"type": "ephemeral"}
+"""Asks for what stands before it to be cached. One mark stands behind the system prompt, which outlives every compaction; the
+other is set by the API behind the last message. Marks are no part of what is compared, so that prefixes stay the same."""
 
 
-def summariser(model: str, client: anthropic.Anthropic | None = None) -> Callable[[SummaryRequest], Told]:
-    """Summaries by the model of this name; raises `UsageError` where there is no key for it."""
-    asked = client or anthropic.Anthropic()
-    if client is None and not (asked.api_key or asked.auth_token or asked.credentials):
-        raise UsageError(f"{model} cannot be asked for summaries: set ANTHROPIC_API_KEY, or pass a callable")
+class AnthropicMessages:
+    """A model behind `messages`, at the SDK's own address or another.
 
-    own_name = model.removeprefix("anthropic/")  # as some catalogues write it, and the API does not
+    Without a `client` one is made; raises `KeyRefused` where there is no key for it. `variable` is where a person sets that key.
+    """
 
-    def summarise(request: SummaryRequest) -> Told:
-        reply = asked.messages.create(**summary_body(ANTHROPIC_MESSAGES, {"model": own_name}, request))
-        body = reply.model_dump(mode="json", exclude_none=True)
-        usage = ANTHROPIC_MESSAGES.usage(body)
-        return Told(answer_of(ANTHROPIC_MESSAGES, body), model, usage, cost_of(model, usage))
+    def __init__(
+        self,
+        ref: ModelRef,
+        client: anthropic.Anthropic | None = None,
+        *,
+        url: str = "",
+        key: str = "",
+        variable: str = VARIABLE,
+    ) -> None:
+        self.ref = ref
+        self.format = ANTHROPIC_MESSAGES.name
+        self._client = client or anthropic.Anthropic(base_url=url or None, api_key=key or None)
+        secret = self._client.api_key or self._client.auth_token
+        if client is None and not (secret or self._client.credentials):
+            raise KeyRefused(ref.id, "there is no key for it", variable=variable)
+        self._line = Line(ref.id, str(self._client.base_url), variable=variable, secret=secret)
 
-    return summarise
+    def stream(self, request: ModelRequest) -> Iterator[Heard]:
+        """Ask, and give the reply piece by piece; raises `ModelError`."""
+        return self._heard({**self._body(request), **_cached_system(request.system), "cache_control": CACHED})
+
+    def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
+        """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10).
+
+        Nothing is cached: the same is never asked twice, and caching has its price.
+        """
+        asked = self._body(summary_asked(ANTHROPIC_MESSAGES, request))
+        return summary_told(self.ref, ANTHROPIC_MESSAGES, self._heard(asked))
+
+    def _heard(self, body: dict[str, Any]) -> Iterator[Heard]:
+        create = self._client.messages.with_streaming_response.create
+        with told_as_ours(self._line, FAILURES), create(**body) as response:
+            yield from heard(self._line, ANTHROPIC_MESSAGES, response.iter_bytes())
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        tools = tool_items(self.format, request.tools)
+        return {
+            "model": self.ref.id,
+            "messages": request.messages,
+            "max_tokens": request.output_tokens or output_limit(self.ref),
+            "stream": True,
+            **({"system": request.system} if request.system else {}),
+            **({"tools": tools} if tools else {}),
+        }
+
+
+def _cached_system(system: str) -> dict[str, Any]:
+    return {"system": [{"type": "text", "text": system, "cache_control": CACHED}]} if system else {}

@@ -1,4 +1,5 @@
-"""What every adapter must do, as functions that its author can call: `check_store` for whatever keeps logs.
+"""What every adapter must do, as functions that its author can call: `check_store` for whatever keeps logs, `check_model` for
+whatever answers.
 
 A rule that is broken raises an `AssertionError` whose message is the rule, in one sentence, and what was seen instead.
 """
@@ -8,11 +9,12 @@ from contextlib import AbstractContextManager
 from typing import TypeAlias
 
 from infold.ports import FullStore
+from infold.testing.model_rules import ANY_MODEL_RULES, MODEL_RULES, MakeModel
 from infold.testing.store_archive_rules import ARCHIVE_RULES
 from infold.testing.store_log_rules import LOG_RULES
 from infold.testing.store_recall_rules import RECALL_RULES
 
-__all__ = ["MakeStore", "STORE_RULES", "check_store"]
+__all__ = ["ANY_MODEL_RULES", "MODEL_RULES", "MakeModel", "MakeStore", "STORE_RULES", "check_model", "check_store"]
 
 MakeStore: TypeAlias = Callable[[], AbstractContextManager[FullStore]]
 """Opens an empty store and closes it at the end of the block."""
@@ -25,3 +27,9 @@ def check_store(make: MakeStore) -> None:
     for rule in STORE_RULES:
         with make() as store:
             rule(store)
+
+
+def check_model(make: MakeModel) -> None:
+    """Try every rule, each on a model of its own."""
+    for rule in MODEL_RULES:
+        rule(make)

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
 from infold.core.economics import Rates
+from infold.core.entries import Title
 from infold.core.gauge import Situation
 from infold.core.messages import (
     AssistantMessage,
@@ -26,7 +27,7 @@ from infold.core.messages import (
 from infold.core.policy import Policy
 from infold.core.presets import INFOLD, PRESETS
 
-__all__ = ["histories", "infold_situations", "policies", "situations"]
+__all__ = ["histories", "infold_situations", "policies", "situations", "titles"]
 
 _WORDS = (
     "The build fails in module parser at line 42. ",
@@ -105,6 +106,9 @@ def histories(draw: st.DrawFn, max_blocks: int = 14) -> tuple[Message, ...]:
         messages += _named(block, len(messages))
     return tuple(messages)
 
+
+titles: SearchStrategy[Title] = st.builds(Title, short_texts, st.sampled_from((MessageId(""), MessageId("m0"))))
+"""Titles of the session and of a message, there or not."""
 
 policies: SearchStrategy[Policy] = st.sampled_from(tuple(PRESETS.values()))
 

@@ -103,6 +103,41 @@ def test_any_iterable_of_text_will_do(way: Way) -> None:
     assert way(saying([])).answer.text == ""
 
 
+WHOLE = Told(Answer("ported.", "length"), "gpt-x", Usage(input=5), 0.5, 1_200)
+
+
+def telling(last: Any) -> Callable[[SummaryRequest], Iterator[Any]]:
+    """A summariser that writes piece by piece, and in the end says what it took."""
+
+    def summariser(_: SummaryRequest) -> Iterator[Any]:
+        yield from ("por", "ted", last)
+
+    return summariser
+
+
+async def telling_later(_: SummaryRequest) -> AsyncIterator[str | Told]:
+    """The same, awaited."""
+    for item in ("por", "ted", WHOLE):
+        yield item
+
+
+@pytest.mark.parametrize(
+    ("way", "summariser"), [(asked, telling(WHOLE)), (awaited, telling(WHOLE)), (awaited, telling_later)]
+)
+def test_a_stream_may_end_with_what_it_took(way: Way, summariser: Any) -> None:
+    """S3.10, S3.6: after the pieces a model's adapter tells the whole, with usage and price, and that counts."""
+    pieces: list[str] = []
+
+    assert way(summariser, pieces=pieces) == WHOLE
+    assert pieces == ["por", "ted"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_stream_may_end_with_an_answer(way: Way) -> None:
+    """S3.10, B5: that a streamed summary was cut off reaches the judge."""
+    assert way(telling(Answer("ported", "length"))).answer == Answer("ported", "length")
+
+
 # Awaited ones.
 
 

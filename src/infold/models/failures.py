@@ -1,0 +1,210 @@
+"""What a provider's failure means for whoever asked: one of our errors, in one line that never holds a key.
+
+Every SDK has exceptions of its own; an adapter's table says of each what kind of failure it is, and this module makes the error.
+A failure that has a status, as a response or as an event of a stream, is told by it, unless its words know better.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from infold.errors import (
+    KeyRefused,
+    ModelBusy,
+    ModelError,
+    ModelOverflow,
+    ModelUnreachable,
+    RequestRefused,
+    UnknownModel,
+)
+from infold.formats.overflow import recognise
+
+__all__ = ["Failure", "Failures", "Line", "failure_in_stream", "failure_of", "told_as_ours"]
+
+Failure: TypeAlias = Literal["status", "cause", "busy", "broken", "unreachable", "key", "refused"]
+"""What an exception tells: a status, or a cause, that speaks for itself; a model that cannot answer now, a reply that broke off,
+nobody at the address, no key to ask with, a request that is not taken."""
+
+
+class Failures(Struct, frozen=True):
+    """A provider's table: the classes its exceptions descend from, and by the name of a class what its exceptions tell.
+
+    The entry of an exception is that of its nearest ancestor. Classes go by name, for SDKs keep some of them to themselves.
+    """
+
+    roots: tuple[type[Exception], ...]
+    kinds: Mapping[str, Failure]
+
+    def kind_of(self, raised: type[BaseException]) -> Failure | None:
+        """What exceptions of a class tell; nothing where neither it nor an ancestor has an entry."""
+        names = (ancestor.__name__ for ancestor in raised.__mro__)
+        return next((self.kinds[name] for name in names if name in self.kinds), None)
+
+
+BROKE_OFF = "the reply broke off"
+LONGEST_WORDS = 300
+"""Characters of a provider's own words that an error repeats."""
+
+SHORTEST_SECRET = 8
+"""Characters; what is shorter is no key but a word that stands for none."""
+
+_BUSY = frozenset({408, 409, 425, 429})
+
+_NAMED = {
+    "API_KEY_INVALID": 401,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "insufficient_quota": 402,
+    "internal_error": 500,
+    "internal_server_error": 500,
+    "invalid_api_key": 401,
+    "invalid_prompt": 400,
+    "invalid_request_error": 400,
+    "model_not_found": 404,
+    "not_found_error": 404,
+    "overloaded_error": 529,
+    "permission_error": 403,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "request_too_large": 413,
+    "server_error": 500,
+    "timeout_error": 504,
+}
+"""The status behind a name that providers give an error in place of one."""
+
+_KNOWN_BETTER = frozenset({"API_KEY_INVALID", "insufficient_quota", "invalid_api_key", "model_not_found"})
+"""Names that say more than the status they come with: no waiting helps who has no credit, and a key refused with 400 is a key."""
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
+_MARKUP = re.compile(r"<[a-zA-Z!/][^>]*>")
+
+
+class Line:
+    """Whom a model is asked through: its name, the address, and the variable its key is looked for in.
+
+    Knows the key only to keep it out of what is told.
+    """
+
+    def __init__(self, model: str, address: str, *, variable: str, secret: str | None = None) -> None:
+        self.model = model
+        self.address = _CREDENTIALS.sub("", address)
+        self.variable = variable
+        self._secret = secret or ""
+
+    def words(self, text: str) -> str:
+        """A provider's words as part of one line: short, without markup and without the key."""
+        shown = text.replace(self._secret, "***") if len(self._secret) >= SHORTEST_SECRET else text
+        line = " ".join(_MARKUP.sub(" ", shown).split())
+        return f"{line[:LONGEST_WORDS]}…" if len(line) > LONGEST_WORDS else line
+
+    def broke_off(self) -> ModelBusy:
+        """The error for a reply that ended before its provider had said that it was complete."""
+        return ModelBusy(self.model, BROKE_OFF)
+
+    def keyless(self, detail: str = "there is no key for it") -> KeyRefused:
+        """The error for a model that cannot be asked for want of a key."""
+        return KeyRefused(self.model, detail, variable=self.variable)
+
+
+def failure_of(line: Line, error: BaseException, table: Failures) -> ModelError:
+    """Our error for what an SDK raised; one that no table knows is the model's failure, and no more is said of it."""
+    kind = table.kind_of(type(error))
+    words = line.words(str(error)) or type(error).__name__
+    if kind == "status":
+        return _by_status(line, _status(error), _body(error), words)
+    if kind == "cause" and error.__cause__ is not None and table.kind_of(type(error.__cause__)) is not None:
+        return failure_of(line, error.__cause__, table)
+    if kind in ("cause", "unreachable"):
+        return ModelUnreachable(line.model, line.address, words)
+    if kind == "key":
+        return line.keyless(words)
+    if kind in ("busy", "broken"):
+        return ModelBusy(line.model, BROKE_OFF if kind == "broken" else words)
+    return RequestRefused(line.model, words) if kind == "refused" else ModelError(line.model, words)
+
+
+@contextmanager
+def told_as_ours(line: Line, table: Failures) -> Iterator[None]:
+    """Raise what an SDK raises as our error; an interrupt and errors that are ours already pass as they are."""
+    try:
+        yield
+    except table.roots as error:
+        raise failure_of(line, error, table) from error
+
+
+def failure_in_stream(line: Line, body: object) -> ModelError:
+    """Our error for what a stream reported as one, in the provider's own words."""
+    status = next((_NAMED[name] for name in _names(body) if name in _NAMED), None) or _number(body) or 500
+    return _by_status(line, status, body, line.words(_message(body)) or BROKE_OFF, streamed=True)
+
+
+def _by_status(line: Line, status: int, body: object, words: str, *, streamed: bool = False) -> ModelError:
+    overflow = recognise(None if streamed else status, _readable(body))
+    if overflow is not None:
+        return ModelOverflow(line.model, overflow.limit_tokens, refusal=overflow)
+    told = line.words(_message(body)) or words
+    match next((_NAMED[name] for name in _names(body) if name in _KNOWN_BETTER), status):
+        case 401 | 402 | 403:
+            return line.keyless(told)
+        case 404:
+            return UnknownModel(line.model, told)
+        case known if known in _BUSY or known >= 500:
+            return ModelBusy(line.model, told)
+        case _:
+            return RequestRefused(line.model, told)
+
+
+# Reading what SDKs and streams hold: a status, a body, and in it names and a message.
+
+
+def _status(error: BaseException) -> int:
+    """An exception's status, under whichever name; a failure without one is the server's."""
+    given = (getattr(error, "status_code", None), getattr(error, "code", None))
+    return next((status for status in given if isinstance(status, int)), 500)
+
+
+def _body(error: BaseException) -> object:
+    body = getattr(error, "body", None)
+    return getattr(error, "details", None) if body is None else body
+
+
+def _readable(body: object) -> Mapping[str, Any] | str | bytes:
+    """A body for `recognise`; nothing at all is an empty one, which some services answer a large request with."""
+    return body if isinstance(body, Mapping | str | bytes) else "" if body is None else str(body)
+
+
+def _errors(body: object) -> list[Mapping[str, Any]]:
+    """The objects that may describe the error, the innermost first."""
+    found: list[Mapping[str, Any]] = []
+    while isinstance(body, Mapping):
+        found.insert(0, body)
+        body = body.get("error") or body.get("response")
+    return found
+
+
+def _names(body: object) -> list[str]:
+    """What the error is called: its code, type, status or the reasons behind it."""
+    errors = _errors(body)
+    fields = [error.get(field) for error in errors for field in ("code", "type", "status")]
+    details = [detail for error in errors for detail in _listed(error.get("details")) if isinstance(detail, Mapping)]
+    return [name for name in (*fields, *(detail.get("reason") for detail in details)) if isinstance(name, str)]
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _number(body: object) -> int | None:
+    """The status some servers put into the event itself."""
+    numbers = (error.get(field) for error in _errors(body) for field in ("code", "status"))
+    return next((number for number in numbers if isinstance(number, int) and 400 <= number < 600), None)
+
+
+def _message(body: object) -> str:
+    if isinstance(body, str | bytes):
+        return body if isinstance(body, str) else body.decode("utf-8", "replace")
+    fields = [error.get(field) for error in _errors(body) for field in ("message", "error", "detail", "msg")]
+    return next((text for text in fields if isinstance(text, str) and text.strip()), "")

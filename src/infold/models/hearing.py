@@ -1,0 +1,76 @@
+"""From the bytes of a stream to what is heard of a model, and from that to a summary (S3.10): what all adapters share."""
+
+from collections.abc import Iterable, Iterator
+
+from infold.catalogue import cost_of, lookup
+from infold.core.judge import Told
+from infold.core.messages import ModelRef
+from infold.core.summary import SummaryRequest
+from infold.formats.requests import answer_of
+from infold.formats.streams import builder_for
+from infold.formats.streams_deltas import Delta, deltas_for
+from infold.formats.wire import WireFormat
+from infold.models.failures import Line, failure_in_stream
+from infold.ports import Calling, Heard, ModelRequest, Replied, Said, Thought
+
+__all__ = ["catalogue_name", "heard", "output_limit", "summary_asked", "summary_told"]
+
+ASSUMED_OUTPUT_TOKENS = 8_192
+"""The longest answer that is asked of a model nobody knows, where the provider wants to be told one."""
+
+
+def heard(line: Line, wire: WireFormat, pieces: Iterable[bytes]) -> Iterator[Heard]:
+    """What a stream says, and in the end the whole reply.
+
+    Raises the error that the stream reports, or `ModelBusy` where it ends before the provider said that the reply is complete.
+    """
+    builder, deltas = builder_for(wire.name), deltas_for(wire.name)
+    for piece in pieces:
+        builder.feed(piece)
+        yield from map(_heard, deltas.feed(piece))
+        if builder.error() is not None:
+            break
+    builder.close()
+    yield from map(_heard, deltas.close())
+    if builder.error() is not None:
+        raise failure_in_stream(line, builder.error())
+    body = builder.reply()
+    if body is None or not builder.is_finished:
+        raise line.broke_off()
+    yield Replied(body)
+
+
+def _heard(delta: Delta) -> Heard:
+    match delta.kind:
+        case "text":
+            return Said(delta.text)
+        case "reasoning":
+            return Thought(delta.text)
+        case "call":
+            return Calling(delta.text)
+
+
+def summary_asked(wire: WireFormat, request: SummaryRequest) -> ModelRequest:
+    """The request that asks for a summary, in a wire format."""
+    items: list[object] = [item for message in request.messages for item in wire.encode_new(message)]
+    return ModelRequest(items, request.system, output_tokens=request.output_tokens)
+
+
+def summary_told(ref: ModelRef, wire: WireFormat, pieces: Iterable[Heard]) -> Iterator[str | Told]:
+    """What is heard of a model as a summary: pieces of it as they are written, then all of it, with usage and cost."""
+    for piece in pieces:
+        if isinstance(piece, Said):
+            yield piece.text
+        elif isinstance(piece, Replied):
+            usage = wire.usage(piece.body)
+            yield Told(answer_of(wire, piece.body), ref.id, usage, cost_of(catalogue_name(ref), usage))
+
+
+def catalogue_name(ref: ModelRef) -> str:
+    """The name under which the catalogue is asked: the model at its provider, which may have limits and prices of its own."""
+    return f"{ref.provider}/{ref.id}" if ref.provider else ref.id
+
+
+def output_limit(ref: ModelRef) -> int:
+    """The longest answer the model gives, for providers that want to be told one."""
+    return lookup(catalogue_name(ref)).entry.output_tokens or ASSUMED_OUTPUT_TOKENS

@@ -1,0 +1,84 @@
+"""Models asked through OpenAI's chat interface: OpenAI's own, those of any server that speaks it, and the embedded one."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import openai
+from msgspec.structs import replace
+
+from infold.core.judge import Told
+from infold.core.messages import ModelRef
+from infold.core.summary import SummaryRequest
+from infold.formats.tool_specs import tool_items
+from infold.formats.wire import OPENAI_CHAT
+from infold.models.failures import told_as_ours
+from infold.models.hearing import heard, summary_asked, summary_told
+from infold.models.openai_sdk import FAILURES, NO_KEY, VARIABLE, client_for, line_to
+from infold.ports import Heard, ModelRequest
+
+__all__ = ["EMBEDDED", "EmbeddedChat", "OpenAIChat"]
+
+EMBEDDED = ModelRef("embedded", "smollm2-135m-instruct")
+"""The model that comes in a package."""
+
+_OWN_HOSTS = ("openai.com", "azure.com")
+"""Hosts that call the longest answer `max_completion_tokens`; servers that only speak alike know `max_tokens`."""
+
+
+class OpenAIChat:
+    """A model behind `chat/completions`, at the SDK's own address or another.
+
+    Without a `client` one is made; raises `KeyRefused` where there is no key for it. `variable` is where a person sets that key.
+    """
+
+    def __init__(
+        self,
+        ref: ModelRef,
+        client: openai.OpenAI | None = None,
+        *,
+        url: str = "",
+        key: str = "",
+        variable: str = VARIABLE,
+    ) -> None:
+        self.ref = ref
+        self.format = OPENAI_CHAT.name
+        self._client = client or client_for(ref.id, url=url, key=key, variable=variable)
+        self._line = line_to(ref.id, self._client, variable=variable)
+        host = urlsplit(self._line.address).hostname or ""
+        self._output_field = "max_completion_tokens" if host.endswith(_OWN_HOSTS) else "max_tokens"
+
+    def stream(self, request: ModelRequest) -> Iterator[Heard]:
+        """Ask, and give the reply piece by piece; raises `ModelError`."""
+        create = self._client.chat.completions.with_streaming_response.create
+        asked = create(model=self.ref.id, messages=(), stream=True, extra_body=self._body(request))
+        with told_as_ours(self._line, FAILURES), asked as response:
+            yield from heard(self._line, OPENAI_CHAT, response.iter_bytes())
+
+    def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
+        """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10)."""
+        return summary_told(self.ref, OPENAI_CHAT, self.stream(summary_asked(OPENAI_CHAT, request)))
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        """The request as it is sent: the SDK would walk through every message to hold it against its types."""
+        system = [{"role": "system", "content": request.system}] if request.system else []
+        tools = tool_items(self.format, request.tools)
+        return {
+            "model": self.ref.id,
+            "messages": [*system, *request.messages],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **({"tools": tools} if tools else {}),
+            **({self._output_field: request.output_tokens} if request.output_tokens else {}),
+        }
+
+
+class EmbeddedChat(OpenAIChat):
+    """The embedded model at the address its server told; too small to call tools, so it is offered none."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(EMBEDDED, url=f"{url}/v1", key=NO_KEY)
+
+    def stream(self, request: ModelRequest) -> Iterator[Heard]:
+        """Ask, and give the reply piece by piece; raises `ModelError`."""
+        return super().stream(replace(request, tools=()))

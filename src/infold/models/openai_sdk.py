@@ -1,0 +1,59 @@
+"""The `openai` SDK as both of OpenAI's interfaces use it: a client for an address, and what its exceptions mean.
+
+Address and key are the SDK's affair where none are given (`OPENAI_BASE_URL`, `OPENAI_API_KEY`), as are its retries.
+"""
+
+import openai
+
+from infold.errors import KeyRefused
+from infold.models.failures import Failures, Line
+from infold.models.transport import TRANSPORT
+
+__all__ = ["FAILURES", "NO_KEY", "VARIABLE", "client_for", "line_to"]
+
+VARIABLE = "OPENAI_API_KEY"
+"""Where the SDK looks for a key."""
+
+NO_KEY = "none"
+"""What is sent for a key to a server of one's own; most want none."""
+
+FAILURES = Failures(
+    (openai.OpenAIError, *TRANSPORT.roots),
+    {
+        **TRANSPORT.kinds,
+        "APIConnectionError": "cause",
+        "APIError": "status",
+        "APIRemovedInV1": "refused",
+        "APIResponseValidationError": "broken",
+        "APIStatusError": "status",
+        "APITimeoutError": "busy",
+        "AgentFilePreparationError": "refused",
+        "AgentFileStagingError": "refused",
+        "AgentOutputParseError": "refused",
+        "AgentTurnResultError": "refused",
+        "ContentFilterFinishReasonError": "refused",
+        "LengthFinishReasonError": "refused",
+        "MissingDependencyError": "refused",
+        "MutuallyExclusiveAuthError": "key",
+        "StreamAlreadyConsumed": "broken",
+        "SubjectTokenProviderError": "key",
+        "WebSocketConnectionClosedError": "broken",
+        "WebSocketQueueFullError": "busy",
+        "_AmbiguousModuleClientUsageError": "key",
+    },
+)
+
+
+def client_for(model: str, *, url: str, key: str, variable: str) -> openai.OpenAI:
+    """A client for that address, or for the SDK's own; raises `KeyRefused` where OpenAI itself is to be asked without a key."""
+    try:
+        return openai.OpenAI(base_url=url or None, api_key=key or None)
+    except openai.OpenAIError as error:
+        if not url:
+            raise KeyRefused(model, "there is no key for it", variable=variable) from error
+        return openai.OpenAI(base_url=url, api_key=NO_KEY)
+
+
+def line_to(model: str, client: openai.OpenAI, *, variable: str) -> Line:
+    """How failures of a client are told."""
+    return Line(model, str(client.base_url), variable=variable, secret=client.api_key)

@@ -1,0 +1,193 @@
+"""What a provider's failure means for whoever asked."""
+
+from typing import Any, ClassVar
+
+import pytest
+
+from infold.errors import (
+    KeyRefused,
+    ModelBusy,
+    ModelError,
+    ModelOverflow,
+    ModelUnreachable,
+    RequestRefused,
+    UnknownModel,
+)
+from infold.formats.overflow import Overflow
+from infold.models.failures import LONGEST_WORDS, Failures, Line, failure_in_stream, failure_of, told_as_ours
+
+SECRET = "sk-very-secret-key"
+LINE = Line("gpt-5", "http://127.0.0.1:9/v1", variable="SOME_API_KEY", secret=SECRET)
+
+
+class Foreign(Exception):
+    """What some SDK raises."""
+
+    def __init__(self, words: str = "", *, status: int | None = None, body: object = None) -> None:
+        super().__init__(words)
+        self.status_code = status
+        self.body = body
+
+
+class Particular(Foreign):
+    """Something more particular."""
+
+
+class Detailed(Exception):
+    """What another SDK raises: other names for the same."""
+
+    code = 400
+    details: ClassVar[dict[str, Any]] = {
+        "error": {"code": 400, "message": "API key not valid.", "details": [{"reason": "API_KEY_INVALID"}]}
+    }
+
+
+TABLE = Failures((Foreign, Detailed, ValueError), {"Foreign": "status", "Detailed": "status"})
+
+
+def failed(status: int | None, body: object = None, words: str = "it failed") -> ModelError:
+    """Our error for a response of that status."""
+    return failure_of(LINE, Foreign(words, status=status, body=body), TABLE)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        *((status, KeyRefused) for status in (401, 402, 403)),
+        (404, UnknownModel),
+        *((status, ModelBusy) for status in (408, 409, 425, 429, 500, 502, 503, 504, 529, None)),
+        *((status, RequestRefused) for status in (405, 415, 422)),
+    ],
+)
+def test_a_status_says_who_can_act(status: int | None, kind: type[ModelError]) -> None:
+    """B10: a key, a name, time or another request, by what the provider answered; a failure without a status may pass."""
+    assert type(failed(status, {"message": "no"})) is kind
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (429, {"code": "insufficient_quota", "message": "no credit"}, KeyRefused),
+        (400, {"code": "invalid_api_key"}, KeyRefused),
+        (400, {"error": {"code": "model_not_found", "message": "no such model"}}, UnknownModel),
+        (400, {"type": "error", "error": {"type": "invalid_request_error", "message": "bad"}}, RequestRefused),
+    ],
+)
+def test_words_may_know_better(status: int, body: object, kind: type[ModelError]) -> None:
+    """B10: no waiting helps who has no credit, and a key refused with another status is a key all the same."""
+    assert type(failed(status, body)) is kind
+
+
+def test_names_and_status_are_found_where_an_sdk_puts_them() -> None:
+    """B10: Google refuses a wrong key with 400 and a reason among the details."""
+    error = failure_of(LINE, Detailed(), TABLE)
+
+    assert isinstance(error, KeyRefused)
+    assert str(error) == "gpt-5: API key not valid.; set SOME_API_KEY to a key that may use this model"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "overflow"),
+    [
+        (400, {"message": "prompt is too long: 9000 tokens > 4096 maximum"}, Overflow("anthropic", 9_000, 4_096)),
+        (413, None, Overflow("http", bytes_limit=True)),
+        (400, None, Overflow("http")),
+        (400, ["prompt is too long"], Overflow("anthropic")),
+    ],
+)
+def test_what_is_too_large_is_told_apart(status: int, body: object, overflow: Overflow) -> None:
+    """B11: with the numbers, for whoever learns from them; some services refuse a large request with no word at all."""
+    error = failed(status, body, words="Error code: 400")
+
+    assert isinstance(error, ModelOverflow)
+    assert error.refusal == overflow
+    assert error.limit_tokens == overflow.limit_tokens
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, ModelBusy),
+        ({"type": "error", "error": {"type": "authentication_error", "message": "no"}}, KeyRefused),
+        ({"type": "error", "code": "rate_limit_exceeded", "message": "too fast"}, ModelBusy),
+        ({"response": {"error": {"code": "server_error", "message": "sorry"}}}, ModelBusy),
+        ({"response": {"error": {"code": "invalid_prompt", "message": "no"}}}, RequestRefused),
+        ({"response": {"error": {"code": "context_length_exceeded", "message": "too long"}}}, ModelOverflow),
+        ({"error": {"code": 502, "message": "upstream"}}, ModelBusy),
+        ({"error": {"code": 404, "message": "no such model"}}, UnknownModel),
+        ({"error": "prompt is too long"}, ModelOverflow),
+        ({"error": "something"}, ModelBusy),
+        ("upstream is gone", ModelBusy),
+    ],
+)
+def test_an_error_in_a_stream_means_what_its_status_would(body: object, kind: type[ModelError]) -> None:
+    """B10, B11: by the name or the number that the event has in place of a status."""
+    assert type(failure_in_stream(LINE, body)) is kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "ours"),
+    [("busy", ModelBusy), ("broken", ModelBusy), ("key", KeyRefused), ("refused", RequestRefused)],
+)
+def test_a_table_says_what_a_class_means(kind: Any, ours: type[ModelError]) -> None:
+    """B10: the entry of an exception is that of its nearest ancestor."""
+    table = Failures((Foreign,), {"Foreign": "status", "Particular": kind})
+
+    assert type(failure_of(LINE, Particular("x", status=404), table)) is ours
+    assert type(failure_of(LINE, Foreign("x", status=404), table)) is UnknownModel
+
+
+def test_nobody_at_an_address_is_told_with_it() -> None:
+    """B10: the address, and what the transport said."""
+    error = failure_of(LINE, ValueError("connection refused"), Failures((), {"ValueError": "unreachable"}))
+
+    assert isinstance(error, ModelUnreachable)
+    assert error.address == "http://127.0.0.1:9/v1"
+    assert "nobody answers at http://127.0.0.1:9/v1 (connection refused)" in str(error)
+
+
+def test_what_no_table_knows_is_the_models_failure() -> None:
+    """B10: an exception without an entry is told in its own words, or by its name where it has none."""
+    assert str(failure_of(LINE, ValueError("odd"), TABLE)).startswith("gpt-5: odd; ")
+    assert str(failure_of(LINE, ValueError(), TABLE)).startswith("gpt-5: ValueError; ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"<html>\n<body>key {SECRET}\nis wrong</body></html>",
+        {"error": {"message": f"key {SECRET}\n is wrong"}},
+        {"detail": f"key {SECRET} is wrong"},
+        f"key {SECRET} is wrong".encode(),
+    ],
+)
+def test_an_error_is_one_line_without_the_key(body: object) -> None:
+    """B28: a provider that repeats the key does not bring it to the screen; markup and line breaks stay out too."""
+    assert str(failed(401, body)) == "gpt-5: key *** is wrong; set SOME_API_KEY to a key that may use this model"
+
+
+def test_an_address_is_told_without_its_password() -> None:
+    """B28: what stands before the host is for the server alone."""
+    assert Line("m", "http://me:secret@host:8080/v1@x", variable="X").address == "http://host:8080/v1@x"
+
+
+def test_long_words_are_shortened() -> None:
+    """An error page of a proxy is no message."""
+    assert len(str(failed(500, "word " * 5_000))) < LONGEST_WORDS + 100
+
+
+def test_a_short_word_is_no_secret() -> None:
+    """What stands for no key at all may stand in a message too."""
+    assert Line("m", "", variable="X", secret="none").words("there is none") == "there is none"
+
+
+def test_only_an_sdks_exceptions_are_made_ours() -> None:
+    """B13: errors of ours, mistakes and interrupts pass as they are."""
+    for error in (KeyboardInterrupt(), TypeError("a mistake"), ModelBusy("m", "ours")):
+        with pytest.raises(type(error)) as caught, told_as_ours(LINE, TABLE):
+            raise error
+        assert caught.value is error
+    foreign = Foreign("no", status=404)
+    with pytest.raises(UnknownModel) as ours, told_as_ours(LINE, TABLE):
+        raise foreign
+    assert ours.value.__cause__ is foreign
