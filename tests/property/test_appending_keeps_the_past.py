@@ -3,7 +3,7 @@
 from hypothesis import given
 
 from infold.core.compact import compact
-from infold.core.entries import Entry, MessageEntry, decode_entry, encode_entry
+from infold.core.entries import Entry, MessageEntry, Title, decode_entry, encode_entry
 from infold.core.gauge import Situation
 from infold.core.loading import load
 from infold.core.log import Log
@@ -55,12 +55,12 @@ def test_a_branch_is_independent(history: tuple[Message, ...], situation: Situat
 
 
 def lived(history: tuple[Message, ...], situation: Situation) -> list[Entry]:
-    """Every entry of a session that lived through this history, prunings and checkpoints included."""
+    """Every entry of a session that lived through this history, its title, prunings and checkpoints included."""
     log = log_of((), policy=situation.policy)
     entries: list[Entry] = []
     for message in history:
-        entry = MessageEntry(message)
-        compaction = compact(log.append(entry), situation)
+        said = (MessageEntry(message), *(() if entries else (Title("what it is about"),)))
+        compaction = compact(log.extend(said), situation)
         log = compaction.log
-        entries += (entry, *compaction.entries)
+        entries += (*said, *compaction.entries)
     return entries

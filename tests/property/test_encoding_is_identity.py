@@ -2,19 +2,19 @@
 
 from hypothesis import given
 
-from infold.core.entries import MessageEntry, decode_entry, encode_entry
+from infold.core.entries import MessageEntry, Title, decode_entry, encode_entry
 from infold.core.gauge import Situation
 from infold.core.messages import Message
 from infold.core.rehearse import rehearse
 from infold.testing.builders import log_of
-from infold.testing.strategies import histories, situations
+from infold.testing.strategies import histories, situations, titles
 
 
-@given(histories(), situations())
-def test_every_entry_survives_storage(history: tuple[Message, ...], situation: Situation) -> None:
-    """B1: messages, prunings, clippings and checkpoints come back from their stored form as they were."""
+@given(histories(), situations(), titles)
+def test_every_entry_survives_storage(history: tuple[Message, ...], situation: Situation, title: Title) -> None:
+    """B1: messages, titles, prunings, clippings and checkpoints come back from their stored form as they were."""
     entries = [MessageEntry(message) for message in history]
     made = [entry for one in rehearse(log_of((), policy=situation.policy), history, situation) for entry in one.entries]
 
-    for entry in (*entries, *made):
+    for entry in (*entries, title, *made):
         assert decode_entry(encode_entry(entry)) == entry

@@ -30,7 +30,7 @@ from infold.core.messages import (
 )
 from infold.core.view import standing, view
 from infold.testing.builders import log_of
-from infold.testing.strategies import histories, situations
+from infold.testing.strategies import histories, situations, titles
 
 SESSION = SessionId("session")
 SMALL_TOKENS = 60
@@ -49,6 +49,8 @@ def test_a_session_read_back_is_taught_alike(
         log = grown(log, entries, (MessageEntry(reported(message, log, factor)),))
         if data.draw(st.integers(0, 7)) == 0:
             log = grown(log, entries, (data.draw(rejections),))
+        if data.draw(st.integers(0, 7)) == 0:
+            log = grown(log, entries, (data.draw(titles),))
         log = grown(log, entries, compact(log, situation).entries)
     read = read_back(entries, log)
 
@@ -69,6 +71,8 @@ def test_an_amended_session_read_back_is_the_session(
             continue
         log = grown(log, entries, (MessageEntry(replace(message, id=MessageId(f"n{log.next_sequence}"))),))
         log = grown(log, entries, compact(log, situation).entries)
+        if data.draw(st.integers(0, 5)) == 0:
+            log = grown(log, entries, (data.draw(titles),))
         small = [placed.sequence for placed in log.live if placed.size.measure < SMALL_TOKENS]
         if small and data.draw(st.integers(0, 3)) == 0:
             log = grown(log, entries, (Pin(handle_of(data.draw(st.sampled_from(small)), 0)),))

@@ -17,7 +17,7 @@ from infold.errors import UnknownReference
 if TYPE_CHECKING:
     from infold.core.log import Log
 
-__all__ = ["amend", "hide_parts", "pin", "reject", "restore"]
+__all__ = ["advanced", "amend", "hide_parts", "pin", "reject", "restore"]
 
 
 def hide_parts(log: "Log", entry: Pruning | Clipping) -> "Log":
@@ -35,7 +35,7 @@ def hide_parts(log: "Log", entry: Pruning | Clipping) -> "Log":
         changed[sequence] = hide(message, sequence, clips, by=log.next_sequence, before=before, rendering=log.rendering)
     freed = {**log.freed, log.next_sequence: entry.freed_tokens} if isinstance(entry, Pruning) else log.freed
     return resummed(
-        replace(_advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence, is_rejected=False)
+        replace(advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence, is_rejected=False)
     )
 
 
@@ -56,7 +56,7 @@ def restore(log: "Log", sequence: int) -> "Log":
         if left is not None:
             changed[number] = left
     freed = {number: tokens for number, tokens in log.freed.items() if number != sequence}
-    return resummed(replace(_advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence))
+    return resummed(replace(advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence))
 
 
 def pin(log: "Log", entry: Pin) -> "Log":
@@ -64,7 +64,7 @@ def pin(log: "Log", entry: Pin) -> "Log":
     if log.find(entry.handle) is None and entry.handle not in log.pins:
         raise UnknownReference("part", entry.handle, remedy="pin a part that is in the view, by its handle")
     pins = log.pins | {entry.handle} if entry.pinned else log.pins - {entry.handle}
-    return replace(_advanced(log), pins=pins)
+    return replace(advanced(log), pins=pins)
 
 
 def reject(log: "Log", entry: Rejection) -> "Log":
@@ -78,7 +78,7 @@ def reject(log: "Log", entry: Rejection) -> "Log":
             limit_tokens=entry.limit_tokens,
             reports=log.calibration.reports,
         )
-    return replace(_advanced(log), limits=limits, is_rejected=True)
+    return replace(advanced(log), limits=limits, is_rejected=True)
 
 
 def amend(log: "Log", first: int) -> "Log":
@@ -109,7 +109,8 @@ def amend(log: "Log", first: int) -> "Log":
     return resummed(shorter)
 
 
-def _advanced(log: "Log") -> "Log":
+def advanced(log: "Log") -> "Log":
+    """The log after an entry that says nothing to the view."""
     spine = log.writable_spine()
     spine.version += 1
     return replace(log, next_sequence=log.next_sequence + 1, spine=spine, version=spine.version)

@@ -1,17 +1,17 @@
-"""Choose how to shorten a single part that is too large for what is left of the window."""
+"""Choose how to shorten a single part: one too large for what is left of the window, or too long as it arrives."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from infold.core.entries import Clip, Handle, handle_of
 from infold.core.log import Log
-from infold.core.messages import FilePart, Part, TextPart, ToolResultPart
+from infold.core.messages import FilePart, Message, Part, TextPart, ToolResultPart
 from infold.core.spine import within
 from infold.core.stubs import Rendering, clip_part, is_clippable
 from infold.core.tokens import measure_part, token_ruler
 
-__all__ = ["SMALLEST_CLIP_TOKENS", "choose_clip", "choose_medium"]
+__all__ = ["SMALLEST_CLIP_TOKENS", "choose_clip", "choose_medium", "clips_on_arrival"]
 
 SMALLEST_CLIP_TOKENS = 96
 """What is always left of a clipped part: a few lines at either end and the note between them."""
@@ -51,6 +51,17 @@ def choose_medium(log: Log) -> Clip | None:
             if isinstance(part, ToolResultPart) and part.files:
                 return Clip(handle, len(part.output), 0)
     return None
+
+
+def clips_on_arrival(messages: Sequence[Message], log: Log, longest_tokens: int) -> tuple[Clip, ...]:
+    """How results among messages that are about to be appended are shown where they are longer than that."""
+    allowed, ruler = max(SMALLEST_CLIP_TOKENS, longest_tokens), token_ruler(log.rendering.estimate)
+    return tuple(
+        _clip_to(part, handle_of(log.next_sequence + n, position), allowed, log.rendering)
+        for n, message in enumerate(messages)
+        for position, part in enumerate(message.parts)
+        if isinstance(part, ToolResultPart) and measure_part(part, ruler) > allowed
+    )
 
 
 def _candidates(log: Log) -> Iterator[_Candidate]:

@@ -182,10 +182,21 @@ def entries_for(checkpoint: Checkpoint, log: Log, situation: Situation) -> Itera
     )  # else the last fold's own message alone would be folded, for ever
     is_adrift = checkpoint.first_kept is None and is_under_way(log)
     if has_work and checkpoint.reason != "manual" and (situation.policy.continue_always or is_adrift):
-        said = TextPart(CONTINUE_TEXT, synthetic=True)
-        yield MessageEntry(
-            UserMessage(MessageId(f"continue-{log.next_sequence}"), (said,), created_ms=checkpoint.created_ms)
-        )
+        yield MessageEntry(_continue_message(checkpoint, log))
+
+
+def _continue_message(checkpoint: Checkpoint, log: Log) -> UserMessage:
+    """A word to go on, to whom and as the last user message was put, which may be folded by now (S3.1, S3.3)."""
+    asked = (
+        placed.message for placed in reversed(log.live) if placed.is_users and not (placed.results or placed.is_business)
+    )
+    newest = next((message for message in asked if isinstance(message, UserMessage)), UserMessage(MessageId(""), ()))
+    return replace(
+        newest,
+        id=MessageId(f"continue-{log.next_sequence}"),
+        parts=(TextPart(CONTINUE_TEXT, synthetic=True),),
+        created_ms=checkpoint.created_ms,
+    )
 
 
 def _uncached_tokens(log: Log, targets: Iterable[Handle]) -> int:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from infold.core.ledger import EMPTY_LEDGER, Ledger
 from infold.core.limits import Limits
-from infold.core.messages import AssistantMessage, Message, UserMessage
+from infold.core.messages import AssistantMessage, Message, MessageId, UserMessage
 from infold.core.tokens import Calibration
 from infold.core.verdict import Verdict
 from infold.errors import UndecodableLog
@@ -29,6 +29,7 @@ __all__ = [
     "Reason",
     "Rejection",
     "Restoration",
+    "Title",
     "decode_entry",
     "encode_entry",
     "handle_of",
@@ -38,10 +39,10 @@ __all__ = [
 Handle = NewType("Handle", str)
 """The address of a part: `"<sequence>.<position>"`, short enough to stand in a stub."""
 
-Reason: TypeAlias = Literal["trigger", "price", "forced", "overflow", "manual", "safety", "import"]
+Reason: TypeAlias = Literal["trigger", "price", "forced", "overflow", "manual", "safety", "arrival", "import"]
 """Why a compaction happened: the trigger was reached, going on was dearer than a cut, a reply was cut off, a provider reported
-an overflow, a person asked, the request would not have fitted although the policy's own trigger kept silent (S1.0), or it was
-read from a foreign transcript."""
+an overflow, a person asked, the request would not have fitted although the policy's own trigger kept silent (S1.0), a part was
+longer than a caller wanted when it arrived, or it was read from a foreign transcript."""
 
 
 class MessageEntry(Struct, frozen=True, tag_field="entry", tag="message"):
@@ -143,7 +144,14 @@ class Amendment(Struct, frozen=True, tag_field="entry", tag="amendment"):
     first: int
 
 
-Entry: TypeAlias = MessageEntry | Pruning | Clipping | Checkpoint | Restoration | Pin | Rejection | Amendment
+class Title(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag="title"):
+    """A user message was given a title, or the whole session where `message_id` is empty; the last one holds (S6.2)."""
+
+    text: str
+    message_id: MessageId = MessageId("")
+
+
+Entry: TypeAlias = MessageEntry | Pruning | Clipping | Checkpoint | Restoration | Pin | Rejection | Amendment | Title
 
 _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 _ENCODER = msgspec.json.Encoder()

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from infold.core.alterations import Altered
 from infold.core.anchor import Anchor
-from infold.core.changing import amend, hide_parts, pin, reject, restore
+from infold.core.changing import advanced, amend, hide_parts, pin, reject, restore
 from infold.core.entries import (
     Amendment,
     Checkpoint,
@@ -25,6 +25,7 @@ from infold.core.entries import (
     Pruning,
     Rejection,
     Restoration,
+    Title,
     split_handle,
 )
 from infold.core.growing import append_message, fold_head
@@ -111,6 +112,8 @@ class Log(Struct, frozen=True, eq=False):
                 return reject(self, entry)
             case Amendment():
                 return amend(self, entry.first)
+            case Title():
+                return advanced(self)
             case _:
                 assert_never(entry)
 

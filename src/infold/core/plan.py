@@ -170,9 +170,9 @@ def _pays(log: Log, situation: Situation) -> bool:
 
 def _has_count(log: Log, situation: Situation) -> bool:
     """Whether there is anything new to compare: nothing from before a checkpoint triggers another (B9)."""
-    if situation.policy.count in ("estimate", "anchored") or not situation.reports_usage:
-        return log.has_news
-    return log.anchor is not None
+    if situation.policy.compares_usage and situation.reports_usage:
+        return log.anchor is not None
+    return log.has_news
 
 
 def _first_rung(log: Log, situation: Situation, measured: Gauge, reason: Reason) -> NextStep | None:

@@ -239,6 +239,11 @@ class Policy(Struct, frozen=True):
     priced: bool = False
     continue_always: bool = True
 
+    @property
+    def compares_usage(self) -> bool:
+        """Whether what a provider reported for a step is compared with the trigger, and nothing else (S5.2)."""
+        return self.count in ("input+cache-read+output", "total")
+
     def __post_init__(self) -> None:
         """Reject numbers that contradict each other."""
         _expect(

@@ -13,7 +13,7 @@ from infold.core.messages import AssistantMessage, ToolCallPart, ToolResultPart
 from infold.core.placing import Placed
 from infold.core.policy import PrunePolicy
 from infold.core.spine import within
-from infold.core.tokens import tokens_in
+from infold.core.tokens import measure_part, tokens_in
 
 __all__ = ["NOTHING_TO_PRUNE", "PrunePlan", "plan_prune"]
 
@@ -42,7 +42,7 @@ def plan_prune(log: Log, policy: PrunePolicy, *, usable_tokens: int, minimum_tok
     targets: list[Handle] = []
     rule = log.rendering.estimate
     for placed, position in _candidates(log, policy):
-        tokens = tokens_in(placed.measures[position], rule)
+        tokens = tokens_in(_shown_measure(log, placed, position), rule)
         walked += tokens
         if walked > keep:
             freed += tokens
@@ -66,6 +66,14 @@ def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[Placed, int]]:
                 return
             if not log.pins or handle_of(placed.sequence, position) not in log.pins:
                 yield placed, position
+
+
+def _shown_measure(log: Log, placed: Placed, position: int) -> int:
+    """What a part takes as the view shows it: of one that was clipped, hiding frees no more than what is left."""
+    altered = log.altered.get(placed.sequence)
+    if altered is None or position not in altered.hidings:
+        return placed.measures[position]
+    return measure_part(altered.message.parts[position], log.rendering.estimate)
 
 
 def _is_wanted(part: object, policy: PrunePolicy) -> bool:

@@ -28,7 +28,7 @@ class Mark(Struct, frozen=True):
 
 
 def mark_of(sequence: int, entry: Entry, after: Log, *, request: int) -> Mark | None:
-    """The mark of an entry, given the session with it; none for what was only said or pinned."""
+    """The mark of an entry, given the session with it; none for what was only said, pinned or named."""
     match entry:
         case Pruning():
             words = f"{plural(len(entry.targets), 'part')} pruned, {short(entry.freed_tokens)} tokens freed"

@@ -28,6 +28,7 @@ REASONS = {
     "overflow": "the provider refused the request as too large",
     "manual": "somebody asked for it",
     "safety": "the request would not have fitted",
+    "arrival": "it was longer than a view should show",
     "import": "it was read from a foreign transcript",
 }
 """Why a compaction happened, in words."""

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from infold.core.entries import Amendment, Entry, Handle, MessageEntry, Pin, handle_of
+from infold.core.entries import Amendment, Entry, Handle, MessageEntry, Pin, Title, handle_of
 from infold.core.log import Log
 from infold.core.messages import (
     AssistantMessage,
@@ -113,6 +113,8 @@ def _row(sequence: int, entry: Entry, mark: Mark | None, log: Log, amendments: I
         return _message_row(sequence, entry.message, log, amendments)
     if mark is not None:
         return Row(sequence, mark.kind, mark.words, mark.created_ms, mark=mark, can_undo=can_be_undone(sequence, log))
+    if isinstance(entry, Title):
+        return Row(sequence, "title", f"{'message' if entry.message_id else 'session'} titled {excerpt(entry.text)}")
     assert isinstance(entry, Pin)
     return Row(sequence, "pin", f"part {entry.handle} {'pinned' if entry.pinned else 'released'}")
 

@@ -1,4 +1,4 @@
-"""What a session comes to in all: requests, compactions, cost, cache hits and how full its window is.
+"""What a session comes to in all: its title, messages, requests, compactions, cost, cache hits and how full its window is.
 
 A log only grows, so a tally is kept and only what is new is added to it; a session that was deleted and begun again under its old
 name is noticed by its last entry and counted anew.
@@ -12,7 +12,7 @@ from threading import Lock
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.entries import Checkpoint, Clipping, Entry, Pruning, Restoration
+from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pruning, Restoration, Title
 from infold.core.messages import AssistantMessage, Overhead, Usage
 from infold.dashboard.reading import fill_tokens, log_before
 from infold.dashboard.timeline import Numbered, reply_of
@@ -34,6 +34,8 @@ class Tally(Struct, frozen=True):
     """
 
     newest: Numbered | None = None
+    title: str = ""
+    messages: int = 0
     requests: int = 0
     folds: frozenset[int] = frozenset()
     prunings: int = 0
@@ -108,7 +110,7 @@ def added(tally: Tally, entries: Iterable[Numbered]) -> Tally:
     return tally
 
 
-def _counted(tally: Tally, sequence: int, entry: Entry) -> Tally:
+def _counted(tally: Tally, sequence: int, entry: Entry) -> Tally:  # noqa: PLR0911 - one return for each kind of entry
     match entry:
         case Checkpoint():
             folds, spent = tally.folds | {sequence}, tally.summary_cost + entry.cost
@@ -119,9 +121,14 @@ def _counted(tally: Tally, sequence: int, entry: Entry) -> Tally:
             return replace(tally, clippings=tally.clippings + 1)
         case Restoration():
             return replace(tally, folds=tally.folds - {entry.sequence})
-        case _:
+        case Title(message_id=""):
+            return replace(tally, title=entry.text)
+        case MessageEntry():
             reply = reply_of(entry)
+            tally = replace(tally, messages=tally.messages + 1)
             return tally if reply is None else _answered(tally, reply)
+        case _:
+            return tally
 
 
 def _answered(tally: Tally, reply: AssistantMessage) -> Tally:

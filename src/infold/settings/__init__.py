@@ -2,6 +2,7 @@
 
 from infold.settings.layers import Stated
 from infold.settings.reading import (
+    AgentSettings,
     GatewaySettings,
     PluginSettings,
     RecallSettings,
@@ -15,6 +16,7 @@ from infold.settings.terms import SessionTerms
 from infold.settings.values import Value, told
 
 __all__ = [
+    "AgentSettings",
     "GatewaySettings",
     "KEYS",
     "Key",

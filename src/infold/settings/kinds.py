@@ -26,6 +26,7 @@ __all__ = [
     "PLACE",
     "PORT",
     "PRESET",
+    "RULES",
     "SWITCH",
     "TEXT",
     "TOKENS",
@@ -36,6 +37,7 @@ YES, NO = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", 
 LARGEST_PORT = 65_535
 
 _NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?|\.\d+) ?([km]?)", re.IGNORECASE)
+_RULE = re.compile(r"[a-z_*]+(?::\S.*)?")
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
@@ -182,6 +184,13 @@ def _names(raw: object) -> Value:
     return tuple(raw)
 
 
+def _rules(raw: object) -> Value:
+    rules = [part.strip() for part in raw.split(",")] if isinstance(raw, str) else raw
+    if not isinstance(rules, list) or not all(isinstance(rule, str) and _RULE.fullmatch(rule) for rule in rules):
+        raise ValueError(f"{raw!r} is no list of rules")
+    return tuple(rules)
+
+
 SWITCH = Kind("true or false", "give true or false (in the environment also 1/0, yes/no, on/off)", _switch, _yes_or_no)
 TOKENS = Kind("tokens", "give a number of tokens such as 8000, 200_000 or '64k'", _tokens)
 AMOUNT = Kind(
@@ -198,3 +207,4 @@ ADDRESS = Kind("address", "give an address that begins with http:// or https://"
 HOST = Kind("host", "give a host name or an IP address", _host)
 PRESET = Kind("preset", f"choose one of {', '.join(sorted(PRESETS))}", _preset)
 NAMES = Kind("list of names", "give a list of names, or 'all' or 'none'", _names)
+RULES = Kind("list of rules", "give a list of tools, or of tools with a pattern such as 'shell:git status*'", _rules)

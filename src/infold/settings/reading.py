@@ -19,7 +19,15 @@ from infold.settings.sources import sources
 from infold.settings.tables import file_layers
 from infold.settings.terms import SessionTerms, terms_of
 
-__all__ = ["GatewaySettings", "PluginSettings", "RecallSettings", "Settings", "StoreLimits", "read_settings"]
+__all__ = [
+    "AgentSettings",
+    "GatewaySettings",
+    "PluginSettings",
+    "RecallSettings",
+    "Settings",
+    "StoreLimits",
+    "read_settings",
+]
 
 S = TypeVar("S", bound=Struct)
 
@@ -36,6 +44,15 @@ class PluginSettings(Struct, frozen=True):
 
     enabled: tuple[str, ...] | None
     seven_sections: bool
+
+
+class AgentSettings(Struct, frozen=True):
+    """How far the terminal agent goes, and what it keeps beside the session."""
+
+    steps: int
+    result_tokens: int
+    titles: bool
+    snapshots: bool
 
 
 class GatewaySettings(Struct, frozen=True):
@@ -63,6 +80,7 @@ class Settings(Struct, frozen=True):
     store: str
     recall: RecallSettings
     plugins: PluginSettings
+    agent: AgentSettings
     gateway: GatewaySettings
     store_limits: StoreLimits
     upstreams: Mapping[str, str]
@@ -104,6 +122,7 @@ def read_settings(environ: Mapping[str, str], folder: Path) -> Settings:
         store=cast(str, chain.get("store").value),
         recall=_section(RecallSettings, "recall", chain),
         plugins=_section(PluginSettings, "plugins", chain),
+        agent=_section(AgentSettings, "agent", chain),
         gateway=_section(GatewaySettings, "gateway", chain),
         store_limits=_section(StoreLimits, "store_limits", chain),
         upstreams=_upstreams(chain),

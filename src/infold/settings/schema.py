@@ -20,6 +20,7 @@ from infold.settings.kinds import (
     PLACE,
     PORT,
     PRESET,
+    RULES,
     SWITCH,
     TEXT,
     TOKENS,
@@ -70,7 +71,7 @@ class Key(Struct, frozen=True):
     @property
     def per_session(self) -> bool:
         """Whether the tables of a model and of an agent may hold it."""
-        return self.name in ("preset", "window") or self.name.startswith("compaction.")
+        return self.name in ("preset", "window") or self.name.startswith(("compaction.", "permissions."))
 
     @property
     def variable(self) -> str:
@@ -168,6 +169,13 @@ KEYS: tuple[Key, ...] = (
         "Whether summaries follow the bundled template of seven sections.",
         default=False,
     ),
+    Key("agent.steps", COUNT, "How many steps the agent takes for one prompt at most.", 250),
+    Key("agent.result_tokens", TOKENS, "How much of one tool result the agent's model is shown at first.", 8_000),
+    Key("agent.titles", SWITCH, "Whether the agent's model names its sessions; code does so otherwise.", default=True),
+    Key("agent.snapshots", SWITCH, "Whether the agent keeps the working tree of each step, for `infold diff`.", default=True),
+    Key("permissions.allow", RULES, "What an agent does unasked: tools, or `tool:pattern` of what they are to do.", ()),
+    Key("permissions.ask", RULES, "What an agent asks for first; a rule with a pattern wins over one without.", ()),
+    Key("permissions.deny", RULES, "What an agent may not do, whatever else is allowed.", ()),
     Key("gateway.host", HOST, "Where the gateway listens.", "127.0.0.1"),
     Key("gateway.port", PORT, "The port it listens on.", 8377),
     UPSTREAM,

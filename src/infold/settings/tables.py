@@ -1,7 +1,7 @@
 """From a file's tables to layers: what each name means there, and what may not stand in a file.
 
-Refused are names that no key has, secrets, and servers named by a file that belongs to a project: whoever clones one must
-not find requests or sessions sent elsewhere.
+Refused are names that no key has, secrets, and servers or permissions named by a file that belongs to a project: whoever
+clones one must not find requests or sessions sent elsewhere, nor commands run unasked.
 """
 
 import re
@@ -96,6 +96,10 @@ class _Reader(Struct, frozen=True):
         if has_password(value):
             problem = "it holds a password, and secrets are not read from files"
             remedy = f"put it in the environment ({variable_of(name)}) and remove it here"
+            raise SettingsError(name, problem, where=self.place, remedy=remedy)
+        if self.source.found and key.name == "permissions.allow":
+            problem = "a file that belongs to a project cannot say what an agent may do unasked"
+            remedy = f"put it in your own file of settings, or in {variable_of(name)}"
             raise SettingsError(name, problem, where=self.place, remedy=remedy)
         if self.source.found and _names_a_server(key, value):
             problem = "a file that belongs to a project cannot say which servers are used"

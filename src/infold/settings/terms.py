@@ -13,10 +13,18 @@ from infold.settings.layers import Layer, Stated
 from infold.settings.policies import policy_of, preset_value, used_by
 from infold.settings.schema import BORROWED, BY_NAME
 
-__all__ = ["SessionTerms", "terms_of"]
+__all__ = ["Permissions", "SessionTerms", "terms_of"]
 
 BORROWING_PRESET = "turn-window"
 """The preset of document 003, for which that document's own variables count."""
+
+
+class Permissions(Struct, frozen=True):
+    """Rules for an agent's tools, as they are written: `shell`, `shell:git status*`."""
+
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
 
 
 class SessionTerms(Struct, frozen=True):
@@ -32,6 +40,7 @@ class SessionTerms(Struct, frozen=True):
     window_tokens: int | None
     summariser: str | None
     background: bool
+    permissions: Permissions
     values: Mapping[str, Stated]
 
 
@@ -55,6 +64,9 @@ def terms_of(
         window_tokens=policy.window_tokens,
         summariser=cast(str | None, values["compaction.model"].value),
         background=values["compaction.background"].value is True,
+        permissions=Permissions(
+            *(cast("tuple[str, ...]", values[f"permissions.{name}"].value) for name in Permissions.__struct_fields__)
+        ),
         values=values,
     )
 

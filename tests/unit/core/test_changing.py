@@ -16,6 +16,7 @@ from infold.core.entries import (
     Pruning,
     Rejection,
     Restoration,
+    Title,
 )
 from infold.core.limits import Limits
 from infold.core.loading import load
@@ -287,3 +288,18 @@ def test_a_pin_can_be_released_even_where_it_was_folded() -> None:
     assert log.append(Pin(Handle("0.0"), pinned=False)).pins == frozenset()
     with pytest.raises(UnknownReference, match="in the view"):
         log.append(Pin(Handle("1.0")))
+
+
+def test_a_title_says_nothing_to_the_view() -> None:
+    """S6.2: a title takes a number and nothing else; what follows it and what is folded around it are as without it."""
+    plain = session(*TURN)
+    titled = plain.append(Title("Kites")).append(Title("the first message", MessageId("m0")))
+    folded = titled.append(Checkpoint("what was", first_kept=3))
+    read = loaded([*said(*TURN), Title("Kites"), Title("x", MessageId("gone")), Checkpoint("what was", first_kept=3)])
+
+    assert titled.next_sequence == plain.next_sequence + 2
+    assert view(titled, INFOLD.summary) == view(plain, INFOLD.summary)
+    assert (titled.size, titled.measured, titled.has_news) == (plain.size, plain.measured, plain.has_news)
+    assert ids(titled.extend(said(user("more"), prefix="n"))) == ["m0", "m1", "m2", "m3", "n0"]
+    assert ids(plain) == ["m0", "m1", "m2", "m3"]
+    assert (ids(read), read.next_sequence) == (ids(folded), folded.next_sequence) == (["m3"], 7)

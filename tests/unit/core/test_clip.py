@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infold.core.clip import SMALLEST_CLIP_TOKENS, choose_clip
+from infold.core.clip import SMALLEST_CLIP_TOKENS, choose_clip, clips_on_arrival
 from infold.core.entries import Clip, Clipping, Handle, Pin
 from infold.core.log import Log
 from infold.core.messages import FilePart, MessageId, TextPart, ToolCallPart, ToolMessage, ToolResultPart, UserMessage
+from infold.core.stubs import clip_part
 from infold.core.tokens import measure_part
 from infold.testing.builders import calls, replies, result, session, user
 
@@ -104,3 +105,16 @@ def test_calls_are_never_candidates() -> None:
 
     assert choose_clip(log, excess_tokens=9_000) is None
     assert isinstance(log.live[1].message.parts[0], ToolCallPart)
+
+
+@given(st.integers(0, 3_000), st.sampled_from([LOG_TEXT * 200, "好的，继续。" * 900, "short"]))
+def test_a_long_result_is_shortened_as_it_arrives(longest: int, text: str) -> None:
+    """B8: what a view shows of a result that is about to be appended is within the bound, or what a clip always leaves."""
+    log = session(user(), calls("bash"))
+    answer = ToolMessage(MessageId("m2"), (ToolResultPart("m1-0", "bash", text), TextPart(LOG_TEXT * 200)))
+    clips = clips_on_arrival((answer,), log, longest)
+    part = answer.parts[0]
+    shown = clip_part(part, clips[0], log.rendering) if clips else part
+
+    assert [clip.handle for clip in clips] in ([], ["2.0"])
+    assert measure_part(shown, "features") <= max(longest, SMALLEST_CLIP_TOKENS)

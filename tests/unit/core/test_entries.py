@@ -14,6 +14,7 @@ from infold.core.entries import (
     Pin,
     Pruning,
     Restoration,
+    Title,
     decode_entry,
     encode_entry,
     handle_of,
@@ -37,6 +38,8 @@ MESSAGES = numbered([user("hé 你好"), calls("bash", "read"), result(5), repli
         Checkpoint("text", 3, "manual", Ledger(constraints=(Quote("0.0", "never"),)), created_ms=1),
         Restoration(4),
         Pin(Handle("0.0"), pinned=False),
+        Title("Mend the kite"),
+        Title("放风筝", MESSAGES[0].id),
     ],
 )
 def test_an_entry_is_read_back_as_it_was_written(entry: Entry) -> None:

@@ -1,6 +1,6 @@
 """The log as a list, with what has become of each message."""
 
-from infold.core.entries import Amendment, Checkpoint, Clip, Clipping, Handle, Pin, Pruning, Restoration
+from infold.core.entries import Amendment, Checkpoint, Clip, Clipping, Handle, Pin, Pruning, Restoration, Title
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -55,6 +55,16 @@ def test_hidden_messages_tell_both_sizes() -> None:
     assert found.tokens is not None
     assert found.shown_tokens is not None
     assert found.shown_tokens < 40 < found.tokens
+
+
+def test_titles_are_rows_of_their_own() -> None:
+    """S6.2: a title of the session and one of a message each say what was titled."""
+    found = listed(user("a"), Title("Kites"), Title("Strings", MessageId("m0")))
+
+    assert [(found[number].kind, found[number].words) for number in (1, 2)] == [
+        ("title", "session titled Kites"),
+        ("title", "message titled Strings"),
+    ]
 
 
 def test_pins_are_shown_and_offered() -> None:

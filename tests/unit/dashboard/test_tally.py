@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from infold.core.entries import Checkpoint, Clip, Clipping, Entry, Handle, Pruning, Restoration
-from infold.core.messages import ModelRef, SessionId
+from infold.core.entries import Checkpoint, Clip, Clipping, Entry, Handle, Pin, Pruning, Restoration, Title
+from infold.core.messages import MessageId, ModelRef, SessionId
 from infold.dashboard import tally as tally_module
 from infold.dashboard.tally import MOST_COUNTED, MOST_KEPT, NO_TALLY, Tallies, added
 from infold.errors import UnknownSession
@@ -46,6 +46,14 @@ def test_everything_is_counted() -> None:
     assert found.whole_cost == pytest.approx(0.025)
     assert found.summary_cost == 0.005
     assert NO_TALLY.cached_share is None
+
+
+def test_the_last_title_of_the_session_is_told() -> None:
+    """S6.2: of several titles the last holds; a message's is none of the session's, and messages are counted."""
+    titles = (Title("First"), Title("Second"), Title("a message's", MessageId("m0")))
+    found = added(NO_TALLY, entries_of(user("a"), *titles, replies("b"), Pin(Handle("0.0"))))
+
+    assert (found.title, found.messages) == ("Second", 2)
 
 
 def test_only_what_is_new_is_read() -> None:

@@ -26,6 +26,13 @@ EXAMPLES = {
     "recall.budget_tokens": "500",
     "plugins.enabled": "a,b",
     "plugins.seven_sections": "yes",
+    "agent.steps": "40",
+    "agent.result_tokens": "2k",
+    "agent.titles": "no",
+    "agent.snapshots": "no",
+    "permissions.allow": "write, shell:git status*",
+    "permissions.ask": "edit",
+    "permissions.deny": "shell:rm *",
     "gateway.host": "0.0.0.0",
     "gateway.port": "0",
     "store_limits.max_age_days": "30",
@@ -52,6 +59,7 @@ def test_words_become_values() -> None:
     assert stated["compaction.trigger"].value == share(0.9)
     assert stated["compaction.target"].value == remaining(90_000)
     assert stated["plugins.enabled"].value == ("a", "b")
+    assert stated["permissions.allow"].value == ("write", "shell:git status*")
     assert stated["store_limits.max_bytes"].value == 1_000_000
 
 

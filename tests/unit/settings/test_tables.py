@@ -38,6 +38,7 @@ def test_values_carry_their_place(project: Project) -> None:
         ("[recall]\nbudget_token = 3", r"the nearest is recall\.budget_tokens"),
         ("zebra = 1", "there is no such setting; mend the name"),
         ("[compaction]\nauto = 'yes'", r"compaction\.auto .*'yes' is neither true nor false; give true or false"),
+        ("[permissions]\ndeny = 'shell:'", r"'shell:' is no list of rules; give a list of tools"),
         ("window = -1", r"-1 is no number of tokens; give a number"),
         ("preset = 'fast'", "no preset is named 'fast'; choose one of infold"),
         ("compaction = 5", r"it is a table of settings, not a value; write its keys under \[compaction\]"),
@@ -53,6 +54,16 @@ def test_what_is_wrong_is_told(project: Project, toml: str, told: str) -> None:
     """S8.1: an error names the file, the key, the nearest key there is, and what to do."""
     with pytest.raises(SettingsError, match=told):
         project.says(toml).read()
+
+
+def test_a_project_allows_nothing(project: Project) -> None:
+    """A cloned project's file may tighten what agents do unasked, and not loosen it."""
+    tightened = project.says("[permissions]\nask = ['edit']\ndeny = ['shell:rm *']").read().for_session()
+
+    assert tightened.permissions.ask == ("edit",)
+    assert tightened.permissions.deny == ("shell:rm *",)
+    with pytest.raises(SettingsError, match=r"cannot say what an agent may do unasked; put it in your own file"):
+        project.says("[permissions]\nallow = ['shell']").read()
 
 
 @pytest.mark.parametrize(

@@ -142,4 +142,7 @@ def test_every_value_of_a_session_has_an_origin(project: Project) -> None:
         "compaction.attempts": "preset infold",
         "compaction.model": "INFOLD_COMPACTION_MODEL",
         "compaction.background": "default",
+        "permissions.allow": "default",
+        "permissions.ask": "default",
+        "permissions.deny": "default",
     }

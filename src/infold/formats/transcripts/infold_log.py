@@ -6,21 +6,23 @@ compactions), in a field that readers of plain entries pass over. Written and re
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from infold.core.entries import Checkpoint, MessageEntry
-from infold.core.messages import Message, ModelRef, calls_of, results_of
+from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, Restoration, Title, encode_entry
+from infold.core.messages import AssistantMessage, Message, ModelRef, calls_of, results_of
 from infold.formats.transcripts.draft import Draft
 from infold.formats.transcripts.record import Notes, RecordedCompaction, RecordedSession
 from infold.formats.transcripts.source import Head, Source
 from infold.formats.transcripts.values import string
 
-__all__ = ["read", "recognises", "to_log"]
+__all__ = ["entries_to_log", "read", "recognises", "recorded", "to_log"]
 
-ENTRIES = frozenset({"message", "pruning", "clipping", "checkpoint", "restoration", "pin"})
+ENTRIES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
+"""What every kind of entry is called in its line."""
 
 
 class _About(Struct, frozen=True, omit_defaults=True):
@@ -32,6 +34,7 @@ class _About(Struct, frozen=True, omit_defaults=True):
     tools: str = ""
     compactions: tuple[RecordedCompaction, ...] = ()
     parent: str | None = None
+    title: str = ""
 
 
 class _FirstLine(Struct, frozen=True, tag_field="entry", tag="message"):
@@ -46,10 +49,36 @@ def to_log(sessions: Iterable[RecordedSession]) -> bytes:
     encode = msgspec.json.Encoder().encode
     lines: list[bytes] = []
     for session in sessions:
-        about = _About(session.id, session.model, session.system, session.tools, session.compactions, session.parent)
+        about = _About(
+            *(session.id, session.model, session.system, session.tools, session.compactions, session.parent),
+            title=session.title,
+        )
         lines += (encode(_FirstLine(message, about)) for message in session.messages[:1])
         lines += (encode(MessageEntry(message)) for message in session.messages[1:])
     return b"".join(line + b"\n" for line in lines)
+
+
+def entries_to_log(session_id: str, entries: Iterable[Entry]) -> bytes:
+    """A session's own entries as lines of the log, every one of them; the first message tells which session it is."""
+    lines: list[bytes] = []
+    is_named = False
+    for entry in entries:
+        if isinstance(entry, MessageEntry) and not is_named:
+            lines.append(msgspec.json.encode(_FirstLine(entry.message, _About(session_id))))
+            is_named = True
+        else:
+            lines.append(encode_entry(entry))
+    return b"".join(line + b"\n" for line in lines)
+
+
+def recorded(session_id: str, entries: Iterable[Entry]) -> RecordedSession:
+    """What a log tells, as a record: all that was said and not taken back, and each compaction that was not undone."""
+    opened = _Opened(_About(session_id))
+    for entry in entries:
+        opened.take(entry)
+    session = opened.lawful(Notes())
+    models = (message.model for message in session.messages if isinstance(message, AssistantMessage))
+    return replace(session, model=next(filter(None, models), None))
 
 
 def recognises(head: Head) -> bool:
@@ -69,14 +98,35 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
 
 
 class _Opened:
-    """A session while its lines are read; `numbers` are those of the entries that are messages."""
+    """A session while its entries are read; `numbers` are those of the entries that are messages."""
 
-    def __init__(self, about: _About) -> None:
+    def __init__(self, about: _About, entries: int = 0) -> None:
         self.about = about
+        self.entries = entries
         self.messages: list[Message] = []
-        self.compactions = list(about.compactions)
         self.numbers: list[int] = []
-        self.entries = 0
+        self.title = about.title
+        self._folds: dict[int, RecordedCompaction] = {}
+
+    def take(self, entry: Entry) -> bool:
+        """Take in the next entry; false for one that is bookkeeping to a record."""
+        is_told = True
+        match entry:
+            case MessageEntry():
+                self.messages.append(entry.message)
+                self.numbers.append(self.entries)
+            case Checkpoint():
+                self._folds[self.entries] = self._compaction(entry)
+            case Restoration():
+                is_told = self._folds.pop(entry.sequence, None) is not None
+            case Amendment():
+                self._take_back(entry.first)
+            case Title(message_id=""):
+                self.title = entry.text
+            case _:
+                is_told = False
+        self.entries += 1
+        return is_told
 
     def lawful(self, notes: Notes) -> RecordedSession:
         """The session; one that breaks the laws of a record is repaired, and that is noted."""
@@ -86,8 +136,24 @@ class _Opened:
             draft = Draft(about.id, notes)
             draft.messages = self.messages
             messages = draft.session().messages
-        kept = tuple(one for one in self.compactions if one.position <= len(messages))
-        return RecordedSession(about.id, messages, about.model, about.system, about.tools, kept, about.parent)
+        found = (*about.compactions, *self._folds.values())
+        kept = tuple(one for one in found if one.position <= len(messages))
+        model = about.model
+        return RecordedSession(about.id, messages, model, about.system, about.tools, kept, about.parent, self.title)
+
+    def _compaction(self, checkpoint: Checkpoint) -> RecordedCompaction:
+        """A fold of our own is a compaction that happened; its first kept entry becomes the message that was."""
+        first = checkpoint.first_kept
+        kept = None if first is None else bisect_left(self.numbers, first)
+        return RecordedCompaction(len(self.messages), checkpoint.text, checkpoint.tokens_before or None, kept)
+
+    def _take_back(self, first: int) -> None:
+        """The caller took back that message and all after it; what was folded before them stays folded."""
+        left = bisect_left(self.numbers, first)
+        del self.messages[left:], self.numbers[left:]
+        for number, fold in self._folds.items():
+            kept = None if fold.first_kept is None else min(fold.first_kept, left)
+            self._folds[number] = replace(fold, position=min(fold.position, left), first_kept=kept)
 
 
 class _Reader:
@@ -97,35 +163,28 @@ class _Reader:
 
     def take(self, value: dict[str, Any], line: int) -> None:
         kind = string(value.get("entry"))
+        if kind not in ENTRIES:
+            self._notes.skip("a line is no entry of an infold log", line)
+            self.sessions[-1].entries += 1
+            return
         try:
-            if kind == "message":
-                self._take_message(value)
-            elif kind == "checkpoint":
-                self._take_checkpoint(msgspec.convert(value, Checkpoint))
-            elif kind in ENTRIES:
-                self._notes.skip(f"bookkeeping: {kind} entry", line)
-            else:
-                self._notes.skip("a line is no entry of an infold log", line)
+            entry: Entry = msgspec.convert(value, Entry)
+            if kind == "message" and "session" in value:
+                self._begin(msgspec.convert(value["session"], _About))
         except msgspec.ValidationError as error:
             self._notes.skip(f"a {kind} entry cannot be read ({error})", line)
-        self.sessions[-1].entries += 1
+            self.sessions[-1].entries += 1
+            return
+        if not self.sessions[-1].take(entry):
+            self._notes.skip(f"bookkeeping: {kind} entry", line)
 
-    def _take_message(self, value: dict[str, Any]) -> None:
-        message = msgspec.convert(value, MessageEntry).message
-        if "session" in value:
-            self.sessions.append(_Opened(msgspec.convert(value["session"], _About)))
-        opened = self.sessions[-1]
-        opened.messages.append(message)
-        opened.numbers.append(opened.entries)
-
-    def _take_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """A fold of our own is a compaction that happened; its first kept entry becomes the message that was."""
-        opened = self.sessions[-1]
-        first = checkpoint.first_kept
-        kept = None if first is None else bisect_left(opened.numbers, first)
-        opened.compactions.append(
-            RecordedCompaction(len(opened.messages), checkpoint.text, checkpoint.tokens_before or None, kept)
-        )
+    def _begin(self, about: _About) -> None:
+        """A session begins with its first message; what stands before it and is no message is its own too."""
+        before = self.sessions[-1]
+        if not before.messages:
+            self.sessions.append(_Opened(replace(about, title=about.title or before.title), before.entries))
+        else:
+            self.sessions.append(_Opened(about))
 
 
 def _is_lawful(messages: Sequence[Message]) -> bool:

@@ -7,6 +7,8 @@ model goes on.
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from infold.core.messages import (
     AssistantMessage,
     CompactionPart,
@@ -63,7 +65,7 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
     draft = Draft(string(info.get("id")), notes, parent=string(info.get("parentID")) or None)
     for message in items(dig(document, "messages")):
         _take(draft, mapping(message), notes)
-    return [draft.session()] if draft.messages else []
+    return [replace(draft.session(), title=string(info.get("title")))] if draft.messages else []
 
 
 def _take(draft: Draft, message: dict[str, Any], notes: Notes) -> None:

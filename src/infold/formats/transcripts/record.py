@@ -48,6 +48,7 @@ class RecordedSession(Struct, frozen=True, omit_defaults=True):
     tools: str = ""
     compactions: tuple[RecordedCompaction, ...] = ()
     parent: str | None = None
+    title: str = ""
 
 
 class Transcript(Struct, frozen=True):

@@ -24,10 +24,11 @@ from infold.core.messages import (
     UserMessage,
     calls_of,
     results_of,
+    text_of,
 )
 from infold.formats.transcripts.record import RecordedSession
 
-__all__ = ["to_anthropic", "to_markdown", "to_openai_chat"]
+__all__ = ["arguments_of", "file_note", "to_anthropic", "to_markdown", "to_openai_chat"]
 
 NO_RESULT = "(no result was recorded: the run was interrupted or ended before the tool answered)"
 NO_OUTPUT = "(no output)"
@@ -59,10 +60,16 @@ def to_anthropic(session: RecordedSession) -> dict[str, Any]:
 
 
 def to_markdown(session: RecordedSession) -> str:
-    """The session for people: one heading per message, tools in fences."""
-    title = [f"# Session {session.id}"]
+    """The session for people: one heading per message, tools in fences, and each compaction where it happened."""
+    title = [f"# {session.title}", f"Session {session.id}"] if session.title else [f"# Session {session.id}"]
     system = ["## System", session.system] if session.system else []
-    body = [line for message in session.messages for line in _markdown(message)]
+    folds = {fold.position: fold for fold in session.compactions if fold.summary}
+    body: list[str] = []
+    for position in range(len(session.messages) + 1):
+        at = session.messages[position : position + 2]
+        if position in folds and not any(folds[position].summary in text_of(message) for message in at):
+            body += ["## Compaction", folds[position].summary]
+        body += [line for message in at[:1] for line in _markdown(message)]
     return "\n\n".join([*title, *system, *body]) + "\n"
 
 
@@ -148,7 +155,7 @@ def _text_block(said: str) -> dict[str, Any]:
 
 
 def _tool_use(call: ToolCallPart, answers: _Answers) -> dict[str, Any]:
-    return {"type": "tool_use", "id": answers.id(call), "name": _tool_name(call), "input": _arguments(call)}
+    return {"type": "tool_use", "id": answers.id(call), "name": _tool_name(call), "input": arguments_of(call)}
 
 
 def _tool_result(call: ToolCallPart, answers: _Answers) -> dict[str, Any]:
@@ -156,7 +163,7 @@ def _tool_result(call: ToolCallPart, answers: _Answers) -> dict[str, Any]:
     return {**block, "is_error": True} if answers.failed(call) else block
 
 
-def _arguments(call: ToolCallPart) -> dict[str, Any]:
+def arguments_of(call: ToolCallPart) -> dict[str, Any]:
     """The arguments as an object; text that is none is kept whole under one key."""
     try:
         value = msgspec.json.decode(call.arguments or "{}")
@@ -174,16 +181,17 @@ def _tool_name(call: ToolCallPart) -> str:
 def _said(parts: tuple[Part, ...]) -> str:
     """What a model would read of a message's own parts."""
     pieces = [part.text for part in parts if isinstance(part, TextPart) and not part.ignored]
-    pieces += [_file_note(part) for part in parts if isinstance(part, FilePart)]
+    pieces += [file_note(part) for part in parts if isinstance(part, FilePart)]
     return "\n".join(piece for piece in pieces if piece.strip())
 
 
 def _output(result: ToolResultPart) -> str:
-    notes = [_file_note(file) for file in result.files]
+    notes = [file_note(file) for file in result.files]
     return "\n".join(piece for piece in (result.output, *notes) if piece) or NO_OUTPUT
 
 
-def _file_note(file: FilePart) -> str:
+def file_note(file: FilePart) -> str:
+    """What stands for a medium whose bytes are not kept."""
     name = f" {file.name}" if file.name else ""
     return f"[{file.media_type}{name}, {file.byte_size:,} bytes, not kept]"
 

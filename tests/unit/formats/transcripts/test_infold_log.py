@@ -2,15 +2,30 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from infold.core.entries import Checkpoint, MessageEntry, Pruning, decode_entry, encode_entry, handle_of
-from infold.core.messages import Message
-from infold.formats.transcripts.infold_log import to_log
+from infold.core.entries import (
+    Amendment,
+    Checkpoint,
+    Entry,
+    MessageEntry,
+    Pin,
+    Pruning,
+    Rejection,
+    Restoration,
+    Title,
+    decode_entry,
+    encode_entry,
+    handle_of,
+)
+from infold.core.messages import Message, ModelRef
+from infold.formats.transcripts.infold_log import entries_to_log, recorded, to_log
 from infold.formats.transcripts.registry import read_bytes, read_transcript
-from infold.testing.builders import calls, result, user
+from infold.testing.builders import calls, numbered, replies, result, user
 
 DATA = Path(__file__).parents[3] / "data" / "transcripts"
 CORPUS = Path(os.environ.get("INFOLD_CORPUS") or Path(__file__).parents[5] / "shared" / "corpus")
@@ -56,6 +71,44 @@ def test_a_checkpoint_is_a_recorded_compaction() -> None:
     assert [skipped.reason for skipped in transcript.skipped] == ["bookkeeping: pruning entry"]
 
 
+def test_every_entry_is_written_and_known_again() -> None:
+    """A session's own entries are its lines; read back they tell the same record, and nothing in them is foreign."""
+    entries = lived()
+    written = entries_to_log("kites", entries)
+    transcript = read_bytes(written, name="again")
+    (session,) = transcript.sessions
+
+    assert [decode_entry(line) for line in written.splitlines()] == entries
+    assert replace(session, model=None) == replace(recorded("kites", entries), model=None)
+    assert all(skipped.reason.startswith("bookkeeping:") for skipped in transcript.skipped)
+
+
+def test_a_log_tells_what_holds() -> None:
+    """S6.2, B20: messages taken back and compactions undone are not in the record; the last title and the model are."""
+    session = recorded("kites", lived())
+
+    assert [message.id for message in session.messages] == ["m0", "m1", "m2", "n0"]
+    assert [(one.position, one.first_kept, one.summary) for one in session.compactions] == [(3, 2, "second")]
+    assert (session.id, session.title, session.model) == ("kites", "Strings", ModelRef("", "gpt-5"))
+
+
+def test_a_fold_whose_kept_messages_were_taken_back_still_counts() -> None:
+    """What a compaction folded stays folded when all that it kept was taken back."""
+    entries = [*messages(user("a"), replies("b"), user("c")), Checkpoint("what was", first_kept=2), Amendment(2)]
+    (fold,) = recorded("kites", entries).compactions
+
+    assert (fold.position, fold.first_kept) == (2, 2)
+
+
+def test_what_stands_before_the_first_message_counts() -> None:
+    """Numbers in checkpoints hold where a title stands before the first message."""
+    entries = [Title("Kites"), *messages(user("a"), replies("b"), user("c")), Checkpoint("what was", first_kept=3)]
+    (session,) = read_bytes(entries_to_log("kites", entries), name="x").sessions
+
+    assert (session.title, session.compactions[0].first_kept) == ("Kites", 2)
+    assert session == recorded("kites", entries)
+
+
 def test_damage_is_told() -> None:
     """A line cut off, an entry of the wrong shape and a line of something else are skipped and told."""
     broken = b'{"entry":"message","message":{"role":"user"}}\n{"colour":"blue"}\n' + log(user("two"))[:-9]
@@ -86,3 +139,20 @@ def test_lines_are_json() -> None:
 def log(*messages: Message) -> bytes:
     """These messages as lines of a bare log."""
     return b"".join(encode_entry(MessageEntry(message)) + b"\n" for message in messages)
+
+
+def messages(*drafts: Message, prefix: str = "m") -> list[Entry]:
+    """These messages as entries."""
+    return [MessageEntry(message) for message in numbered(drafts, prefix=prefix)]
+
+
+def lived() -> Sequence[Entry]:
+    """A session with an entry of every kind: an undone fold, one that holds, and a message said again in other words."""
+    reply = replace(replies("b"), model=ModelRef("", "gpt-5"))
+    return [
+        *messages(user("a"), reply, user("c"), user("wrong")),
+        *(Title("Kites"), Title("Strings"), Title("a message's", numbered([user()])[0].id)),
+        *(Amendment(3), Pin(handle_of(0, 0)), Rejection(900), Pruning((handle_of(1, 0),), 9)),
+        *(Checkpoint("first", first_kept=1), Restoration(11), Restoration(10), Checkpoint("second", first_kept=2)),
+        *messages(user("right"), prefix="n"),
+    ]

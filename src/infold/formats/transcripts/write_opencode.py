@@ -1,0 +1,239 @@
+"""A recorded session as `opencode import` takes it: `{info, messages: [{info, parts}]}`, the shape of `opencode export`.
+
+There a call and its result are one part, and the marks of a step stand around what it said. Ids are made anew unless all are
+OpenCode's own: ascending, because it orders by them, and with the session in them, because all sessions share one table. A
+compaction becomes its request and its summary, so that OpenCode folds what was folded.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from msgspec import Struct
+
+from infold.core.messages import (
+    AssistantMessage,
+    CompactionPart,
+    Message,
+    MessageId,
+    Part,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    ToolMessage,
+    Usage,
+    UserMessage,
+    calls_of,
+    is_compaction_request,
+    results_of,
+    text_of,
+)
+from infold.formats.transcripts.record import RecordedCompaction, RecordedSession
+from infold.formats.transcripts.write_opencode_parts import Told, error_of, model_of, reply_part, tokens_of, user_part
+
+__all__ = ["to_opencode"]
+
+AGENT, COMPACTION = "build", "compaction"
+
+
+def to_opencode(session: RecordedSession) -> dict[str, Any]:
+    """The session as one document of OpenCode's."""
+    writer = _Writer(_with_compactions(session))
+    messages = list(writer.messages())
+    times = [message["info"]["time"]["created"] for message in messages] or [0]
+    parent = session.parent or ""
+    info = {
+        "id": writer.id,
+        "slug": f"infold-{writer.hash[:8].lower()}",
+        "projectID": "global",
+        "directory": writer.directory,
+        **({"parentID": parent} if parent.startswith("ses_") else {}),
+        "title": session.title or f"Session {session.id}",
+        "version": "infold",
+        **_spent(session),
+        "time": {"created": times[0], "updated": times[-1]},
+    }
+    return {"info": info, "messages": messages}
+
+
+def _spent(session: RecordedSession) -> dict[str, Any]:
+    """What the replies of a session cost together."""
+    replies = [message for message in session.messages if isinstance(message, AssistantMessage)]
+    usage = Usage()
+    for reply in replies:
+        usage = usage.plus(reply.usage)
+    tokens = {name: count for name, count in tokens_of(usage).items() if name != "total"}
+    return {"cost": sum(reply.cost for reply in replies), "tokens": tokens}
+
+
+# Compactions as messages.
+
+
+class _Source(Struct, frozen=True):
+    """A session with its compactions among its messages."""
+
+    session: RecordedSession
+    messages: tuple[Message, ...]
+
+
+def _with_compactions(session: RecordedSession) -> _Source:
+    messages: list[Message] = []
+    folds = {fold.position: fold for fold in session.compactions if fold.summary}
+    for position in range(len(session.messages) + 1):
+        fold = folds.get(position)
+        at = session.messages[position : position + 1]
+        is_there = bool(at) and (is_compaction_request(at[0]) or _is_summary(at[0]))
+        if fold is not None and not is_there:
+            messages += _pair(fold, session, len(messages))
+            at = () if at and text_of(at[0]).strip() == fold.summary.strip() else at
+        messages += at
+    return _Source(session, tuple(messages))
+
+
+def _is_summary(message: Message) -> bool:
+    return isinstance(message, AssistantMessage) and message.summary
+
+
+def _pair(fold: RecordedCompaction, session: RecordedSession, number: int) -> tuple[Message, Message]:
+    """The request for a compaction and the summary that answers it."""
+    kept = None if fold.first_kept is None else session.messages[fold.first_kept : fold.position]
+    first = _owner(session.messages[: fold.first_kept], kept[0]) if kept and fold.first_kept is not None else None
+    asked = MessageId(f"{number}-request")
+    request = CompactionPart("", auto=True, first_kept_id=None if first is None else first.id)
+    times = [message.created_ms for message in session.messages[: fold.position] if message.created_ms is not None]
+    said = max(times, default=None)
+    summary = AssistantMessage(
+        *(
+            MessageId(f"{number}-summary"),
+            (TextPart(fold.summary),),
+            said,
+            asked,
+            COMPACTION,
+            COMPACTION,
+            session.model,
+        ),
+        summary=True,
+        finish="stop",
+    )
+    return UserMessage(asked, (request,), said), summary
+
+
+def _owner(before: Sequence[Message], first: Message) -> Message | None:
+    """The message under which OpenCode has this one: results stand in the reply that called for them."""
+    if not isinstance(first, ToolMessage):
+        return first
+    return next((message for message in reversed(before) if isinstance(message, AssistantMessage)), None)
+
+
+# Messages.
+
+
+class _Writer:
+    """One session on its way: the ids it gets, the results of its calls, and the time reached."""
+
+    def __init__(self, source: _Source) -> None:
+        self._session = source.session
+        self._messages = source.messages
+        self.hash = sha256(self._session.id.encode()).hexdigest().upper()
+        own = self._session.id.startswith("ses_")
+        self.id = self._session.id if own else f"ses_{0:012x}{self.hash[:14]}"
+        self._ids = self._named()
+        self._results = {part.call_id: part for message in source.messages for part in results_of(message)}
+        self._ends = _ends_by_reply(source.messages)
+        self._asked = ""
+        self._reached_ms = 0
+
+    @property
+    def directory(self) -> str:
+        """Where the agent stood; the place of import takes its place."""
+        paths = (m.path.cwd for m in self._messages if isinstance(m, AssistantMessage) and m.path is not None)
+        return next(paths, "/")
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """The messages that OpenCode has; those of tools are part of the replies before them."""
+        for message in self._messages:
+            if isinstance(message, ToolMessage):
+                continue
+            self._reached_ms = max(self._reached_ms, message.created_ms or 0)
+            told = Told(self._results, self._ids, self._reached_ms)
+            if isinstance(message, AssistantMessage):
+                parts = _in_order((*message.parts, *self._ends.get(message.id, ())))
+                yield self._written(self._reply(message), (reply_part(part, told) for part in parts))
+            else:
+                is_users = isinstance(message, UserMessage)
+                written = [user_part(part, told, is_users=is_users) for part in message.parts]
+                if any(written):
+                    self._asked = self._ids[message.id]
+                    yield self._written(self._asking(message), written)
+
+    def _named(self) -> dict[str, str]:
+        """An id for each message; their own where OpenCode gave them."""
+        if all(message.id.startswith("msg_") for message in self._messages):
+            return {message.id: message.id for message in self._messages}
+        return {m.id: f"msg_{at:012x}{self.hash[:14]}" for at, m in enumerate(self._messages, 1)}
+
+    def _asking(self, message: Message) -> dict[str, Any]:
+        user = message if isinstance(message, UserMessage) else UserMessage(message.id, ())
+        return {
+            "id": self._ids[message.id],
+            "sessionID": self.id,
+            "role": "user",
+            "time": {"created": self._reached_ms},
+            "agent": user.agent or AGENT,
+            "model": model_of(user.model or self._session.model),
+            **({"system": user.system} if user.system else {}),
+        }
+
+    def _reply(self, reply: AssistantMessage) -> dict[str, Any]:
+        identity, agent = self._ids[reply.id], reply.agent or AGENT
+        return {
+            "id": identity,
+            "sessionID": self.id,
+            "role": "assistant",
+            "time": {"created": self._reached_ms, "completed": self._completed(reply)},
+            **error_of(reply),
+            "parentID": self._ids.get(reply.parent_id or "", self._asked or identity),
+            **model_of(reply.model or self._session.model),
+            "mode": reply.mode or agent,
+            "agent": agent,
+            "path": {"cwd": reply.path.cwd, "root": reply.path.root} if reply.path else {"cwd": "", "root": ""},
+            **({"summary": True} if reply.summary else {}),
+            "cost": reply.cost,
+            "tokens": tokens_of(reply.usage),
+            **({"finish": reply.finish} if reply.finish not in (None, "abort") else {}),
+        }
+
+    def _completed(self, reply: AssistantMessage) -> int:
+        """When the last of its tools had answered."""
+        results = (self._results[call.call_id] for call in calls_of(reply) if call.call_id in self._results)
+        return max([self._reached_ms, *(result.finished_ms or 0 for result in results)])
+
+    def _written(self, info: dict[str, Any], parts: Iterable[dict[str, Any] | None]) -> dict[str, Any]:
+        """A message with its parts, whose ids ascend."""
+        identity = info["id"]
+        stem = sha256(f"{self.id} {identity}".encode()).hexdigest()[:14].upper()
+        of = {"sessionID": self.id, "messageID": identity}
+        numbered = enumerate((part for part in parts if part is not None), 1)
+        return {"info": info, "parts": [{"id": f"prt_{at:012x}{stem}", **of, **part} for at, part in numbered]}
+
+
+def _ends_by_reply(messages: Sequence[Message]) -> Mapping[str, tuple[StepFinishPart, ...]]:
+    """The ends of steps that stand among results, by the reply whose calls were answered."""
+    ends: dict[str, tuple[StepFinishPart, ...]] = {}
+    newest = ""
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            newest = message.id
+        elif isinstance(message, ToolMessage):
+            found = tuple(part for part in message.parts if isinstance(part, StepFinishPart))
+            ends[newest] = (*ends.get(newest, ()), *found)
+    return ends
+
+
+def _in_order(parts: Sequence[Part]) -> list[Part]:
+    """A step's beginning before what was said, its end after it; several steps in one message stay as they were."""
+    starts = [part for part in parts if isinstance(part, StepStartPart)]
+    ends = [part for part in parts if isinstance(part, StepFinishPart)]
+    if len(starts) > 1 or len(ends) > 1:
+        return list(parts)
+    return [*starts, *(part for part in parts if not isinstance(part, StepStartPart | StepFinishPart)), *ends]
