@@ -2,7 +2,10 @@
 
 from asyncio import Lock, to_thread
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from infold.api.session_settings import Place, SessionSettings
 from infold.core.events import PreparedAhead
@@ -13,8 +16,8 @@ from infold.engine.ahead import Preparation, mark_of
 from infold.engine.asking import AsyncSummariser, ask_async
 from infold.engine.background import AsyncShelf
 from infold.engine.call import Flow
-from infold.engine.circumstances import Beside
-from infold.engine.drive import drive_async
+from infold.engine.circumstances import Beside, Stamp
+from infold.engine.drive import AsyncWorld, drive_async
 from infold.engine.effects import Told
 from infold.engine.history import Followed
 from infold.engine.keeper import Keeper, Ready
@@ -41,7 +44,7 @@ class AsyncSession:
         self._keeper = Keeper(log, place.terms, settings.now_ms)
         self._shelf = AsyncShelf(settings.patience_seconds)
         self._turn = Lock()
-        self._world = place.async_world(self._ask, self._fetch)
+        self._world = _at_once(place, place.async_world(self._ask, self._fetch))
 
     @classmethod
     async def open(
@@ -83,9 +86,19 @@ class AsyncSession:
         """Make the next request fit, given only the messages that are new."""
         return await self._drive(self._keeper.prepare_new(messages, Beside(system, tools, output_tokens)))
 
-    async def record(self, reply: object) -> None:
-        """Take in a provider's reply (its body or SDK object): what was said, the usage, and why it ended."""
-        await self._drive(self._keeper.record(reply))
+    async def record(self, reply: object, stamp: Stamp | None = None) -> None:
+        """Take in a provider's reply (its body or SDK object): what was said, the usage, and why it ended.
+
+        `stamp` is for an agent that knows more of the reply than the wire tells.
+        """
+        await self._drive(self._keeper.record(reply, stamp))
+
+    async def add(self, messages: Sequence[Message], *, longest_tokens: int = 0) -> None:
+        """Store infold's own messages (`core.messages`) at once; what is not from a wire needs no format.
+
+        Results longer than `longest_tokens` are shown shortened from the first, and recalled whole.
+        """
+        await self._drive(self._keeper.add(messages, longest_tokens=longest_tokens))
 
     async def recover(self, error: object) -> Ready | None:
         """Make the request smaller that a provider refused as too large, for one more try (B7, B8).
@@ -164,3 +177,9 @@ class AsyncSession:
     async def _ask(self, request: SummaryRequest) -> Told:
         assert self._summariser is not None
         return await ask_async(self._summariser, request, self._place.progress, seconds=self._settings.summary_seconds)
+
+
+def _at_once(place: Place, world: AsyncWorld) -> AsyncWorld:
+    """The world of a session whose store may be able to tell later that something was appended."""
+    append_soon = getattr(place.store, "append_soon", None)
+    return world if append_soon is None else replace(world, append_soon=partial(append_soon, place.key))

@@ -202,6 +202,7 @@ _REASONS = {
     "forced": "a reply was cut off for length",
     "manual": "it was asked for",
     "safety": "it would not have fitted; this step is infold's own, the preset has none",
+    "arrival": "it was longer than was wanted",
     "import": "it was recorded",
 }
 

@@ -13,12 +13,13 @@ from infold.api.session_settings import Place, SessionSettings
 from infold.core.events import PreparedAhead
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId
+from infold.core.policy import Policy
 from infold.core.summary import SummaryRequest
 from infold.engine.ahead import Preparation, mark_of
 from infold.engine.asking import Summariser, ask, check_sync
 from infold.engine.background import Shelf
 from infold.engine.call import Flow
-from infold.engine.circumstances import Beside
+from infold.engine.circumstances import Beside, Stamp
 from infold.engine.drive import drive
 from infold.engine.effects import Told
 from infold.engine.history import Followed
@@ -55,6 +56,21 @@ class Session:
         return self._keeper.log
 
     @property
+    def window_tokens(self) -> int:
+        """The model's window as it is known by now; 0 where it was declared to have no limit."""
+        return self._keeper.window_tokens
+
+    @property
+    def limit_tokens(self) -> int:
+        """The most that the next request may be, as far as it is known by now; 0 where the window has no limit."""
+        return self._keeper.limit_tokens
+
+    @property
+    def policy(self) -> Policy:
+        """The policy the session is kept by."""
+        return self._place.terms.policy
+
+    @property
     def bus(self) -> Bus:
         """Where to subscribe to what happens in this session."""
         return self._place.bus
@@ -77,9 +93,19 @@ class Session:
         """Make the next request fit, given only the messages that are new."""
         return self._drive(self._keeper.prepare_new(messages, Beside(system, tools, output_tokens)))
 
-    def record(self, reply: object) -> None:
-        """Take in a provider's reply (its body or SDK object): what was said, the usage, and why it ended."""
-        self._drive(self._keeper.record(reply))
+    def record(self, reply: object, stamp: Stamp | None = None) -> None:
+        """Take in a provider's reply (its body or SDK object): what was said, the usage, and why it ended.
+
+        `stamp` is for an agent that knows more of the reply than the wire tells.
+        """
+        self._drive(self._keeper.record(reply, stamp))
+
+    def add(self, messages: Sequence[Message], *, longest_tokens: int = 0) -> None:
+        """Store infold's own messages (`core.messages`) at once; what is not from a wire needs no format.
+
+        Results longer than `longest_tokens` are shown shortened from the first, and recalled whole.
+        """
+        self._drive(self._keeper.add(messages, longest_tokens=longest_tokens))
 
     def recover(self, error: object) -> Ready | None:
         """Make the request smaller that a provider refused as too large, for one more try (B7, B8).
@@ -121,6 +147,10 @@ class Session:
     def unpin(self, handle: str) -> None:
         """Release a pinned part."""
         self._drive(self._keeper.pin(handle, pinned=False))
+
+    def title(self, text: str) -> None:
+        """Give the session a title; the last one counts (S6.2)."""
+        self._drive(self._keeper.title(text))
 
     def recall(self, query: str, *, budget_tokens: int = 2_000) -> str:
         """Bring back what was said or done, by words or by the handles that stubs name, in at most that many tokens (B6).

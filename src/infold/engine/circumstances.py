@@ -3,17 +3,27 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.catalogue import cost_of
 from infold.core.budget import Budget, Window, budget_for, narrowed
 from infold.core.gauge import Situation
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, ModelRef, Overhead
+from infold.core.messages import (
+    AssistantMessage,
+    Finish,
+    Message,
+    ModelRef,
+    Overhead,
+    StepFinishPart,
+    StepStartPart,
+    WorkPath,
+)
 from infold.engine.terms import Terms, overhead_of
 from infold.errors import PolicyError
 
-__all__ = ["Beside", "Circumstances", "NOTHING_BESIDE"]
+__all__ = ["Beside", "Circumstances", "NOTHING_BESIDE", "Stamp"]
 
 COLD_MS = 300_000
 """After five minutes without a request providers have let their cache go, and acting costs nothing extra."""
@@ -28,6 +38,35 @@ class Beside(NamedTuple):
 
 
 NOTHING_BESIDE = Beside()
+
+
+class Stamp(Struct, frozen=True):
+    """What an agent knows of a reply and no wire tells: who answered, where it stood, and the marks of its step (S3.6, S6.1).
+
+    `finish` is why the reply ended, where that was not the model's doing, such as an abort.
+    """
+
+    agent: str = ""
+    model: ModelRef | None = None
+    path: WorkPath | None = None
+    parts: tuple[StepStartPart | StepFinishPart, ...] = ()
+    finish: Finish | None = None
+
+    def on(self, reply: Message, log: Log) -> Message:
+        """A reply with these marks; its own parts keep their places, by which they are addressed."""
+        if not isinstance(reply, AssistantMessage):
+            return reply
+        users = (placed.message.id for placed in reversed(log.live) if placed.is_users and not placed.results)
+        return replace(
+            reply,
+            parts=(*reply.parts, *self.parts),
+            agent=self.agent,
+            mode=self.agent,
+            model=self.model or reply.model,
+            path=self.path,
+            parent_id=next(users, None),
+            finish=self.finish or reply.finish,
+        )
 
 
 class Circumstances:
@@ -84,7 +123,7 @@ class Circumstances:
         known = ModelRef("", model) if model else None
         return replace(
             message,
-            model=known,
+            model=message.model or known,
             cost=cost_of(model, message.usage),
             overhead=self._overhead(),
             finish="other" if self._is_own_limit(message) else message.finish,
@@ -97,7 +136,7 @@ class Circumstances:
 
     def _budget(self, log: Log) -> Budget:
         """What may be filled; a reserve or a trigger in tokens that a learned window has no room for gives way to it."""
-        policy, window, learned = self._terms.policy, self._window(log), log.limits.tokens
+        policy, window, learned = self._terms.policy, self.window(log), log.limits.tokens
         if policy.window_tokens is not None and learned is not None:  # a window that was set may still be too large
             policy = replace(policy, window_tokens=min(policy.window_tokens, learned))
         try:
@@ -110,7 +149,7 @@ class Circumstances:
         except PolicyError:
             return budget_for(self._terms.window, self._terms.policy)
 
-    def _window(self, log: Log) -> Window:
+    def window(self, log: Log) -> Window:
         """The window as it is known by now, less what the request asks to be answered with."""
         window, asked = narrowed(self._terms.window, log.limits), self.beside.output_tokens
         if not 0 < asked < window.context_tokens:

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from infold.core.likeness import chained, likeness
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Finish, Message, Usage
+from infold.core.messages import AssistantMessage, Finish, Message, MessageId, Usage
 from infold.core.placing import Placed
 from infold.core.spine import within
 from infold.errors import HistoryChanged, UsageError
 from infold.formats.items import plain
 from infold.formats.wire import Decoded, Pairing, WireFormat, joined
 
-__all__ = ["Followed", "History"]
+__all__ = ["Followed", "History", "numbered"]
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 
@@ -51,6 +51,7 @@ class History:
         self._nothing = Decoded(wire.name, (), (), {})
         self.preamble = self.decoded = self._nothing
         self.pairing: Pairing | None = None
+        self._brought: Followed | None = None
 
     def settle(self) -> None:
         """What was decoded so far is stored."""
@@ -60,23 +61,18 @@ class History:
         """Begin anew, after the session was read from its store; a list that comes by pieces keeps what of it is stored."""
         self.decoded = self._nothing if self.is_whole else _first(self.decoded, self._settled)
         self._settled = len(self.decoded.messages)
-        self.pairing = None
+        self.pairing = self._brought = None
 
     def follow(self, items: Sequence[object], log: Log) -> Followed:
         """Hold a whole list against the session; raises `HistoryChanged` where it is another's. Nothing is taken over yet."""
         count = len(list(takewhile(_is_system, items)))
         preamble, rest = self.wire.decode(items[:count]), items[count:]
-        known = [source for sources in self.decoded.sources for source in sources]
-        if self.pairing is not None and known and _begins_with(rest, known):
-            pairing = self.pairing.copy()
-            later = self._decode(rest[len(known) :], log, pairing)
-            return Followed(preamble, joined(self.decoded, later), pairing, later.messages, len(self.decoded.messages))
-        return self._anew(preamble, rest, log)
+        return self._going_on(preamble, rest, log) or self._anew(preamble, rest, log)
 
     def adopt(self, followed: Followed) -> None:
         """Take a whole list over as the session's own."""
-        self.preamble, self.decoded, self.pairing = followed.preamble, followed.decoded, followed.pairing
-        self.is_whole = True
+        self.preamble, self.decoded, self.pairing = followed.preamble, followed.decoded, followed.pairing.copy()
+        self._brought, self.is_whole = followed, True
 
     def add(self, items: Sequence[object], log: Log) -> tuple[Message, ...]:
         """Decode items that are new; of what was decoded before, only what the view still shows is kept.
@@ -91,7 +87,7 @@ class History:
         later = self._decode(items, log, self._paired(log))
         shown = self._still_shown(log)
         self._settled = min(self._settled, len(shown.messages))
-        self.decoded, self.is_whole = joined(shown, later), False
+        self.decoded, self.is_whole, self._brought = joined(shown, later), False, None
         return later.messages
 
     def repeat(self, items: Sequence[object], count: int, log: Log) -> None:
@@ -101,7 +97,7 @@ class History:
             return
         before = (placed.message for placed in log.live if placed.sequence < stored[0].sequence)
         decoded = self.wire.decode(items, first=_position(log) - count, pairing=Pairing.after(before))
-        self.decoded, self.is_whole = joined(self.decoded, decoded), False
+        self.decoded, self.is_whole, self._brought = joined(self.decoded, decoded), False, None
         self.settle()
 
     def reply(self, body: object, log: Log) -> tuple[Message, ...]:
@@ -128,6 +124,27 @@ class History:
     def _decode(self, items: Sequence[object], log: Log, pairing: Pairing) -> Decoded:
         return self.wire.decode(items, first=_position(log), pairing=pairing)
 
+    def _going_on(self, preamble: Decoded, items: Sequence[object], log: Log) -> Followed | None:
+        """The quick way, for a list that begins with all that was brought last and goes on with all that was heard since.
+
+        A caller writes a reply as its own client has it, so that one is known by what it says.
+        """
+        brought = self._brought
+        if brought is None:
+            return None
+        known = [source for sources in brought.decoded.sources for source in sources]
+        count = len(brought.decoded.messages)
+        live_from = count - _folded(log)
+        if not known or live_from < 0 or not _begins_with(items, known):
+            return None
+        pairing, heard = brought.pairing.copy(), _callers(log)[live_from:]
+        later = self.wire.decode(items[len(known) :], first=count, pairing=pairing)
+        if _common(later.messages, heard) < len(heard):
+            return None
+        later = replace(later, messages=_as_placed(later.messages, heard))
+        new = later.messages[len(heard) :]
+        return Followed(preamble, joined(brought.decoded, later), pairing, new, count + len(heard))
+
     def _anew(self, preamble: Decoded, items: Sequence[object], log: Log) -> Followed:
         pairing = Pairing()
         decoded = self.wire.decode(items, pairing=pairing)
@@ -137,14 +154,10 @@ class History:
         same = _common(messages[start:], live)
         if live and not same and not start:
             raise HistoryChanged(f"its first message is not the session's ({live[0].message.id})")
-        ours = tuple(
-            message if message.id == placed.message.id else replace(message, id=placed.message.id)
-            for message, placed in zip(messages[start:], live[:same], strict=False)
-        )
         gone = live[same:]
         return Followed(
             preamble,
-            replace(decoded, messages=(*messages[:start], *ours, *messages[start + same :])),
+            replace(decoded, messages=(*messages[:start], *_as_placed(messages[start:], live[:same]))),
             pairing,
             messages[start + same :],
             start + same,
@@ -161,6 +174,12 @@ class History:
         return replace(self.decoded, messages=messages, sources=tuple(self.decoded.sources[n] for n in kept))
 
 
+def numbered(messages: Sequence[Message], log: Log) -> tuple[Message, ...]:
+    """Messages that came from no wire, with the ids they have at the end of this log."""
+    first = _position(log)
+    return tuple(replace(message, id=MessageId(f"m{first + n}")) for n, message in enumerate(messages))
+
+
 def _first(decoded: Decoded, count: int) -> Decoded:
     return replace(decoded, messages=decoded.messages[:count], sources=decoded.sources[:count])
 
@@ -172,8 +191,11 @@ def _callers(log: Log) -> list[Placed]:
 
 def _position(log: Log) -> int:
     """Where in the caller's list the next message stands; its id is made of that, so that every process makes the same."""
-    folded = 0 if log.checkpoint is None else log.checkpoint.folded
-    return folded + log.length - len(within(log.spine.own, log.length))
+    return _folded(log) + log.length - len(within(log.spine.own, log.length))
+
+
+def _folded(log: Log) -> int:
+    return 0 if log.checkpoint is None else log.checkpoint.folded
 
 
 def _after_the_fold(messages: Sequence[Message], log: Log) -> int:
@@ -192,6 +214,13 @@ def _common(messages: Sequence[Message], live: Sequence[Placed]) -> int:
     """How many messages are the same from the start."""
     pairs = zip(messages, live, strict=False)
     return len(list(takewhile(lambda pair: likeness(pair[0]) == likeness(pair[1].message), pairs)))
+
+
+def _as_placed(messages: Sequence[Message], placed: Sequence[Placed]) -> tuple[Message, ...]:
+    """Messages of which the first are the session's, under the ids they have there."""
+    pairs = zip(messages, placed, strict=False)
+    ours = (message if message.id == one.message.id else replace(message, id=one.message.id) for message, one in pairs)
+    return (*ours, *messages[len(placed) :])
 
 
 def _begins_with(items: Sequence[object], known: Sequence[object]) -> bool:

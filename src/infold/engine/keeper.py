@@ -7,24 +7,25 @@ the session again and begins anew, so that two processes on one session neither 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from random import uniform
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from infold.core.entries import Entry, Handle, Pin, Rejection, Restoration
-from infold.core.events import Event, Rejected, Restored
+from infold.core.clip import clips_on_arrival
+from infold.core.entries import Clipping, Entry, Handle, MessageEntry, Pin, Rejection, Restoration, Title
+from infold.core.events import Clipped, Event, Rejected, Restored
 from infold.core.gauge import Gauge, estimated_tokens
 from infold.core.likeness import likeness
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, calls_of
 from infold.core.summary import Additions
 from infold.engine.ahead import Preparation
-from infold.engine.call import Call, Flow, append
-from infold.engine.circumstances import NOTHING_BESIDE, Beside, Circumstances
-from infold.engine.effects import Append, Load, Publish, Wait
+from infold.engine.call import Call, Flow
+from infold.engine.circumstances import NOTHING_BESIDE, Beside, Circumstances, Stamp
+from infold.engine.effects import Publish
 from infold.engine.flow import Prepared, compact, record, take_in
-from infold.engine.history import Followed, History
+from infold.engine.history import Followed, History, numbered
+from infold.engine.kept import MOST_TRIES, Kept
 from infold.engine.previewing import Preview, preview
 from infold.engine.summarising import SummaryPlan
 from infold.engine.terms import Terms
@@ -34,15 +35,6 @@ from infold.formats.wire import WireFormat, detect, format_named
 
 __all__ = ["Keeper", "Ready"]
 
-MOST_TRIES = 500
-"""How often a flow begins anew before its conflict is told; another writer cannot be faster for ever."""
-
-PAUSE_SECONDS = 0.002
-"""The first pause before beginning anew; it grows and is drawn at random, so that many writers come apart."""
-
-LONGEST_PAUSE = 20
-"""How often the first pause the longest one is."""
-
 _REPEATED = re.compile(r"#\d+$")
 
 MOST_REJECTIONS = 1
@@ -50,11 +42,15 @@ MOST_REJECTIONS = 1
 
 
 class Ready(Struct, frozen=True):
-    """A request that fits: its messages in the caller's shape, how full the window is, and what was done for it."""
+    """A request that fits: its messages in the caller's shape, how full the window is, and what was done for it.
+
+    `limit_tokens` is the most it might have been; 0 where the window was declared to have no limit.
+    """
 
     messages: list[object]
     gauge: Gauge
     events: tuple[Event, ...]
+    limit_tokens: int = 0
 
 
 class _Reading(NamedTuple):
@@ -72,14 +68,14 @@ class _Unsent(NamedTuple):
     is_stored: bool = False
 
 
-class Keeper:
+class Keeper(Kept):
     """A session between its requests.
 
     `wanted` is the summary that should be written in the background; `outrun` are notes that another writer made late.
     """
 
     def __init__(self, log: Log, terms: Terms, now_ms: Callable[[], int]) -> None:
-        self.log = log
+        super().__init__(log)
         self.terms = terms
         self.wanted: SummaryPlan | None = None
         self.outrun: Preparation | None = None
@@ -87,10 +83,18 @@ class Keeper:
         self._round = Circumstances(terms, now_ms)
         self._history: History | None = None
         self._unsent: _Unsent | None = None
-        self._is_behind = False
         self._rejections = 0
         self._refused: int | None = None
-        self._lost = (0, 0)
+
+    @property
+    def window_tokens(self) -> int:
+        """The window as it is known by now; 0 where it was declared to have no limit."""
+        return self._round.window(self.log).context_tokens
+
+    @property
+    def limit_tokens(self) -> int:
+        """The most that the next request may be, as far as it is known by now; 0 where the window has no limit."""
+        return self._round.situation(self.log).budget.limit_tokens
 
     # Flows.
 
@@ -145,14 +149,15 @@ class Keeper:
         history = self._begun("recovering")
         if self._rejections >= MOST_REJECTIONS:
             raise self._exceeded()
-        if self._is_behind:
-            yield from self._begin_anew(0)
+        if self.is_behind:
+            yield from self.begin_anew(0)
         estimated = estimated_tokens(self.log, self._round.situation(self.log))
         if self._refused is not None and estimated < self._refused:  # an earlier try made it smaller and then broke off
             self._rejections += 1
             return (yield from self._prepare(history, _Reading))
         self._refused = estimated
-        yield from self._insist(_rejection(overflow, estimated, self.log, self._now_ms()))
+        rejection = _rejection(overflow, estimated, self.log, self._now_ms())
+        yield from self.insist(lambda _: (rejection,))
         yield Publish((Rejected(self.log.session_id, estimated, overflow.prompt_tokens, overflow.limit_tokens),))
         ready = yield from self._prepare(history, _Reading)
         self._rejections += 1
@@ -160,7 +165,7 @@ class Keeper:
             raise self._exceeded()
         return ready
 
-    def record(self, reply: object) -> Flow[None]:
+    def record(self, reply: object, stamp: Stamp | None = None) -> Flow[None]:
         """Take in a provider's reply: what was said, the usage, and why it ended."""
         history = self._begun("recording a reply")
         with self._noticing_failure(history):
@@ -174,13 +179,14 @@ class Keeper:
                 if _is_known(self.log, replies):
                     history.forget()
                     return
-                outcome = yield from record(self.log, self._round.stamped(replies))
+                marked = replies if stamp is None else (*replies[:-1], stamp.on(replies[-1], self.log))
+                outcome = yield from record(self.log, self._round.stamped(marked))
                 if isinstance(outcome, Log):
                     self.log, self._rejections, self._unsent, self._refused = outcome, 0, None, None
                     history.settle()
                     return
-                yield from self._begin_anew(attempt)
-        raise self._conflict()
+                yield from self.begin_anew(attempt)
+        raise self.conflict()
 
     def undo(self, sequence: int | None = None) -> Flow[None]:
         """Undo the newest compaction, or the pruning or clipping of that number (B1, B20)."""
@@ -188,15 +194,41 @@ class Keeper:
             raise UsageError("there is no compaction to undo")
         number = self.log.checkpoint_sequence if sequence is None else sequence
         if number == self.log.checkpoint_sequence:
-            yield from self._unfold(number)
+            yield from self.unfold(number)
         else:
-            yield from self._insist(Restoration(number))
+            yield from self.insist(lambda _: (Restoration(number),))
         tokens_after = estimated_tokens(self.log, self._round.situation(self.log))
         yield Publish((Restored(self.log.session_id, number, tokens_after),))
 
     def pin(self, handle: str, *, pinned: bool = True) -> Flow[None]:
         """Pin a part, so that it is never pruned nor folded away; or release it (B20)."""
-        yield from self._insist(Pin(Handle(handle), pinned))
+        yield from self.insist(lambda _: (Pin(Handle(handle), pinned),))
+
+    def title(self, text: str) -> Flow[None]:
+        """Give the session a title; the last one counts (S6.2)."""
+        yield from self.insist(lambda _: (Title(text),))
+
+    def add(self, messages: Sequence[Message], *, longest_tokens: int = 0) -> Flow[None]:
+        """Store messages of infold's own making as they come; text and results longer than that are shown shortened."""
+        whole: list[int] = []
+
+        def entries(log: Log) -> tuple[Entry, ...]:
+            placed = self._round.stamped(numbered(messages, log))
+            told = tuple(MessageEntry(message) for message in placed)
+            clips = clips_on_arrival(placed, log, longest_tokens) if longest_tokens else ()
+            if not clips:
+                return told
+            whole[:] = [estimated_tokens(log.extend(told), self._round.situation(log))]
+            return (*told, Clipping(clips, self._now_ms()))
+
+        made = yield from self.insist(entries)
+        self._rejections, self._refused = 0, None  # whatever was refused, the next request is another
+        if self._history is not None:
+            self._history.pairing = None  # made from the session when it is next needed
+        if made and isinstance(made[-1], Clipping):
+            after = estimated_tokens(self.log, self._round.situation(self.log))
+            targets = tuple(clip.handle for clip in made[-1].clips)
+            yield Publish((Clipped(self.log.session_id, targets, whole[0], after, "arrival"),))
 
     def preview(self, up_to: int | None = None) -> Preview:
         """What compacting now would do, by code alone; nothing is changed and no model is asked."""
@@ -209,8 +241,8 @@ class Keeper:
         taken = False
         events: tuple[Event, ...] = ()
         folded = self.log.checkpoint_sequence
-        if self._is_behind:
-            yield from self._begin_anew(0)
+        if self.is_behind:
+            yield from self.begin_anew(0)
         with self._noticing_failure(history):
             for attempt in range(MOST_TRIES):
                 try:
@@ -226,31 +258,27 @@ class Keeper:
                         if self._unsent is not None:
                             self._unsent = self._unsent._replace(is_stored=True)
                 except StoreConflict:
-                    yield from self._begin_anew(attempt)
+                    yield from self.begin_anew(attempt)
                     continue
                 outcome = yield from compact(self.log, call or self._call())
                 if isinstance(outcome, Prepared):
                     events += outcome.events
                     self.log, self.wanted = outcome.log, outcome.wanted
                     if not outcome.anew or not history.is_whole:
-                        return Ready(history.encode(outcome.view, outcome.log), outcome.gauge, events)
+                        limit = self._round.situation(self.log).budget.limit_tokens
+                        return Ready(history.encode(outcome.view, outcome.log), outcome.gauge, events, limit)
                     call = None  # what was asked for is done; what others wrote is now held against the caller's list
                 else:
                     self.outrun = outcome.preparation or self.outrun
-                yield from self._begin_anew(attempt)
+                yield from self.begin_anew(attempt)
                 taken = taken and not history.is_whole
                 if self.log.checkpoint_sequence != folded:
                     call = None  # what was asked for, another has done
-        raise self._conflict()
+        raise self.conflict()
 
-    def _begin_anew(self, attempt: int) -> Flow[None]:
+    def begin_anew(self, attempt: int) -> Flow[None]:
         """Read the session again; the caller's list is then held against it from the beginning."""
-        if attempt:
-            yield Wait(PAUSE_SECONDS * min(attempt, LONGEST_PAUSE) * uniform(0.5, 1.5))
-        log = yield Load()
-        assert isinstance(log, Log)
-        self._lost = (self.log.next_sequence, log.next_sequence)
-        self.log, self._is_behind = log, False
+        yield from super().begin_anew(attempt)
         if self._history is not None:
             self._history.forget()
 
@@ -260,34 +288,9 @@ class Keeper:
         try:
             yield
         except BaseException:
-            self._is_behind = True
+            self.is_behind = True
             history.forget()
             raise
-
-    def _unfold(self, number: int) -> Flow[None]:
-        """Undo a checkpoint; where another has done so meanwhile, there is nothing left to do."""
-        for attempt in range(MOST_TRIES):
-            try:
-                yield Append((Restoration(number),), expected=self.log.next_sequence)
-            except StoreConflict:
-                yield from self._begin_anew(attempt)
-                if self.log.checkpoint_sequence != number:
-                    return
-            else:
-                yield from self._begin_anew(0)
-                return
-        raise self._conflict()
-
-    def _insist(self, entry: Entry) -> Flow[None]:
-        """Append an entry that holds whatever others appended meanwhile."""
-        for attempt in range(MOST_TRIES):
-            try:
-                self.log = yield from append(self.log, (entry,))
-            except StoreConflict:
-                yield from self._begin_anew(attempt)
-            else:
-                return
-        raise self._conflict()
 
     def _call(self, *, focus: str = "", up_to: int | None = None, manual: bool = False) -> Call:
         terms, system = self.terms, self._round.beside.system
@@ -331,10 +334,6 @@ class Keeper:
             usable_tokens=situation.budget.limit_tokens,
             overhead_tokens=situation.overhead_tokens,
         )
-
-    def _conflict(self) -> StoreConflict:
-        expected, actual = self._lost
-        return StoreConflict(self.log.session_id, expected=expected, actual=actual)
 
 
 def _ends_with(log: Log, likenesses: Sequence[str]) -> bool:

@@ -1,0 +1,74 @@
+"""A log that others write to as well."""
+
+import pytest
+
+from infold.core.entries import Checkpoint, Entry, Handle, MessageEntry, Pin
+from infold.core.log import Log
+from infold.engine.call import Flow
+from infold.engine.drive import drive
+from infold.engine.effects import Append
+from infold.engine.kept import MOST_TRIES, Kept
+from infold.errors import StoreConflict
+from infold.testing.builders import numbered, replies, user
+
+from .worlds import KEY, Scripted
+
+
+def stored() -> Scripted:
+    """A world whose store holds three messages."""
+    scripted = Scripted()
+    entries: tuple[Entry, ...] = tuple(map(MessageEntry, numbered([user("hello"), replies("hi"), user("go")])))
+    scripted.store.append(KEY, entries, expected=0)
+    return scripted
+
+
+def test_entries_are_made_for_the_log_as_it_is() -> None:
+    """B14: where another was faster, the session is read again and the entry made anew for what is there now."""
+    scripted = stored()
+    kept = Kept(scripted.reread())
+    scripted.store.append(KEY, (Pin(Handle("0.0")),), expected=3)
+    seen: list[int] = []
+
+    def entries(log: Log) -> tuple[Entry, ...]:
+        seen.append(log.next_sequence)
+        return (Pin(Handle("2.0")),)
+
+    made = drive(kept.insist(entries), scripted.world())
+
+    assert seen == [3, 4]
+    assert made == (Pin(Handle("2.0")),)
+    assert kept.log.next_sequence == 5
+
+
+def test_one_who_is_always_late_is_told() -> None:
+    """B14: after many tries the conflict is told, with the numbers of the last one."""
+    scripted = stored()
+    scripted.store.append(KEY, (Checkpoint("what came before", first_kept=2),), expected=3)
+    kept = Kept(scripted.reread())
+
+    with pytest.raises(StoreConflict, match="goes on at entry 4, not 4"):
+        _outrun(kept.insist(lambda _: (Pin(Handle("2.0")),)), kept.log)
+    with pytest.raises(StoreConflict):
+        _outrun(kept.unfold(3), kept.log)
+
+
+def _outrun(flow: Flow[object], log: Log) -> None:
+    """Drive a flow in a world where each append comes too late."""
+    effect = next(flow)
+    for _ in range(4 * MOST_TRIES):
+        if isinstance(effect, Append):
+            effect = flow.throw(StoreConflict("s", expected=3, actual=3))
+        else:
+            effect = flow.send(log)
+
+
+def test_a_checkpoint_undone_by_another_stays_undone() -> None:
+    """B1, B14: two who undo the same compaction undo it once."""
+    scripted = stored()
+    scripted.store.append(KEY, (Checkpoint("what came before", first_kept=2),), expected=3)
+    first, second = Kept(scripted.reread()), Kept(scripted.reread())
+    drive(first.unfold(3), scripted.world())
+    drive(second.unfold(3), scripted.world())
+
+    assert second.log.checkpoint is None
+    assert len(scripted.entries) == 5
