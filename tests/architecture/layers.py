@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "settings": FOUNDATION | {"catalogue", "settings"},
     "wiring": OUTER,
     **{face: FOR_FACES | {face} for face in FACES},
+    "agent": FOR_FACES | {"agent", "api"},
     "gateway": FOR_FACES | {"gateway", "api"},
     "integrations": FOR_FACES | {"integrations", "api"},
     "cli": FOR_FACES | FACES | {"testing"},

@@ -30,7 +30,7 @@ BAD = [
     ("a face may not know an adapter", "gateway.app", "from infold.stores.sqlite import Store", "may not import"),
     ("a face may not know another", "dashboard.app", "from infold.gateway.app import app", "may not import"),
     ("a face may not use the fakes", "gateway.app", "from infold.testing.builders import session", "may not import"),
-    ("only integrations may use the api", "agent.loop", "from infold.api import fit", "may not import infold.api"),
+    ("not every face may use the api", "replay.run", "from infold.api import fit", "may not import infold.api"),
     ("the root is no shortcut", "core.plan", "from infold import fit", "may not import infold.fit"),
     ("nor is it one for layers", "core.plan", "from infold import engine", "may not import infold.engine"),
     ("a layer nobody named", "utils.text", "x = 1", "not in the table of layers"),

@@ -32,11 +32,11 @@ class Asked(Struct, frozen=True):
 @options.reading
 @options.force
 def convert(**given: Any) -> None:
-    """Write a session as a request for OpenAI's chat API or Anthropic's, as markdown, or as infold's own log.
+    """Write a session as a request for OpenAI's chat API or Anthropic's, as markdown, for OpenCode, or as infold's own log.
 
     What is written for a provider is valid for it: each call is followed by its result, and reasoning that only its own
-    provider may see is left out. jsonl is infold's log, an entry a line: nothing is lost, and every verb reads it again. It
-    holds all sessions of FILE unless --session names one; the other shapes hold one.
+    provider may see is left out. opencode is what `opencode import` takes. jsonl is infold's log, an entry a line: nothing is
+    lost, and every verb reads it again. It holds all sessions of FILE unless --session names one; the other shapes hold one.
 
     \b
     Example:

@@ -25,16 +25,23 @@ class Verb(Struct, frozen=True):
 
 
 VERBS = {
+    "chat": Verb("infold.cli.chat_verb:chat", "Talk with the agent, in this folder."),
     "compact": Verb("infold.cli.compact_verb:compact", "Fold a session into a window and show what was done."),
     "config": Verb("infold.cli.config_verb:config", "Show every setting and where its value came from."),
     "convert": Verb("infold.cli.convert_verb:convert", "Write a session in another shape."),
     "demo": Verb("infold.cli.demo:demo", "Watch a long coding session being kept inside small windows."),
+    "diff": Verb("infold.cli.diff_verb:diff", "Show what a session changed on disk."),
+    "export": Verb("infold.cli.export_verb:export", "Write a session as markdown, as infold's log or for OpenCode."),
     "inspect": Verb("infold.cli.inspect_verb:inspect", "Show what fills the window of a recorded session."),
     "mcp": Verb("infold.cli.mcp_verb:mcp", "Give any agent recall, as a server of the Model Context Protocol."),
     "models": Verb("infold.cli.models_verb:models", "Show limits and prices of models."),
     "recall": Verb("infold.cli.recall_verb:recall", "Find something that was said in a session."),
     "replay": Verb("infold.cli.replay_verb:replay", "See what policies would have cost on your own transcripts."),
+    "run": Verb("infold.cli.run_verb:run", "Carry out one task with the agent, in this folder."),
     "serve": Verb("infold.cli.serve_verb:serve", "Keep any agent inside its window by its base URL."),
+    "sessions": Verb("infold.cli.sessions_verb:sessions", "List the sessions there are."),
+    "show": Verb("infold.cli.show_verb:show", "Read a session."),
+    "undo": Verb("infold.cli.undo_verb:undo", "Undo a session's newest compaction."),
 }
 
 

@@ -4,12 +4,12 @@ import signal
 import sys
 from contextlib import closing
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
 
 from infold.cli import options
+from infold.cli.stored import existing
 from infold.errors import UsageError
 from infold.mcp.tools import Toolbox
 from infold.wiring import open_store
@@ -18,8 +18,6 @@ __all__ = ["mcp"]
 
 SERVER = "infold.mcp.server"
 """Found by name when it is started, so that this help can be read without the SDK."""
-
-ELSEWHERE = ("postgresql://", "postgres://")
 
 
 @click.command("mcp", short_help="Give any agent recall, as a server of the Model Context Protocol.")
@@ -51,7 +49,7 @@ def mcp(store: str, session: str, tenant: str, budget: int) -> None:
     Example:
       claude mcp add infold -- infold mcp --store ~/.infold/sessions.sqlite3
     """
-    place = _existing(store)
+    place = existing(store)
     server = _server()
     opened: Any = open_store(place)  # the stores that outlive a process can all be closed
     with closing(opened):
@@ -68,18 +66,3 @@ def _server() -> Any:
     except ModuleNotFoundError as error:
         problem = f"the MCP SDK is not installed (there is no module {error.name})"
         raise UsageError(f"{problem}; pip install 'infold[mcp]'") from error
-
-
-def _existing(place: str) -> str:
-    """The place, if there is a store; a mistyped path must not become a new one.
-
-    Clients start commands without a shell, so `~` is expanded here.
-    """
-    if place.startswith(ELSEWHERE):
-        return place
-    if place == "memory":
-        raise UsageError("a store in memory is seen by its own process alone; name a file or a postgresql:// address")
-    path = Path(place.removeprefix("sqlite:")).expanduser()
-    if not path.is_file():
-        raise UsageError(f"there is no store at {path}; name the file that sessions are kept in")
-    return str(path)

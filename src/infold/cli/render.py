@@ -60,6 +60,7 @@ WHY: dict[Reason, str] = {
     "forced": "the reply was cut off",
     "manual": "somebody asked for it",
     "safety": "it would not have fitted",
+    "arrival": "it was long",
     "import": "read from a transcript",
     "price": "going on would have cost more",
 }

@@ -1,4 +1,4 @@
-"""Write what a verb made: in one of four shapes, and to a file that is never half written."""
+"""Write what a verb made: in one of five shapes, and to a file that is never half written."""
 
 import os
 import secrets
@@ -15,10 +15,11 @@ from infold.core.messages import SystemMessage, text_of
 from infold.formats.transcripts.infold_log import to_log
 from infold.formats.transcripts.record import RecordedSession
 from infold.formats.transcripts.write import to_anthropic, to_markdown, to_openai_chat
+from infold.formats.transcripts.write_opencode import to_opencode
 
 __all__ = ["SHAPES", "in_shape", "json_bytes", "write_file"]
 
-SHAPES = ("openai", "anthropic", "markdown", "jsonl")
+SHAPES = ("openai", "anthropic", "markdown", "jsonl", "opencode")
 
 
 def in_shape(shape: str, sessions: Sequence[RecordedSession]) -> bytes:
@@ -30,6 +31,8 @@ def in_shape(shape: str, sessions: Sequence[RecordedSession]) -> bytes:
             return json_bytes(to_anthropic(_with_system_apart(sessions[0])))
         case "markdown":
             return "\n".join(to_markdown(session) for session in sessions).encode()
+        case "opencode":
+            return json_bytes(to_opencode(sessions[0]))
         case _:
             return to_log(sessions)
 

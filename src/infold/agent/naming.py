@@ -1,0 +1,58 @@
+"""Give a session its title: by a model, in the hidden agent's name, or by code (S6.2)."""
+
+from collections.abc import Callable
+
+from infold.agent.agents import TITLE
+from infold.agent.events import Happening, Stepped, Titled
+from infold.agent.titles import title_from_reply, title_from_text
+from infold.api.session import Session
+from infold.core.messages import MessageId, TextPart, UserMessage
+from infold.core.summary import inert
+from infold.errors import ModelError
+from infold.formats.wire import format_named
+from infold.ports import Model, ModelRequest, Said
+
+__all__ = ["Namer", "title_by"]
+
+MOST_SHOWN = 4_000
+"""Characters of a first message that a title is made of."""
+
+
+class Namer:
+    """Hears what an agent tells, tells it on, and gives the session a title when the first reply is there.
+
+    So early because a listing reads only a session's first entries. Without a `model` code makes the title.
+    """
+
+    def __init__(self, session: Session, model: Model | None, tell: Callable[[Happening], None]) -> None:
+        self._session = session
+        self._model = model
+        self._tell = tell
+        self._prompt = ""
+
+    def expect(self, prompt: str) -> None:
+        """The next reply answers this, and the session is to be named for it."""
+        self._prompt = prompt
+
+    def tell(self, told: Happening) -> None:
+        """Hear of something, and tell it on."""
+        self._tell(told)
+        if isinstance(told, Stepped) and self._prompt:
+            prompt, self._prompt = self._prompt, ""
+            title = (title_by(self._model, prompt) if self._model else "") or title_from_text(prompt)
+            if title:
+                self._session.title(title)
+                self._tell(Titled(self._session.log.session_id, title))
+
+
+def title_by(model: Model, prompt: str) -> str:
+    """A title for work that begins with this prompt; empty where the model does not give one, which is no harm."""
+    asked = f"<message>\n{inert(prompt[:MOST_SHOWN])}\n</message>"
+    items: list[object] = [*format_named(model.format).encode_new(UserMessage(MessageId(""), (TextPart(asked),)))]
+    try:
+        heard = [
+            piece.text for piece in model.stream(ModelRequest(items, TITLE.system_text)) if isinstance(piece, Said)
+        ]
+    except ModelError:
+        return ""
+    return title_from_reply("".join(heard))

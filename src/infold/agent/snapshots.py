@@ -1,0 +1,225 @@
+"""Snapshots of a working tree, so that it can be said afterwards what a step, a turn or a session changed (S6.1).
+
+A snapshot is a git tree in a repository of infold's own, one for each project root. Taking one never fails the agent: where git
+is missing or does not do it, there is no snapshot and a note says why. Left out are what the project's git leaves out,
+repositories inside it, what cannot be read, and files too large to be source.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from msgspec import Struct
+
+from infold.agent.diffs import FileDiff
+from infold.agent.shadow import GitFailed, Project, Shadow, project_at
+from infold.errors import UsageError
+
+__all__ = ["LARGEST_BYTES", "PATIENCE_SECONDS", "Snapshots"]
+
+LARGEST_BYTES = 20_000_000
+"""The largest file that is kept; larger ones are data, and no person reads a diff of them."""
+
+PATIENCE_SECONDS = 120.0
+"""How long a snapshot may take; a tree that needs longer gets none."""
+
+KEPT = "30.days.ago"
+"""Since when snapshots are kept when a repository is tidied."""
+
+UNKNOWN = ("ls-files", "-z", "--others", "--exclude-standard")
+CHANGED = ("diff-files", "-z", "--name-only")
+COMPARED = ("diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv")
+PATCHED = ("diff-tree", "-r", "--patch", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
+NEWLINE, NUL = b"\n", b"\0"
+_ID = re.compile(r"[0-9a-f]{40,64}")
+
+
+class Snapshots:
+    """The snapshots of the tree at `root`, kept under the folder `place`; `note` says why the last one was not taken.
+
+    May be used by several processes at once: each waits until the other has taken its own.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        place: Path,
+        *,
+        environ: Mapping[str, str] | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self.note = ""
+        self._root = root.resolve()
+        self._environ = os.environ if environ is None else environ
+        name = sha256(os.fsencode(self._root)).hexdigest()[:20]
+        self._shadow = Shadow(place.absolute() / name, self._environ, patience_seconds)
+        self._is_off = False
+        self._project: Project | None = None
+        self._has_repository = False
+
+    def take(self) -> str:
+        """The tree as it is now, as an id; empty, with a note, where there is none to be had.
+
+        After a failure that lasts no further one is tried: every step would wait for it again.
+        """
+        if self._is_off:
+            return ""
+        try:
+            self._refuse()
+            with self._shadow.alone():
+                taken = self._taken()
+            self.note = ""
+            return taken
+        except (GitFailed, OSError) as error:
+            self._is_off = isinstance(error, GitFailed) and error.is_lasting
+            self.note = f"no snapshot of {self._root}: {error}"
+            return ""
+
+    def diff(self, before: str, after: str) -> tuple[FileDiff, ...]:
+        """What changed between two snapshots, file by file; nothing where either is empty.
+
+        A file that moved is one that went and one that came; one that is not text has no lines and no contents. Raises
+        `UsageError` where a snapshot is no longer kept.
+        """
+        if not before or not after or before == after:
+            return ()
+        changes = _changes(self._compared(COMPARED, before, after))
+        blobs = self._contents([blob for one in changes if one.lines is not None for blob in (one.old, one.new)])
+        return tuple(_file_diff(one, blobs) for one in changes)
+
+    def patch(self, before: str, after: str) -> bytes:
+        """The same as a unified diff, as git writes it and takes it."""
+        if not before or not after or before == after:
+            return b""
+        return self._compared(PATCHED, before, after)
+
+    def tidy(self) -> None:
+        """Pack what has piled up, and let go of what is older than a month; a failure leaves everything as it is."""
+        try:
+            with self._shadow.alone():
+                self._shadow.git("gc", "--auto", "--quiet", f"--prune={KEPT}")
+        except (GitFailed, OSError) as error:
+            self.note = f"the snapshots of {self._root} were not tidied: {error}"
+
+    # How it is done.
+
+    def _refuse(self) -> None:
+        if self._root in (Path(self._root.anchor), Path.home()):
+            raise GitFailed("it is no project's folder", is_lasting=True)
+
+    def _taken(self) -> str:
+        project = self._placed()
+        self._shadow.prepare(project)
+        changed = set(filter(None, self._shadow.both(UNKNOWN, CHANGED, project).split(NUL)))
+        kept = {path for path in changed if self._is_kept(path)}
+        self._update(kept, project, "--add", "--remove", "--replace")
+        self._update(changed - kept, project, "--force-remove")
+        return self._tree(project)
+
+    def _placed(self) -> Project:
+        """Where the project stands, asked once; again where a repository may have come or gone since."""
+        has_repository = (self._root / ".git").exists()
+        if self._project is None or has_repository != self._has_repository:
+            self._project, self._has_repository = project_at(self._root, self._environ), has_repository
+        return self._project
+
+    def _is_kept(self, path: bytes) -> bool:
+        """Whether a changed path is for the snapshot: a link, a readable file of a sensible size, or one that has gone."""
+        if path.endswith(b"/"):  # a repository of its own
+            return False
+        full = self._root / os.fsdecode(path)
+        try:
+            found = full.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        if stat.S_ISREG(found.st_mode):
+            return found.st_size <= LARGEST_BYTES and os.access(full, os.R_OK)
+        return stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode)
+
+    def _update(self, paths: set[bytes], project: Project, *options: str) -> None:
+        if paths:
+            # What became a folder goes before what is in it.
+            given = b"".join(path + NUL for path in sorted(paths))
+            self._shadow.git("update-index", *options, "-z", "--stdin", project=project, given=given)
+
+    def _tree(self, project: Project) -> str:
+        """The id of the root's tree, which is not the whole where the project stands inside a larger repository."""
+        below = project.root.relative_to(project.top).as_posix()
+        options = () if below == "." else (f"--prefix={below}/",)
+        try:
+            tree = self._shadow.git("write-tree", *options, project=project)
+        except GitFailed as error:
+            if "not found" not in str(error):
+                raise
+            tree = self._shadow.git("mktree")  # nothing there is to be kept
+        return tree.decode().strip()
+
+    def _compared(self, command: Sequence[str], before: str, after: str) -> bytes:
+        """What git says of two trees; the project's own attributes say what is text, where the project still is."""
+        if not (_ID.fullmatch(before) and _ID.fullmatch(after)):
+            raise UsageError(f"{before[:40]!r} and {after[:40]!r} are no two snapshots; give what take() gave")
+        project = Project(self._root, self._root) if self._root.is_dir() else None
+        try:
+            return self._shadow.git(*command, before, after, project=project)
+        except GitFailed as error:
+            remedy = f"snapshots are kept where they were taken, in {self._shadow.folder.parent}, for a month"
+            raise UsageError(
+                f"the snapshots {before[:12]} and {after[:12]} cannot be read ({error}); {remedy}"
+            ) from error
+
+    def _contents(self, blobs: Sequence[str]) -> dict[str, str]:
+        """Contents by blob, each asked for once."""
+        wanted = sorted({blob for blob in blobs if blob.strip("0")})
+        said = self._shadow.git("cat-file", "--batch", given="".join(f"{blob}\n" for blob in wanted).encode())
+        return dict(_batch(said))
+
+
+# What git says of a difference.
+
+
+class _Change(Struct, frozen=True):
+    """One path of a difference: its blobs before and after (zeros where there is none) and its lines (none: not text)."""
+
+    path: bytes
+    old: str
+    new: str
+    lines: tuple[int, int] | None
+
+
+def _changes(said: bytes) -> list[_Change]:
+    """The changes that raw lines and, after them, counts tell of; a path whose kind changed is told once for each kind."""
+    fields = iter(said.split(NUL))
+    blobs: dict[bytes, tuple[str, str]] = {}
+    counts: dict[bytes, tuple[int, int] | None] = {}
+    for field in fields:
+        if field.startswith(b":"):
+            _, _, old, new, _ = field.decode().split(" ")
+            blobs[next(fields)] = (old, new)
+        elif field:
+            added, removed, path = field.split(b"\t", 2)
+            counts[path] = None if added == b"-" else _sum(counts.get(path), (int(added), int(removed)))
+    return [_Change(path, *pair, counts.get(path)) for path, pair in blobs.items()]
+
+
+def _sum(earlier: tuple[int, int] | None, more: tuple[int, int]) -> tuple[int, int]:
+    return more if earlier is None else (earlier[0] + more[0], earlier[1] + more[1])
+
+
+def _batch(said: bytes) -> Iterator[tuple[str, str]]:
+    at = 0
+    while at < len(said):
+        end = said.index(NEWLINE, at)
+        blob, kind, size = said[at:end].decode().split(" ")
+        at = end + 1 + int(size) + 1
+        if kind == "blob":
+            yield blob, said[end + 1 : at - 1].decode("utf-8", "replace")
+
+
+def _file_diff(change: _Change, blobs: dict[str, str]) -> FileDiff:
+    file = change.path.decode("utf-8", "replace")
+    if change.lines is None:
+        return FileDiff(file)
+    return FileDiff(file, blobs.get(change.old, ""), blobs.get(change.new, ""), *change.lines)

@@ -1,0 +1,48 @@
+"""Globs as models write them: `*.py` for any depth, `src/**/*.ts` from a folder, `*.{js,ts}` for either."""
+
+import re
+
+__all__ = ["glob_pattern", "without_braces"]
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_PIECE = re.compile(r"(?P<deep>\*\*/?)|(?P<any>\*)|(?P<one>\?)|(?P<of>\[!?[^\]/]+\])|(?P<plain>.)", re.DOTALL)
+MOST_GLOBS = 64
+"""Globs that one with braces may stand for."""
+
+
+def without_braces(glob: str) -> tuple[str, ...]:
+    """The globs that a glob with braces stands for."""
+    made = [glob]
+    while len(made) < MOST_GLOBS and (found := next(filter(None, map(_BRACES.search, made)), None)):
+        at = made.index(found.string)
+        made[at : at + 1] = [
+            found.string[: found.start()] + choice + found.string[found.end() :] for choice in found.group(1).split(",")
+        ]
+    return tuple(made[:MOST_GLOBS])
+
+
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """What matches the paths below a folder that a glob means; one without a slash means names at any depth."""
+    anywhere = (one if "/" in one else f"**/{one}" for one in without_braces(glob.removeprefix("./")))
+    return re.compile("|".join("".join(map(_translated, _PIECE.finditer(one))) for one in anywhere))
+
+
+def _translated(piece: re.Match[str]) -> str:
+    text = piece.group()
+    match piece.lastgroup:
+        case "deep":
+            return "(?:.*/)?" if text.endswith("/") else ".*"
+        case "any":
+            return "[^/]*"
+        case "one":
+            return "[^/]"
+        case "of":
+            return _class_of(text[1:-1])
+        case _:
+            return re.escape(text)
+
+
+def _class_of(inside: str) -> str:
+    """A class of characters; ranges stay ranges."""
+    escaped = re.escape(inside.removeprefix("!")).replace("\\-", "-")
+    return f"[{'^' if inside.startswith('!') else ''}{escaped}]"

@@ -1,0 +1,69 @@
+"""The list tool: what is in a folder, or which files below it a glob means."""
+
+import os
+import re
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from infold.agent.tools.globs import glob_pattern
+from infold.agent.tools.paths import folder_at, named, path_wish
+from infold.agent.tools.repository import files_below, ignored_among
+from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+
+__all__ = ["LIST", "ListArguments"]
+
+MOST_NAMES = 500
+
+
+class ListArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which folder, and which files below it."""
+
+    path: Annotated[str, Meta(description="Folder; the project's root if not given.")] = ""
+    glob: Annotated[str, Meta(description="Files at any depth, such as *.py or src/**/test_*")] = ""
+
+
+def _wish(arguments: ListArguments, workplace: Workplace) -> Wish:
+    return path_wish("list", arguments.path, workplace)
+
+
+def _run(arguments: ListArguments, workplace: Workplace) -> Done:
+    folder = folder_at(arguments.path, workplace)
+    if arguments.glob:
+        return Done(_told(_matching(folder, arguments.glob, workplace), "[no file matches]"))
+    return Done(_told(_names_in(folder), "[the folder is empty]"))
+
+
+def _names_in(folder: Path) -> list[str]:
+    """What is directly in a folder, folders with a slash behind them; what git ignores is left out."""
+    with os.scandir(folder) as entries:
+        names = {entry.name: "/" if entry.is_dir() else "" for entry in entries if entry.name != ".git"}
+    ignored = ignored_among(sorted(names), folder)
+    return sorted(name + slash for name, slash in names.items() if name not in ignored)
+
+
+def _matching(folder: Path, glob: str, workplace: Workplace) -> list[str]:
+    """The files below a folder that a glob means and that are there, as far as they are told and one more."""
+    try:
+        pattern = glob_pattern(glob)
+    except re.error as error:
+        raise ToolFailed(f"the glob {glob!r} is none ({error}); give one such as *.py or src/**/test_*") from None
+    wanted = (folder / path for path in files_below(folder) if pattern.fullmatch(path))
+    there = (named(path, workplace) for path in wanted if os.path.lexists(path))
+    return list(islice(there, MOST_NAMES + 1))
+
+
+def _told(names: list[str], otherwise: str) -> str:
+    note = f"[only the first {MOST_NAMES} are shown; give a folder further down or a narrower glob]"
+    return "\n".join([*names[:MOST_NAMES], note] if len(names) > MOST_NAMES else names) or otherwise
+
+
+LIST = Tool(
+    "list",
+    "Lists a folder, or with a glob the files below it, ignored ones left out.",
+    ListArguments,
+    _wish,
+    _run,
+)

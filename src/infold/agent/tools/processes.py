@@ -1,0 +1,187 @@
+"""Run a program to its end or to a time limit, and keep what it says within bounds.
+
+A program runs in a process group of its own, which is killed as a whole at the limit and when somebody interrupts. What has
+left that group (`setsid`, a daemon) is out of reach.
+"""
+
+import os
+import selectors
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import current_thread, main_thread
+from time import monotonic
+from typing import Any
+
+from msgspec import Struct
+
+__all__ = ["MOST_BYTES", "Ran", "held_back_signals", "run_process"]
+
+MOST_BYTES = 8 * 1024 * 1024
+"""Bytes of output that are kept whole; of more, the first and the last half of this."""
+
+TICK_SECONDS = 0.1
+"""How long silence lasts before a program that has ended is taken at its word, though its children still hold the pipe."""
+
+LINGER_SECONDS = 0.5
+"""How long the children of a program that has ended are listened to, at most."""
+
+GRACE_SECONDS = 0.5
+"""How long a program may take to end when it is told to, before it is killed."""
+
+PIECE_BYTES = 65_536
+
+QUIET = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+"""What keeps programs from colours, pagers and questions."""
+
+
+class Ran(Struct, frozen=True):
+    """How a program ran: what it said, stdout and stderr in order; `exit_status` is none where the limit ended it.
+
+    `is_left_running`: it ended, but something it started still holds its output.
+    """
+
+    output: str
+    exit_status: int | None
+    is_left_running: bool = False
+    left_out_bytes: int = 0
+
+
+def run_process(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    limit_seconds: float,
+    most_bytes: int = MOST_BYTES,
+    stderr: int = subprocess.STDOUT,
+) -> Ran:
+    """Run a program in a folder, with nothing to read; raises `OSError` where it cannot be started.
+
+    What it says on stderr stands among its output unless that is sent elsewhere. An exception that comes from outside, such as
+    `KeyboardInterrupt`, ends the program's whole group and passes on.
+    """
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        with held_back_signals():
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**os.environ, **QUIET},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        return _heard(process, _Kept(most_bytes), monotonic() + limit_seconds)
+    except BaseException:
+        if process is not None:
+            _stop(process)
+        raise
+    finally:
+        if process is not None and process.stdout is not None:
+            process.stdout.close()
+
+
+@contextmanager
+def held_back_signals() -> Iterator[None]:
+    """Lets an interrupt wait until a program that is being started can be stopped again; only a main thread gets any."""
+    came: list[int] = []
+    before: dict[int, Any] = {}
+    try:
+        if current_thread() is main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before[number] = signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
+        for held, handler in before.items():
+            signal.signal(held, signal.SIG_DFL if handler is None else handler)
+    for late in came:
+        signal.raise_signal(late)
+
+
+def _heard(process: subprocess.Popen[bytes], kept: "_Kept", deadline: float) -> Ran:
+    is_closed = _listen(process, kept, deadline)
+    try:
+        status = process.wait(max(0.0, deadline - monotonic()))
+    except subprocess.TimeoutExpired:
+        _stop(process)
+        return Ran(kept.text(), None, left_out_bytes=kept.left_out_bytes)
+    return Ran(kept.text(), status, not is_closed, kept.left_out_bytes)
+
+
+def _listen(process: subprocess.Popen[bytes], kept: "_Kept", deadline: float) -> bool:
+    """Take in output until the pipe closes, the program ends, or the time is up; whether the pipe closed."""
+    assert process.stdout is not None
+    ended = False
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while (left := deadline - monotonic()) > 0:
+            if selector.select(min(left, TICK_SECONDS)):
+                piece = os.read(process.stdout.fileno(), PIECE_BYTES)
+                if not piece:
+                    return True
+                kept.add(piece)
+            elif ended:
+                return False
+            if not ended and process.poll() is not None:
+                ended, deadline = True, min(deadline, monotonic() + LINGER_SECONDS)
+    return False
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End a program and all of its group: told first, killed whatever happens meanwhile."""
+    try:
+        _signal_group(process, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_SECONDS)
+    finally:
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+class _Kept:
+    """The beginning and the end of an output, in bounded room."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._half = most_bytes // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+
+    def add(self, piece: bytes) -> None:
+        """Take in what comes next."""
+        room = self._half - len(self._head)
+        self._head += piece[:room]
+        self._tail += piece[room:]
+        if len(self._tail) > 2 * self._half:
+            self._shorten()
+
+    @property
+    def left_out_bytes(self) -> int:
+        """How much was between the beginning and the end."""
+        return self._dropped + max(0, len(self._tail) - self._half)
+
+    def text(self) -> str:
+        """What was kept, as text, with a note where something is missing."""
+        left_out = self.left_out_bytes
+        self._shorten()
+        if not left_out:
+            return _decoded(self._head + self._tail)
+        note = f"\n[{left_out:,} bytes of output left out here; write it to a file to see all of it]\n"
+        return _decoded(self._head) + note + _decoded(self._tail)
+
+    def _shorten(self) -> None:
+        over = max(0, len(self._tail) - self._half)
+        self._dropped += over
+        del self._tail[:over]
+
+
+def _decoded(content: bytearray) -> str:
+    return content.decode("utf-8", "replace")

@@ -1,0 +1,34 @@
+"""The recall tool: what has left the view, brought back by whoever keeps the session."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+from infold.errors import UsageError
+from infold.formats.recall_tool import DESCRIPTION, QUERY, RECALL_TOOL_NAME
+
+__all__ = ["RecallArguments", "recall_tool"]
+
+
+class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """What to bring back."""
+
+    query: Annotated[str, Meta(description=QUERY)]
+
+
+def recall_tool(recall: Callable[[str], str]) -> Tool:
+    """Recall as a tool of one session; `recall` takes a query and gives text, or raises `UsageError` for a query that is none."""
+
+    def run(arguments: RecallArguments, workplace: Workplace) -> Done:  # noqa: ARG001
+        try:
+            return Done(recall(arguments.query))
+        except UsageError as error:
+            raise ToolFailed(str(error)) from error
+
+    return Tool(RECALL_TOOL_NAME, DESCRIPTION, RecallArguments, _wish, run)
+
+
+def _wish(arguments: RecallArguments, workplace: Workplace) -> Wish:  # noqa: ARG001
+    return Wish(RECALL_TOOL_NAME, arguments.query)

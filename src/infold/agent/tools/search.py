@@ -1,0 +1,143 @@
+"""The search tool: lines that match a regular expression, by `rg` where it is installed and by `git grep` where it is not.
+
+Both run as programs of their own, so that no expression, however it is meant, keeps the agent longer than the limit. What git
+ignores, binary files and files of secrets are passed over.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from shutil import which
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from infold.agent.tools.globs import without_braces
+from infold.agent.tools.paths import located, missing, named, path_wish
+from infold.agent.tools.processes import run_process
+from infold.agent.tools.repository import GIT, is_ignored, is_in_repository
+from infold.agent.tools.secret_files import is_secret
+from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+
+__all__ = ["SEARCH", "SearchArguments", "git_command", "rg_command"]
+
+LIMIT_SECONDS = 30
+MOST_HITS = 200
+LONGEST_LINE = 300
+"""Characters of a matching line that are shown."""
+
+_HIT = re.compile(r"(?P<file>[^\0\n]+)\0(?P<line>\d+)[:\0](?P<text>.*)")
+
+
+class SearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """What to look for, and where."""
+
+    pattern: Annotated[str, Meta(description="Regular expression; (?i) before it ignores case.")]
+    path: Annotated[str, Meta(description="Folder or file; the whole project if not given.")] = ""
+    glob: Annotated[str, Meta(description="Only files such as *.py or src/**/*.{ts,tsx}")] = ""
+
+
+class _Hit(Struct, frozen=True):
+    file: str
+    line: str
+    text: str
+
+
+def _wish(arguments: SearchArguments, workplace: Workplace) -> Wish:
+    return path_wish("search", arguments.path, workplace)
+
+
+def _run(arguments: SearchArguments, workplace: Workplace) -> Done:
+    place = located(arguments.path, workplace)
+    if not place.exists():
+        raise missing(place, workplace)
+    folder, file = (place, "") if place.is_dir() else (place.parent, place.name)
+    if not arguments.pattern or "\0" in arguments.pattern + arguments.glob:
+        raise ToolFailed("the pattern is empty or holds a NUL character; give a regular expression")
+    ran = run_process(_command(arguments, folder, file), folder, limit_seconds=LIMIT_SECONDS)
+    hits = list(_hits(ran.output))
+    if ran.exit_status is None:
+        raise ToolFailed(f"the search took over {LIMIT_SECONDS} seconds; give a path, a glob or a simpler pattern")
+    if ran.exit_status > 1 and not hits:
+        raise ToolFailed(f"the search failed; mend the pattern or use grep in the shell: {ran.output.strip()[:500]}")
+    return Done(_told(hits, folder, workplace, asked_for=file))
+
+
+def _command(arguments: SearchArguments, folder: Path, file: str) -> Sequence[str]:
+    """The program to run, in the folder that is searched."""
+    program = which("rg")
+    if program:
+        return rg_command(program, arguments, file)
+    if which("git"):
+        return git_command(arguments, folder, file)
+    raise ToolFailed("neither rg nor git is installed; use grep in the shell")
+
+
+def rg_command(program: str, arguments: SearchArguments, file: str) -> list[str]:
+    """How ripgrep is asked; files in order, so that the same search gives the same answer."""
+    globs = [f"--glob={glob}" for glob in without_braces(arguments.glob) if glob and not file]
+    return [
+        *(program, "--no-config", "--no-heading", "--with-filename", "--line-number", "--null", "--color=never"),
+        *("--hidden", "--no-messages", "--sort=path", *globs, "--glob=!.git", f"--regexp={arguments.pattern}"),
+        *("--", f"./{file}"),
+    ]
+
+
+def git_command(arguments: SearchArguments, folder: Path, file: str) -> list[str]:
+    """How git is asked: about files it knows or could add, or about all files where it has no say."""
+    has_say = is_in_repository(folder) and not is_ignored(folder)
+    globs = (glob if "/" in glob else f"**/{glob}" for glob in without_braces(arguments.glob) if glob)
+    where = [f":(literal){file}"] if file else [f":(glob){glob.removeprefix('./')}" for glob in globs]
+    which_files = ["--untracked"] if has_say and not file else ["--no-index", "--no-exclude-standard"]
+    return [
+        *(
+            *GIT,
+            "-c",
+            "grep.fullName=false",
+            "grep",
+            *which_files,
+            "-z",
+            "--line-number",
+            "-I",
+            "--perl-regexp",
+            "--no-color",
+        ),
+        *("-e", arguments.pattern, "--", *where),
+    ]
+
+
+def _hits(output: str) -> Iterator[_Hit]:
+    for line in output.split("\n"):
+        found = _HIT.fullmatch(line)
+        if found:
+            yield _Hit(found["file"].removeprefix("./"), found["line"], found["text"].rstrip("\r"))
+
+
+def _told(hits: Sequence[_Hit], folder: Path, workplace: Workplace, *, asked_for: str) -> str:
+    """Hits by file, and what was left out; a file of secrets only where it was asked for by name."""
+    secret = sorted({hit.file for hit in hits if is_secret(hit.file) and hit.file != asked_for})
+    shown = [hit for hit in hits if hit.file not in secret]
+    lines: list[str] = []
+    for at, hit in enumerate(shown[:MOST_HITS]):
+        if not at or shown[at - 1].file != hit.file:
+            lines.append(named(folder / hit.file, workplace))
+        lines.append(f"{hit.line}\t{_cut(hit.text)}")
+    if len(shown) > MOST_HITS:
+        lines.append(f"[the first {MOST_HITS} of {len(shown):,} lines; narrow the pattern, the path or the glob]")
+    if secret:
+        lines.append(f"[passed over, since they may hold secrets: {', '.join(secret[:10])}]")
+    return "\n".join(lines) or "[nothing matches]"
+
+
+def _cut(text: str) -> str:
+    over = len(text) - LONGEST_LINE
+    return text if over <= 0 else f"{text[:LONGEST_LINE]} [{over:,} more characters in this line]"
+
+
+SEARCH = Tool(
+    "search",
+    "Finds lines that match a regular expression in the project's files, ignored and binary ones left out.",
+    SearchArguments,
+    _wish,
+    _run,
+)

@@ -1,0 +1,147 @@
+"""A session with an agent at work on it: everything a face needs to start one, put together.
+
+Which model, store and clock there are is said by whoever calls; settings say the rest.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.agent.agents import TALK, agent_named, rules_of
+from infold.agent.events import Ended, Happening
+from infold.agent.hands import Hands
+from infold.agent.loop import Bounds, Loop
+from infold.agent.naming import Namer
+from infold.agent.permissions import Consent, Rules, parse_rules, rules_in
+from infold.agent.places import default_snapshots, home_of, skill_folders
+from infold.agent.snapshots import Snapshots
+from infold.agent.tools.registry import tools_for
+from infold.agent.tools.tool import Wish, Workplace
+from infold.api.session import Session
+from infold.api.session_settings import SessionSettings, settings_from
+from infold.catalogue import lookup
+from infold.core.events import Event
+from infold.core.summary import Agent
+from infold.plugins.manager import installed_plugins
+from infold.ports import Clock, FullStore, Model
+from infold.settings import Settings
+from infold.settings.terms import Permissions
+
+__all__ = ["Circumstance", "Person", "Told", "Work", "begin"]
+
+Told: TypeAlias = Happening | Event
+"""Everything that is told of an agent at work."""
+
+
+class Person(Struct, frozen=True):
+    """Whom the agent works for: told of everything, and asked where the rules leave something open."""
+
+    tell: Callable[[Told], None]
+    consent: Callable[[Wish], Consent]
+
+
+class Circumstance(Struct, frozen=True, kw_only=True):
+    """What a face says of the work: where it is done, by whom and within what bounds, over what settings say.
+
+    `allow` are rules that hold for this work alone; `window`, `steps` and `output_tokens` are 0 where settings or the model
+    decide.
+    """
+
+    root: Path
+    environ: Mapping[str, str]
+    clock: Clock
+    agent: str = "build"
+    allow: tuple[str, ...] = ()
+    window: int = 0
+    policy: str = ""
+    steps: int = 0
+    output_tokens: int = 0
+
+
+class Work(Struct, frozen=True):
+    """One session, where it is kept, and the agent at work on it."""
+
+    session: Session
+    model: Model
+    loop: Loop
+    hands: Hands
+    namer: Namer
+    store: FullStore
+
+    def run(self, prompt: str, *, system: str = "") -> Ended:
+        """Carry out what a person asks; a new session gets a title as soon as it has its first reply."""
+        log = self.session.log
+        if log.checkpoint is None and not any(placed.is_persons for placed in log.live):
+            self.namer.expect(prompt)
+        return self.loop.run(prompt, system=system)
+
+    def go_on(self) -> Ended:
+        """Work on from where the session stands."""
+        return self.loop.go_on()
+
+
+def begin(
+    store: FullStore, session_id: str, model: Model, *, place: Circumstance, settings: Settings, person: Person
+) -> Work:
+    """Open a session, new or known, and put an agent to work on it; raises `UsageError` for an agent or a rule that is none."""
+    known = lookup(_name(model)).entry
+    agent = agent_named(place.agent) if known.calls_tools else TALK
+    kept = _kept(settings, model, agent, place, summarises=known.summarises)
+    session = Session(store, session_id, replace(kept, on_event=person.tell))
+    stated = settings.for_session(model=_name(model), agent=agent.name).permissions
+    hands = _hands(session, settings, place, person, rules=_rules(agent, stated, place.allow))
+    namer = Namer(session, model if settings.agent.titles and known.calls_tools else None, person.tell)
+    bounds = Bounds(
+        steps=place.steps or settings.agent.steps,
+        output_tokens=place.output_tokens,
+        result_tokens=settings.agent.result_tokens,
+    )
+    loop = Loop(session, model, agent, hands, tell=namer.tell, bounds=bounds)
+    return Work(session, model, loop, hands, namer, store)
+
+
+def _rules(agent: Agent, stated: Permissions, allowed: tuple[str, ...]) -> Rules:
+    """The agent's rules, then those of settings, then what is allowed for this work; whatever any of them denies stays so."""
+    rules = (*rules_of(agent), *rules_in(stated))
+    allowing = parse_rules(dict.fromkeys(allowed, "allow"))
+    return (*rules, *allowing, *(rule for rule in rules if rule.answer == "deny"))
+
+
+def _hands(session: Session, settings: Settings, place: Circumstance, person: Person, *, rules: Rules) -> Hands:
+    recall = partial(session.recall, budget_tokens=settings.recall.budget_tokens) if settings.recall.enabled else None
+    root, environ = place.root.resolve(), place.environ
+    return Hands(
+        tools_for(rules, recall),
+        Workplace(root, skill_folders(root, environ), home_of(environ)),
+        rules=rules,
+        consent=person.consent,
+        clock=place.clock,
+        snapshots=Snapshots(root, default_snapshots(environ)) if settings.agent.snapshots else None,
+    )
+
+
+def _kept(settings: Settings, model: Model, agent: Agent, place: Circumstance, *, summarises: bool) -> SessionSettings:
+    """How the session is kept: as settings say, with the model that works as the one that summarises, if it can."""
+    stated = settings_from(settings, model=_name(model), agent=agent.name, plugins=_plugins(settings))
+    return replace(
+        stated,
+        window=place.window or stated.window,
+        policy=place.policy or stated.policy,
+        summariser=stated.summariser or (model.summarise if summarises else None),
+        format=model.format,
+        recall=settings.recall.enabled and agent.allows_tools,
+    )
+
+
+def _plugins(settings: Settings) -> tuple[object, ...]:
+    bundled = ("seven-sections",) if settings.plugins.seven_sections else ()
+    return (*installed_plugins(settings.plugins.enabled), *(installed_plugins(bundled) if bundled else ()))
+
+
+def _name(model: Model) -> str:
+    """The name under which the catalogue knows a model."""
+    return f"{model.ref.provider}/{model.ref.id}"

@@ -1,0 +1,247 @@
+"""What an agent does, on the screen of a chat: the answer as it arrives, thoughts dimmed, tool calls with their results folded.
+
+What is complete is printed once and scrolls away like any output. Below it, while somebody works, stand the last lines of what is
+still arriving and the status line; they are drawn anew a few times a second and vanish when the work is done.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from time import monotonic
+from typing import Literal, TypeAlias
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.spinner import Spinner
+from rich.text import Text
+
+from infold.agent.events import Answered, Called, Ended, Reasoned, Retried, Spoke, Stepped, Titled
+from infold.cli.chat_blocks import Blocks, blocks_of, drawn_block, lines_of
+from infold.cli.chat_results import MOST_CHANGES, MOST_COMPARED, Results, changes_in, folded, path_in
+from infold.cli.chat_status import Piece
+from infold.cli.narrating import ENDINGS, Told
+from infold.cli.render import counted, event_text, legible, one_line
+from infold.core.events import PreparedAhead, SummaryProgressed
+
+__all__ = ["Screen", "drawn_status"]
+
+Stream: TypeAlias = Literal["answer", "thought", "summary"]
+
+REFRESHES = 10
+"""How often a second the lines below are drawn anew; more is not seen, and costs the terminal."""
+
+MOST_LINES = 10
+"""Lines of what is still arriving."""
+
+INDENT = 2
+DIFFERENCE = {"+": "green", "-": "red"}
+
+
+class Screen:
+    """A terminal in which an agent is watched; `results` are those of the tools that ran."""
+
+    def __init__(self, console: Console, root: Path, status: Callable[[int], tuple[Piece, ...]]) -> None:
+        self.console = console
+        self.results = Results()
+        self.shows_summary = False
+        self._root = root
+        self._status = status
+        self._lock = RLock()
+        self._live: Live | None = None
+        self._later: list[Told] = []
+        self._stream: Stream = "answer"
+        self._text = ""
+        self._doing = ""
+        self._since = 0.0
+        self._is_spaced = True
+
+    # While somebody works.
+
+    @contextmanager
+    def working(self, doing: str) -> Iterator[None]:
+        """Within it, what happens is shown as it happens; what happens elsewhere is kept and shown the next time."""
+        self._doing, self._since, self._is_spaced = doing, monotonic(), False
+        self._begin()
+        try:
+            kept, self._later = self._later, []
+            for told in kept:
+                self.tell(told)
+            yield
+        finally:
+            self._finish()
+            self._end()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within it, the lines below are gone, so that something can be asked there."""
+        self._finish()
+        self._end()
+        try:
+            yield
+        finally:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._live = Live(
+            get_renderable=self._below,
+            console=self.console,
+            transient=True,
+            refresh_per_second=REFRESHES,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start(refresh=True)
+
+    def _end(self) -> None:
+        with self._lock:
+            live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    # What is told.
+
+    def tell(self, told: Told) -> None:
+        """Show one happening; may be called from any thread."""
+        with self._lock:
+            if self._live is not None:
+                self._tell(told)
+            elif not isinstance(told, SummaryProgressed):
+                self._later.append(told)
+
+    def _tell(self, told: Told) -> None:  # noqa: C901 - one case for each kind
+        match told:
+            case Spoke():
+                self._arrive("answer", told.text)
+            case Reasoned():
+                self._arrive("thought", told.text)
+            case SummaryProgressed():
+                self._doing = "writing a summary"
+                if self.shows_summary:
+                    self._arrive("summary", told.text)
+            case Called():
+                self._show_call(told)
+            case Answered():
+                self._show_result(told)
+            case Retried():
+                self.note(f"once more: {one_line(told.problem, 4 * self._room)}", "yellow")
+            case Stepped():
+                self._finish()
+            case Ended():
+                if told.ending != "done":
+                    self.note(ENDINGS[told.ending], "yellow")
+            case Titled() | PreparedAhead():
+                pass
+            case _:
+                self.note(f"◆ {event_text(told)}", "green")
+
+    def note(self, line: str, style: str = "") -> None:
+        """A line of infold's own, between what was said."""
+        self._finish()
+        self._print(Text(self._shown(legible(line)), style=style))
+
+    def print(self, drawn: RenderableType) -> None:
+        """Something drawn, with a line left free above it."""
+        self.space()
+        self._print(drawn)
+
+    def space(self) -> None:
+        """One line left free, however often it is asked for."""
+        if not self._is_spaced:
+            self.console.print()
+            self._is_spaced = True
+
+    # Text as it arrives.
+
+    def _arrive(self, stream: Stream, text: str) -> None:
+        if stream != self._stream:
+            self._finish()
+            self._stream = stream
+        self._doing = {"answer": "answering", "thought": "thinking", "summary": self._doing}[stream]
+        self._text += text
+        if "\n" in text or len(self._text) - len(text) < 1:
+            self._print_blocks(blocks_of(self._text) if stream == "answer" else lines_of(self._text))
+
+    def _finish(self) -> None:
+        """Print what has arrived, however it ends."""
+        with self._lock:
+            self._print_blocks(Blocks((self._text.rstrip(),), ""))
+
+    def _print_blocks(self, blocks: Blocks) -> None:
+        self._text = blocks.rest
+        for block in blocks.done:
+            if self._stream == "answer" and block.strip():
+                self.print(drawn_block(block))
+                self._is_spaced = False
+            elif self._stream != "answer" and (block.strip() or blocks.rest):
+                self._print(Padding(Text(legible(block), style="dim italic"), (0, 0, 0, INDENT)))
+
+    # Tools.
+
+    def _show_call(self, called: Called) -> None:
+        self._finish()
+        self._doing = f"running {one_line(called.tool, 20)}"
+        self.results.call(called, self._before(called))
+        what = Text(one_line(called.what, 2 * self._room))
+        self.print(Text.assemble((self._shown("● "), "cyan"), (legible(called.tool), "bold cyan"), "  ", what))
+        self._is_spaced = False
+
+    def _show_result(self, answered: Answered) -> None:
+        self._doing = "thinking"
+        done = self.results.answer(answered)
+        changes = changes_in(done)
+        style = "dim" if answered.status == "completed" else "red"
+        for line in folded(done, self._room - INDENT):
+            self._print(Padding(Text(self._shown(line), style=style), (0, 0, 0, INDENT)))
+        for line in changes[:MOST_CHANGES]:
+            self._print(Padding(Text(line[: 2 * self._room], DIFFERENCE.get(line[:1], "dim")), (0, 0, 0, INDENT + 2)))
+        if len(changes) > MOST_CHANGES:
+            more = f"({counted(len(changes) - MOST_CHANGES, 'more line')}, /show {done.number})"
+            self._print(Padding(Text(more, style="dim"), (0, 0, 0, INDENT + 2)))
+
+    def _before(self, called: Called) -> str:
+        """The file that a call replaces, as it is now; empty where it is not there or no text."""
+        path = path_in(called) if called.tool == "write" else ""
+        try:
+            place = self._root / path
+            is_small = bool(path) and place.is_file() and place.stat().st_size <= MOST_COMPARED
+            return place.read_text("utf-8") if is_small else ""
+        except (OSError, ValueError):
+            return ""
+
+    # How it is drawn.
+
+    @property
+    def _room(self) -> int:
+        return max(20, self.console.width - INDENT)
+
+    def _print(self, drawn: RenderableType) -> None:
+        self.console.print(drawn)
+        self._is_spaced = False
+
+    def _shown(self, text: str) -> str:
+        """Text with what the console cannot show replaced."""
+        return text.encode("ascii", "replace").decode() if self.console.options.ascii_only else text
+
+    def _below(self) -> RenderableType:
+        """The last lines of what is arriving, what is being done, and the status line."""
+        seconds = int(monotonic() - self._since)
+        doing = f" {self._doing}{f', {seconds} s' if seconds else ''}; Ctrl-C stops"
+        spinner = "line" if self.console.options.ascii_only else "dots"
+        width = self.console.width
+        status = drawn_status(self._status(width - 1))
+        return Group(*self._arriving(width), Spinner(spinner, Text(doing, style="dim"), style="cyan"), status)
+
+    def _arriving(self, width: int) -> list[Text]:
+        tail = self._text[-width * MOST_LINES :]
+        if not tail.strip():
+            return []
+        most = max(1, min(MOST_LINES, self.console.height - 6))
+        text = Text(legible(tail.expandtabs(4)).strip("\n"), style="" if self._stream == "answer" else "dim italic")
+        return [Text(), *text.wrap(self.console, width - 1)[-most:]]
+
+
+def drawn_status(pieces: tuple[Piece, ...]) -> Text:
+    """The status line for a console."""
+    return Text.assemble(*((piece.text, piece.colour) for piece in pieces), style="dim", no_wrap=True)

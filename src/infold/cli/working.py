@@ -1,0 +1,142 @@
+"""What the verbs that put an agent to work have in common: their options, and everything the agent needs, opened and closed."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from functools import reduce
+from pathlib import Path
+from secrets import token_hex
+from types import FrameType
+from typing import Any, TypeVar
+
+import click
+from msgspec import Struct
+
+from infold.agent.work import Circumstance, Person, Work, begin
+from infold.cli import options
+from infold.cli.stored import chosen_key, place_of
+from infold.core.presets import PRESETS
+from infold.errors import StoreBroken
+from infold.settings import read_settings
+from infold.wiring import EMBEDDED, open_model, open_store, system_clock
+
+__all__ = ["Job", "interrupted_by_sigterm", "opened", "working"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EMBEDDED_OUTPUT_TOKENS = 512
+"""The longest answer of the embedded model, which otherwise talks until its window is full."""
+
+TERMINATED = 143
+"""The exit status after SIGTERM, as shells have it."""
+
+_OPTIONS = (
+    click.option("--model", metavar="NAME", help="Which model answers, such as claude-sonnet-4-5 or openai-chat/NAME."),
+    click.option(
+        "--base-url", metavar="URL", default="", help="Where it is asked, in place of its provider's address."
+    ),
+    click.option("--agent", metavar="NAME", default="build", show_default=True, help="Who works: build, plan or talk."),
+    click.option("--session", metavar="ID", help="Go on with a session: its id, the beginning of it, or last."),
+    click.option(
+        "--folder", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder."
+    ),
+    click.option(
+        "--allow", metavar="RULE", multiple=True, help="Do this unasked: shell, or 'shell:git *'. Repeatable."
+    ),
+    click.option("--yes", is_flag=True, help="Ask for nothing at all; for containers and other places you can lose."),
+    click.option("--steps", type=click.IntRange(1), help="The most steps for one prompt."),
+    click.option("--policy", type=click.Choice(sorted(PRESETS)), help="Which preset keeps the session in its window."),
+    options.window,
+    click.option("--store", metavar="PLACE", help="Where sessions are kept: a file's path or a postgresql:// address."),
+)
+
+
+def working(function: F) -> F:
+    """The options of every verb that puts an agent to work."""
+    return reduce(lambda wrapped, option: option(wrapped), reversed(_OPTIONS), function)
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """The command line."""
+
+    model: str | None
+    base_url: str
+    agent: str
+    session: str | None
+    folder: Path | None
+    allow: tuple[str, ...]
+    yes: bool
+    steps: int | None
+    policy: str | None
+    window: int | None
+    store: str | None
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What is allowed for this work alone."""
+        return (*self.allow, *(("*", "outside", "secrets") if self.yes else ()))
+
+
+@contextmanager
+def opened(job: Job, person: Person) -> Iterator[Work]:
+    """An agent ready to work, and all that is closed when it is done.
+
+    Raises `InfoldError` for whatever is missing or wrong: settings, a key, a store, a session.
+    """
+    root = job.folder or Path.cwd()
+    settings = read_settings(os.environ, root)
+    name = job.model or settings.model or EMBEDDED
+    place = Circumstance(
+        root=root,
+        environ=os.environ,
+        clock=system_clock(),
+        agent=job.agent,
+        allow=job.rules,
+        window=job.window or 0,
+        policy=job.policy or "",
+        steps=job.steps or 0,
+        output_tokens=EMBEDDED_OUTPUT_TOKENS if name == EMBEDDED else 0,
+    )
+    with _store(place_of(job.store)) as store:
+        session_id = _new_id() if job.session is None else chosen_key(store, job.session).session_id
+        with open_model(name, job.base_url) as model:
+            work = begin(store, session_id, model, place=place, settings=settings, person=person)
+            try:
+                yield work
+            finally:
+                work.hands.tidy()
+
+
+@contextmanager
+def _store(place: str) -> Iterator[Any]:
+    """The store, in a folder that is made for it if need be."""
+    if place != "memory" and "://" not in place:
+        path = Path(place.removeprefix("sqlite:")).expanduser()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            problem = f"its folder cannot be made ({error.strerror})"
+            raise StoreBroken(str(path), problem, remedy="name a place you may write to with --store") from error
+        place = str(path)
+    with closing(open_store(place)) as store:  # type: ignore[type-var]  # every store of ours can be closed
+        yield store
+
+
+def _new_id() -> str:
+    return f"{datetime.now(UTC):%Y%m%d}-{token_hex(4)}"
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Within it, SIGTERM ends the work as an interrupt does: what was said and done so far is kept."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,71 @@
+"""Which snapshots a turn and a session lie between, and what differences come to."""
+
+from msgspec.structs import replace
+
+from infold.agent.diffs import FileDiff, Span, Totals, root_of, session_span, totals_of, turn_spans
+from infold.core.messages import Message, MessageId, Part, StepFinishPart, StepStartPart, WorkPath
+from infold.testing.builders import calls, numbered, replies, result, user
+
+
+def marked(message: Message, *parts: Part) -> Message:
+    """A message with marks of its step at its end."""
+    return replace(message, parts=(*message.parts, *parts))
+
+
+def spans(*drafts: Message) -> tuple[Span, ...]:
+    """The spans of the turns of a session."""
+    return turn_spans(enumerate(numbered(drafts)))
+
+
+START, END = StepStartPart, StepFinishPart
+TASK = (
+    user("paint the kite"),
+    marked(calls("bash"), START("a1")),
+    marked(result(3), END("tool-calls", "a2")),
+    marked(replies("done"), START("a2"), END("stop", "a3")),
+    user("go on", synthetic=True),
+    marked(replies("more"), START("a4"), END("stop", "a5")),
+    user("and the string"),
+    marked(replies("done too"), START("b1"), END("stop", "b2")),
+)
+
+
+def test_a_turn_lies_between_its_first_step_and_its_last() -> None:
+    """S6.1: first step-start and last step-finish of a turn; what a program says goes on with the turn."""
+    assert spans(*TASK) == (Span("a1", "a5", 0, MessageId("m0")), Span("b1", "b2", 6, MessageId("m6")))
+
+
+def test_a_session_lies_between_its_first_step_and_its_last() -> None:
+    """S6.1: the whole session is the same over all turns, and belongs to no message."""
+    assert session_span(TASK) == Span("a1", "b2")
+
+
+def test_a_step_that_was_broken_off_ends_where_it_began() -> None:
+    """Without any end, the last beginning stands for it; with one, a later step that was broken off changes nothing."""
+    assert spans(user("a"), marked(calls("bash"), START("x"))) == (Span("x", "x", 0, MessageId("m0")),)
+    broken = marked(replies("b"), START("x"), END("stop", "y"), START("z"))
+    assert spans(user("a"), broken) == (Span("x", "y", 0, MessageId("m0")),)
+
+
+def test_no_snapshots_are_an_empty_span() -> None:
+    """A session whose steps name no working tree has nothing to compare; nor has one that no person began."""
+    assert spans(user("a"), marked(replies("b"), START(), END("stop"))) == (Span("", "", 0, MessageId("m0")),)
+    assert spans(marked(replies("b"), START("x"))) == ()
+    assert session_span(()) == Span()
+
+
+def test_differences_add_up() -> None:
+    """Totals are of files and lines."""
+    diffs = (FileDiff("a", "1\n", "2\n3\n", 2, 1), FileDiff("b.png"), FileDiff("c", "", "x\n", 1, 0))
+
+    assert totals_of(diffs) == Totals(3, 3, 1)
+    assert totals_of(()) == Totals()
+
+
+def test_the_root_is_where_the_newest_reply_stood() -> None:
+    """A session that was moved is compared where it stood last; one that tells of no folder has no root."""
+    first, second = WorkPath("/old/x", "/old"), WorkPath("/new", "/new")
+    session = (replace(replies("a"), path=first), replace(replies("b"), path=second), user("c"), replies("d"))
+
+    assert root_of(session) == "/new"
+    assert root_of((user("a"), replies("b"))) == ""

@@ -1,0 +1,83 @@
+"""infold's own repository beside a project: where the project stands, and commands that fail or take too long."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from infold.agent.shadow import GitFailed, Project, Shadow, project_at
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+def git(folder: Path, *words: str) -> None:
+    """git as a user runs it."""
+    identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def shadow(tmp_path: Path) -> Shadow:
+    """A repository that was just made."""
+    made = Shadow(tmp_path / "place" / "one", os.environ, 10.0)
+    with made.alone():
+        made.prepare(Project(tmp_path, tmp_path))
+    return made
+
+
+def test_a_folder_in_no_repository_is_its_own_top(tmp_path: Path) -> None:
+    """There is nothing above it that git would ask."""
+    assert project_at(tmp_path, os.environ) == Project(tmp_path, tmp_path)
+
+
+def test_a_linked_working_tree_shares_its_excludes(tmp_path: Path) -> None:
+    """In a second working tree of a repository the excludes are the repository's, and the top is the tree's own."""
+    main, second = tmp_path / "main", tmp_path / "second"
+    main.mkdir()
+    git(main, "init", "--quiet")
+    git(main, "commit", "--quiet", "--allow-empty", "-m", "first")
+    git(main, "worktree", "add", "--quiet", str(second))
+    (second / "sub").mkdir()
+
+    assert project_at(second / "sub", os.environ) == Project(second / "sub", second, main / ".git" / "info" / "exclude")
+
+
+def test_inside_a_repositorys_own_folder_there_is_no_tree(tmp_path: Path) -> None:
+    """A folder of git's own is a folder like any other."""
+    git(tmp_path, "init", "--quiet")
+
+    assert project_at(tmp_path / ".git", os.environ) == Project(tmp_path / ".git", tmp_path / ".git")
+
+
+def test_what_git_complains_of_is_told(shadow: Shadow) -> None:
+    """A command that fails tells git's last line, and may succeed another time."""
+    with pytest.raises(GitFailed, match="Not a valid object name nonsense") as caught:
+        shadow.git("cat-file", "-p", "nonsense")
+
+    assert not caught.value.is_lasting
+
+
+def test_of_two_commands_either_may_fail(shadow: Shadow, tmp_path: Path) -> None:
+    """Both are ended, whichever it is."""
+    project = Project(tmp_path, tmp_path)
+    fine, wrong = ("rev-parse", "--git-dir"), ("cat-file", "-p", "nonsense")
+
+    assert shadow.both(fine, fine, project).decode() == f"{shadow.folder}\n" * 2
+    for first, second in ((fine, wrong), (wrong, fine)):
+        with pytest.raises(GitFailed, match="nonsense"):
+            shadow.both(first, second, project)
+
+
+def test_its_lock_ends_with_its_block(shadow: Shadow) -> None:
+    """Another may go in once one has left, whatever happened inside."""
+    with pytest.raises(GitFailed), shadow.alone():
+        shadow.git("cat-file", "-p", "nonsense")
+    with shadow.alone():
+        assert shadow.git("rev-parse", "--is-bare-repository") == b"true\n"
+
+
+def test_the_repository_is_its_owners_alone(shadow: Shadow) -> None:
+    """Nobody else may read what a project holds."""
+    assert shadow.folder.stat().st_mode & 0o077 == 0

@@ -1,0 +1,398 @@
+"""Snapshots of real working trees, beside what git itself says of them."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from infold.agent.diffs import FileDiff, totals_of
+from infold.agent.snapshots import LARGEST_BYTES, Snapshots
+from infold.errors import UsageError
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+IDENTITY = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An empty project's folder."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def snapshots(root: Path, tmp_path: Path) -> Snapshots:
+    """Snapshots of that folder."""
+    return Snapshots(root, tmp_path / "place")
+
+
+def git(folder: Path, *words: str) -> str:
+    """git as the project's user runs it."""
+    ended = subprocess.run(["git", *IDENTITY, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return ended.stdout
+
+
+def write(folder: Path, **files: str) -> None:
+    """Files by name, `__` standing for a slash and `_` for a dot."""
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def names(diffs: tuple[FileDiff, ...]) -> list[str]:
+    """The files of differences."""
+    return [one.file for one in diffs]
+
+
+def changed(snapshots: Snapshots, act: Callable[[], object]) -> tuple[FileDiff, ...]:
+    """What an act changes between a snapshot before it and one after."""
+    before = snapshots.take()
+    act()
+    after = snapshots.take()
+    assert before, snapshots.note
+    assert after, snapshots.note
+    return snapshots.diff(before, after)
+
+
+def test_a_change_is_told_with_its_lines(root: Path, snapshots: Snapshots) -> None:
+    """S6.1: file, contents before and after, additions and deletions; an unchanged file is not told of."""
+    write(root, a_txt="one\ntwo\n", same_txt="x\n")
+    found = changed(snapshots, lambda: write(root, a_txt="one\n2\nthree\n", sub__b_txt="new\n"))
+
+    assert found == (
+        FileDiff("a.txt", "one\ntwo\n", "one\n2\nthree\n", 2, 1),
+        FileDiff("sub/b.txt", "", "new\n", 1, 0),
+    )
+
+
+def test_nothing_changed_is_the_same_snapshot(root: Path, snapshots: Snapshots) -> None:
+    """A tree is known by its content: taken twice it is one, also when a file was written anew with what it held."""
+    write(root, a_txt="one\n")
+    first = snapshots.take()
+    write(root, a_txt="one\n")
+
+    assert snapshots.take() == first
+    assert snapshots.diff(first, first) == ()
+    assert snapshots.patch(first, first) == b""
+
+
+def test_renames_are_told_as_going_and_coming(root: Path, snapshots: Snapshots) -> None:
+    """A file that moved is deleted there and added here."""
+    write(root, old_txt="a\nb\n")
+    found = changed(snapshots, lambda: (root / "old.txt").rename(root / "new.txt"))
+
+    assert found == (FileDiff("new.txt", "", "a\nb\n", 2, 0), FileDiff("old.txt", "a\nb\n", "", 0, 2))
+
+
+def test_what_is_no_text_has_no_lines(root: Path, snapshots: Snapshots) -> None:
+    """A binary file is told of by its name alone; a text in another encoding is a text."""
+
+    def act() -> None:
+        (root / "kite.png").write_bytes(b"\x89PNG\0\1")
+        (root / "latin.txt").write_bytes(b"caf\xe9\n")
+
+    assert changed(snapshots, act) == (FileDiff("kite.png"), FileDiff("latin.txt", "", "caf\ufffd\n", 1, 0))
+
+
+def test_kinds_may_change(root: Path, snapshots: Snapshots) -> None:
+    """A file becomes a folder, a folder a file, a link a file, and a file executable."""
+    write(root, a="x\n", b__c="y\n", run_sh="z\n")
+    (root / "link").symlink_to("a")
+
+    def act() -> None:
+        (root / "a").unlink()
+        shutil.rmtree(root / "b")
+        (root / "link").unlink()
+        write(root, a__in="x\n", b="y\n", link="file\n")
+        (root / "run.sh").chmod(0o755)
+
+    found = {one.file: (one.additions, one.deletions) for one in changed(snapshots, act)}
+
+    assert found == {"a": (0, 1), "a/in": (1, 0), "b": (1, 0), "b/c": (0, 1), "link": (1, 1), "run.sh": (0, 0)}
+
+
+def test_odd_names_are_names(root: Path, snapshots: Snapshots) -> None:
+    """Line breaks, quotes, spaces, other scripts, a leading dash and bytes of no encoding."""
+    odd = ["line\nbreak", 'quo"te', " space ", "文件.txt", "-n", "tab\there", ":(top)x", os.fsdecode(b"\xff")]
+    found = changed(snapshots, lambda: [(root / name).write_text("x\n") for name in odd])
+
+    assert sorted(names(found)) == sorted([*odd[:-1], "\ufffd"])
+    assert totals_of(found).additions == len(odd)
+
+
+@pytest.mark.slow
+def test_counts_are_those_of_git(root: Path, snapshots: Snapshots) -> None:
+    """S6.1: files and lines are as `git diff --numstat` has them, whatever was done in between."""
+    git(root, "init", "--quiet")
+    write(
+        root,
+        **{f"part{n % 7}__file{n}_py": f"line\n{n}\n" * (n % 5 + 1) for n in range(60)},
+        _gitattributes="*.dat -diff\n",
+    )
+    (root / "pixel.png").write_bytes(b"\0\1")
+    git(root, "add", "-A")
+    git(root, "commit", "--quiet", "-m", "first")
+
+    def act() -> None:
+        for n in range(0, 60, 3):
+            path = root / f"part{n % 7}" / f"file{n}.py"
+            path.write_text(path.read_text().replace("line", "changed", 2) + "end\n" * (n % 4))
+        (root / "part1" / "file1.py").unlink()
+        (root / "pixel.png").write_bytes(b"\0\2")
+        write(root, new__one_py="a\nb\n", table_dat="1\n2\n")
+
+    found = changed(snapshots, act)
+    git(root, "add", "-A")
+    told = git(root, "diff", "--cached", "--numstat", "--no-renames").splitlines()
+    counts = {
+        path: (0, 0) if added == "-" else (int(added), int(deleted))
+        for added, deleted, path in (line.split("\t") for line in told)
+    }
+
+    assert {one.file: (one.additions, one.deletions) for one in found} == counts
+    assert counts["table.dat"] == (0, 0)
+
+
+def test_what_git_leaves_out_is_left_out(root: Path, snapshots: Snapshots) -> None:
+    """.gitignore at every level and .git/info/exclude are respected, also as they change."""
+    git(root, "init", "--quiet")
+    (root / ".git" / "info" / "exclude").write_text("secret.txt\n")
+    write(root, _gitignore="*.log\n", sub___gitignore="build\n")
+    act = lambda: write(root, a_log="x", secret_txt="x", sub__build__c="x", sub__d="x", later_txt="x")  # noqa: E731
+
+    assert names(changed(snapshots, act)) == ["later.txt", "sub/d"]
+    (root / ".git" / "info" / "exclude").write_text("")
+    assert names(changed(snapshots, lambda: None)) == []
+    before = snapshots.take()
+    assert names(snapshots.diff(before, snapshots.take())) == []
+    assert "secret.txt" in names(snapshots.diff(EMPTY, before))
+
+
+EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+"""The tree of nothing, which git always knows."""
+
+
+def test_a_folder_inside_a_repository_is_its_own_tree(root: Path, tmp_path: Path) -> None:
+    """Of a larger repository only the root's folder is taken, by the ignore files above it too; paths are the root's."""
+    git(root, "init", "--quiet")
+    write(root, _gitignore="*.log\n/app/out\n", app__a_py="x\n", other__b_py="y\n")
+    snapshots = Snapshots(root / "app", tmp_path / "place")
+    act = lambda: write(root, app__c_log="", app__out__d="", app__e_py="e\n", other__b_py="z\n")  # noqa: E731
+
+    assert names(changed(snapshots, act)) == ["e.py"]
+
+
+def test_an_empty_folder_has_a_snapshot(root: Path, tmp_path: Path) -> None:
+    """Nothing is a tree as well, in a repository or not."""
+    git(root, "init", "--quiet")
+    (root / "app").mkdir()
+
+    assert Snapshots(root / "app", tmp_path / "place").take() == EMPTY
+    assert Snapshots(root, tmp_path / "place").take() == EMPTY
+
+
+def test_repositories_inside_are_left_out(root: Path, snapshots: Snapshots) -> None:
+    """What another repository keeps is its own affair: nested clones and submodules alike."""
+
+    def act() -> None:
+        write(root, vendor__lib__x_py="x\n", a_py="a\n")
+        git(root / "vendor" / "lib", "init", "--quiet")
+        git(root / "vendor" / "lib", "add", "-A")
+        git(root / "vendor" / "lib", "commit", "--quiet", "-m", "x")
+
+    assert names(changed(snapshots, act)) == ["a.py"]
+
+
+def test_large_files_are_left_out(root: Path, snapshots: Snapshots) -> None:
+    """A file over the size is not kept, and one that grows over it leaves the tree."""
+
+    def grow(name: str) -> None:
+        with (root / name).open("wb") as stream:
+            stream.truncate(LARGEST_BYTES + 1)
+
+    write(root, grows_bin="small\n")
+
+    assert names(changed(snapshots, lambda: [*map(grow, ("grows.bin", "large.bin"))])) == ["grows.bin"]
+    assert names(changed(snapshots, lambda: write(root, grows_bin="small\n"))) == ["grows.bin"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_cannot_be_read_is_left_out(root: Path, snapshots: Snapshots) -> None:
+    """An unreadable file or folder does not keep the rest from being taken."""
+
+    def act() -> None:
+        write(root, a="x", closed="x", shut__in="x")
+        (root / "closed").chmod(0)
+        (root / "shut").chmod(0)
+
+    assert names(changed(snapshots, act)) == ["a"]
+    (root / "shut").chmod(0o700)
+
+
+def test_what_is_no_file_is_left_out(root: Path, snapshots: Snapshots) -> None:
+    """A named pipe would be waited on for ever."""
+    os.mkfifo(root / "pipe")
+
+    assert names(changed(snapshots, lambda: write(root, a="x"))) == ["a"]
+
+
+def test_the_users_git_is_not_touched(root: Path, tmp_path: Path) -> None:
+    """Index, HEAD, configuration and hooks of the project are as before, and variables that steer git steer nothing."""
+    git(root, "init", "--quiet")
+    write(root, a="x\n")
+    git(root, "add", "a")
+    hook = root / ".git" / "hooks" / "post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {root}/hooked\n")
+    hook.chmod(0o755)
+    kept = {path: path.read_bytes() for path in (root / ".git").rglob("*") if path.is_file()}
+    steered = {"GIT_DIR": str(root / ".git"), "GIT_INDEX_FILE": str(root / ".git" / "index")}
+    snapshots = Snapshots(root, tmp_path / "place", environ={**os.environ, **steered})
+
+    assert names(changed(snapshots, lambda: write(root, b="y\n"))) == ["b"]
+    assert {path: path.read_bytes() for path in (root / ".git").rglob("*") if path.is_file()} == kept
+
+
+def test_the_place_may_be_inside_the_project(root: Path) -> None:
+    """What snapshots are kept in is no part of them."""
+    snapshots = Snapshots(root, root / "my [own] state!")
+
+    assert names(changed(snapshots, lambda: write(root, a="x"))) == ["a"]
+
+
+def test_a_repository_that_comes_later_is_noticed(root: Path, snapshots: Snapshots) -> None:
+    """An agent may begin the project's repository itself; the snapshots before it can still be compared."""
+    write(root, a="x\n")
+
+    def act() -> None:
+        git(root, "init", "--quiet")
+        (root / ".git" / "info" / "exclude").write_text("hidden\n")
+        write(root, hidden="x", b="y\n")
+
+    assert names(changed(snapshots, act)) == ["b"]
+
+
+@pytest.mark.slow
+def test_several_may_take_at_once(root: Path, tmp_path: Path) -> None:
+    """B14: takers of one tree wait for each other; each has a snapshot, and all have the same."""
+    write(root, **{f"file{n}": f"{n}\n" for n in range(300)})
+    with ThreadPoolExecutor(6) as pool:
+        takers = [Snapshots(root, tmp_path / "place") for _ in range(6)]
+        taken = list(pool.map(lambda one: one.take(), takers))
+
+    assert len(set(taken)) == 1
+    assert [one.note for one in takers] == [""] * 6
+
+
+def test_a_lock_left_behind_is_no_obstacle(root: Path, snapshots: Snapshots, tmp_path: Path) -> None:
+    """B13: a process that was killed in the middle of a snapshot leaves an index lock, which nobody holds any more."""
+    write(root, a="x\n")
+    snapshots.take()
+    (repository,) = (path for path in (tmp_path / "place").iterdir() if path.is_dir())
+    (repository / "index.lock").touch()
+
+    assert names(changed(snapshots, lambda: write(root, b="x"))) == ["b"]
+
+
+def test_without_git_there_is_a_note(root: Path, tmp_path: Path) -> None:
+    """A machine without git has no snapshots, and the agent goes on."""
+    snapshots = Snapshots(root, tmp_path / "place", environ={"PATH": str(root)})
+
+    assert snapshots.take() == snapshots.take() == ""
+    assert "git cannot be run" in snapshots.note
+
+
+def test_a_failure_that_passes_is_tried_again(root: Path, snapshots: Snapshots, tmp_path: Path) -> None:
+    """A damaged repository is noted; once it is mended the next snapshot is taken, and the note is gone."""
+    write(root, a="x\n")
+    snapshots.take()
+    (repository,) = (path for path in (tmp_path / "place").iterdir() if path.is_dir())
+    index = (repository / "index").read_bytes()
+    (repository / "index").write_bytes(b"DIRC nonsense")
+
+    assert snapshots.take() == ""
+    assert snapshots.note.startswith("no snapshot of ")
+    (repository / "index").write_bytes(index)
+    assert snapshots.take() != ""
+    assert snapshots.note == ""
+
+
+def test_objects_that_are_gone_are_a_note(root: Path, snapshots: Snapshots, tmp_path: Path) -> None:
+    """A repository that lost what it held cannot make a tree of it, and says so."""
+    write(root, a="x\n")
+    snapshots.take()
+    for stored in (tmp_path / "place").glob("*/objects/??/*"):
+        stored.unlink()
+    write(root, b="y\n")
+
+    assert snapshots.take() == ""
+    assert "error building trees" in snapshots.note
+
+
+def test_a_place_that_cannot_be_written_is_a_note(root: Path, tmp_path: Path) -> None:
+    """A file where the folder should be is told, by taking and by tidying."""
+    (tmp_path / "file").touch()
+    snapshots = Snapshots(root, tmp_path / "file")
+
+    assert snapshots.take() == ""
+    assert snapshots.note.startswith("no snapshot of ")
+    snapshots.tidy()
+    assert "were not tidied" in snapshots.note
+
+
+def test_patience_ends(root: Path, tmp_path: Path) -> None:
+    """A tree that takes too long gets no snapshot, and is not tried again."""
+    snapshots = Snapshots(root, tmp_path / "place", patience_seconds=0.0)
+
+    assert snapshots.take() == ""
+    assert "too long" in snapshots.note
+    assert snapshots.take() == ""
+
+
+@pytest.mark.parametrize("folder", [Path("/"), Path.home()], ids=["top", "home"])
+def test_no_home_is_a_project(folder: Path, tmp_path: Path) -> None:
+    """Started in the home folder or at the top of the disk, an agent does not read all of it."""
+    snapshots = Snapshots(folder, tmp_path / "place")
+
+    assert snapshots.take() == ""
+    assert "no project's folder" in snapshots.note
+    assert not (tmp_path / "place").exists()
+
+
+def test_snapshots_that_are_gone_are_told(root: Path, snapshots: Snapshots) -> None:
+    """A snapshot nobody kept, and what is none, are refused in one line; an empty one compares to nothing."""
+    snapshots.take()
+
+    assert snapshots.diff("", EMPTY) == snapshots.diff(EMPTY, "") == ()
+    with pytest.raises(UsageError, match="cannot be read"):
+        snapshots.diff("1" * 40, EMPTY)
+    with pytest.raises(UsageError, match="no two snapshots"):
+        snapshots.diff("--output=stolen", EMPTY)
+
+
+def test_the_patch_is_gits_own(root: Path, snapshots: Snapshots) -> None:
+    """The unified diff has names as they are, and can be read where the project is no more."""
+    before = snapshots.take()
+    write(root, 文_txt="x\n")
+    after = snapshots.take()
+    shutil.rmtree(root)
+
+    assert "+++ b/文.txt\n@@ -0,0 +1 @@\n+x\n" in snapshots.patch(before, after).decode()
+
+
+@pytest.mark.slow
+def test_tidying_keeps_what_is_new(root: Path, snapshots: Snapshots) -> None:
+    """Packing loses none of this month's snapshots."""
+    found = changed(snapshots, lambda: write(root, a="x\n"))
+    after = snapshots.take()
+    snapshots.tidy()
+
+    assert snapshots.note == ""
+    assert snapshots.diff(EMPTY, after) == found

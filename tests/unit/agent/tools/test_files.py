@@ -1,0 +1,66 @@
+"""Files as tools read and write them."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from infold.agent.tools.files import LARGEST_BYTES, content_of, encoded, replace_file
+from infold.agent.tools.tool import ToolFailed, Workplace
+
+
+def test_what_is_no_text_is_refused_in_words(root: Path, workplace: Workplace) -> None:
+    """A folder, a pipe, a binary file and a huge one each say what to do instead."""
+    (root / "folder").mkdir()
+    os.mkfifo(root / "pipe")
+    (root / "photo.png").write_bytes(b"\x89PNG\0\0")
+    with (root / "huge").open("wb") as huge:
+        huge.truncate(LARGEST_BYTES + 1)
+    told = {}
+    for name in ("folder", "pipe", "photo.png", "huge", "none"):
+        with pytest.raises(ToolFailed) as refused:
+            content_of(root / name, workplace)
+        told[name] = str(refused.value)
+
+    assert "use list" in told["folder"]
+    assert "a pipe" in told["pipe"]
+    assert "binary file (image/png, 6 bytes)" in told["photo.png"]
+    assert "use search" in told["huge"]
+    assert "there is no none" in told["none"]
+
+
+def test_a_file_is_replaced_whole(root: Path) -> None:
+    """What was there is gone, its mode stays, and nothing is left beside it."""
+    script = root / "run.sh"
+    script.write_text("old, and much longer")
+    script.chmod(0o755)
+    replace_file(script, b"new")
+
+    assert script.read_bytes() == b"new"
+    assert stat.S_IMODE(script.stat().st_mode) == 0o755
+    assert [path.name for path in root.iterdir()] == ["run.sh"]
+
+
+def test_folders_are_made(root: Path) -> None:
+    """A new file has the folders it needs, and the mode of any other new file."""
+    (root / "plain").touch()
+    replace_file(root / "a" / "b" / "c.txt", b"x")
+
+    assert (root / "a" / "b" / "c.txt").stat().st_mode == (root / "plain").stat().st_mode
+
+
+def test_a_failure_leaves_nothing_behind(root: Path) -> None:
+    """Where a file cannot be put in place, what was there stays and no half is left."""
+    (root / "folder" / "kept").mkdir(parents=True)
+    with pytest.raises(OSError, match="folder"):
+        replace_file(root / "folder", b"x")
+
+    assert [path.name for path in root.iterdir()] == ["folder"]
+
+
+def test_bytes_that_are_no_text_come_back(root: Path) -> None:
+    """What was read as it is, is written as it was; half a surrogate pair is refused."""
+    assert encoded(b"caf\xe9 \xff".decode("utf-8", "surrogateescape")) == b"caf\xe9 \xff"
+    with pytest.raises(ToolFailed, match="character 3"):
+        encoded("ab\ud800")

@@ -1,0 +1,81 @@
+"""Where paths lead, and whether that is inside the project."""
+
+from pathlib import Path
+
+import pytest
+
+from infold.agent.tools.paths import folder_at, located, missing, named, path_wish
+from infold.agent.tools.tool import ToolFailed, Wish, Workplace
+
+
+@pytest.mark.parametrize("path", ["src/a.py", "./src/a.py", "src/../src/a.py", "not/there"])
+def test_a_path_inside_is_named_from_the_root(workplace: Workplace, path: str) -> None:
+    """However it is written, a path in the project is inside, and there need be nothing at it."""
+    wish = path_wish("read", path, workplace)
+
+    assert wish == Wish(
+        "read", path.replace("./", "", 1) if path.startswith(".") else str(Path("src/a.py" if ".." in path else path))
+    )
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../beside", "src/../../beside", "~/x", "~nobody-at-all/../../.."])
+def test_a_path_outside_is_told_so(workplace: Workplace, path: str) -> None:
+    """What leads out of the project is outside, and named in full."""
+    wish = path_wish("read", path, workplace)
+
+    assert wish.outside
+    assert Path(wish.what).is_absolute()
+
+
+def test_a_link_counts_as_where_it_leads(root: Path, workplace: Workplace, tmp_path: Path) -> None:
+    """A link in the project to something outside is outside, as is a file that would be made through one."""
+    (tmp_path / "beside").mkdir()
+    (root / "link").symlink_to(tmp_path / "beside")
+    (root / "alias").symlink_to(root / "src")
+
+    assert path_wish("write", "link/new.txt", workplace) == Wish(
+        "write", str(tmp_path / "beside" / "new.txt"), outside=True
+    )
+    assert path_wish("write", "alias/new.txt", workplace) == Wish("write", "src/new.txt")
+
+
+def test_a_linked_root_is_the_project(root: Path, tmp_path: Path) -> None:
+    """A project that is reached through a link is inside itself."""
+    (tmp_path / "door").symlink_to(root)
+
+    assert path_wish("read", str(tmp_path / "door" / "a"), Workplace(tmp_path / "door")) == Wish("read", "a")
+
+
+def test_links_in_a_circle_lead_nowhere(root: Path, workplace: Workplace) -> None:
+    """A link to itself is no error until somebody opens it."""
+    (root / "loop").symlink_to(root / "loop")
+
+    assert not path_wish("read", "loop", workplace).outside
+
+
+def test_a_path_without_sense_is_refused(workplace: Workplace) -> None:
+    """A NUL character is in no path."""
+    with pytest.raises(ToolFailed, match="NUL"):
+        located("a\0b", workplace)
+
+
+def test_a_missing_path_tells_what_is_near(root: Path, workplace: Workplace) -> None:
+    """Names that look alike are proposed; where there are none, the deepest folder there is."""
+    (root / "src").mkdir()
+    (root / "src" / "parser.py").touch()
+
+    assert "did you mean src/parser.py?" in str(missing(located("src/parsr.py", workplace), workplace))
+    assert "did you mean src?" in str(missing(located("sr/parser.py", workplace), workplace))
+    assert "use list on src " in str(missing(located("src/zzz/q", workplace), workplace))
+    assert named(located("", workplace), workplace) == "."
+
+
+def test_a_folder_is_asked_for(root: Path, workplace: Workplace) -> None:
+    """A file and a missing folder are refused, each in its own words."""
+    (root / "file").touch()
+
+    assert folder_at("", workplace) == root
+    with pytest.raises(ToolFailed, match="file is a file"):
+        folder_at("file", workplace)
+    with pytest.raises(ToolFailed, match="there is no zzz"):
+        folder_at("zzz", workplace)

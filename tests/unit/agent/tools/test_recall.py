@@ -1,0 +1,41 @@
+"""The recall tool."""
+
+from pathlib import Path
+
+import pytest
+
+from infold.agent.tools.recall import RecallArguments, recall_tool
+from infold.agent.tools.tool import Done, ToolFailed, Wish, Workplace, spec_of
+from infold.errors import UsageError
+from infold.formats.recall_tool import recall_tool as recall_item
+
+PLACE = Workplace(Path())
+
+
+def test_recall_gives_what_was_hidden() -> None:
+    """B6: a query goes to whoever keeps the session, and the answer comes back as it is."""
+    tool = recall_tool(lambda query: f"found {query}")
+
+    assert tool.run(RecallArguments("42.1"), PLACE) == Done("found 42.1")
+    assert tool.wish(RecallArguments("42.1"), PLACE) == Wish("recall", "42.1")
+
+
+def test_a_query_that_is_none_is_told() -> None:
+    """What is wrong with a query is for the model to know."""
+
+    def refuse(query: str) -> str:
+        raise UsageError(f"no part {query}; search for words instead")
+
+    with pytest.raises(ToolFailed, match=r"no part 9\.9; search"):
+        recall_tool(refuse).run(RecallArguments("9.9"), PLACE)
+
+
+def test_it_is_the_tool_other_faces_offer() -> None:
+    """B6: name, words and schema are those that the gateway gives."""
+    spec = spec_of(recall_tool(str))
+
+    assert recall_item("anthropic-messages") == {
+        "name": spec.name,
+        "description": spec.description,
+        "input_schema": spec.parameters,
+    }

@@ -1,0 +1,31 @@
+"""Every tool by its name."""
+
+import msgspec
+
+from infold.agent.permissions import BUILD_RULES, DENY_ALL, NAMES, PLAN_RULES, parse_rules
+from infold.agent.tools.registry import TOOLS, tools_for
+from infold.agent.tools.tool import spec_of
+from infold.core.features import estimate_tokens
+
+
+def test_an_agent_has_what_it_may_use() -> None:
+    """S3.2, S5.5: a tool that is denied outright is not offered; one that is denied in part is."""
+    every = {"shell", "read", "write", "edit", "search", "list", "todo", "skill", "recall"}
+    partly = (*BUILD_RULES, *parse_rules({"shell": "deny", "shell:git *": "allow", "write:vendor/*": "deny"}))
+
+    assert set(tools_for(BUILD_RULES, str)) == every == set(tools_for(partly, str))
+    assert set(tools_for(BUILD_RULES)) == every - {"recall"}
+    assert set(tools_for(PLAN_RULES, str)) == every - {"write", "edit"}
+    assert tools_for(DENY_ALL, str) == {}
+
+
+def test_rules_know_every_tool() -> None:
+    """Whatever there is can be named by a rule."""
+    assert {tool.name for tool in TOOLS} <= set(NAMES)
+
+
+def test_a_model_is_told_in_few_words() -> None:
+    """All schemas together, which go with every request, are within 1,500 tokens."""
+    told = (msgspec.json.encode(spec_of(tool)).decode() for tool in tools_for(BUILD_RULES, str).values())
+
+    assert sum(map(estimate_tokens, told)) < 1_500

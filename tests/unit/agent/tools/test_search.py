@@ -1,0 +1,114 @@
+"""The search tool."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from infold.agent.tools.search import LONGEST_LINE, MOST_HITS, SEARCH, SearchArguments, git_command, rg_command
+from infold.agent.tools.tool import Done, ToolFailed, Wish
+
+from .conftest import Ran, Wished
+
+
+def test_lines_are_found(repository: Path, ran: Ran, wished: Wished) -> None:
+    """S5.5: matching lines are given by file with their numbers; what git ignores is passed over."""
+    assert ran(SEARCH, pattern=r"n\w+le in") == Done(
+        "README.md\n1\t# needle in README.md\n"
+        "kept.log\n1\t# needle in kept.log\n"
+        "src/app.py\n1\t# needle in src/app.py\n"
+        "src/deep/util.py\n1\t# needle in src/deep/util.py"
+    )
+    assert wished(SEARCH, pattern="x", path="src") == Wish("search", "src")
+    assert wished(SEARCH, pattern="x") == Wish("search", ".")
+
+
+@pytest.mark.parametrize(
+    ("given", "files"),
+    [
+        ({"glob": "*.py"}, ["src/app.py", "src/deep/util.py"]),
+        ({"glob": "src/*.{py,md}"}, ["src/app.py"]),
+        ({"path": "src", "glob": "deep/**"}, ["src/deep/util.py"]),
+        ({"path": "src/deep"}, ["src/deep/util.py"]),
+        ({"path": "kept.log"}, ["kept.log"]),
+        ({"path": "debug.log"}, ["debug.log"]),
+        ({"path": "build"}, ["build/made.py"]),
+        ({"glob": "*.none"}, []),
+    ],
+)
+def test_a_search_is_narrowed(repository: Path, ran: Ran, given: dict[str, str], files: list[str]) -> None:
+    """A path and a glob narrow a search; what is ignored is searched where it is named."""
+    told = ran(SEARCH, pattern="needle", **given).output
+
+    assert [line for line in told.split("\n") if "\t" not in line] == (files or ["[nothing matches]"])
+
+
+def test_outside_a_repository_too(root: Path, ran: Ran) -> None:
+    """A folder that git does not know is searched like any other, binary files and git's own left out."""
+    (root / "a").write_text("one needle\r\ntwo\n")
+    (root / "sub" / ".git").mkdir(parents=True)
+    (root / "sub" / ".git" / "needle").write_text("needle")
+    (root / "sub" / "b").write_text("needle")
+    (root / "b").write_bytes(b"needle\0\n")
+
+    assert ran(SEARCH, pattern="(?i)NEEDLE").output == "a\n1\tone needle\nsub/b\n1\tneedle"
+
+
+def test_secrets_are_passed_over(repository: Path, ran: Ran) -> None:
+    """A file of secrets is named, not shown, unless it was asked for."""
+    (repository / ".env").write_text("TOKEN=needle\n")
+
+    assert ran(SEARCH, pattern="TOKEN").output == "[passed over, since they may hold secrets: .env]"
+    assert ran(SEARCH, pattern="TOKEN", path=".env").output == ".env\n1\tTOKEN=needle"
+
+
+def test_an_answer_has_a_bound(root: Path, ran: Ran) -> None:
+    """Of very many lines the first are shown, and of a long line the beginning."""
+    (root / "a").write_text(f"needle {'x' * LONGEST_LINE}\n" + "needle\n" * (MOST_HITS + 5))
+    lines = ran(SEARCH, pattern="needle").output.split("\n")
+
+    assert len(lines) == MOST_HITS + 2
+    assert lines[1].endswith("x [7 more characters in this line]")
+    assert lines[-1].startswith(f"[the first {MOST_HITS} of {MOST_HITS + 6} lines;")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"pattern": "("}, "mend the pattern"),
+        ({"pattern": ""}, "give a regular expression"),
+        ({"pattern": "x", "path": "srcc"}, "did you mean src?"),
+    ],
+)
+def test_what_cannot_be_searched_is_told(repository: Path, ran: Ran, given: dict[str, str], told: str) -> None:
+    """A broken expression and a missing path say what to do."""
+    with pytest.raises(ToolFailed, match=told.replace("?", r"\?")):
+        ran(SEARCH, **given)
+
+
+def test_a_pattern_is_never_an_option(root: Path, ran: Ran) -> None:
+    """What begins with a dash is looked for like anything else."""
+    (root / "a").write_text("--open-files-in-pager=x\n")
+
+    assert ran(SEARCH, pattern="--open-files-in-pager=x", path="a").output.startswith("a\n1\t--open")
+
+
+def _found(command: list[str], folder: Path) -> list[str]:
+    told = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+    return sorted(line.partition("\0")[0].removeprefix("./") for line in told.splitlines())
+
+
+@pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
+@pytest.mark.parametrize(
+    ("given", "file"), [({}, ""), ({"glob": "*.py"}, ""), ({"glob": "src/**/*.{py,md}"}, ""), ({}, "debug.log")]
+)
+def test_both_programs_find_the_same(repository: Path, given: dict[str, str], file: str) -> None:
+    """Whichever of the two is installed, a search finds the same files."""
+    arguments = SearchArguments("needle", **given)
+    program = os.fsdecode(shutil.which("rg") or "")
+
+    assert _found(rg_command(program, arguments, file), repository) == _found(
+        git_command(arguments, repository, file), repository
+    )

@@ -1,0 +1,75 @@
+"""The skill tool."""
+
+from pathlib import Path
+
+import pytest
+
+from infold.agent.tools.skill import SKILL, SkillArguments, skills_in
+from infold.agent.tools.tool import Done, ToolFailed, Wish, Workplace
+from infold.core.presets import PRESETS
+
+PDF = """---
+name: pdf
+description: >
+  Reads and fills
+  PDF forms.
+license: "MIT"
+---
+
+Use the script.
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three skills, one with front matter, one without, one quoted and with Windows line ends."""
+    for name, text in (("forms", PDF), ("plain", "Just do it."), ("quoted", "---\r\nname: 'q: x'\r\n---\r\nBody")):
+        (tmp_path / name / "scripts").mkdir(parents=True)
+        (tmp_path / name / "SKILL.md").write_bytes(text.encode())
+    (tmp_path / "forms" / "scripts" / "fill.py").touch()
+    (tmp_path / "no-skill").mkdir()
+    (tmp_path / "file").touch()
+    return tmp_path
+
+
+def test_skills_are_listed(folder: Path) -> None:
+    """S5.5: name and description come from the front matter, else the name from the folder."""
+    done = SKILL.run(SkillArguments(), Workplace(folder, (folder, folder / "none")))
+
+    assert done == Done("- pdf: Reads and fills PDF forms.\n- plain\n- q: x")
+    assert SKILL.run(SkillArguments(), Workplace(folder)) == Done("[there are no skills]")
+
+
+def test_a_skill_is_loaded(folder: Path) -> None:
+    """Its instructions come without the front matter, and with the files beside them."""
+    place = Workplace(folder, (folder,))
+
+    assert SKILL.run(SkillArguments("pdf"), place).output == (
+        f"Skill pdf\n\nUse the script.\n\nFiles in {folder / 'forms'}:\nscripts/fill.py"
+    )
+    assert SKILL.run(SkillArguments("plain"), place).output == "Skill plain\n\nJust do it."
+    assert SKILL.wish(SkillArguments("pdf"), place) == Wish("skill", "pdf")
+    assert SKILL.wish(SkillArguments(), place) == Wish("skill", "list")
+
+
+def test_an_unknown_skill_is_told(folder: Path) -> None:
+    """A name that is none lists those there are; it is never taken for a path."""
+    with pytest.raises(ToolFailed, match=r"no skill '\.\./forms'; there are:\n- pdf"):
+        SKILL.run(SkillArguments("../forms"), Workplace(folder, (folder,)))
+
+
+def test_the_first_of_a_name_counts(folder: Path, tmp_path: Path) -> None:
+    """Folders are looked through in order, so that a project's skill stands before a user's."""
+    own = tmp_path / "own"
+    (own / "plain").mkdir(parents=True)
+    (own / "plain" / "SKILL.md").write_text("My way.")
+
+    assert [skill.instructions for skill in skills_in((own, folder)) if skill.name == "plain"] == ["My way."]
+
+
+def test_no_policy_prunes_a_skill() -> None:
+    """S2.5: the name is the one that the policies which prune never prune."""
+    pruning = [policy.prune for policy in PRESETS.values() if policy.prune.enabled]
+
+    assert pruning
+    assert all(SKILL.name in prune.protected_tools for prune in pruning)

@@ -1,0 +1,47 @@
+"""What a tool is, and how a model is told of it."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from infold.agent.tools.tool import Done, Tool, Wish, Workplace, spec_of
+
+
+class Inner(Struct, frozen=True):
+    """An inner thing."""
+
+    kind: Literal["a", "b"] = "a"
+
+
+class Arguments(Struct, frozen=True):
+    """Never told."""
+
+    inner: Inner
+    many: tuple[Inner, ...] = ()
+
+
+def _wish(arguments: Arguments, workplace: Workplace) -> Wish:
+    return Wish("t", "x")
+
+
+def _run(arguments: Arguments, workplace: Workplace) -> Done:
+    return Done("x")
+
+
+def test_a_schema_is_in_one_piece() -> None:
+    """No reference is left, every object is closed, a choice has its type, and nothing is said twice."""
+    spec = spec_of(Tool("t", "Does a thing.", Arguments, _wish, _run))
+    inner = {
+        "type": "object",
+        "description": "An inner thing.",
+        "properties": {"kind": {"type": "string", "enum": ["a", "b"], "default": "a"}},
+        "required": [],
+        "additionalProperties": False,
+    }
+
+    assert (spec.name, spec.description) == ("t", "Does a thing.")
+    assert spec.parameters["properties"]["inner"] == inner
+    assert spec.parameters["properties"]["many"]["items"] == inner
+    assert spec.parameters["additionalProperties"] is False
+    assert "description" not in spec.parameters
+    assert "$" not in str(spec.parameters)

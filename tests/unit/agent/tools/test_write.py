@@ -1,0 +1,36 @@
+"""The write tool."""
+
+from pathlib import Path
+
+import pytest
+
+from infold.agent.tools.tool import Done, ToolFailed, Wish
+from infold.agent.tools.write import WRITE
+
+from .conftest import Ran, Wished
+
+
+def test_a_file_is_made_or_replaced(root: Path, ran: Ran) -> None:
+    """S5.5: a file is written as it is given, with the folders it needs, and which of the two it was is told."""
+    assert ran(WRITE, path="a/b.txt", content="one\r\ntwo") == Done("made a/b.txt: 2 lines")
+    assert ran(WRITE, path="a/b.txt", content="é\n") == Done("replaced a/b.txt: 1 line")
+    assert (root / "a" / "b.txt").read_bytes() == "é\n".encode()
+
+
+def test_what_is_no_file_is_not_written(root: Path, ran: Ran) -> None:
+    """A folder and a device are refused in words."""
+    with pytest.raises(ToolFailed, match="is a folder"):
+        ran(WRITE, path=".", content="x")
+    with pytest.raises(ToolFailed, match="device"):
+        ran(WRITE, path="/dev/null", content="x")
+
+
+def test_a_link_stays_a_link(root: Path, ran: Ran, wished: Wished) -> None:
+    """What a link leads to is written, and the wish is about that."""
+    (root / "real").write_text("old")
+    (root / "link").symlink_to("real")
+    ran(WRITE, path="link", content="new")
+
+    assert (root / "link").is_symlink()
+    assert (root / "real").read_text() == "new"
+    assert wished(WRITE, path="link", content="x") == Wish("write", "real")

@@ -1,0 +1,78 @@
+"""`infold export` writes a stored session for others."""
+
+import json
+from pathlib import Path
+
+from infold.core.entries import decode_entry
+from infold.formats.transcripts.registry import read_bytes
+
+from .kept import KITE, infold, keep, kite_entries
+
+
+def exported(home: Path, shape: str) -> bytes:
+    """The session in that shape."""
+    keep(home, {KITE: kite_entries()})
+    told = infold(home, "export", "last", "--to", shape)
+    assert told.exit_code == 0, told.stderr
+    return told.stdout_bytes
+
+
+def test_markdown_is_for_people(tmp_path: Path) -> None:
+    """The title, everything that was said, and the compaction where it happened."""
+    page = exported(tmp_path, "markdown").decode()
+
+    assert page.startswith(f"# Paint the kite\n\nSession {KITE}\n\n## User\n")
+    assert "line 19" in page
+    assert "## Compaction\n\nA red kite was wanted.\n\n## User\n\nAnd the string?" in page
+
+
+def test_jsonl_is_the_log(tmp_path: Path) -> None:
+    """B1: every entry is a line, and read as a file it is the session it was."""
+    lines = exported(tmp_path, "jsonl")
+
+    assert [decode_entry(line) for line in lines.splitlines()] == kite_entries()
+    (session,) = read_bytes(lines, name="x").sessions
+    assert (session.id, session.title, len(session.messages), len(session.compactions)) == (
+        KITE,
+        "Paint the kite",
+        6,
+        1,
+    )
+
+
+def test_opencode_has_its_own_shape(tmp_path: Path) -> None:
+    """What `opencode import` takes: the title, and a compaction as request and summary."""
+    document = json.loads(exported(tmp_path, "opencode"))
+    kinds = [[part["type"] for part in message["parts"]] for message in document["messages"]]
+
+    assert document["info"]["title"] == "Paint the kite"
+    assert kinds == [
+        ["text"],
+        ["step-start", "tool", "step-finish"],
+        ["reasoning", "text"],
+        ["compaction"],
+        ["text"],
+        ["text"],
+        ["step-start", "text", "step-finish"],
+    ]
+
+
+def test_a_session_without_a_title_is_named_by_its_words(tmp_path: Path) -> None:
+    """S6.2: what code makes of the first message stands where no title was given."""
+    keep(tmp_path, {"plain": kite_entries()[:1]})
+    document = json.loads(infold(tmp_path, "export", "plain", "--to", "opencode").stdout)
+
+    assert document["info"]["title"] == "Paint the kite red. Never touch vendor/."
+
+
+def test_a_file_is_written_whole_and_once(tmp_path: Path) -> None:
+    """-o writes beside and moves into place; another file is overwritten by --force alone, the store never."""
+    place = keep(tmp_path, {KITE: kite_entries()})
+    out = tmp_path / "kite.md"
+    command = ("export", KITE, "--to", "markdown", "-o")
+
+    assert infold(tmp_path, *command, out).stderr == f"written to {out}\n"
+    assert out.read_text().startswith("# Paint the kite")
+    assert "add --force" in infold(tmp_path, *command, out).stderr
+    assert infold(tmp_path, *command, out, "--force").exit_code == 0
+    assert "never overwritten" in infold(tmp_path, *command, place, "--force").stderr

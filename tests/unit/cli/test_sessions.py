@@ -1,0 +1,91 @@
+"""`infold sessions` lists what there is to go on with."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from infold.core.entries import Entry, MessageEntry, Title
+from infold.stores.sqlite import SqliteStore
+from infold.testing.builders import numbered, replies, user
+
+from .kept import KITE, infold, keep, kite_entries
+
+SHORT: list[Entry] = [MessageEntry(message) for message in numbered([user("Fly the boat\nor not"), replies("no")])]
+
+
+def test_a_session_is_a_line(tmp_path: Path) -> None:
+    """S6.2: id, title, age, messages, tokens of the view, compactions and cost."""
+    keep(tmp_path, {KITE: kite_entries()})
+    heading, line, told = infold(tmp_path, "sessions").stdout.splitlines()
+
+    assert heading.split() == ["id", "title", "changed", "messages", "tokens", "compactions", "cost"]
+    assert line.split()[:6] == [KITE, "Paint", "the", "kite", "just", "now"]
+    assert line.split()[6] == "6"
+    assert line.split()[-2:] == ["1", "$0.0123"]
+    assert told.startswith("1 session; go on with: infold run --session")
+
+
+def test_the_last_changed_is_first(tmp_path: Path) -> None:
+    """A session without a title shows its first words; --most bounds the list and says that there are more."""
+    keep(tmp_path, {KITE: kite_entries()})
+    keep(tmp_path, {"boat": SHORT, "later": [*SHORT, Title("Old"), Title("New")]})
+    lines = infold(tmp_path, "sessions").stdout.splitlines()
+    fewer = infold(tmp_path, "sessions", "--most", 1).stdout
+
+    assert [line.split()[0] for line in lines[1:-1]] == ["later", "boat", KITE]
+    assert "New" in lines[1]
+    assert "Fly the boat" in lines[2]
+    assert "1 session; more with --most" in fewer
+
+
+def test_json_has_stable_keys(tmp_path: Path) -> None:
+    """Every session has the same keys, whatever is known of it."""
+    keep(tmp_path, {KITE: kite_entries(), "boat": SHORT})
+    page = json.loads(infold(tmp_path, "sessions", "--json").stdout)
+
+    keys = ("id", "tenant", "title", "changed_ms", "entries", "messages", "tokens", "compactions", "cost")
+
+    assert page["has_more"] is False
+    assert {tuple(one) for one in page["sessions"]} == {(*keys, "model", "is_partial", "problem")}
+    kite = next(one for one in page["sessions"] if one["id"] == KITE)
+    assert (kite["title"], kite["entries"], kite["messages"], kite["compactions"]) == ("Paint the kite", 9, 6, 1)
+    assert (kite["cost"], kite["model"]) == (0.0123, "gpt-5")
+
+
+def test_nothing_yet_says_how_to_begin(tmp_path: Path) -> None:
+    """Before the first session there is no store, and none is made by looking."""
+    told = infold(tmp_path, "sessions")
+
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert 'begin one with: infold run "' in told.stderr
+    assert json.loads(infold(tmp_path, "sessions", "--json").stdout) == {"sessions": [], "has_more": False}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_store_is_named(tmp_path: Path) -> None:
+    """--store and --tenant look elsewhere; a store that is not there is an error."""
+    place = keep(tmp_path, {"theirs": SHORT}, tenant="ada", place=tmp_path / "gateway.sqlite3")
+
+    assert "theirs" in infold(tmp_path, "sessions", "--store", place).stdout
+    assert "no sessions" in infold(tmp_path, "sessions", "--store", place, "--tenant", "bob").stderr
+    assert infold(tmp_path, "sessions", "--store", tmp_path / "none").exit_code == 1
+
+
+@pytest.mark.slow
+def test_a_damaged_session_does_not_hide_the_others(tmp_path: Path) -> None:
+    """What cannot be read is told in its line."""
+    place = keep(tmp_path, {"boat": SHORT, KITE: kite_entries()})
+    damage(place, KITE)
+    lines = infold(tmp_path, "sessions").stdout.splitlines()
+
+    assert "cannot be read" in lines[1]
+    assert "Fly the boat" in lines[2]
+
+
+def damage(place: Path, name: str) -> None:
+    """Write nonsense over an entry of that session."""
+    with SqliteStore(place) as store, store._connections.reading() as connection:
+        (number,) = connection.execute("SELECT number FROM sessions WHERE id = ?", (name,)).fetchone()
+        connection.execute("UPDATE entries SET stored = 'nonsense' WHERE session = ? AND sequence = 4", (number,))
+        connection.commit()

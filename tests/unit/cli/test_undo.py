@@ -1,0 +1,38 @@
+"""`infold undo` takes a compaction back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .kept import KITE, infold, keep, kite_entries
+
+
+@pytest.mark.slow
+def test_the_newest_compaction_is_undone(tmp_path: Path) -> None:
+    """B1, B20: what was folded is in the view again, and the log keeps both the compaction and its undoing."""
+    keep(tmp_path, {KITE: kite_entries()})
+    told = infold(tmp_path, "undo", "last")
+
+    assert told.exit_code == 0
+    assert told.stdout.startswith(f"undone: entry 6 of {KITE}; its view is ")
+    assert "Paint the **kite** red" in infold(tmp_path, "show", KITE).stdout
+    assert "[9] entry 6 undone" in infold(tmp_path, "show", KITE, "--all").stdout
+
+
+def test_an_entry_can_be_named(tmp_path: Path) -> None:
+    """B20: a pruning is undone by its number."""
+    keep(tmp_path, {KITE: kite_entries()[:6]})
+    page = json.loads(infold(tmp_path, "undo", KITE, "--entry", 5, "--json").stdout)
+
+    assert (page["session"], page["entry"]) == (KITE, 5)
+    assert page["tokens"] > 0
+
+
+def test_nothing_to_undo_is_told(tmp_path: Path) -> None:
+    """A session that was never compacted, and an entry that hides nothing, are one-line errors."""
+    keep(tmp_path, {KITE: kite_entries()[:3]})
+    told = infold(tmp_path, "undo", KITE)
+
+    assert (told.exit_code, told.stderr) == (1, "Error: there is no compaction to undo\n")
+    assert "numbered '1'" in infold(tmp_path, "undo", KITE, "--entry", 1).stderr
