@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from infold.core.clip import clips_on_arrival
-from infold.core.entries import Clipping, Entry, Handle, MessageEntry, Pin, Rejection, Restoration, Title
-from infold.core.events import Clipped, Event, Rejected, Restored
+from infold.core.entries import Rejection
+from infold.core.events import Event, Rejected
 from infold.core.gauge import Gauge, estimated_tokens
 from infold.core.likeness import likeness
 from infold.core.log import Log
@@ -24,9 +23,8 @@ from infold.engine.call import Call, Flow
 from infold.engine.circumstances import NOTHING_BESIDE, Beside, Circumstances, Stamp
 from infold.engine.effects import Publish
 from infold.engine.flow import Prepared, compact, record, take_in
-from infold.engine.history import Followed, History, numbered
+from infold.engine.history import Followed, History
 from infold.engine.kept import MOST_TRIES, Kept
-from infold.engine.previewing import Preview, preview
 from infold.engine.summarising import SummaryPlan
 from infold.engine.terms import Terms
 from infold.errors import HistoryChanged, StoreConflict, UsageError, WindowExceeded
@@ -75,26 +73,14 @@ class Keeper(Kept):
     """
 
     def __init__(self, log: Log, terms: Terms, now_ms: Callable[[], int]) -> None:
-        super().__init__(log)
+        super().__init__(log, Circumstances(terms, now_ms), now_ms)
         self.terms = terms
         self.wanted: SummaryPlan | None = None
         self.outrun: Preparation | None = None
-        self._now_ms = now_ms
-        self._round = Circumstances(terms, now_ms)
         self._history: History | None = None
         self._unsent: _Unsent | None = None
         self._rejections = 0
         self._refused: int | None = None
-
-    @property
-    def window_tokens(self) -> int:
-        """The window as it is known by now; 0 where it was declared to have no limit."""
-        return self._round.window(self.log).context_tokens
-
-    @property
-    def limit_tokens(self) -> int:
-        """The most that the next request may be, as far as it is known by now; 0 where the window has no limit."""
-        return self._round.situation(self.log).budget.limit_tokens
 
     # Flows.
 
@@ -113,7 +99,7 @@ class Keeper(Kept):
         def read() -> _Reading:
             followed = history.follow(messages, self.log)
             history.adopt(followed)
-            self._round.preamble = history.preamble.messages
+            self.round.preamble = history.preamble.messages
             return _Reading(followed.new, followed.amended)
 
         return (yield from self._prepare(history, read))
@@ -151,12 +137,12 @@ class Keeper(Kept):
             raise self._exceeded()
         if self.is_behind:
             yield from self.begin_anew(0)
-        estimated = estimated_tokens(self.log, self._round.situation(self.log))
+        estimated = estimated_tokens(self.log, self.round.situation(self.log))
         if self._refused is not None and estimated < self._refused:  # an earlier try made it smaller and then broke off
             self._rejections += 1
             return (yield from self._prepare(history, _Reading))
         self._refused = estimated
-        rejection = _rejection(overflow, estimated, self.log, self._now_ms())
+        rejection = _rejection(overflow, estimated, self.log, self.now_ms())
         yield from self.insist(lambda _: (rejection,))
         yield Publish((Rejected(self.log.session_id, estimated, overflow.prompt_tokens, overflow.limit_tokens),))
         ready = yield from self._prepare(history, _Reading)
@@ -180,7 +166,7 @@ class Keeper(Kept):
                     history.forget()
                     return
                 marked = replies if stamp is None else (*replies[:-1], stamp.on(replies[-1], self.log))
-                outcome = yield from record(self.log, self._round.stamped(marked))
+                outcome = yield from record(self.log, self.round.stamped(marked))
                 if isinstance(outcome, Log):
                     self.log, self._rejections, self._unsent, self._refused = outcome, 0, None, None
                     history.settle()
@@ -188,51 +174,12 @@ class Keeper(Kept):
                 yield from self.begin_anew(attempt)
         raise self.conflict()
 
-    def undo(self, sequence: int | None = None) -> Flow[None]:
-        """Undo the newest compaction, or the pruning or clipping of that number (B1, B20)."""
-        if sequence is None and self.log.checkpoint is None:
-            raise UsageError("there is no compaction to undo")
-        number = self.log.checkpoint_sequence if sequence is None else sequence
-        if number == self.log.checkpoint_sequence:
-            yield from self.unfold(number)
-        else:
-            yield from self.insist(lambda _: (Restoration(number),))
-        tokens_after = estimated_tokens(self.log, self._round.situation(self.log))
-        yield Publish((Restored(self.log.session_id, number, tokens_after),))
-
-    def pin(self, handle: str, *, pinned: bool = True) -> Flow[None]:
-        """Pin a part, so that it is never pruned nor folded away; or release it (B20)."""
-        yield from self.insist(lambda _: (Pin(Handle(handle), pinned),))
-
-    def title(self, text: str) -> Flow[None]:
-        """Give the session a title; the last one counts (S6.2)."""
-        yield from self.insist(lambda _: (Title(text),))
-
     def add(self, messages: Sequence[Message], *, longest_tokens: int = 0) -> Flow[None]:
-        """Store messages of infold's own making as they come; text and results longer than that are shown shortened."""
-        whole: list[int] = []
-
-        def entries(log: Log) -> tuple[Entry, ...]:
-            placed = self._round.stamped(numbered(messages, log))
-            told = tuple(MessageEntry(message) for message in placed)
-            clips = clips_on_arrival(placed, log, longest_tokens) if longest_tokens else ()
-            if not clips:
-                return told
-            whole[:] = [estimated_tokens(log.extend(told), self._round.situation(log))]
-            return (*told, Clipping(clips, self._now_ms()))
-
-        made = yield from self.insist(entries)
+        """Store messages of infold's own making as they come."""
+        yield from super().add(messages, longest_tokens=longest_tokens)
         self._rejections, self._refused = 0, None  # whatever was refused, the next request is another
         if self._history is not None:
             self._history.pairing = None  # made from the session when it is next needed
-        if made and isinstance(made[-1], Clipping):
-            after = estimated_tokens(self.log, self._round.situation(self.log))
-            targets = tuple(clip.handle for clip in made[-1].clips)
-            yield Publish((Clipped(self.log.session_id, targets, whole[0], after, "arrival"),))
-
-    def preview(self, up_to: int | None = None) -> Preview:
-        """What compacting now would do, by code alone; nothing is changed and no model is asked."""
-        return preview(self.log, self._round.situation(self.log, manual=True), up_to)
 
     # How it is done.
 
@@ -249,7 +196,7 @@ class Keeper(Kept):
                     if not taken:
                         reading = read()
                         self.log = yield from take_in(
-                            self.log, self._round.stamped(reading.new), amended=reading.amended
+                            self.log, self.round.stamped(reading.new), amended=reading.amended
                         )
                         history.settle()
                         taken = True
@@ -265,8 +212,8 @@ class Keeper(Kept):
                     events += outcome.events
                     self.log, self.wanted = outcome.log, outcome.wanted
                     if not outcome.anew or not history.is_whole:
-                        limit = self._round.situation(self.log).budget.limit_tokens
-                        return Ready(history.encode(outcome.view, outcome.log), outcome.gauge, events, limit)
+                        messages = history.encode(outcome.view, outcome.log)
+                        return Ready(messages, outcome.gauge, events, self.limit_tokens)
                     call = None  # what was asked for is done; what others wrote is now held against the caller's list
                 else:
                     self.outrun = outcome.preparation or self.outrun
@@ -293,10 +240,10 @@ class Keeper(Kept):
             raise
 
     def _call(self, *, focus: str = "", up_to: int | None = None, manual: bool = False) -> Call:
-        terms, system = self.terms, self._round.beside.system
+        terms, system = self.terms, self.round.beside.system
         return Call(
             (),
-            self._round.situation(self.log, manual=manual),
+            self.round.situation(self.log, manual=manual),
             system=system if isinstance(system, str) else "",
             additions=Additions(focus=focus),
             summariser_tokens=terms.summariser_tokens,
@@ -305,7 +252,7 @@ class Keeper(Kept):
             has_hooks=terms.has_hooks,
             defers=terms.defers,
             patience_seconds=terms.patience_seconds,
-            now_ms=self._now_ms(),
+            now_ms=self.now_ms(),
         )
 
     def encode(self, messages: Sequence[Message]) -> list[object]:
@@ -314,7 +261,7 @@ class Keeper(Kept):
 
     def _following(self, messages: Sequence[object], beside: Beside) -> History:
         """The caller's list, in the format that was named or that its first messages show."""
-        self._round.beside = beside
+        self.round.beside = beside
         if self._history is None:
             self._history = History(_format_of(messages, self.terms.format))
         return self._history
@@ -327,7 +274,7 @@ class Keeper(Kept):
         return self._history
 
     def _exceeded(self) -> WindowExceeded:
-        situation = self._round.situation(self.log)
+        situation = self.round.situation(self.log)
         floor = estimated_tokens(self.log, situation)
         return WindowExceeded(
             floor_tokens=floor,

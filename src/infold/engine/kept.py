@@ -1,13 +1,24 @@
-"""A session's log where others may write too: read it again, append what holds whatever they appended, undo a checkpoint."""
+"""A session's log where others may write too, and all that can be done to it without a caller's list.
 
-from collections.abc import Callable
+Undo, pins, titles and infold's own messages hold whatever others appended meanwhile, so they are made anew for the log as it then
+is and appended until that succeeds.
+"""
+
+from collections.abc import Callable, Sequence
 from random import uniform
 
-from infold.core.entries import Entry, Restoration
+from infold.core.clip import clips_on_arrival
+from infold.core.entries import Clipping, Entry, Handle, MessageEntry, Pin, Restoration, Title
+from infold.core.events import Clipped, Restored
+from infold.core.gauge import estimated_tokens
 from infold.core.log import Log
+from infold.core.messages import Message
 from infold.engine.call import Flow, append
-from infold.engine.effects import Append, Load, Wait
-from infold.errors import StoreConflict
+from infold.engine.circumstances import Circumstances
+from infold.engine.effects import Append, Load, Publish, Wait
+from infold.engine.history import numbered
+from infold.engine.previewing import Preview, preview
+from infold.errors import StoreConflict, UsageError
 
 __all__ = ["Kept", "MOST_TRIES"]
 
@@ -24,10 +35,67 @@ LONGEST_PAUSE = 20
 class Kept:
     """A log in memory and the ways to change it in its store; `is_behind`: a flow broke off, and the store may hold more."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, circumstances: Circumstances, now_ms: Callable[[], int]) -> None:
         self.log = log
+        self.round = circumstances
+        self.now_ms = now_ms
         self.is_behind = False
         self._lost = (0, 0)
+
+    @property
+    def window_tokens(self) -> int:
+        """The window as it is known by now; 0 where it was declared to have no limit."""
+        return self.round.window(self.log).context_tokens
+
+    @property
+    def limit_tokens(self) -> int:
+        """The most that the next request may be, as far as it is known by now; 0 where the window has no limit."""
+        return self.round.situation(self.log).budget.limit_tokens
+
+    def undo(self, sequence: int | None = None) -> Flow[None]:
+        """Undo the newest compaction, or the pruning or clipping of that number (B1, B20)."""
+        if sequence is None and self.log.checkpoint is None:
+            raise UsageError("there is no compaction to undo")
+        number = self.log.checkpoint_sequence if sequence is None else sequence
+        if number == self.log.checkpoint_sequence:
+            yield from self.unfold(number)
+        else:
+            yield from self.insist(lambda _: (Restoration(number),))
+        tokens_after = estimated_tokens(self.log, self.round.situation(self.log))
+        yield Publish((Restored(self.log.session_id, number, tokens_after),))
+
+    def pin(self, handle: str, *, pinned: bool = True) -> Flow[None]:
+        """Pin a part, so that it is never pruned nor folded away; or release it (B20)."""
+        yield from self.insist(lambda _: (Pin(Handle(handle), pinned),))
+
+    def title(self, text: str) -> Flow[None]:
+        """Give the session a title; the last one counts (S6.2)."""
+        yield from self.insist(lambda _: (Title(text),))
+
+    def add(self, messages: Sequence[Message], *, longest_tokens: int = 0) -> Flow[None]:
+        """Store messages of infold's own making as they come; text and results longer than that are shown shortened."""
+        whole: list[int] = []
+
+        def entries(log: Log) -> tuple[Entry, ...]:
+            placed = self.round.stamped(numbered(messages, log))
+            told = tuple(MessageEntry(message) for message in placed)
+            clips = clips_on_arrival(placed, log, longest_tokens) if longest_tokens else ()
+            if not clips:
+                return told
+            whole[:] = [estimated_tokens(log.extend(told), self.round.situation(log))]
+            return (*told, Clipping(clips, self.now_ms()))
+
+        made = yield from self.insist(entries)
+        if made and isinstance(made[-1], Clipping):
+            after = estimated_tokens(self.log, self.round.situation(self.log))
+            targets = tuple(clip.handle for clip in made[-1].clips)
+            yield Publish((Clipped(self.log.session_id, targets, whole[0], after, "arrival"),))
+
+    def preview(self, up_to: int | None = None) -> Preview:
+        """What compacting now would do, by code alone; nothing is changed and no model is asked."""
+        return preview(self.log, self.round.situation(self.log, manual=True), up_to)
+
+    # How it is done.
 
     def begin_anew(self, attempt: int) -> Flow[None]:
         """Read the session again, after a pause where this is not the first attempt."""

@@ -12,7 +12,8 @@ from infold.core.messages import text_of
 from infold.core.presets import INFOLD
 from infold.engine.call import Flow
 from infold.engine.circumstances import Beside
-from infold.engine.keeper import MOST_TRIES, Keeper
+from infold.engine.keeper import Keeper
+from infold.engine.kept import MOST_TRIES
 from infold.errors import HistoryChanged, StoreConflict, UnknownReference, UsageError, WindowExceeded
 from infold.formats.overflow import Overflow
 

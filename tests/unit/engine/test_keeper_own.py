@@ -94,7 +94,7 @@ def test_short_results_stay_as_they_are() -> None:
 def test_another_writer_does_not_take_its_place() -> None:
     """B14: where another was faster the message is numbered anew, and both are there."""
     kept = Kept(format="openai-chat")
-    kept.outrun_once(lambda entries: True)
+    kept.outrun_once(lambda _: True)
     kept.drive(kept.keeper.add((ASKED,)))
 
     assert [message.id for message in kept.messages] == ["intruder-0", "m1"]

@@ -5,9 +5,11 @@ import pytest
 from infold.core.entries import Checkpoint, Entry, Handle, MessageEntry, Pin
 from infold.core.log import Log
 from infold.engine.call import Flow
+from infold.engine.circumstances import Circumstances
 from infold.engine.drive import drive
 from infold.engine.effects import Append
 from infold.engine.kept import MOST_TRIES, Kept
+from infold.engine.terms import terms_for
 from infold.errors import StoreConflict
 from infold.testing.builders import numbered, replies, user
 
@@ -22,10 +24,16 @@ def stored() -> Scripted:
     return scripted
 
 
+def kept_in(scripted: Scripted) -> Kept:
+    """The log of that world."""
+    terms = terms_for(None, 16_000)
+    return Kept(scripted.reread(), Circumstances(terms, lambda: 7), lambda: 7)
+
+
 def test_entries_are_made_for_the_log_as_it_is() -> None:
     """B14: where another was faster, the session is read again and the entry made anew for what is there now."""
     scripted = stored()
-    kept = Kept(scripted.reread())
+    kept = kept_in(scripted)
     scripted.store.append(KEY, (Pin(Handle("0.0")),), expected=3)
     seen: list[int] = []
 
@@ -44,7 +52,7 @@ def test_one_who_is_always_late_is_told() -> None:
     """B14: after many tries the conflict is told, with the numbers of the last one."""
     scripted = stored()
     scripted.store.append(KEY, (Checkpoint("what came before", first_kept=2),), expected=3)
-    kept = Kept(scripted.reread())
+    kept = kept_in(scripted)
 
     with pytest.raises(StoreConflict, match="goes on at entry 4, not 4"):
         _outrun(kept.insist(lambda _: (Pin(Handle("2.0")),)), kept.log)
@@ -56,17 +64,15 @@ def _outrun(flow: Flow[object], log: Log) -> None:
     """Drive a flow in a world where each append comes too late."""
     effect = next(flow)
     for _ in range(4 * MOST_TRIES):
-        if isinstance(effect, Append):
-            effect = flow.throw(StoreConflict("s", expected=3, actual=3))
-        else:
-            effect = flow.send(log)
+        late = StoreConflict("s", expected=3, actual=3)
+        effect = flow.throw(late) if isinstance(effect, Append) else flow.send(log)
 
 
 def test_a_checkpoint_undone_by_another_stays_undone() -> None:
     """B1, B14: two who undo the same compaction undo it once."""
     scripted = stored()
     scripted.store.append(KEY, (Checkpoint("what came before", first_kept=2),), expected=3)
-    first, second = Kept(scripted.reread()), Kept(scripted.reread())
+    first, second = kept_in(scripted), kept_in(scripted)
     drive(first.unfold(3), scripted.world())
     drive(second.unfold(3), scripted.world())
 
