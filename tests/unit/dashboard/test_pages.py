@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from infold.core.entries import Checkpoint, Clip, Clipping, Handle, Pin, Pruning, Restoration
+from infold.core.entries import Checkpoint, Clip, Clipping, Handle, Pin, Pruning, Restoration, Title
 from infold.core.ledger import Ledger, Quote
 from infold.core.messages import ModelRef, SessionId
 from infold.core.verdict import Verdict
@@ -45,6 +45,16 @@ def test_the_list_tells_what_each_session_comes_to() -> None:
 
     for told in ("ferry-42", "gpt-5", "of 8.0k", "$0.250", "90%", "1 min ago"):
         assert told in text
+
+
+def test_titles_are_shown_and_harmless() -> None:
+    """S6.2: a session's title stands in the list and on its page, whatever a model wrote into it."""
+    things = (user("a"), replies("b"), Title(f"Ferry timetable {HOSTILE}"))
+    pages = (client(stored(*things)).get("/").text, shown(*things))
+
+    for page in pages:
+        assert "Ferry timetable" in page
+        assert "<script>alert" not in page
 
 
 def test_an_empty_list_says_how_to_begin() -> None:
