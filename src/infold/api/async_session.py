@@ -8,11 +8,10 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from infold.api.session_settings import Place, SessionSettings
-from infold.core.events import PreparedAhead
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId
 from infold.core.summary import SummaryRequest
-from infold.engine.ahead import Preparation, mark_of
+from infold.engine.ahead import Preparation, mark_of, told_of
 from infold.engine.asking import AsyncSummariser, ask_async
 from infold.engine.background import AsyncShelf
 from infold.engine.call import Flow
@@ -169,10 +168,11 @@ class AsyncSession:
         left, self._keeper.outrun = self._keeper.outrun, None
         return left or await self._shelf.fetch(wait)
 
-    async def _prepared(self, log: Log, plan: SummaryPlan) -> Preparation:
+    async def _prepared(self, log: Log, plan: SummaryPlan) -> Preparation | None:
         notes = await drive_async(ask_for_notes(log, plan), self._world)
-        self.bus.observe(PreparedAhead(log.session_id, notes.cost, notes.duration_ms))
-        return Preparation(mark_of(log, plan.step, plan.situation.policy), notes)
+        for event in told_of(notes, log.session_id):
+            self.bus.observe(event)
+        return Preparation(mark_of(log, plan.step, plan.situation.policy), notes) if notes.text else None
 
     async def _ask(self, request: SummaryRequest) -> Told:
         assert self._summariser is not None

@@ -10,12 +10,11 @@ from threading import RLock
 from typing import TypeVar
 
 from infold.api.session_settings import Place, SessionSettings
-from infold.core.events import PreparedAhead
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId
 from infold.core.policy import Policy
 from infold.core.summary import SummaryRequest
-from infold.engine.ahead import Preparation, mark_of
+from infold.engine.ahead import Preparation, mark_of, told_of
 from infold.engine.asking import Summariser, ask, check_sync
 from infold.engine.background import Shelf
 from infold.engine.call import Flow
@@ -180,10 +179,11 @@ class Session:
         left, self._keeper.outrun = self._keeper.outrun, None
         return left or self._shelf.fetch(wait)
 
-    def _prepared(self, log: Log, plan: SummaryPlan) -> Preparation:
+    def _prepared(self, log: Log, plan: SummaryPlan) -> Preparation | None:
         notes = drive(ask_for_notes(log, plan), self._world)
-        self.bus.observe(PreparedAhead(log.session_id, notes.cost, notes.duration_ms))
-        return Preparation(mark_of(log, plan.step, plan.situation.policy), notes)
+        for event in told_of(notes, log.session_id):
+            self.bus.observe(event)
+        return Preparation(mark_of(log, plan.step, plan.situation.policy), notes) if notes.text else None
 
     def _ask(self, request: SummaryRequest) -> Told:
         assert self._summariser is not None

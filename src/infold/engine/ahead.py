@@ -8,14 +8,16 @@ from msgspec.structs import replace
 
 from infold.core.cut import Cut
 from infold.core.entries import Handle
+from infold.core.events import Event, PreparationDiscarded, PreparedAhead
 from infold.core.gauge import Situation, scaled_tokens
 from infold.core.log import Log
+from infold.core.messages import SessionId
 from infold.core.plan import Summarise, next_step
 from infold.core.policy import Policy
 from infold.core.tokens import NO_SIZE, Size, measure, token_ruler
 from infold.engine.notes import Notes
 
-__all__ = ["Preparation", "cut_with", "is_valid", "mark_of", "step_ahead"]
+__all__ = ["Preparation", "cut_with", "is_valid", "mark_of", "step_ahead", "told_of"]
 
 SOFT_SHARE = 0.8
 """The part of the trigger at which a summary is begun: a fifth of the window is left to grow while it is written."""
@@ -53,6 +55,13 @@ def mark_of(log: Log, step: Summarise, policy: Policy) -> Mark:
     """What a summary of this step's head is made from."""
     last = log.live[step.cut.index - 1].sequence if step.cut.index else log.checkpoint_sequence
     return Mark(log.checkpoint_sequence, log.pins, policy, last)
+
+
+def told_of(notes: Notes, session_id: SessionId) -> tuple[Event, ...]:
+    """What observers are told of notes written ahead; such as the judge rejected are paid for and of no use (B22)."""
+    if notes.text:
+        return (PreparedAhead(session_id, notes.cost, notes.duration_ms),)
+    return (*notes.events, PreparationDiscarded(session_id, "there was no summary to accept", notes.cost))
 
 
 def is_valid(preparation: Preparation, log: Log, policy: Policy) -> bool:

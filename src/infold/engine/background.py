@@ -55,16 +55,18 @@ class Shelf:
         with self._lock:
             self._preparation = preparation
 
-    def begin(self, head: object, write: Callable[[], Preparation]) -> bool:
+    def begin(self, head: object, write: Callable[[], Preparation | None]) -> bool:
         """Write a summary of this head in a thread, unless one is there already or enough were begun; says whether it did."""
         if self.is_busy or not self._allowance.take(head):
             return False
 
         def run() -> None:
             try:
-                self.put(write())
-            except InfoldError:  # there is then no summary ahead, and the flow that needs one asks itself
+                written = write()
+            except InfoldError:
                 return
+            if written is not None:  # else there is no summary ahead, and the flow that needs one asks itself
+                self.put(written)
 
         self._thread = Thread(target=copy_context().run, args=(run,), name="infold-ahead", daemon=True)
         self._thread.start()
@@ -98,16 +100,18 @@ class AsyncShelf:
         """Keep a summary for whoever fetches next."""
         self._preparation = preparation
 
-    def begin(self, head: object, write: Callable[[], Awaitable[Preparation]]) -> bool:
+    def begin(self, head: object, write: Callable[[], Awaitable[Preparation | None]]) -> bool:
         """Write a summary of this head in a task, unless one is there already or enough were begun; says whether it did."""
         if self.is_busy or not self._allowance.take(head):
             return False
 
         async def run() -> None:
             try:
-                self.put(await write())
+                written = await write()
             except InfoldError:
                 return
+            if written is not None:
+                self.put(written)
 
         self._task = create_task(run(), name="infold-ahead")
         return True

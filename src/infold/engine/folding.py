@@ -9,13 +9,14 @@ from typing import Literal, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.catalogue import Known, lookup
 from infold.core.compact import checkpoint_for, compacted_event, entries_for
 from infold.core.cut import Cut, cut_before
 from infold.core.entries import Checkpoint, MessageEntry
 from infold.core.events import CompactionVetoed, Event, PreparationDiscarded
 from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, CompactionPart, MessageId, TextPart, UserMessage
+from infold.core.messages import AssistantMessage, CompactionPart, MessageId, ModelRef, TextPart, UserMessage
 from infold.core.occasion import KeepFrom, Occasion, Supply, Veto
 from infold.core.plan import Fold, Summarise
 from infold.core.summary import COMPACTION_AGENT, Additions
@@ -302,10 +303,16 @@ def _summary_message(checkpoint: Checkpoint, notes: Notes) -> AssistantMessage:
         parent_id=None if request is None else request.id,
         agent=COMPACTION_AGENT.name,
         mode=COMPACTION_AGENT.name,
-        model=None if request is None else request.model,
+        model=_written_by(notes, None if request is None else request.model),
         path=notes.path,
         summary=True,
         usage=notes.usage,
         cost=notes.cost,
         finish="stop",
     )
+
+
+def _written_by(notes: Notes, asked: ModelRef | None) -> ModelRef | None:
+    """Who wrote the notes: the model that was asked in the session, or the other one that is configured for it (S3.2)."""
+    known = None if asked is not None and asked.id == notes.model else lookup(notes.model)
+    return ModelRef(known.entry.provider, notes.model) if isinstance(known, Known) else asked

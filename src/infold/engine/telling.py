@@ -45,7 +45,7 @@ def in_words(event: Incident) -> str:  # noqa: C901, PLR0911, PLR0912 - a senten
         case StubRepeated():
             return f"message {event.message_id} repeats the text of a stub"
         case SummaryRejected():
-            return f"a summary was rejected ({', '.join(event.faults)}); the deterministic fold took over"
+            return f"a summary was rejected ({', '.join(event.faults)})"
         case SummaryProgressed():
             return f"a summary is being written: {len(event.text):,} characters more"
         case CompactionVetoed():

@@ -36,6 +36,9 @@ _ENDINGS: tuple[tuple[str, WireFormat], ...] = (
     (":generateContent", GEMINI),
     (":streamGenerateContent", GEMINI),
 )
+_THREAD = "/threads/"
+"""In the path of a message that OpenAI's Assistants keep by themselves."""
+
 _BESIDE = {"openai-responses": "instructions", "anthropic-messages": "system", "gemini": "systemInstruction"}
 _OUTPUT_FIELDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _OUTPUT_FIELD = {
@@ -82,7 +85,8 @@ class Unmanaged(Struct, frozen=True):
 def wire_of_path(path: str) -> WireFormat | None:
     """The format that requests to this path are in; none for paths that take no messages."""
     bare = path.split("?", 1)[0].rstrip("/")
-    return next((wire for ending, wire in _ENDINGS if bare.endswith(ending)), None)
+    wire = next((wire for ending, wire in _ENDINGS if bare.endswith(ending)), None)
+    return None if wire is ANTHROPIC_MESSAGES and _THREAD in bare else wire
 
 
 def model_in_path(path: str) -> str:

@@ -88,7 +88,7 @@ UPSTREAM = Key(
     "upstreams.<provider>.base_url",
     ADDRESS,
     "Where the gateway sends requests for a provider, such as `upstreams.openai.base_url`.",
-    unset="the provider's own",
+    unset="none; if no provider has one, the embedded model answers",
 )
 """The one key that is a family: a provider's name of lower-case letters, digits and hyphens stands in its middle."""
 

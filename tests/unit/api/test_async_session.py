@@ -12,7 +12,7 @@ from infold.api.async_session import AsyncSession
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.core.entries import Entry, MessageEntry
-from infold.core.events import Compacted, Event, SummaryProgressed
+from infold.core.events import Compacted, Event, PreparationDiscarded, PreparedAhead, SummaryProgressed
 from infold.core.judge import Answer
 from infold.core.messages import SessionId
 from infold.core.summary import SummaryRequest
@@ -338,6 +338,28 @@ def test_nobody_waits_for_a_summary_written_ahead() -> None:
     assert compacted[0].ahead
     assert compacted[0].summariser
     assert TOLD in str(sent[-1][0])
+
+
+def test_a_summary_that_failed_ahead_is_not_taken_for_one() -> None:
+    """B10, B18: what a task could not write is told of, and whoever needs a summary asks for it."""
+    events: list[Event] = []
+
+    async def live() -> None:
+        answers = ["", ""]
+
+        async def summariser(_: SummaryRequest) -> str:
+            return answers.pop() if answers else TOLD
+
+        session = await opened(MemoryStore(), 16_384, summariser=summariser, background=True, on_event=events.append)
+        await grow(session, 16)
+        await session.compact()
+        await session.close()
+
+    run(live())
+    told = [type(event) for event in events if isinstance(event, PreparationDiscarded | PreparedAhead | Compacted)]
+
+    assert told == [PreparationDiscarded, Compacted]
+    assert [event.outcome for event in events if isinstance(event, Compacted)] == ["summarised"]
 
 
 def test_closing_gives_up_what_is_written_ahead() -> None:

@@ -13,8 +13,17 @@ import pytest
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.core.entries import Checkpoint, Pruning
-from infold.core.events import Compacted, CompactionVetoed, Event, Restored, SummaryProgressed
-from infold.core.judge import Answer
+from infold.core.events import (
+    Compacted,
+    CompactionVetoed,
+    Event,
+    PreparationDiscarded,
+    PreparedAhead,
+    Restored,
+    SummaryProgressed,
+    SummaryRejected,
+)
+from infold.core.judge import Answer, Told
 from infold.core.messages import SessionId, text_of
 from infold.core.occasion import Veto
 from infold.core.summary import SEVEN_SECTIONS, SummaryRequest
@@ -403,3 +412,23 @@ def test_nobody_waits_for_a_summary_written_ahead(store: FullStore) -> None:
     assert [event.ahead for event in compacted][:1] == [True]
     assert compacted[0].summariser
     assert "ported with make" in str(sent[-1][0])
+
+
+def test_a_summary_that_failed_ahead_is_not_taken_for_one(store: FullStore) -> None:
+    """B10, B18, B22: nothing is said to be prepared, what it cost is told, and the request that needs a summary asks for it."""
+    events, answers = list[Event](), ["", ""]
+
+    def summariser(_: SummaryRequest) -> Told:
+        return Told(Answer(answers.pop() if answers else PORTED), cost=0.5)
+
+    settings = SessionSettings(window=16_384, summariser=summariser, background=True, on_event=events.append)
+    session = Session(store, "s", settings)
+    grow(session, 17)
+    session.compact()
+    discarded = [event.cost for event in events if isinstance(event, PreparationDiscarded)]
+    (compacted,) = (event for event in events if isinstance(event, Compacted))
+
+    assert discarded == [1.0]
+    assert not any(isinstance(event, PreparedAhead) for event in events)
+    assert [event.faults for event in events if isinstance(event, SummaryRejected)] == [("empty", "empty")]
+    assert (compacted.ahead, compacted.outcome, compacted.cost) == (False, "summarised", 0.5)

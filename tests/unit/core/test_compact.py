@@ -17,6 +17,7 @@ from infold.core.messages import (
     CompactionPart,
     Message,
     MessageId,
+    ModelRef,
     TextPart,
     ToolCallPart,
     Usage,
@@ -113,6 +114,32 @@ def test_documents_append_a_continue_message(name: str) -> None:
         assert isinstance(last, UserMessage)
         assert last.parts == (TextPart(CONTINUE_TEXT, synthetic=True),)
         assert last.created_ms == NOW_MS
+
+
+def test_a_continue_message_is_put_as_the_last_user_message_was() -> None:
+    """S3.1, S3.3: agent, model and system text are the last user message's, whoever made that and wherever it is by now."""
+    policy, model = preset("opencode-1.1.23"), ModelRef("anthropic", "claude")
+    asked = replace(user("go"), agent="build", model=model, system="Be brief.")
+    log = session(asked, calls("bash"), result(), replies(usage=Usage(input=60_000)), policy=policy)
+    log = log.append(MessageEntry(replace(requests_compaction(), id=MessageId("asked"))))
+    for _ in range(2):
+        log = compacted(log, policy).log
+        (placed,) = log.live
+        last = placed.message
+        assert isinstance(last, UserMessage)
+        assert (last.agent, last.model, last.system) == ("build", model, "Be brief.")
+        assert last.parts == (TextPart(CONTINUE_TEXT, synthetic=True),)
+        more = numbered([calls("bash"), result(), replies(usage=Usage(input=60_000))], prefix="later")
+        log = log.extend(map(MessageEntry, more))
+
+
+def test_where_nobody_asked_the_continue_message_is_for_nobody() -> None:
+    """S3.8: a session that begins with a reply has no user message to follow."""
+    policy = preset("opencode-1.1.23")
+    (placed,) = compacted(session(replies(usage=Usage(input=60_000)), policy=policy), policy).log.live
+
+    assert isinstance(placed.message, UserMessage)
+    assert (placed.message.agent, placed.message.model) == ("", None)
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -156,3 +156,10 @@ def test_a_tail_is_held_between_its_bounds(usable: int, expected: int) -> None:
 def test_a_summary_is_held_between_its_bounds(usable: int, expected: int) -> None:
     """B9: a summary may take a tenth of the usable window, from 256 to 8,000 tokens, unless told otherwise."""
     assert SummaryPolicy().budget_tokens(usable) == expected
+
+
+def test_opencode_and_its_port_compare_usage() -> None:
+    """S5.2: what a step was reported to take is all that these presets look at; the others estimate."""
+    comparing = {name for name, policy in PRESETS.items() if policy.compares_usage}
+
+    assert comparing == {"opencode-1.1.23", "opencode-1.1.57", "opencode-1.18", "proactive"}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
-from infold.core.entries import Checkpoint, Handle, Pin, Pruning
+from infold.core.entries import Checkpoint, Clip, Clipping, Handle, Pin, Pruning
 from infold.core.log import Log
 from infold.core.messages import (
     Message,
@@ -319,3 +319,30 @@ def test_no_turns_spared() -> None:
     log = session(*one_turn(90_000), policy=OLD)
 
     assert plan_prune(log, replace(OLD.prune, spare_turns=0), usable_tokens=168_000).freed_tokens == 90_000
+
+
+def test_what_was_clipped_counts_as_it_is_shown() -> None:
+    """S2.6, S2.7: a result of which the view shows a part frees that part, beside others of the same message that are whole."""
+    log = session(*one_turn(30_000, 30_000, 30_000), *TWO_TURNS, policy=OLD)
+    clipped = log.append(Clipping((Clip(Handle("2.0"), 4_000, 4_000), Clip(Handle("4.0"), 4_000, 4_000))))
+    shown = [estimate(part.output, "round") for message in view(clipped, OLD.summary) for part in results_of(message)]
+
+    assert planned(log).freed_tokens == 60_000
+    assert planned(clipped) == NOTHING_TO_PRUNE
+    assert shown[0] < 2_100
+    waived = plan_prune(clipped, replace(OLD.prune, keep=tokens(0)), usable_tokens=168_000, minimum_tokens=0)
+    assert waived.freed_tokens == sum(shown)
+
+
+def test_a_clip_of_another_part_leaves_a_result_whole() -> None:
+    """S2.6: what is clipped beside it in the same message changes nothing for a result."""
+    log = session(user(), calls("bash", "bash"), ToolMessage(MessageId(""), two_results()), *TWO_TURNS, policy=OLD)
+    clipped = log.append(Clipping((Clip(Handle("2.1"), 400, 400),)))
+
+    assert planned(log).freed_tokens == 60_000
+    assert planned(clipped).freed_tokens == 60_000
+
+
+def two_results() -> tuple[ToolResultPart, ...]:
+    """A long result and one that takes the sum over what is kept, newest last."""
+    return ToolResultPart("", "bash", tokens_of_text(60_000)), ToolResultPart("", "bash", tokens_of_text(1_000))

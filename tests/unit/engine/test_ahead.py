@@ -5,11 +5,13 @@ from msgspec.structs import replace
 
 from infold.core.cut import Cut
 from infold.core.entries import Amendment, Checkpoint, Clip, Clipping, Entry, Handle, MessageEntry, Pin
+from infold.core.events import PreparationDiscarded, PreparedAhead, SummaryRejected
 from infold.core.gauge import Situation
 from infold.core.log import Log
+from infold.core.messages import SessionId
 from infold.core.plan import Fits, Summarise, next_step
 from infold.core.presets import INFOLD
-from infold.engine.ahead import Preparation, cut_with, is_valid, mark_of, step_ahead
+from infold.engine.ahead import Preparation, cut_with, is_valid, mark_of, step_ahead, told_of
 from infold.engine.notes import Notes
 from infold.testing.builders import numbered, replies, user
 
@@ -149,3 +151,18 @@ def test_a_mark_names_the_last_message_of_its_head() -> None:
 
     assert (empty.last, empty.checkpoint_sequence) == (log.checkpoint_sequence, log.checkpoint_sequence)
     assert mark_of(log, Summarise(Cut.at(log, 2), 100, "trigger"), INFOLD).last == 12
+
+
+# What is told of it.
+
+
+def test_only_what_can_be_used_is_told_as_prepared() -> None:
+    """B18, B22: notes that were rejected are told with their faults and as money spent for nothing."""
+    rejected = SummaryRejected("s", ("empty", "empty"))
+    faulty = Notes(events=(rejected,), cost=0.5)
+
+    assert told_of(Notes(GOOD, cost=0.5, duration_ms=7), SessionId("s")) == (PreparedAhead("s", 0.5, 7),)
+    assert told_of(faulty, SessionId("s")) == (
+        rejected,
+        PreparationDiscarded("s", "there was no summary to accept", 0.5),
+    )

@@ -103,10 +103,11 @@ def test_wasted_work_is_bounded() -> None:
     assert begun == [*[True] * MOST_BEGUN, False, False, True]
 
 
-def test_a_failure_leaves_the_shelf_empty() -> None:
+@pytest.mark.parametrize("write", [failing, lambda: None])
+def test_a_failure_leaves_the_shelf_empty(write: Callable[[], Preparation | None]) -> None:
     """B10: a summary that failed is not there; whoever needs one asks, and the shelf can be used again."""
     shelf = Shelf(PATIENCE_SECONDS)
-    shelf.begin(0, failing)
+    shelf.begin(0, write)
 
     assert shelf.fetch(wait=True) is None
     assert shelf.begin(0, notes)
@@ -166,6 +167,19 @@ def test_a_task_writes_like_a_thread() -> None:
         return nothing, first, second, fetched, failed, enough, shelf.is_busy, await shelf.fetch(wait=False)
 
     assert with_shelf(act) == (None, True, False, (notes(), None), (True, None), False, True, notes("kept"))
+
+
+def test_a_task_that_wrote_nothing_leaves_nothing() -> None:
+    """B10: a summary that was rejected is not there; the next one may be begun."""
+
+    async def act(shelf: AsyncShelf) -> object:
+        async def rejected() -> None:
+            return None
+
+        begun = shelf.begin(0, rejected), await shelf.fetch(wait=True)
+        return begun, shelf.is_busy, shelf.begin(0, told), await shelf.fetch(wait=True)
+
+    assert with_shelf(act) == ((True, None), False, True, notes())
 
 
 def test_a_task_is_not_waited_for_without_need() -> None:

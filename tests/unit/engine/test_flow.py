@@ -10,9 +10,9 @@ from infold.core.economics import Rates
 from infold.core.entries import Checkpoint, Entry, MessageEntry
 from infold.core.events import Compacted, Exceeded, StubRepeated, SummaryRejected
 from infold.core.gauge import Situation
-from infold.core.judge import Answer
+from infold.core.judge import Answer, Told
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, SessionId, Usage, UserMessage, text_of
+from infold.core.messages import AssistantMessage, Message, ModelRef, SessionId, Usage, UserMessage, text_of
 from infold.core.policy import Policy
 from infold.core.presets import INFOLD, preset
 from infold.core.stubs import Rendering
@@ -187,6 +187,30 @@ def test_a_document_has_its_summary_message() -> None:
     assert (told.usage, told.cost, told.created_ms, told.finish) == (Usage(input=10, output=5), 0.25, 7, "stop")
     assert isinstance(went_on, UserMessage)
     assert view(scripted.reread(policy), policy.summary) == done.view
+
+
+@pytest.mark.parametrize(
+    ("told_as", "model"),
+    [
+        ("gpt-4o", ModelRef("azure", "gpt-4o")),
+        ("claude-haiku-4-5", ModelRef("anthropic", "claude-haiku-4-5")),
+        ("a function", ModelRef("azure", "gpt-4o")),
+    ],
+)
+def test_a_summary_names_the_model_that_wrote_it(told_as: str, model: ModelRef) -> None:
+    """S3.2, S3.6: the user's model, or another that was configured; one nobody knows is not taken for one."""
+    policy, scripted = preset("opencode-1.1.23"), Scripted()
+    first = replace(user("Port it."), model=ModelRef("azure", "gpt-4o"))
+    steps = (*(d for _ in range(30) for d in (calls("bash"), result(3_000))), replies(usage=Usage(input=190_000)))
+    given = Situation(policy, budget_for(Window(200_000, output_tokens=32_000), policy), summariser=True)
+    log = Log(SessionId("s"), Rendering(policy.estimate, policy.stub))
+    world = replace(scripted.world(), ask=lambda _: Told(Answer(GOOD), told_as))
+    done = drive(prepare(log, Call(numbered((first, *steps)), given)), world)
+    assert isinstance(done, Prepared)
+    told = done.view[1]
+
+    assert isinstance(told, AssistantMessage)
+    assert told.model == model
 
 
 def test_stuck_is_an_error_with_numbers() -> None:

@@ -28,7 +28,7 @@ TOLD: list[tuple[Incident, str]] = [
     (InstructionStubbed("s", ("1.0",)), "shown as a one-line stub for want of room: 1 instruction of the user"),
     (InstructionStubbed("s", ("1.0", "2.0")), "for want of room: 2 instructions of the user"),
     (StubRepeated("s", "m7"), "message m7 repeats the text of a stub"),
-    (SummaryRejected("s", ("empty", "failed")), "rejected (empty, failed); the deterministic fold took over"),
+    (SummaryRejected("s", ("empty", "failed")), "a summary was rejected (empty, failed)"),
     (SummaryProgressed("s", "x" * 1_234), "1,234 characters more"),
     (CompactionVetoed("s", "trigger", "a deploy runs", is_urgent=False), "vetoed the compaction: a deploy runs"),
     (PluginFailed("s", "mine", "it broke"), "the plugin mine failed and was passed over: it broke"),

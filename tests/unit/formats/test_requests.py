@@ -59,6 +59,7 @@ def asked(wire: WireFormat, path: str = "", **body: Any) -> Asked:
         ("/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse", GEMINI),
         ("/v1/messages/count_tokens", None),
         ("/v1/messages/batches", None),
+        ("/v1/threads/thread_1/messages", None),
         ("/v1/responses/resp_1/cancel", None),
         ("/v1/models", None),
         ("/v1/embeddings", None),
