@@ -4,7 +4,8 @@ Run `python benchmarks/gateway.py` (`--write` keeps the figures in `benchmarks/r
 request at a fixed rate, 100 kB on average, each longer than the one before by a step; an upstream answers after 50 ms and streams
 for as long as the rate leaves, so that fifty streams are open all the time. Three servers stand between them in turn:
 
-- *relay*: Starlette, httpx2 and uvicorn, some thirty lines that read nothing (`peers/bare_relay.py`);
+- *relay*: Starlette, httpx2 and uvicorn, some thirty lines that read nothing (`peers/bare_relay.py`), over the connections that
+  httpx2 brings; infold has its own (decision 0017), and what that gains is part of the comparison;
 - *infold*: `infold serve` with a SQLite file;
 - *litellm*: its proxy with one worker, in an environment of its own that is made with uv on the first run in `--cache`.
 

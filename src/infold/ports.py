@@ -7,8 +7,9 @@ session without saying whose it is.
 
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -25,6 +26,7 @@ __all__ = [
     "Archive",
     "Calling",
     "Clock",
+    "Deferring",
     "Finder",
     "Found",
     "FullStore",
@@ -107,6 +109,15 @@ class Store(Protocol):
 
         Given back at the end of the block or of the process. It does not keep others from appending.
         """
+        ...
+
+
+@runtime_checkable
+class Deferring(Protocol):
+    """A store that writes in a thread of its own, so that a caller on an event loop need not lend it another."""
+
+    def append_soon(self, key: SessionKey, entries: Sequence[Entry], expected: int) -> Future[int]:
+        """What `append` would give, when it is done."""
         ...
 
 

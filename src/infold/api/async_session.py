@@ -25,7 +25,7 @@ from infold.engine.recalling import recall
 from infold.engine.refusals import overflow_of
 from infold.engine.summarising import SummaryPlan, ask_for_notes
 from infold.observers.bus import Bus
-from infold.ports import FullStore, SessionKey
+from infold.ports import Deferring, FullStore, SessionKey
 from infold.wiring import summariser_for
 
 __all__ = ["AsyncSession"]
@@ -181,5 +181,6 @@ class AsyncSession:
 
 def _at_once(place: Place, world: AsyncWorld) -> AsyncWorld:
     """The world of a session whose store may be able to tell later that something was appended."""
-    append_soon = getattr(place.store, "append_soon", None)
-    return world if append_soon is None else replace(world, append_soon=partial(append_soon, place.key))
+    if not isinstance(place.store, Deferring):
+        return world
+    return replace(world, append_soon=partial(place.store.append_soon, place.key))

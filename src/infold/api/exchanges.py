@@ -4,7 +4,7 @@ What a wrapped client and a gateway have in common: a body is read, its session 
 a reply is heard. Neither waits here for anything: whoever relays does that, sync or async.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from infold.api.session_settings import SessionSettings
 from infold.catalogue import cost_of, lookup
 from infold.core.budget import Window
 from infold.core.judge import Told
+from infold.core.summary import SummaryRequest
 from infold.engine.finding import Brought, brought_by, name_of
 from infold.errors import ModelError, ModelOverflow
 from infold.formats.items import json_text, plain
@@ -31,6 +32,7 @@ __all__ = [
     "refused",
     "settings_for",
     "told_by",
+    "with_own_model",
 ]
 
 UNKNOWN_MODEL = "unknown"
@@ -90,6 +92,15 @@ def can_summarise(settings: SessionSettings) -> bool:
     entry = lookup(settings.model or "").entry
     window = settings.window.context_tokens if isinstance(settings.window, Window) else settings.window
     return entry.summarises and (window or entry.context_tokens) >= LEAST_SUMMARISER_TOKENS
+
+
+def with_own_model(
+    settings: SessionSettings, ask: Callable[[SummaryRequest], Told] | Callable[[SummaryRequest], Awaitable[Told]]
+) -> SessionSettings:
+    """Settings by which a session's own model writes the summaries, where they name nobody and it is good enough."""
+    if settings.summariser is not None or not can_summarise(settings):
+        return settings
+    return replace(settings, summariser=ask, shares_prefix=True)
 
 
 def refused(model: str, relayed: Relayed) -> ModelError | None:

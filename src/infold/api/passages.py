@@ -19,10 +19,10 @@ from infold.api.exchanges import (
     LEAST_SUMMARISER_TOKENS,
     Exchange,
     Relayed,
-    can_summarise,
     encoded,
     settings_for,
     told_by,
+    with_own_model,
 )
 from infold.api.session import Session
 from infold.api.session_settings import Place, SessionSettings
@@ -223,7 +223,7 @@ class Passages:
         self._sessions.let_go(passage.session)
 
     def _found(self, exchange: Exchange) -> Session:
-        settings = _with_own_model(settings_for(self._settings, exchange.asked), _ask)
+        settings = with_own_model(settings_for(self._settings, exchange.asked), _ask)
         name = exchange.name
         if name is None:
             return Session(open_store("memory"), UNNAMED, replace(settings, background=False))
@@ -250,10 +250,10 @@ class AsyncPassages:
         """Find the session of a request and make it fit; raises `WindowExceeded` where that cannot be."""
         for _ in range(MOST_TRIES - 1):
             try:
-                return await AsyncPassage(await to_thread(self._found, exchange), exchange, send).prepared()
+                return await AsyncPassage(await self._session(exchange), exchange, send).prepared()
             except HistoryChanged:
                 continue
-        return await AsyncPassage(await to_thread(self._found, exchange), exchange, send).prepared()
+        return await AsyncPassage(await self._session(exchange), exchange, send).prepared()
 
     def let_go(self, passage: AsyncPassage) -> None:
         """Read the session anew for its next request: after a recovery, that one may be recovered too, whatever comes of this."""
@@ -264,19 +264,30 @@ class AsyncPassages:
         for session in self._sessions.all():
             await session.close()
 
-    def _found(self, exchange: Exchange) -> AsyncSession:
-        settings = _with_own_model(settings_for(self._settings, exchange.asked), _ask_async)
-        name = exchange.name
-        if name is None:
+    async def _session(self, exchange: Exchange) -> AsyncSession:
+        """The session of a request: mostly one that is open; else its store is read, in a thread."""
+        settings = with_own_model(settings_for(self._settings, exchange.asked), _ask_async)
+        try:
+            return self._found(exchange, settings, _not_open)
+        except LookupError:
+            return await to_thread(self._found, exchange, settings, _async_session)
+
+    def _found(self, exchange: Exchange, settings: SessionSettings, make: Callable[..., AsyncSession]) -> AsyncSession:
+        """The session, one for each model and format that it has had; those that are not open are made."""
+        if exchange.name is None:
             key = SessionKey("", SessionId(UNNAMED))
             return _async_session(open_store("memory"), key, replace(settings, background=False))
-        return found(exchange, name, lambda session_id: self._opened(session_id, settings))
 
-    def _opened(self, session_id: str, settings: SessionSettings) -> AsyncSession:
-        """A session for one model and one format at a time; one that changes them is read anew."""
-        key = SessionKey(self._tenant, SessionId(session_id))
-        told_apart = (session_id, settings.model, settings.format)
-        return self._sessions.get(told_apart, lambda: _async_session(self._store, key, settings))
+        def opened(session_id: str) -> AsyncSession:
+            key = SessionKey(self._tenant, SessionId(session_id))
+            told_apart = (session_id, settings.model, settings.format)
+            return self._sessions.get(told_apart, lambda: make(self._store, key, settings))
+
+        return found(exchange, exchange.name, opened)
+
+
+def _not_open(_: FullStore, key: SessionKey, __: SessionSettings) -> AsyncSession:
+    raise LookupError(key.session_id)
 
 
 def _checked(settings: SessionSettings) -> SessionSettings:
@@ -288,12 +299,3 @@ def _checked(settings: SessionSettings) -> SessionSettings:
 def _async_session(store: FullStore, key: SessionKey, settings: SessionSettings) -> AsyncSession:
     place = Place(store, key, settings)
     return AsyncSession(place, settings, place.load())
-
-
-def _with_own_model(
-    settings: SessionSettings, ask: Callable[[SummaryRequest], Told] | Callable[[SummaryRequest], Awaitable[Told]]
-) -> SessionSettings:
-    """Settings by which a session's own model writes the summaries, where they name nobody and it is good enough."""
-    if settings.summariser is not None or not can_summarise(settings):
-        return settings
-    return replace(settings, summariser=ask, shares_prefix=True)

@@ -5,10 +5,12 @@ way around it. Anything else closes the flow at once, with what was appended bef
 back when the flow ends, however it ends.
 """
 
-from asyncio import CancelledError, ensure_future, shield, to_thread
+from asyncio import CancelledError, ensure_future, shield, to_thread, wrap_future
+from asyncio import Future as LoopFuture
 from asyncio import sleep as sleep_async
 from asyncio import wait as wait_for
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, closing
 from time import sleep
 from typing import Generic, TypeVar, assert_never
@@ -65,11 +67,15 @@ class World(Surroundings, frozen=True, kw_only=True):
 
 
 class AsyncWorld(Surroundings, frozen=True, kw_only=True):
-    """The same for async callers; the store, the plugins and the lock run in a thread."""
+    """The same for async callers; the store, the plugins and the lock run in a thread.
+
+    `append_soon` is for a store that writes in a thread of its own: no other needs to wait for that one.
+    """
 
     ask: Callable[[SummaryRequest], Awaitable[Told]]
     fetch: Callable[[bool], Awaitable[Preparation | None]]
     wait: Callable[[float], Awaitable[None]] = sleep_async
+    append_soon: Callable[[Sequence[Entry], int], Future[int]] | None = None
 
 
 def drive(flow: Flow[Outcome], world: World) -> Outcome:
@@ -145,13 +151,14 @@ async def _perform_async(effect: Effect, world: AsyncWorld, held: ExitStack) -> 
             return None
         case Publish():  # observers belong to the loop they subscribed in
             return _touch(effect, world, held)
+        case Append() if world.append_soon is not None:
+            return await _to_the_end(wrap_future(world.append_soon(effect.entries, effect.expected)))
         case _:
-            return await _in_thread(effect, world, held)
+            return await _to_the_end(ensure_future(to_thread(_touch, effect, world, held)))
 
 
-async def _in_thread(effect: Effect, world: AsyncWorld, held: ExitStack) -> object:
-    """Touch the world in a thread, to the end: what was begun there is done or not, also for a task that is cancelled."""
-    touching = ensure_future(to_thread(_touch, effect, world, held))
+async def _to_the_end(touching: "LoopFuture[Outcome]") -> Outcome:
+    """What a thread does, to the end: what was begun there is done or not, also for a task that is cancelled."""
     try:
         return await shield(touching)
     except CancelledError:

@@ -22,7 +22,7 @@ __all__ = ["MOST_EVENT_BYTES", "MOST_STREAM_BYTES", "ReplyBuilder", "SseEvent", 
 MOST_STREAM_BYTES = 256 * 2**20
 """How much of one stream is read: the longest replies, a token an event, have a quarter of it."""
 
-DONE = "[DONE]"
+DONE = b"[DONE]"
 """The data of the event that ends a chat stream."""
 
 
@@ -36,6 +36,10 @@ class Reader(Protocol):
 
     def feed(self, piece: bytes) -> list[SseEvent]:
         """The events that this piece completes."""
+        ...
+
+    def lone(self, piece: bytes) -> bytes | None:
+        """The data of a piece that is one event by itself; nothing for any other, which is to be fed."""
         ...
 
     def close(self) -> list[SseEvent]:
@@ -53,6 +57,10 @@ class Gathering(Protocol):
 
     def take(self, kind: str, event: Item) -> None:
         """Add an event."""
+        ...
+
+    def grow(self, data: bytes) -> bool:
+        """Add an event that only makes the reply longer, as `take` would, but quickly; false for any other."""
         ...
 
     def reply(self) -> Item | None:
@@ -90,6 +98,10 @@ class ReplyBuilder:
 
     def feed(self, piece: bytes) -> None:
         """Read the next bytes of the stream, split wherever they may be."""
+        data = self._reader.lone(piece)
+        if data is not None and self._read_bytes + len(data) <= self._most_bytes and self._gathering.grow(data):
+            self._read_bytes += len(data)
+            return
         for event in self._reader.feed(piece):
             self._take(event)
 
@@ -107,12 +119,13 @@ class ReplyBuilder:
         return self._error
 
     def _take(self, event: SseEvent) -> None:
-        self._read_bytes += len(event.data)
-        if event.data.strip() == DONE:
+        data = event.data.encode()
+        self._read_bytes += len(data)
+        if data.strip() == DONE:
             self._is_done = True
             return
         try:
-            told = plain(event.data.encode()) if self._read_bytes <= self._most_bytes else None
+            told = plain(data) if self._read_bytes <= self._most_bytes else None
         except MalformedError:
             told = None
         self._unread += told is None

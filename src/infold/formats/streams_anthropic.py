@@ -1,7 +1,22 @@
 """A Messages reply out of the events of its stream."""
 
+from typing import Literal
+
+from msgspec.json import Decoder
+from msgspec.structs import asdict
+
 from infold.formats.items import Item, MalformedError, plain
-from infold.formats.streams_pieces import Pieces, fields, grow, index_of, joined_text, merge, whole
+from infold.formats.streams_pieces import (
+    Pieces,
+    Shape,
+    fields,
+    grow,
+    index_of,
+    joined_text,
+    merge,
+    read_as,
+    whole,
+)
 
 __all__ = ["AnthropicReply"]
 
@@ -43,6 +58,13 @@ class AnthropicReply:
                 self._is_stopped = True
             case _:
                 pass
+
+    def grow(self, data: bytes) -> bool:
+        """Add a piece of a text, of thinking or of a call's input; false for any other event."""
+        told = read_as(_GROWTHS, data)
+        if told is not None:
+            self._take_delta(told.index, asdict(told.delta))
+        return told is not None
 
     def reply(self) -> Item | None:
         """The message so far; nothing before its first event."""
@@ -89,3 +111,22 @@ def _object(text: str) -> Item:
         return plain(text.encode())
     except MalformedError:
         return {"arguments": text}
+
+
+# The events that make up nearly all of a stream.
+
+
+class _Delta(Shape):
+    type: Literal["text_delta", "thinking_delta", "input_json_delta"]
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+
+
+class _Growth(Shape):
+    type: Literal["content_block_delta"]
+    index: int
+    delta: _Delta
+
+
+_GROWTHS = Decoder(_Growth)

@@ -1,9 +1,12 @@
 """A Chat Completions reply out of the chunks of its stream, with the fields compatible servers add."""
 
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import UNSET, UnsetType
+from msgspec.json import Decoder
 
 from infold.formats.items import Item
-from infold.formats.streams_pieces import Slots, dicts, fields, merge, whole
+from infold.formats.streams_pieces import Shape, Slots, dicts, fields, grow, merge, read_as, whole
 
 __all__ = ["ChatReply"]
 
@@ -35,6 +38,24 @@ class ChatReply:
         for choice in dicts(event.get("choices")):
             if not choice.get("index"):
                 self._take_choice(choice)
+
+    def grow(self, data: bytes) -> bool:
+        """Add a chunk that holds a few words, or a piece of a call's arguments, and nothing else; false for any other."""
+        chunk = read_as(_CHUNKS, data)
+        if chunk is None:
+            return False
+        delta = chunk.choices[0].delta
+        for field in _REPEATED:
+            value = getattr(chunk, field)
+            if value is not None:
+                self._fields[field] = value
+        self._choice.setdefault("index", 0)
+        if delta.content is not UNSET:
+            grow(self._message, "content", delta.content)
+        if delta.tool_calls is not UNSET:
+            (call,) = delta.tool_calls
+            self._calls.take({"index": call.index, "function": {"arguments": call.function.arguments}})
+        return True
 
     def reply(self) -> Item | None:
         """The reply so far; nothing before the first chunk."""
@@ -88,3 +109,44 @@ def _begins_detail(held: Item, piece: Item) -> bool:
 def _call(call: Item) -> Item:
     named: Item = {"type": "function"} if "function" in call else {}
     return named | {field: value for field, value in call.items() if field != "index" and value is not None}
+
+
+# The chunks that make up nearly all of a stream.
+
+
+class _Arguments(Shape):
+    arguments: str
+
+
+class _Call(Shape):
+    index: int
+    function: _Arguments
+
+
+class _Delta(Shape):
+    content: str | UnsetType = UNSET
+    tool_calls: tuple[_Call] | UnsetType = UNSET
+
+
+class _Choice(Shape):
+    delta: _Delta
+    index: Literal[0] = 0
+    finish_reason: None = None
+    logprobs: None = None
+
+
+class _Chunk(Shape):
+    choices: tuple[_Choice]
+    id: str | None = None
+    object: Literal["chat.completion.chunk"] | None = None
+    created: int | None = None
+    model: str | None = None
+    service_tier: str | None = None
+    system_fingerprint: str | None = None
+    usage: None = None
+    obfuscation: str | None = None
+
+
+_CHUNKS = Decoder(_Chunk)
+_REPEATED = ("id", "created", "model", "service_tier", "system_fingerprint")
+"""Fields of the reply that every chunk repeats."""

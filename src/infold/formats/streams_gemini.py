@@ -42,6 +42,11 @@ class GeminiReply:
             if not candidate.get("index"):
                 self._take_candidate(candidate)
 
+    def grow(self, data: bytes) -> bool:
+        """False: pieces are few and large, and gain nothing by being read quickly."""
+        del data
+        return False
+
     def reply(self) -> Item | None:
         """The reply so far; nothing before its first piece."""
         if not self._fields and not self._candidate:
@@ -93,6 +98,10 @@ class GeminiReader:
             self._is_chosen = True
             self._reader = JsonArrayReader(self._most_bytes) if begun.startswith(b"[") else self._reader
         return self._reader.feed(piece)
+
+    def lone(self, piece: bytes) -> None:
+        """Nothing: each piece is fed."""
+        del piece
 
     def close(self) -> list[SseEvent]:
         """The last event of a stream that ended without the empty line after it."""

@@ -1,9 +1,13 @@
 """A Responses reply out of the events of its stream."""
 
+from typing import Literal
+
 from msgspec import Struct
+from msgspec.json import Decoder
+from msgspec.structs import asdict
 
 from infold.formats.items import Item
-from infold.formats.streams_pieces import dicts, fields, grow, index_of, whole
+from infold.formats.streams_pieces import Shape, dicts, fields, grow, index_of, read_as, whole
 
 __all__ = ["ResponsesReply"]
 
@@ -78,6 +82,13 @@ class ResponsesReply:
         elif stem in TEXTS:
             self._take_text(index, TEXTS[stem], event, is_delta=change == "delta")
 
+    def grow(self, data: bytes) -> bool:
+        """Add a piece of a text or of a call's arguments; false for any other event."""
+        told = read_as(_GROWTHS, data)
+        if told is not None:
+            self.take(told.type, asdict(told))
+        return told is not None
+
     def reply(self) -> Item | None:
         """The response so far; nothing before its first event."""
         if not self._response and not self._outputs:
@@ -113,3 +124,27 @@ def _holder(output: _Output, text: _Text, event: Item) -> Item:
         return output.item
     place = index_of(event.get(INDEXES[text.blocks])) or 0
     return output.blocks.setdefault(text.blocks, {}).setdefault(place, {"type": text.block_type})
+
+
+# The events that make up nearly all of a stream.
+
+
+class _Growth(Shape):
+    type: Literal[
+        "response.output_text.delta",
+        "response.reasoning_text.delta",
+        "response.reasoning_summary_text.delta",
+        "response.function_call_arguments.delta",
+        "response.custom_tool_call_input.delta",
+    ]
+    output_index: int
+    delta: str
+    item_id: str | None = None
+    content_index: int | None = None
+    summary_index: int | None = None
+    sequence_number: int | None = None
+    logprobs: object = None
+    obfuscation: str | None = None
+
+
+_GROWTHS = Decoder(_Growth)

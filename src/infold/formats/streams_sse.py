@@ -4,6 +4,7 @@ Lines end with `\\n`, `\\r\\n` or `\\r`, an empty line ends an event, and a line
 event means is left to the builders of `streams.py`.
 """
 
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -14,6 +15,8 @@ MOST_EVENT_BYTES = 32 * 2**20
 """The largest event that is kept: the one that ends a Responses stream holds the whole reply, pictures included."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LONE = re.compile(rb"(?:event: (?!error\n)[^\r\n]+\n)?data: (\{[^\r\n]*\})\n\n")
+"""An event by itself: an object on one line, under any name but that of an error."""
 
 
 class SseEvent(Struct, frozen=True):
@@ -44,6 +47,16 @@ class SseReader:
     def feed(self, piece: bytes) -> list[SseEvent]:
         """The events that this piece completes."""
         return [event for line in self._ended(piece) for event in self._take(line)]
+
+    def lone(self, piece: bytes) -> bytes | None:
+        """The data of a piece that is one event, begun and ended, as most pieces are; nothing for any other, which is to be fed.
+
+        It is told without its name: an object that says what it is needs none.
+        """
+        is_amid = self._line_bytes or self._lines or self._name or self._is_over or self._is_after_return
+        found = None if is_amid or len(piece) > self._most_bytes else _LONE.fullmatch(piece)
+        self._is_first = self._is_first and found is None
+        return None if found is None else found[1]
 
     def close(self) -> list[SseEvent]:
         """The last event of a stream that ended without the empty line after it."""

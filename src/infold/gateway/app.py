@@ -51,12 +51,9 @@ def application(gateway: Gateway) -> Starlette:
         Route("/metrics", _metrics(gateway.hub)),
         *gateway.pages,
     ]
-    guard = Middleware(Guard, token=gateway.token, content_policy=gateway.content_policy, pages=own)
-    app = Starlette(routes=own, middleware=[guard], lifespan=_lifespan(sender, gateway.tenancy))
-    app.router.default = Relay(
-        sender, gateway.upstreams, gateway.tenants, gateway.tenancy, hub=gateway.hub, limits=gateway.limits
-    )
-    return app
+    relay = Relay(sender, gateway.upstreams, gateway.tenants, gateway.tenancy, hub=gateway.hub, limits=gateway.limits)
+    guard = Middleware(Guard, relay=relay, token=gateway.token, content_policy=gateway.content_policy, pages=own)
+    return Starlette(routes=own, middleware=[guard], lifespan=_lifespan(sender, gateway.tenancy))
 
 
 async def _alive(_: Request) -> Response:

@@ -41,7 +41,7 @@ PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "cache-control": "no-store",
 }
 
@@ -64,17 +64,22 @@ def check_address(host: str, token: str) -> None:
 
 
 class Guard:
-    """An ASGI layer around everything the gateway serves; `pages` are the routes that are not a client's."""
+    """An ASGI layer around everything the gateway serves; `pages` are the routes that are not a client's.
+
+    What is no page goes straight to `relay`: the layers around pages have nothing to do with it.
+    """
 
     def __init__(
         self,
         app: ASGIApp,
         *,
+        relay: ASGIApp,
         token: str = "",
         content_policy: str = "default-src 'none'",
         pages: Sequence[BaseRoute] = (),
     ) -> None:
         self._app = app
+        self._relay = relay
         self._token = token.encode()
         self._policy = content_policy
         self._pages = pages
@@ -91,7 +96,8 @@ class Guard:
         request = Request(scope, receive)
         is_page = self._is_page(scope)
         answer = await self._answer(request, named, is_page=is_page)
-        await (answer or self._app)(scope, receive, self._with_headers(send) if is_page else send)
+        served = answer or (self._app if is_page else self._relay)
+        await served(scope, receive, self._with_headers(send) if is_page else send)
 
     async def _answer(self, request: Request, named: str, *, is_page: bool) -> Response | None:
         """What is said in place of what was asked for; none where that may be had."""

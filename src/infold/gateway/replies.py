@@ -61,10 +61,26 @@ class Reply:
                 self._held.append(piece)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The bytes as they came; raises `httpx2.HTTPError` where the upstream breaks off."""
-        if self._hearing is not None and self.passage is not None:
-            async for heard in self._heard(self._hearing, self.passage):
-                yield heard
+        """The bytes as they came, the last of them once they were taken in.
+
+        Raises `httpx2.HTTPError` where the upstream breaks off.
+        """
+        hearing, has_ended = self._hearing, self._has_ended()
+        if not has_ended and not self._pieces.is_over:
+            for early in self._held:
+                yield early
+            self._held.clear()
+        while not has_ended and (piece := await self._pieces.next()) is not None:
+            if hearing is not None:
+                hearing.hear(piece)
+                has_ended = hearing.has_ended()
+            if has_ended:
+                self._held.append(piece)
+            else:
+                yield piece
+        await self._take_in()
+        for last in self._held:
+            yield last
         while (piece := await self._pieces.next()) is not None:
             yield piece
 
@@ -72,22 +88,15 @@ class Reply:
         """Let the connection go."""
         await self._pieces.aclose()
 
-    async def _heard(self, hearing: Hearing, passage: Underway) -> AsyncIterator[bytes]:
-        """All up to where the reply is complete, and at least the opening; the last of it once it was taken in."""
-        if not hearing.has_ended() and not self._pieces.is_over:
-            for early in self._held:
-                yield early
-            self._held.clear()
-        while not hearing.has_ended() and (piece := await self._pieces.next()) is not None:
-            hearing.hear(piece)
-            if hearing.has_ended():
-                self._held.append(piece)
-            else:
-                yield piece
-        await self._hear_out(hearing)
-        await self._tried(passage, lambda: hearing.record(passage))
-        for last in self._held:
-            yield last
+    def _has_ended(self) -> bool:
+        return self._hearing is not None and self._hearing.has_ended()
+
+    async def _take_in(self) -> None:
+        """Tell the session what was said, where it is told anything."""
+        hearing, passage = self._hearing, self.passage
+        if hearing is not None and passage is not None:
+            await self._hear_out(hearing)
+            await self._tried(passage, lambda: hearing.record(passage))
 
     async def _hear_out(self, hearing: Hearing) -> None:
         """Hear what comes after the end was told: the usage; that the upstream then breaks off is found again later."""
@@ -117,5 +126,8 @@ class PassedOn(StreamingResponse):
 
     async def stream_response(self, send: Send) -> None:
         """Send what comes; where the upstream breaks off, end without a last word, so that the client knows it too."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         with suppress(httpx2.HTTPError):
-            await super().stream_response(send)
+            async for piece in self.body_iterator:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})

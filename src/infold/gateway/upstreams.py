@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 import httpx2
 from msgspec import Struct
@@ -11,6 +12,9 @@ from infold.errors import UsageError
 __all__ = ["PROVIDERS", "Upstreams", "is_address", "provider_of"]
 
 PROVIDERS = ("anthropic", "gemini", "openai")
+
+MOST_KNOWN = 256
+"""Addresses that are remembered: making one takes longer than all else that is done to send a request there."""
 
 _PATHS = (("/v1/messages", "anthropic"), ("/v1/complete", "anthropic"), ("/v1beta", "gemini"), ("/v1alpha", "gemini"))
 _HEADERS = (("anthropic-version", "anthropic"), ("x-goog-api-key", "gemini"))
@@ -38,8 +42,8 @@ class Upstreams(Struct, frozen=True):
                 f"no upstream is set for {provider}; set upstreams.{provider}.base_url, INFOLD_UPSTREAMS_"
                 f"{provider.upper()}_BASE_URL, or start with --upstream {provider}=URL"
             )
-        url = httpx2.URL(base)
-        return url.copy_with(raw_path=_joined(url.raw_path, target) + (b"?" + query if query else b""))
+        url = _url(base, target)
+        return url.copy_with(raw_path=url.raw_path + b"?" + query) if query else url
 
 
 def provider_of(path: str, headers: Mapping[str, str]) -> str:
@@ -58,6 +62,13 @@ def is_address(url: str) -> bool:
     except httpx2.InvalidURL:
         return False
     return parsed.scheme in ("http", "https") and bool(parsed.host)
+
+
+@lru_cache(MOST_KNOWN)
+def _url(base: str, target: bytes) -> httpx2.URL:
+    """The address of a path at a base; without its query, which may hold a credential and is not to be remembered."""
+    url = httpx2.URL(base)
+    return url.copy_with(raw_path=_joined(url.raw_path, target))
 
 
 def _joined(base: bytes, target: bytes) -> bytes:

@@ -6,6 +6,7 @@ processes may use one file: each append is a transaction that first checks the n
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -58,6 +59,10 @@ class SqliteStore:
 
     def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
         """Append these entries, all or none; raises `StoreConflict` unless the first gets the number expected."""
+        return self.append_soon(key, entries, expected).result()
+
+    def append_soon(self, key: SessionKey, entries: Sequence[Entry], expected: int) -> Future[int]:
+        """The same for a caller who does not wait here: the answer comes from the writer's thread, after the commit."""
         stored = [encode_entry(entry) for entry in entries]
 
         def act(connection: sqlite3.Connection) -> int:
@@ -67,7 +72,7 @@ class SqliteStore:
                 _insert(connection, number, expected, stored)
             return expected + len(stored)
 
-        return self._connections.write(act)
+        return self._connections.ask(act)
 
     def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
         """The numbered entries, newest first; nothing for a session that is not there."""

@@ -8,6 +8,7 @@ import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -39,8 +40,12 @@ class Connections:
             yield connection
 
     def write(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """Have an act carried out by this process's writer; see `Writer.do`."""
-        return self._here().writer.do(act)
+        """Have an act carried out by this process's writer, and wait for it."""
+        return self.ask(act).result()
+
+    def ask(self, act: Callable[[sqlite3.Connection], T]) -> Future[T]:
+        """Have an act carried out by this process's writer; see `Writer.ask`."""
+        return self._here().writer.ask(act)
 
     def close(self) -> None:
         """Close what this process opened; a second time does nothing."""

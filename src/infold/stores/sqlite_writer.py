@@ -33,8 +33,8 @@ class Writer:
         self._thread: Thread | None = None
         self._closed = False
 
-    def do(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """Run an act inside a transaction and give its answer once that is committed.
+    def ask(self, act: Callable[[sqlite3.Connection], T]) -> Future[T]:
+        """Have an act run inside a transaction; its answer comes once that is committed. Raises `StoreClosed` at once.
 
         An act that raises one of infold's own errors must not have written anything. It may be run a second time, the
         first having been rolled back.
@@ -47,7 +47,7 @@ class Writer:
                 self._thread = Thread(target=self._run, name=f"infold writer of {self._path.name}", daemon=True)
                 self._thread.start()
             self._waiting.put(asked)
-        return asked.answer.result()
+        return asked.answer
 
     def close(self) -> None:
         """Carry out what was asked, then end the thread; a second time does nothing."""

@@ -15,10 +15,12 @@ from infold.api.exchanges import (
     refused,
     settings_for,
     told_by,
+    with_own_model,
 )
 from infold.api.session_settings import SessionSettings
 from infold.core.budget import Window
-from infold.core.judge import Answer
+from infold.core.judge import Answer, Told
+from infold.core.summary import SummaryRequest
 from infold.errors import BrokenInput, ModelError, ModelOverflow
 from infold.formats.requests import Asked, Unmanaged
 from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT
@@ -154,6 +156,20 @@ def test_the_model_is_the_requests_own(given: SessionSettings, asked: str, model
 def test_small_models_write_no_summaries(settings: SessionSettings, good: bool) -> None:
     """B10: a window too small for a record, or a model known to be too weak, is not asked."""
     assert can_summarise(settings) is good
+
+
+def test_a_good_model_writes_its_own_summaries() -> None:
+    """B10: where nobody else is named; what the settings say of a summariser stands."""
+
+    def ask(_: SummaryRequest) -> Told:
+        raise AssertionError("nobody is asked")
+
+    good, weak = SessionSettings(window=200_000), SessionSettings(window=8_192)
+    named = SessionSettings(window=200_000, summariser="gpt-4.1")
+
+    assert (with_own_model(good, ask).summariser, with_own_model(good, ask).shares_prefix) == (ask, True)
+    assert with_own_model(weak, ask) is weak
+    assert with_own_model(named, ask) is named
 
 
 # A model's answer to a request for a summary.

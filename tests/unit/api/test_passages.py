@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 import msgspec
@@ -12,11 +14,12 @@ import pytest
 from infold.api.passages import AsyncPassages, Passages
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
+from infold.core.entries import Entry
 from infold.core.events import Clipped, Compacted, Event
 from infold.core.log import Log
 from infold.formats.overflow import Overflow
 from infold.formats.streams import builder_for
-from infold.ports import FullStore
+from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
 
@@ -95,6 +98,34 @@ def test_parallel_tasks_never_mix() -> None:
 
     for mark, requests in zip(marks, asyncio.run(main()), strict=True):
         assert not any(other in request for request in requests for other in marks if other != mark)
+
+
+class Watched(MemoryStore):
+    """A store that notes in which thread a session is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readers: list[str] = []
+
+    def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
+        """Note it."""
+        self.readers.append(current_thread().name)
+        return super().newest_first(key, before=before)
+
+
+def test_a_session_is_read_once_and_beside_the_loop() -> None:
+    """B17: the event loop waits for no store, and a session that is open is gone on with as it is."""
+    store = Watched()
+
+    async def main() -> None:
+        passages, talk = AsyncPassages(store, LARGE), AsyncTalk("ALPHA")
+        for _ in range(4):
+            await talk.ask(passages, headers=NAMED)
+
+    asyncio.run(main())
+
+    assert len(store.readers) == 1
+    assert current_thread().name not in store.readers
 
 
 def test_a_title_does_not_join() -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import Future
+from threading import current_thread
 
 import pytest
 from msgspec.structs import replace
@@ -64,6 +66,55 @@ def test_a_model_that_fails_is_thrown_into_the_flow(driven: object) -> None:
     assert isinstance(done, Prepared)
     assert done.log.checkpoint is not None
     assert done.log.checkpoint.summariser == ""
+
+
+def test_a_store_that_writes_beside_the_loop_is_not_waited_for_in_a_thread() -> None:
+    """B13: where the store answers later, the same is appended, and a refusal is thrown into the flow as ever."""
+    one, other = Scripted(), Scripted()
+    threads: list[str] = []
+
+    def append_soon(entries: Sequence[Entry], expected: int) -> Future[int]:
+        threads.append(current_thread().name)
+        answer: Future[int] = Future()
+        try:
+            answer.set_result(one.append(entries, expected))
+        except StoreConflict as conflict:
+            answer.set_exception(conflict)
+        return answer
+
+    world = replace(one.async_world(), append_soon=append_soon)
+    done = asyncio.run(drive_async(prepare(Log(SessionId("s")), call()), world))
+    refused = asyncio.run(drive_async(prepare(Log(SessionId("s")), call()), world))
+
+    assert isinstance(done, Prepared)
+    assert isinstance(awaited(other), Prepared)
+    assert one.entries == other.entries
+    assert refused == Outrun()
+    assert set(threads) == {current_thread().name}
+
+
+def test_what_was_begun_is_waited_for() -> None:
+    """B13: a task that is cancelled while the store writes ends when that is done."""
+    scripted = Scripted()
+    begun: list[Future[int]] = []
+
+    def append_soon(entries: Sequence[Entry], expected: int) -> Future[int]:
+        begun.append(Future())
+        return begun[-1]
+
+    async def cancel() -> bool:
+        world = replace(scripted.async_world(), append_soon=append_soon)
+        task = asyncio.create_task(drive_async(prepare(Log(SessionId("s")), call()), world))
+        while not begun:
+            await asyncio.sleep(0)
+        task.cancel()
+        _, waits = await asyncio.wait({task}, timeout=0.01)
+        begun[0].set_result(1)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return bool(waits)
+
+    assert asyncio.run(cancel())
 
 
 def test_a_store_that_refuses_ends_the_flow() -> None:

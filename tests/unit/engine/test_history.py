@@ -11,12 +11,12 @@ from infold.core.compact import compact
 from infold.core.entries import Amendment, Handle, MessageEntry, Pruning
 from infold.core.gauge import Situation
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, SessionId, SystemMessage, text_of
+from infold.core.messages import AssistantMessage, Message, SessionId, SystemMessage, calls_of, text_of
 from infold.core.presets import INFOLD
 from infold.core.view import view
 from infold.engine.history import History
 from infold.errors import HistoryChanged, UsageError
-from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
+from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT, Decoded, Pairing, WireFormat
 
 from .scenes import called, reply, said, tool_step
 
@@ -340,6 +340,79 @@ def test_a_reply_without_a_reason_ended_somehow() -> None:
 
     assert isinstance(message, AssistantMessage)
     assert (message.usage, message.finish) == (None, "other")
+
+
+def as_heard(text: str) -> dict[str, Any]:
+    """A reply as a provider gives it, with fields that a client leaves out."""
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
+    return {"choices": [{"message": message, "finish_reason": "stop"}]}
+
+
+def test_a_reply_is_known_as_the_client_writes_it() -> None:
+    """B17, B29: after a reply only that and what is new is decoded; the client's own writing of it is sent."""
+    decoded: list[int] = []
+
+    def counting(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
+        decoded.append(len(items))
+        return OPENAI_CHAT.decode(items, first=first, pairing=pairing)
+
+    session = Followed(replace(OPENAI_CHAT, decode=counting))
+    answer = {"role": "assistant", "content": "done"}
+    session.brought(LIST)
+    session.replied(as_heard("done"))
+    decoded.clear()
+
+    assert ids(session.brought([*LIST, answer, said("go on")])) == ["m7"]
+    assert sum(decoded) == 2
+    assert session.sent()[-2] is answer
+    assert ids(session.brought([*LIST, answer, said("go on"), said("and on")])) == ["m8"]
+
+
+def test_calls_of_a_reply_are_open_once() -> None:
+    """B12: a call that was heard and is brought again is one call, under its own id, and its result answers it."""
+    session = Followed()
+    session.brought(LIST[:1])
+    session.replied(reply(0))
+    session.brought([*LIST[:1], reserialised(0), LIST[2]])
+
+    assert session.log.run.open_calls == frozenset()
+    assert [call.call_id for placed in session.log.live for call in calls_of(placed.message)] == ["c0"]
+
+
+@pytest.mark.parametrize(
+    ("tail", "amended"),
+    [([said("again")], 6), ([{"role": "assistant", "content": "otherwise"}, said("go on")], 6), ([], 6)],
+    ids=["left out", "rewritten", "taken back"],
+)
+def test_a_reply_that_is_not_brought_again_is_taken_back(tail: list[dict[str, Any]], amended: int) -> None:
+    """B1: what a client did not keep of what was heard is an amendment."""
+    session = Followed()
+    session.brought(LIST)
+    session.replied(as_heard("done"))
+    followed = session.history.follow([*LIST, *tail], session.log)
+
+    assert (followed.known, followed.amended) == (6, amended)
+    assert len(followed.new) == len(tail)
+
+
+def test_a_reply_may_be_folded_before_it_is_brought() -> None:
+    """B13: a session that was compacted in between still knows its list."""
+    session = Followed()
+    session.brought(LIST)
+    session.replied(as_heard("done"))
+    session.folded()
+    answer = {"role": "assistant", "content": "done"}
+
+    assert ids(session.brought([*LIST, answer, said("go on")])) == ["m7"]
+
+
+def test_a_list_by_pieces_may_be_followed_by_the_whole() -> None:
+    """B13: whole lists and pieces of one may alternate."""
+    session = Followed()
+    session.brought(LIST[:1])
+    session.added(LIST[1:3])
+
+    assert ids(session.brought(LIST)) == ["m3", "m4", "m5"]
 
 
 # Giving back.

@@ -263,3 +263,118 @@ def test_a_format_is_chosen_by_its_name() -> None:
     assert len(set(map(id, builders))) == len(FORMATS)
     with pytest.raises(UnknownFormat, match="openai-chat"):
         builder_for("morse")
+
+
+# Events that only make a reply longer are read by a quicker way, of which nothing must show.
+
+CHAT_DELTAS = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": st.text(max_size=5) | st.none(),
+        "role": st.just("assistant"),
+        "reasoning_content": st.text(max_size=5),
+        "tool_calls": st.lists(
+            st.fixed_dictionaries(
+                {"function": st.fixed_dictionaries({}, optional={"arguments": st.text(max_size=5) | st.none()})},
+                optional={"index": st.integers(0, 1) | st.sampled_from([1.0, True, None]), "id": st.sampled_from("ab")},
+            ),
+            max_size=2,
+        ),
+    },
+)
+CHAT_CHOICES = st.fixed_dictionaries(
+    {"delta": CHAT_DELTAS},
+    optional={
+        "index": st.sampled_from([0, 0.0, False, None, 1]),
+        "finish_reason": st.sampled_from([None, None, "stop"]),
+        "logprobs": st.sampled_from([None, {"content": [{"token": "a"}]}]),
+        "stop_reason": st.integers(0, 3),
+    },
+)
+CHAT_EVENTS = st.fixed_dictionaries(
+    {"choices": st.lists(CHAT_CHOICES, max_size=2)},
+    optional={
+        "id": st.sampled_from(["a", "b", None]),
+        "object": st.sampled_from(["chat.completion.chunk", "error", None]),
+        "created": st.sampled_from([1, 2, 2**70, None]),
+        "model": st.sampled_from(["m", "n"]),
+        "service_tier": st.sampled_from(["default", None]),
+        "usage": st.sampled_from([None, {"prompt_tokens": 3}]),
+        "obfuscation": st.sampled_from(["x", None]),
+        "error": st.sampled_from([None, {"message": "no"}]),
+    },
+)
+INDEXES = st.sampled_from([0, 1, 1.0, None, True])
+ANTHROPIC_EVENTS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["content_block_delta", "content_block_delta", "content_block_stop", "error"])},
+    optional={
+        "index": INDEXES,
+        "delta": st.fixed_dictionaries(
+            {"type": st.sampled_from(["text_delta", "thinking_delta", "input_json_delta", "signature_delta"])},
+            optional={
+                name: st.text(max_size=5) | st.none() for name in ("text", "thinking", "partial_json", "signature")
+            },
+        ),
+    },
+)
+RESPONSES_EVENTS = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(
+            [
+                "response.output_text.delta",
+                "response.function_call_arguments.delta",
+                "response.reasoning_summary_text.delta",
+                "response.refusal.delta",
+                "response.output_text.done",
+            ]
+        )
+    },
+    optional={
+        "output_index": INDEXES,
+        "content_index": INDEXES,
+        "summary_index": INDEXES,
+        "item_id": st.sampled_from(["a", "b", None]),
+        "delta": st.text(max_size=5) | st.none(),
+        "text": st.text(max_size=5),
+        "logprobs": st.sampled_from([[], None, [{"token": "a"}]]),
+        "sequence_number": st.integers(0, 9),
+    },
+)
+GROWING = st.one_of(
+    st.tuples(st.just(OPENAI_CHAT), st.lists(CHAT_EVENTS, max_size=6)),
+    st.tuples(st.just(ANTHROPIC_MESSAGES), st.lists(ANTHROPIC_EVENTS, max_size=6)),
+    st.tuples(st.just(OPENAI_RESPONSES), st.lists(RESPONSES_EVENTS, max_size=6)),
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=600, deadline=None)
+@given(GROWING, st.booleans(), st.booleans())
+def test_events_one_by_one_are_what_they_are_in_a_row(
+    stream: tuple[WireFormat, list[dict[str, Any]]], named: bool, escaped: bool
+) -> None:
+    """Whether each event comes in a piece of its own, or byte by byte: the reply, its end and its errors are the same."""
+    wire, told = stream
+    names = [f"event: {event.get('type', 'x')}\n" if named else "" for event in told]
+    events = [
+        f"{name}data: {json.dumps(event, ensure_ascii=escaped)}\n\n" for name, event in zip(names, told, strict=True)
+    ]
+    pieces = [event.encode("utf-8", "surrogatepass") for event in events]
+    one, other = fed(wire, *pieces), fed(wire, *(bytes([byte]) for byte in b"".join(pieces)))
+
+    assert one.reply() == other.reply()
+    assert json.dumps(one.reply(), sort_keys=True) == json.dumps(other.reply(), sort_keys=True)
+    assert (one.is_finished, one.error(), one.skipped) == (other.is_finished, other.error(), other.skipped)
+
+
+def test_a_stream_is_read_up_to_its_limit_however_it_comes() -> None:
+    """Bytes are counted alike whichever way they are read."""
+    event = 'data: {"choices": [{"index": 0, "delta": {"content": "äöü"}}]}\n\n'.encode()
+    one, other = (ReplyBuilder(ChatReply(), most_bytes=3 * len(event)) for _ in range(2))
+    for _ in range(6):
+        one.feed(event)
+    for byte in event * 6:
+        other.feed(bytes([byte]))
+
+    assert one.reply() == other.reply()
+    assert (one.skipped, other.skipped) == (3, 3)

@@ -9,7 +9,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Message
+from starlette.types import Message, Receive, Scope, Send
 
 from infold.errors import UsageError
 from infold.gateway.guard import COOKIE, TOKEN_HEADER, Guard, check_address
@@ -26,17 +26,15 @@ async def echo(request: Request) -> Response:
 def guarded(token: str = TOKEN) -> Starlette:
     """A page at `/page`, an open path, and everything else as a client's."""
     page = Route("/page", echo, methods=["GET", "POST"])
-    app = Starlette(
-        routes=[page, Route("/healthz", echo)],
-        middleware=[Middleware(Guard, token=token, content_policy=POLICY, pages=[page])],
-    )
 
-    async def everything(scope: dict[str, object], receive: object, send: object) -> None:
+    async def everything(scope: Scope, receive: Receive, send: Send) -> None:
         response = await echo(Request(scope))
-        await response(scope, receive, send)  # type: ignore[arg-type]  # as ASGI gives them
+        await response(scope, receive, send)
 
-    app.router.default = everything  # type: ignore[assignment]  # the same
-    return app
+    return Starlette(
+        routes=[page, Route("/healthz", echo)],
+        middleware=[Middleware(Guard, relay=everything, token=token, content_policy=POLICY, pages=[page])],
+    )
 
 
 def asked(
@@ -167,6 +165,7 @@ def test_pages_say_what_a_browser_may_do(path: str, *, is_page: bool) -> None:
         assert (answer.headers.get("content-security-policy") == POLICY) is is_page
         assert ("x-frame-options" in answer.headers) is is_page
         assert (answer.headers.get("cache-control") == "no-store") is is_page
+        assert (answer.headers.get("referrer-policy") == "same-origin") is is_page
 
 
 def test_a_person_logs_in() -> None:

@@ -3,12 +3,13 @@
 import asyncio
 import gzip
 
+import httpcore2
 import httpx2
 import pytest
 
 from infold.api.exchanges import Relayed
 from infold.gateway.bodies import Limits
-from infold.gateway.sending import MOST_ANSWER_BYTES, Outgoing, Sender
+from infold.gateway.sending import KNOWN_ERRORS, MOST_ANSWER_BYTES, Outgoing, Sender
 
 from .raw_upstream import Pause, RawUpstream, begun, whole
 
@@ -115,3 +116,13 @@ def test_our_own_answer_is_bounded() -> None:
     endless = [begun(media_type=b"application/json"), *[piece] * (MOST_ANSWER_BYTES // 2**20 + 2)]
     with RawUpstream(lambda _: endless) as upstream, pytest.raises(httpx2.RemoteProtocolError, match="too large"):
         asyncio.run(asked(outgoing(upstream)))
+
+
+def test_every_error_of_a_connection_is_known() -> None:
+    """Each that the library may raise is caught by a name that clients know; proxies are never used."""
+    found = {name: value for name, value in vars(httpcore2).items() if isinstance(value, type)}
+    errors = {name: value for name, value in found.items() if issubclass(value, Exception)}
+    unknown = {name for name, value in errors.items() if not issubclass(value, KNOWN_ERRORS)}
+
+    assert unknown == {"ConnectionNotAvailable", "ProxyError"}
+    assert all(issubclass(getattr(httpx2, name), httpx2.HTTPError) for name in errors.keys() - unknown)

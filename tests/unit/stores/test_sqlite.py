@@ -14,7 +14,7 @@ from threading import enumerate as running
 
 import pytest
 
-from infold.errors import StoreBroken, StoreClosed
+from infold.errors import StoreBroken, StoreClosed, StoreConflict
 from infold.stores.sqlite import SqliteStore
 from infold.stores.sqlite_connections import MOST_IDLE
 from infold.stores.sqlite_file import REMEDIES, translated
@@ -53,6 +53,17 @@ def test_sessions_outlive_the_store(tmp_path: Path) -> None:
     with SqliteStore(str(tmp_path / "a.db")) as store:
         assert [entry for _, entry in store.newest_first(ONE)] == said("a", "b")[::-1]
         assert store.append(ONE, said("c", prefix="n"), expected=2) == 3
+
+
+def test_an_append_may_be_answered_later(tmp_path: Path) -> None:
+    """B13, B14: the answer comes from the writer's thread once it is committed; a conflict comes the same way."""
+    with SqliteStore(tmp_path / "a.db") as store:
+        answers = [store.append_soon(ONE, said("a"), 0), store.append_soon(ONE, said("b"), 0)]
+
+        assert answers[0].result(5) == 1
+        with pytest.raises(StoreConflict):
+            answers[1].result(5)
+        assert [entry for _, entry in store.newest_first(ONE)] == said("a")
 
 
 def test_deleted_bytes_are_gone(tmp_path: Path) -> None:

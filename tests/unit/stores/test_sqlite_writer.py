@@ -1,7 +1,7 @@
 """One thread that writes for all."""
 
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Event
 from threading import enumerate as running
@@ -39,13 +39,10 @@ def test_waiting_acts_share_a_commit(path: Path) -> None:
     """B14: acts that queue up are committed together, in order, each seeing those before it and answered by itself."""
     writer = Writer(path)
     free = Event()
-    with ThreadPoolExecutor(8) as pool:
-        pool.submit(writer.do, lambda _: free.wait(5))
-        answers = [
-            pool.submit(writer.do, lambda connection, number=number: add(connection, number)) for number in range(7)
-        ]
-        free.set()
-        found = sorted(answer.result(5) for answer in answers)
+    writer.ask(lambda _: free.wait(5))
+    answers = [writer.ask(partial(add, number=number)) for number in range(7)]
+    free.set()
+    found = [answer.result(5) for answer in answers]
     writer.close()
 
     assert found == [1, 2, 3, 4, 5, 6, 7]
@@ -60,16 +57,13 @@ def test_refused_act_harms_no_other(path: Path) -> None:
     def refuse(_: sqlite3.Connection) -> int:
         raise UnknownSession("x")
 
-    with ThreadPoolExecutor(8) as pool:
-        pool.submit(writer.do, lambda _: free.wait(5))
-        good = [
-            pool.submit(writer.do, lambda connection, number=number: add(connection, number)) for number in range(3)
-        ]
-        refused = pool.submit(writer.do, refuse)
-        failing = pool.submit(writer.do, lambda connection: connection.execute("INSERT INTO missing VALUES (1)"))
-        broken = pool.submit(writer.do, lambda _: 1 // 0)
-        free.set()
-        assert sorted(answer.result(5) for answer in good)[-1] == 3
+    writer.ask(lambda _: free.wait(5))
+    good = [writer.ask(partial(add, number=number)) for number in range(3)]
+    refused = writer.ask(refuse)
+    failing = writer.ask(lambda connection: connection.execute("INSERT INTO missing VALUES (1)"))
+    broken = writer.ask(lambda _: 1 // 0)
+    free.set()
+    assert [answer.result(5) for answer in good] == [1, 2, 3]
     writer.close()
 
     with pytest.raises(UnknownSession):
@@ -84,13 +78,13 @@ def test_refused_act_harms_no_other(path: Path) -> None:
 def test_closing_ends_the_thread(path: Path) -> None:
     """Closing waits for the thread; a second time does nothing, and later acts are refused."""
     writer = Writer(path)
-    writer.do(lambda connection: add(connection, 1))
+    writer.ask(lambda connection: add(connection, 1)).result()
     writer.close()
     writer.close()
 
     assert not [thread for thread in running() if thread.name == "infold writer of a.db"]
     with pytest.raises(StoreClosed):
-        writer.do(lambda connection: add(connection, 2))
+        writer.ask(lambda connection: add(connection, 2))
 
 
 def test_writer_that_cannot_open_says_so(tmp_path: Path) -> None:
@@ -99,5 +93,5 @@ def test_writer_that_cannot_open_says_so(tmp_path: Path) -> None:
     writer = Writer(path)
     for _ in range(2):
         with pytest.raises(StoreBroken, match="cannot be opened"):
-            writer.do(lambda connection: add(connection, 1))
+            writer.ask(lambda connection: add(connection, 1)).result()
     writer.close()
