@@ -80,6 +80,8 @@ def rows(recorded: Callable[[str], Record]) -> Iterator[Row]:
     yield from _format_rows(recorded("formats"))
     yield from _engine_rows(recorded("engine"))
     yield from _store_rows(recorded("stores"))
+    yield from _gateway_rows(recorded("gateway"))
+    yield from _snapshot_rows(recorded("snapshots"))
     yield from _error_rows(recorded("estimate_error"))
     yield from _core_rows(recorded("core"))
 
@@ -170,6 +172,29 @@ def _store_rows(stores: Record) -> Iterator[Row]:
         ratio = f"{last['prepare_us'] / first['prepare_us']:.2f} times the CPU time, {last['peak_mb']:.0f} MB"
         what = f"open a SQLite session of {last['messages']:,} messages and prepare a request, against {first['messages']:,}"
         yield what, ratio, f"`{stores.get('command', STORES)}`"
+
+
+def _gateway_rows(gateway: Record) -> Iterator[Row]:
+    """What the gateway takes beside a relay that does nothing, and beside another gateway."""
+    servers = {row["server"]: row for row in gateway.get("servers", ())}
+    if {"infold", "relay", "litellm"} <= servers.keys():
+        cpu, first = ({name: row[field] for name, row in servers.items()} for field in ("cpu_ms", "first_byte_ms"))
+        slower = f"{first['infold'] / first['relay']:.2f} times the time to the first byte"
+        relay = f"{cpu['infold'] / cpu['relay']:.2f} times the CPU, {slower}"
+        what = "gateway with 50 streams of 100 kB requests, against a relay that changes nothing"
+        yield what, relay, f"`{gateway['command']}`"
+        yield (
+            "LiteLLM's proxy under the same load, against it",
+            f"{cpu['litellm'] / cpu['infold']:.1f} times the CPU",
+            f"`{gateway['command']}`",
+        )
+
+
+def _snapshot_rows(snapshots: Record) -> Iterator[Row]:
+    """What the agent's snapshots take beside git itself."""
+    if "ratio" in snapshots:
+        what = f"snapshot of a tree of {snapshots['files']:,} files of which few changed, against `git add -A`"
+        yield what, f"{snapshots['ratio']:.2f} times the time", f"`{snapshots['command']}`"
 
 
 # What the core costs.
