@@ -156,7 +156,7 @@ def granted(wish: Wish) -> Rules:
     ]
     if wish.tool == "read" and wish.outside:
         given.append((OUTSIDE, f"read {_literal(str(PurePosixPath(wish.what).parent))}/*"))
-    return tuple(Rule(name, pattern, "allow", granted=True) for name, pattern in given)
+    return tuple(Rule(name, pattern, "allow", granted=True) for name, pattern in dict.fromkeys(given))
 
 
 def told(rules: Rules) -> str:

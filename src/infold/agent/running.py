@@ -5,6 +5,7 @@ all, passes through.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -45,7 +46,9 @@ def run_call(call: ToolCallPart, running: Running) -> ToolResultPart:
     """Carry out a call and give its result, also where it is not carried out; an interrupt passes through."""
     started_ms = running.clock.now_ms()
     try:
-        done = _carried_out(call, running)
+        act = _permitted(call, running)
+        started_ms = running.clock.now_ms()  # while a person thought it over nothing was done
+        done = act()
     except ToolFailed as error:
         done = Done(str(error), "error")
     except OSError as error:
@@ -83,7 +86,8 @@ def gist_of(call: ToolCallPart, running: Running) -> str:
         return call.arguments[:LONGEST_GIST]
 
 
-def _carried_out(call: ToolCallPart, running: Running) -> Done:
+def _permitted(call: ToolCallPart, running: Running) -> Callable[[], Done]:
+    """What carries a call out, once it is understood and permitted; raises `ToolFailed` where it is not."""
     tool = _tool(call, running)
     arguments = _arguments(call, tool)
     if call.tool != RECALL_TOOL_NAME and repeats_stub(call, running.rendering):
@@ -91,7 +95,7 @@ def _carried_out(call: ToolCallPart, running: Running) -> Done:
     wish = tool.wish(arguments, running.workplace)
     if not running.allow(wish):
         raise ToolFailed(DENIED.format(tool=wish.tool, what=wish.what[:LONGEST_GIST]))
-    return tool.run(arguments, running.workplace)
+    return partial(tool.run, arguments, running.workplace)
 
 
 def _tool(call: ToolCallPart, running: Running) -> Tool:

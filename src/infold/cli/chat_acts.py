@@ -9,7 +9,8 @@ from infold.agent.titles import SESSION, title_of, titles_of
 from infold.agent.work import Work
 from infold.cli.chat_commands import Order
 from infold.cli.chat_page import context_page, fill_of, help_page
-from infold.cli.chat_screen import Screen
+from infold.cli.chat_results import changes_in
+from infold.cli.chat_screen import Screen, drawn_change
 from infold.cli.chat_status import Status, overhead_in
 from infold.cli.parts import content_of, what_of
 from infold.cli.render import checkpoint_panel, legible, one_line
@@ -81,9 +82,7 @@ class Acts:
             limit_tokens=session.limit_tokens,
             window_tokens=session.window_tokens,
         )
-        self._screen.space()
-        for piece in context_page(fill, width=self._screen.console.width, plain=self._plain):
-            self._screen.console.print(piece)
+        self._screen.print(*context_page(fill, width=self._screen.console.width, plain=self._plain))
 
     def _pin(self, handle: str) -> None:
         session = self._work.session
@@ -125,10 +124,9 @@ class Acts:
         if done is None:
             raise UsageError("there is no such result in this chat; /recall finds older ones")
         called, answered = done.called, done.answered
-        self._screen.print(
-            Text(f"{done.number}  {legible(called.tool)}  {one_line(called.what, 400)}", style="bold cyan")
-        )
-        self._screen.console.print(Text(legible(answered.output.expandtabs())), soft_wrap=True)
+        heading = Text(f"{done.number}  {legible(called.tool)}  {one_line(called.what, 400)}", style="bold cyan")
+        output = Text(legible(answered.output.expandtabs()))
+        self._screen.print(heading, output, *map(drawn_change, changes_in(done)))
 
     def _continue(self, _: str) -> None:
         self._need_something()
@@ -155,7 +153,7 @@ class Acts:
         return given or title_of(store, key)
 
     def _sessions(self, _: str) -> None:
-        self._screen.space()
+        self._screen.print()
         click.Context(sessions).invoke(sessions, most=10, store=self._store, tenant=None, as_json=False)
 
     def _need_something(self) -> None:

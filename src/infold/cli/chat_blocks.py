@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import Heading, Markdown
+from rich.segment import Segment
 from rich.text import Text
 
 from infold.cli.render import legible
@@ -80,20 +81,28 @@ def drawn_block(text: str) -> RenderableType:
 
 
 class Harmless:
-    """Something drawn, of which no control character reaches the terminal, whatever drawing made of the text."""
+    """Something drawn, without blank lines around it, of which no control character reaches the terminal."""
 
     def __init__(self, inner: RenderableType) -> None:
         self._inner = inner
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self._inner, options):
-            yield segment if segment.control else segment._replace(text=legible(segment.text))
+        lines = [_legible(line) for line in console.render_lines(self._inner, options, pad=False)]
+        filled = [at for at, line in enumerate(lines) if any(segment.text.strip() for segment in line)]
+        for line in lines[filled[0] : filled[-1] + 1] if filled else ():
+            yield from line
+            yield Segment.line()
+
+
+def _legible(line: list[Segment]) -> list[Segment]:
+    """A line with what drawing may have made of harmless text, an entity for one, made harmless again."""
+    return [segment._replace(text=legible(segment.text)) for segment in line if not segment.control]
 
 
 class _LeftHeading(Heading):
     """A heading as a line of its own at the left, as in the text around it."""
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:  # noqa: ARG002
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         self.text.justify = "left"
         self.text.stylize("bold")
         yield self.text

@@ -68,11 +68,14 @@ class Line:
         self._question: PromptSession[str] = PromptSession(style=STYLE, input=source, output=output)
 
     def read(self) -> str | None:
-        """What the person says next; none when they leave."""
+        """What the person says next; none when they leave.
+
+        Ctrl-C is a key here; one that came before it was, is an interrupt and passes through.
+        """
         self._is_leaving = False
         try:
             return cleaned(self._session.prompt([("class:prompt", self._mark)]))
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             return None
 
     def ask(self, question: str, answers: Iterable[str]) -> str | None:

@@ -123,8 +123,10 @@ def _window(fill: Fill, whole: int, cells: int, *, plain: bool) -> Text:
 
 def _chart(fill: Fill, *, plain: bool) -> Table:
     table = Table(box=None, padding=(0, 1), show_header=False)
-    for justify in ("left", "left", "left", "right", "right"):
-        table.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]  # one of the words that rich knows
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    for _ in range(2):
+        table.add_column(justify="right", no_wrap=True)
     largest = max(fill.tokens.values(), default=1) or 1
     whole = fill.window_tokens or fill.sum_tokens or 1
     for name, tokens in fill.tokens.items():
@@ -132,14 +134,15 @@ def _chart(fill: Fill, *, plain: bool) -> Table:
         drawn = bar(tokens / largest, width=BAR_CELLS, colour=category.colour, plain=plain)
         mark = Text(category.letter if plain else "█", style=category.colour)
         table.add_row(mark, name, drawn, thousands(tokens), f"{tokens / whole:.0%}")
-    if fill.limit_tokens:
-        reserve = max(0, fill.window_tokens - fill.limit_tokens)
-        for mark, name, tokens in (
-            ("." if plain else "·", "free", fill.free_tokens),
-            ("-" if plain else "░", "reserve", reserve),
-        ):
-            table.add_row(Text(mark, style="dim"), name, "", thousands(tokens), f"{tokens / whole:.0%}", style="dim")
+    for sign, name, tokens in _left_over(fill, plain=plain):
+        table.add_row(sign, name, "", thousands(tokens), f"{tokens / whole:.0%}", style="dim")
     return table
+
+
+def _left_over(fill: Fill, *, plain: bool) -> Iterator[tuple[str, str, int]]:
+    if fill.limit_tokens:
+        yield "." if plain else "·", "free", fill.free_tokens
+        yield "-" if plain else "░", "reserve", max(0, fill.window_tokens - fill.limit_tokens)
 
 
 def _parts(largest: Sequence[Large]) -> Table:

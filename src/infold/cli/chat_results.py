@@ -99,7 +99,7 @@ def _difference(before: str, after: str) -> Iterator[str]:
     lines: Sequence[str] = list(unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm=""))
     for line in islice(lines, 2, None):
         if not line.startswith("@@"):
-            yield legible(line.expandtabs(4))
+            yield legible(line[:1] + line[1:].expandtabs(4))
 
 
 def _field(called: Called, name: str) -> str:

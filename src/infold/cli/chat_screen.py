@@ -4,6 +4,7 @@ What is complete is printed once and scrolls away like any output. Below it, whi
 still arriving and the status line; they are drawn anew a few times a second and vanish when the work is done.
 """
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.live import Live
 from rich.padding import Padding
 from rich.spinner import Spinner
 from rich.text import Text
+from rich.theme import Theme
 
 from infold.agent.events import Answered, Called, Ended, Reasoned, Retried, Spoke, Stepped, Titled
 from infold.cli.chat_blocks import Blocks, blocks_of, drawn_block, lines_of
@@ -25,7 +27,7 @@ from infold.cli.narrating import ENDINGS, Told
 from infold.cli.render import counted, event_text, legible, one_line
 from infold.core.events import PreparedAhead, SummaryProgressed
 
-__all__ = ["Screen", "drawn_status"]
+__all__ = ["Screen", "drawn_change", "drawn_status"]
 
 Stream: TypeAlias = Literal["answer", "thought", "summary"]
 
@@ -36,6 +38,9 @@ MOST_LINES = 10
 """Lines of what is still arriving."""
 
 INDENT = 2
+THEME = Theme({"markdown.code": "cyan", "markdown.code_block": "", "markdown.block_quote": "italic"})
+"""Without backgrounds, which only suit the terminal they were chosen for."""
+
 DIFFERENCE = {"+": "green", "-": "red"}
 
 
@@ -44,6 +49,7 @@ class Screen:
 
     def __init__(self, console: Console, root: Path, status: Callable[[int], tuple[Piece, ...]]) -> None:
         self.console = console
+        self.console.push_theme(THEME)
         self.results = Results()
         self.shows_summary = False
         self._root = root
@@ -56,6 +62,7 @@ class Screen:
         self._doing = ""
         self._since = 0.0
         self._is_spaced = True
+        self._spinner = Spinner("line" if console.options.ascii_only else "dots", style="cyan")
 
     # While somebody works.
 
@@ -63,20 +70,18 @@ class Screen:
     def working(self, doing: str) -> Iterator[None]:
         """Within it, what happens is shown as it happens; what happens elsewhere is kept and shown the next time."""
         self._doing, self._since, self._is_spaced = doing, monotonic(), False
-        self._begin()
         try:
+            self._begin()
             kept, self._later = self._later, []
             for told in kept:
                 self.tell(told)
             yield
         finally:
-            self._finish()
             self._end()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Within it, the lines below are gone, so that something can be asked there."""
-        self._finish()
         self._end()
         try:
             yield
@@ -95,10 +100,13 @@ class Screen:
         self._live.start(refresh=True)
 
     def _end(self) -> None:
-        with self._lock:
-            live, self._live = self._live, None
-        if live is not None:
-            live.stop()
+        """Print what has arrived, and take the lines below away; a second Ctrl-C does not leave them there."""
+        with _uninterrupted():
+            with self._lock:
+                self._finish()
+                live, self._live = self._live, None
+            if live is not None:
+                live.stop()
 
     # What is told.
 
@@ -110,7 +118,7 @@ class Screen:
             elif not isinstance(told, SummaryProgressed):
                 self._later.append(told)
 
-    def _tell(self, told: Told) -> None:  # noqa: C901 - one case for each kind
+    def _tell(self, told: Told) -> None:
         match told:
             case Spoke():
                 self._arrive("answer", told.text)
@@ -134,17 +142,19 @@ class Screen:
             case Titled() | PreparedAhead():
                 pass
             case _:
-                self.note(f"◆ {event_text(told)}", "green")
+                self._show_event(event_text(told))
 
     def note(self, line: str, style: str = "") -> None:
         """A line of infold's own, between what was said."""
         self._finish()
         self._print(Text(self._shown(legible(line)), style=style))
 
-    def print(self, drawn: RenderableType) -> None:
-        """Something drawn, with a line left free above it."""
+    def print(self, *drawn: RenderableType) -> None:
+        """Something drawn, with a line left free above all of it."""
         self.space()
-        self._print(drawn)
+        for one in drawn:
+            self._print(one)
+        self._is_spaced = False
 
     def space(self) -> None:
         """One line left free, however often it is asked for."""
@@ -177,6 +187,12 @@ class Screen:
             elif self._stream != "answer" and (block.strip() or blocks.rest):
                 self._print(Padding(Text(legible(block), style="dim italic"), (0, 0, 0, INDENT)))
 
+    def _show_event(self, words: str) -> None:
+        self._finish()
+        if self._stream == "summary":
+            self.space()
+        self.note(f"◆ {words}", "green")
+
     # Tools.
 
     def _show_call(self, called: Called) -> None:
@@ -195,7 +211,7 @@ class Screen:
         for line in folded(done, self._room - INDENT):
             self._print(Padding(Text(self._shown(line), style=style), (0, 0, 0, INDENT)))
         for line in changes[:MOST_CHANGES]:
-            self._print(Padding(Text(line[: 2 * self._room], DIFFERENCE.get(line[:1], "dim")), (0, 0, 0, INDENT + 2)))
+            self._print(drawn_change(line[: 2 * self._room]))
         if len(changes) > MOST_CHANGES:
             more = f"({counted(len(changes) - MOST_CHANGES, 'more line')}, /show {done.number})"
             self._print(Padding(Text(more, style="dim"), (0, 0, 0, INDENT + 2)))
@@ -227,11 +243,10 @@ class Screen:
     def _below(self) -> RenderableType:
         """The last lines of what is arriving, what is being done, and the status line."""
         seconds = int(monotonic() - self._since)
-        doing = f" {self._doing}{f', {seconds} s' if seconds else ''}; Ctrl-C stops"
-        spinner = "line" if self.console.options.ascii_only else "dots"
+        doing = f"{self._doing}{f', {seconds} s' if seconds else ''}; Ctrl-C stops"
+        self._spinner.update(text=Text(doing, style="dim"))
         width = self.console.width
-        status = drawn_status(self._status(width - 1))
-        return Group(*self._arriving(width), Spinner(spinner, Text(doing, style="dim"), style="cyan"), status)
+        return Group(*self._arriving(width), self._spinner, drawn_status(self._status(width - 1)))
 
     def _arriving(self, width: int) -> list[Text]:
         tail = self._text[-width * MOST_LINES :]
@@ -240,6 +255,21 @@ class Screen:
         most = max(1, min(MOST_LINES, self.console.height - 6))
         text = Text(legible(tail.expandtabs(4)).strip("\n"), style="" if self._stream == "answer" else "dim italic")
         return [Text(), *text.wrap(self.console, width - 1)[-most:]]
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Within it, an interrupt waits."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def drawn_change(line: str) -> RenderableType:
+    """A line that an edit took away, put there or left."""
+    return Padding(Text(line, DIFFERENCE.get(line[:1], "dim")), (0, 0, 0, INDENT + 2))
 
 
 def drawn_status(pieces: tuple[Piece, ...]) -> Text:

@@ -2,10 +2,12 @@
 
 import os
 import shlex
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from infold.agent.events import Stepped
@@ -27,9 +29,10 @@ from infold.wiring import EMBEDDED
 
 __all__ = ["talk"]
 
-MOST_ASKED = 2_000
+MOST_ASKED = 10_000
 """Characters of a wish that are shown to the person who is asked; the end of a longer one is told to be missing."""
 
+SMALL = "No model is set, so a very small one answers. Name a better one with --model."
 CONSENTS: dict[str, Consent] = {"yes": "once", "always": "always", "no": "no"}
 
 
@@ -70,18 +73,24 @@ class Chat:
     def go_on(self) -> None:
         """Take one line after the other; in the end, say how to come back."""
         try:
-            while (line := self._read()) is not None:
-                self._take(line)
+            while self._goes_on():
+                pass
         finally:
             self._part()
 
     # One line.
 
-    def _read(self) -> str | None:
-        """The next line; none when the person leaves."""
-        self._screen.space()
-        line = self._line.read()
-        return None if line is not None and line.strip() in ("/quit", "/exit") else line
+    def _goes_on(self) -> bool:
+        """Take the next line; false when the person leaves. An interrupt between two lines is one too many, and no reason to."""
+        try:
+            self._screen.space()
+            line = self._line.read()
+            if line is None or line.strip() in ("/quit", "/exit"):
+                return False
+            self._take(line)
+        except KeyboardInterrupt:
+            pass
+        return True
 
     def _take(self, line: str) -> None:
         try:
@@ -91,7 +100,7 @@ class Chat:
                     self._acts.carry_out(order)
                 else:
                     with self._screen.working("thinking"):
-                        self._work.run(line)
+                        self._work.run(line.strip())
         except KeyboardInterrupt:
             self._screen.note("stopped", "yellow")
         except (InfoldError, OSError) as error:
@@ -119,30 +128,21 @@ class Chat:
     def consent(self, wish: Wish) -> Consent:
         """Ask the person whether the agent may do this."""
         with self._screen.paused():
-            self._screen.print(Text(f"? {wish.tool}{' (outside the project)' if wish.outside else ''}", "bold yellow"))
-            for text in (legible(line) for line in _asked(wish)):
-                self._screen.console.print(Text(f"    {text}"))
-            always = told(granted(wish))
-            self._screen.console.print(Text(f"  always means {one_line(always, 160)}", "dim"))
+            self._screen.print(*_question(wish))
             answer = self._line.ask("  (y)es, (a)lways in this chat, (n)o: ", CONSENTS)
         return CONSENTS[answer or "no"]
 
     # Beginning and end.
 
     def _greet(self) -> None:
-        console, session = self._screen.console, self._work.session
-        ref = self._work.model.ref
-        console.print(
-            Text.assemble(
-                ("infold", "bold"),
-                f"  {legible(ref.id)}, session {legible(session.log.session_id)}; /help lists commands",
-            )
-        )
-        if EMBEDDED in (ref.provider, ref.id) and not (self._job.model or self._job.session):
-            console.print(Text("No model is set, so a very small one answers. Name a better one with --model.", "dim"))
-        exchange = last_exchange(session.log)
+        log, ref = self._work.session.log, self._work.model.ref
+        told = f"  {legible(ref.id)}, session {legible(log.session_id)}; /help lists commands"
+        is_unset = EMBEDDED in (ref.provider, ref.id) and not self._job.model
+        note = (Text(SMALL, style="dim"),) if is_unset else ()
+        self._screen.print(Text.assemble(("infold", "bold"), told), *note)
+        exchange = last_exchange(log)
         if exchange is not None:
-            self._screen.print(Text(legible(self._acts.title()), "bold"))
+            self._screen.print(Text(legible(self._acts.title()), style="bold"))
             for piece in exchange_page(exchange, self._mark):
                 self._screen.print(piece)
 
@@ -157,7 +157,12 @@ class Chat:
         return shlex.join(("infold", "chat", "--session", self._work.session.log.session_id, *store))
 
 
-def _asked(wish: Wish) -> list[str]:
-    lines = wish.what[:MOST_ASKED].split("\n")
+def _question(wish: Wish) -> Iterator[RenderableType]:
+    """What is wished, whole, and what leave for good would mean."""
+    where = " outside the project" if wish.outside else ""
+    yield Text(f"? {legible(wish.tool)}{where}", style="bold yellow")
+    yield Padding(Text(legible(wish.what[:MOST_ASKED])), (0, 0, 0, 4), expand=False)
     over = len(wish.what) - MOST_ASKED
-    return [*lines, f"(and {over:,} more characters)"] if over > 0 else lines
+    if over > 0:
+        yield Text(f"    (and {over:,} more characters)", style="yellow")
+    yield Text(f"  always would allow {one_line(told(granted(wish)), 240)}", style="dim")

@@ -18,7 +18,7 @@ TALK = "infold.cli.chat_talk"
 @click.command("chat", short_help="Talk with the agent, in this folder.")
 @working
 def chat(**given: Any) -> None:
-    """Talk with the agent in this folder: it reads, searches, edits and runs commands, and asks before it does what you might mind.
+    """Talk with the agent in this folder: it reads, searches, edits and runs commands, and asks where you might mind.
 
     The session stays inside the model's window and is kept: leave whenever you like and come back with --session. Below the
     prompt stand the model, the session, how full the window is, the cost, the share that came from the provider's cache, and the

@@ -82,7 +82,7 @@ class Narrator:
 
     def _note(self, line: str, style: str) -> None:
         self.finish_line()
-        self._console.print(Text(legible(line), style=style))
+        self._console.print(Text(legible(line), style=style), soft_wrap=True)  # a terminal wraps by itself
 
 
 def outcome_of(answered: Answered) -> str:

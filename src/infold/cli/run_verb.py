@@ -13,6 +13,7 @@ from infold.cli.consenting import consent_for
 from infold.cli.narrating import Narrator, Told, json_lines
 from infold.cli.working import Job, interrupted_by_sigterm, opened, working
 from infold.errors import UsageError
+from infold.formats.items import cleaned
 
 __all__ = ["run"]
 
@@ -20,7 +21,7 @@ EXIT_CODES: dict[Ending, int] = {"done": 0, "length": 3, "steps": 3, "circling":
 """How the command ends: 3 where the agent stopped before it was done, 130 after an interrupt, as shells have it."""
 
 LONGEST_PIPED = 4_000_000
-"""Characters that are read from a pipe; more is no prompt."""
+"""Bytes that are read from a pipe; more is no prompt."""
 
 
 @click.command("run", short_help="Carry out one task with the agent, in this folder.")
@@ -45,8 +46,11 @@ def run(task: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     job = Job(**given)
     tell = json_lines(sys.stdout) if as_json else Narrator(sys.stdout, Console(stderr=True, highlight=False)).tell
     prompt = _prompt(task)
-    with interrupted_by_sigterm():
-        ending = _carried_out(job, prompt, tell)
+    try:
+        with interrupted_by_sigterm():
+            ending = _carried_out(job, prompt, tell)
+    except KeyboardInterrupt:  # before the work began, or while it was being put away
+        ending = "aborted"
     sys.exit(EXIT_CODES[ending])
 
 
@@ -61,12 +65,13 @@ def _prompt(task: tuple[str, ...]) -> str:
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _piped()
     prompt = "\n\n".join(text for text in (" ".join(task).strip(), piped.strip()) if text)
     if not prompt:
-        raise UsageError("there is no task; give it in quotes, or pipe it in")
-    return prompt
+        raise click.UsageError("there is no task; give it in quotes, or pipe it in")
+    return cleaned(prompt)  # what is no text on the command line comes as surrogates, which no store keeps
 
 
 def _piped() -> str:
-    text = sys.stdin.read(LONGEST_PIPED + 1)
-    if len(text) > LONGEST_PIPED:
-        raise UsageError(f"more than {LONGEST_PIPED:,} characters were piped in; write them to a file and name it")
-    return text
+    """What was piped in; bytes that are no text are shown as such."""
+    content = sys.stdin.buffer.read(LONGEST_PIPED + 1)
+    if len(content) > LONGEST_PIPED:
+        raise UsageError(f"more than {LONGEST_PIPED:,} bytes were piped in; write them to a file and name it")
+    return content.decode("utf-8", "replace")

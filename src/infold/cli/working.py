@@ -14,11 +14,13 @@ from typing import Any, TypeVar
 import click
 from msgspec import Struct
 
+from infold.agent.agents import AGENTS
+from infold.agent.permissions import parse_rules
 from infold.agent.work import Circumstance, Person, Work, begin
 from infold.cli import options
 from infold.cli.stored import chosen_key, place_of
 from infold.core.presets import PRESETS
-from infold.errors import StoreBroken
+from infold.errors import StoreBroken, UsageError
 from infold.settings import read_settings
 from infold.wiring import EMBEDDED, open_model, open_store, system_clock
 
@@ -32,18 +34,41 @@ EMBEDDED_OUTPUT_TOKENS = 512
 TERMINATED = 143
 """The exit status after SIGTERM, as shells have it."""
 
+_CHOICES = tuple(name for name, agent in AGENTS.items() if not agent.is_hidden)
+
+
+def _rules(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Rules as they were written, if they are such."""
+    try:
+        parse_rules(dict.fromkeys(value, "allow"))
+    except UsageError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+    return value
+
+
 _OPTIONS = (
     click.option("--model", metavar="NAME", help="Which model answers, such as claude-sonnet-4-5 or openai-chat/NAME."),
     click.option(
         "--base-url", metavar="URL", default="", help="Where it is asked, in place of its provider's address."
     ),
-    click.option("--agent", metavar="NAME", default="build", show_default=True, help="Who works: build, plan or talk."),
+    click.option(
+        "--agent",
+        type=click.Choice(_CHOICES),
+        metavar="NAME",
+        default="build",
+        show_default=True,
+        help="Who works: build, plan or talk.",
+    ),
     click.option("--session", metavar="ID", help="Go on with a session: its id, the beginning of it, or last."),
     click.option(
         "--folder", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder."
     ),
     click.option(
-        "--allow", metavar="RULE", multiple=True, help="Do this unasked: shell, or 'shell:git *'. Repeatable."
+        "--allow",
+        metavar="RULE",
+        multiple=True,
+        callback=_rules,
+        help="Do this unasked: shell, or 'shell:git *'. Repeatable.",
     ),
     click.option("--yes", is_flag=True, help="Ask for nothing at all; for containers and other places you can lose."),
     click.option("--steps", type=click.IntRange(1), help="The most steps for one prompt."),

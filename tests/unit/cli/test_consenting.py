@@ -1,0 +1,70 @@
+"""A person is asked whether an agent may do what it wishes."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from infold.agent.permissions import Consent
+from infold.agent.tools.tool import Wish
+from infold.cli.consenting import consent_for
+
+LIST = Wish("shell", "ls -l")
+
+
+class Keyboard(io.StringIO):
+    """A terminal at which these lines are typed."""
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
+
+
+def asked(typed: str, wish: Wish = LIST) -> tuple[Consent, str]:
+    """What somebody who types this answers, and what they were shown."""
+    shown = io.StringIO()
+    return consent_for(Keyboard(typed), Console(file=shown, width=100))(wish), shown.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("typed", "consent"),
+    [
+        ("y\n", "once"),
+        ("YES\n", "once"),
+        (" a \n", "always"),
+        ("always\n", "always"),
+        ("n\n", "no"),
+        ("no\n", "no"),
+        ("\nwhat?\ny\n", "once"),
+        ("", "no"),
+        ("maybe\n", "no"),
+    ],
+)
+def test_an_answer_is_understood(typed: str, consent: Consent) -> None:
+    """Yes, always and no, in short or in full; anything else is asked again, and a terminal that has gone says no."""
+    assert asked(typed)[0] == consent
+
+
+def test_the_wish_is_shown() -> None:
+    """The person sees what is to be done, and whether it reaches out of the project."""
+    assert "? shell: ls -l" in asked("y\n")[1]
+    assert "? read (outside the project): /etc/hosts" in asked("n\n", Wish("read", "/etc/hosts", outside=True))[1]
+
+
+def test_a_wish_cannot_paint_over_the_question() -> None:
+    """Control characters in a command are shown as such, so that what is seen is what is run."""
+    shown = asked("n\n", Wish("shell", "rm -rf x\r\x1b[2K? shell: ls [bold]"))[1]
+
+    assert "\x1b" not in shown
+    assert "\r" not in shown
+    assert "rm -rf x" in shown
+    assert "[bold]" in shown
+
+
+@pytest.mark.parametrize("source", [None, io.StringIO("y\n")])
+def test_without_a_terminal_nobody_is_asked(source: io.StringIO | None) -> None:
+    """A pipe cannot consent."""
+    shown = io.StringIO()
+
+    assert consent_for(source, Console(file=shown))(LIST) == "no"
+    assert shown.getvalue() == ""
