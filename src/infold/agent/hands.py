@@ -4,33 +4,24 @@ What a call wishes to do is held against the rules; what they leave open a perso
 holds as long as these hands do.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from msgspec import Struct
-
-from infold.agent.events import Answered, Called, Happening
+from infold.agent.events import Called, Happening
 from infold.agent.instructions import instructions_for
 from infold.agent.permissions import Consent, Rules, decide, granted
-from infold.agent.running import Running, gist_of, interrupted, not_begun, run_call
+from infold.agent.running import Running, gist_of, run_call
 from infold.agent.snapshots import Snapshots
 from infold.agent.tools.tool import Tool, Wish, Workplace, spec_of
 from infold.core.messages import ToolCallPart, ToolResultPart
 from infold.core.stubs import Rendering
 from infold.ports import Clock, ToolSpec
 
-__all__ = ["Handled", "Hands"]
+__all__ = ["Hands"]
 
 WIDE = ("list", "search")
 PLACED = ("read", "write", "edit", *WIDE)
 """Tools whose wish is a path; what they touch brings the instructions of its folder along. The wide ones touch whole folders."""
-
-
-class Handled(Struct, frozen=True):
-    """What a reply's calls came to, each with its result; `interrupted`: somebody broke them off."""
-
-    results: tuple[ToolResultPart, ...]
-    interrupted: bool = False
 
 
 class Hands:
@@ -72,22 +63,11 @@ class Hands:
         """What the project and the user tell every agent here, as it stands on disk now."""
         return instructions_for(self.workplace.root, self._touched, self.workplace.home)
 
-    def run(self, calls: Sequence[ToolCallPart], tell: Callable[[Happening], None], rendering: Rendering) -> Handled:
-        """Run calls one after the other; after an interrupt those that are left say that they were not begun."""
+    def run(self, call: ToolCallPart, tell: Callable[[Happening], None], rendering: Rendering) -> ToolResultPart:
+        """Carry out one call, and tell of it before; an interrupt passes through."""
         running = Running(self._tools, self.workplace, self._allows, rendering, self._clock)
-        results: list[ToolResultPart] = []
-        for call in calls:
-            tell(Called(call.call_id, call.tool, call.arguments, gist_of(call, running)))
-            try:
-                result = run_call(call, running)
-            except KeyboardInterrupt:
-                broken, *left = calls[len(results) :]
-                results += (interrupted(broken), *map(not_begun, left))
-                tell(_answered(interrupted(broken)))
-                return Handled(tuple(results), interrupted=True)
-            results.append(result)
-            tell(_answered(result))
-        return Handled(tuple(results))
+        tell(Called(call.call_id, call.tool, call.arguments, gist_of(call, running)))
+        return run_call(call, running)
 
     def _allows(self, wish: Wish) -> bool:
         if wish.tool in PLACED:
@@ -100,8 +80,3 @@ class Hands:
         if consent == "always":
             self._rules = (*self._rules, *granted(wish))
         return consent != "no"
-
-
-def _answered(result: ToolResultPart) -> Answered:
-    took = (result.finished_ms or 0) - (result.started_ms or 0)
-    return Answered(result.call_id, result.tool, result.output, result.status, result.exit_status, max(0, took))

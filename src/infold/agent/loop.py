@@ -6,16 +6,19 @@ broken off anywhere leaves a session whose next prompt is answered (B13).
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 from msgspec import Struct
 
 from infold.agent.asking import Listener
 from infold.agent.circling import Deed, deeds_of, is_circling
-from infold.agent.events import Ended, Ending, Happening, Stepped
+from infold.agent.events import Answered, Ended, Ending, Happening, Stepped
 from infold.agent.hands import Hands
+from infold.agent.running import interrupted, not_begun
 from infold.api.session import Session
 from infold.catalogue import cost_of
+from infold.core.compact import CONTINUE_TEXT
 from infold.core.events import Compacted
 from infold.core.messages import (
     AssistantMessage,
@@ -25,6 +28,7 @@ from infold.core.messages import (
     StepStartPart,
     TextPart,
     ToolMessage,
+    ToolResultPart,
     Usage,
     UserMessage,
     WorkPath,
@@ -135,6 +139,9 @@ class Loop:
         ready = self._prepared()
         if self._is_cut_off and not _compacted(ready):
             return "length"
+        if self._is_answered():
+            self._session.add((self._message(TextPart(CONTINUE_TEXT, synthetic=True)),))
+            ready = self._prepared()
         try:
             body = self._listener.ask(self._request(ready), self._smaller)
         except BaseException as error:
@@ -173,12 +180,16 @@ class Loop:
 
     def _recorded(self, body: dict[str, Any]) -> AssistantMessage:
         replies = self._wire.decode(self._wire.reply_items(body)).messages
+        finish, usage = self._wire.finish(body), self._wire.usage(body)
         marks: tuple[StepStartPart | StepFinishPart, ...] = (StepStartPart(self._snapshot),)
         if not any(map(calls_of, replies)):
-            usage = self._wire.usage(body)
             cost = cost_of(self._model.ref.id, usage) if usage else 0.0
-            marks += (_finish(self._wire.finish(body), self._snapshot, usage, cost),)
-        self._session.record(body, self._stamp(marks))
+            marks += (_finish(finish, self._snapshot, usage, cost),)
+        if replies:
+            self._session.record(body, self._stamp(marks))
+        else:  # some models have nothing more to say after their last call
+            silence = AssistantMessage(UNNUMBERED, (), usage=usage, finish=finish)
+            self._session.add((self._stamp(marks).on(silence, self._session.log),))
         reply = self._session.log.live[-1].message
         assert isinstance(reply, AssistantMessage)
         return reply
@@ -196,34 +207,29 @@ class Loop:
             self._session.add((marked,))
 
     def _carry_out(self, reply: AssistantMessage) -> Ending | None:
-        """Run the tools a reply calls, and keep what they answered, also when they are interrupted."""
-        handled = self._hands.run(calls_of(reply), self._tell, self._session.log.rendering)
-        self._snapshot = self._hands.snapshot()
-        mark = _finish(reply.finish, self._snapshot, reply.usage, reply.cost)
-        results = ToolMessage(UNNUMBERED, (*handled.results, mark))
-        self._session.add((results,), longest_tokens=self._longest())
-        if handled.interrupted:
-            raise KeyboardInterrupt
-        self._deeds = (*self._deeds, *deeds_of((reply, results)))[-MOST_DEEDS:]
+        """Run the tools a reply calls, one after the other; what breaks one off leaves none without a result."""
+        calls, results = calls_of(reply), list[ToolResultPart]()
+        for call in calls:
+            left = calls[len(results) + 1 :]
+            try:
+                result = self._hands.run(call, self._tell, self._session.log.rendering)
+            except BaseException:
+                self._keep((interrupted(call), *map(not_begun, left)), reply, is_last=True)
+                raise
+            self._keep((result,), reply, is_last=not left)
+            results.append(result)
+        self._deeds = (*self._deeds, *deeds_of((reply, ToolMessage(UNNUMBERED, tuple(results)))))[-MOST_DEEDS:]
         return self._circled()
 
-    def _said_all(self, reply: AssistantMessage) -> Ending | None:
-        """Why a reply that calls nothing is the last one; none where it was cut off, or its step ends in a compaction."""
-        if reply.finish == "content-filter":
-            return "filtered"
-        self._is_cut_off = reply.finish == "length"
-        return None if self._is_cut_off or self._overflowed() else "done"
-
-    def _overflowed(self) -> bool:
-        """Whether the step filled the window by the provider's own count, and a compaction asks to go on (S5.2, S3.8)."""
-        if not self._session.policy.compares_usage or not _compacted(self._prepared()):
-            return False
-        live = self._session.log.live
-        return bool(live) and live[-1].is_users
-
-    def _message(self, said: TextPart) -> UserMessage:
-        """Something put to this agent and its model (S3.1)."""
-        return UserMessage(UNNUMBERED, (said,), agent=self._agent.name, model=self._model.ref, system=self._own)
+    def _keep(self, results: tuple[ToolResultPart, ...], reply: AssistantMessage, *, is_last: bool) -> None:
+        """Store results at once, and tell of them only then: what was told is never lost. The last end the step."""
+        marks: tuple[StepFinishPart, ...] = ()
+        if is_last:
+            self._snapshot = self._hands.snapshot()
+            marks = (_finish(reply.finish, self._snapshot, reply.usage, reply.cost),)
+        self._session.add((ToolMessage(UNNUMBERED, (*results, *marks)),), longest_tokens=self._longest())
+        for result in results:
+            self._tell(_answered(result))
 
     def _circled(self) -> Ending | None:
         """Warn a model that goes round in a circle, and stop one that goes on after that (D14)."""
@@ -235,19 +241,49 @@ class Loop:
         self._session.add((self._message(TextPart(CIRCLING, synthetic=True)),))
         return None
 
+    def _said_all(self, reply: AssistantMessage) -> Ending | None:
+        """Why a reply that calls nothing is the last one; none where it was cut off, or its step ends in a compaction."""
+        if reply.finish == "content-filter":
+            return "filtered"
+        self._is_cut_off = reply.finish == "length"
+        return None if self._is_cut_off or self._overflowed() else "done"
+
+    def _overflowed(self) -> bool:
+        """Whether the step filled the window by the provider's own count, and a compaction asks to go on (S5.2, S3.8)."""
+        compacts = self._session.policy.compares_usage and _compacted(self._prepared())
+        return compacts and not self._is_answered()
+
+    def _is_answered(self) -> bool:
+        """Whether the model itself had the last word; no provider need accept a request that ends with that (B12)."""
+        live = self._session.log.live
+        if not live:
+            return True
+        newest = live[-1].message
+        return isinstance(newest, AssistantMessage) and not live[-1].calls and newest.finish != "error"
+
+    def _message(self, said: TextPart) -> UserMessage:
+        """Something put to this agent and its model (S3.1)."""
+        return UserMessage(UNNUMBERED, (said,), agent=self._agent.name, model=self._model.ref, system=self._own)
+
     def _longest(self) -> int:
         window = self._session.window_tokens
         share = int(window * self._bounds.result_share) if window else self._bounds.result_tokens
         return min(self._bounds.result_tokens, share)
 
     def _answer(self) -> str:
-        replies = (placed.message for placed in reversed(self._session.log.live))
-        newest = next((message for message in replies if isinstance(message, AssistantMessage)), None)
-        return text_of(newest) if newest is not None else ""
+        """What the last reply to the newest prompt said; an earlier prompt's answer is none."""
+        since = takewhile(lambda placed: not placed.is_persons, reversed(self._session.log.live))
+        replies = (placed.message for placed in since if isinstance(placed.message, AssistantMessage))
+        return next(map(text_of, replies), "")
 
 
 def _compacted(ready: Ready) -> bool:
     return any(isinstance(event, Compacted) for event in ready.events)
+
+
+def _answered(result: ToolResultPart) -> Answered:
+    took = (result.finished_ms or 0) - (result.started_ms or 0)
+    return Answered(result.call_id, result.tool, result.output, result.status, result.exit_status, max(0, took))
 
 
 def _finish(reason: Finish | None, snapshot: str, usage: Usage | None, cost: float) -> StepFinishPart:

@@ -103,3 +103,9 @@ def test_a_project_without_any(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").symlink_to("nothing")
 
     assert instructions_for(tmp_path, [Path("a/b")], tmp_path) == ""
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "/".join(["b" * 200] * 30)])
+def test_a_name_too_long_leads_nowhere(root: Path, name: str) -> None:
+    """A path that no file system takes brings no instructions and no error."""
+    assert instructions_for(root, [Path("web") / name]) == instructions_for(root, [Path("web")])

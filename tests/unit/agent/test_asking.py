@@ -1,0 +1,111 @@
+"""A model is asked and listened to, through what goes wrong on the way."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from infold.agent.asking import MOST_RETRIES, Listener
+from infold.agent.events import Happening, Reasoned, Retried, Spoke
+from infold.errors import KeyRefused, ModelBusy, ModelOverflow
+from infold.ports import Heard, Model, ModelRequest, Said
+from infold.testing import scripted_chat
+from infold.testing.scripted import Answer, Fail, Say, Trouble, in_turn
+from infold.testing.scripted_model import SCRIPTED, ScriptedModel
+
+REQUEST = ModelRequest([{"role": "user", "content": "Hello?"}])
+SMALLER = ModelRequest([{"role": "user", "content": "Hi?"}])
+BROKEN = Say("The first half and more", trouble=Trouble(cut_after_events=1))
+TOO_LARGE = Fail(400, scripted_chat.overflow(9_000, 8_000))
+
+
+def listening(*answers: Answer) -> tuple[Listener, ScriptedModel, list[Happening]]:
+    """A listener to a model that gives these answers, and what it tells."""
+    model, told = ScriptedModel(in_turn(*answers)), list[Happening]()
+    return Listener(model, told.append, pause_seconds=0), model, told
+
+
+def never(overflow: ModelOverflow) -> ModelRequest:
+    """Nothing can be left out."""
+    raise overflow
+
+
+def test_a_reply_is_told_piece_by_piece() -> None:
+    """Words and thoughts are told as they come; the whole reply is given in the end."""
+    listener, _, told = listening(Say("It is well with all.", reasoning="Hm."))
+    body = listener.ask(REQUEST, never)
+
+    assert told == [Reasoned("Hm."), Spoke("It is well w"), Spoke("ith all.")]
+    assert listener.said == "It is well with all."
+    assert body["choices"][0]["message"]["content"] == "It is well with all."
+
+
+def test_a_busy_model_is_asked_again() -> None:
+    """A refusal for now and a stream that broke are told, and the same request is sent again; what it had said is forgotten."""
+    listener, model, told = listening(Fail(429), BROKEN, Say("Well."))
+    listener.ask(REQUEST, never)
+
+    assert [type(one) for one in told] == [Retried, Spoke, Retried, Spoke]
+    assert listener.said == "Well."
+    assert len(model.requests) == 3
+
+
+def test_a_model_that_stays_busy_is_given_up() -> None:
+    """After so many tries the failure is raised; what the last try had said can still be had."""
+    listener, model, _ = listening(BROKEN)
+    with pytest.raises(ModelBusy):
+        listener.ask(REQUEST, never)
+
+    assert len(model.requests) == 1 + MOST_RETRIES
+    assert listener.said == "The first ha"
+
+
+def test_other_failures_are_raised_at_once() -> None:
+    """No second try helps against a wrong key."""
+    listener, model, told = listening(Fail(401))
+    with pytest.raises(KeyRefused):
+        listener.ask(REQUEST, never)
+
+    assert (len(model.requests), told) == (1, [])
+
+
+def test_a_request_that_is_too_large_is_made_smaller() -> None:
+    """B8: whoever can make it smaller is asked for that, before the stream and in its middle."""
+    late = Say("The first half and more", trouble=Trouble(cut_after_events=1, error_event=scripted_chat.overflow(9, 8)))
+    listener, model, told = listening(TOO_LARGE, late, Say("Well."))
+    listener.ask(REQUEST, lambda _: SMALLER)
+
+    assert [request.body["messages"] for request in model.requests] == [
+        REQUEST.messages,
+        SMALLER.messages,
+        SMALLER.messages,
+    ]
+    assert listener.said == "Well."
+    assert sum(isinstance(one, Retried) for one in told) == 2
+
+
+def test_what_cannot_be_made_smaller_is_told() -> None:
+    """The overflow is raised where nothing can be left out, and nobody is told of another try."""
+    listener, _, told = listening(TOO_LARGE)
+    with pytest.raises(ModelOverflow):
+        listener.ask(REQUEST, never)
+
+    assert told == []
+
+
+class Wordless:
+    """A model that breaks its word: its stream ends without a reply."""
+
+    ref, format = SCRIPTED, "openai-chat"
+
+    def stream(self, request: ModelRequest) -> Iterator[Heard]:  # noqa: ARG002
+        """Some words."""
+        yield Said("So")
+
+    summarise = ScriptedModel().summarise
+
+
+def test_a_stream_without_a_reply_is_a_broken_contract() -> None:
+    """A model that never gives the whole reply is wrong, not busy."""
+    model: Model = Wordless()
+    with pytest.raises(AssertionError, match="without a reply"):
+        Listener(model, lambda _: None, pause_seconds=0).ask(REQUEST, never)

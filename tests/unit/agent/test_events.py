@@ -1,0 +1,47 @@
+"""What an agent tells, as values and as JSON."""
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from infold.agent.events import Answered, Called, Ended, Ending, Happening, Reasoned, Retried, Spoke, Stepped, Titled
+from infold.core import events as core_events
+from infold.core.messages import Usage
+
+TOLD: list[tuple[Happening, str]] = [
+    (Spoke("hi"), "text"),
+    (Reasoned("hm"), "reasoning"),
+    (Called("c1", "shell", '{"command": "ls"}', "ls"), "tool-call"),
+    (Answered("c1", "shell", "a", "completed", 0, 12), "tool-result"),
+    (Stepped(1, "stop", Usage(10, 2), 0.1, 12, 100), "step"),
+    (Retried("busy"), "retry"),
+    (Titled("s", "A title"), "title"),
+    (Ended("done", "s", 1, "hi"), "ended"),
+]
+
+
+@pytest.mark.parametrize(("told", "name"), TOLD, ids=lambda value: value if isinstance(value, str) else "")
+def test_an_event_names_itself(told: Happening, name: str) -> None:
+    """In JSON each says what it is, and is read back as what it was."""
+    said: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(told))
+
+    assert said["event"] == name
+    assert msgspec.json.decode(msgspec.json.encode(told), type=Happening) == told
+
+
+def test_every_event_is_looked_at() -> None:
+    """No kind of event is missing above."""
+    assert {type(told) for told, _ in TOLD} == set(get_args(Happening))
+
+
+def test_no_name_is_used_twice() -> None:
+    """What an agent tells and what infold tells can stand in one stream."""
+    theirs = {kind.__struct_config__.tag for kind in get_args(core_events.Event)}
+
+    assert theirs.isdisjoint({name for _, name in TOLD})
+
+
+def test_endings_are_few() -> None:
+    """Whoever tells of an ending has words for each."""
+    assert set(get_args(Ending)) == {"done", "aborted", "length", "steps", "circling", "filtered"}

@@ -1,0 +1,131 @@
+"""Tools at work in a place, under rules, with somebody to ask."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infold.agent.events import Called, Happening
+from infold.agent.hands import Hands
+from infold.agent.permissions import BUILD_RULES, PLAN_RULES, Consent, parse_rules
+from infold.agent.snapshots import Snapshots
+from infold.agent.tools.tool import Wish
+from infold.core.messages import ToolCallPart, ToolResultPart
+from infold.core.stubs import Rendering
+
+from .workshop import hands_in
+
+
+def run(hands: Hands, tool: str, told: list[Happening] | None = None, **arguments: Any) -> ToolResultPart:
+    """What a call comes to."""
+    tell = (lambda _: None) if told is None else told.append
+    return hands.run(ToolCallPart("c1", tool, json.dumps(arguments)), tell, Rendering())
+
+
+class Somebody:
+    """A person who gives these answers in turn, and remembers what was asked."""
+
+    def __init__(self, *answers: Consent) -> None:
+        self.asked: list[str] = []
+        self._answers = iter(answers)
+
+    def __call__(self, wish: Wish) -> Consent:
+        """The next answer."""
+        self.asked.append(wish.what)
+        return next(self._answers)
+
+
+def test_a_call_is_told_then_carried_out(tmp_path: Path) -> None:
+    """Who watches hears of a call before it is run, in short; its result has the time it took."""
+    told: list[Happening] = []
+    result = run(hands_in(tmp_path), "write", told, path="./a.txt", content="a\n")
+
+    assert told == [Called("c1", "write", '{"path": "./a.txt", "content": "a\\n"}', "a.txt")]
+    assert result.output == "made a.txt: 1 line"
+    assert (result.finished_ms or 0) - (result.started_ms or 0) == 1_000
+
+
+def test_what_the_rules_leave_open_is_asked(tmp_path: Path) -> None:
+    """A yes holds once, a no forbids, and always holds from then on."""
+    somebody = Somebody("no", "once", "always")
+    hands = hands_in(tmp_path, rules=BUILD_RULES, consent=somebody)
+    outcomes = [run(hands, "shell", command="echo hi").status for _ in range(5)]
+
+    assert outcomes == ["error", "completed", "completed", "completed", "completed"]
+    assert somebody.asked == ["echo hi"] * 3
+
+
+def test_always_means_that_and_no_more(tmp_path: Path) -> None:
+    """Leave for one command is no leave for another."""
+    somebody = Somebody("always", "no")
+    hands = hands_in(tmp_path, rules=BUILD_RULES, consent=somebody)
+    run(hands, "shell", command="echo hi")
+
+    assert run(hands, "shell", command="echo hi; rm -rf x").status == "error"
+    assert somebody.asked == ["echo hi", "echo hi; rm -rf x"]
+
+
+def test_what_is_denied_is_not_asked(tmp_path: Path) -> None:
+    """Nobody is bothered with what the rules forbid, and nothing is done."""
+    somebody = Somebody()
+    hands = hands_in(tmp_path, rules=(*BUILD_RULES, *parse_rules({"write": "deny"})), consent=somebody)
+
+    assert run(hands, "write", path="a", content="a").status == "error"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tools_are_offered_by_the_rules(tmp_path: Path) -> None:
+    """A model is told of the tools it may use at all."""
+    offered = {spec.name for spec in hands_in(tmp_path).specs}
+    planning = {spec.name for spec in hands_in(tmp_path, rules=PLAN_RULES).specs}
+
+    assert {"shell", "read", "write", "edit", "search", "list", "todo", "skill"} == offered
+    assert offered - planning == {"write", "edit"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read", {"path": "web/a.js"}),
+        ("write", {"path": "web/new/b.js", "content": ""}),
+        ("list", {"path": "web"}),
+        ("search", {"path": "web/a.js", "pattern": "x"}),
+    ],
+)
+def test_what_is_touched_brings_its_instructions(tmp_path: Path, tool: str, arguments: dict[str, Any]) -> None:
+    """S5.5: a folder's instructions hold once something in it was read, written, listed or searched."""
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "AGENTS.md").write_text("Web rule.")
+    (tmp_path / "web" / "a.js").write_text("x\n")
+    hands = hands_in(tmp_path)
+
+    assert hands.instructions() == ""
+    run(hands, tool, **arguments)
+    assert "Web rule." in hands.instructions()
+
+
+def test_a_name_too_long_harms_nobody(tmp_path: Path) -> None:
+    """A path that no file system takes is the model's mistake: it is told, and the next step has its instructions."""
+    (tmp_path / "AGENTS.md").write_text("Root rule.")
+    hands = hands_in(tmp_path)
+    for path in ("a" * 300, "/".join(["b" * 200] * 30)):
+        assert run(hands, "read", path=path).status == "error"
+        assert run(hands, "list", path=path).status == "error"
+
+    assert "Root rule." in hands.instructions()
+
+
+@pytest.mark.slow
+def test_the_tree_is_kept_where_that_is_wanted(tmp_path: Path) -> None:
+    """S6.1: with snapshots the tree has an id, the same for the same tree; without, it has none."""
+    root = tmp_path / "project"
+    root.mkdir()
+    hands = hands_in(root, snapshots=Snapshots(root, tmp_path / "snapshots"))
+    before, again = hands.snapshot(), hands.snapshot()
+    run(hands, "write", path="a", content="a")
+
+    assert before == again != hands.snapshot()
+    hands.tidy()
+    assert hands_in(root).snapshot() == ""
+    hands_in(root).tidy()

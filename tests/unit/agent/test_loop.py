@@ -1,0 +1,358 @@
+"""The loop: one step after the other, and every way it ends."""
+
+from pathlib import Path
+
+import pytest
+
+from infold.agent.agents import TALK
+from infold.agent.events import Answered, Called, Ended, Happening, Retried, Spoke, Stepped
+from infold.agent.loop import CIRCLING, Bounds
+from infold.agent.permissions import BUILD_RULES, Consent
+from infold.agent.snapshots import Snapshots
+from infold.core.entries import Rejection
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    MessageId,
+    StepFinishPart,
+    StepStartPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    UserMessage,
+    results_of,
+    text_of,
+)
+from infold.errors import KeyRefused, ModelBusy, WindowExceeded
+from infold.formats.wire import OPENAI_CHAT
+from infold.stores.memory import MemoryStore
+from infold.testing import scripted_chat
+from infold.testing.scripted import Fail, Say, Trouble, in_turn
+from infold.testing.scripted_model import ScriptedModel
+
+from .workshop import KEY, call, hands_in, loop_in, messages_in, model_saying, session_in
+
+WRITES = Say("I write it.", (call("write", path="a.txt", content="a\n"), call("read", path="a.txt")))
+
+
+def test_a_task_is_carried_out(tmp_path: Path) -> None:
+    """S5.1, S5.5: a reply's calls are run, their results are sent with the next request, and the last reply is the answer."""
+    model, store = model_saying(WRITES, "Done."), MemoryStore()
+    ended = loop_in(tmp_path, model, store=store).run("Write a.txt.")
+
+    assert ended == Ended("done", "s", 2, "Done.")
+    assert (tmp_path / "a.txt").read_text() == "a\n"
+    assert [result.output for message in model.requests[1].messages for result in results_of(message)] == [
+        "made a.txt: 1 line",
+        "1\ta",
+    ]
+
+
+def test_the_log_has_it_all(tmp_path: Path) -> None:
+    """S6.1, S3.1: who asked whom, where it was done, and where each step began and ended, stand in the log."""
+    store = MemoryStore()
+    loop_in(tmp_path, model_saying(WRITES, "Done."), store=store).run("Write a.txt.")
+    asked, calling, first, second, answer = messages_in(store)
+
+    assert isinstance(asked, UserMessage)
+    assert isinstance(calling, AssistantMessage)
+    assert isinstance(answer, AssistantMessage)
+    assert (asked.agent, asked.model) == ("build", calling.model)
+    assert calling.path is not None
+    assert calling.path.root == str(tmp_path)
+    assert [marks_of(one) for one in (calling, first, second, answer)] == [
+        ["start"],
+        [],
+        ["tool-calls"],
+        ["start", "stop"],
+    ]
+
+
+def test_it_is_told_as_it_happens(tmp_path: Path) -> None:
+    """Words, calls, results, steps and the end are told in their order."""
+    told: list[Happening] = []
+    loop_in(tmp_path, model_saying(WRITES, "Done."), told.append).run("Write a.txt.")
+
+    assert [type(one) for one in told] == [Spoke, Stepped, Called, Answered, Called, Answered, Spoke, Stepped, Ended]
+    assert [one.output for one in told if isinstance(one, Answered)] == ["made a.txt: 1 line", "1\ta"]
+    assert [one.number for one in told if isinstance(one, Stepped)] == [1, 2]
+
+
+def test_what_is_told_is_stored(tmp_path: Path) -> None:
+    """B13: when somebody hears of a step or of a result it is in the store already, each result by itself."""
+    store = MemoryStore()
+    counts: list[tuple[int, int]] = []
+
+    def look(told: Happening) -> None:
+        messages = messages_in(store)
+        replies = sum(isinstance(message, AssistantMessage) for message in messages)
+        if isinstance(told, Stepped | Answered):
+            counts.append((replies, sum(len(results_of(message)) for message in messages)))
+
+    loop_in(tmp_path, model_saying(WRITES, "Done."), look, store=store).run("Write a.txt.")
+
+    assert counts == [(1, 0), (1, 1), (1, 2), (2, 2)]
+
+
+@pytest.mark.slow
+def test_steps_have_snapshots(tmp_path: Path) -> None:
+    """S6.1: a step lies between the tree before it and the tree after its last tool."""
+    root, store = tmp_path / "project", MemoryStore()
+    root.mkdir()
+    snapshots = Snapshots(root, tmp_path / "snapshots")
+    hands = hands_in(root, snapshots=snapshots)
+    loop_in(root, model_saying(WRITES, "Done."), hands=hands, store=store).run("Write a.txt.")
+    parts = [part for message in messages_in(store) for part in message.parts]
+    starts = [part.snapshot for part in parts if isinstance(part, StepStartPart)]
+    ends = [part.snapshot for part in parts if isinstance(part, StepFinishPart)]
+
+    assert starts[1:] + ends[-1:] == ends
+    assert [one.file for one in snapshots.diff(starts[0], ends[0])] == ["a.txt"]
+
+
+# What a request holds.
+
+
+def test_instructions_are_read_anew(tmp_path: Path) -> None:
+    """S5.5: AGENTS.md stands in the system prompt as it is on disk at each step; a folder's own once it is touched."""
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "AGENTS.md").write_text("Web rule.")
+    edits = call("write", path="AGENTS.md", content="New rule.")
+    model = model_saying(Say("", (edits, call("list", path="web"))), "Done.")
+    (tmp_path / "AGENTS.md").write_text("Old rule.")
+    loop_in(tmp_path, model).run("Change the rule.")
+    before, after = (system_of(model, at) for at in (0, 1))
+
+    assert "Old rule." in before
+    assert "Web rule." not in before
+    assert "New rule." in after
+    assert "Old rule." not in after
+    assert "Web rule." in after
+
+
+def test_a_prompt_may_have_a_system_text_of_its_own(tmp_path: Path) -> None:
+    """S3.3: it comes last, holds for all steps of its prompt, and not for the next prompt."""
+    model = model_saying(WRITES, "Done.", "Again.")
+    loop = loop_in(tmp_path, model)
+    loop.run("Write.", system="Speak like a pilot.")
+    loop.run("Once more.")
+
+    assert [system_of(model, at).endswith("\n\nSpeak like a pilot.") for at in range(3)] == [True, True, False]
+
+
+def test_an_agent_without_tools_is_offered_none(tmp_path: Path) -> None:
+    """S3.2: who may call nothing is told of nothing."""
+    model = model_saying("Hello.")
+    loop_in(tmp_path, model, agent=TALK).run("Hello?")
+
+    assert "tools" not in model.requests[0].body
+
+
+def test_a_long_result_is_shown_shortened(tmp_path: Path) -> None:
+    """The model sees beginning and end of what is long; the log has all of it."""
+    model, store = model_saying(Say("", (call("shell", command="seq 1 5000"),)), "Done."), MemoryStore()
+    loop_in(tmp_path, model, store=store, bounds=Bounds(result_tokens=500)).run("Count.")
+    shown = results_of(model.requests[1].messages[-1])[0].output
+    kept = [result.output for message in messages_in(store) for result in results_of(message)]
+
+    assert len(shown) < 4_000
+    assert (shown[:4], shown[-4:]) == ("1\n2\n", "5000")
+    assert kept == ["\n".join(map(str, range(1, 5_001)))]
+
+
+# How it ends.
+
+
+def test_it_stops_after_so_many_steps(tmp_path: Path) -> None:
+    """A prompt takes as many steps as it may, and the next prompt goes on."""
+    steps = [Say("", (call("write", path=f"f{n}", content=""),)) for n in range(3)]
+    loop = loop_in(tmp_path, model_saying(*steps, "Done."), bounds=Bounds(steps=2, pause_seconds=0))
+
+    assert (loop.run("Write three.").ending, loop.run("Go on.").ending) == ("steps", "done")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f0", "f1", "f2"]
+
+
+def test_a_circle_is_warned_of_once_then_ended(tmp_path: Path) -> None:
+    """S5.5: the same call with the same answer three times over brings a warning; more of it ends the work."""
+    model, store = model_saying(Say("", (call("list"),))), MemoryStore()
+    ended = loop_in(tmp_path, model, store=store).run("What is here?")
+    said = [message for message in messages_in(store) if isinstance(message, UserMessage)]
+
+    assert (ended.ending, ended.steps) == ("circling", 4)
+    assert said[1].parts == (TextPart(CIRCLING, synthetic=True),)
+    assert len(said) == 2
+
+
+def test_a_warned_model_may_do_better(tmp_path: Path) -> None:
+    """Who does something else after the warning goes on."""
+    same = Say("", (call("list"),))
+    ended = loop_in(tmp_path, model_saying(*[same] * 3, WRITES, "Done.")).run("What is here?")
+
+    assert (ended.ending, ended.steps) == ("done", 5)
+
+
+def test_a_withheld_reply_ends_it(tmp_path: Path) -> None:
+    """What a provider withholds is told as that, not as an answer."""
+    assert loop_in(tmp_path, model_saying(Say("I", finish="content-filter"))).run("Hm?").ending == "filtered"
+
+
+def test_a_reply_cut_off_ends_it_where_compacting_does_not_help(tmp_path: Path) -> None:
+    """S5.3: without anything to compact a reply that ends for length is the end."""
+    assert loop_in(tmp_path, model_saying(Say("And th", finish="length"))).run("Tell me.").ending == "length"
+
+
+def test_a_reply_cut_off_is_asked_for_again_after_a_compaction(tmp_path: Path) -> None:
+    """S5.3, B21: `length` forces one compaction, and the model goes on with the work."""
+    looks = [Say(f"Look {n}.", (call("shell", command=f"seq {n} 900"),)) for n in range(6)]
+    answers = iter([*looks, Say("And th", finish="length"), Say("And then it was done.")])
+
+    def script(request: object) -> Say:
+        return Say("Six looks were taken.") if "You write the notes" in str(request) else next(answers)
+
+    ended = loop_in(tmp_path, ScriptedModel(script), window=32_000).run("Tell me.")
+
+    assert (ended.ending, ended.text) == ("done", "And then it was done.")
+
+
+# What goes wrong.
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_what_a_broken_off_reply_said_is_kept(tmp_path: Path, stop: type[BaseException]) -> None:
+    """B13: an interrupt in a stream ends the work; what was said so far is in the log, and the next prompt is answered."""
+    store, pauses = MemoryStore(), iter([0, 0, 1])
+    slow = Say("The first boat is red and so on.", trouble=Trouble(chunk_delay_seconds=1))
+    model = ScriptedModel(in_turn(slow, Say("Two.")), pause=lambda _: pause(next(pauses, 0), stop))
+    loop = loop_in(tmp_path, model, store=store)
+    if stop is KeyboardInterrupt:
+        assert loop.run("Count.").ending == "aborted"
+    else:
+        with pytest.raises(stop):
+            loop.run("Count.")
+    broken = messages_in(store)[-1]
+
+    assert isinstance(broken, AssistantMessage)
+    assert (text_of(broken), broken.finish) == ("The first boat is red an", "abort")
+    assert loop.run("Go on.").text == "Two."
+    assert OPENAI_CHAT.problems(model.requests[-1].body["messages"]) == ()
+
+
+def test_an_earlier_answer_is_not_told_again(tmp_path: Path) -> None:
+    """Who interrupts before anything was said is told of no answer."""
+    pauses = iter([0, 0, 1])
+    model = ScriptedModel(in_turn(Say("Well.")), pause=lambda _: pause(next(pauses, 0), KeyboardInterrupt))
+    loop = loop_in(tmp_path, model)
+
+    assert loop.run("Hello?").text == "Well."
+    assert loop.run("And now?") == Ended("aborted", "s", 0, "")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
+def test_a_broken_off_tool_leaves_no_call_unanswered(tmp_path: Path, stop: type[BaseException]) -> None:
+    """B12, B13: what was done is kept, what was broken off says so, what was not begun says that; the next prompt is answered."""
+    store = MemoryStore()
+    calls = (call("write", path="a", content="a"), call("shell", command="make"), call("read", path="a"))
+    model = model_saying(Say("", calls), "Well.")
+    hands = hands_in(tmp_path, rules=BUILD_RULES, consent=lambda wish: stop_at(wish.tool == "shell", stop))
+    loop = loop_in(tmp_path, model, hands=hands, store=store)
+    if stop is KeyboardInterrupt:
+        assert loop.run("Make it.").ending == "aborted"
+    else:
+        with pytest.raises(stop):
+            loop.run("Make it.")
+    results = [result for message in messages_in(store) for result in results_of(message)]
+
+    assert [(one.tool, one.status) for one in results] == [
+        ("write", "completed"),
+        ("shell", "interrupted"),
+        ("read", "interrupted"),
+    ]
+    assert loop.run("Go on.").text == "Well."
+    assert OPENAI_CHAT.problems(model.requests[-1].body["messages"]) == ()
+
+
+def test_another_process_goes_on(tmp_path: Path) -> None:
+    """B13: a call that a killed process left without an answer is answered for it, and the work goes on."""
+    store, model = MemoryStore(), model_saying("It was not written.")
+    calling = AssistantMessage(MessageId(""), (ToolCallPart("c1", "write", '{"path": "a"}'),), finish="tool-calls")
+    session_in(store, model).add((UserMessage(MessageId(""), (TextPart("Write a."),)), calling))
+    ended = loop_in(tmp_path, model, store=store).go_on()
+
+    assert (ended.ending, ended.text) == ("done", "It was not written.")
+    assert OPENAI_CHAT.problems(model.requests[-1].body["messages"]) == ()
+
+
+def test_a_model_that_fails_is_told(tmp_path: Path) -> None:
+    """What a model refuses is raised; the prompt is kept, and may be answered later."""
+    store = MemoryStore()
+    loop = loop_in(tmp_path, model_saying(Fail(401), "Well."), store=store)
+    with pytest.raises(KeyRefused):
+        loop.run("Hello?")
+
+    assert [text_of(message) for message in messages_in(store)] == ["Hello?"]
+    assert loop.go_on().text == "Well."
+
+
+def test_a_stream_that_breaks_for_good_keeps_what_it_said(tmp_path: Path) -> None:
+    """B13: when no further try helps, what the last one had said is kept as an error."""
+    store, told = MemoryStore(), list[Happening]()
+    broken = Say("The first half and more", trouble=Trouble(cut_after_events=1))
+    with pytest.raises(ModelBusy):
+        loop_in(tmp_path, model_saying(broken), told.append, store=store).run("Tell me.")
+    kept = messages_in(store)[-1]
+
+    assert isinstance(kept, AssistantMessage)
+    assert (text_of(kept), kept.finish) == ("The first ha", "error")
+    assert sum(isinstance(one, Retried) for one in told) == 2
+
+
+def test_a_reported_overflow_is_recovered(tmp_path: Path) -> None:
+    """B7, B8: a request that is refused as too large is made smaller and sent once more; no step is lost."""
+    looks = [Say(f"Look {n}.", (call("shell", command=f"seq {n} 900"),)) for n in range(6)]
+    refusal = Fail(400, scripted_chat.overflow(40_000, 9_000))
+    store, model = MemoryStore(), model_saying(*looks, refusal, Say("The looks were taken."), "Six looks.")
+    ended = loop_in(tmp_path, model, store=store).run("Look.")
+    entries = [entry for _, entry in store.newest_first(KEY)]
+
+    assert (ended.ending, ended.text) == ("done", "Six looks.")
+    assert any(isinstance(entry, Rejection) for entry in entries)
+    assert sum(text_of(one).startswith("Look ") for one in messages_in(store)) == 6
+
+
+def test_a_window_too_small_is_told(tmp_path: Path) -> None:
+    """B9: where not even the smallest request fits, nothing is sent."""
+    model = model_saying("Hello.")
+    with pytest.raises(WindowExceeded):
+        loop_in(tmp_path, model, window=500).run("Hello?")
+
+    assert model.requests == ()
+
+
+# Small things.
+
+
+def marks_of(message: Message) -> list[str]:
+    """Where a step begins or ends in a message."""
+    return [
+        part.reason if isinstance(part, StepFinishPart) else "start"
+        for part in message.parts
+        if isinstance(part, StepStartPart | StepFinishPart)
+    ]
+
+
+def system_of(model: ScriptedModel, at: int) -> str:
+    """The system prompt of a request."""
+    return " ".join(text_of(one) for one in model.requests[at].messages if isinstance(one, SystemMessage))
+
+
+def pause(is_due: object, stop: type[BaseException]) -> None:
+    """A pause in which somebody may interrupt."""
+    if is_due:
+        raise stop
+
+
+def stop_at(is_due: object, stop: type[BaseException]) -> Consent:
+    """Somebody who interrupts when it is due, and consents otherwise."""
+    if is_due:
+        raise stop
+    return "once"

@@ -1,0 +1,207 @@
+"""An agent put to work: session, model, tools and rules together, as settings say."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infold.agent.events import Ended, Titled
+from infold.agent.places import default_snapshots
+from infold.agent.work import Circumstance, Person, Told, Work, begin
+from infold.core.events import Compacted
+from infold.core.messages import AssistantMessage, ModelRef, StepStartPart, results_of, text_of
+from infold.errors import UsageError
+from infold.ports import FullStore
+from infold.settings import read_settings
+from infold.stores.memory import MemoryStore
+from infold.testing.scripted import Say, ScriptedRequest
+from infold.testing.scripted_model import ScriptedModel
+
+from .workshop import Ticking, call, messages_in, model_saying, never
+
+LISTS = Say("", (call("shell", command="echo hi"),))
+PLAIN = {"INFOLD_AGENT_TITLES": "false", "INFOLD_AGENT_SNAPSHOTS": "false"}
+"""An agent that asks its model for nothing but the work."""
+
+
+def put_to_work(
+    folder: Path,
+    model: ScriptedModel,
+    told: list[Told] | None = None,
+    *,
+    store: FullStore | None = None,
+    variables: dict[str, str] = PLAIN,
+    **given: Any,
+) -> Work:
+    """An agent in the project of a folder, with a home beside it."""
+    root = folder / "project"
+    root.mkdir(exist_ok=True)
+    environ = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), **variables}
+    place = Circumstance(root=root, environ=environ, clock=Ticking(), **{"window": 64_000, **given})
+    person = Person((lambda _: None) if told is None else told.append, never)
+    kept = MemoryStore() if store is None else store
+    return begin(kept, "s", model, place=place, settings=read_settings(environ, root), person=person)
+
+
+def statuses(store: FullStore) -> list[str]:
+    """How the calls of the session went."""
+    return [result.status for message in messages_in(store) for result in results_of(message)]
+
+
+def offered(model: ScriptedModel) -> set[str]:
+    """The tools of the first request."""
+    return {tool["function"]["name"] for tool in model.requests[0].body.get("tools", ())}
+
+
+def test_a_task_is_carried_out(tmp_path: Path) -> None:
+    """S5.5: a person's prompt is worked on in the project, and the person is told."""
+    told: list[Told] = []
+    model = model_saying(Say("", (call("write", path="a", content="a"),)), "Done.")
+    ended = put_to_work(tmp_path, model, told).run("Write a.")
+
+    assert ended == Ended("done", "s", 2, "Done.") == told[-1]
+    assert (tmp_path / "project" / "a").read_text() == "a"
+
+
+def test_a_new_session_is_named_and_a_known_one_is_not(tmp_path: Path) -> None:
+    """S6.2: the first prompt gives the title; a second one, or another process, changes nothing."""
+    store, told = MemoryStore(), list[Told]()
+    work = put_to_work(tmp_path, model_saying("Hello."), told, store=store)
+    work.run("Count the boats")
+    work.run("And the ships")
+    put_to_work(tmp_path, model_saying("Hello."), told, store=store).run("And the buoys")
+
+    assert [one.text for one in told if isinstance(one, Titled)] == ["Count the boats"]
+
+
+def test_the_model_may_name_it(tmp_path: Path) -> None:
+    """S6.2: where settings let it, the model is asked for the title after its first reply."""
+    told: list[Told] = []
+    model = model_saying("Hello.", "Boats")
+    put_to_work(tmp_path, model, told, variables={"INFOLD_AGENT_SNAPSHOTS": "false"}).run("Count the boats")
+
+    assert [one.text for one in told if isinstance(one, Titled)] == ["Boats"]
+
+
+def test_it_goes_on_where_it_stands(tmp_path: Path) -> None:
+    """B13: another process takes the session up without a new prompt."""
+    store = MemoryStore()
+    put_to_work(tmp_path, model_saying(LISTS), store=store, steps=1).run("List.")
+    ended = put_to_work(tmp_path, model_saying("Listed."), store=store).go_on()
+
+    assert ended.text == "Listed."
+
+
+@pytest.mark.slow
+def test_trees_are_kept_unless_settings_say_otherwise(tmp_path: Path) -> None:
+    """S6.1: by default each step has its snapshot, in the user's own folder."""
+    store = MemoryStore()
+    put_to_work(tmp_path, model_saying("Hello."), store=store, variables={"INFOLD_AGENT_TITLES": "false"}).run("Hello?")
+    starts = [part for message in messages_in(store) for part in message.parts if isinstance(part, StepStartPart)]
+
+    assert all(part.snapshot for part in starts)
+    assert default_snapshots({"HOME": str(tmp_path)}).is_dir()
+
+
+# What it may do.
+
+
+def test_commands_are_asked_for(tmp_path: Path) -> None:
+    """Without leave a command is not run, since the person says no."""
+    store = MemoryStore()
+    put_to_work(tmp_path, model_saying(LISTS, "No."), store=store).run("List.")
+
+    assert statuses(store) == ["error"]
+
+
+@pytest.mark.parametrize("allow", ["shell", "shell:echo *", "*"])
+def test_leave_may_be_given_for_this_work(tmp_path: Path, allow: str) -> None:
+    """What is allowed on the command line is done unasked."""
+    store = MemoryStore()
+    put_to_work(tmp_path, model_saying(LISTS, "Yes."), store=store, allow=(allow,)).run("List.")
+
+    assert statuses(store) == ["completed"]
+
+
+def test_what_settings_deny_no_leave_allows(tmp_path: Path) -> None:
+    """A denial is final, whatever is allowed for this work."""
+    store, denied = MemoryStore(), {**PLAIN, "INFOLD_PERMISSIONS_DENY": "shell:echo *"}
+    put_to_work(tmp_path, model_saying(LISTS, "No."), store=store, variables=denied, allow=("*",)).run("List.")
+
+    assert statuses(store) == ["error"]
+
+
+def test_an_agent_that_plans_cannot_be_made_to_write(tmp_path: Path) -> None:
+    """The agent's own denials are final too; the tools are not even offered."""
+    model = model_saying("Hm.")
+    put_to_work(tmp_path, model, agent="plan", allow=("*",)).run("Plan.")
+
+    assert offered(model) & {"write", "edit", "read"} == {"read"}
+
+
+def test_recall_is_offered_unless_settings_say_otherwise(tmp_path: Path) -> None:
+    """B6: the model can bring back what left its view."""
+    with_it, without = model_saying("Hm."), model_saying("Hm.")
+    put_to_work(tmp_path, with_it).run("Hello?")
+    put_to_work(tmp_path, without, variables={**PLAIN, "INFOLD_RECALL_ENABLED": "false"}).run("Hello?")
+
+    assert "recall" in offered(with_it)
+    assert "recall" not in offered(without)
+
+
+def test_a_model_too_small_for_tools_talks(tmp_path: Path) -> None:
+    """A model that cannot call tools is offered none, is not asked for titles, and writes no summaries."""
+    model = ScriptedModel(ref=ModelRef("embedded", "smollm2-135m-instruct"))
+    store = MemoryStore()
+    put_to_work(tmp_path, model, store=store, variables={"INFOLD_AGENT_SNAPSHOTS": "false"}).run("Hello?")
+    reply = messages_in(store)[-1]
+
+    assert isinstance(reply, AssistantMessage)
+    assert (offered(model), reply.agent, len(model.requests)) == (set(), "talk", 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"), [({"agent": "nobody"}, "no agent 'nobody'"), ({"allow": ("bash",)}, "no tool 'bash'")]
+)
+def test_a_wrong_word_is_told(tmp_path: Path, given: dict[str, Any], problem: str) -> None:
+    """An agent and a rule that do not exist are told before anything begins."""
+    with pytest.raises(UsageError, match=problem):
+        put_to_work(tmp_path, model_saying("Hm."), **given)
+
+
+# How its session is kept.
+
+
+def test_its_own_model_writes_the_summaries(tmp_path: Path) -> None:
+    """S3.2: the model that works is asked for summaries, in the compaction agent's name."""
+    count = iter(range(100))
+
+    def script(request: ScriptedRequest) -> Say:
+        if "You write the notes" in text_of(request.messages[0]):
+            return Say("The numbers were counted, one line after the other.")
+        at = next(count)
+        return Say(f"Look {at}.", (call("shell", command=f"seq {at} 900"),)) if at < 8 else Say("Done.")
+
+    told: list[Told] = []
+    ended = put_to_work(tmp_path, ScriptedModel(script), told, window=8_000, allow=("shell",)).run("Count.")
+    compactions = [one for one in told if isinstance(one, Compacted)]
+
+    assert ended.ending == "done"
+    assert compactions
+    assert {one.summariser for one in compactions} == {"scripted"}
+
+
+def test_a_policy_may_be_chosen(tmp_path: Path) -> None:
+    """S1.0: a preset named for this work wins over settings."""
+    work = put_to_work(tmp_path, model_saying("Hm."), policy="turn-window")
+
+    assert work.session.policy.name == "turn-window"
+
+
+def test_steps_are_bounded_by_settings_or_for_this_work(tmp_path: Path) -> None:
+    """What is said for this work wins."""
+    looks = [Say("", (call("list", glob=f"*{n}"),)) for n in range(9)]
+    two = {**PLAIN, "INFOLD_AGENT_STEPS": "2"}
+
+    assert put_to_work(tmp_path, model_saying(*looks), variables=two).run("Look.").steps == 2
+    assert put_to_work(tmp_path, model_saying(*looks), variables=two, steps=3).run("Look.").steps == 3
