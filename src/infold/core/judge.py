@@ -7,7 +7,7 @@ summary: the ledger beside it carries that.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -56,8 +56,32 @@ _CLAIMS = re.compile(
     r"|\b[a-z0-9]+_[a-z0-9_]+\b|\b[a-z]+[A-Z]\w+\b|\b[A-Z][a-z]+[A-Z]\w+\b"  # identifiers
     r"|\b[0-9a-f]{7,40}\b|\b\d[\d,.]*\d\d\b"  # hashes, numbers of three digits or more
 )
-_CJK = re.compile(r"[぀-ヿ㐀-鿿가-힯]")
-_SCRIPTS = (("kana", re.compile(r"[぀-ヿ]")), ("hangul", re.compile(r"[가-힯]")), ("han", re.compile(r"[㐀-鿿]")))
+_WRITINGS = {
+    "latin": re.compile(r"[A-Za-zÀ-ɏ]"),
+    "cyrillic": re.compile(r"[\u0400-\u04ff]"),
+    "greek": re.compile(r"[\u0370-\u03ff]"),
+    "hebrew": re.compile(r"[\u0590-\u05ff]"),
+    "arabic": re.compile(r"[\u0600-\u06ff]"),
+    "devanagari": re.compile(r"[\u0900-\u097f]"),
+    "thai": re.compile(r"[\u0e00-\u0e7f]"),
+    "east asian": re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"),
+}
+"""Writings that are told apart. Names and paths are Latin everywhere, so a text in another writing has both."""
+
+LEAST_OWN = 0.05
+"""What of a summary's letters is at least in the user's writing, where that is not the Latin one."""
+
+LEAST_LATIN = 0.5
+"""Below that share of Latin letters a summary is written in another writing, whatever names are in it."""
+
+LEAST_OTHER = 0.2
+"""What of a person's letters is in another writing at least before that counts as the one they write in."""
+
+FEWEST_LETTERS = 5
+"""Letters of a writing that count as its use."""
+
+FEWEST_WORDS, LEAST_VARIED = 100, 0.03
+"""From so many words on, a text of which fewer than that share differ is one that got stuck."""
 
 
 class Answer(Struct, frozen=True):
@@ -86,7 +110,12 @@ def judge(
     `replaced_tokens` and `answer_tokens` are by the session's own measure.
     """
     text = _SCRATCHPAD.sub("", answer.text).strip()
-    fault = plain_fault(answer) or _size_fault(answer_tokens, replaced_tokens) or _language_fault(text, head)
+    fault = (
+        plain_fault(answer)
+        or _size_fault(answer_tokens, replaced_tokens)
+        or _stuck_fault(text)
+        or _language_fault(text, head, known)
+    )
     if fault is not None:
         return Verdict("", (fault,))
     return _without_inventions(text, f"{record_text(head)}\n{known}")
@@ -118,20 +147,35 @@ def _size_fault(answer_tokens: int, replaced_tokens: int) -> Fault | None:
     return "too-large" if answer_tokens > LARGEST_SHARE * replaced_tokens else None
 
 
-def _language_fault(text: str, head: Sequence[Message]) -> Fault | None:
-    """A user who writes Japanese is not to be answered from an English summary: agents then change language for good."""
-    said = "".join(text_of(message) for message in head if is_genuine_user(message))
-    script = _script_of(said)
-    if script is None or len(_CJK.findall(text)) >= 0.05 * len(text):
+def _language_fault(text: str, head: Sequence[Message], known: str) -> Fault | None:
+    """A user who writes Japanese is not to be answered from an English summary: agents then change language for good.
+
+    Nor is anybody to be answered in a writing that nobody has used.
+    """
+    said = _letters("".join(text_of(message) for message in head if is_genuine_user(message)))
+    told = _letters(text)
+    own, foreign = _foremost(said), _foremost(told)
+    if said[own] >= max(FEWEST_LETTERS, LEAST_OTHER * sum(said.values())):
+        return "language" if told[own] < LEAST_OWN * sum(told.values()) else None
+    if told["latin"] >= LEAST_LATIN * sum(told.values()):
         return None
-    return "language"
+    used = _letters("".join((known, *map(text_of, head))))
+    return "language" if used[foreign] < FEWEST_LETTERS else None
 
 
-def _script_of(said: str) -> str | None:
-    """The script a person mostly writes in, where it is not an alphabet."""
-    if len(_CJK.findall(said)) < 0.2 * max(1, len(said)):
-        return None
-    return next(name for name, pattern in _SCRIPTS if pattern.search(said))
+def _foremost(letters: Mapping[str, int]) -> str:
+    """The most used writing that is not Latin."""
+    return max((name for name in letters if name != "latin"), key=lambda name: letters[name])
+
+
+def _letters(text: str) -> dict[str, int]:
+    return {name: len(pattern.findall(text)) for name, pattern in _WRITINGS.items()}
+
+
+def _stuck_fault(text: str) -> Fault | None:
+    """One thing over and over says nothing."""
+    words = text.split()
+    return "empty" if len(words) >= FEWEST_WORDS and len(set(words)) < LEAST_VARIED * len(words) else None
 
 
 def _without_inventions(text: str, record: str) -> Verdict:

@@ -115,12 +115,30 @@ def test_broken_arguments_and_reasoning_are_passed_over() -> None:
         ("テストを必ず実行してください。", "テストを実行し、すべて成功した。残りはドキュメントだけである。", True),
         ("반드시 테스트를 실행하세요.", "Everything was tested and found to be good.", False),
         ("不要修改数据库结构。", "The structure was left alone as was asked.", False),
+        ("Не меняй структуру базы данных.", "The structure was left alone as was asked.", False),
+        ("Не меняй структуру базы данных.", "Структура базы данных не изменена, тесты пройдены.", True),
         ("Please run the tests.", "Everything was tested and found to be good.", True),
+        ("Please run the tests.", "テストを実行し、すべて成功した。残りはドキュメントだけである。", False),
+        ("ok", "Everything was tested and found to be good.", True),
     ],
 )
 def test_the_language_is_the_users(said: str, summary: str, accepted: bool) -> None:
-    """B5: a person who writes Japanese, Korean or Chinese is not summarised in English."""
+    """B5: a person is not summarised in a writing that is not theirs."""
     assert verdict(summary, history=numbered((user(said),))).is_accepted is accepted
+
+
+def test_a_writing_that_was_used_is_nobody_elses() -> None:
+    """B5: after a short answer in Latin letters, a summary in what was spoken before is as good as it was."""
+    told = "テストを実行し、すべて成功した。残りはドキュメントだけである。"
+
+    assert verdict(told, history=numbered((user("ok"), replies("テストは成功しました。")))).is_accepted
+    assert not verdict(told, history=numbered((user("ok"), replies("All is well.")))).is_accepted
+
+
+def test_a_text_that_got_stuck_says_nothing() -> None:
+    """B5: the same words over and over are no summary."""
+    assert verdict("word " * 300).faults == ("empty",)
+    assert verdict("word " * 30).faults == ()
 
 
 @pytest.mark.parametrize("finish", ["stop", "other", "tool-calls"])
