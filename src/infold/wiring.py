@@ -88,7 +88,7 @@ def open_model(name: str, url: str = "") -> Iterator[Model]:
         return
     provider, bare = _provider_of(name, url)
     if provider not in _MODELS:
-        known = ", ".join(sorted(_MODELS))
+        known = ", ".join(sorted(_MODELS.keys() - {EMBEDDED}))
         raise UsageError(
             f"nobody knows who offers {name!r}; put one of {known} and a slash before it, or give the address of a server "
             "that speaks OpenAI's chat interface with --base-url"

@@ -12,10 +12,10 @@ from infold.agent.snapshots import Snapshots
 from infold.agent.work import Circumstance, Person, Told, Work, begin
 from infold.core.entries import Entry, MessageEntry
 from infold.core.events import Compacted, Rejected, SummaryRejected
-from infold.core.messages import ModelRef
+from infold.core.messages import ModelRef, SessionId
 from infold.models.anthropic import AnthropicMessages
 from infold.models.openai_responses import OpenAIResponses
-from infold.ports import Model
+from infold.ports import Model, SessionKey
 from infold.settings import read_settings
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted import Fail, Say, Script, ScriptedServer, in_turn
@@ -37,6 +37,7 @@ from .agent_stage import (
     tree_of,
 )
 
+KEY = SessionKey("", SessionId("s"))
 WINDOW = 16_384
 STEPS = 300
 AT_FIRST, THEN = NAMES[:20], NAMES[20:]
@@ -207,4 +208,5 @@ def put_to_work(place: Place, model: Model, told: list[Told]) -> Work:
         root=place.root, environ=environ, clock=system_clock(), allow=("shell",), window=WINDOW, steps=400
     )
     nobody = Person(told.append, lambda _: "no")
-    return begin(MemoryStore(), "s", model, place=where, settings=read_settings(environ, place.root), person=nobody)
+    settings = read_settings(environ, place.root)
+    return begin(MemoryStore(), KEY, model, place=where, settings=settings, person=nobody)

@@ -7,7 +7,6 @@ broken off anywhere leaves a session whose next prompt is answered (B13).
 
 from collections.abc import Callable
 from itertools import takewhile
-from typing import Any
 
 from msgspec import Struct
 
@@ -16,37 +15,25 @@ from infold.agent.circling import Deed, deeds_of, is_circling
 from infold.agent.events import Answered, Ended, Ending, Happening, Stepped
 from infold.agent.hands import Hands
 from infold.agent.running import interrupted, not_begun
+from infold.agent.scribe import Scribe
 from infold.api.session import Session
-from infold.catalogue import cost_of
 from infold.core.compact import CONTINUE_TEXT
 from infold.core.events import Compacted
 from infold.core.messages import (
     AssistantMessage,
     Finish,
-    MessageId,
-    StepFinishPart,
-    StepStartPart,
-    TextPart,
     ToolMessage,
     ToolResultPart,
-    Usage,
-    UserMessage,
-    WorkPath,
     calls_of,
     text_of,
 )
 from infold.core.summary import Agent, assemble_system
-from infold.engine.circumstances import Stamp
 from infold.engine.keeper import Ready
 from infold.errors import InfoldError, ModelOverflow
 from infold.formats.tool_specs import tool_items
-from infold.formats.wire import format_named
 from infold.ports import Model, ModelRequest
 
 __all__ = ["Bounds", "Loop"]
-
-UNNUMBERED = MessageId("")
-"""The id of a message that the session has yet to number."""
 
 MOST_DEEDS = 24
 """How many of the newest calls are looked at for a circle; it takes twelve to see the longest one go round three times."""
@@ -90,16 +77,15 @@ class Loop:
     ) -> None:
         self._session = session
         self._model = model
-        self._wire = format_named(model.format)
         self._agent = agent
         self._hands = hands
         self._tell = tell
         self._bounds = bounds
+        self._scribe = Scribe(session, model, agent, root=str(hands.workplace.root))
         self._listener = Listener(model, tell, pause_seconds=bounds.pause_seconds)
         self._specs = hands.specs if agent.allows_tools else ()
         self._tools = tool_items(model.format, self._specs)
         self._instructions = ""
-        self._own = ""
         self._snapshot = ""
         self._deeds: tuple[Deed, ...] = ()
         self._is_warned = False
@@ -111,14 +97,14 @@ class Loop:
         `system` is text for the system prompt of this request alone (S3.3). Raises `ModelError` where the model does not
         answer, `WindowExceeded` where no request can be made to fit, `StoreError` where nothing can be kept.
         """
-        self._own = system
-        self._session.add((self._message(TextPart(prompt)),))
+        self._scribe.own = system
+        self._scribe.put(prompt)
         return self.go_on()
 
     def go_on(self) -> Ended:
         """Work on from where the session stands, as after an abort or a crash."""
         self._deeds = deeds_of(placed.message for placed in self._session.log.live)
-        self._own = self._asked()
+        self._scribe.recall_own()
         self._is_warned = self._is_cut_off = False
         steps, ending = 0, None
         try:
@@ -140,14 +126,15 @@ class Loop:
         if self._is_cut_off and not _compacted(ready):
             return "length"
         if self._is_answered():
-            self._session.add((self._message(TextPart(CONTINUE_TEXT, synthetic=True)),))
+            self._scribe.put(CONTINUE_TEXT, synthetic=True)
             ready = self._prepared()
         try:
             body = self._listener.ask(self._request(ready), self._smaller)
         except BaseException as error:
-            self._break_off("error" if isinstance(error, InfoldError) else "abort")
+            why: Finish = "error" if isinstance(error, InfoldError) else "abort"
+            self._scribe.broken_off(self._listener.said, why, self._snapshot)
             raise
-        reply = self._recorded(body)
+        reply = self._scribe.reply(body, self._snapshot)
         self._tell(Stepped(number, reply.finish, reply.usage, reply.cost, ready.gauge.count_tokens, ready.limit_tokens))
         return self._carry_out(reply) if calls_of(reply) else self._said_all(reply)
 
@@ -170,41 +157,7 @@ class Loop:
 
     def _system(self) -> str:
         """The agent's prompt, then what holds for this project, then the last user message's own text (S3.3)."""
-        return assemble_system(self._agent.system_text, self._instructions, self._own)
-
-    def _asked(self) -> str:
-        """What the last user message says for the system prompt; it holds for all its steps, folded or not."""
-        users = (placed.message for placed in reversed(self._session.log.live) if not placed.is_business)
-        newest = next((message for message in users if isinstance(message, UserMessage)), None)
-        return "" if newest is None else newest.system
-
-    def _recorded(self, body: dict[str, Any]) -> AssistantMessage:
-        replies = self._wire.decode(self._wire.reply_items(body)).messages
-        finish, usage = self._wire.finish(body), self._wire.usage(body)
-        marks: tuple[StepStartPart | StepFinishPart, ...] = (StepStartPart(self._snapshot),)
-        if not any(map(calls_of, replies)):
-            cost = cost_of(self._model.ref.id, usage) if usage else 0.0
-            marks += (_finish(finish, self._snapshot, usage, cost),)
-        if replies:
-            self._session.record(body, self._stamp(marks))
-        else:  # some models have nothing more to say after their last call
-            silence = AssistantMessage(UNNUMBERED, (), usage=usage, finish=finish)
-            self._session.add((self._stamp(marks).on(silence, self._session.log),))
-        reply = self._session.log.live[-1].message
-        assert isinstance(reply, AssistantMessage)
-        return reply
-
-    def _stamp(self, marks: tuple[StepStartPart | StepFinishPart, ...]) -> Stamp:
-        root = str(self._hands.workplace.root)
-        return Stamp(self._agent.name, self._model.ref, WorkPath(root, root), marks)
-
-    def _break_off(self, why: Finish) -> None:
-        """Keep what a reply had said when it was broken off."""
-        if self._listener.said.strip():
-            marks = (StepStartPart(self._snapshot), StepFinishPart(why, self._snapshot))
-            said = AssistantMessage(UNNUMBERED, (TextPart(self._listener.said),), finish=why)
-            marked = self._stamp(marks).on(said, self._session.log)
-            self._session.add((marked,))
+        return assemble_system(self._agent.system_text, self._instructions, self._scribe.own)
 
     def _carry_out(self, reply: AssistantMessage) -> Ending | None:
         """Run the tools a reply calls, one after the other; what breaks one off leaves none without a result."""
@@ -218,16 +171,17 @@ class Loop:
                 raise
             self._keep((result,), reply, is_last=not left)
             results.append(result)
-        self._deeds = (*self._deeds, *deeds_of((reply, ToolMessage(UNNUMBERED, tuple(results)))))[-MOST_DEEDS:]
+        self._deeds = (*self._deeds, *deeds_of((reply, ToolMessage(reply.id, tuple(results)))))[-MOST_DEEDS:]
         return self._circled()
 
     def _keep(self, results: tuple[ToolResultPart, ...], reply: AssistantMessage, *, is_last: bool) -> None:
         """Store results at once, and tell of them only then: what was told is never lost. The last end the step."""
-        marks: tuple[StepFinishPart, ...] = ()
+        longest = self._longest()
         if is_last:
             self._snapshot = self._hands.snapshot()
-            marks = (_finish(reply.finish, self._snapshot, reply.usage, reply.cost),)
-        self._session.add((ToolMessage(UNNUMBERED, (*results, *marks)),), longest_tokens=self._longest())
+            self._scribe.last_results(results, reply, self._snapshot, longest_tokens=longest)
+        else:
+            self._scribe.results(results, longest_tokens=longest)
         for result in results:
             self._tell(_answered(result))
 
@@ -238,7 +192,7 @@ class Loop:
         if self._is_warned:
             return "circling"
         self._is_warned = True
-        self._session.add((self._message(TextPart(CIRCLING, synthetic=True)),))
+        self._scribe.put(CIRCLING, synthetic=True)
         return None
 
     def _said_all(self, reply: AssistantMessage) -> Ending | None:
@@ -261,10 +215,6 @@ class Loop:
         newest = live[-1].message
         return isinstance(newest, AssistantMessage) and not live[-1].calls and newest.finish != "error"
 
-    def _message(self, said: TextPart) -> UserMessage:
-        """Something put to this agent and its model (S3.1)."""
-        return UserMessage(UNNUMBERED, (said,), agent=self._agent.name, model=self._model.ref, system=self._own)
-
     def _longest(self) -> int:
         window = self._session.window_tokens
         share = int(window * self._bounds.result_share) if window else self._bounds.result_tokens
@@ -284,7 +234,3 @@ def _compacted(ready: Ready) -> bool:
 def _answered(result: ToolResultPart) -> Answered:
     took = (result.finished_ms or 0) - (result.started_ms or 0)
     return Answered(result.call_id, result.tool, result.output, result.status, result.exit_status, max(0, took))
-
-
-def _finish(reason: Finish | None, snapshot: str, usage: Usage | None, cost: float) -> StepFinishPart:
-    return StepFinishPart(reason or "other", snapshot, usage or Usage(), cost)

@@ -1,6 +1,8 @@
 """Give a session its title: by a model, in the hidden agent's name, or by code (S6.2)."""
 
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 from infold.agent.agents import TITLE
 from infold.agent.events import Happening, Stepped, Titled
@@ -14,6 +16,9 @@ from infold.ports import Model, ModelRequest, Said
 
 __all__ = ["Namer", "title_by"]
 
+PATIENCE_SECONDS = 5.0
+"""How long a model may take for a title before code makes one."""
+
 MOST_SHOWN = 4_000
 """Characters of a first message that a title is made of."""
 
@@ -24,10 +29,18 @@ class Namer:
     So early because a listing reads only a session's first entries. Without a `model` code makes the title.
     """
 
-    def __init__(self, session: Session, model: Model | None, tell: Callable[[Happening], None]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        model: Model | None,
+        tell: Callable[[Happening], None],
+        *,
+        seconds: float = PATIENCE_SECONDS,
+    ) -> None:
         self._session = session
         self._model = model
         self._tell = tell
+        self._seconds = seconds
         self._prompt = ""
 
     def expect(self, prompt: str) -> None:
@@ -39,10 +52,19 @@ class Namer:
         self._tell(told)
         if isinstance(told, Stepped) and self._prompt:
             prompt, self._prompt = self._prompt, ""
-            title = (title_by(self._model, prompt) if self._model else "") or title_from_text(prompt)
+            title = (self._asked(self._model, prompt) if self._model else "") or title_from_text(prompt)
             if title:
                 self._session.title(title)
                 self._tell(Titled(self._session.log.session_id, title))
+
+    def _asked(self, model: Model, prompt: str) -> str:
+        """What the model calls it, if it says so soon enough: nobody waits long for a name."""
+        told: SimpleQueue[str] = SimpleQueue()
+        Thread(target=lambda: told.put(title_by(model, prompt)), name="title", daemon=True).start()
+        try:
+            return told.get(timeout=self._seconds)
+        except Empty:
+            return ""
 
 
 def title_by(model: Model, prompt: str) -> str:

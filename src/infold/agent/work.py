@@ -27,7 +27,7 @@ from infold.catalogue import lookup
 from infold.core.events import Event
 from infold.core.summary import Agent
 from infold.plugins.manager import installed_plugins
-from infold.ports import Clock, FullStore, Model
+from infold.ports import Clock, FullStore, Model, SessionKey
 from infold.settings import Settings
 from infold.settings.terms import Permissions
 
@@ -71,6 +71,7 @@ class Work(Struct, frozen=True):
     hands: Hands
     namer: Namer
     store: FullStore
+    key: SessionKey
 
     def run(self, prompt: str, *, system: str = "") -> Ended:
         """Carry out what a person asks; a new session gets a title as soon as it has its first reply."""
@@ -85,13 +86,13 @@ class Work(Struct, frozen=True):
 
 
 def begin(
-    store: FullStore, session_id: str, model: Model, *, place: Circumstance, settings: Settings, person: Person
+    store: FullStore, key: SessionKey, model: Model, *, place: Circumstance, settings: Settings, person: Person
 ) -> Work:
     """Open a session, new or known, and put an agent to work on it; raises `UsageError` for an agent or a rule that is none."""
     known = lookup(_name(model)).entry
     agent = agent_named(place.agent) if known.calls_tools else TALK
     kept = _kept(settings, model, agent, place, summarises=known.summarises)
-    session = Session(store, session_id, replace(kept, on_event=person.tell))
+    session = Session(store, key.session_id, replace(kept, on_event=person.tell), tenant=key.tenant)
     stated = settings.for_session(model=_name(model), agent=agent.name).permissions
     hands = _hands(session, settings, place, person, rules=_rules(agent, stated, place.allow))
     namer = Namer(session, model if settings.agent.titles and known.calls_tools else None, person.tell)
@@ -101,7 +102,7 @@ def begin(
         result_tokens=settings.agent.result_tokens,
     )
     loop = Loop(session, model, agent, hands, tell=namer.tell, bounds=bounds)
-    return Work(session, model, loop, hands, namer, store)
+    return Work(session, model, loop, hands, namer, store, key)
 
 
 def _rules(agent: Agent, stated: Permissions, allowed: tuple[str, ...]) -> Rules:

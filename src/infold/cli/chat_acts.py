@@ -18,7 +18,6 @@ from infold.cli.sessions_verb import sessions
 from infold.core.entries import split_handle
 from infold.core.messages import AssistantMessage, calls_of
 from infold.errors import UsageError
-from infold.ports import SessionKey
 
 __all__ = ["Acts"]
 
@@ -148,7 +147,7 @@ class Acts:
 
     def title(self) -> str:
         """What the session is called: the last title it was given, else what its first message says."""
-        store, key = self._work.store, SessionKey("", self._work.session.log.session_id)
+        store, key = self._work.store, self._work.key
         given = titles_of(entry for _, entry in reversed(list(store.newest_first(key)))).get(SESSION, "")
         return given or title_of(store, key)
 

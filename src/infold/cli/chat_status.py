@@ -10,7 +10,6 @@ from infold.cli.render import counted, dollars, legible, one_line, thousands
 from infold.core.messages import AssistantMessage, Overhead
 from infold.dashboard.reading import fill_tokens
 from infold.dashboard.tally import NO_TALLY, Tallies
-from infold.ports import SessionKey
 
 __all__ = ["Piece", "Status", "overhead_in", "pieces_of", "status_of"]
 
@@ -49,8 +48,7 @@ class Piece(Struct, frozen=True):
 def status_of(work: Work, tallies: Tallies) -> Status:
     """How a session stands now; work grows with what is new since it was last asked."""
     log, limit = work.session.log, work.session.limit_tokens
-    key = SessionKey("", log.session_id)
-    tally = tallies.of(key) if log.next_sequence else NO_TALLY
+    tally = tallies.of(work.key) if log.next_sequence else NO_TALLY
     return Status(
         model=work.model.ref.id,
         session_id=log.session_id,

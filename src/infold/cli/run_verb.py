@@ -35,7 +35,8 @@ def run(task: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     --json writes every event as a line of JSON instead. Without a terminal nobody can be asked, so commands run only as far as
     --allow or your settings say.
 
-    Exit status: 0 done, 1 an error, 2 a wrong command line, 3 stopped before it was done, 130 interrupted.
+    Exit status: 0 done, 1 an error, 2 a wrong command line, 3 stopped before it was done, 130 interrupted, 143
+    terminated.
 
     \b
     Examples:

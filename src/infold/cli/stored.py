@@ -53,10 +53,10 @@ def naming(function: F) -> F:
     return reduce(lambda wrapped, option: option(wrapped), (_TENANT, _STORE), function)
 
 
-def place_of(named: str | None, environ: Mapping[str, str] | None = None) -> str:
+def place_of(named: str | None, environ: Mapping[str, str] | None = None, *, folder: Path | None = None) -> str:
     """Where sessions are kept: as named, as set, or in the user's own file; what is kept in memory nobody finds again."""
     environ = os.environ if environ is None else environ
-    place = named or read_settings(environ, Path.cwd()).store
+    place = named or read_settings(environ, folder or Path.cwd()).store
     return default_store(environ) if place == "memory" and named is None else place
 
 

@@ -19,8 +19,10 @@ from infold.agent.permissions import parse_rules
 from infold.agent.work import Circumstance, Person, Work, begin
 from infold.cli import options
 from infold.cli.stored import chosen_key, place_of
+from infold.core.messages import SessionId
 from infold.core.presets import PRESETS
 from infold.errors import StoreBroken, UsageError
+from infold.ports import SessionKey
 from infold.settings import read_settings
 from infold.wiring import EMBEDDED, open_model, open_store, system_clock
 
@@ -124,10 +126,10 @@ def opened(job: Job, person: Person) -> Iterator[Work]:
         steps=job.steps or 0,
         output_tokens=EMBEDDED_OUTPUT_TOKENS if name == EMBEDDED else 0,
     )
-    with _store(place_of(job.store)) as store:
-        session_id = _new_id() if job.session is None else chosen_key(store, job.session).session_id
+    with _store(place_of(job.store, folder=root)) as store:
+        key = _new_key() if job.session is None else chosen_key(store, job.session)
         with open_model(name, job.base_url) as model:
-            work = begin(store, session_id, model, place=place, settings=settings, person=person)
+            work = begin(store, key, model, place=place, settings=settings, person=person)
             try:
                 yield work
             finally:
@@ -149,8 +151,8 @@ def _store(place: str) -> Iterator[Any]:
         yield store
 
 
-def _new_id() -> str:
-    return f"{datetime.now(UTC):%Y%m%d}-{token_hex(4)}"
+def _new_key() -> SessionKey:
+    return SessionKey("", SessionId(f"{datetime.now(UTC):%Y%m%d}-{token_hex(4)}"))
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Sessions get a title."""
 
+from threading import Event as Gate
+
 import pytest
 
 from infold.agent.agents import TITLE
@@ -8,7 +10,8 @@ from infold.agent.naming import MOST_SHOWN, Namer, title_by
 from infold.agent.titles import title_of
 from infold.core.messages import text_of
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import Answer, Fail, Hang, Say, Trouble
+from infold.testing.scripted import Answer, Fail, Hang, Say, ScriptedRequest, Trouble
+from infold.testing.scripted_model import ScriptedModel
 
 from .workshop import KEY, model_saying, session_in
 
@@ -73,3 +76,20 @@ def test_what_was_named_keeps_its_name() -> None:
     Namer(session_in(store, model), model, told.append).tell(STEP)
 
     assert told == [STEP]
+
+
+def test_nobody_waits_long_for_a_title() -> None:
+    """S6.2: a model that takes its time is not waited for; code makes the title, and the work goes on."""
+    gate, store, told = Gate(), MemoryStore(), list[Happening]()
+
+    def slow(_: ScriptedRequest) -> Answer:
+        gate.wait(10)
+        return Say("Counting boats")
+
+    model = ScriptedModel(slow)
+    namer = Namer(session_in(store, model), model, told.append, seconds=0.01)
+    namer.expect(PROMPT)
+    namer.tell(STEP)
+    gate.set()
+
+    assert title_of(store, KEY) == PROMPT

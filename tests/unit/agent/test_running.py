@@ -41,7 +41,7 @@ def call(tool: str, arguments: str = "", **given: Any) -> ToolCallPart:
 
 
 def test_a_call_is_carried_out(tmp_path: Path) -> None:
-    """S5.5: a call is answered with what its tool said, how it ended, and when it began, which is after it was permitted, and ended."""
+    """S5.5: a call is answered with what its tool said, how it ended, and when it began, once permitted, and ended."""
     assert run_call(call("shell", command="echo hi; exit 2"), make(tmp_path)) == ToolResultPart(
         "c1", "shell", "hi\n[exit status 2]", "completed", exit_status=2, started_ms=2_000, finished_ms=3_000
     )

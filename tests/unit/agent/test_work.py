@@ -9,9 +9,9 @@ from infold.agent.events import Ended, Titled
 from infold.agent.places import default_snapshots
 from infold.agent.work import Circumstance, Person, Told, Work, begin
 from infold.core.events import Compacted
-from infold.core.messages import AssistantMessage, ModelRef, StepStartPart, results_of, text_of
+from infold.core.messages import AssistantMessage, ModelRef, SessionId, StepStartPart, results_of, text_of
 from infold.errors import UsageError
-from infold.ports import FullStore
+from infold.ports import FullStore, SessionKey
 from infold.settings import read_settings
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted import Say, ScriptedRequest
@@ -19,6 +19,7 @@ from infold.testing.scripted_model import ScriptedModel
 
 from .workshop import Ticking, call, messages_in, model_saying, never
 
+KEY = SessionKey("", SessionId("s"))
 LISTS = Say("", (call("shell", command="echo hi"),))
 PLAIN = {"INFOLD_AGENT_TITLES": "false", "INFOLD_AGENT_SNAPSHOTS": "false"}
 """An agent that asks its model for nothing but the work."""
@@ -40,7 +41,7 @@ def put_to_work(
     place = Circumstance(root=root, environ=environ, clock=Ticking(), **{"window": 64_000, **given})
     person = Person((lambda _: None) if told is None else told.append, never)
     kept = MemoryStore() if store is None else store
-    return begin(kept, "s", model, place=place, settings=read_settings(environ, root), person=person)
+    return begin(kept, KEY, model, place=place, settings=read_settings(environ, root), person=person)
 
 
 def statuses(store: FullStore) -> list[str]:

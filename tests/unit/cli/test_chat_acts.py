@@ -12,15 +12,18 @@ from infold.cli.chat_acts import Acts
 from infold.cli.chat_commands import order_in
 from infold.cli.chat_screen import Screen
 from infold.cli.chat_status import Status, status_of
+from infold.core.messages import SessionId
 from infold.core.summary import COMPACTION_AGENT
 from infold.dashboard.tally import Tallies
 from infold.errors import InfoldError, UnknownReference, UsageError
+from infold.ports import SessionKey
 from infold.settings import read_settings
 from infold.stores.clock import SystemClock
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted_answers import Answer, Say, ScriptedRequest
 from infold.testing.scripted_model import ScriptedModel
 
+KEY = SessionKey("", SessionId("kites"))
 SUMMARY = "## Goal\nThe kite shall be red.\n\n## Done\nIt was painted twice, and the harbour key is quay-4711."
 
 
@@ -35,7 +38,7 @@ class Stage:
         place = Circumstance(root=folder, environ=environ, clock=SystemClock(), window=16_000)
         person = Person(self.screen.tell, lambda _: "once")
         settings = read_settings(environ, folder)
-        self.work: Work = begin(MemoryStore(), "kites", self.model, place=place, settings=settings, person=person)
+        self.work: Work = begin(MemoryStore(), KEY, self.model, place=place, settings=settings, person=person)
         self.tallies = Tallies(self.work.store)
         self.acts = Acts(self.work, self.screen, self.status, store=None)
 

@@ -2,17 +2,22 @@
 
 import os
 import signal
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from infold.agent.work import Person
 from infold.cli.working import TERMINATED, Job, interrupted_by_sigterm, opened, working
-from infold.core.messages import TextPart, UserMessage
+from infold.core.entries import MessageEntry
+from infold.core.messages import MessageId, SessionId, TextPart, UserMessage
 from infold.errors import StoreBroken, UsageError
+from infold.ports import SessionKey
+from infold.stores.sqlite import SqliteStore
 from infold.testing.scripted import ScriptedServer
 
 NOBODY = Person(lambda _: None, lambda _: "no")
@@ -92,6 +97,18 @@ def test_a_session_is_taken_up(tmp_path: Path) -> None:
     for name in ("last", session_id, session_id[:-2]):
         with opened(job_in(tmp_path, session=name), NOBODY) as work:
             assert (work.session.log.session_id, len(work.session.log.live)) == (session_id, 1)
+
+
+def test_a_tenants_session_stays_the_tenants(tmp_path: Path) -> None:
+    """B28: what a gateway kept for somebody is taken up as theirs, not begun anew under the same id."""
+    job = job_in(tmp_path)
+    (tmp_path / "kept").mkdir()
+    key = SessionKey("tenant", SessionId("ferry"))
+    with closing(SqliteStore(tmp_path / "kept" / "sessions.db")) as store:
+        store.append(key, (MessageEntry(UserMessage(MessageId("m0"), (TextPart("Hello?"),))),), expected=0)
+    with opened(replace(job, session="last"), NOBODY) as work:
+        assert work.key == key
+        assert len(work.session.log.live) == 1
 
 
 def test_an_unknown_session_is_told(tmp_path: Path) -> None:
