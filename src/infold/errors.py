@@ -272,7 +272,9 @@ class ModelError(InfoldError):
 class ModelBusy(ModelError):
     """A model cannot answer now: too many requests, a server in trouble, a reply that broke off."""
 
-    def __init__(self, model: str, problem: str, *, remedy: str = "try again in a while, or name another model") -> None:
+    def __init__(
+        self, model: str, problem: str, *, remedy: str = "try again in a while, or name another model"
+    ) -> None:
         super().__init__(model, problem, remedy=remedy)
 
 

@@ -1,14 +1,19 @@
-"""Law: the first request, the latest one and the user's rules stand verbatim in every view, fold after fold."""
+"""Law: the first request, the latest one and the user's rules stand verbatim in every view, fold after fold, or it is told."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infold.core.budget import Window, budget_for
+from infold.core.compact import compact
+from infold.core.entries import MessageEntry
+from infold.core.events import Clipped, InstructionStubbed
 from infold.core.gauge import Situation
-from infold.core.messages import Message, text_of
+from infold.core.messages import Message, TextPart, UserMessage, text_of
 from infold.core.presets import INFOLD
+from infold.core.view import view
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 from infold.testing.play import play
+from infold.testing.strategies import histories, infold_situations
 
 RULES = (
     "Never touch the vendor folder.",
@@ -42,6 +47,32 @@ def test_instructions_survive_ten_folds(first: str, later: list[str], window: in
         for rule in later:
             assert rule in sent or not any(rule in text for text in said)
     assert folds >= 10
+
+
+@settings(max_examples=60)
+@given(histories(max_blocks=30), infold_situations())
+def test_what_a_person_said_stands_or_was_told(history: tuple[Message, ...], situation: Situation) -> None:
+    """B2: in each request everything a person has said so far is word for word, or an event named it when it was shortened."""
+    told: set[str] = set()
+    log = log_of((), policy=situation.policy)
+    said: dict[str, str] = {}
+    for message in history:
+        handles = [f"{log.next_sequence}.{position}" for position in range(len(message.parts))]
+        if isinstance(message, UserMessage):
+            said |= {
+                handle: part.text.strip()
+                for handle, part in zip(handles, message.parts, strict=True)
+                if isinstance(part, TextPart) and not part.synthetic
+            }
+        compaction = compact(log.append(MessageEntry(message)), situation)
+        log = compaction.log
+        for event in compaction.events:
+            told |= set(event.handles) if isinstance(event, InstructionStubbed) else set()
+            told |= set(event.targets) if isinstance(event, Clipped) else set()
+        sent = "\n".join(text_of(message) for message in view(log, situation.policy.summary))
+        words = {said[handle] for handle in told if handle in said}
+
+        assert [handle for handle, text in said.items() if text not in sent and text not in words] == []
 
 
 def long_session(opening: str, later: list[str], window: int, every: int) -> tuple[Message, ...]:

@@ -56,9 +56,9 @@ class Narrator:
             case Spoke():
                 self._say(legible(told.text))
             case Called():
-                self._note(f"• {told.tool}  {one_line(told.what, LONGEST_LINE)}", "cyan")
+                self._line(f"• {told.tool}  ", told.what, "cyan")
             case Answered():
-                self._note(f"  {outcome_of(told)}", "dim" if told.status == "completed" else "red")
+                self._line("  ", outcome_of(told), "dim" if told.status == "completed" else "red")
             case Retried():
                 self._note(f"  once more: {one_line(told.problem, 2 * LONGEST_LINE)}", "yellow")
             case Ended():
@@ -79,6 +79,11 @@ class Narrator:
         self._answer.write(text)
         self._answer.flush()
         self._is_mid_line = not text.endswith("\n") if text else self._is_mid_line
+
+    def _line(self, opening: str, text: str, style: str) -> None:
+        """A note of one line, at most as long as the terminal is wide."""
+        width = self._console.width if self._console.is_terminal else LONGEST_LINE
+        self._note(opening + one_line(text, max(0, width - len(opening))), style)
 
     def _note(self, line: str, style: str) -> None:
         self.finish_line()

@@ -172,7 +172,12 @@ KEYS: tuple[Key, ...] = (
     Key("agent.steps", COUNT, "How many steps the agent takes for one prompt at most.", 250),
     Key("agent.result_tokens", TOKENS, "How much of one tool result the agent's model is shown at first.", 8_000),
     Key("agent.titles", SWITCH, "Whether the agent's model names its sessions; code does so otherwise.", default=True),
-    Key("agent.snapshots", SWITCH, "Whether the agent keeps the working tree of each step, for `infold diff`.", default=True),
+    Key(
+        "agent.snapshots",
+        SWITCH,
+        "Whether the agent keeps the working tree of each step, for `infold diff`.",
+        default=True,
+    ),
     Key("permissions.allow", RULES, "What an agent does unasked: tools, or `tool:pattern` of what they are to do.", ()),
     Key("permissions.ask", RULES, "What an agent asks for first; a rule with a pattern wins over one without.", ()),
     Key("permissions.deny", RULES, "What an agent may not do, whatever else is allowed.", ()),

@@ -12,6 +12,7 @@ from infold.core.entries import Checkpoint, Handle, MessageEntry, Pin
 from infold.core.events import Clipped, Compacted, Exceeded, InstructionStubbed, Pruned
 from infold.core.features import estimate_tokens
 from infold.core.gauge import Situation, estimated_tokens, gauge
+from infold.core.ledger import MOST_QUOTES
 from infold.core.log import Log
 from infold.core.messages import (
     CompactionPart,
@@ -379,6 +380,29 @@ def test_an_instruction_that_finds_no_room_is_told() -> None:
     stubbed = [event for event in done.events if isinstance(event, InstructionStubbed)]
 
     assert [event.handles for event in stubbed] == [("0.0",)]
+
+
+def test_an_instruction_that_a_ledger_has_no_place_for_is_told() -> None:
+    """B2: of more rules than a ledger carries, each stands in the checkpoint, in a few words at least, or is told."""
+    rules = [user(f"Never touch folder number {number}.") for number in range(MOST_QUOTES + 20)]
+    done = compacted(session(*rules, replies(prose(180_000)), user("on")), INFOLD)
+    told = {handle for event in done.events if isinstance(event, InstructionStubbed) for handle in event.handles}
+
+    assert done.log.checkpoint is not None
+    for number in range(MOST_QUOTES + 20):
+        assert f"{number}.0" in told or f"Never touch folder number {number}." in done.log.checkpoint.text
+    assert "1.0" in told
+
+
+def test_a_wordy_model_does_not_push_instructions_out() -> None:
+    """B2: where a model's words fill the room of a summary, the user's rules still get their share beside them."""
+    rules = " ".join(f"Never touch folder number {number}." for number in range(40))
+    log = session(user("Port it."), replies("ok"), user(rules), replies(prose(900)), user("on"))
+    step = Summarise(Cut.at(log, 4), 1_600, "trigger")
+    checkpoint, events = checkpoint_for(log, step, situation(INFOLD, Window(16_000)), narrative=prose(1_600))
+
+    assert all(f"Never touch folder number {number}." in checkpoint.text for number in range(40))
+    assert events == ()
 
 
 def test_what_an_older_checkpoint_knew_is_carried_on() -> None:

@@ -157,6 +157,18 @@ def test_a_ledger_is_bounded_and_keeps_the_newest() -> None:
     assert (len(whole.requests), len(whole.files), len(whole.commands)) == (MOST_QUOTES, MOST_FILES, MOST_COMMANDS)
     assert len(whole.errors) == len(whole.decisions) == len(whole.reports) == MOST_ERRORS
     assert whole.pinned == quotes
+    assert whole.forgotten == tuple(quote.handle for quote in quotes[:-MOST_QUOTES])
+
+
+def test_what_was_forgotten_is_named_once() -> None:
+    """B2: a rule beyond the most that are carried is named by the merge that dropped it, unless it was said again since."""
+    quotes = tuple(Quote(f"{n}.0", f"q{n}") for n in range(MOST_QUOTES + 2))
+    again = Quote("900.0", "q1")
+    whole = merge(Ledger(constraints=quotes), Ledger(constraints=(again,)))
+
+    assert whole.forgotten == ("0.0", "2.0")
+    assert merge(whole, EMPTY_LEDGER).forgotten == ()
+    assert merge(Ledger(requests=quotes[:MOST_QUOTES]), EMPTY_LEDGER).forgotten == ()
 
 
 @given(st.lists(st.lists(st.sampled_from([f"name{n}" for n in range(40)]), max_size=30), max_size=6))

@@ -158,6 +158,15 @@ def test_a_summary_is_held_between_its_bounds(usable: int, expected: int) -> Non
     assert SummaryPolicy().budget_tokens(usable) == expected
 
 
+@pytest.mark.parametrize(
+    ("share", "budget", "expected"),
+    [(0.6, 8_000, 4_800), (0.6, 2_000, 1_400), (0.6, 1_000, 800), (0.9, 1_000, 900), (0.0, 1_000, 0)],
+)
+def test_a_small_summary_gives_instructions_more(share: float, budget: int, expected: int) -> None:
+    """B2: the user's words get 1,400 tokens where that is no more than four fifths of a summary, else their share of it."""
+    assert SummaryPolicy(must_keep_share=share).must_keep_tokens(budget) == expected
+
+
 def test_opencode_and_its_port_compare_usage() -> None:
     """S5.2: what a step was reported to take is all that these presets look at; the others estimate."""
     comparing = {name for name, policy in PRESETS.items() if policy.compares_usage}
