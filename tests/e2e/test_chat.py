@@ -110,7 +110,8 @@ def test_an_answer_streams(place: Place, server: ScriptedServer) -> None:
         assert arriving.count("word") < 500
         shown.type("", "C-c")
         shown.wait("aborted", without="Ctrl-C stops")
-        screen = said(shown, "now some markdown", "That is all.")
+        said(shown, "now some markdown", "That is all.")
+        screen = shown.wait("That is all.", "cache 0%")
 
     assert "  The user wants a kite.\n\nKites\n\nA red one, and 漢字.\n\n • tail\n • string\n\nThat is all." in screen
     assert re.search(r"m  \d{8}-\w{8}  [█░]{12}  1\.\dk of 13\.6k  cache 0%$", screen)

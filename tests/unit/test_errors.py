@@ -11,10 +11,14 @@ from infold.errors import (
     HistoryChanged,
     IllegalCut,
     InfoldError,
+    KeyRefused,
+    ModelBusy,
     ModelError,
     ModelOverflow,
+    ModelUnreachable,
     OrphanResult,
     PolicyError,
+    RequestRefused,
     SettingsError,
     StoreBroken,
     StoreClosed,
@@ -22,6 +26,7 @@ from infold.errors import (
     StoreError,
     UndecodableLog,
     UnknownFormat,
+    UnknownModel,
     UnknownPreset,
     UnknownReference,
     UnknownSession,
@@ -50,6 +55,11 @@ EXAMPLES: tuple[tuple[InfoldError, str], ...] = (
     (StoreConflict("s1", expected=3, actual=5), "load it again and repeat what was decided"),
     (StoreBroken("a.db", "the disk is full", remedy="free some space"), "free some space"),
     (ModelOverflow("m", 4_096), "ask it for less at once"),
+    (ModelBusy("m", "too many requests"), "try again in a while, or name another model"),
+    (ModelUnreachable("m", "http://there", "refused"), "check the address and the network"),
+    (KeyRefused("m", "there is no key for it", variable="A_KEY"), "set A_KEY to a key that may use this model"),
+    (UnknownModel("m", "there is no such model"), "check the name with --model; 'infold models' lists known ones"),
+    (RequestRefused("m", "the request was blocked"), "change what is asked, or name another model"),
     (
         HistoryChanged("its first message is another"),
         "pass the list the session was made from, with new items at its end, or begin a new session",
@@ -127,6 +137,7 @@ def test_a_setting_is_named_where_there_is_one() -> None:
 
 def test_branches_say_who_can_act() -> None:
     """The caller's mistakes are usage errors; a window too small is the user's affair, a store an operator's, a model time's."""
-    others = {InfoldError, WindowExceeded, ModelError, ModelOverflow, StoreError, StoreConflict, StoreBroken}
+    others = {InfoldError, WindowExceeded, StoreError, StoreConflict, StoreBroken}
+    models = {cls for cls in DEFINED if issubclass(cls, ModelError)}
 
-    assert {cls for cls in DEFINED if issubclass(cls, UsageError)} == DEFINED - others
+    assert {cls for cls in DEFINED if issubclass(cls, UsageError)} == DEFINED - others - models

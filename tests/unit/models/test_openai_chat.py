@@ -71,7 +71,7 @@ def test_the_embedded_model_is_offered_no_tools() -> None:
     assert model.ref == EMBEDDED
     assert request.path == "/v1/chat/completions"
     assert "tools" not in request.body
-    assert (request.body["model"], request.body["max_tokens"]) == ("smollm2", 9)
+    assert (request.body["model"], request.body["max_tokens"]) == (EMBEDDED.id, 9)
 
 
 def test_a_summary_is_streamed() -> None:
