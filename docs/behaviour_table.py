@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infold.core.budget import LARGEST_OUTPUT_TOKENS, RESERVE_SHARE, SMALLEST_RESERVE_TOKENS, Window, budget_for
-from infold.core.plan import LEAST_GAIN_SHARE
-from infold.core.policy import Amount
+from infold.core.policy import LARGEST_MUST_KEEP_SHARE, SMALL_MUST_KEEP_TOKENS, Amount
 from infold.core.presets import INFOLD
 from infold.core.stubs import LONGEST_KEPT_VALUE
+from infold.core.worth import LEAST_GAIN_SHARE, LEAST_NEWS_SHARE
 
 __all__ = ["Behaviour", "current", "expected_ids", "main", "named_ids", "proofs", "read", "refreshed", "state_table"]
 
@@ -151,6 +151,7 @@ def _numbers() -> dict[str, tuple[str, str, str]]:
     tail, summary, prune = INFOLD.tail, INFOLD.summary, INFOLD.prune
     reserve = f"{_percent(RESERVE_SHARE)} of the window, {SMALLEST_RESERVE_TOKENS:,} to {LARGEST_OUTPUT_TOKENS:,}"
     written = f"{_amount(summary.size)}, {summary.minimum_tokens:,} to {summary.maximum_tokens:,}"
+    small = f"or {SMALL_MUST_KEEP_TOKENS:,} up to {_percent(LARGEST_MUST_KEEP_SHARE)} of it"
     presets, policy = "`core.presets`", "`core.policy`"
     return {
         "reserve": ("reserve", f"{reserve}; never more than the model's longest reply", "`core.budget`"),
@@ -160,8 +161,13 @@ def _numbers() -> dict[str, tuple[str, str, str]]:
         "keep": ("prune: keep", _amount(prune.keep), presets),
         "minimum": ("prune: minimum", _amount(prune.minimum), presets),
         "summary": ("summary", written, presets),
-        "instructions": ("verbatim instructions", f"{_percent(summary.must_keep_share)} of the summary", policy),
-        "gain": ("least gain", _percent(LEAST_GAIN_SHARE), "`core.plan`"),
+        "instructions": (
+            "verbatim instructions",
+            f"{_percent(summary.must_keep_share)} of the summary, {small}",
+            policy,
+        ),
+        "gain": ("least gain", _percent(LEAST_GAIN_SHARE), "`core.worth`"),
+        "news": ("least news after a missed target", _percent(LEAST_NEWS_SHARE), "`core.worth`"),
         "turns": ("spared turns", f"{prune.spare_turns}, begun by a person", policy),
         "argument": ("longest argument left alone", f"{LONGEST_KEPT_VALUE} characters", "`core.stubs`"),
     }

@@ -206,10 +206,7 @@ def _part_tokens(part: object) -> int:
 
 
 def pair_faults(messages: Sequence[Message]) -> list[str]:
-    """What is wrong with the pairs: a call without its one answer right after it, a result without its call, a wrong order.
-
-    Answers that infold gave for an interrupted call may come after those that a tool gave.
-    """
+    """What is wrong with the pairs: a call without its one answer right after it, a result without its call, a wrong order."""
     faults: list[str] = []
     asked: list[str] = []
     given: list[str] = []
@@ -220,7 +217,7 @@ def pair_faults(messages: Sequence[Message]) -> list[str]:
             if part.call_id not in waiting:
                 faults.append(f"{message.id}: {part.call_id} is answered though nobody waits for it")
             waiting.discard(part.call_id)
-            given += [part.call_id] if part.status != "interrupted" else []
+            given.append(part.call_id)
         if results and not calls_of(message):
             continue
         faults += [f"{message.id}: comes before the answer to {call}" for call in sorted(waiting)]

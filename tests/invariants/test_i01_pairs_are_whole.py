@@ -15,10 +15,12 @@ from infold.core.messages import (
     ToolMessage,
     ToolResultPart,
     UserMessage,
+    calls_of,
+    results_of,
 )
 from infold.core.presets import PRESETS
 from infold.errors import InfoldError
-from infold.formats.wire import FORMATS, OPENAI_CHAT, WireFormat
+from infold.formats.wire import FORMATS, GEMINI, OPENAI_CHAT, WireFormat
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 from infold.testing.play import play
@@ -135,6 +137,34 @@ def test_i01_an_interrupted_call_is_answered_once(wire: WireFormat) -> None:
         assert wire.problems(ready.messages) == ()
         assert told_of(ready).count("interrupted") == 1
     assert "finished at last" in told_of(second)
+
+
+@pytest.mark.parametrize(
+    ("wire", "together"),
+    [(wire, together) for wire in FORMATS for together in (True, False) if together or wire is not GEMINI],
+    ids=lambda value: value.name if isinstance(value, WireFormat) else str(value),
+)
+@pytest.mark.parametrize("answered", [(0, 2), (1,), (1, 2), (3,), (0, 1, 3)])
+def test_i01_own_answers_stand_in_the_order_of_the_calls(
+    wire: WireFormat, answered: tuple[int, ...], together: bool
+) -> None:
+    """B12: of four calls at once some are never answered; infold's answers stand among the real ones as the calls do.
+
+    Gemini takes answers in one item only.
+    """
+    session = opened("infold", wire)
+    asked, spoken = numbered([calls("bash", "read", "grep", "bash"), user("Stop.")], prefix="p")
+    parts = [ToolResultPart(f"p0-call{n}", calls_of(asked)[n].tool, f"the {n}th") for n in answered]
+    groups = [tuple(parts)] if together else [(part,) for part in parts]
+    answers = [ToolMessage(MessageId(f"r{number}"), group) for number, group in enumerate(groups)]
+    ready = session.prepare_new(written(wire, [OPENING, asked, *answers, spoken]))
+    told = [part.output for message in wire.decode(ready.messages).messages for part in results_of(message)]
+
+    assert wire.problems(ready.messages) == ()
+    assert pair_faults(wire.decode(ready.messages).messages) == []
+    assert [output if output.startswith("the ") else "" for output in told] == [
+        f"the {n}th" if n in answered else "" for n in range(4)
+    ]
 
 
 def _asks(*call_ids: str) -> AssistantMessage:

@@ -19,7 +19,7 @@ from infold.formats.wire import OPENAI_CHAT
 from infold.testing.builders import log_of, numbered, replies, user
 from infold.testing.strategies import histories, situations
 
-from .scenes import EXAMPLES, compactions, each_preset, opened, story, written
+from .scenes import EXAMPLES, Notetaker, compactions, each_preset, opened, requests_of, story, written
 
 WINDOW = Window(200_000, output_tokens=32_000)
 
@@ -90,6 +90,20 @@ def test_i08_runs_that_do_not_help_are_few(share: float) -> None:
 
     assert len(made) <= 1 + steps // 8
     assert all(event.tokens_before - event.tokens_after > 0.04 * usable_tokens for event in made)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.85, 0.88])
+def test_i08_no_model_is_asked_for_runs_that_do_not_help(share: float) -> None:
+    """B9: where a window has room for little more than its tools, code folds at the limit, and a model is asked once."""
+    events: list[Event] = []
+    notes = Notetaker()
+    session = opened("infold", OPENAI_CHAT, window=8_192, notes=notes, events=events)
+    for new in requests_of(story(40, tokens=200)):
+        session.prepare_new(written(OPENAI_CHAT, new), tools="depth " * int(6_964 * share))
+
+    assert len(compactions(events)) > 10
+    assert len(notes.asked) == 1
 
 
 def steps_taken(session: Session, tools: str) -> int:

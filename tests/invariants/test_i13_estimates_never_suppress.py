@@ -74,6 +74,7 @@ def test_i13_a_small_clip_does_not_undo_a_report() -> None:
 
     assert gauge(log, infold_at(128_000)).count_tokens > 107_000
     assert 100_000 < gauge(clipped, infold_at(128_000)).count_tokens < 107_000
+    assert 100_000 < gauge(clipped, infold_at(128_000)).upper_tokens < 107_000
 
 
 def test_i13_without_any_report_the_estimate_acts() -> None:

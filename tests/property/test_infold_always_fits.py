@@ -3,10 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infold.core.budget import Window, budget_for
+from infold.core.entries import Handle, Pruning
 from infold.core.gauge import Situation, gauge
 from infold.core.messages import Message
 from infold.core.plan import Fits, Stuck
-from infold.testing.builders import log_of
+from infold.core.presets import INFOLD
+from infold.core.view import view
+from infold.testing.builders import log_of, numbered, replies, user
 from infold.testing.play import counted_tokens, play
 from infold.testing.strategies import histories, infold_situations
 
@@ -41,6 +45,30 @@ def test_a_counting_provider_never_sees_too_much(
         if isinstance(played.compaction.final, Fits):
             sent = (counted_tokens(played.request) + situation.overhead_tokens) * factor
             assert sent <= situation.budget.limit_tokens + 24 * len(played.request)
+
+
+@given(
+    histories(max_blocks=20),
+    st.sampled_from((0.5, 0.7, 1.0, 1.3, 2.0)),
+    st.sampled_from((1.05, 1.2, 1.65)),
+    st.lists(st.integers(0, 40), max_size=3),
+)
+def test_a_report_speaks_for_a_view_that_shrank(
+    history: tuple[Message, ...], factor: float, bound: float, hidden: list[int]
+) -> None:
+    """I13, B8: once a provider has reported, no hiding takes the proof below what it would count, whatever our margin."""
+    situation = Situation(INFOLD, budget_for(Window(2_000_000), INFOLD), 500, bound)
+    *_, last = play(
+        log_of(()), (*history, *numbered([user("And?"), replies("So.")], prefix="z")), situation, factor=factor
+    )
+    log = last.compaction.log
+    targets = [f"{placed.sequence}.{place}" for placed in log.live for place in placed.prunable]
+    chosen = tuple(dict.fromkeys(Handle(targets[n % len(targets)]) for n in hidden)) if targets else ()
+    log = log.append(Pruning(chosen, 0)) if chosen else log
+    sent = view(log, INFOLD.summary)
+
+    assert log.anchor is not None
+    assert gauge(log, situation).upper_tokens >= factor * (counted_tokens(sent) + 500) - 24 * len(sent)
 
 
 @given(histories(), infold_situations())

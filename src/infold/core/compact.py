@@ -188,7 +188,9 @@ def entries_for(checkpoint: Checkpoint, log: Log, situation: Situation) -> Itera
 def _continue_message(checkpoint: Checkpoint, log: Log) -> UserMessage:
     """A word to go on, to whom and as the last user message was put, which may be folded by now (S3.1, S3.3)."""
     asked = (
-        placed.message for placed in reversed(log.live) if placed.is_users and not (placed.results or placed.is_business)
+        placed.message
+        for placed in reversed(log.live)
+        if placed.is_users and not (placed.results or placed.is_business)
     )
     newest = next((message for message in asked if isinstance(message, UserMessage)), UserMessage(MessageId(""), ()))
     return replace(
@@ -252,12 +254,12 @@ def _text(ledger: Ledger, step: Summarise | Fold, situation: Situation, log: Log
     folded = render_fold(
         ledger,
         budget_tokens=max(summary.minimum_tokens, step.budget_tokens - taken),
-        must_keep_share=summary.must_keep_share,
+        must_keep_tokens=summary.must_keep_tokens(step.budget_tokens),
         rule=rule,
         recall=log.rendering.recall,
     )
     body = f"{folded.text}\n\n{narrative}" if narrative else folded.text
-    return FoldedText(_prefixed(body, summary.prefix), folded.stubbed)
+    return FoldedText(_prefixed(body, summary.prefix), tuple(dict.fromkeys((*folded.stubbed, *ledger.forgotten))))
 
 
 def _prefixed(text: str, prefix: str) -> str:

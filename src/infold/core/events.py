@@ -80,7 +80,7 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
 
 
 class InstructionStubbed(Struct, frozen=True, tag_field="event", tag="instruction-stubbed"):
-    """An instruction of the user no longer fitted verbatim and stands as a one-line stub (B2)."""
+    """Instructions of the user no longer fitted verbatim: each stands as a one-line stub, or has no room even for that (B2)."""
 
     session_id: str
     handles: tuple[str, ...]

@@ -19,9 +19,9 @@ from infold.core.foldlines import (
     quoted,
     read_lines,
     shared_folder,
-    stubbed,
 )
-from infold.core.ledger import Ledger, Quote
+from infold.core.instructions import told_instructions
+from infold.core.ledger import Ledger
 from infold.core.policy import Ruler
 from infold.core.tokens import estimate
 
@@ -41,6 +41,9 @@ MORE_TOKENS = 8
 MOST_TRIES = 6
 """How often a text that came out too long is written again; pins alone can keep it too long."""
 
+OTHERS_SHARE = 0.3
+"""What requests that are neither the first nor the latest may take of the room that instructions leave."""
+
 CHANGED_SHARE = 0.7
 """What the files that were changed may take of the room that instructions leave."""
 
@@ -51,7 +54,7 @@ CHANGED = ("written", "edited", "deleted", "moved")
 
 
 class FoldedText(Struct, frozen=True):
-    """The text of a fold, and the instructions that had to be shortened to a stub for want of room."""
+    """The text of a fold, and the handles of instructions that do not stand in it word for word."""
 
     text: str
     stubbed: tuple[str, ...] = ()
@@ -65,15 +68,16 @@ class _Section(Struct, frozen=True):
     share: float
 
 
-def render_fold(ledger: Ledger, *, budget_tokens: int, must_keep_share: float, rule: Ruler, recall: bool) -> FoldedText:
-    """Write a ledger into at most that many tokens; only pins are written whatever they take.
+def render_fold(ledger: Ledger, *, budget_tokens: int, must_keep_tokens: int, rule: Ruler, recall: bool) -> FoldedText:
+    """Write a ledger into at most that many tokens, of which instructions come first and may take `must_keep_tokens`.
 
-    Instructions come first and may take their share; of those the first request comes before the latest, then constraints,
-    newest first. One that does not fit stays as a one-line stub.
+    Pins are written whatever they take; and where a model's words have left less than instructions may take, these still get it.
     """
     room_tokens = budget_tokens
     for _ in range(MOST_TRIES):
-        folded = _write(ledger, _Room(room_tokens, rule), must_keep_share, recall)
+        room = _Room(room_tokens, rule)
+        allowed = must_keep_tokens if must_keep_tokens > budget_tokens else min(must_keep_tokens, room_tokens)
+        folded = _write(ledger, room, allowed, recall)
         over = estimate(folded.text, rule) - budget_tokens
         if over <= 0:
             break
@@ -82,17 +86,18 @@ def render_fold(ledger: Ledger, *, budget_tokens: int, must_keep_share: float, r
     return folded
 
 
-def _write(ledger: Ledger, room: "_Room", must_keep_share: float, recall: bool) -> FoldedText:
-    share_tokens = int(room.left * must_keep_share)
+def _write(ledger: Ledger, room: "_Room", allowed: int, recall: bool) -> FoldedText:
     opening = [OPENING, RECALL_HINT] if recall else [OPENING]
     for text in opening:
         room.take(text)
     pinned = _pinned_block([quoted(quote, recall) for quote in ledger.pinned])
-    kept, short = _must_keep(ledger, room, share_tokens, recall)
+    others = int(max(0, room.left - allowed) * OTHERS_SHARE)
+    kept = told_instructions(ledger, allowed_tokens=allowed, more_tokens=others, size=room.size, recall=recall)
+    room.left -= kept.tokens
     folder = shared_folder(ledger.files)
     where = [FOLDER_NOTE.format(folder=folder)] if folder else []
     sections = room.fill((_changed(ledger, room, folder, recall), *_sections(ledger, folder, recall)), *where)
-    return FoldedText("\n\n".join((*opening, *pinned, *kept, *sections)), tuple(short))
+    return FoldedText("\n\n".join((*opening, *pinned, *kept.blocks, *sections)), kept.short)
 
 
 class _Room:
@@ -148,56 +153,6 @@ def _pinned_block(pinned: Sequence[str]) -> list[str]:
     return ["Pinned:\n" + "\n".join(pinned)] if pinned else []
 
 
-def _must_keep(ledger: Ledger, room: _Room, allowed: int, recall: bool) -> tuple[list[str], list[str]]:
-    """The user's instructions as blocks, and the handles of those that had to become stubs."""
-    instructions = _Instructions(room, min(allowed, room.left), recall)
-    first, latest = ledger.first_request, ledger.latest_request
-    instructions.write("The user's first request, verbatim:", () if first is None else (first,))
-    instructions.write("The user's latest request, verbatim:", () if latest is None or latest == first else (latest,))
-    rules = tuple(dict.fromkeys(reversed(ledger.constraints)))
-    missing = tuple(quote for quote in rules if quote.handle not in instructions.verbatim)
-    instructions.write("Rules the user laid down, verbatim, newest first:", missing)
-    return instructions.blocks, instructions.stubbed
-
-
-class _Instructions:
-    """Blocks of the user's words within their share of the room; a scratch pad of `_must_keep`."""
-
-    def __init__(self, room: _Room, allowed: int, recall: bool) -> None:
-        self.room = room
-        self.allowed = allowed
-        self.recall = recall
-        self.blocks: list[str] = []
-        self.stubbed: list[str] = []
-        self.verbatim: set[str] = set()
-
-    def write(self, heading: str, quotes: Sequence[Quote]) -> None:
-        """Write what fits under a heading, word for word or as stubs."""
-        self.allowed -= self.room.size(heading)
-        lines = [line for quote in quotes if (line := self._line(quote))]
-        if lines and len(lines) < len(quotes):
-            lines.append(f"- … and {len(quotes) - len(lines):,} more")
-            self.room.take(lines[-1])
-        if lines:
-            self.room.take(heading)
-            self.blocks.append("\n".join((heading, *lines)))
-        else:
-            self.allowed += self.room.size(heading)
-
-    def _line(self, quote: Quote) -> str:
-        """A quotation if there is room for it, else its stub, else nothing."""
-        whole, stub = quoted(quote, self.recall), stubbed(quote, self.recall)
-        line = next((text for text in (whole, stub) if self.room.size(text) <= self.allowed), "")
-        if line:
-            self.allowed -= self.room.size(line)
-            self.room.take(line)
-        if line == whole:
-            self.verbatim.add(quote.handle)
-        elif quote.handle not in self.stubbed:
-            self.stubbed.append(quote.handle)
-        return line
-
-
 def _changed(ledger: Ledger, room: _Room, folder: str, recall: bool) -> _Section:
     """The files that were changed: all of them, with as many told whole as there is room for."""
     files = [fact for fact in reversed(ledger.files) if fact.operation in CHANGED]
@@ -221,9 +176,6 @@ def _sections(ledger: Ledger, folder: str, recall: bool) -> Iterator[_Section]:
     yield _Section("Questions still open:", tuple(quoted(quote, recall) for quote in ledger.questions), 0.3)
     jobs = tuple(f"- {fact.description}{at_handle(fact.handle, recall)}" for fact in ledger.jobs)
     yield _Section("Started and not reported back:", jobs, 0.3)
-    whole = {quote.handle for quote in (ledger.first_request, ledger.latest_request) if quote is not None}
-    asked = [quote for quote in reversed(ledger.requests) if quote.handle not in whole]
-    yield _Section("Other requests, newest first:", excerpts(asked, recall), 0.3)
     yield _Section("Decisions, newest first:", excerpts(reversed(ledger.decisions), recall), 0.3)
     yield _Section("Figures and references, newest first:", excerpts(reversed(ledger.findings), recall), 0.3)
     yield _Section("Files read, newest first:", read_lines(read, folder), 0.3)

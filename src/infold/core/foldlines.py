@@ -13,7 +13,11 @@ from typing import get_args
 from infold.core.ledger import CommandFact, ErrorFact, FileFact, FileOperation, Quote
 
 __all__ = [
+    "LONGEST_BRIEF",
+    "LONGEST_EXCERPT",
+    "LONGEST_STUB",
     "at_handle",
+    "brief",
     "changed_lines",
     "command_lines",
     "error_lines",
@@ -25,8 +29,8 @@ __all__ = [
     "stubbed",
 ]
 
-LONGEST_EXCERPT, LONGEST_STUB = 240, 160
-"""Characters of a sentence that an excerpt shows, and of an instruction that has become a stub."""
+LONGEST_EXCERPT, LONGEST_STUB, LONGEST_BRIEF = 240, 160, 60
+"""Characters of a sentence that an excerpt shows, of an instruction that has become a stub, and of one with hardly any room."""
 
 MOST_SHOWN_NAMES = 12
 FILES_PER_LINE = 6
@@ -124,6 +128,11 @@ def stubbed(quote: Quote, recall: bool) -> str:
     """The beginning of a quotation for which there is no room."""
     hint = f"; recall {quote.handle}" if recall else ""
     return f"- {_one_line(quote.text, LONGEST_STUB)} [{len(quote.text):,} characters in all{hint}]"
+
+
+def brief(quote: Quote, recall: bool) -> str:
+    """The first words of a quotation, where there is hardly any room."""
+    return f"- {_one_line(quote.text, LONGEST_BRIEF)}{at_handle(quote.handle, recall)}"
 
 
 def at_handle(handle: str, recall: bool) -> str:

@@ -4,13 +4,16 @@ Two numbers, never one: `count_tokens` is compared with the trigger and follows 
 compared with what the provider takes, counts system prompt and tools, and carries the margin of an estimate.
 """
 
+from itertools import takewhile
+
 from msgspec import Struct
 
+from infold.core.anchor import Anchor
 from infold.core.budget import Budget, usage_tokens
 from infold.core.economics import Rates
 from infold.core.log import Log
 from infold.core.policy import Policy
-from infold.core.tokens import Size, tokens_in
+from infold.core.tokens import NO_SIZE, Size, tokens_in
 
 __all__ = ["Gauge", "Situation", "bound_after", "bound_of", "estimated_tokens", "gauge", "scaled_tokens"]
 
@@ -99,14 +102,50 @@ def _count(log: Log, situation: Situation) -> int:
 
 def _upper(log: Log, situation: Situation) -> int:
     bound = bound_of(log, situation)
-    grown = _grown_tokens(log)
-    if log.anchor is None or grown < 0:
-        return _ceil(estimated_tokens(log, situation) * bound)
-    return log.anchor.usage.context + _ceil(grown * bound)
+    if log.anchor is None:
+        return _most_estimated(log, situation)
+    if log.altered_at > log.anchor.sequence:
+        return _upper_since(log, log.anchor, situation)
+    return log.anchor.usage.context + _ceil(_grown_tokens(log) * bound)
+
+
+def _upper_since(log: Log, anchor: Anchor, situation: Situation) -> int:
+    """The most a view can be of which something was hidden since the newest report (I13).
+
+    What was hidden is taken off the report for less than its estimate, which may have been high; by how much, a report far below
+    its own estimate tells. Where the report was within the margin of its estimate, the estimate of what is left proves it too.
+    """
+    bound, reported = bound_of(log, situation), anchor.usage.context
+    added = _size_after(log, anchor.sequence)
+    hidden, shown = anchor.size.minus(log.size.minus(added)), anchor.size.plus(log.checkpoint_size)
+    ratio = reported / max(1, situation.overhead_tokens + shown.measure)
+    freed = min(log.calibration.apply(hidden), hidden.measure * min(1.0, ratio))
+    sure = freed / bound**2 if freed > 0 else freed * bound
+    upper = _ceil(reported - sure + log.calibration.apply(added) * bound)
+    then = situation.overhead_tokens + min(shown.measure, log.calibration.apply(shown))
+    if reported > then * bound:  # our estimates run low here, corrected or not, or more is sent than we are told
+        return upper
+    return min(upper, _most_estimated(log, situation))
+
+
+def _most_estimated(log: Log, situation: Situation) -> int:
+    """The most a view can be by its estimate alone; what is sent beside the messages is no better known than they were."""
+    calibration = log.calibration
+    low = max(1.0, calibration.prose, calibration.material)
+    said = calibration.apply(log.size.plus(log.checkpoint_size))
+    return _ceil((situation.overhead_tokens * low + said) * bound_of(log, situation))
+
+
+def _size_after(log: Log, sequence: int) -> Size:
+    """What came after an entry, as shown; the work is in what came (B17)."""
+    size = NO_SIZE
+    for placed in takewhile(lambda placed: placed.sequence > sequence, reversed(log.live)):
+        size = size.plus(log.size_of(placed))
+    return size
 
 
 def _grown_tokens(log: Log) -> int:
-    """By how much the view grew since the newest report; negative where it shrank, and the report no longer speaks for it."""
+    """By how much the view grew since the newest report; negative where it shrank."""
     return 0 if log.anchor is None else log.calibration.apply(log.size.minus(log.anchor.size))
 
 

@@ -90,7 +90,8 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
 
     `settled` names what succeeded in this head, so that merging can drop older errors of the same origin; it is spent
     by that merge. `todos` none means that no list was written, which is not the same as an empty one. `narratives` are
-    the words of earlier summaries, which a fold by code carries on and a model's next summary replaces.
+    the words of earlier summaries, which a fold by code carries on and a model's next summary replaces. `forgotten` names the
+    instructions that found no place when this ledger was merged; those are told once and then only in the log.
     """
 
     first_request: Quote | None = None
@@ -109,6 +110,7 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     reports: tuple[Quote, ...] = ()
     narratives: tuple[Quote, ...] = ()
     jobs: tuple[JobFact, ...] = ()
+    forgotten: tuple[str, ...] = ()
 
 
 EMPTY_LEDGER = Ledger()
@@ -119,11 +121,13 @@ Fact = TypeVar("Fact")
 def merge(older: Ledger, newer: Ledger) -> Ledger:
     """What both ledgers know, the newer one winning where they speak of the same thing."""
     answered = newer.latest_request is not None
+    requests = _unique((*older.requests, *newer.requests))
+    constraints = _unique((*older.constraints, *newer.constraints))
     return Ledger(
         first_request=older.first_request or newer.first_request,
         latest_request=newer.latest_request or older.latest_request,
-        requests=_newest(_unique((*older.requests, *newer.requests)), MOST_QUOTES),
-        constraints=_newest(_unique((*older.constraints, *newer.constraints)), MOST_QUOTES),
+        requests=_newest(requests, MOST_QUOTES),
+        constraints=_newest(constraints, MOST_QUOTES),
         pinned=_unique((*older.pinned, *newer.pinned)),
         files=_newest(_merge_files(older.files, newer.files), MOST_FILES),
         commands=_newest(_merge_commands(older.commands, newer.commands), MOST_COMMANDS),
@@ -135,6 +139,7 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
         reports=_newest(_unique((*older.reports, *newer.reports)), MOST_ERRORS),
         narratives=_newest(_unique((*older.narratives, *newer.narratives)), MOST_NARRATIVES),
         jobs=_unique((*older.jobs, *newer.jobs)),
+        forgotten=_unique((*_dropped(requests), *_dropped(constraints))),
     )
 
 
@@ -144,6 +149,14 @@ def _unique(quotes: Iterable[Fact]) -> tuple[Fact, ...]:
 
 def _newest(facts: tuple[Fact, ...], most: int) -> tuple[Fact, ...]:
     return facts[-most:]
+
+
+def _dropped(quotes: tuple[Quote, ...]) -> tuple[str, ...]:
+    """The handles of quotations beyond the most that are carried, but for those whose words were said again."""
+    if len(quotes) <= MOST_QUOTES:
+        return ()
+    carried = {quote.text for quote in quotes[-MOST_QUOTES:]}
+    return tuple(quote.handle for quote in quotes[:-MOST_QUOTES] if quote.text not in carried)
 
 
 def note(facts: dict[str, Fact], key: str, fact: Fact, later: Callable[[Fact, Fact], Fact]) -> None:

@@ -18,11 +18,9 @@ from infold.core.gauge import Gauge, Situation, estimated_tokens, gauge, scaled_
 from infold.core.log import Log
 from infold.core.prune import PrunePlan, plan_prune
 from infold.core.tokens import NO_SIZE, Size
+from infold.core.worth import LEAST_GAIN_SHARE, is_too_soon, is_worth_asking, is_worth_folding
 
 __all__ = ["Fits", "Fold", "NextStep", "Prune", "Shorten", "Stuck", "Summarise", "fold_at", "next_step"]
-
-LEAST_GAIN_SHARE = 0.05
-"""A fold that frees less of the usable window than this is not worth a broken cache, unless the request would not fit."""
 
 LARGEST_LEAST_TAIL = 0.25
 """A policy's least tail holds where it is no more of the usable window than this: 8,000 tokens from windows of 38k on."""
@@ -113,10 +111,14 @@ def _too_heavy(log: Log, situation: Situation) -> Shorten | None:
 
 
 def fold_at(log: Log, cut: Cut, situation: Situation, reason: Reason) -> Summarise | Fold:
-    """Fold the head before this cut; the summary gets no more room than half of what it replaces."""
-    summary = situation.policy.summary
-    most = max(summary.minimum_tokens, _head_tokens(log, cut) // 2)
-    step = Summarise if situation.summariser else Fold
+    """Fold the head before this cut; the summary gets no more room than half of what it replaces.
+
+    A checkpoint that is only written anew keeps its narrative, for which nobody is asked.
+    """
+    summary, head = situation.policy.summary, _head_tokens(log, cut)
+    most = max(summary.minimum_tokens, head // 2)
+    asks = not cut.index or is_worth_asking(log, head - log.checkpoint_size.measure, situation, reason)
+    step = Summarise if situation.summariser and asks else Fold
     return step(cut, min(summary.budget_tokens(situation.budget.usable_tokens), most), reason)
 
 
@@ -143,6 +145,8 @@ def _own_reason(log: Log, situation: Situation, measured: Gauge) -> Reason | Non
         return None
     if policy.force_on_length and log.cut_off:
         return "forced"
+    if is_too_soon(log, situation):
+        return None
     if _has_count(log, situation) and overflows(measured.count_tokens, situation.budget, policy):
         return "trigger"
     return "price" if policy.priced and log.has_news and _pays(log, situation) else None
@@ -236,11 +240,12 @@ def _fold(log: Log, situation: Situation, reason: Reason, *, urgent: bool) -> Su
 def _worth_folding(
     log: Log, cut: Cut, situation: Situation, reason: Reason, *, urgent: bool
 ) -> Summarise | Fold | None:
-    """Fold there if it pays."""
-    summary_tokens = situation.policy.summary.budget_tokens(situation.budget.usable_tokens)
-    if not _is_worth_it(_head_tokens(log, cut), summary_tokens, situation, reason, urgent=urgent):
-        return None
-    return fold_at(log, cut, situation, reason)
+    """Fold there if it pays; where the request would not fit, or a document's preset would send too much, if it helps at all."""
+    summary, head = situation.policy.summary, _head_tokens(log, cut)
+    helps = (urgent or reason == "safety") and head > 2 * summary.minimum_tokens
+    summary_tokens = summary.budget_tokens(situation.budget.usable_tokens)
+    pays_off = reason != "safety" and is_worth_folding(head, summary_tokens, situation, reason)
+    return fold_at(log, cut, situation, reason) if helps or pays_off else None
 
 
 def _head_tokens(log: Log, cut: Cut) -> int:
@@ -250,16 +255,6 @@ def _head_tokens(log: Log, cut: Cut) -> int:
 def _fold_everything(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold | None:
     """Keep no tail at all: the last resort where the newest step alone is too large, say for its call arguments."""
     return _worth_folding(log, Cut(len(log.live), None), situation, reason, urgent=True) if log.live else None
-
-
-def _is_worth_it(head: int, summary_tokens: int, situation: Situation, reason: Reason, *, urgent: bool) -> bool:
-    """Whether folding that much pays: always what a document or a person asks for, else what frees enough."""
-    policy = situation.policy
-    if urgent or reason == "safety":
-        return head > 2 * policy.summary.minimum_tokens
-    if reason == "manual" or policy.target is None or policy.tail.rule == "turns":
-        return True
-    return head - summary_tokens >= LEAST_GAIN_SHARE * situation.budget.usable_tokens
 
 
 def _cut(log: Log, situation: Situation) -> Cut | None:

@@ -30,6 +30,10 @@ __all__ = [
 LARGEST_TOKENS = 1_000_000_000
 """No window or threshold is near a thousand million tokens; a larger number is a slip of the unit."""
 
+SMALL_MUST_KEEP_TOKENS, LARGEST_MUST_KEEP_SHARE = 1_400, 0.8
+"""Instructions may take so many tokens of a small summary, up to that share of it: a person's words are no shorter in a small
+window, and what was done in it is less."""
+
 EstimateRule: TypeAlias = Literal["features", "round", "ceil"]
 """How text is sized: our feature model, or UTF-16 units over four, rounded half up or always up (S7.1)."""
 
@@ -175,7 +179,8 @@ class SummaryPolicy(Struct, frozen=True):
     `shape`: a pair of request and summary message as OpenCode has it, the summary alone (S4.5), or one marked user
     message. `prefix` opens the summary's text. `fallback`: what takes over when no model can summarise: the deterministic
     fold (B10), or mechanical cleaning alone (S4.5). `ledger`: whether facts taken by code, the user's instructions first,
-    stand beside a model's words (B2, B4). `must_keep_share` is the most of a summary that verbatim instructions may take.
+    stand beside a model's words (B2, B4). `must_keep_share` is the most of a summary that verbatim instructions may take; a small
+    summary gives them more.
     """
 
     shape: Literal["pair", "alone", "marked"] = "pair"
@@ -205,6 +210,11 @@ class SummaryPolicy(Struct, frozen=True):
     def budget_tokens(self, usable_tokens: int) -> int:
         """How many tokens a summary may have in a usable window of that size."""
         return min(self.maximum_tokens, max(self.minimum_tokens, self.size.of(usable_tokens)))
+
+    def must_keep_tokens(self, budget_tokens: int) -> int:
+        """How many tokens of a summary that large the user's own words may take; none where the share is none."""
+        small = min(SMALL_MUST_KEEP_TOKENS, int(budget_tokens * LARGEST_MUST_KEEP_SHARE)) if self.must_keep_share else 0
+        return max(small, int(budget_tokens * self.must_keep_share))
 
 
 class Policy(Struct, frozen=True):

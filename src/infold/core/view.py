@@ -5,7 +5,7 @@ fit to send: hidden parts as stubs, unanswered calls answered as interrupted, la
 The same log always gives the same messages, and a message that nothing changed is the very object that was appended.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from infold.core.messages import (
     Message,
     MessageId,
     Part,
+    SystemMessage,
     TextPart,
     ToolCallPart,
     ToolMessage,
@@ -75,28 +76,62 @@ def _opening(log: Log, summary: SummaryPolicy) -> tuple[Message, ...]:
 
 
 def _sendable(log: Log) -> Iterator[Message]:
+    asking: Placed | None = None
     open_calls: dict[str, ToolCallPart] = {}
-    asking = 0
-    cleaned = log.checkpoint is not None and log.checkpoint.cleaned
+    held: list[tuple[Placed, Message]] = []
+    altered, cleaned = log.altered, log.checkpoint is not None and log.checkpoint.cleaned
     for placed in log.live:
-        if open_calls and not (placed.results and len(placed.late) < len(placed.results)):
-            yield _interrupted(asking, open_calls)
-            open_calls = {}
+        if open_calls and not _may_follow_calls(placed):
+            yield from _closed(asking, open_calls, held)
+            open_calls, held = {}, []
         if not placed.is_sent:
             continue
-        message = log.altered[placed.sequence].message if placed.sequence in log.altered else placed.message
+        message = altered[placed.sequence].message if placed.sequence in altered else placed.message
         if placed.late:
             message = _with_late_as_text(message, placed)
-        if cleaned and placed.sequence < log.checkpoint_sequence:
+        if cleaned and log.is_cleaned(placed):
             message = _without_reasoning(message)
+        if open_calls and (held or not placed.results or placed.results[0].call_id != next(iter(open_calls))):
+            held.append((placed, message))  # until it is known which calls before it are never answered
+            continue
         yield message
         if placed.calls:
-            asking, open_calls = placed.sequence, {call.call_id: call for call in placed.calls}
-        elif placed.results:
+            asking, open_calls = placed, {call.call_id: call for call in placed.calls}
+        elif open_calls:
             for result in placed.results:
                 open_calls.pop(result.call_id, None)
-    if open_calls:
-        yield _interrupted(asking, open_calls)
+    yield from _closed(asking, open_calls, held)
+
+
+def _may_follow_calls(placed: Placed) -> bool:
+    """Whether a message answers a call of the step before it, or is a program's note in the midst of one."""
+    return len(placed.late) < len(placed.results) or isinstance(placed.message, SystemMessage)
+
+
+def _closed(
+    asking: Placed | None, open_calls: dict[str, ToolCallPart], held: Sequence[tuple[Placed, Message]]
+) -> Iterator[Message]:
+    """What was held back of a step, with an answer for each call that has none.
+
+    Answers stand in the order of their calls, and what a program noted in between comes after them (I1).
+    """
+    if asking is None or not open_calls:
+        return
+    places = {call.call_id: place for place, call in enumerate(asking.calls)}
+    unanswered = set(open_calls).difference(result.call_id for placed, _ in held for result in placed.results)
+    missing = [call for call_id, call in open_calls.items() if call_id in unanswered]
+    notes: list[Message] = []
+    for placed, message in held:
+        answered = [places[result.call_id] for result in placed.results if result.call_id in open_calls]
+        if not answered:
+            notes.append(message)
+            continue
+        before = [call for call in missing if places[call.call_id] < min(answered)]
+        yield from _interrupted(asking, places, before)
+        missing = missing[len(before) :]
+        yield message
+    yield from _interrupted(asking, places, missing)
+    yield from notes
 
 
 def _with_late_as_text(message: Message, placed: Placed) -> Message:
@@ -121,8 +156,7 @@ def _late_as_text(parts: tuple[Part, ...], late: tuple[int, ...]) -> tuple[Part,
     )
 
 
-def _interrupted(asking: int, open_calls: dict[str, ToolCallPart]) -> ToolMessage:
-    parts = tuple(
-        ToolResultPart(call.call_id, call.tool, INTERRUPTED_TEXT, status="interrupted") for call in open_calls.values()
-    )
-    return ToolMessage(MessageId(f"interrupted-{asking}"), parts)
+def _interrupted(asking: Placed, places: dict[str, int], calls: Sequence[ToolCallPart]) -> Iterator[ToolMessage]:
+    if calls:
+        parts = tuple(ToolResultPart(call.call_id, call.tool, INTERRUPTED_TEXT, status="interrupted") for call in calls)
+        yield ToolMessage(MessageId(f"interrupted-{asking.sequence}.{places[calls[0].call_id]}"), parts)

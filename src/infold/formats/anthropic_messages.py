@@ -5,7 +5,7 @@ infold's own messages stay apart from the caller's; only results join, for they 
 Thinking goes back block by block as it came. What the provider refuses is told by `rules.py`, what it replies by `bodies.py`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from infold.core.messages import (
@@ -83,12 +83,26 @@ def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
     return encode_view(_CODEC, begun_by_user(view), decoded, joined=_joined)
 
 
-def _joined(first: Item, second: Item) -> Item | None:
-    """Two user items as one where both bring results, for results must come first; nothing if they may stay apart."""
+def _joined(before: Item, first: Item, second: Item) -> Item | None:
+    """Two user items as one where both bring results, which must come first, in the order of the calls before them."""
     items = [item for item in (first, second) if item.get("role") == "user" and isinstance(item.get("content"), list)]
     if len(items) < 2 or not all(any(not _is_no_result(block) for block in item["content"]) for item in items):
         return None
-    return {**second, **first, "content": sorted([*first["content"], *second["content"]], key=_is_no_result)}
+    asked = [
+        text_field(block, "id") for block in map(_plain_block, _blocks_of(before)) if block.get("type") == "tool_use"
+    ]
+    places = {call_id: place for place, call_id in enumerate(asked)}
+    content = sorted([*first["content"], *second["content"]], key=lambda block: _place(block, places))
+    return {**second, **first, "content": content}
+
+
+def _place(block: object, places: Mapping[str, int]) -> int:
+    """Where a block stands among the results of a step; all else comes after them."""
+    return len(places) + 1 if _is_no_result(block) else places.get(text_field(plain(block), "tool_use_id"), len(places))
+
+
+def _plain_block(block: object) -> Item:
+    return {} if isinstance(block, str) else plain(block)
 
 
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:

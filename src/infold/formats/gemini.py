@@ -74,12 +74,24 @@ def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
     return encode_view(_CODEC, begun_by_user(view), decoded, joined=_joined)
 
 
-def _joined(first: Item, second: Item) -> Item | None:
-    """Two items as one where both bring answers, for the API counts them by item; nothing if they may stay apart."""
+def _joined(before: Item, first: Item, second: Item) -> Item | None:
+    """Two items as one where both bring answers, for the API counts them by item; in the order of the calls before them."""
     if not (_has_answers(first) and _has_answers(second)):
         return None
-    parts = [*first["parts"], *second["parts"]]
-    return {**second, **first, "parts": sorted(parts, key=_is_no_answer)}
+    calls = [_field(plain(part), "functionCall", "function_call") for part in before.get("parts") or () if part]
+    places = {_called(plain(call)): place for place, call in reversed(list(enumerate(filter(None, calls))))}
+    parts = sorted([*first["parts"], *second["parts"]], key=lambda part: _place(part, places))
+    return {**second, **first, "parts": parts}
+
+
+def _place(part: object, places: Mapping[str, int]) -> int:
+    """Where a part stands among the answers of a step; all else comes after them."""
+    return len(places) + 1 if _is_no_answer(part) else places.get(_called(plain(_response(plain(part)))), len(places))
+
+
+def _called(call: Item) -> str:
+    """What tells a call from another of its step: its id, or its tool's name where it has none."""
+    return text_field(call, "id", "name")
 
 
 def _has_answers(item: Item) -> bool:

@@ -19,6 +19,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolMessage,
     UserMessage,
+    results_of,
 )
 from infold.formats.items import (
     Decoded,
@@ -35,7 +36,7 @@ from infold.formats.items import (
     text_field,
 )
 from infold.formats.openai_responses_blocks import block_parts, replaced_result, result
-from infold.formats.openai_responses_new import BOUND_TYPES, answers_matched, encode_new
+from infold.formats.openai_responses_new import BOUND_TYPES, answers_in_order, answers_matched, encode_new
 from infold.formats.pairing import Pairing
 from infold.formats.patch import GONE, Codec, Slot, encode_view, gather
 from infold.formats.slots import (
@@ -99,7 +100,12 @@ def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
     """The view as input items; untouched ones are the caller's own objects."""
     items = encode_view(_CODEC, view, decoded)
     known = {message.id for message in decoded.messages}
-    return items if all(message.id in known for message in view) else answers_matched(items, decoded)
+    own = [message for message in view if message.id not in known]
+    if not own:
+        return items
+    answered = {decoded.aliases.get(part.call_id) or part.call_id for message in own for part in results_of(message)}
+    matched = answers_matched(items, decoded)
+    return list(answers_in_order(matched, answered)) if answered else matched
 
 
 def _given(index: int, source: object) -> _Given:

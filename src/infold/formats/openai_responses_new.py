@@ -1,6 +1,7 @@
 """What infold itself says, as OpenAI Responses input items."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
+from itertools import groupby
 
 from infold.core.messages import (
     AssistantMessage,
@@ -15,7 +16,7 @@ from infold.core.messages import (
 from infold.formats.items import Decoded, Item, as_came, lines, plain, text_field
 from infold.formats.slots import has_address, mentioned, provider_value, shown, shown_text
 
-__all__ = ["BOUND_TYPES", "answers_matched", "encode_new"]
+__all__ = ["BOUND_TYPES", "answers_in_order", "answers_matched", "encode_new"]
 
 BOUND_TYPES = ("reasoning", "compaction", "compaction_summary", "context_compaction")
 """Items whose content only the provider can read."""
@@ -74,6 +75,23 @@ def answers_matched(items: list[object], decoded: Decoded) -> list[object]:
         given if id(given) in theirs else as_came(given, _answer(item, kinds))
         for given, item in zip(items, plains, strict=True)
     ]
+
+
+def answers_in_order(items: Iterable[object], own: Set[str]) -> Iterator[object]:
+    """The items with neighbouring outputs in the order of their calls, where one of them is infold's own answer (I1)."""
+    calls: dict[str, int] = {}
+    for is_output, run in groupby(items, key=_is_output):
+        together = list(run)
+        answered = [text_field(plain(item), "call_id", "id") for item in together]
+        if not is_output:
+            calls |= {call_id: len(calls) + place for place, call_id in enumerate(answered)}
+        elif not own.isdisjoint(answered):
+            together.sort(key=lambda item: calls.get(text_field(plain(item), "call_id", "id"), len(calls)))
+        yield from together
+
+
+def _is_output(item: object) -> bool:
+    return text_field(plain(item), "type").endswith("_output")
 
 
 def _is_other_call(item: Item) -> bool:

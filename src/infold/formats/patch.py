@@ -5,7 +5,7 @@ copies only along the way to it: what a format does not know survives, and the c
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +35,9 @@ class Slot(NamedTuple):
     kind: str
     value: Any
 
+
+Joined: TypeAlias = Callable[[Item, Item, Item], Item | None]
+"""What the second and the third of three items are as one, or nothing if they stay apart."""
 
 GONE: Any = object()
 """What a slot is replaced by when none of its parts is left."""
@@ -66,11 +69,12 @@ def encode_view(
     view: Sequence[Message],
     decoded: Decoded,
     *,
-    joined: Callable[[Item, Item], Item | None] | None = None,
+    joined: Joined | None = None,
 ) -> list[object]:
     """The view on the wire: sources where nothing changed, patched copies, new items for what is infold's.
 
-    `joined` makes one item of two neighbours, or none; it is asked only where one of them is infold's own message.
+    `joined` makes one item of two neighbours, or none, given the item before them; it is asked only where one of them is
+    infold's own message.
     """
     places = {message.id: place for place, message in enumerate(decoded.messages)}
     items: list[object] = []
@@ -98,11 +102,10 @@ def begun_by_user(view: Sequence[Message]) -> Sequence[Message]:
     return (UserMessage(MessageId("request-opening"), (TextPart(REQUEST_TEXT, synthetic=True),)), *view)
 
 
-def _neighbours(
-    items: list[object], encoded: Sequence[object], joined: Callable[[Item, Item], Item | None]
-) -> Sequence[object]:
+def _neighbours(items: list[object], encoded: Sequence[object], joined: Joined) -> Sequence[object]:
     """What is still to be added once the first of these has joined the last of those, where it may."""
-    together = joined(plain(items[-1]), plain(encoded[0])) if items and encoded else None
+    before = plain(items[-2]) if len(items) > 1 else {}
+    together = joined(before, plain(items[-1]), plain(encoded[0])) if items and encoded else None
     if together is None:
         return encoded
     items[-1] = as_came(items[-1], together)

@@ -248,7 +248,7 @@ def test_an_undone_compaction_is_not_asked_for_again() -> None:
     ("entry", "learned"),
     [
         (Rejection(9_000, 12_000, 8_192), Limits(8_192, is_told=True, factor=12_000 / 9_000)),
-        (Rejection(9_000), Limits(8_100)),
+        (Rejection(9_000), Limits(8_100, refusals=1)),
         (Rejection(9_000, over_bytes=700), Limits(bytes=350)),
     ],
 )

@@ -29,7 +29,9 @@ FULL = Ledger(
 
 def fold(ledger: Ledger, budget: int = 4_000, *, share: float = 0.6, recall: bool = False) -> FoldedText:
     """A ledger folded into that many tokens."""
-    return render_fold(ledger, budget_tokens=budget, must_keep_share=share, rule="features", recall=recall)
+    return render_fold(
+        ledger, budget_tokens=budget, must_keep_tokens=int(budget * share), rule="features", recall=recall
+    )
 
 
 few = settings(max_examples=25)
@@ -57,7 +59,7 @@ def test_a_fold_is_within_its_budget(
     ledger: Ledger, budget: int, share: float, rule: EstimateRule, recall: bool
 ) -> None:
     """B10: whatever the ledger, the text has no more tokens than it may, by the session's own rule."""
-    folded = render_fold(ledger, budget_tokens=budget, must_keep_share=share, rule=rule, recall=recall)
+    folded = render_fold(ledger, budget_tokens=budget, must_keep_tokens=int(budget * share), rule=rule, recall=recall)
 
     assert estimate(folded.text, rule) <= budget
 

@@ -4,10 +4,20 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
-from infold.core.entries import Checkpoint, Handle, MessageEntry, Pruning
+from infold.core.entries import Checkpoint, Handle, MessageEntry, Pruning, Restoration
 from infold.core.gauge import CALIBRATED_BOUND, Situation, bound_after, gauge, scaled_tokens
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, MessageId, SessionId, TextPart, ToolMessage, ToolResultPart, Usage
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    MessageId,
+    SessionId,
+    TextPart,
+    ToolMessage,
+    ToolResultPart,
+    Usage,
+    UserMessage,
+)
 from infold.core.policy import Policy
 from infold.core.presets import INFOLD, preset
 from infold.core.tokens import Size
@@ -141,6 +151,67 @@ def test_growth_since_the_report_carries_the_margin() -> None:
     growth = log.size.minus(log.anchor.size).measure
 
     assert gauge(log, situation(INFOLD, bound=2.0)).upper_tokens == 1_000 + 2 * growth
+
+
+def heard(factor: float) -> Log:
+    """A session with two results of several thousand tokens, for which a provider reported that factor of our estimate."""
+    drafts: list[Message] = [user(), calls("bash"), result(10_000), calls("bash"), result(10_000)]
+    tokens_of = session(*drafts, replies()).size.measure
+    return session(*drafts, replies(usage=Usage(input=int(tokens_of * factor))))
+
+
+def pruned(log: Log) -> Log:
+    """The log with its first result hidden."""
+    return log.append(Pruning((Handle("2.0"),), 10_000))
+
+
+def upper(log: Log, *, bound: float = 1.1) -> int:
+    """The most a view can be."""
+    return gauge(log, situation(INFOLD, bound=bound)).upper_tokens
+
+
+def test_a_report_is_not_forgotten_when_something_is_hidden() -> None:
+    """I13, B8: where a provider counted twice what we do, our estimate of what is left proves nothing."""
+    log = pruned(heard(2.0))
+
+    assert upper(log) > 2.0 * log.size.measure
+
+
+def test_a_report_far_below_its_estimate_frees_less() -> None:
+    """I13, B8: where a provider counted half of what we do, hiding a part frees half of its estimate, less the margin."""
+    log = pruned(heard(0.5))
+    hidden = heard(0.5).size.measure - log.size.measure
+
+    assert upper(log, bound=3.0) == heard(0.5).size.measure // 2 - int(hidden * 0.5 / 9)
+
+
+@pytest.mark.parametrize("bound", [1.02, 1.1, 1.5])
+def test_a_report_in_line_with_its_estimate_leaves_both_proofs(bound: float) -> None:
+    """B8: the lower of two proofs holds: the report less what was hidden, or the estimate of what is left with its margin."""
+    log, before = pruned(heard(1.0)), heard(1.0).size.measure
+    by_estimate = -int(-log.size.measure * bound // 1)
+
+    assert upper(log, bound=bound) <= by_estimate
+    assert upper(log, bound=bound) == min(by_estimate, -int(-(before - (before - log.size.measure) / bound**2) // 1))
+
+
+def test_what_came_since_carries_the_margin_beside_what_was_hidden() -> None:
+    """B8: growth and shrinking since a report do not cancel out: each is taken at its worst."""
+    log = pruned(heard(2.0))
+    more = log.append(MessageEntry(UserMessage(MessageId("since"), (TextPart("x y " * 3_000),))))
+    grown = more.size.measure - log.size.measure
+
+    assert upper(more) - upper(log) in (int(grown * 1.1), int(grown * 1.1) + 1)
+
+
+def test_what_is_shown_again_carries_the_margin() -> None:
+    """B8: a pruning undone after a report adds what it had hidden, with the margin."""
+    log = session(user(), calls("bash"), result(10_000)).append(Pruning((Handle("2.0"),), 10_000))
+    heard = log.append(MessageEntry(numbered([replies(usage=Usage(input=500))], prefix="n")[0]))
+    shown = heard.append(Restoration(3))
+    added = shown.size.measure - heard.size.measure
+
+    assert upper(shown) == 500 + -(-added * 11 // 10)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """How a log grows: messages at its end, checkpoints in place of a head."""
 
 import pytest
+from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
 from infold.core.compact import checkpoint_for
@@ -63,6 +64,23 @@ def test_what_a_checkpoint_says_is_believed_on_reading() -> None:
 def reports(*tokens: int) -> tuple[Message, ...]:
     """Replies that report so many tokens each, with something said before each."""
     return tuple(d for n in tokens for d in (user("x" * 4_000), replies("y", usage=Usage(input=n, output=5))))
+
+
+@pytest.mark.parametrize(
+    ("reply", "tokens"),
+    [
+        (replies("y", usage=Usage(input=40_000, output=5)), 40_005),
+        (replies("y", usage=Usage(input=1_000)), 19_800),
+        (replies("y"), 19_800),
+        (replies("y", finish="error"), 18_000),
+        (replace(replies("y"), error="overloaded"), 18_000),
+    ],
+)
+def test_a_reply_shows_what_the_provider_takes(reply: Message, tokens: int) -> None:
+    """B11: after a refusal without a number a reply widens the limit, to what it reports at least; a failure does not."""
+    log = session(user()).append(Rejection(20_000)).extend(said(reply, prefix="r"))
+
+    assert log.limits.tokens == tokens
 
 
 TAUGHT: dict[str, list[Entry]] = {

@@ -1,6 +1,9 @@
 """What a provider's rejections teach."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for, narrowed
 from infold.core.limits import LARGEST_FACTOR, NO_LIMITS, SMALLEST_TOKENS, UNTOLD_SHARE, Limits
@@ -24,7 +27,7 @@ def test_a_limit_that_is_told_is_believed() -> None:
 
 
 def test_a_limit_that_is_not_told_is_below_what_was_refused() -> None:
-    """B11: without a number the limit is taken to be a tenth below the request, and only ever falls."""
+    """B11: without a number the limit is taken to be a tenth below the request; further refusals only lower it."""
     once = refused(estimated=10_000)
 
     assert (once.tokens, once.is_told) == (int(10_000 * UNTOLD_SHARE), False)
@@ -91,3 +94,78 @@ def test_bytes_are_halved() -> None:
     assert (learned.tokens, learned.is_told, learned.factor, learned.reports) == (8_192, True, 1.3, 3)
     assert NO_LIMITS.after_bytes(1).bytes == 1
     assert refused(learned).bytes == 500
+
+
+def test_what_was_accepted_is_not_refused_for_its_size() -> None:
+    """B11: a refusal without a number narrows no limit below what was accepted before it, unless it is refused again."""
+    known = NO_LIMITS.after_reply(60_000)
+    once = refused(known, estimated=20_000)
+
+    assert (once.tokens, once.accepted) == (60_000, 0)
+    assert refused(once, estimated=19_000).tokens == 17_100
+
+
+def test_what_is_accepted_widens_a_limit() -> None:
+    """B11: a report above the limit shows that there is more, whether the limit was told or not."""
+    for limits in (refused(limit=8_192), refused(refused(estimated=10_000), estimated=9_100)):
+        assert limits.after_reply(8_000).tokens == limits.tokens
+        assert limits.after_reply(9_500).tokens == 9_500
+
+
+def test_a_single_refusal_without_a_number_wears_off() -> None:
+    """B11: each reply widens what one such refusal taught by a tenth until nothing is left of it; a second one stays."""
+    once = refused(estimated=20_000)
+    confirmed = refused(once, estimated=17_000)
+    for _ in range(7):
+        once, confirmed = once.after_reply(0), confirmed.after_reply(0)
+
+    assert once.tokens is not None
+    assert 2 * 18_000 > once.tokens > 1.9 * 18_000
+    assert confirmed.tokens == 15_300
+    for _ in range(150):
+        once = once.after_reply(0)
+    assert once.tokens is None
+
+
+def test_a_told_limit_does_not_wear_off() -> None:
+    """B11: the provider's own number stands, also after a refusal without one."""
+    told = refused(refused(estimated=20_000), limit=8_192)
+
+    assert told.after_reply(0) is told
+
+
+acts = st.lists(
+    st.one_of(
+        st.tuples(st.just("reply"), st.integers(0, 300_000)),
+        st.tuples(st.just("refusal"), st.integers(0, 300_000)),
+        st.tuples(st.just("told"), st.integers(1, 300_000)),
+    ),
+    max_size=30,
+)
+
+
+@given(acts)
+def test_a_limit_is_never_below_what_was_accepted_since(history: list[tuple[str, int]]) -> None:
+    """B11: whatever is accepted and refused, a limit leaves room to work in and is not below what was last shown to fit."""
+    limits = NO_LIMITS
+    for kind, tokens in history:
+        match kind:
+            case "reply":
+                limits = limits.after_reply(tokens)
+            case "refusal":
+                limits = refused(limits, estimated=tokens)
+            case _:
+                limits = refused(limits, limit=tokens)
+        assert limits.tokens is None or limits.tokens >= max(SMALLEST_TOKENS, limits.accepted)
+
+
+@given(acts, st.integers(600, 300_000))
+def test_refusals_in_a_row_narrow(history: list[tuple[str, int]], estimated: int) -> None:
+    """B8, B11: of two refusals without a reply in between the second narrows the limit below what it refused."""
+    limits = NO_LIMITS
+    for kind, tokens in history:
+        limits = limits.after_reply(tokens) if kind == "reply" else refused(limits, estimated=tokens)
+    twice = refused(refused(replace(limits, is_told=False), estimated=300_000), estimated=estimated)
+
+    assert twice.tokens is not None
+    assert twice.tokens <= max(SMALLEST_TOKENS, estimated * UNTOLD_SHARE)

@@ -15,6 +15,7 @@ from infold.core.messages import (
     ReasoningPart,
     StepFinishPart,
     StepStartPart,
+    SystemMessage,
     TextPart,
     ToolCallPart,
     ToolMessage,
@@ -154,9 +155,49 @@ def test_an_unanswered_call_is_answered_as_interrupted() -> None:
 
     assert [part.status for part in results_of(answered)] == ["completed"]
     assert interrupted == ToolMessage(
-        MessageId("interrupted-1"), (ToolResultPart("m1-call1", "read", INTERRUPTED_TEXT, status="interrupted"),)
+        MessageId("interrupted-1.1"), (ToolResultPart("m1-call1", "read", INTERRUPTED_TEXT, status="interrupted"),)
     )
     assert len(asked.parts) == 2
+
+
+def answer(*places: int) -> ToolMessage:
+    """A message with answers to these of the calls of message 1."""
+    return ToolMessage(MessageId(""), tuple(ToolResultPart(f"m1-call{n}", "read", f"text {n}") for n in places))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((answer(0), answer(2)), ["m1-call0", "m1-call1", "m1-call2", "m1-call3"]),
+        ((answer(3),), ["m1-call0", "m1-call1", "m1-call2", "m1-call3"]),
+        ((answer(1), answer(0)), ["m1-call1", "m1-call0", "m1-call2", "m1-call3"]),
+        ((answer(0, 2),), ["m1-call0", "m1-call2", "m1-call1", "m1-call3"]),
+        ((), ["m1-call0", "m1-call1", "m1-call2", "m1-call3"]),
+    ],
+)
+def test_answers_stand_in_the_order_of_the_calls(given: tuple[Message, ...], expected: list[str]) -> None:
+    """B12: an answer of infold's own stands where its call does among the others; what a caller gave keeps its order."""
+    messages = sent(session(user(), calls(*["read"] * 4), *given, user("stop")))
+    ids = [message.id for message in messages]
+
+    assert [part.call_id for message in messages for part in results_of(message)] == expected
+    assert len(set(ids)) == len(ids)
+    assert isinstance(messages[-1], UserMessage)
+
+
+def test_a_note_between_a_call_and_its_answer_comes_after_it() -> None:
+    """B12: a system message in between neither answers the call nor parts the two."""
+    noted = SystemMessage(MessageId(""), (TextPart("Mind the gap.", synthetic=True),))
+    messages = sent(session(user(), calls("read", "read"), answer(0), noted, answer(1), user("on")))
+
+    assert [type(message).__name__ for message in messages[1:]] == [
+        "AssistantMessage",
+        "ToolMessage",
+        "ToolMessage",
+        "SystemMessage",
+        "UserMessage",
+    ]
+    assert [part.status for message in messages for part in results_of(message)] == ["completed"] * 2
 
 
 def test_a_call_open_at_the_end_is_answered_too() -> None:

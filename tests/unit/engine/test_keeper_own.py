@@ -27,9 +27,7 @@ def begun(kept: Kept) -> None:
     """A prompt, and a reply that calls a tool."""
     kept.drive(kept.keeper.add((ASKED,)))
     kept.new(())
-    kept.drive(
-        kept.keeper.record(reply(0), Stamp("build", path=WorkPath("/w", "/w"), parts=(StepStartPart("tree"),)))
-    )
+    kept.drive(kept.keeper.record(reply(0), Stamp("build", path=WorkPath("/w", "/w"), parts=(StepStartPart("tree"),))))
 
 
 def answered(output: str, *, exit_status: int = 0) -> ToolMessage:

@@ -75,10 +75,24 @@ def test_each_kind_of_call_gets_its_kind_of_output(kind: str, fields: dict[str, 
     """An interrupted call is answered in the kind the provider wants; the caller's own answers stay as they are."""
     own = ToolMessage(HERE, (ToolResultPart("a", kind, "gone", "interrupted"),))
     theirs = {"type": "function_call_output", "call_id": "b", "output": "x"}
-    calls = [{"type": "local_shell_call", "call_id": "b"}, {"type": kind, "call_id": "a"}]
+    calls = [{"type": kind, "call_id": "a"}, {"type": "local_shell_call", "call_id": "b"}]
     decoded = decode([*calls, theirs])
 
     encoded = encode([decoded.messages[0], own, decoded.messages[1]], decoded)
 
     assert encoded[2] == {"type": f"{kind}_output", **fields}
     assert encoded[3] is theirs
+
+
+def test_outputs_stand_in_the_order_of_their_calls() -> None:
+    """B12: infold's answer stands where its call does, though the caller's answers around it were one message."""
+    calls = [{"type": "function_call", "call_id": one, "name": "read", "arguments": "{}"} for one in "abc"]
+    theirs = [{"type": "function_call_output", "call_id": one, "output": one} for one in "ac"]
+    decoded = decode([*calls, *theirs])
+    own = ToolMessage(HERE, (ToolResultPart("b", "read", "gone", "interrupted"),))
+
+    encoded = encode([*decoded.messages, own], decoded)
+
+    assert [item["call_id"] for item in encoded[3:] if isinstance(item, dict)] == ["a", "b", "c"]
+    assert encoded[3] is theirs[0]
+    assert encoded[5] is theirs[1]

@@ -1,0 +1,148 @@
+"""The user's own words within their room."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infold.core.foldlines import LONGEST_EXCERPT
+from infold.core.instructions import FIRST, LATEST, OTHERS, RULES, Instructions, told_instructions
+from infold.core.ledger import Ledger, Quote
+from infold.core.tokens import estimate
+
+LONG = Quote("0.0", "Describe every module of the parser. " * 40)
+RULE = Quote("4.0", "Never push.")
+
+
+def size(text: str) -> int:
+    """The tokens of a line."""
+    return estimate(text, "features") + 1
+
+
+def told(ledger: Ledger, allowed: int = 1_000, *, more: int = 0, recall: bool = False) -> Instructions:
+    """A ledger's instructions in that much room."""
+    return told_instructions(ledger, allowed_tokens=allowed, more_tokens=more, size=size, recall=recall)
+
+
+def rules(number: int, words: str = "and never do that in any of the other folders of it either") -> tuple[Quote, ...]:
+    """So many rules of some twenty tokens, the first words of which tell them apart."""
+    return tuple(Quote(f"{n}.0", f"Rule {n} is this: {words}, since it breaks.") for n in range(number))
+
+
+def test_all_kinds_stand_in_order_word_for_word() -> None:
+    """B2: first request, latest request, rules newest first, then what else was asked, newest first."""
+    ledger = Ledger(
+        first_request=Quote("0.0", "Build it."),
+        latest_request=Quote("9.0", "Test it."),
+        requests=(Quote("0.0", "Build it."), Quote("2.0", "Name it."), Quote("3.0", "Sign it."), Quote("9.0", "Test it.")),
+        constraints=(RULE, Quote("5.0", "Only tabs.")),
+    )  # fmt: skip
+    kept = told(ledger)
+
+    assert kept.blocks == (
+        f"{FIRST}\n- Build it.",
+        f"{LATEST}\n- Test it.",
+        f"{RULES}\n- Only tabs.\n- Never push.",
+        f"{OTHERS}\n- Sign it.\n- Name it.",
+    )
+    assert kept.short == ()
+    assert kept.tokens == sum(size(line) for block in kept.blocks for line in block.split("\n"))
+
+
+def test_the_same_words_stand_once() -> None:
+    """B2: a rule said again stands once with its newest handle; what a quoted request says needs no line of its own."""
+    again = Quote("8.0", RULE.text)
+    ledger = Ledger(
+        first_request=Quote("0.0", "Build it. Only tabs."),
+        requests=(Quote("4.0", RULE.text), Quote("8.0", RULE.text)),
+        constraints=(Quote("0.0", "Only tabs."), RULE, again, Quote("6.0", "Only tabs.")),
+    )
+
+    assert told(ledger, recall=True).blocks[1:] == (f"{RULES}\n- Never push. [8.0]",)
+
+
+def test_each_rule_has_a_line_before_any_has_two() -> None:
+    """B2: where not all rules fit word for word, the older ones stand in a few words instead of not at all, and are named."""
+    few_words = told(Ledger(constraints=rules(20)), 400)
+    lines = few_words.blocks[0].splitlines()[1:]
+
+    assert len(lines) == 20
+    assert lines[0].endswith("since it breaks.")
+    assert lines[-1].startswith("- Rule 0 is this")
+    assert lines[-1].endswith("…")
+    assert few_words.short[-1] == "0.0"
+    assert "19.0" not in few_words.short
+
+
+def test_what_has_no_room_at_all_is_counted_and_named() -> None:
+    """B2: beyond the last line that fits, a count says how many more there are, and each is named."""
+    kept = told(Ledger(constraints=rules(20)), 150)
+    lines = kept.blocks[0].splitlines()[1:]
+
+    assert lines[-1] == f"- … and {20 - len(lines) + 1} more"
+    assert set(kept.short) >= {f"{n}.0" for n in range(20 - len(lines) + 1)}
+    assert kept.tokens <= 150
+
+
+def test_a_long_request_that_is_not_the_first_or_latest_is_a_stub() -> None:
+    """B2: a long paste in between does not push short requests out, whatever the room; it says how long it is."""
+    long = Quote("2.0", "x" * (LONGEST_EXCERPT + 1))
+    kept = told(Ledger(requests=(Quote("1.0", "Name it."), long, Quote("3.0", "y" * LONGEST_EXCERPT))))
+    _, whole, stub, named = kept.blocks[0].splitlines()
+
+    assert (whole, named) == (f"- {'y' * LONGEST_EXCERPT}", "- Name it.")
+    assert stub.endswith(f"… [{LONGEST_EXCERPT + 1} characters in all]")
+    assert kept.short == ("2.0",)
+
+
+def test_a_long_paste_of_few_words_is_told_with_its_length() -> None:
+    """B2: what is long for its line breaks alone stands on one line all the same."""
+    kept = told(Ledger(requests=(Quote("2.0", "a\n" * LONGEST_EXCERPT),)))
+
+    assert kept.blocks[0].count("\n") == 1
+    assert kept.short == ("2.0",)
+
+
+def test_other_requests_have_room_of_their_own() -> None:
+    """B2: where rules take all their room, other requests get what is given beside it."""
+    ledger = Ledger(requests=(Quote("50.0", "Name it."),), constraints=rules(20))
+
+    assert OTHERS not in told(ledger, 100).blocks[-1]
+    assert told(ledger, 100, more=30).blocks[-1] == f"{OTHERS}\n- Name it."
+
+
+def test_the_first_request_comes_before_all_rules() -> None:
+    """B2: a first request that fits stands whole, though rules then have less; one that does not is a stub."""
+    ledger = Ledger(first_request=LONG, constraints=(RULE,))
+
+    assert told(ledger, 1_000).blocks[0] == f"{FIRST}\n- {LONG.text}"
+    assert told(ledger, 150).short == ("0.0",)
+    assert told(ledger, 150).blocks[1] == f"{RULES}\n- Never push."
+
+
+def test_without_room_nothing_is_written_and_all_is_named() -> None:
+    """B2: with no room at all, not even for a heading, each instruction is named."""
+    kept = told(Ledger(first_request=LONG, constraints=(RULE,), requests=(Quote("2.0", "Name it."),)), 0)
+
+    assert kept == Instructions((), 0, ("0.0", "4.0", "2.0"))
+
+
+words = st.text(st.sampled_from("abcdef Ä你好。.\n/_-0123"), min_size=1, max_size=400).filter(str.strip)
+quotes = st.lists(
+    st.builds(Quote, st.builds("{}.0".format, st.integers(0, 999)), words), max_size=30, unique_by=lambda q: q.handle
+)
+
+
+@settings(max_examples=100)
+@given(quotes, quotes, st.integers(0, 2_000), st.integers(0, 500), st.booleans())
+def test_everything_is_word_for_word_or_named(
+    asked: list[Quote], laid_down: list[Quote], allowed: int, more: int, recall: bool
+) -> None:
+    """B2: whatever was said and whatever the room, it is kept to, and each instruction stands verbatim or is named."""
+    first, latest = (asked[0], asked[-1]) if asked else (None, None)
+    ledger = Ledger(first, latest, requests=tuple(asked), constraints=tuple(laid_down))
+    kept = told(ledger, allowed, more=more, recall=recall)
+    text = "\n".join(kept.blocks)
+    named = {quote.text for quote in (*asked, *laid_down) if quote.handle in kept.short}
+
+    assert all(quote.text in text or quote.text in named for quote in (*asked, *laid_down))
+    assert kept.tokens <= allowed + more
+    assert told(ledger, allowed, more=more, recall=recall) == kept
