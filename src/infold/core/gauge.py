@@ -113,7 +113,8 @@ def _upper_since(log: Log, anchor: Anchor, situation: Situation) -> int:
     """The most a view can be of which something was hidden since the newest report (I13).
 
     What was hidden is taken off the report for less than its estimate, which may have been high; by how much, a report far below
-    its own estimate tells. Where the report was within the margin of its estimate, the estimate of what is left proves it too.
+    its own estimate tells. Where the report was within the margin of its estimate, the estimate of what is left proves it too;
+    so it does where the report was over the limit, for a provider that took so much is not held to less by it.
     """
     bound, reported = bound_of(log, situation), anchor.usage.context
     added = _size_after(log, anchor.sequence)
@@ -123,9 +124,9 @@ def _upper_since(log: Log, anchor: Anchor, situation: Situation) -> int:
     sure = freed / bound**2 if freed > 0 else freed * bound
     upper = _ceil(reported - sure + log.calibration.apply(added) * bound)
     then = situation.overhead_tokens + min(shown.measure, log.calibration.apply(shown))
-    if reported > then * bound:  # our estimates run low here, corrected or not, or more is sent than we are told
-        return upper
-    return min(upper, _most_estimated(log, situation))
+    # Beyond that our estimates run low here, corrected or not, or more is sent than we are told.
+    is_in_line = reported <= then * bound or situation.budget.excess_tokens(reported) > 0
+    return min(upper, _most_estimated(log, situation)) if is_in_line else upper
 
 
 def _most_estimated(log: Log, situation: Situation) -> int:

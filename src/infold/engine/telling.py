@@ -41,7 +41,7 @@ def in_words(event: Incident) -> str:  # noqa: C901, PLR0911, PLR0912 - a senten
     match event:
         case InstructionStubbed():
             instructions = "instruction" if len(event.handles) == 1 else "instructions"
-            return f"shown as a one-line stub for want of room: {len(event.handles):,} {instructions} of the user"
+            return f"no longer shown word for word, for want of room: {len(event.handles):,} {instructions} of the user"
         case StubRepeated():
             return f"message {event.message_id} repeats the text of a stub"
         case SummaryRejected():

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-import openai
 from msgspec.structs import replace
 
 from infold.core.judge import Told
@@ -14,7 +13,7 @@ from infold.formats.tool_specs import tool_items
 from infold.formats.wire import OPENAI_CHAT
 from infold.models.failures import told_as_ours
 from infold.models.hearing import heard, summary_asked, summary_told
-from infold.models.openai_sdk import FAILURES, NO_KEY, VARIABLE, client_for, line_to
+from infold.models.openai_sdk import FAILURES, NO_KEY, OpenAIModel
 from infold.ports import Heard, ModelRequest
 
 __all__ = ["EMBEDDED", "EmbeddedChat", "OpenAIChat"]
@@ -26,34 +25,17 @@ _OWN_HOSTS = ("openai.com", "azure.com")
 """Hosts that call the longest answer `max_completion_tokens`; servers that only speak alike know `max_tokens`."""
 
 
-class OpenAIChat:
-    """A model behind `chat/completions`, at the SDK's own address or another.
+class OpenAIChat(OpenAIModel):
+    """A model behind `chat/completions`."""
 
-    Without a `client` one is made; raises `KeyRefused` where there is no key for it. `variable` is where a person sets that key.
-    """
-
-    def __init__(
-        self,
-        ref: ModelRef,
-        client: openai.OpenAI | None = None,
-        *,
-        url: str = "",
-        key: str = "",
-        variable: str = VARIABLE,
-    ) -> None:
-        self.ref = ref
-        self.format = OPENAI_CHAT.name
-        self._client = client or client_for(ref.id, url=url, key=key, variable=variable)
-        self._line = line_to(ref.id, self._client, variable=variable)
-        host = urlsplit(self._line.address).hostname or ""
-        self._output_field = "max_completion_tokens" if host.endswith(_OWN_HOSTS) else "max_tokens"
+    format = OPENAI_CHAT.name
 
     def stream(self, request: ModelRequest) -> Iterator[Heard]:
         """Ask, and give the reply piece by piece; raises `ModelError`."""
-        create = self._client.chat.completions.with_streaming_response.create
+        create = self.client.chat.completions.with_streaming_response.create
         asked = create(model=self.ref.id, messages=(), stream=True, extra_body=self._body(request))
-        with told_as_ours(self._line, FAILURES), asked as response:
-            yield from heard(self._line, OPENAI_CHAT, response.iter_bytes())
+        with told_as_ours(self.line, FAILURES), asked as response:
+            yield from heard(self.line, OPENAI_CHAT, response.iter_bytes())
 
     def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
         """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10)."""
@@ -69,8 +51,12 @@ class OpenAIChat:
             "stream": True,
             "stream_options": {"include_usage": True},
             **({"tools": tools} if tools else {}),
-            **({self._output_field: request.output_tokens} if request.output_tokens else {}),
+            **({self._output_field(): request.output_tokens} if request.output_tokens else {}),
         }
+
+    def _output_field(self) -> str:
+        host = urlsplit(self.line.address).hostname or ""
+        return "max_completion_tokens" if host.endswith(_OWN_HOSTS) else "max_tokens"
 
 
 class EmbeddedChat(OpenAIChat):

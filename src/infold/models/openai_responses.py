@@ -4,16 +4,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import openai
-
 from infold.core.judge import Told
-from infold.core.messages import ModelRef
 from infold.core.summary import SummaryRequest
 from infold.formats.tool_specs import tool_items
 from infold.formats.wire import OPENAI_RESPONSES
 from infold.models.failures import told_as_ours
 from infold.models.hearing import heard, summary_asked, summary_told
-from infold.models.openai_sdk import FAILURES, VARIABLE, client_for, line_to
+from infold.models.openai_sdk import FAILURES, OpenAIModel
 from infold.ports import Heard, ModelRequest
 
 __all__ = ["OpenAIResponses"]
@@ -22,32 +19,17 @@ _PLAIN = re.compile(r"(?:ft:)?(?:chatgpt|gpt-[34]|gpt-5(?:\.\d+)?-chat)")
 """Models that do not reason, and refuse to be asked for what they reasoned. All others give it sealed, to be given back."""
 
 
-class OpenAIResponses:
-    """A model behind `responses`, at the SDK's own address or another.
+class OpenAIResponses(OpenAIModel):
+    """A model behind `responses`."""
 
-    Without a `client` one is made; raises `KeyRefused` where there is no key for it. `variable` is where a person sets that key.
-    """
-
-    def __init__(
-        self,
-        ref: ModelRef,
-        client: openai.OpenAI | None = None,
-        *,
-        url: str = "",
-        key: str = "",
-        variable: str = VARIABLE,
-    ) -> None:
-        self.ref = ref
-        self.format = OPENAI_RESPONSES.name
-        self._client = client or client_for(ref.id, url=url, key=key, variable=variable)
-        self._line = line_to(ref.id, self._client, variable=variable)
+    format = OPENAI_RESPONSES.name
 
     def stream(self, request: ModelRequest) -> Iterator[Heard]:
         """Ask, and give the reply piece by piece; raises `ModelError`."""
-        create = self._client.responses.with_streaming_response.create
+        create = self.client.responses.with_streaming_response.create
         asked = create(model=self.ref.id, stream=True, extra_body=self._body(request))
-        with told_as_ours(self._line, FAILURES), asked as response:
-            yield from heard(self._line, OPENAI_RESPONSES, response.iter_bytes())
+        with told_as_ours(self.line, FAILURES), asked as response:
+            yield from heard(self.line, OPENAI_RESPONSES, response.iter_bytes())
 
     def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
         """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10)."""

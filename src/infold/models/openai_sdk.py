@@ -5,11 +5,12 @@ Address and key are the SDK's affair where none are given (`OPENAI_BASE_URL`, `O
 
 import openai
 
+from infold.core.messages import ModelRef
 from infold.errors import KeyRefused
 from infold.models.failures import Failures, Line
 from infold.models.transport import TRANSPORT
 
-__all__ = ["FAILURES", "NO_KEY", "VARIABLE", "client_for", "line_to"]
+__all__ = ["FAILURES", "NO_KEY", "OpenAIModel", "VARIABLE", "client_for", "line_to"]
 
 VARIABLE = "OPENAI_API_KEY"
 """Where the SDK looks for a key."""
@@ -57,3 +58,23 @@ def client_for(model: str, *, url: str, key: str, variable: str) -> openai.OpenA
 def line_to(model: str, client: openai.OpenAI, *, variable: str) -> Line:
     """How failures of a client are told."""
     return Line(model, str(client.base_url), variable=variable, secret=client.api_key)
+
+
+class OpenAIModel:
+    """A model behind one of OpenAI's interfaces, at the SDK's own address or another.
+
+    Without a `client` one is made; raises `KeyRefused` where there is no key for it. `variable` is where a person sets that key.
+    """
+
+    def __init__(
+        self,
+        ref: ModelRef,
+        client: openai.OpenAI | None = None,
+        *,
+        url: str = "",
+        key: str = "",
+        variable: str = VARIABLE,
+    ) -> None:
+        self.ref = ref
+        self.client = client or client_for(ref.id, url=url, key=key, variable=variable)
+        self.line = line_to(ref.id, self.client, variable=variable)

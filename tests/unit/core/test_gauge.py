@@ -195,6 +195,14 @@ def test_a_report_in_line_with_its_estimate_leaves_both_proofs(bound: float) -> 
     assert upper(log, bound=bound) == min(by_estimate, -int(-(before - (before - log.size.measure) / bound**2) // 1))
 
 
+def test_a_report_over_the_limit_holds_nobody_to_it() -> None:
+    """S5.4, B8: a provider that took more than we think it takes does not make what is left too large."""
+    log = pruned(heard(30.0))
+
+    assert heard(30.0).anchor is not None
+    assert upper(log) == -(-log.size.measure * 11 // 10)
+
+
 def test_what_came_since_carries_the_margin_beside_what_was_hidden() -> None:
     """B8: growth and shrinking since a report do not cancel out: each is taken at its worst."""
     log = pruned(heard(2.0))

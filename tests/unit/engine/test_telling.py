@@ -25,7 +25,7 @@ from infold.core.events import (
 from infold.engine.telling import Incident, in_words
 
 TOLD: list[tuple[Incident, str]] = [
-    (InstructionStubbed("s", ("1.0",)), "shown as a one-line stub for want of room: 1 instruction of the user"),
+    (InstructionStubbed("s", ("1.0",)), "no longer shown word for word, for want of room: 1 instruction of the user"),
     (InstructionStubbed("s", ("1.0", "2.0")), "for want of room: 2 instructions of the user"),
     (StubRepeated("s", "m7"), "message m7 repeats the text of a stub"),
     (SummaryRejected("s", ("empty", "failed")), "a summary was rejected (empty, failed)"),

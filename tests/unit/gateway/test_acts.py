@@ -105,13 +105,13 @@ def test_up_to_a_message(upstream: ScriptedServer) -> None:
     async def act() -> int:
         stage, talk = Stage(upstream.url, window=60_000), Talk("openai-chat")
         async with stage.client() as client:
-            for number in range(3):
+            for number in range(8):
                 await talk.turn(client, number)
-            await SessionActs(stage.tenancy).compact(key_of(stage), "", 4)
+            await SessionActs(stage.tenancy).compact(key_of(stage), "", 14)
         [checkpoint] = [e for _, e in stage.store.newest_first(key_of(stage)) if isinstance(e, Checkpoint)]
         return checkpoint.folded
 
-    assert asyncio.run(act()) == 4
+    assert asyncio.run(act()) == 14
 
 
 def test_a_pin_is_kept_and_released(upstream: ScriptedServer) -> None:

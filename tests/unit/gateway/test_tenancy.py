@@ -95,7 +95,7 @@ def test_what_happens_is_told() -> None:
     tenancy, events = made(INFOLD_WINDOW="3000")
     asyncio.run(begin())
 
-    assert [type(event).__name__ for event in events] == ["Compacted"]
+    assert [type(event).__name__ for event in events] == ["Compacted", "InstructionStubbed"]
 
 
 def test_only_so_many_are_kept_open() -> None:
