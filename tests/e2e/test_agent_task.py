@@ -9,7 +9,7 @@ from infold.agent.diffs import FileDiff, Totals, session_span, totals_of, turn_s
 from infold.agent.events import Answered, Ended, Stepped
 from infold.agent.places import default_snapshots
 from infold.agent.snapshots import Snapshots
-from infold.agent.work import Circumstance, Person, Told, Work, begin
+from infold.agent.work import Assignment, Person, Told, Work, begin
 from infold.core.entries import Entry, MessageEntry
 from infold.core.events import Compacted, Rejected, SummaryRejected
 from infold.core.messages import ModelRef, SessionId
@@ -204,7 +204,7 @@ def commanded(place: Place, url: str, *arguments: str) -> list[dict[str, object]
 def put_to_work(place: Place, model: Model, told: list[Told]) -> Work:
     """An agent at work in this process; nothing is kept of its steps' trees, which is what takes the time."""
     environ = {**place.environ, "INFOLD_AGENT_SNAPSHOTS": "false"}
-    where = Circumstance(
+    where = Assignment(
         root=place.root, environ=environ, clock=system_clock(), allow=("shell",), window=WINDOW, steps=400
     )
     nobody = Person(told.append, lambda _: "no")

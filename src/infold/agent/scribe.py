@@ -61,7 +61,7 @@ class Scribe:
         finish, usage = self._wire.finish(body), self._wire.usage(body)
         marks: tuple[StepStartPart | StepFinishPart, ...] = (StepStartPart(snapshot),)
         if not any(map(calls_of, replies)):
-            cost = cost_of(self._model.ref.id, usage) if usage else 0.0
+            cost = cost_of(self._model.ref.full_name, usage)
             marks += (_finish(finish, snapshot, usage, cost),)
         if replies:
             self._session.record(body, self._stamp(marks))

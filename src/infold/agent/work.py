@@ -22,16 +22,15 @@ from infold.agent.snapshots import Snapshots
 from infold.agent.tools.registry import tools_for
 from infold.agent.tools.tool import Wish, Workplace
 from infold.api.session import Session
-from infold.api.session_settings import SessionSettings, settings_from
+from infold.api.session_settings import SessionSettings, plugins_from, settings_from
 from infold.catalogue import lookup
 from infold.core.events import Event
 from infold.core.summary import Agent
-from infold.plugins.manager import installed_plugins
 from infold.ports import Clock, FullStore, Model, SessionKey
 from infold.settings import Settings
 from infold.settings.terms import Permissions
 
-__all__ = ["Circumstance", "Person", "Told", "Work", "begin"]
+__all__ = ["Assignment", "Person", "Told", "Work", "begin"]
 
 Told: TypeAlias = Happening | Event
 """Everything that is told of an agent at work."""
@@ -44,7 +43,7 @@ class Person(Struct, frozen=True):
     consent: Callable[[Wish], Consent]
 
 
-class Circumstance(Struct, frozen=True, kw_only=True):
+class Assignment(Struct, frozen=True, kw_only=True):
     """What a face says of the work: where it is done, by whom and within what bounds, over what settings say.
 
     `allow` are rules that hold for this work alone; `window`, `steps` and `output_tokens` are 0 where settings or the model
@@ -86,14 +85,14 @@ class Work(Struct, frozen=True):
 
 
 def begin(
-    store: FullStore, key: SessionKey, model: Model, *, place: Circumstance, settings: Settings, person: Person
+    store: FullStore, key: SessionKey, model: Model, *, place: Assignment, settings: Settings, person: Person
 ) -> Work:
     """Open a session, new or known, and put an agent to work on it; raises `UsageError` for an agent or a rule that is none."""
-    known = lookup(_name(model)).entry
+    known = lookup(model.ref.full_name).entry
     agent = agent_named(place.agent) if known.calls_tools else TALK
     kept = _kept(settings, model, agent, place, summarises=known.summarises)
     session = Session(store, key.session_id, replace(kept, on_event=person.tell), tenant=key.tenant)
-    stated = settings.for_session(model=_name(model), agent=agent.name).permissions
+    stated = settings.for_session(model=model.ref.full_name, agent=agent.name).permissions
     hands = _hands(session, settings, place, person, rules=_rules(agent, stated, place.allow))
     namer = Namer(session, model if settings.agent.titles and known.calls_tools else None, person.tell)
     bounds = Bounds(
@@ -112,7 +111,7 @@ def _rules(agent: Agent, stated: Permissions, allowed: tuple[str, ...]) -> Rules
     return (*rules, *allowing, *(rule for rule in rules if rule.answer == "deny"))
 
 
-def _hands(session: Session, settings: Settings, place: Circumstance, person: Person, *, rules: Rules) -> Hands:
+def _hands(session: Session, settings: Settings, place: Assignment, person: Person, *, rules: Rules) -> Hands:
     recall = partial(session.recall, budget_tokens=settings.recall.budget_tokens) if settings.recall.enabled else None
     root, environ = place.root.resolve(), place.environ
     return Hands(
@@ -125,9 +124,9 @@ def _hands(session: Session, settings: Settings, place: Circumstance, person: Pe
     )
 
 
-def _kept(settings: Settings, model: Model, agent: Agent, place: Circumstance, *, summarises: bool) -> SessionSettings:
+def _kept(settings: Settings, model: Model, agent: Agent, place: Assignment, *, summarises: bool) -> SessionSettings:
     """How the session is kept: as settings say, with the model that works as the one that summarises, if it can."""
-    stated = settings_from(settings, model=_name(model), agent=agent.name, plugins=_plugins(settings))
+    stated = settings_from(settings, model=model.ref.full_name, agent=agent.name, plugins=plugins_from(settings))
     return replace(
         stated,
         window=place.window or stated.window,
@@ -136,13 +135,3 @@ def _kept(settings: Settings, model: Model, agent: Agent, place: Circumstance, *
         format=model.format,
         recall=settings.recall.enabled and agent.allows_tools,
     )
-
-
-def _plugins(settings: Settings) -> tuple[object, ...]:
-    bundled = ("seven-sections",) if settings.plugins.seven_sections else ()
-    return (*installed_plugins(settings.plugins.enabled), *(installed_plugins(bundled) if bundled else ()))
-
-
-def _name(model: Model) -> str:
-    """The name under which the catalogue knows a model."""
-    return f"{model.ref.provider}/{model.ref.id}"

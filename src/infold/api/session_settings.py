@@ -21,11 +21,11 @@ from infold.engine.drive import AsyncWorld, World
 from infold.engine.effects import Guidance, Told
 from infold.engine.terms import Terms, terms_for
 from infold.observers.bus import Bus
-from infold.plugins.manager import PluginHooks
+from infold.plugins.manager import PluginHooks, installed_plugins
 from infold.ports import FullStore, SessionKey
 from infold.settings import Settings
 
-__all__ = ["Place", "SessionSettings", "settings_from"]
+__all__ = ["Place", "SessionSettings", "plugins_from", "settings_from"]
 
 
 class SessionSettings(Struct, frozen=True, kw_only=True):
@@ -83,6 +83,12 @@ def settings_from(
         recall=False,
         plugins=plugins,
     )
+
+
+def plugins_from(process: Settings) -> tuple[object, ...]:
+    """The plugins that the settings of the process ask for; nothing is imported yet. Raises `UsageError` for an unknown name."""
+    bundled = installed_plugins(["seven-sections"]) if process.plugins.seven_sections else ()
+    return (*installed_plugins(process.plugins.enabled), *bundled)
 
 
 class Place:

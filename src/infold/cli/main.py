@@ -45,6 +45,15 @@ VERBS = {
 }
 
 
+EXTRAS = {
+    **dict.fromkeys(("httpcore2", "httpx2", "jinja2", "markupsafe", "starlette", "uvicorn"), "gateway"),
+    "mcp": "mcp",
+    "prompt_toolkit": "agent",
+    "psycopg": "postgres",
+}
+"""Which extra brings a package that a verb needs."""
+
+
 class BadUsage(click.ClickException):
     """The command line is wrong: one line that says how, exit status 2."""
 
@@ -104,6 +113,11 @@ def _told_in_one_line() -> Iterator[None]:
         if error.errno == errno.EPIPE:  # whoever read the output has gone; click ends quietly
             raise
         raise click.ClickException(_line(error)) from error
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        extra = EXTRAS.get(package)
+        remedy = f"; pip install 'infold[{extra}]'" if extra else ""
+        raise click.ClickException(f"{package or 'a package'} is not installed{remedy}") from error
     except Exception as error:  # a face never shows a traceback
         raise click.ClickException(f"infold failed ({type(error).__name__}): {_line(error)}") from error
 

@@ -7,14 +7,15 @@ import os
 import signal
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import click
 import uvicorn
 
+from infold.api.session_settings import plugins_from
+from infold.cli.stored import closing_store
 from infold.dashboard.app import CONTENT_POLICY, page_routes
 from infold.dashboard.desk import Desk
 from infold.errors import UsageError
@@ -25,11 +26,9 @@ from infold.gateway.hub import Hub
 from infold.gateway.tenancy import Tenancy
 from infold.gateway.tenants import Tenants, secret_for
 from infold.gateway.upstreams import PROVIDERS, Upstreams, is_address
-from infold.plugins.manager import installed_plugins
-from infold.ports import FullStore
 from infold.settings import Settings, read_settings
 from infold.settings.values import told
-from infold.wiring import embedded_model, open_store
+from infold.wiring import embedded_model
 
 __all__ = ["serve"]
 
@@ -90,12 +89,12 @@ def serve(
     tenants = Tenants(secret_for(place, environ))
     with ExitStack() as stack:
         listener = stack.enter_context(_bound(address))
-        opened = stack.enter_context(_open(place))
+        opened = stack.enter_context(closing_store(place))
         if not named:
             settings = _for_embedded(settings, environ)
         default = "" if named else stack.enter_context(embedded_model()).url
         hub = Hub()
-        tenancy = Tenancy(opened, settings, hub, _plugins(settings))
+        tenancy = Tenancy(opened, settings, hub, plugins_from(settings))
         gateway = _gateway(Upstreams(named, default), tenants, tenancy, hub, token=token)
         server = _Server(gateway)
         _tell(listener, named, place, token=token)
@@ -123,20 +122,6 @@ def _for_embedded(settings: Settings, environ: Mapping[str, str]) -> Settings:
     if settings.effective()["window"].origin != "default":
         return settings
     return read_settings({**environ, "INFOLD_WINDOW": str(embedded_model().context_tokens)}, Path.cwd())
-
-
-@contextmanager
-def _open(place: str) -> Iterator[FullStore]:
-    """The store at a place; one that outlives the process is closed at the end."""
-    opened: Any = open_store(place)
-    with closing(opened) if hasattr(opened, "close") else nullcontext():
-        yield opened
-
-
-def _plugins(settings: Settings) -> tuple[object, ...]:
-    bundled = ["seven-sections"] if settings.plugins.seven_sections else []
-    enabled = settings.plugins.enabled
-    return (*installed_plugins(enabled), *(installed_plugins(bundled) if bundled else ()))
 
 
 def _gateway(upstreams: Upstreams, tenants: Tenants, tenancy: Tenancy, hub: Hub, *, token: str) -> Gateway:

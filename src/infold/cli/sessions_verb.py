@@ -11,9 +11,10 @@ from rich.table import Table
 from infold.agent.titles import title_of
 from infold.cli import options
 from infold.cli.render import console_for, counted, dollars, legible, one_line, thousands
-from infold.cli.stored import BEGIN, by_change, is_there, naming, place_of, reading_store
+from infold.cli.stored import BEGIN, is_there, naming, place_of, reading_store
 from infold.cli.writing import json_bytes
 from infold.dashboard.figures import ago
+from infold.dashboard.listing import by_change
 from infold.dashboard.tally import Tallies
 from infold.errors import InfoldError
 from infold.ports import FullStore, StoredSession

@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import reduce
-from heapq import merge
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,16 +12,17 @@ import click
 
 from infold.agent.places import default_store
 from infold.core.messages import SessionId
+from infold.dashboard.listing import by_change
 from infold.errors import UsageError
-from infold.ports import Archive, FullStore, SessionKey, StoredSession
+from infold.ports import FullStore, SessionKey
 from infold.settings import read_settings
 from infold.wiring import open_store
 
 __all__ = [
     "BEGIN",
     "LAST",
-    "by_change",
     "chosen_key",
+    "closing_store",
     "existing",
     "is_there",
     "naming",
@@ -81,20 +81,21 @@ def is_there(place: str) -> bool:
 
 
 @contextmanager
+def closing_store(place: str) -> Iterator[FullStore]:
+    """The store at a place; one that outlives the process is closed at the end."""
+    opened: Any = open_store(place)
+    with closing(opened) if hasattr(opened, "close") else nullcontext():
+        yield opened
+
+
+@contextmanager
 def reading_store(named: str | None) -> Iterator[FullStore]:
     """The store that was named, or the user's own, closed at the end; raises `UsageError` where there is none."""
     place = place_of(named)
     if named is None and place != "memory" and not is_there(place):
         raise UsageError(f"there are no sessions yet (no store at {_path(place)}); {BEGIN}")
-    opened: Any = open_store(existing(place))  # the stores that outlive a process can all be closed
-    with closing(opened):
-        yield opened
-
-
-def by_change(store: Archive, tenant: str | None = None) -> Iterator[StoredSession]:
-    """A tenant's sessions, or everybody's, the last changed first."""
-    tenants = store.tenants() if tenant is None else (tenant,)
-    return merge(*(store.sessions(one) for one in tenants), key=lambda one: -one.changed_ms)
+    with closing_store(existing(place)) as store:
+        yield store
 
 
 def chosen_key(store: FullStore, wanted: str, tenant: str | None = None) -> SessionKey:

@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
@@ -16,15 +16,15 @@ from msgspec import Struct
 
 from infold.agent.agents import AGENTS
 from infold.agent.permissions import parse_rules
-from infold.agent.work import Circumstance, Person, Work, begin
+from infold.agent.work import Assignment, Person, Work, begin
 from infold.cli import options
-from infold.cli.stored import chosen_key, place_of
+from infold.cli.stored import chosen_key, closing_store, place_of
 from infold.core.messages import SessionId
 from infold.core.presets import PRESETS
 from infold.errors import StoreBroken, UsageError
-from infold.ports import SessionKey
+from infold.ports import FullStore, SessionKey
 from infold.settings import read_settings
-from infold.wiring import EMBEDDED, open_model, open_store, system_clock
+from infold.wiring import EMBEDDED, open_model, system_clock
 
 __all__ = ["Job", "interrupted_by_sigterm", "opened", "working"]
 
@@ -115,7 +115,7 @@ def opened(job: Job, person: Person) -> Iterator[Work]:
     root = job.folder or Path.cwd()
     settings = read_settings(os.environ, root)
     name = job.model or settings.model or EMBEDDED
-    place = Circumstance(
+    place = Assignment(
         root=root,
         environ=os.environ,
         clock=system_clock(),
@@ -137,7 +137,7 @@ def opened(job: Job, person: Person) -> Iterator[Work]:
 
 
 @contextmanager
-def _store(place: str) -> Iterator[Any]:
+def _store(place: str) -> Iterator[FullStore]:
     """The store, in a folder that is made for it if need be."""
     if place != "memory" and "://" not in place:
         path = Path(place.removeprefix("sqlite:")).expanduser()
@@ -147,7 +147,7 @@ def _store(place: str) -> Iterator[Any]:
             problem = f"its folder cannot be made ({error.strerror})"
             raise StoreBroken(str(path), problem, remedy="name a place you may write to with --store") from error
         place = str(path)
-    with closing(open_store(place)) as store:  # type: ignore[type-var]  # every store of ours can be closed
+    with closing_store(place) as store:
         yield store
 
 

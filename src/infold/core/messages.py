@@ -105,6 +105,11 @@ class ModelRef(Struct, frozen=True):
     provider: str
     id: str
 
+    @property
+    def full_name(self) -> str:
+        """The model at its provider, which may have limits and prices of its own: what a catalogue is asked for."""
+        return f"{self.provider}/{self.id}" if self.provider else self.id
+
 
 class WorkPath(Struct, frozen=True):
     """Where the agent stood: its working folder and the project's root."""

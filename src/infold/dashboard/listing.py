@@ -12,7 +12,7 @@ from infold.dashboard.tally import NO_TALLY, Tallies, Tally
 from infold.errors import InfoldError
 from infold.ports import Archive, StoredSession
 
-__all__ = ["Listed", "Listing", "listing", "newest"]
+__all__ = ["Listed", "Listing", "by_change", "listing", "newest"]
 
 PAGE = 25
 """Sessions of one page."""
@@ -48,7 +48,7 @@ def listing(desk: Desk, tallies: Tallies, *, words: str = "", page: int = 1) -> 
     """A page of the sessions whose ids hold these words."""
     tenants = desk.store.tenants()
     wanted = words.casefold()
-    matching = (one for one in _by_change(desk.store) if wanted in one.key.session_id.casefold())
+    matching = (one for one in by_change(desk.store) if wanted in one.key.session_id.casefold())
     found = list(islice(matching, (page - 1) * PAGE, page * PAGE + 1))
     listed = (_listed(desk, tallies, one, several=len(tenants) > 1) for one in found[:PAGE])
     return Listing(tuple(listed), words, page, has_more=len(found) > PAGE)
@@ -65,9 +65,10 @@ def _listed(desk: Desk, tallies: Tallies, stored: StoredSession, *, several: boo
 
 def newest(store: Archive) -> StoredSession | None:
     """The session that changed last."""
-    return next(_by_change(store), None)
+    return next(by_change(store), None)
 
 
-def _by_change(store: Archive) -> Iterator[StoredSession]:
-    """All sessions, the last changed first."""
-    return merge(*(store.sessions(tenant) for tenant in store.tenants()), key=lambda one: -one.changed_ms)
+def by_change(store: Archive, tenant: str | None = None) -> Iterator[StoredSession]:
+    """A tenant's sessions, or everybody's, the last changed first."""
+    tenants = store.tenants() if tenant is None else (tenant,)
+    return merge(*(store.sessions(one) for one in tenants), key=lambda one: -one.changed_ms)

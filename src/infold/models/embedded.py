@@ -49,7 +49,7 @@ class EmbeddedModel:
     def __enter__(self) -> "EmbeddedModel":
         """Start it; raises `UsageError` where it is not installed or does not start."""
         if not is_installed():
-            raise UsageError(f"the embedded model is not installed; {REMEDY}, or name an upstream")
+            raise UsageError(f"the embedded model is not installed; {REMEDY}, or name a model or an upstream")
         self._process = subprocess.Popen(
             [sys.executable, "-c", _SERVE, str(self.context_tokens)],
             stdin=subprocess.PIPE,

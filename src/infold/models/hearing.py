@@ -13,7 +13,7 @@ from infold.formats.wire import WireFormat
 from infold.models.failures import Line, failure_in_stream
 from infold.ports import Calling, Heard, ModelRequest, Replied, Said, Thought
 
-__all__ = ["catalogue_name", "heard", "output_limit", "summary_asked", "summary_told"]
+__all__ = ["heard", "output_limit", "summary_asked", "summary_told"]
 
 ASSUMED_OUTPUT_TOKENS = 8_192
 """The longest answer that is asked of a model nobody knows, where the provider wants to be told one."""
@@ -63,14 +63,9 @@ def summary_told(ref: ModelRef, wire: WireFormat, pieces: Iterable[Heard]) -> It
             yield piece.text
         elif isinstance(piece, Replied):
             usage = wire.usage(piece.body)
-            yield Told(answer_of(wire, piece.body), ref.id, usage, cost_of(catalogue_name(ref), usage))
-
-
-def catalogue_name(ref: ModelRef) -> str:
-    """The name under which the catalogue is asked: the model at its provider, which may have limits and prices of its own."""
-    return f"{ref.provider}/{ref.id}" if ref.provider else ref.id
+            yield Told(answer_of(wire, piece.body), ref.id, usage, cost_of(ref.full_name, usage))
 
 
 def output_limit(ref: ModelRef) -> int:
     """The longest answer the model gives, for providers that want to be told one."""
-    return lookup(catalogue_name(ref)).entry.output_tokens or ASSUMED_OUTPUT_TOKENS
+    return lookup(ref.full_name).entry.output_tokens or ASSUMED_OUTPUT_TOKENS

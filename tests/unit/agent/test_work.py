@@ -7,7 +7,7 @@ import pytest
 
 from infold.agent.events import Ended, Titled
 from infold.agent.places import default_snapshots
-from infold.agent.work import Circumstance, Person, Told, Work, begin
+from infold.agent.work import Assignment, Person, Told, Work, begin
 from infold.core.events import Compacted
 from infold.core.messages import AssistantMessage, ModelRef, SessionId, StepStartPart, results_of, text_of
 from infold.errors import UsageError
@@ -38,7 +38,7 @@ def put_to_work(
     root = folder / "project"
     root.mkdir(exist_ok=True)
     environ = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), **variables}
-    place = Circumstance(root=root, environ=environ, clock=Ticking(), **{"window": 64_000, **given})
+    place = Assignment(root=root, environ=environ, clock=Ticking(), **{"window": 64_000, **given})
     person = Person((lambda _: None) if told is None else told.append, never)
     kept = MemoryStore() if store is None else store
     return begin(kept, KEY, model, place=place, settings=read_settings(environ, root), person=person)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from infold.agent.work import Circumstance, Person, Work, begin
+from infold.agent.work import Assignment, Person, Work, begin
 from infold.cli.chat_acts import Acts
 from infold.cli.chat_commands import order_in
 from infold.cli.chat_screen import Screen
@@ -35,7 +35,7 @@ class Stage:
         self.console = Console(file=io.StringIO(), width=80, color_system=None, highlight=False, markup=False)
         self.screen = Screen(self.console, folder, lambda _: ())
         environ = {"HOME": str(folder), "PATH": os.environ["PATH"], "INFOLD_AGENT_SNAPSHOTS": "false"}
-        place = Circumstance(root=folder, environ=environ, clock=SystemClock(), window=16_000)
+        place = Assignment(root=folder, environ=environ, clock=SystemClock(), window=16_000)
         person = Person(self.screen.tell, lambda _: "once")
         settings = read_settings(environ, folder)
         self.work: Work = begin(MemoryStore(), KEY, self.model, place=place, settings=settings, person=person)

@@ -30,6 +30,12 @@ def test_a_mistake_of_ours_names_its_kind() -> None:
     assert "infold failed (ValueError): two lines" in fail("bug").stderr
 
 
+def test_a_missing_package_names_the_extra_that_brings_it() -> None:
+    """A verb whose extra is not installed says what to install; of a package nobody knows, only its name."""
+    assert fail("extra").stderr == "Error: uvicorn is not installed; pip install 'infold[gateway]'\n"
+    assert fail("package").stderr == "Error: kite is not installed\n"
+
+
 def test_a_verb_may_choose_its_status() -> None:
     """A status that a verb ends with is passed on as it is."""
     assert fail("exit").exit_code == 3
@@ -49,6 +55,8 @@ def burst(kind: str) -> None:
         "pipe": BrokenPipeError(errno.EPIPE, "Broken pipe"),
         "bug": ValueError("two\nlines"),
         "deep": RecursionError("too deep"),
+        "extra": ModuleNotFoundError("no", name="uvicorn.config"),
+        "package": ModuleNotFoundError("no", name="kite"),
         "click": click.ClickException("told"),
         "exit": click.exceptions.Exit(3),
     }

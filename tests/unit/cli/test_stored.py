@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from infold.cli.stored import BEGIN, by_change, chosen_key, existing, place_of
+from infold.cli.stored import BEGIN, chosen_key, existing, place_of
 from infold.core.entries import Entry, MessageEntry
 from infold.core.messages import SessionId
+from infold.dashboard.listing import by_change
 from infold.errors import UsageError
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore

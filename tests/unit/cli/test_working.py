@@ -89,6 +89,14 @@ def test_a_store_gets_its_folder(tmp_path: Path) -> None:
     assert len(session_id) == len("20260131-01234567")
 
 
+def test_a_store_in_memory_needs_no_place(tmp_path: Path) -> None:
+    """Work that is to leave nothing behind is done in memory, and ends as any other."""
+    with opened(job_in(tmp_path, store="memory"), NOBODY) as work:
+        work.session.title("nothing kept")
+
+    assert not (tmp_path / "kept").exists()
+
+
 def test_a_session_is_taken_up(tmp_path: Path) -> None:
     """The last one, or one by the beginning of its id, is the same session again."""
     with opened(job_in(tmp_path), NOBODY) as work:

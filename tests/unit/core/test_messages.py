@@ -9,6 +9,7 @@ from infold.core.messages import (
     FilePart,
     Message,
     MessageId,
+    ModelRef,
     Part,
     ReasoningPart,
     StepFinishPart,
@@ -130,3 +131,9 @@ def test_every_part_survives_its_stored_form() -> None:
     message = AssistantMessage(ID, parts, finish="stop", usage=Usage(output=3))
 
     assert msgspec.json.decode(msgspec.json.encode(message), type=AssistantMessage) == message
+
+
+def test_a_model_is_named_with_its_provider() -> None:
+    """B15: one model may have other limits and prices elsewhere; without a provider its own name is all there is."""
+    assert ModelRef("openai", "gpt-5").full_name == "openai/gpt-5"
+    assert ModelRef("", "gpt-5").full_name == "gpt-5"
