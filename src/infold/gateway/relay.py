@@ -21,6 +21,7 @@ from infold.gateway.aside import LARGE_BYTES, Underway
 from infold.gateway.bodies import Limits, Refusal, read_body
 from infold.gateway.headers import NOTE_HEADER, anew, forwarded, readable, returned
 from infold.gateway.hub import Hub
+from infold.gateway.leaving import until_left
 from infold.gateway.replies import PassedOn, Reply
 from infold.gateway.sending import Outgoing, Sender
 from infold.gateway.tenancy import Tenancy
@@ -35,8 +36,9 @@ UNREAD = frozenset({408, 413})
 
 
 class _Begun(Struct, frozen=True):
-    """A request on its way out: its passage where infold manages it, the body to send, and what to say of it."""
+    """A request on its way out: where to, its passage where infold manages it, the body to send, and what to say of it."""
 
+    outgoing: Outgoing
     passage: Underway | None
     content: bytes
     note: str
@@ -56,39 +58,31 @@ class Relay:
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, whatever its method and its path."""
-        response = await self._answered(Request(scope, receive))
+        """Answer one request, whatever its method and its path; a client that leaves ends it once it has been sent on."""
+        begun = await self._begun(Request(scope, receive))
+        if isinstance(begun, Refusal):
+            await refused(begun)(scope, receive, send)
+        else:
+            await until_left(receive, self._answer(begun, scope, receive, send))
+
+    async def _answer(self, begun: _Begun, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._relayed(begun)
         await response(scope, receive, send)
 
-    async def _answered(self, request: Request) -> Response:
-        raw = await read_body(request, self._limits)
-        if isinstance(raw, Refusal):
-            return refused(raw)
+    async def _relayed(self, begun: _Begun) -> Response:
         try:
-            outgoing = self._outgoing(request)
-        except UsageError as error:
-            return refused(Refusal(503, str(error)))
-        except (httpx2.InvalidURL, ValueError):
-            return refused(Refusal(400, "the path is none that can be sent on; check the base URL of your client"))
-        try:
-            return await self._relayed(request, outgoing, raw)
+            return await self._passed_on(begun)
         except httpx2.TimeoutException:
             return refused(Refusal(504, "the upstream took too long to answer; try again, or raise the time allowed"))
         except httpx2.HTTPError as error:
             problem = f"the upstream could not be reached or broke off ({type(error).__name__})"
             return refused(Refusal(502, f"{problem}; try again, or check its address"))
 
-    def _outgoing(self, request: Request) -> Outgoing:
-        target: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-        url = self._upstreams.url_for(target, request.scope["query_string"], request.headers)
-        return Outgoing(request.method, url, forwarded(request.headers.raw))
-
-    async def _relayed(self, request: Request, outgoing: Outgoing, raw: bytes) -> Response:
-        begun = await self._begun(request, outgoing, raw)
+    async def _passed_on(self, begun: _Begun) -> Response:
+        outgoing, note = begun.outgoing, begun.note
         reply = await self._sent(outgoing, begun.content, begun.passage)
-        note, overflow = begun.note, reply.overflow
-        if overflow is not None and reply.passage is not None:
-            smaller = await self._recovered(reply.passage, overflow)
+        if reply.overflow is not None and reply.passage is not None:
+            smaller = await self._recovered(reply, reply.passage, reply.overflow)
             if isinstance(smaller, str):
                 note = f"{note}; not recovered: {smaller}"
             else:
@@ -99,18 +93,35 @@ class Relay:
 
     # On the way out.
 
-    async def _begun(self, request: Request, outgoing: Outgoing, raw: bytes) -> _Begun:
+    async def _begun(self, request: Request) -> _Begun | Refusal:
+        raw = await read_body(request, self._limits)
+        if isinstance(raw, Refusal):
+            return raw
+        try:
+            outgoing = self._outgoing(request)
+        except UsageError as error:
+            return Refusal(503, str(error))
+        except (httpx2.InvalidURL, ValueError):
+            return Refusal(400, "the path is none that can be sent on; check the base URL of your client")
+        return await self._fitted(request, outgoing, raw)
+
+    def _outgoing(self, request: Request) -> Outgoing:
+        target: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+        url = self._upstreams.url_for(target, request.scope["query_string"], request.headers)
+        return Outgoing(request.method, url, forwarded(request.headers.raw))
+
+    async def _fitted(self, request: Request, outgoing: Outgoing, raw: bytes) -> _Begun:
         name = None
         try:
             exchange = await self._opened(request, raw)
             if isinstance(exchange, Unmanaged):
-                return _Begun(None, raw, f"relayed; {exchange.why}")
+                return _Begun(outgoing, None, raw, f"relayed; {exchange.why}")
             name = exchange.name
             tenant = self._tenants.of(request.headers, request.query_params)
             passage = await self._tenancy.begin(tenant, exchange, lambda body: self._sender.ask(outgoing, body))
-            return _Begun(passage, passage.content, MANAGED)
+            return _Begun(outgoing, passage, passage.content, MANAGED)
         except Exception as error:  # the one place where this face must not fail: the request is the client's
-            return _Begun(None, raw, f"relayed; {self._failed(error, name)}")
+            return _Begun(outgoing, None, raw, f"relayed; {self._failed(error, name)}")
 
     async def _opened(self, request: Request, raw: bytes) -> Exchange | Unmanaged:
         if request.method != "POST":
@@ -136,12 +147,15 @@ class Relay:
 
     # On the way back.
 
-    async def _recovered(self, passage: Underway, overflow: Overflow) -> Underway | str:
+    async def _recovered(self, reply: Reply, passage: Underway, overflow: Overflow) -> Underway | str:
         """The passage with a smaller body, or why there is none."""
         try:
             smaller = await passage.recovered(overflow)
         except Exception as error:  # as above
             return self._failed(error, passage.exchange.name)
+        except BaseException:
+            await reply.aclose()
+            raise
         return smaller or "nothing more can be left out"
 
     async def _tried(self, passage: Underway, act: Callable[[], Awaitable[None]]) -> None:

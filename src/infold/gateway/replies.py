@@ -117,10 +117,10 @@ class PassedOn(StreamingResponse):
         self.raw_headers = list(headers)
         self._reply = reply
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it, and let the upstream's connection go however that ends."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
+        """Send it, and let the upstream's connection go however that ends; who leaves is watched for by the relay."""
         try:
-            await super().__call__(scope, receive, send)
+            await self.stream_response(send)
         finally:
             await self._reply.aclose()
 

@@ -12,6 +12,7 @@ from infold.api.exchanges import Exchange, opened
 from infold.api.passages import AsyncPassages
 from infold.api.session_settings import SessionSettings
 from infold.gateway.aside import Underway
+from infold.gateway.leaving import until_left
 from infold.gateway.replies import PassedOn, Reply
 from infold.stores.memory import MemoryStore
 
@@ -175,7 +176,7 @@ def test_a_client_that_leaves_lets_the_upstream_go() -> None:
                 enough.set()
                 await asyncio.Event().wait()
 
-        await PassedOn(reply, ())({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
+        await until_left(receive, PassedOn(reply, ())({"type": "http"}, receive, send))
         return body.closed.is_set()
 
     assert asyncio.run(leave(0))
@@ -190,7 +191,6 @@ def test_a_reply_that_broke_off_has_no_end() -> None:
         reply = Reply(httpx2.Response(200, stream=Body(b"half", httpx2.ReadError("gone"))), None, Acts().tried)
 
         async def receive() -> Message:
-            await asyncio.Event().wait()
             return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
