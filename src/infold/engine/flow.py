@@ -23,8 +23,9 @@ from infold.core.stubs import repeats_stub
 from infold.core.view import view
 from infold.engine.ahead import step_ahead
 from infold.engine.call import Call, Flow, Outrun, append
+from infold.engine.committing import Done, Left
 from infold.engine.effects import Hold, Load, Publish, Release
-from infold.engine.folding import Done, Left, fold, plan_for
+from infold.engine.folding import fold, plan_for
 from infold.engine.summarising import SummaryPlan
 from infold.errors import StoreConflict, UsageError, WindowExceeded
 

@@ -9,54 +9,30 @@ from typing import Literal, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.catalogue import Known, lookup
-from infold.core.compact import checkpoint_for, compacted_event, entries_for
 from infold.core.cut import Cut, cut_before
-from infold.core.entries import Checkpoint, MessageEntry
-from infold.core.events import CompactionVetoed, Event, PreparationDiscarded
+from infold.core.entries import MessageEntry
+from infold.core.events import CompactionVetoed, PreparationDiscarded
 from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, CompactionPart, MessageId, ModelRef, TextPart, UserMessage
+from infold.core.messages import CompactionPart, MessageId, UserMessage
 from infold.core.occasion import KeepFrom, Occasion, Supply, Veto
 from infold.core.plan import Fold, Summarise
-from infold.core.summary import COMPACTION_AGENT, Additions
-from infold.engine.ahead import Preparation, cut_with, is_valid, mark_of
+from infold.core.summary import Additions
+from infold.engine.ahead import Preparation, cut_with, is_valid
 from infold.engine.call import Call, Flow, Outrun, append
-from infold.engine.effects import Announce, Consult, Fetch, Guidance, Hold, Load, Publish, Release, Wait
+from infold.engine.committing import Done, Left, Source, commit, outrun
+from infold.engine.effects import Consult, Fetch, Guidance, Hold, Load, Publish, Release, Wait
 from infold.engine.notes import Notes
 from infold.engine.summarising import SummaryPlan, ask_for_notes, supplied_notes
 from infold.errors import StoreConflict
 
-__all__ = ["Done", "Left", "fold", "plan_for"]
+__all__ = ["fold", "plan_for"]
 
 PAUSE_SECONDS = 0.05
 """Between two tries for a lock that another process has."""
 
 MOST_COMMITS = 100
 """How often notes are committed to a session that others are writing to, before the next try takes them up."""
-
-
-class Done(Struct, frozen=True):
-    """A step carried out; `anew`: on the session as others had made it meanwhile, which is not the one it began with."""
-
-    log: Log
-    events: tuple[Event, ...]
-    anew: bool = False
-
-
-class Left(Struct, frozen=True):
-    """A step left undone: the request goes out as it stands, and the summary it wants is written meanwhile."""
-
-    wanted: SummaryPlan | None = None
-    events: tuple[Event, ...] = ()
-
-
-class _Source(Struct, frozen=True):
-    """Where the notes come from, and the step they are for."""
-
-    plan: SummaryPlan
-    notes: Notes | None = None
-    ahead: bool = False
 
 
 def fold(log: Log, step: Summarise | Fold, situation: Situation, call: Call) -> Flow[Done | Left | Outrun]:
@@ -76,12 +52,12 @@ def fold(log: Log, step: Summarise | Fold, situation: Situation, call: Call) -> 
         insists = urgent or step.reason == "manual"
         return (yield from _ask_alone(log, source.plan, call, guidance, insists=insists))
     if source.notes is None:
-        return (yield from _commit(log, source, Notes(), call, guidance))
+        return (yield from commit(log, source, Notes(), call, guidance))
     try:
         log = yield from _requested(log, source.plan, call)
     except StoreConflict:
-        return _outrun(log, source, source.notes)
-    return (yield from _commit(log, source, source.notes, call, guidance))
+        return outrun(log, source, source.notes)
+    return (yield from commit(log, source, source.notes, call, guidance))
 
 
 def plan_for(
@@ -130,22 +106,22 @@ def _decided(log: Log, step: Summarise | Fold, guidance: Guidance) -> Summarise 
 # Where the notes come from.
 
 
-def _source(log: Log, plan: SummaryPlan, guidance: Guidance, *, wait: bool) -> Flow[_Source]:
+def _source(log: Log, plan: SummaryPlan, guidance: Guidance, *, wait: bool) -> Flow[Source]:
     """A plugin's summary, or what was prepared ahead if it still holds."""
     if isinstance(guidance.decision, Supply):
-        return _Source(plan, supplied_notes(log, plan, guidance.decision.summary, by="plugin"))
+        return Source(plan, supplied_notes(log, plan, guidance.decision.summary, by="plugin"))
     if not plan.situation.summariser:
-        return _Source(plan)
+        return Source(plan)
     preparation = yield Fetch(wait)
     if not isinstance(preparation, Preparation):
-        return _Source(plan)
+        return Source(plan)
     if not is_valid(preparation, log, plan.situation.policy):
         why = "the folded head, the pins or the policy changed"
         yield Publish((PreparationDiscarded(log.session_id, why, preparation.notes.cost),))
-        return _Source(plan)
+        return Source(plan)
     cut = cut_with(preparation, plan.step, log, plan.situation)
     step = replace(plan.step, cut=cut)
-    return _Source(replace(plan, step=step), preparation.notes, ahead=not preparation.is_left)
+    return Source(replace(plan, step=step), preparation.notes, ahead=not preparation.is_left)
 
 
 def _ask_alone(
@@ -166,7 +142,7 @@ def _ask_alone(
             yield Release()
             return Outrun()
         case "busy":
-            return (yield from _commit(log, _Source(plan), Notes(), call, guidance)) if insists else Left()
+            return (yield from commit(log, Source(plan), Notes(), call, guidance)) if insists else Left()
         case _:
             assert_never(held)
 
@@ -193,12 +169,12 @@ def _ask(log: Log, plan: SummaryPlan, call: Call, guidance: Guidance) -> Flow[Do
     except StoreConflict:
         return Outrun()
     notes = yield from ask_for_notes(log, plan)
-    done = yield from _commit(log, _Source(plan), notes, call, guidance)
+    done = yield from commit(log, Source(plan), notes, call, guidance)
     for _ in range(MOST_COMMITS):
         again = (yield from _plan_anew(plan, done)) if isinstance(done, Outrun) else None
         if again is None:
             return done
-        done = yield from _commit(again.log, _Source(again.plan), notes, call, guidance)
+        done = yield from commit(again.log, Source(again.plan), notes, call, guidance)
         if isinstance(done, Done):
             return replace(done, anew=True)
     return done
@@ -211,11 +187,11 @@ class _Anew(Struct, frozen=True):
     plan: SummaryPlan
 
 
-def _plan_anew(plan: SummaryPlan, outrun: Outrun) -> Flow[_Anew | None]:
+def _plan_anew(plan: SummaryPlan, faster: Outrun) -> Flow[_Anew | None]:
     """The same fold in the session as it is now; none where the notes no longer hold for it."""
     log = yield Load()
     assert isinstance(log, Log)
-    preparation = outrun.preparation
+    preparation = faster.preparation
     if preparation is None or not is_valid(preparation, log, plan.situation.policy):
         return None
     last = log.index_of(preparation.mark.last)
@@ -247,72 +223,3 @@ def _request(log: Log, plan: SummaryPlan, call: Call) -> UserMessage:
         agent="" if asked is None else asked.agent,
         model=None if asked is None else asked.model,
     )
-
-
-# Committing.
-
-
-def _commit(log: Log, source: _Source, notes: Notes, call: Call, guidance: Guidance) -> Flow[Done | Left | Outrun]:
-    """Append the checkpoint with all that belongs to it, then tell (B25).
-
-    One that a person asked for and that would make the view larger is left out (I7).
-    """
-    situation, step = source.plan.situation, source.plan.step
-    checkpoint, stubbed = checkpoint_for(log, step, situation, narrative=notes.text, now_ms=call.now_ms)
-    if checkpoint.reason == "manual" and checkpoint.tokens_after >= checkpoint.tokens_before:
-        return Left()
-    checkpoint = _told(checkpoint, notes, situation, ahead=source.ahead)
-    entries = tuple(entries_for(checkpoint, log, situation)) if guidance.may_continue else (checkpoint,)
-    try:
-        after = yield from append(log, entries)
-    except StoreConflict:
-        return _outrun(log, source, notes)
-    events = (compacted_event(log, checkpoint, situation), *notes.events, *stubbed)
-    yield Publish(events)
-    if call.has_hooks:
-        yield Announce(checkpoint)
-    return Done(after, events)
-
-
-def _outrun(log: Log, source: _Source, notes: Notes) -> Outrun:
-    """Another was faster; notes that a model wrote are kept for the next try."""
-    mark = mark_of(log, source.plan.step, source.plan.situation.policy)
-    return Outrun(Preparation(mark, notes, is_left=not source.ahead) if notes.verdict is not None else None)
-
-
-def _told(checkpoint: Checkpoint, notes: Notes, situation: Situation, *, ahead: bool) -> Checkpoint:
-    """The checkpoint with what is known of its summary; a document's shape has the summary as a message (S3.6)."""
-    documents = situation.policy.summary.shape != "marked" and bool(notes.text)
-    return replace(
-        checkpoint,
-        summary=_summary_message(checkpoint, notes) if documents else None,
-        verdict=notes.verdict,
-        summariser=notes.model if notes.text else "",
-        cost=notes.cost,
-        duration_ms=notes.duration_ms,
-        ahead=ahead,
-    )
-
-
-def _summary_message(checkpoint: Checkpoint, notes: Notes) -> AssistantMessage:
-    request = checkpoint.request
-    return AssistantMessage(
-        MessageId(f"summary-of-{'' if request is None else request.id}"),
-        (TextPart(checkpoint.text),),
-        created_ms=checkpoint.created_ms,
-        parent_id=None if request is None else request.id,
-        agent=COMPACTION_AGENT.name,
-        mode=COMPACTION_AGENT.name,
-        model=_written_by(notes, None if request is None else request.model),
-        path=notes.path,
-        summary=True,
-        usage=notes.usage,
-        cost=notes.cost,
-        finish="stop",
-    )
-
-
-def _written_by(notes: Notes, asked: ModelRef | None) -> ModelRef | None:
-    """Who wrote the notes: the model that was asked in the session, or the other one that is configured for it (S3.2)."""
-    known = None if asked is not None and asked.id == notes.model else lookup(notes.model)
-    return ModelRef(known.entry.provider, notes.model) if isinstance(known, Known) else asked

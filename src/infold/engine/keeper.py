@@ -4,7 +4,6 @@ Everything a face offers is a flow here, written once; a face drives it, sync or
 the session again and begins anew, so that two processes on one session neither interleave nor lose anything (B14).
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from infold.core.events import Event, Rejected
 from infold.core.gauge import Gauge, estimated_tokens
 from infold.core.likeness import likeness
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, calls_of
+from infold.core.messages import Message
 from infold.core.summary import Additions
 from infold.engine.ahead import Preparation
 from infold.engine.call import Call, Flow
@@ -25,6 +24,7 @@ from infold.engine.effects import Publish
 from infold.engine.flow import Prepared, compact, record, take_in
 from infold.engine.history import Followed, History
 from infold.engine.kept import MOST_TRIES, Kept
+from infold.engine.known import ends_with, is_known
 from infold.engine.summarising import SummaryPlan
 from infold.engine.terms import Terms
 from infold.errors import HistoryChanged, StoreConflict, UsageError, WindowExceeded
@@ -32,8 +32,6 @@ from infold.formats.overflow import Overflow
 from infold.formats.wire import WireFormat, detect, format_named
 
 __all__ = ["Keeper", "Ready"]
-
-_REPEATED = re.compile(r"#\d+$")
 
 MOST_REJECTIONS = 1
 """A request that a provider refused is made smaller and sent once more; a second refusal is told (B8)."""
@@ -114,7 +112,7 @@ class Keeper(Kept):
 
         def read() -> _Reading:
             if failed is not None and failed.items and failed.items == list(messages):
-                here = _ends_with(self.log, failed.likenesses)
+                here = ends_with(self.log, failed.likenesses)
                 if here:
                     history.repeat(messages, len(failed.likenesses), self.log)
                 if here or failed.is_stored:
@@ -162,7 +160,7 @@ class Keeper(Kept):
                         f"the reply holds nothing that {history.wire.name} knows; pass it as the provider gave it, or name "
                         "the session's format in its settings"
                     )
-                if _is_known(self.log, replies):
+                if is_known(self.log, replies):
                     history.forget()
                     return
                 marked = replies if stamp is None else (*replies[:-1], stamp.on(replies[-1], self.log))
@@ -281,25 +279,6 @@ class Keeper(Kept):
             usable_tokens=situation.budget.limit_tokens,
             overhead_tokens=situation.overhead_tokens,
         )
-
-
-def _ends_with(log: Log, likenesses: Sequence[str]) -> bool:
-    """Whether the newest messages of the caller say this."""
-    newest = [placed.message for placed in log.live if not placed.is_own][-len(likenesses) :] if likenesses else []
-    return bool(newest) and [likeness(message) for message in newest] == list(likenesses)
-
-
-def _is_known(log: Log, replies: Sequence[Message]) -> bool:
-    """Whether the caller's own list brought this reply already, before it was recorded."""
-    newest = log.live[-1].message if log.live else None
-    if not replies or not isinstance(newest, AssistantMessage):
-        return False
-    return likeness(newest) == likeness(replies[-1]) and _wire_ids(newest) == _wire_ids(replies[-1])
-
-
-def _wire_ids(message: Message) -> list[str]:
-    """The ids of a message's calls as the provider gave them; one that is met a second time is numbered."""
-    return [_REPEATED.sub("", call.call_id) for call in calls_of(message)]
 
 
 def _rejection(overflow: Overflow, estimated: int, log: Log, now_ms: int) -> Rejection:

@@ -37,6 +37,7 @@ from infold.formats.items import (
 )
 from infold.formats.media import file_part
 from infold.formats.openai_chat_new import encode_new
+from infold.formats.openai_chat_plain import ROLES, plain_parts
 from infold.formats.pairing import Pairing, by_name
 from infold.formats.patch import GONE, Codec, Slot, encode_view, gather
 from infold.formats.slots import (
@@ -51,7 +52,6 @@ from infold.formats.slots import (
 __all__ = ["NAME", "decode", "encode", "encode_new", "looks_like"]
 
 NAME = "openai-chat"
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 """The thinking of compatible servers; where several hold it, the first has the text."""
 
@@ -78,7 +78,7 @@ def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
         return UserMessage(message_id, parts)
     if not isinstance(role, str):
         raise MalformedError("it has no role", remedy=f"give a role, one of {', '.join(ROLES)}")
-    parts = _quick_parts(item, role, pairing, message_id) or gather(_CODEC, item, pairing, message_id)
+    parts = plain_parts(item, role, pairing, message_id) or gather(_CODEC, item, pairing, message_id)
     if role == "assistant":
         return AssistantMessage(message_id, parts)
     if role in ("tool", "function"):
@@ -86,49 +86,6 @@ def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     if role in ("system", "developer"):
         return SystemMessage(message_id, parts)
     return UserMessage(message_id, parts)
-
-
-def _quick_parts(item: Item, role: str, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
-    """The parts of an item in the plainest shape of its role, as most are; nothing of any other, which slots read."""
-    content = item.get("content")
-    if role == "tool":
-        return _quick_result(item, content, pairing)
-    if role == "assistant" and "tool_calls" in item:
-        return _quick_calls(item, content, pairing, message_id)
-    is_plain = type(content) is str and content and len(item) == 2 and role in ROLES[:4]
-    return (TextPart(cleaned(content)),) if is_plain and isinstance(content, str) else ()
-
-
-def _quick_result(item: Item, content: object, pairing: Pairing) -> tuple[Part, ...]:
-    call_id = item.get("tool_call_id")
-    if type(content) is not str or type(call_id) is not str or not call_id:
-        return ()
-    return (result_or_text(pairing.result(cleaned(call_id)), cleaned(content)),)
-
-
-def _quick_calls(item: Item, content: object, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
-    calls = item["tool_calls"]
-    if len(item) != 2 + ("content" in item) or type(calls) is not list or not all(map(_is_plain_call, calls)):
-        return ()
-    said = [TextPart(cleaned(content))] if type(content) is str and content else []
-    if content and not said:
-        return ()
-    return (*said, *[_quick_call(call, pairing, message_id) for call in calls])
-
-
-def _is_plain_call(call: object) -> bool:
-    if type(call) is not dict or len(call) != 3 or type(call.get("id")) is not str or "type" not in call:
-        return False
-    function = call.get("function")
-    if type(function) is not dict or len(function) != 2 or type(function.get("name")) is not str:
-        return False
-    return type(function.get("arguments")) is str
-
-
-def _quick_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
-    function = call["function"]
-    name = cleaned(function["name"])
-    return ToolCallPart(pairing.call(cleaned(call["id"]), name, message_id), name, cleaned(function["arguments"]))
 
 
 def _slots(item: Item) -> Iterator[Slot]:
