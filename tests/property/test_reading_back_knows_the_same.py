@@ -57,7 +57,12 @@ def test_a_session_read_back_is_taught_alike(
     assert view(read, situation.policy.summary) == view(log, situation.policy.summary)
     assert (read.size, read.measured, read.checkpoint_size) == (log.size, log.measured, log.checkpoint_size)
     assert (read.calibration, read.limits) == (log.calibration, log.limits)
-    assert (read.anchor, read.is_rejected, read.calls) == (log.anchor, log.is_rejected, log.calls)
+    assert (read.anchor, read.is_rejected, read.calls, read.carried) == (
+        log.anchor,
+        log.is_rejected,
+        log.calls,
+        log.carried,
+    )
 
 
 @given(histories(), situations(), st.data())
@@ -84,7 +89,7 @@ def test_an_amended_session_read_back_is_the_session(
     assert standing(read) == standing(log)
     assert view(read, situation.policy.summary) == view(log, situation.policy.summary)
     assert (read.size, read.measured, read.next_sequence) == (log.size, log.measured, log.next_sequence)
-    assert (read.altered, read.run, read.limits) == (log.altered, log.run, log.limits)
+    assert (read.altered, read.run, read.limits, read.carried) == (log.altered, log.run, log.limits, log.carried)
 
 
 def may_follow(message: Message, log: Log) -> bool:

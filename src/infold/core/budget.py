@@ -30,6 +30,11 @@ SMALLEST_RESERVE_TOKENS = 256
 """Below this a reply is not worth asking for."""
 
 
+# Defined before its user: windows are made while modules are read.
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 class Window(Struct, frozen=True):
     """What a model can hold: in all, of input where that is limited apart, and of output.
 
@@ -46,8 +51,9 @@ class Window(Struct, frozen=True):
         """Reject negative or absurd sizes."""
         for field in ("context_tokens", "input_tokens", "output_tokens"):
             value = getattr(self, field)
-            if value is not None and not 0 <= value <= LARGEST_TOKENS:
-                raise PolicyError(f"window.{field}", f"{value} tokens", remedy="give the model's limit in tokens")
+            if value is not None and (not _is_whole(value) or not 0 <= value <= LARGEST_TOKENS):
+                problem = f"{value!r} is no number of tokens"
+                raise PolicyError(f"window.{field}", problem, remedy="give the model's limit in tokens")
 
     @property
     def limit_tokens(self) -> int:

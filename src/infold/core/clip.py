@@ -27,14 +27,19 @@ class _Candidate(Struct, frozen=True):
     handle: Handle
     part: Part
     shown_tokens: int
+    is_clipped: bool
 
 
-def choose_clip(log: Log, *, excess_tokens: int) -> Clip | None:
-    """Shorten the largest part in the view by about the excess, or tell that none is left to shorten."""
+def choose_clip(log: Log, *, excess_tokens: int, own_tokens: int) -> Clip | None:
+    """Shorten the largest part in the view by about the excess, or tell that none is left to shorten.
+
+    `own_tokens` are what the excess should be in our own measure; a part for which that was not enough is shortened by more.
+    """
     largest = max(_candidates(log), key=lambda candidate: candidate.shown_tokens, default=None)
     if largest is None:
         return None
-    allowed = max(SMALLEST_CLIP_TOKENS, largest.shown_tokens - excess_tokens - SMALLEST_CLIP_TOKENS)
+    excess = max(own_tokens, excess_tokens) if largest.is_clipped else own_tokens
+    allowed = max(SMALLEST_CLIP_TOKENS, largest.shown_tokens - excess - SMALLEST_CLIP_TOKENS)
     return _clip_to(largest.part, largest.handle, allowed, log.rendering)
 
 
@@ -73,7 +78,7 @@ def _candidates(log: Log) -> Iterator[_Candidate]:
             handle = handle_of(placed.sequence, position)
             visible = measure_part(shown.parts[position], token_ruler(log.rendering.estimate))
             if visible > 2 * SMALLEST_CLIP_TOKENS and is_clippable(part) and handle not in log.pins:
-                yield _Candidate(handle, part, visible)
+                yield _Candidate(handle, part, visible, shown.parts[position] is not part)
 
 
 def _clip_to(part: Part, handle: Handle, allowed: int, rendering: Rendering) -> Clip:

@@ -39,6 +39,8 @@ __all__ = [
 CONTINUE_TEXT = "Go on with the next step if there is one; otherwise stop and say what you need."
 """The synthetic message after an automatic compaction (S3.8)."""
 
+MOST_UNANSWERED = 200
+
 
 class Carried(Struct, frozen=True):
     """A step carried out: the log after it, the entries that were appended, and what happened, for observers."""
@@ -140,9 +142,24 @@ def checkpoint_for(
         folded=_folded(log) + len(_callers(log, cut)),
         budget_tokens=step.budget_tokens,
         fingerprint=chained("" if log.checkpoint is None else log.checkpoint.fingerprint, _callers(log, cut)),
+        unanswered=_unanswered(log, cut),
     )
     stubbed = (InstructionStubbed(log.session_id, folded.stubbed),) if folded.stubbed else ()
     return checkpoint, stubbed
+
+
+def _unanswered(log: Log, cut: Cut) -> dict[str, str]:
+    """The newest calls without a result among what was or is folded; there may be any number of them."""
+    before = {} if log.checkpoint is None else log.checkpoint.unanswered
+    waiting = log.writable_spine().unanswered
+    calls = [(call_id, before.get(call_id, "")) for call_id in sorted(log.carried)]
+    calls += [
+        (call.call_id, call.tool)
+        for placed in log.live[: cut.index]
+        for call in placed.calls
+        if call.call_id in waiting
+    ]
+    return dict(calls[-MOST_UNANSWERED:])
 
 
 def compacted_event(log: Log, checkpoint: Checkpoint, situation: Situation) -> Compacted:

@@ -13,6 +13,7 @@ from infold.core.budget import Budget, usage_tokens
 from infold.core.economics import Rates
 from infold.core.log import Log
 from infold.core.policy import Policy
+from infold.core.standins import size_of_interrupted
 from infold.core.tokens import NO_SIZE, Size, tokens_in
 
 __all__ = ["Gauge", "Situation", "bound_after", "bound_of", "estimated_tokens", "gauge", "scaled_tokens"]
@@ -76,7 +77,7 @@ def bound_of(log: Log, situation: Situation) -> float:
 
 def estimated_tokens(log: Log, situation: Situation) -> int:
     """The corrected estimate of the whole request, system prompt and tools included."""
-    return situation.overhead_tokens + log.calibration.apply(log.size.plus(log.checkpoint_size))
+    return situation.overhead_tokens + log.calibration.apply(_whole(log))
 
 
 def scaled_tokens(size: Size, log: Log, situation: Situation) -> int:
@@ -122,7 +123,7 @@ def _upper_since(log: Log, anchor: Anchor, situation: Situation) -> int:
     ratio = reported / max(1, situation.overhead_tokens + shown.measure)
     freed = min(log.calibration.apply(hidden), hidden.measure * min(1.0, ratio))
     sure = freed / bound**2 if freed > 0 else freed * bound
-    upper = _ceil(reported - sure + log.calibration.apply(added) * bound)
+    upper = _ceil(reported - sure + log.calibration.apply(added.plus(_left_open(log))) * bound)
     then = situation.overhead_tokens + min(shown.measure, log.calibration.apply(shown))
     # Beyond that our estimates run low here, corrected or not, or more is sent than we are told.
     is_in_line = reported <= then * bound or situation.budget.excess_tokens(reported) > 0
@@ -133,7 +134,7 @@ def _most_estimated(log: Log, situation: Situation) -> int:
     """The most a view can be by its estimate alone; what is sent beside the messages is no better known than they were."""
     calibration = log.calibration
     low = max(1.0, calibration.prose, calibration.material)
-    said = calibration.apply(log.size.plus(log.checkpoint_size))
+    said = calibration.apply(_whole(log))
     return _ceil((situation.overhead_tokens * low + said) * bound_of(log, situation))
 
 
@@ -147,7 +148,16 @@ def _size_after(log: Log, sequence: int) -> Size:
 
 def _grown_tokens(log: Log) -> int:
     """By how much the view grew since the newest report; negative where it shrank."""
-    return 0 if log.anchor is None else log.calibration.apply(log.size.minus(log.anchor.size))
+    return 0 if log.anchor is None else log.calibration.apply(log.size.minus(log.anchor.size).plus(_left_open(log)))
+
+
+def _whole(log: Log) -> Size:
+    """All that a view says, the answers to calls included that have none yet."""
+    return log.size.plus(log.checkpoint_size).plus(_left_open(log))
+
+
+def _left_open(log: Log) -> Size:
+    return size_of_interrupted(len(log.run.open_calls), log.rendering.estimate)
 
 
 def _ceil(value: float) -> int:

@@ -130,7 +130,16 @@ def _kept_by(log: "Log", checkpoint: Checkpoint) -> list[Placed]:
         raise UnknownReference("message numbered", str(checkpoint.first_kept), remedy=remedy)
     if not log.live[index].cuttable:
         raise IllegalCut(checkpoint.first_kept, log.live[index].message.id)
-    return [placed for placed in log.live[index:] if not placed.is_business]
+    return [
+        _first_kept(placed) if n == 0 else placed for n, placed in enumerate(log.live[index:]) if not placed.is_business
+    ]
+
+
+def _first_kept(placed: Placed) -> Placed:
+    """The first message that stays: the calls that it left unanswered are gone."""
+    if placed.beside == NO_SIZE:
+        return placed
+    return replace(placed, size=placed.size.minus(placed.beside), beside=NO_SIZE)
 
 
 def resummed(log: "Log") -> "Log":

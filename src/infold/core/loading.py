@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Set
 from msgspec.structs import replace
 
 from infold.core.adopting import is_finished_summary, tail_start_id
+from infold.core.anchor import Anchor
 from infold.core.entries import (
     Amendment,
     Checkpoint,
@@ -17,7 +18,7 @@ from infold.core.entries import (
     split_handle,
 )
 from infold.core.log import Log
-from infold.core.messages import MessageId, SessionId, UserMessage, calls_of, is_compaction_request, results_of
+from infold.core.messages import Message, MessageId, SessionId, UserMessage, calls_of, is_compaction_request, results_of
 from infold.core.stubs import Rendering
 
 __all__ = ["load"]
@@ -30,21 +31,45 @@ def load(session_id: SessionId, newest_first: Iterable[tuple[int, Entry]], rende
     again; messages that a later amendment took back are passed over likewise. What reports and rejections taught stands in
     the checkpoint and is learned on from there.
     """
-    numbers = _Numbers()
-    needed = list(_needed(numbers.seen(newest_first)))
-    log = Log(session_id, rendering, carried=_answered_from_the_fold(needed))
+    numbers, boundary = _Numbers(), _Boundary()
+    needed = list(_needed(numbers.seen(newest_first), boundary))
     held = frozenset(sequence for sequence, entry in needed if isinstance(entry, MessageEntry))
-    newest = max((sequence for sequence, entry in needed if isinstance(entry, Checkpoint)), default=-1)
+    reading = _Reading(Log(session_id, rendering, carried=_carried(needed, boundary)), boundary, held)
     for sequence, entry in reversed(needed):
-        if isinstance(entry, Checkpoint) and sequence < newest:
-            log = replace(log, report=None)  # nothing that was reported before it speaks for what came after
-            continue
-        told = _of_held_parts(entry, held)
+        reading.take(sequence, entry)
+    return replace(reading.log, next_sequence=numbers.newest + 1)
+
+
+class _Reading:
+    """A log while it is read; `_before` are the reports that stood before each checkpoint that was undone."""
+
+    def __init__(self, log: Log, boundary: "_Boundary", held: Set[int]) -> None:
+        self.log = log
+        self._boundary = boundary
+        self._held = held
+        self._before: dict[int, Anchor | None] = {}
+
+    def take(self, sequence: int, entry: Entry) -> None:
+        """The next entry."""
+        log = self.log
+        if isinstance(entry, Checkpoint) and sequence != self._boundary.newest:
+            # What was reported before it does not speak for what came after, nor the other way round once it is undone.
+            self._before[sequence] = log.report
+            self.log = replace(log, report=None)
+        elif isinstance(entry, Restoration) and entry.sequence in self._before:
+            self.log = replace(log, report=self._before[entry.sequence], altered_at=sequence)
+        else:
+            self._append(sequence, entry)
+
+    def _append(self, sequence: int, entry: Entry) -> None:
+        log = self.log
+        told = _of_held_parts(entry, self._held)
+        if isinstance(told, Restoration) and not any(one.is_hidden_by(told.sequence) for one in log.altered.values()):
+            told = None
         if told is not None:
-            log = replace(log, next_sequence=sequence).append(told)
+            self.log = replace(log, next_sequence=sequence).append(told)
         elif isinstance(entry, Pruning | Clipping | Restoration):
-            log = replace(log, altered_at=sequence)  # what it hid or showed is gone, but that it did was noticed then
-    return replace(log, next_sequence=numbers.newest + 1)
+            self.log = replace(log, altered_at=sequence)  # what it hid or showed is gone; that it did was noticed then
 
 
 def _of_held_parts(entry: Entry, held: Set[int]) -> Entry | None:
@@ -58,8 +83,6 @@ def _of_held_parts(entry: Entry, held: Set[int]) -> Entry | None:
             return Clipping(clips, entry.clipped_ms) if clips else None
         case Pin():
             return entry if split_handle(entry.handle)[0] in held else None
-        case Restoration():
-            return None
         case Checkpoint() if entry.first_kept is not None and entry.first_kept not in held:
             return replace(entry, first_kept=None)  # all that it kept was taken back
         case _:
@@ -86,13 +109,16 @@ class _Boundary:
         self.undone: set[int] = set()
         self.answered: set[MessageId] = set()
         self.found = False
+        self.newest: int | None = None
+        self.unanswered: dict[str, str] = {}
         self.first_kept: int | None = None
         self.first_kept_id: MessageId | None = None
         self.amended: int | None = None
         self.withdrawn: set[str] = set()
+        self.taken_back: list[Message] = []
 
     def skips(self, sequence: int, entry: Entry) -> bool:
-        """Whether an entry says nothing to the view: undone, taken back, or a checkpoint older than the newest."""
+        """Whether an entry says nothing to the view any more: one that was taken back, or a taking back."""
         if isinstance(entry, Restoration):
             self.undone.add(entry.sequence)
             self.withdrawn.add(f"continue-{entry.sequence}")
@@ -101,24 +127,27 @@ class _Boundary:
             # What follows the amendment was read before it, so one number is enough: the oldest message taken back.
             self.amended = entry.first if self.amended is None else min(self.amended, entry.first)
             return True
-        if isinstance(entry, MessageEntry):
-            return entry.message.id in self.withdrawn or (self.amended is not None and sequence >= self.amended)
-        if isinstance(entry, Checkpoint):
-            return self._is_undone(sequence, entry)
-        return sequence in self.undone and isinstance(entry, Pruning | Clipping)
+        if not isinstance(entry, MessageEntry):
+            return False
+        is_amended = self.amended is not None and sequence >= self.amended
+        if is_amended:
+            self.taken_back.append(entry.message)
+        return is_amended or entry.message.id in self.withdrawn
 
-    def _is_undone(self, sequence: int, checkpoint: Checkpoint) -> bool:
-        """Whether a checkpoint was undone; with it goes the request for it, which nobody is to carry out again."""
-        if sequence in self.undone and checkpoint.request is not None:
-            self.withdrawn.add(checkpoint.request.id)
-        return sequence in self.undone
+    def see(self, sequence: int, entry: Entry) -> None:
+        """Take note of an entry that may be the newest checkpoint, or half of one.
 
-    def see(self, entry: Entry) -> None:
-        """Take note of an entry that may be the newest checkpoint, or half of one."""
+        With one that was undone goes the request for it, which nobody is to carry out again.
+        """
+        if isinstance(entry, Checkpoint) and sequence in self.undone:
+            self.withdrawn.update([] if entry.request is None else [entry.request.id])
+            return
+        if isinstance(entry, Checkpoint) and self.newest is None:
+            self.newest = sequence
         if self.found:
             return
         if isinstance(entry, Checkpoint):
-            self.found, self.first_kept = True, entry.first_kept
+            self.found, self.first_kept, self.unanswered = True, entry.first_kept, entry.unanswered
         elif isinstance(entry, MessageEntry):
             message = entry.message
             if is_finished_summary(message) and message.parent_id is not None:
@@ -137,18 +166,18 @@ class _Boundary:
         )
 
 
-def _needed(newest_first: Iterable[tuple[int, Entry]]) -> Iterator[tuple[int, Entry]]:
-    boundary = _Boundary()
+def _needed(newest_first: Iterable[tuple[int, Entry]], boundary: _Boundary) -> Iterator[tuple[int, Entry]]:
     for sequence, entry in newest_first:
         if not boundary.skips(sequence, entry):
-            boundary.see(entry)
+            boundary.see(sequence, entry)
             yield sequence, entry
         if boundary.reached(sequence, entry):
             return
 
 
-def _answered_from_the_fold(needed: Iterable[tuple[int, Entry]]) -> frozenset[str]:
-    """Calls that only the folded head holds and that a message read here answers."""
-    messages = [entry.message for _, entry in needed if isinstance(entry, MessageEntry)]
+def _carried(needed: Iterable[tuple[int, Entry]], boundary: _Boundary) -> frozenset[str]:
+    """Calls that only the folded head holds: those that a message read here answers, and those that one may answer yet."""
+    messages = [*boundary.taken_back, *(entry.message for _, entry in needed if isinstance(entry, MessageEntry))]
     made = {call.call_id for message in messages for call in calls_of(message)}
-    return frozenset(result.call_id for message in messages for result in results_of(message)) - made
+    answered = {result.call_id for message in messages for result in results_of(message)}
+    return frozenset((answered | set(boundary.unanswered)) - made)

@@ -177,7 +177,7 @@ class Log(Struct, frozen=True, eq=False):
     def size_of(self, placed: Placed) -> Size:
         """The size of a live message as shown."""
         altered = self.altered.get(placed.sequence)
-        size = placed.size if altered is None else altered.size
+        size = placed.size if altered is None else altered.size.plus(placed.beside)
         return size.minus(size_of_reasoning(placed, self.rendering.estimate)) if self.is_cleaned(placed) else size
 
     def is_cleaned(self, placed: Placed) -> bool:

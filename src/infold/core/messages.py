@@ -236,7 +236,7 @@ class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag
 class AssistantMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="assistant"):
     """A model's reply: text, reasoning and tool calls; a summary is one whose `summary` is true (S3.6).
 
-    `overhead` is what the request it answers sent beside the messages.
+    `overhead` is what the request it answers sent beside the messages, `window_tokens` the window that was made for, if known.
     """
 
     id: MessageId
@@ -253,6 +253,7 @@ class AssistantMessage(Struct, frozen=True, omit_defaults=True, tag_field="role"
     finish: Finish | None = None
     error: str = ""
     overhead: Overhead | None = None
+    window_tokens: int = 0
 
 
 class ToolMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="tool"):

@@ -30,8 +30,9 @@ from infold.core.messages import (
     results_of,
 )
 from infold.core.policy import Ruler
+from infold.core.standins import size_of_interrupted, size_of_late
 from infold.core.stubs import is_prunable
-from infold.core.tokens import Size, measure_message, measure_part, size_of, size_of_parts, token_ruler
+from infold.core.tokens import NO_SIZE, Size, measure_message, measure_part, size_of, size_of_parts, token_ruler
 from infold.errors import DuplicateId, OrphanResult
 
 __all__ = [
@@ -58,7 +59,8 @@ class Placed(Struct, frozen=True):
     """A message, the number of its entry, its measures, and what may be done with it.
 
     `cuttable`: it may be the first kept message (B12). `prunable`: positions pruning may hide, last first. `late`: positions
-    of results that came after their step had closed; the view shows those as text. `is_sent`: a view shows anything of it.
+    of results that came after their step had closed; the view shows those as text. `beside`: what of its size a view adds to it,
+    such as answers to calls that it leaves without one. `is_sent`: a view shows anything of it.
     `is_users`: it begins a user turn; `is_persons`: a person said it. `is_business`: it is about compaction, not work;
     `is_own`: infold made it, and no caller's list has it.
     """
@@ -68,6 +70,7 @@ class Placed(Struct, frozen=True):
     measures: tuple[int, ...]
     measured: int
     size: Size
+    beside: Size = NO_SIZE
     calls: tuple[ToolCallPart, ...] = ()
     results: tuple[ToolResultPart, ...] = ()
     late: tuple[int, ...] = ()
@@ -99,13 +102,15 @@ def place(message: Message, sequence: int, run: Run, unanswered: Set[str], rule:
     signed = is_signed(message)
     bound = run.sealed and not signed and isinstance(message, AssistantMessage)
     late = _late_positions(message, run) if results else ()
+    beside = _beside(message, results, late, run, rule) if late or run.open_calls else NO_SIZE
     business = _is_business(message)
     placed = Placed(
         sequence=sequence,
         message=message,
         measures=measures,
         measured=sum(measures),
-        size=size_of(message, tokens),
+        size=size_of(message, tokens).plus(beside),
+        beside=beside,
         calls=calls,
         results=results,
         late=late,
@@ -119,6 +124,16 @@ def place(message: Message, sequence: int, run: Run, unanswered: Set[str], rule:
         is_own=not is_callers(message),
     )
     return Placing(placed, _run_after(message, calls, results, Run(run.open_calls, run.sealed or signed)))
+
+
+def _beside(
+    message: Message, results: tuple[ToolResultPart, ...], late: tuple[int, ...], run: Run, rule: Ruler
+) -> Size:
+    """What a view says before a message that leaves calls unanswered, and before results that it shows as text."""
+    closes = not results and not isinstance(message, SystemMessage | ToolMessage)
+    told = (part for position, part in enumerate(message.parts) if position in late)
+    headings = size_of_late((part for part in told if isinstance(part, ToolResultPart)), rule)
+    return headings.plus(size_of_interrupted(len(run.open_calls) if closes else 0, rule))
 
 
 def run_after(messages: Iterable[Placed]) -> Run:

@@ -199,7 +199,7 @@ def _last_resort(log: Log, situation: Situation, excess: int, reason: Reason) ->
     clips = situation.policy.clip
     return (
         _prune_anything(log, situation, reason)
-        or (_shorten(log, excess, reason) if clips else None)
+        or (_shorten(log, situation, excess, reason) if clips else None)
         or _rewrite(log, situation, reason)
         or (_fold_everything(log, situation, reason) if clips and _is_over(log, situation) else None)
     )
@@ -227,8 +227,11 @@ def _prune_anything(log: Log, situation: Situation, reason: Reason) -> Prune | N
     return Prune(plan, reason) if plan.targets else None
 
 
-def _shorten(log: Log, excess: int, reason: Reason) -> Shorten | None:
-    clip = choose_clip(log, excess_tokens=excess)
+def _shorten(log: Log, situation: Situation, excess: int, reason: Reason) -> Shorten | None:
+    """Shorten a part by what the excess is in our own measure, for the limit is held with a margin that the part has not."""
+    whole = log.size.plus(log.checkpoint_size)
+    own = -(-excess * whole.measure // max(1, scaled_tokens(whole, log, situation)))
+    clip = choose_clip(log, excess_tokens=excess, own_tokens=own)
     return None if clip is None else Shorten(clip, reason)
 
 

@@ -64,10 +64,11 @@ class Amount(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Reject what no window could mean."""
-        if not isfinite(self.value) or self.value < 0 or self.value > LARGEST_TOKENS:
+        is_number = isinstance(self.value, int | float) and not isinstance(self.value, bool)
+        if not is_number or not isfinite(self.value) or self.value < 0 or self.value > LARGEST_TOKENS:
             raise PolicyError(
                 "amount",
-                f"{self.value} {self.unit} is no amount",
+                f"{self.value!r} {self.unit} is no amount",
                 remedy="give a number from 0 to a thousand million",
             )
         if self.unit == "share" and self.value > 1:

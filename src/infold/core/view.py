@@ -24,13 +24,12 @@ from infold.core.messages import (
 )
 from infold.core.placing import Placed, is_loose_reasoning
 from infold.core.policy import SummaryPolicy
+from infold.core.standins import interrupted, late_heading
 
 __all__ = ["REQUEST_TEXT", "standing", "view"]
 
 REQUEST_TEXT = "Summarise the work so far, so that it can go on from the summary alone."
 """How a compaction request reads where a view shows it as something that was said."""
-
-INTERRUPTED_TEXT = "[no result: the call was interrupted]"
 
 
 def standing(log: Log) -> tuple[Message, ...]:
@@ -149,7 +148,7 @@ def _without_reasoning(message: Message) -> Message:
 
 def _late_as_text(parts: tuple[Part, ...], late: tuple[int, ...]) -> tuple[Part, ...]:
     return tuple(
-        TextPart(f"[late result of {part.tool or 'a tool'}, call {part.call_id}]\n{part.output}", synthetic=True)
+        TextPart(f"{late_heading(part)}{part.output}", synthetic=True)
         if position in late and isinstance(part, ToolResultPart)
         else part
         for position, part in enumerate(parts)
@@ -158,5 +157,5 @@ def _late_as_text(parts: tuple[Part, ...], late: tuple[int, ...]) -> tuple[Part,
 
 def _interrupted(asking: Placed, places: dict[str, int], calls: Sequence[ToolCallPart]) -> Iterator[ToolMessage]:
     if calls:
-        parts = tuple(ToolResultPart(call.call_id, call.tool, INTERRUPTED_TEXT, status="interrupted") for call in calls)
-        yield ToolMessage(MessageId(f"interrupted-{asking.sequence}.{places[calls[0].call_id]}"), parts)
+        number = f"{asking.sequence}.{places[calls[0].call_id]}"
+        yield ToolMessage(MessageId(f"interrupted-{number}"), tuple(map(interrupted, calls)))

@@ -16,7 +16,7 @@ def test_what_is_left_is_within_what_is_allowed(text: str, excess: int) -> None:
     """B8: where the first guess leaves too much, less is left, until the part is as small as it has to be."""
     log = session(user(), calls("bash"), result(output=text))
     before = measure_part(log.live[2].message.parts[0], "features")
-    clip = choose_clip(log, excess_tokens=excess)
+    clip = choose_clip(log, excess_tokens=excess, own_tokens=excess)
     assert clip is not None
     after = measure_part(log.append(Clipping((clip,))).shown(log.live[2]).parts[0], "features")
 

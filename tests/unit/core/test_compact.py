@@ -1,5 +1,6 @@
 """The plan carried out by code: decide, append, repeat."""
 
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -21,6 +22,7 @@ from infold.core.messages import (
     ModelRef,
     TextPart,
     ToolCallPart,
+    ToolMessage,
     Usage,
     UserMessage,
     results_of,
@@ -468,3 +470,17 @@ def test_a_models_summary_replaces_the_one_before() -> None:
     assert checkpoint.ledger.narratives == ()
     assert "New words" in checkpoint.text
     assert "Old words." not in checkpoint.text
+
+
+@pytest.mark.parametrize("bound", [1.05, 1.65, 1.96])
+@pytest.mark.parametrize("amount", [40_000, 90_000, 400_000])
+@pytest.mark.parametrize("said", [user, lambda text: result(output=text)], ids=["a person", "a tool"])
+def test_a_part_larger_than_the_window_fills_it(said: Callable[[str], Message], amount: int, bound: float) -> None:
+    """B8: however large it is and however uncertain our count, what is left of it uses the room there is."""
+    before = (user("Look at this."), calls("bash")) if isinstance(said(""), ToolMessage) else ()
+    uncertain = replace(situation(INFOLD, Window(32_000)), bound=bound)
+    done = compact(session(*before, said(prose(amount))), uncertain, now_ms=NOW_MS)
+
+    assert kinds(done) == [Shorten]
+    assert isinstance(done.final, Fits)
+    assert 0.9 < done.final.gauge.upper_tokens / uncertain.budget.limit_tokens <= 1

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from infold.core.budget import Window, budget_for
+from infold.core.compact import checkpoint_for
+from infold.core.cut import Cut
 from infold.core.entries import Checkpoint, Clip, Clipping, Entry, Handle, MessageEntry, Pin, Pruning, Restoration
 from infold.core.gauge import Situation
 from infold.core.loading import load
@@ -21,7 +23,7 @@ from infold.core.messages import (
     UserMessage,
     results_of,
 )
-from infold.core.plan import Fits, next_step
+from infold.core.plan import Fits, Fold, next_step
 from infold.core.policy import Policy
 from infold.core.presets import INFOLD, preset
 from infold.core.stubs import Rendering
@@ -33,9 +35,9 @@ TURN = (user(), calls("bash"), result(9_000), replies())
 Reading = Callable[[Sequence[Entry]], Log]
 
 
-def said(*drafts: Message) -> list[Entry]:
+def said(*drafts: Message, prefix: str = "m") -> list[Entry]:
     """Message entries `m0`, `m1`, …"""
-    return [MessageEntry(message) for message in numbered(drafts)]
+    return [MessageEntry(message) for message in numbered(drafts, prefix=prefix)]
 
 
 def newest_first(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry]]:
@@ -314,3 +316,42 @@ def test_a_session_is_read_under_its_rendering(policy: Policy) -> None:
     assert log.rendering.estimate == policy.estimate
     shown = [part.output for message in view(log, policy.summary) for part in results_of(message)]
     assert shown == ["stub"]
+
+
+def test_a_report_of_an_undone_fold_says_nothing_of_what_it_had_folded() -> None:
+    """B8, B20: what was reported while a checkpoint stood is of a smaller view; undone, that before it speaks."""
+    before = said(*(user("long " * 400), replies(usage=Usage(input=900))))
+    folded = [Checkpoint("text"), *said(user("next"), replies(usage=Usage(input=60)), prefix="n")]
+    log = loaded([*before, *folded, Restoration(2)])
+
+    assert log.anchor == loaded(before).anchor
+    assert log.altered_at == 5
+    assert loaded([*before, *folded]).anchor != log.anchor
+
+
+def test_a_report_on_hidden_parts_is_read_as_it_was_made() -> None:
+    """B8, B13: a report made while a result was pruned stands beside the size it had then, whatever was undone since."""
+    entries = [
+        *said(user(), calls("bash"), result(900)),
+        Pruning((Handle("2.0"),), 100),
+        *said(replies(usage=Usage(input=90)), prefix="n"),
+        Restoration(3),
+    ]
+
+    grown, read_back = appended(entries), loaded(entries)
+
+    assert read_back.anchor == grown.anchor
+    assert (read_back.size, read_back.altered, read_back.freed) == (grown.size, grown.altered, grown.freed)
+
+
+def test_a_call_of_the_folded_head_may_be_answered_after_a_restart() -> None:
+    """B12, B13: a checkpoint names the calls that it folded without a result, so that one is known when it comes."""
+    situation = Situation(INFOLD, budget_for(Window(200_000), INFOLD))
+    log = appended(said(user(), calls("bash"), user()))
+    checkpoint, _ = checkpoint_for(log, Fold(Cut.at(log, 2), 500, "manual"), situation)
+    late = MessageEntry(ToolMessage(MessageId("late"), (ToolResultPart("m1-call0", "bash", "at last"),)))
+
+    assert checkpoint.unanswered == {"m1-call0": "bash"}
+    read_back = loaded([*said(user(), calls("bash"), user()), checkpoint])
+    assert read_back.append(late).live[-1].late == (0,)
+    assert loaded([*said(user(), calls("bash"), user()), checkpoint, late]).carried == frozenset()

@@ -22,7 +22,8 @@ from infold.core.messages import (
 )
 from infold.core.placing import Placed, Run, place
 from infold.core.policy import SummaryPolicy
-from infold.core.view import INTERRUPTED_TEXT, view
+from infold.core.standins import INTERRUPTED_TEXT
+from infold.core.view import view
 from infold.errors import DuplicateId, OrphanResult
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, session, summary, user
 

@@ -26,7 +26,8 @@ from infold.core.messages import (
 )
 from infold.core.policy import SummaryPolicy
 from infold.core.presets import INFOLD, PRESETS, preset
-from infold.core.view import INTERRUPTED_TEXT, REQUEST_TEXT, view
+from infold.core.standins import INTERRUPTED_TEXT
+from infold.core.view import REQUEST_TEXT, view
 from infold.testing.builders import calls, replies, requests_compaction, result, session, summary, user
 
 TURN = (user("do it"), calls("bash"), result(5), replies("done"))
