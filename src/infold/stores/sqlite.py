@@ -24,7 +24,7 @@ from infold.stores.keeping import surplus
 from infold.stores.locks import holding, lock_path
 from infold.stores.paging import PAGE, decoded, in_pages
 from infold.stores.sqlite_connections import Connections
-from infold.stores.sqlite_file import prepare, translated
+from infold.stores.sqlite_file import BUSY_SECONDS, prepare, translated
 
 __all__ = ["SqliteStore"]
 
@@ -36,13 +36,14 @@ class SqliteStore:
     """A store in a file; may be used from any thread, and in a child after a fork.
 
     An append that returned survives the end of the process, and of the machine as far as the disk keeps its word. Raises
-    `StoreBroken` for a file that is damaged, another program's, newer than this version or not writable.
+    `StoreBroken` for a file that is damaged, another program's, newer than this version or not writable, and for one that
+    another process has been writing for longer than `busy_seconds`.
     """
 
-    def __init__(self, path: str | Path, clock: Clock | None = None) -> None:
+    def __init__(self, path: str | Path, clock: Clock | None = None, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._path = Path(path).absolute()
         self._clock = clock or SystemClock()
-        self._connections = Connections(self._path)
+        self._connections = Connections(self._path, busy_seconds)
         prepare(self._path)
 
     def __enter__(self) -> "SqliteStore":

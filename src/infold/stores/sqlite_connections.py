@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from infold.errors import StoreClosed
-from infold.stores.sqlite_file import connect, disconnect, translated
+from infold.stores.sqlite_file import BUSY_SECONDS, connect, disconnect, translated
 from infold.stores.sqlite_writer import Writer
 
 __all__ = ["Connections"]
@@ -28,8 +28,9 @@ T = TypeVar("T")
 class Connections:
     """The way to a file from whatever thread and process asks."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self._path = path
+        self._busy_seconds = busy_seconds
         self._by_process: dict[int, _Process] = {}
         self._closed = False
 
@@ -62,17 +63,17 @@ class Connections:
 
     def _first_use_here(self) -> "_Process":
         """Of threads that come here at once one wins; no lock, since a forked child may have inherited it locked."""
-        return self._by_process.setdefault(os.getpid(), _Process(self._path))
+        return self._by_process.setdefault(os.getpid(), _Process(self._path, self._busy_seconds))
 
 
 class _Process:
     """The connections that one process opened."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, busy_seconds: float) -> None:
         self._path = path
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
-        self.writer = Writer(path)
+        self.writer = Writer(path, busy_seconds)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -35,7 +35,7 @@ REMEDIES: tuple[tuple[str, str, str], ...] = (
     ("SQLITE_READONLY", "it may not be written", _WRITING),
     ("SQLITE_PERM", "it may not be written", _WRITING),
     ("SQLITE_CANTOPEN", "it cannot be opened or made", f"make sure that its folder exists, and {_WRITING}"),
-    ("SQLITE_BUSY", f"another process has been writing for {BUSY_SECONDS:.0f} s", "wait for it, or end it"),
+    ("SQLITE_BUSY", "another process has been writing for too long", "wait for it, or end it"),
     ("SQLITE_LOCKED", "it is locked", "wait for the other user of the file, or end it"),
     ("SQLITE_IOERR", "the disk did not do what it was asked", "look at its space and its health, then try again"),
 )
@@ -51,6 +51,7 @@ def prepare(path: Path) -> None:
         connection = connect(path)
         try:
             _refuse_foreign(connection, path)
+            _close_to_others(path)
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             _use_write_ahead_log(connection)
             _migrate(connection, path)
@@ -95,14 +96,15 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def _make(path: Path) -> None:
-    """The file, readable by its owner alone; SQLite gives its two companions the same mode."""
+    """The file, if there is none; nothing is done to one that may be another program's."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
-    try:
-        if os.fstat(descriptor).st_mode & 0o077:
-            os.fchmod(descriptor, OWNER_ONLY)
-    finally:
-        os.close(descriptor)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY))
+
+
+def _close_to_others(path: Path) -> None:
+    """Make a file of ours readable by its owner alone; SQLite gives its two companions the same mode."""
+    if path.stat().st_mode & 0o077:
+        path.chmod(OWNER_ONLY)
 
 
 def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:

@@ -1,10 +1,13 @@
 """One thread that writes: what many threads ask for at once is committed together, in the order it was asked.
 
 A commit waits for the disk, so requests that queue up meanwhile share the next one. An act sees the acts before it; whoever
-asked is answered after the commit.
+asked is answered after the commit. While another process writes, each act waits so long from when it was asked, and no longer
+because of those before it.
 """
 
 import sqlite3
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -13,7 +16,7 @@ from threading import Lock, Thread
 from typing import Any, Generic, TypeVar
 
 from infold.errors import InfoldError, StoreClosed
-from infold.stores.sqlite_file import connect, disconnect, translated
+from infold.stores.sqlite_file import BUSY_SECONDS, connect, disconnect, translated
 
 __all__ = ["Writer"]
 
@@ -24,10 +27,14 @@ T = TypeVar("T")
 
 
 class Writer:
-    """Carries out acts on a connection of its own, in a thread that starts with the first and ends with `close`."""
+    """Carries out acts on a connection of its own, in a thread that starts with the first and ends with `close`.
 
-    def __init__(self, path: Path) -> None:
+    An act that another process keeps waiting for longer than `busy_seconds` is answered with `StoreBroken`.
+    """
+
+    def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self._path = path
+        self._busy_seconds = busy_seconds
         self._waiting: SimpleQueue[_Asked[Any] | None] = SimpleQueue()
         self._lock = Lock()
         self._thread: Thread | None = None
@@ -39,7 +46,7 @@ class Writer:
         An act that raises one of infold's own errors must not have written anything. It may be run a second time, the
         first having been rolled back.
         """
-        asked = _Asked(act)
+        asked = _Asked(act, time.monotonic() + self._busy_seconds)
         with self._lock:
             if self._closed:
                 raise StoreClosed(str(self._path))
@@ -89,19 +96,43 @@ class Writer:
 
 
 class _Asked(Generic[T]):
-    """An act and where its answer goes."""
+    """An act, until when it may wait for another process, and where its answer goes."""
 
-    def __init__(self, act: Callable[[sqlite3.Connection], T]) -> None:
+    def __init__(self, act: Callable[[sqlite3.Connection], T], deadline: float) -> None:
         self.act = act
+        self.deadline = deadline
         self.answer: Future[T] = Future()
 
 
 def _carry_out(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]", path: Path) -> None:
-    """Answer a batch; where the database refuses it as a whole, each act is tried alone."""
+    """Answer a batch once the file may be written; the oldest is told as soon as it has waited long enough."""
+    waiting = deque(batch)
+    while waiting:
+        refusal = _refusal(connection, waiting[0].deadline, path)
+        if refusal is None:
+            _answer(connection, tuple(waiting), path)
+            return
+        waiting.popleft().answer.set_exception(refusal)
+
+
+def _refusal(connection: sqlite3.Connection, deadline: float, path: Path) -> Exception | None:
+    """Begin a transaction; gives why there is none."""
+    left_ms = max(0, round((deadline - time.monotonic()) * 1_000))
+    try:
+        with translated(path):
+            connection.execute(f"PRAGMA busy_timeout = {left_ms}")
+            connection.execute("BEGIN IMMEDIATE")
+    except Exception as error:  # whoever asked is told, and the thread lives on
+        return error
+    return None
+
+
+def _answer(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]", path: Path) -> None:
+    """Answer a batch whose transaction has begun; where the database refuses it as a whole, each act is tried alone."""
     try:
         with translated(path):
             outcomes = _committed(connection, batch)
-    except Exception as error:  # whoever asked is told, and the thread lives on
+    except Exception as error:  # as above
         if len(batch) == 1:
             batch[0].answer.set_exception(error)
             return
@@ -117,7 +148,6 @@ def _carry_out(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]", p
 
 def _committed(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]") -> list[object]:
     """What each act gave, or the error of infold's that it raised, all of it in one transaction."""
-    connection.execute("BEGIN IMMEDIATE")
     try:
         outcomes = [_outcome(connection, asked.act) for asked in batch]
         connection.execute("COMMIT")

@@ -37,6 +37,19 @@ def test_file_is_the_owners_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
+@pytest.mark.parametrize("content", [b"root:x:0:0:root:/root:/bin/bash\n", b"SQLite format 3\x00 but no more"])
+def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    """B13: a mistyped place may name somebody's file; neither what it holds nor who may read it changes."""
+    path = tmp_path / "passwd"
+    path.write_bytes(content)
+    path.chmod(0o644)
+    with pytest.raises(StoreBroken):
+        SqliteStore(path)
+
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (content, 0o644)
+    assert [found.name for found in tmp_path.iterdir()] == ["passwd"]
+
+
 def test_wider_mode_is_narrowed(tmp_path: Path) -> None:
     """A file that others could read is the owner's alone once it was opened."""
     SqliteStore(tmp_path / "a.db").close()

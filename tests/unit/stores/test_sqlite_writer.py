@@ -1,6 +1,8 @@
 """One thread that writes for all."""
 
 import sqlite3
+import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -95,3 +97,54 @@ def test_writer_that_cannot_open_says_so(tmp_path: Path) -> None:
         with pytest.raises(StoreBroken, match="cannot be opened"):
             writer.ask(lambda connection: add(connection, 1)).result()
     writer.close()
+
+
+BUSY_SECONDS = 0.1
+"""How long an act waits here for another's transaction."""
+
+
+@pytest.fixture
+def other(path: Path) -> Iterator[sqlite3.Connection]:
+    """Another user of the file, who is writing."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("BEGIN IMMEDIATE")
+    yield connection
+    connection.close()
+
+
+def test_all_that_wait_for_another_are_told_at_once(path: Path, other: sqlite3.Connection) -> None:
+    """B14: acts asked together while another process writes wait together, not one after another; then all goes on."""
+    writer = Writer(path, BUSY_SECONDS)
+    began = time.monotonic()
+    answers = [writer.ask(partial(add, number=number)) for number in range(40)]
+    for answer in answers:
+        with pytest.raises(StoreBroken, match="another process has been writing"):
+            answer.result(5)
+    lasted = time.monotonic() - began
+    other.execute("ROLLBACK")
+
+    assert writer.ask(partial(add, number=1)).result(5) == 1
+    writer.close()
+    assert BUSY_SECONDS * 0.8 < lasted < BUSY_SECONDS * 10
+
+
+@pytest.mark.slow
+def test_each_act_waits_from_when_it_was_asked(path: Path, other: sqlite3.Connection) -> None:
+    """B14: what is asked while another act waits has its own time, which that one neither lengthens nor shortens."""
+    writer = Writer(path, BUSY_SECONDS * 5)
+    first = writer.ask(partial(add, number=1))
+    time.sleep(BUSY_SECONDS / 2)
+    second = writer.ask(partial(add, number=2))
+    asked = time.monotonic()
+    with pytest.raises(StoreBroken):
+        first.result(5)
+    third = writer.ask(partial(add, number=3))
+    with pytest.raises(StoreBroken):
+        second.result(5)
+    lasted = time.monotonic() - asked
+    other.execute("ROLLBACK")
+
+    assert third.result(5) == 1
+    writer.close()
+    assert BUSY_SECONDS * 4 < lasted < BUSY_SECONDS * 8
