@@ -29,6 +29,7 @@ from infold.formats.items import (
     MalformedError,
     cleaned,
     decode_each,
+    id_field,
     listed,
     opaque,
     plain,
@@ -89,7 +90,7 @@ def _joined(before: Item, first: Item, second: Item) -> Item | None:
     if len(items) < 2 or not all(any(not _is_no_result(block) for block in item["content"]) for item in items):
         return None
     asked = [
-        text_field(block, "id") for block in map(_plain_block, _blocks_of(before)) if block.get("type") == "tool_use"
+        id_field(block, "id") for block in map(_plain_block, _blocks_of(before)) if block.get("type") == "tool_use"
     ]
     places = {call_id: place for place, call_id in enumerate(asked)}
     content = sorted([*first["content"], *second["content"]], key=lambda block: _place(block, places))
@@ -98,7 +99,7 @@ def _joined(before: Item, first: Item, second: Item) -> Item | None:
 
 def _place(block: object, places: Mapping[str, int]) -> int:
     """Where a block stands among the results of a step; all else comes after them."""
-    return len(places) + 1 if _is_no_result(block) else places.get(text_field(plain(block), "tool_use_id"), len(places))
+    return len(places) + 1 if _is_no_result(block) else places.get(id_field(plain(block), "tool_use_id"), len(places))
 
 
 def _plain_block(block: object) -> Item:
@@ -111,6 +112,11 @@ def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
         raise MalformedError("it has no role", remedy=f"give a role, one of {', '.join(ROLES)}")
     if role == "user" and type(content) is str:
         return UserMessage(message_id, user_text(content))
+    if item.get("tool_calls") or item.get("function_call"):
+        raise MalformedError(
+            "it calls tools as OpenAI's chat messages do, in a list of Anthropic's",
+            remedy="give all items in one format",
+        )
     parts = gather(_CODEC, item, pairing, message_id)
     if role == "assistant":
         return AssistantMessage(message_id, parts)
@@ -166,7 +172,7 @@ def _other(block: Item) -> tuple[Part, ...]:
 
 def _call(block: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     tool = text_field(block, "name")
-    call_id = pairing.call(text_field(block, "id"), tool, message_id)
+    call_id = pairing.call(id_field(block, "id"), tool, message_id)
     return ToolCallPart(call_id, tool, arguments_of(block.get("input")))
 
 
@@ -175,7 +181,7 @@ def _result(block: Item, pairing: Pairing) -> Part:
     blocks = () if isinstance(content, str) else listed(content, "content of a tool_result")
     parts = [part for inner in blocks for part in _inside(inner)]
     return result_or_text(
-        pairing.result(text_field(block, "tool_use_id")),
+        pairing.result(id_field(block, "tool_use_id")),
         cleaned(content) if isinstance(content, str) else shown_text(parts),
         status="error" if block.get("is_error") is True else "completed",
         files=tuple(part for part in parts if isinstance(part, FilePart)),

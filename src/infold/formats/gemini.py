@@ -1,7 +1,7 @@
 """Gemini generateContent: `contents` with `parts`, in the REST spelling or that of the Python SDK.
 
-One item is one message. Calls may have no ids; then a response answers the oldest open call of its name. A
-thought's signature may stand beside any part and makes its message signed. Consecutive user items are accepted,
+One item is one message. A call or its response may have no id; then a response answers the oldest open call of its
+name. A thought's signature may stand beside any part and makes its message signed. Consecutive user items are accepted,
 but the answers to one turn's calls must stand in one item: there infold's own result joins the caller's. What the
 provider refuses is told by `rules.py`, what it replies by `bodies.py`.
 """
@@ -30,6 +30,7 @@ from infold.formats.items import (
     MalformedError,
     cleaned,
     decode_each,
+    id_field,
     json_text,
     listed,
     opaque,
@@ -79,19 +80,24 @@ def _joined(before: Item, first: Item, second: Item) -> Item | None:
     if not (_has_answers(first) and _has_answers(second)):
         return None
     calls = [_field(plain(part), "functionCall", "function_call") for part in before.get("parts") or () if part]
-    places = {_called(plain(call)): place for place, call in reversed(list(enumerate(filter(None, calls))))}
+    numbered = reversed(list(enumerate(filter(None, calls))))
+    places = {key: place for place, call in numbered for key in _keys(plain(call))}
     parts = sorted([*first["parts"], *second["parts"]], key=lambda part: _place(part, places))
     return {**second, **first, "parts": parts}
 
 
 def _place(part: object, places: Mapping[str, int]) -> int:
     """Where a part stands among the answers of a step; all else comes after them."""
-    return len(places) + 1 if _is_no_answer(part) else places.get(_called(plain(_response(plain(part)))), len(places))
+    if _is_no_answer(part):
+        return len(places) + 1
+    keys = _keys(plain(_response(plain(part))))
+    return next((places[key] for key in keys if key in places), len(places))
 
 
-def _called(call: Item) -> str:
-    """What tells a call from another of its step: its id, or its tool's name where it has none."""
-    return text_field(call, "id", "name")
+def _keys(call: Item) -> tuple[str, ...]:
+    """What tells a call from another of its step, or finds it for a response: its id, then its tool's name."""
+    wire_id, named = id_field(call, "id"), by_name(text_field(call, "name"))
+    return (wire_id, named) if wire_id else (named,)
 
 
 def _has_answers(item: Item) -> bool:
@@ -105,6 +111,7 @@ def _is_no_answer(part: object) -> bool:
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     if "parts" not in item:
         raise MalformedError("it has no parts", remedy="give {'role': …, 'parts': […]}")
+    pairing.expect(_answered_ids(item))
     parts = gather(_CODEC, item, pairing, message_id)
     role = item.get("role") or "user"
     if role == "model":
@@ -112,6 +119,11 @@ def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     if role == "system":
         return SystemMessage(message_id, parts)
     return ToolMessage(message_id, parts) if _is_all_results(item) else UserMessage(message_id, parts)
+
+
+def _answered_ids(item: Item) -> Iterator[str]:
+    answers = (part for part in listed(item["parts"], "parts") if not _is_no_answer(part))
+    return (id_field(plain(_response(plain(part))), "id") for part in answers)
 
 
 def _is_all_results(item: Item) -> bool:
@@ -173,7 +185,7 @@ def _medium(medium: Item) -> FilePart:
 
 def _call(call: Item, signed: tuple[str, ...], pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     tool = text_field(call, "name")
-    call_id = pairing.call(text_field(call, "id"), tool, message_id)
+    call_id = pairing.call(id_field(call, "id"), tool, message_id)
     return ToolCallPart(call_id, tool, arguments_of(call.get("args")), *signed)
 
 
@@ -182,7 +194,7 @@ def _result(response: Item, pairing: Pairing) -> Part:
     field = _plain_field(value)
     media = [plain(part) for part in listed(response.get("parts"), "parts of a functionResponse")]
     return result_or_text(
-        pairing.result(text_field(response, "id") or by_name(text_field(response, "name"))),
+        pairing.result_of(id_field(response, "id"), text_field(response, "name")),
         cleaned(value[field]) if field else json_text(value),
         status="error" if "error" in value else "completed",
         files=tuple(part for medium in media for part in _said(medium, is_user=False) if isinstance(part, FilePart)),

@@ -7,6 +7,8 @@ the caller gets back (B25). What an item means is left to the module of its form
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from math import isinf
 from typing import Any, TypeAlias
 
 import msgspec
@@ -24,6 +26,7 @@ __all__ = [
     "as_came",
     "cleaned",
     "decode_each",
+    "id_field",
     "joined",
     "json_text",
     "lines",
@@ -38,6 +41,9 @@ __all__ = [
 ]
 
 Item: TypeAlias = dict[str, Any]
+
+MOST_DIGITS = 4_000
+"""Of a number that is written out in full; Python itself writes no longer ones."""
 
 
 class Decoded(Struct, frozen=True):
@@ -54,12 +60,13 @@ class Decoded(Struct, frozen=True):
 
 
 class MalformedError(BrokenInput):
-    """An item of a wrong type; a decoder that knows the item's place raises it anew with that place."""
+    """An item of a wrong type; a decoder that knows the item's place raises it anew with that place, its `index`."""
 
-    def __init__(self, problem: str, *, remedy: str) -> None:
+    def __init__(self, problem: str, *, remedy: str, name: str = "messages", index: int | None = None) -> None:
         self.problem = problem
         self.remedy = remedy
-        super().__init__("messages", problem, remedy=remedy)
+        self.index = index
+        super().__init__(name, problem if index is None else f"item {index}: {problem}", remedy=remedy)
 
 
 def joined(earlier: Decoded, later: Decoded) -> Decoded:
@@ -102,9 +109,9 @@ def refuse_text(name: str, items: object) -> None:
         )
 
 
-def refusing(name: str, index: int, problem: MalformedError) -> BrokenInput:
+def refusing(name: str, index: int, problem: MalformedError) -> MalformedError:
     """The error for the item at `index`."""
-    return BrokenInput(name, f"item {index}: {problem.problem}", remedy=problem.remedy)
+    return MalformedError(problem.problem, remedy=problem.remedy, name=name, index=index)
 
 
 def plain(value: object) -> Item:
@@ -132,11 +139,20 @@ def _parsed(text: bytes) -> Item:
 
 
 def _loads(text: bytes) -> object:
-    """Parse JSON; the second parser takes lone surrogates, which the first refuses."""
+    """Parse JSON; the second parser takes lone surrogates and numbers beyond a double, which the first refuses."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
-        return json.loads(text)
+        return json.loads(text, parse_float=_float)
+
+
+def _float(text: str) -> float | Decimal:
+    """A number; exact where a double cannot hold it, so that it goes out again as a number."""
+    value = float(text)
+    try:
+        return Decimal(text) if isinf(value) else value
+    except ArithmeticError as error:
+        raise ValueError("a number beyond all bounds") from error
 
 
 def _dumped(dump: Callable[..., Any]) -> Item:
@@ -172,11 +188,13 @@ def cleaned(text: str) -> str:
 
 
 def _foreign(value: object) -> object:
+    if isinstance(value, Decimal):  # for the slow encoder, which has no way to write one; the quick one has its own
+        return int(value) if value.adjusted() < MOST_DIGITS else str(value)
     dump = getattr(value, "model_dump", None)
     return str(value) if dump is None else dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-_encode = msgspec.json.Encoder(enc_hook=_foreign).encode
+_encode = msgspec.json.Encoder(enc_hook=_foreign, decimal_format="number").encode
 
 
 def json_text(value: object) -> str:
@@ -219,6 +237,16 @@ def text_field(item: Mapping[str, Any], *names: str) -> str:
         value = item.get(name)
         if isinstance(value, str) and value:
             return cleaned(value)
+    return ""
+
+
+def id_field(item: Mapping[str, Any], *names: str) -> str:
+    """The same for ids, which some write as whole numbers."""
+    for name in names:
+        value = item.get(name)
+        found = str(value) if type(value) is int else text_field(item, name)
+        if found:
+            return found
     return ""
 
 

@@ -26,6 +26,7 @@ from infold.formats.items import (
     MalformedError,
     cleaned,
     decode_each,
+    id_field,
     json_text,
     lines,
     listed,
@@ -192,7 +193,7 @@ def _call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     body = plain(call.get("function") or call.get("custom") or {})
     name = text_field(body, "name")
     arguments = json_text({"input": body["input"]}) if "input" in body else arguments_of(body.get("arguments"))
-    call_id = pairing.call(text_field(call, "id"), name, message_id)
+    call_id = pairing.call(id_field(call, "id"), name, message_id)
     return ToolCallPart(call_id, name, arguments, *_signature(call.get("extra_content")))
 
 
@@ -201,7 +202,7 @@ def _result(item: Item, pairing: Pairing) -> Part:
     blocks = () if isinstance(content, str) else listed(content, "content")
     parts = [part for block in blocks for part in _inside(block)]
     output = cleaned(content) if isinstance(content, str) else shown_text(parts)
-    asked = pairing.result(text_field(item, "tool_call_id") or by_name(text_field(item, "name")))
+    asked = pairing.result(id_field(item, "tool_call_id") or by_name(text_field(item, "name")))
     return result_or_text(asked, output, files=tuple(part for part in parts if isinstance(part, FilePart)))
 
 

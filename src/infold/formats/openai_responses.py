@@ -25,6 +25,7 @@ from infold.formats.items import (
     Decoded,
     Item,
     MalformedError,
+    id_field,
     json_text,
     lines,
     listed,
@@ -199,7 +200,7 @@ def _call(item: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     value = item.get(field)
     tool = text_field(item, "name") or kind.removesuffix("_call")
     arguments = json_text({"input": value}) if field == "input" else arguments_of(value)
-    return ToolCallPart(pairing.call(text_field(item, "call_id", "id"), tool, message_id), tool, arguments)
+    return ToolCallPart(pairing.call(id_field(item, "call_id", "id"), tool, message_id), tool, arguments)
 
 
 def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:

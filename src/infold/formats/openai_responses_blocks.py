@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from infold.core.messages import FilePart, Part, ResultStatus, TextPart, ToolResultPart
-from infold.formats.items import Item, cleaned, lines, listed, opaque, plain, text_field, user_text
+from infold.formats.items import Item, cleaned, id_field, lines, listed, opaque, plain, text_field, user_text
 from infold.formats.media import file_part
 from infold.formats.pairing import Asked, Pairing
 from infold.formats.slots import left_text, replaced_content, result_or_text, shown_text
@@ -13,7 +13,7 @@ __all__ = ["block_parts", "replaced_result", "result"]
 
 def result(item: Item, pairing: Pairing) -> Part:
     """What a tool answered, in whichever kind of output."""
-    asked = pairing.result(text_field(item, "call_id"), text_field(item, "id"))
+    asked = pairing.result(id_field(item, "call_id"), id_field(item, "id"))
     output = item.get("output")
     if item["type"] == "shell_call_output":
         return _shell_result(listed(output, "output"), asked)

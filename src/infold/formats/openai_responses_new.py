@@ -13,7 +13,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from infold.formats.items import Decoded, Item, as_came, lines, plain, text_field
+from infold.formats.items import Decoded, Item, as_came, id_field, lines, plain, text_field
 from infold.formats.slots import has_address, mentioned, provider_value, shown, shown_text
 
 __all__ = ["BOUND_TYPES", "answers_in_order", "answers_matched", "encode_new"]
@@ -70,7 +70,7 @@ def answers_matched(items: list[object], decoded: Decoded) -> list[object]:
     """The items with each answer of infold's own made the kind of output that its call wants."""
     theirs = {id(source) for sources in decoded.sources for source in sources}
     plains = [plain(item) for item in items]
-    kinds = {text_field(item, "call_id"): text_field(item, "type") for item in plains if _is_other_call(item)}
+    kinds = {id_field(item, "call_id"): text_field(item, "type") for item in plains if _is_other_call(item)}
     return [
         given if id(given) in theirs else as_came(given, _answer(item, kinds))
         for given, item in zip(items, plains, strict=True)
@@ -82,11 +82,11 @@ def answers_in_order(items: Iterable[object], own: Set[str]) -> Iterator[object]
     calls: dict[str, int] = {}
     for is_output, run in groupby(items, key=_is_output):
         together = list(run)
-        answered = [text_field(plain(item), "call_id", "id") for item in together]
+        answered = [id_field(plain(item), "call_id", "id") for item in together]
         if not is_output:
             calls |= {call_id: len(calls) + place for place, call_id in enumerate(answered)}
         elif not own.isdisjoint(answered):
-            together.sort(key=lambda item: calls.get(text_field(plain(item), "call_id", "id"), len(calls)))
+            together.sort(key=lambda item: calls.get(id_field(plain(item), "call_id", "id"), len(calls)))
         yield from together
 
 
@@ -100,7 +100,7 @@ def _is_other_call(item: Item) -> bool:
 
 
 def _answer(item: Item, kinds: Mapping[str, str]) -> Item:
-    kind = kinds.get(text_field(item, "call_id"))
+    kind = kinds.get(id_field(item, "call_id"))
     if kind is None or item.get("type") != "function_call_output":
         return item
     call_id, output = item["call_id"], item["output"]

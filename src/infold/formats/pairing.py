@@ -5,7 +5,7 @@ number calls anew each turn, Gemini may send no ids, and histories edited by han
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -39,11 +39,14 @@ class Pairing:
         self.aliases: dict[str, str] = {}
         self._times: dict[str, int] = {}
         self._open: dict[str, list[Asked]] = {}
+        self._of_tool: dict[str, dict[str, Asked]] = {}
 
     @classmethod
-    def after(cls, messages: Iterable[Message]) -> "Pairing":
-        """The state after these messages, for a session read from its store."""
+    def after(cls, messages: Iterable[Message], unanswered: Mapping[str, str] | None = None) -> "Pairing":
+        """The state after these messages, for a session read from its store; `unanswered` are older calls, each with its tool."""
         pairing = cls()
+        for call_id, tool in (unanswered or {}).items():
+            pairing._reopen(Asked(call_id, tool))
         for message in messages:
             for call in calls_of(message):
                 pairing._reopen(Asked(call.call_id, call.tool))
@@ -57,6 +60,7 @@ class Pairing:
         copied.aliases = dict(self.aliases)
         copied._times = dict(self._times)
         copied._open = {key: list(asked) for key, asked in self._open.items()}
+        copied._of_tool = {tool: dict(asked) for tool, asked in self._of_tool.items()}
         return copied
 
     def call(self, wire_id: str, tool: str, message_id: MessageId) -> str:
@@ -64,7 +68,7 @@ class Pairing:
         call_id = self._unused(wire_id) if wire_id else self._unused(f"{message_id}.0")
         if call_id != wire_id:
             self.aliases[call_id] = wire_id
-        self._open.setdefault(wire_id or by_name(tool), []).append(Asked(call_id, tool))
+        self._add(Asked(call_id, tool), wire_id)
         return call_id
 
     def result(self, *keys: str) -> Asked | None:
@@ -72,8 +76,28 @@ class Pairing:
         for key in keys:
             waiting = self._open.get(key)
             if waiting:
-                return waiting.pop(0)
+                asked = waiting.pop(0)
+                self._of_tool[asked.tool].pop(asked.call_id, None)
+                return asked
         return None
+
+    def expect(self, wire_ids: Iterable[str]) -> None:
+        """Keep the calls of these ids for results that name them, on a wire where other results name none."""
+        for wire_id in wire_ids:
+            for asked in self._open.get(wire_id, ())[:1]:
+                self._of_tool[asked.tool].pop(asked.call_id, None)
+
+    def result_of(self, wire_id: str, tool: str) -> Asked | None:
+        """The call a result answers on a wire where either may have an id without the other.
+
+        An id that a call has is that call's alone; any other result answers the oldest open call of its tool.
+        """
+        if wire_id in self._times:
+            return self.result(wire_id)
+        asked = next(iter(self._of_tool.get(tool, {}).values()), None)
+        if asked is not None:
+            self._close(asked)
+        return asked
 
     def _unused(self, wanted: str) -> str:
         """The wanted id, or with the number of its use where it stands already."""
@@ -92,7 +116,11 @@ class Pairing:
         if wire_id != asked.call_id:
             self.aliases[asked.call_id] = wire_id
         self._times[asked.call_id] = self._times.get(asked.call_id, 0) + 1
+        self._add(asked, wire_id)
+
+    def _add(self, asked: Asked, wire_id: str) -> None:
         self._open.setdefault(wire_id or by_name(asked.tool), []).append(asked)
+        self._of_tool.setdefault(asked.tool, {})[asked.call_id] = asked
 
     def _wire_id(self, call_id: str) -> str:
         base = _REPEATED.sub("", call_id)
@@ -101,5 +129,9 @@ class Pairing:
         return base if base in self._times else call_id
 
     def _close(self, answered: Asked) -> None:
-        waiting = self._open.get(self._wire_id(answered.call_id) or by_name(answered.tool), [])
-        waiting[:] = [asked for asked in waiting if asked.call_id != answered.call_id]
+        wire_id = self.aliases.get(answered.call_id, answered.call_id)
+        waiting = self._open.get(wire_id or by_name(answered.tool), [])
+        place = next((n for n, asked in enumerate(waiting) if asked.call_id == answered.call_id), None)
+        if place is not None:
+            del waiting[place]
+        self._of_tool.get(answered.tool, {}).pop(answered.call_id, None)

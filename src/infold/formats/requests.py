@@ -47,6 +47,9 @@ _OUTPUT_FIELD = {
     "anthropic-messages": "max_tokens",
 }
 _HELD_BY_PROVIDER = ("previous_response_id", "conversation", "context_management", "cached_content", "cachedContent")
+_THINKING_EDIT = "clear_thinking"
+"""How the name of an edit of Anthropic's begins that touches thinking alone; a date follows."""
+
 _NOT_FOR_SUMMARIES = (
     *(
         "stream",
@@ -113,7 +116,7 @@ def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanage
         items = [{"role": "user", "content": items}]
     if not isinstance(items, list | tuple):
         raise BrokenInput(wire.name, f"{wire.items_field} is no list", remedy="send the messages as a list")
-    held = _held_by_provider(body, items)
+    held = _held_by_provider(wire, body, items)
     if held:
         return Unmanaged(f"the provider holds or cuts the history itself ({held})")
     return Asked(
@@ -157,11 +160,23 @@ def answer_of(wire: WireFormat, body: object) -> Answer:
     return Answer(text, wire.finish(body) or "other", any(calls_of(reply) for reply in replies))
 
 
-def _held_by_provider(body: Body, items: Sequence[object]) -> str:
+def _held_by_provider(wire: WireFormat, body: Body, items: Sequence[object]) -> str:
     """What says that the provider has a part of the history, or cuts it; empty where nothing does."""
-    fields = (field for field in _HELD_BY_PROVIDER if body.get(field))
+    fields = (field for field in _HELD_BY_PROVIDER if body.get(field) and not _cuts_nothing(wire, field, body[field]))
     types = (item.get("type") for item in items if isinstance(item, Mapping))
     return next(fields, "item_reference" if "item_reference" in types else "")
+
+
+def _cuts_nothing(wire: WireFormat, field: str, value: object) -> bool:
+    """Whether Anthropic is asked for no more than to leave its own thinking out, as Claude Code asks with each request."""
+    if wire is not ANTHROPIC_MESSAGES or field != "context_management" or not isinstance(value, Mapping):
+        return False
+    edits = value.get("edits") or ()
+    return isinstance(edits, list | tuple) and all(map(_is_about_thinking, edits))
+
+
+def _is_about_thinking(edit: object) -> bool:
+    return isinstance(edit, Mapping) and str(edit.get("type")).startswith(_THINKING_EDIT)
 
 
 def _output_tokens(body: Body) -> int:

@@ -10,7 +10,7 @@ from itertools import chain, groupby, pairwise
 
 from msgspec import Struct
 
-from infold.formats.items import Item, plain, text_field
+from infold.formats.items import Item, id_field, plain, text_field
 
 __all__ = ["anthropic_problems", "chat_problems", "gemini_problems", "responses_problems"]
 
@@ -69,10 +69,10 @@ def _chat_group(one: tuple[int, Item]) -> int:
 def _chat_step(run: list[tuple[int, Item]]) -> _Step:
     place, first = run[0]
     if first.get("role") in ("tool", "function"):
-        return _Step(place, results=tuple(text_field(item, "tool_call_id", "name") for _, item in run))
+        return _Step(place, results=tuple(id_field(item, "tool_call_id", "name") for _, item in run))
     calls = [plain(call) for call in first.get("tool_calls") or ()]
     legacy = [plain(first["function_call"])] if first.get("function_call") else []
-    return _Step(place, tuple(text_field(call, "id", "name") for call in [*calls, *legacy]))
+    return _Step(place, tuple(id_field(call, "id", "name") for call in [*calls, *legacy]))
 
 
 def _is_chat_empty(item: Item) -> bool:
@@ -108,11 +108,11 @@ def _is_output(item: Item) -> bool:
 
 def _is_call(item: Item) -> bool:
     """Whether the caller has to answer it; calls the provider ran itself carry no call id."""
-    return _kind(item).endswith(("_call", "program")) and bool(text_field(item, "call_id"))
+    return _kind(item).endswith(("_call", "program")) and bool(id_field(item, "call_id"))
 
 
 def _answered(item: Item) -> str:
-    return text_field(item, "call_id", "id")
+    return id_field(item, "call_id", "id")
 
 
 def _responses_unpaired(items: Sequence[Item]) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _responses_unpaired(items: Sequence[Item]) -> Iterator[str]:
     has_references = any(_kind(item) == "item_reference" for item in items)
     for place, item in enumerate(items):
         if _is_call(item):
-            waiting[item["call_id"]] = place
+            waiting[id_field(item, "call_id")] = place
         elif _is_output(item) and waiting.pop(_answered(item), None) is None and not has_references:
             yield f"item {place}: result {_answered(item)!r} does not follow its call"
     yield from (f"item {place}: call {call!r} has no result after it" for call, place in waiting.items())
@@ -154,8 +154,8 @@ def anthropic_problems(items: Sequence[object]) -> tuple[str, ...]:
 
 def _anthropic_step(run: list[tuple[int, Item]]) -> _Step:
     blocks = [block for _, item in run for block in _blocks(item.get("content"))]
-    calls = [text_field(block, "id") for block in blocks if _kind(block) == "tool_use"]
-    results = [text_field(block, "tool_use_id") for block in blocks if _kind(block) == "tool_result"]
+    calls = [id_field(block, "id") for block in blocks if _kind(block) == "tool_use"]
+    results = [id_field(block, "tool_use_id") for block in blocks if _kind(block) == "tool_result"]
     return _Step(run[0][0], tuple(calls), tuple(results))
 
 

@@ -13,7 +13,7 @@ from infold.formats.streams_anthropic import AnthropicReply
 from infold.formats.streams_chat import ChatReply
 from infold.formats.streams_gemini import GeminiReader, GeminiReply
 from infold.formats.streams_pieces import fields
-from infold.formats.streams_responses import ResponsesReply
+from infold.formats.streams_responses import ENDS, ResponsesReply
 from infold.formats.streams_sse import MOST_EVENT_BYTES, SseEvent, SseReader
 from infold.formats.wire import format_named
 
@@ -24,6 +24,9 @@ MOST_STREAM_BYTES = 256 * 2**20
 
 DONE = b"[DONE]"
 """The data of the event that ends a chat stream."""
+
+LAST_EVENTS = frozenset({"message_stop", *ENDS})
+"""The kinds of event after which other streams say nothing more; Gemini's have none such."""
 
 
 class Reader(Protocol):
@@ -73,7 +76,7 @@ class ReplyBuilder:
 
     A stream that is cut short gives what there was, without a reason to have ended; half a call and unsigned thinking may be
     in it, which a provider would not take back. What cannot be read, is too large or comes after the first `most_bytes` is
-    passed over and counted in `skipped`.
+    passed over and counted in `skipped`. `is_over` once the event came after which nothing more is said.
     """
 
     def __init__(
@@ -84,7 +87,7 @@ class ReplyBuilder:
         self._reader = SseReader() if reader is None else reader
         self._unread = self._read_bytes = 0
         self._error: object | None = None
-        self._is_done = False
+        self._is_done = self.is_over = False
 
     @property
     def is_finished(self) -> bool:
@@ -122,7 +125,7 @@ class ReplyBuilder:
         data = event.data.encode()
         self._read_bytes += len(data)
         if data.strip() == DONE:
-            self._is_done = True
+            self._is_done = self.is_over = True
             return
         try:
             told = plain(data) if self._read_bytes <= self._most_bytes else None
@@ -131,7 +134,9 @@ class ReplyBuilder:
         self._unread += told is None
         self._error = self._error or _error_in(event, told)
         if told is not None:
-            self._gathering.take(str(told.get("type") or event.name), told)
+            kind = str(told.get("type") or event.name)
+            self.is_over = self.is_over or kind in LAST_EVENTS
+            self._gathering.take(kind, told)
 
 
 def _error_in(event: SseEvent, told: Item | None) -> object | None:

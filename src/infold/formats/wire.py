@@ -12,7 +12,7 @@ from msgspec import Struct
 from infold.core.messages import Finish, Message, Usage
 from infold.errors import UnknownFormat
 from infold.formats import anthropic_messages, bodies, gemini, openai_chat, openai_responses, rules
-from infold.formats.items import Decoded, Item, joined
+from infold.formats.items import Decoded, Item, MalformedError, joined, refuse_text, refusing
 from infold.formats.pairing import Pairing
 
 __all__ = [
@@ -140,12 +140,32 @@ def detect(items: Sequence[object]) -> WireFormat:
     """The format these messages are in.
 
     Plain text under `user` and `assistant` is the same in three formats and is taken for chat; name the format where
-    that matters. `UnknownFormat` if they are in none, `BrokenInput` if they are no messages at all.
+    that matters. `UnknownFormat` if they are in none, `BrokenInput` if they are no messages at all; both name the item.
     """
-    for wire in FORMATS:
-        if wire.looks_like(items):
-            return wire
-    raise UnknownFormat("this list of messages", tried=_names(), remedy="name the format, or give role and content")
+    refuse_text("messages", items)
+    try:
+        wire = _found(items)
+    except MalformedError:
+        _strange(items)  # knows the place, and raises with it
+        raise
+    if wire is None:
+        raise UnknownFormat(_strange(items), tried=_names(), remedy="name the format, or give role and content")
+    return wire
+
+
+def _found(items: Sequence[object]) -> WireFormat | None:
+    return next((wire for wire in FORMATS if wire.looks_like(items)), None)
+
+
+def _strange(items: Sequence[object]) -> str:
+    """What of a list is in no format: an item of its own, or all of them together; raises for one that is no object."""
+    for index, item in enumerate(items):
+        try:
+            if _found([item]) is None:
+                return f"item {index} of these messages"
+        except MalformedError as problem:
+            raise refusing("messages", index, problem) from problem
+    return "this list of messages, whose items are of different formats,"
 
 
 def _names() -> tuple[str, ...]:

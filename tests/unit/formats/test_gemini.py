@@ -56,6 +56,69 @@ def test_calls_without_ids_get_some() -> None:
     assert decode(items) == decoded
 
 
+def call(tool: str, wire_id: str = "") -> dict[str, Any]:
+    """A call, with an id or without."""
+    return {"functionCall": {**({"id": wire_id} if wire_id else {}), "name": tool, "args": {}}}
+
+
+def answer(tool: str, output: str, wire_id: str = "") -> dict[str, Any]:
+    """A response, with an id or without."""
+    return {"functionResponse": {**({"id": wire_id} if wire_id else {}), "name": tool, "response": {"output": output}}}
+
+
+def pairs(asked: list[Any], answered: list[Any]) -> list[tuple[int, str]]:
+    """Which call of one item, by its place, the responses of the next answer, and with what; all of it comes back as it is."""
+    items = [{"role": "model", "parts": asked}, {"role": "user", "parts": answered}]
+    decoded = decode(items)
+    assert all(one is other for one, other in zip(encode(decoded.messages, decoded), items, strict=True))
+    places = [part.call_id for part in decoded.messages[0].parts if isinstance(part, ToolCallPart)]
+    results = [part for part in decoded.messages[1].parts if isinstance(part, ToolResultPart)]
+    return [(places.index(part.call_id), part.output) for part in results]
+
+
+def test_an_id_may_be_on_one_side_only() -> None:
+    """A response without an id answers a call that has one, as the SDK's own helper writes it, and the reverse."""
+    assert pairs([call("bash", "a")], [answer("bash", "x")]) == [(0, "x")]
+    assert pairs([call("bash")], [answer("bash", "x", "a")]) == [(0, "x")]
+    assert pairs([call("bash", "a")], [answer("bash", "x", "b")]) == [(0, "x")]
+
+
+def test_parallel_calls_are_answered_in_order() -> None:
+    """Of several calls of one tool, responses without ids answer the oldest first, whichever have ids."""
+    two = [answer("bash", "1"), answer("bash", "2")]
+    assert pairs([call("bash", "a"), call("bash", "b")], two) == [(0, "1"), (1, "2")]
+    assert pairs([call("bash", "a"), call("bash")], two) == [(0, "1"), (1, "2")]
+    assert pairs([call("read", "a"), call("bash", "b"), call("bash")], two) == [(1, "1"), (2, "2")]
+    assert pairs([call("bash"), call("bash")], [answer("bash", "1", "x"), answer("bash", "2", "y")]) == [
+        (0, "1"),
+        (1, "2"),
+    ]
+
+
+def test_an_id_keeps_its_call() -> None:
+    """A call whose id comes in the same item is not taken by a response without one; the same id twice answers once."""
+    asked = [call("bash", "a"), call("bash", "b"), call("bash")]
+    assert pairs(asked, [answer("bash", "1"), answer("bash", "2", "b"), answer("bash", "3", "a")]) == [
+        (2, "1"),
+        (1, "2"),
+        (0, "3"),
+    ]
+    assert pairs(asked[:2], [answer("bash", "1", "a"), answer("bash", "2", "a"), answer("bash", "3", "b")]) == [
+        (0, "1"),
+        (1, "3"),
+    ]
+
+
+def test_own_answers_stand_in_the_order_of_the_calls() -> None:
+    """An answer of infold's, which has its call's id, stands where its call does beside answers without ids."""
+    items = [{"role": "model", "parts": [call("bash", "a"), call("bash", "b")]}, {"parts": [answer("bash", "1")]}]
+    decoded = decode(items)
+    own = ToolMessage(HERE, (ToolResultPart("b", "bash", "gone", "interrupted"),))
+    encoded: Any = encode([decoded.messages[0], own, decoded.messages[1]], decoded)
+
+    assert [part["functionResponse"].get("id") for part in encoded[1]["parts"]] == [None, "b"]
+
+
 def test_both_spellings_are_read() -> None:
     """The SDK's snake case means the same as the REST spelling, and stays when altered."""
     call = {

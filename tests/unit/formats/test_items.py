@@ -12,6 +12,7 @@ from infold.formats.items import (
     MalformedError,
     as_came,
     cleaned,
+    id_field,
     joined,
     json_text,
     listed,
@@ -108,3 +109,27 @@ def test_the_first_text_field_counts() -> None:
     """Fields that are missing, empty or no text are passed over."""
     assert text_field({"a": 3, "b": "", "c": "x"}, "a", "b", "c") == "x"
     assert text_field({}, "a") == ""
+
+
+def test_ids_may_be_whole_numbers() -> None:
+    """An id that is a number is the text of it, in the order of the fields; yes and no are none."""
+    assert id_field({"a": "", "b": 7, "c": "x"}, "a", "b", "c") == "7"
+    assert id_field({"a": "x", "b": 7}, "a", "b") == "x"
+    assert id_field({"a": True}, "a") == ""
+
+
+def test_a_malformed_item_has_its_place() -> None:
+    """Whoever catches the error can ask which item it was."""
+    with pytest.raises(MalformedError, match=r"openai-chat: item 1: content is a int") as caught:
+        decode([{"role": "user", "content": "x"}, {"role": "user", "content": 5}])
+
+    assert caught.value.index == 1
+
+
+def test_numbers_beyond_a_double_are_kept() -> None:
+    """B25: a number that no double holds is written as a number again, by the quick encoder and the slow one."""
+    assert json_text(plain(b'{"a": 1e400, "b": [-2.5E+999]}')) == '{"a":1E+400,"b":[-2.5E+999]}'
+    slow = json_text(plain(b'{"a": 1e400, "b": "\\ud800", "c": 1e5000}'))
+    assert slow == '{"a":1' + "0" * 400 + ',"b":"\ufffd","c":"1E+5000"}'
+    with pytest.raises(MalformedError, match="beyond all bounds"):
+        plain(b'{"a": 1e9999999999999999999999}')

@@ -1,6 +1,6 @@
 """Which result answers which call."""
 
-from infold.core.messages import AssistantMessage, MessageId, ToolCallPart, ToolMessage, ToolResultPart
+from infold.core.messages import AssistantMessage, MessageId, ToolCallPart, ToolMessage, ToolResultPart, calls_of
 from infold.formats.pairing import Asked, Pairing, by_name
 
 HERE = MessageId("m4")
@@ -50,3 +50,36 @@ def test_open_calls_are_found_again_after_a_restart() -> None:
     assert pairing.result(by_name("read")) == Asked("m0.0", "read")
     assert pairing.aliases == {"m0.0": "", "a#2": "a"}
     assert pairing.call("a", "bash", HERE) not in ("a", "a#2")
+
+
+def test_an_id_may_be_missing_on_either_side() -> None:
+    """A result is its id's, where a call has that id; else it answers the oldest open call of its tool, by id or not."""
+    pairing = Pairing()
+    ids = [pairing.call(wire_id, tool, HERE) for wire_id, tool in (("a", "bash"), ("", "bash"), ("b", "bash"))]
+    pairing.expect(["b", "never"])
+    copied = pairing.copy()
+
+    assert [pairing.result_of(wire_id, "bash") for wire_id in ("b", "", "new", "a")] == [
+        Asked("b", "bash"),
+        Asked("a", "bash"),
+        Asked(ids[1], "bash"),
+        None,
+    ]
+    assert [copied.result_of("", tool) for tool in ("read", "bash", "bash", "bash")] == [
+        None,
+        Asked("a", "bash"),
+        Asked(ids[1], "bash"),
+        None,
+    ]
+    assert copied.result("b") == Asked("b", "bash")
+
+
+def test_an_id_that_looks_repeated_is_closed_as_it_is() -> None:
+    """A call whose own id ends like one of ours is not open any more once it was answered."""
+    asked = AssistantMessage(MessageId("m0"), (ToolCallPart("a", "bash", "{}"), ToolCallPart("a#2", "bash", "{}")))
+    pairing = Pairing()
+    for call in calls_of(asked):
+        pairing.call(call.call_id, call.tool, HERE)
+
+    assert [pairing.result_of("", "bash") for _ in range(3)] == [Asked("a", "bash"), Asked("a#2", "bash"), None]
+    assert pairing.result("a#2") is None

@@ -30,6 +30,7 @@ HI: dict[str, list[dict[str, Any]]] = {
     "anthropic-messages": [{"role": "user", "content": "hi"}],
     "gemini": [{"role": "user", "parts": [{"text": "hi"}]}],
 }
+THINKING = {"type": "clear_thinking_20251015", "keep": "all"}
 ASK = own_request("[user] hi", Additions(), output_tokens=500)
 
 
@@ -123,6 +124,14 @@ def test_a_strange_size_is_no_size(garbage: object) -> None:
         (OPENAI_RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}),
         (OPENAI_RESPONSES, {"prompt": {"id": "pmpt_1"}}),
         (ANTHROPIC_MESSAGES, {"messages": [], "context_management": {"edits": [{"type": "clear_tool_uses"}]}}),
+        (
+            ANTHROPIC_MESSAGES,
+            {"messages": [], "context_management": {"edits": [THINKING, {"type": "compact_20260112"}]}},
+        ),
+        (ANTHROPIC_MESSAGES, {"messages": [], "context_management": {"edits": ["clear_thinking"]}}),
+        (ANTHROPIC_MESSAGES, {"messages": [], "context_management": {"edits": "all"}}),
+        (ANTHROPIC_MESSAGES, {"messages": [], "context_management": [THINKING]}),
+        (OPENAI_RESPONSES, {"input": "go on", "context_management": {"edits": [THINKING]}}),
         (ANTHROPIC_MESSAGES, {"role": "user", "content": "a message of a thread"}),
         (GEMINI, {"contents": [], "cachedContent": "cachedContents/1"}),
     ],
@@ -136,6 +145,14 @@ def test_what_a_provider_holds_is_left_to_it(wire: WireFormat, body: dict[str, A
 def test_a_whole_history_is_managed(body: dict[str, Any]) -> None:
     """A request that may be stored but brings its whole history is infold's to manage."""
     assert asked(OPENAI_RESPONSES, input="hi", **body).items
+
+
+@pytest.mark.parametrize(
+    "value", [{"edits": []}, {"edits": None}, {}, {"edits": [THINKING]}, {"edits": [THINKING] * 2}]
+)
+def test_thinking_left_out_cuts_nothing(value: dict[str, Any]) -> None:
+    """B23: Anthropic asked to leave out no more than its own thinking cuts no history: such a request is managed."""
+    assert asked(ANTHROPIC_MESSAGES, messages=HI["anthropic-messages"], context_management=value).items
 
 
 @pytest.mark.parametrize("body", [[], "hi", None, {"messages": {"role": "user"}}, {"messages": 3}])

@@ -378,3 +378,22 @@ def test_a_stream_is_read_up_to_its_limit_however_it_comes() -> None:
 
     assert one.reply() == other.reply()
     assert (one.skipped, other.skipped) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "ends", "is_over"),
+    [
+        ("openai-chat", b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n', False),
+        ("openai-chat", b"data: [DONE]\n\n", True),
+        ("anthropic-messages", b'data: {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}\n\n', False),
+        ("anthropic-messages", b'event: message_stop\ndata: {"type": "message_stop"}\n\n', True),
+        ("openai-responses", b'data: {"type": "response.completed", "response": {"status": "completed"}}\n\n', True),
+    ],
+)
+def test_the_last_word_is_told_from_the_end(name: str, ends: bytes, is_over: bool) -> None:
+    """A reply that is finished may still tell its usage; one that is over says nothing more."""
+    builder = builder_for(name)
+    assert not builder.is_over
+    builder.feed(ends)
+
+    assert (builder.is_finished, builder.is_over) == (True, is_over)

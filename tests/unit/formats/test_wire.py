@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from infold.core.messages import calls_of, results_of
 from infold.errors import BrokenInput, UnknownFormat
 from infold.formats.wire import (
     ANTHROPIC_MESSAGES,
@@ -58,6 +59,82 @@ def test_what_is_in_no_format_is_told() -> None:
         detect([{"speaker": "ann", "said": "x"}])
     with pytest.raises(BrokenInput, match="give a dict"):
         detect([3])
+
+
+@pytest.mark.parametrize("wrong", [{"content": "oops"}, {"role": "usr", "content": "x"}])
+def test_the_item_that_fits_no_format_is_named(wrong: dict[str, str]) -> None:
+    """One wrong item among hundreds is found without searching."""
+    with pytest.raises(UnknownFormat, match="item 321 of these messages"):
+        detect([{"role": "user", "content": "a"}] * 321 + [wrong] + [{"role": "user", "content": "a"}] * 9)
+
+
+def test_the_item_that_is_no_object_is_named() -> None:
+    """The same for what is no message at all."""
+    with pytest.raises(BrokenInput, match="item 2: a NoneType stands where an object belongs"):
+        detect([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}, None])
+
+
+def test_items_of_different_formats_are_told() -> None:
+    """Each item alone would do; together they are in no format."""
+    with pytest.raises(UnknownFormat, match="different formats"):
+        detect([{"role": "user", "content": "x"}, {"role": "model", "parts": [{"text": "y"}]}])
+
+
+@pytest.mark.parametrize("messages", [iter(()), "hello", {"role": "user"}])
+def test_what_is_no_list_is_refused(messages: Any) -> None:
+    """A generator, a text and a lone message are told as what they are."""
+    with pytest.raises(BrokenInput, match="give a list of messages"):
+        detect(messages)
+
+
+def test_calls_of_another_format_are_no_anthropic_messages() -> None:
+    """A call as OpenAI writes it, answered as Anthropic does, is refused by its place and never dropped."""
+    call = {"id": "a", "type": "function", "function": {"name": "x", "arguments": "{}"}}
+    items = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "x"}]},
+    ]
+
+    with pytest.raises(BrokenInput, match="item 1: it calls tools as OpenAI"):
+        detect(items).decode(items)
+    with pytest.raises(BrokenInput, match="item 0: it calls tools as OpenAI"):
+        ANTHROPIC_MESSAGES.decode([{"role": "assistant", "function_call": {"name": "x", "arguments": "{}"}}])
+
+
+@pytest.mark.parametrize(
+    ("wire", "items"),
+    [
+        (
+            OPENAI_CHAT,
+            [
+                {"role": "assistant", "tool_calls": [{"id": 1, "type": "function", "function": {"name": "x"}}]},
+                {"role": "tool", "tool_call_id": 1, "content": "a"},
+            ],
+        ),
+        (
+            ANTHROPIC_MESSAGES,
+            [
+                {"role": "assistant", "content": [{"type": "tool_use", "id": 1, "name": "x", "input": {}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": 1, "content": "a"}]},
+            ],
+        ),
+        (
+            OPENAI_RESPONSES,
+            [
+                {"type": "function_call", "call_id": 1, "name": "x", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": 1, "output": "a"},
+            ],
+        ),
+    ],
+)
+def test_ids_that_are_numbers_pair(wire: WireFormat, items: list[Any]) -> None:
+    """A result finds its call where both name it by a number."""
+    items = [{"role": "user", "content": "go"}, *items]
+    _, calls, results = wire.decode(items).messages
+
+    assert [call.call_id for call in calls_of(calls)] == [result.call_id for result in results_of(results)] == ["1"]
+    assert wire.problems(items) == ()
 
 
 def nested(depth: int) -> dict[str, Any]:

@@ -76,9 +76,7 @@ def recorded(session_id: str, entries: Iterable[Entry]) -> RecordedSession:
     opened = _Opened(_About(session_id))
     for entry in entries:
         opened.take(entry)
-    session = opened.lawful(Notes())
-    models = (message.model for message in session.messages if isinstance(message, AssistantMessage))
-    return replace(session, model=next(filter(None, models), None))
+    return opened.lawful(Notes())
 
 
 def recognises(head: Head) -> bool:
@@ -129,7 +127,10 @@ class _Opened:
         return is_told
 
     def lawful(self, notes: Notes) -> RecordedSession:
-        """The session; one that breaks the laws of a record is repaired, and that is noted."""
+        """The session; one that breaks the laws of a record is repaired, and that is noted.
+
+        Its model is the one it was recorded with, else that of its first reply which names one.
+        """
         about = self.about
         messages = tuple(self.messages)
         if not _is_lawful(messages):
@@ -138,7 +139,8 @@ class _Opened:
             messages = draft.session().messages
         found = (*about.compactions, *self._folds.values())
         kept = tuple(one for one in found if one.position <= len(messages))
-        model = about.model
+        models = (message.model for message in messages if isinstance(message, AssistantMessage))
+        model = about.model or next(filter(None, models), None)
         return RecordedSession(about.id, messages, model, about.system, about.tools, kept, about.parent, self.title)
 
     def _compaction(self, checkpoint: Checkpoint) -> RecordedCompaction:
