@@ -6,10 +6,10 @@ from threading import Thread
 
 from infold.agent.agents import TITLE
 from infold.agent.events import Happening, Stepped, Titled
-from infold.agent.titles import title_from_reply, title_from_text
 from infold.api.session import Session
 from infold.core.messages import MessageId, TextPart, UserMessage
 from infold.core.summary import inert
+from infold.engine.titles import title_from_reply, title_from_text
 from infold.errors import ModelError
 from infold.formats.wire import format_named
 from infold.ports import Model, ModelRequest, Said

@@ -4,6 +4,7 @@ A summariser may give text, an `Answer`, a `Told` with its usage and cost, or th
 `Answer` or a `Told` of all of it as the last item (S3.10). One that takes too long has failed: the session must not hang on it.
 """
 
+import logging
 from asyncio import get_running_loop, timeout, to_thread
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from infold.core.judge import Answer
 from infold.core.summary import SummaryRequest
 from infold.engine.effects import Told
 from infold.engine.refusals import overflow_of
-from infold.errors import InfoldError, ModelError, ModelOverflow, UsageError
+from infold.errors import InfoldError, ModelError, ModelOverflow, UsageError, raised_at
 
 __all__ = ["AsyncSummariser", "Summariser", "Written", "ask", "ask_async", "check_sync"]
 
@@ -38,6 +39,8 @@ AsyncSummariser: TypeAlias = (
 """The same for async callers: awaited, or given in pieces; a plain function runs in a thread."""
 
 Value = TypeVar("Value")
+
+_log = logging.getLogger(__name__)
 
 
 def ask(summariser: Summariser, request: SummaryRequest, piece: Piece, *, seconds: float | None) -> Told:
@@ -105,6 +108,8 @@ def _code(function: object) -> object:
 def _gathered(written: Written | Iterable[Written], piece: Piece) -> Told:
     if isinstance(written, str | Answer | Told):
         return _told(written)
+    if not isinstance(written, Iterable):
+        raise _no_text(written)
     gathering = _Gathering(piece)
     for item in written:
         gathering.take(item)
@@ -123,6 +128,8 @@ class _Gathering:
         """The next piece, or the whole."""
         if isinstance(item, Answer | Told):
             self._whole = item
+        elif not isinstance(item, str):
+            raise _no_text(item)
         else:
             self._pieces.append(item)
             self._piece(item)
@@ -135,6 +142,8 @@ class _Gathering:
 def _told(written: Written) -> Told:
     if isinstance(written, Told):
         return written
+    if not isinstance(written, str | Answer):
+        raise _no_text(written)
     return Told(written if isinstance(written, Answer) else Answer(written))
 
 
@@ -169,6 +178,10 @@ def _within(seconds: float | None, act: Callable[[], Value]) -> Value:
     return outcome[0]
 
 
+def _no_text(written: object) -> ModelError:
+    return ModelError(NAME, f"gave a {type(written).__name__} where text is wanted", remedy="return text, or an Answer")
+
+
 def _too_slow(seconds: float) -> ModelError:
     return ModelError(
         NAME, f"gave no answer within {seconds:g} seconds", remedy="allow it more time, or name another model"
@@ -177,13 +190,26 @@ def _too_slow(seconds: float) -> ModelError:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """The summariser is the caller's own code: whatever it raises is its failure, and an overflow is told apart."""
+    """The summariser is the caller's own code: whatever it raises is its failure, and an overflow is told apart.
+
+    A failure ends in a fold without it; so that nobody pays for that unawares, the log says what and where.
+    """
     try:
         yield
-    except InfoldError:
+    except ModelOverflow:
+        raise
+    except InfoldError as error:
+        if isinstance(error, ModelError):
+            _warn(error)
         raise
     except Exception as error:
         overflow = overflow_of(error)
         if overflow is not None:
             raise ModelOverflow(NAME, overflow.limit_tokens) from error
+        _warn(error)
         raise ModelError(NAME, f"raised {type(error).__name__}: {error}") from error
+
+
+def _warn(error: Exception) -> None:
+    """Without the error's own words, which may be a session's."""
+    _log.warning("the summariser failed with %s at %s", type(error).__name__, raised_at(error))

@@ -1,6 +1,6 @@
 """What a request is made in: the terms, what is sent beside the messages, and the time that has passed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -76,11 +76,20 @@ class Circumstances:
     """
 
     def __init__(self, terms: Terms, now_ms: Callable[[], int]) -> None:
-        self.beside = NOTHING_BESIDE
+        self._beside: Beside | None = None
         self.preamble: tuple[Message, ...] = ()
         self._terms = terms
         self._now_ms = now_ms
         self._weighed: tuple[tuple[Message, ...], object, object, Overhead] | None = None
+
+    @property
+    def beside(self) -> Beside:
+        """What the newest request was sent with; nothing where none was made in this process."""
+        return NOTHING_BESIDE if self._beside is None else self._beside
+
+    @beside.setter
+    def beside(self, beside: Beside) -> None:
+        self._beside = beside
 
     def situation(self, log: Log, *, manual: bool = False) -> Situation:
         """What the next step is decided by."""
@@ -88,7 +97,7 @@ class Circumstances:
         return Situation(
             terms.policy,
             self._budget(log),
-            overhead_tokens=self._overhead().tokens,
+            overhead_tokens=self._overhead_of_next(log).tokens,
             bound=terms.counting.margin,
             summariser=terms.summarises,
             manual=manual,
@@ -98,9 +107,14 @@ class Circumstances:
 
     def _is_cold(self, log: Log) -> bool:
         """Whether the newest reply is so old that the provider's cache has gone; the log tells, so that all processes agree."""
-        replies = (placed.message for placed in reversed(log.live) if isinstance(placed.message, AssistantMessage))
-        newest = next(replies, None)
+        newest = next(_replies(log), None)
         return newest is not None and newest.created_ms is not None and self._now_ms() - newest.created_ms > COLD_MS
+
+    def _overhead_of_next(self, log: Log) -> Overhead:
+        """What the next request sends beside its messages; where nobody said so in this process, what the newest reply kept."""
+        if self._beside is not None:
+            return self._overhead()
+        return next((reply.overhead for reply in _replies(log) if reply.overhead is not None), Overhead())
 
     def _overhead(self) -> Overhead:
         """What is sent beside the messages, weighed anew only when it changed."""
@@ -125,7 +139,8 @@ class Circumstances:
             message,
             model=message.model or known,
             cost=cost_of(model, message.usage),
-            overhead=self._overhead(),
+            overhead=None if self._beside is None else self._overhead(),
+            window_tokens=self._terms.window.context_tokens,
             finish="other" if self._is_own_limit(message) else message.finish,
         )
 
@@ -156,3 +171,8 @@ class Circumstances:
             return window
         most = window.context_tokens - asked
         return replace(window, input_tokens=min(window.limit_tokens, most))
+
+
+def _replies(log: Log) -> Iterator[AssistantMessage]:
+    """The replies in the view, the newest first."""
+    return (placed.message for placed in reversed(log.live) if isinstance(placed.message, AssistantMessage))

@@ -5,7 +5,8 @@ reply, so that histories which begin with the same words are told apart as soon 
 reply a nameless history has no session: nothing was cut yet, and nothing of it comes back but what the client brings.
 
 Several histories may still begin alike: each gets a session of its own, numbered, and a history is given to the one it goes on
-from. Requests without tools (titles and the like) never join a session with tools.
+from. Requests without tools (titles and the like) never join a session with tools; where the client names both alike, one does
+only if it goes on exactly where that session stands, as the last step of an agent may.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from msgspec import Struct
 
 from infold.core.likeness import chained, is_callers, likeness
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, is_genuine_user
+from infold.core.messages import AssistantMessage, Message, calls_of, is_genuine_user
 from infold.core.placing import Placed
 from infold.engine.terms import divided
 from infold.formats.requests import Asked
@@ -55,10 +56,14 @@ LONGEST_NAME = 200
 
 
 class Brought(Struct, frozen=True):
-    """A history as a client brings it, without the system messages that open it, and the likeness of each message."""
+    """A history as a client brings it, without the system messages that open it, and the likeness of each message.
+
+    `has_tools`: whether the request offers any.
+    """
 
     messages: tuple[Message, ...]
     likenesses: tuple[str, ...]
+    has_tools: bool = True
 
 
 class Match(Struct, frozen=True):
@@ -80,12 +85,12 @@ class Match(Struct, frozen=True):
 def brought_by(asked: Asked) -> Brought:
     """The history that a request brings; raises `BrokenInput` where its messages cannot be read."""
     _, messages = divided(asked.wire.decode(asked.items).messages)
-    return Brought(messages, tuple(map(likeness, messages)))
+    return Brought(messages, tuple(map(likeness, messages)), bool(asked.tools))
 
 
 def name_of(asked: Asked, brought: Brought, body: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:
     """The name under which the session of a request is looked for; none for a nameless history before its first reply."""
-    given = headers.get(SESSION_HEADER, "").strip()
+    given = _in_unicode(headers.get(SESSION_HEADER, "")).strip()
     if given:
         return given[:LONGEST_NAME]
     own, reply = _agents_own(body, headers), _first_reply(brought)
@@ -109,7 +114,10 @@ def fork_ids(name: str, brought: Brought) -> Iterator[str]:
 
 
 def held_against(brought: Brought, log: Log) -> Match | None:
-    """How a history goes with a session; none where the session began with or folded something else."""
+    """How a history goes with a session; none where the session began with or folded something else.
+
+    Neither can a request without tools take something back from a session with tools.
+    """
     folded = 0 if log.checkpoint is None else log.checkpoint.folded
     if folded and not _begins_with_the_fold(brought, log):
         return None
@@ -118,6 +126,8 @@ def held_against(brought: Brought, log: Log) -> Match | None:
     same = _common(brought.likenesses[folded:], likenesses)
     known = folded + same
     if live and not known:
+        return None
+    if same < len(live) and not brought.has_tools and _has_tools(live):
         return None
     return _match(brought, known, live[same:], likenesses[same:])
 
@@ -139,6 +149,14 @@ def better(one: Match, other: Match | None) -> bool:
 def is_certain(match: Match) -> bool:
     """Whether no other session can be the better one: all of it is there, and at most the newest reply was not heard."""
     return not match.gone and match.new_replies <= 1
+
+
+def _in_unicode(value: str) -> str:
+    """A header's value that was sent as UTF-8 and read byte by byte, as HTTP has it; any other is given as it is."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeError:
+        return value
 
 
 def _agents_own(body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
@@ -165,6 +183,16 @@ def _first_words(brought: Brought) -> str:
 def _first_reply(brought: Brought) -> str | None:
     pairs = zip(brought.messages, brought.likenesses, strict=True)
     return next((said for message, said in pairs if isinstance(message, AssistantMessage)), None)
+
+
+def _has_tools(live: Sequence[Placed]) -> bool:
+    """Whether a session's model was offered tools: they were counted then, or a reply that was heard calls one.
+
+    What a client brought tells nothing: a request for a title may bring a history that is full of calls.
+    """
+    replies = [placed.message for placed in live if isinstance(placed.message, AssistantMessage)]
+    counted = [reply.overhead.tools > 0 for reply in replies if reply.overhead is not None]
+    return any(counted or (reply.finish is not None and calls_of(reply) for reply in replies))
 
 
 def _begins_with_the_fold(brought: Brought, log: Log) -> bool:

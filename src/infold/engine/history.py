@@ -17,7 +17,7 @@ from infold.core.messages import AssistantMessage, Finish, Message, MessageId, U
 from infold.core.placing import Placed
 from infold.core.spine import within
 from infold.errors import HistoryChanged, UsageError
-from infold.formats.items import plain
+from infold.formats.items import plain, refuse_text
 from infold.formats.wire import Decoded, Pairing, WireFormat, joined
 
 __all__ = ["Followed", "History", "numbered"]
@@ -65,6 +65,7 @@ class History:
 
     def follow(self, items: Sequence[object], log: Log) -> Followed:
         """Hold a whole list against the session; raises `HistoryChanged` where it is another's. Nothing is taken over yet."""
+        refuse_text(self.wire.name, items)
         count = len(list(takewhile(_is_system, items)))
         preamble, rest = self.wire.decode(items[:count]), items[count:]
         return self._going_on(preamble, rest, log) or self._anew(preamble, rest, log)
@@ -79,6 +80,7 @@ class History:
 
         Raises `UsageError` for a system message that opens them: it is no part of the session, and would be folded with it.
         """
+        refuse_text(self.wire.name, items)
         if items and not log.length and _is_system(items[0]):
             raise UsageError(
                 "a system message belongs to every request and not to what is new; put it in front of the messages that "
@@ -96,7 +98,7 @@ class History:
         if [message.id for message in self.decoded.messages[-count:]] == [placed.message.id for placed in stored]:
             return
         before = (placed.message for placed in log.live if placed.sequence < stored[0].sequence)
-        decoded = self.wire.decode(items, first=_position(log) - count, pairing=Pairing.after(before))
+        decoded = self.wire.decode(items, first=_position(log) - count, pairing=Pairing.after(before, _unanswered(log)))
         self.decoded, self.is_whole, self._brought = joined(self.decoded, decoded), False, None
         self.settle()
 
@@ -118,7 +120,7 @@ class History:
     def _paired(self, log: Log) -> Pairing:
         """Which calls are open; made from the session itself where nothing was decoded yet."""
         if self.pairing is None:
-            self.pairing = Pairing.after(placed.message for placed in log.live)
+            self.pairing = Pairing.after((placed.message for placed in log.live), _unanswered(log))
         return self.pairing
 
     def _decode(self, items: Sequence[object], log: Log, pairing: Pairing) -> Decoded:
@@ -196,6 +198,12 @@ def _position(log: Log) -> int:
 
 def _folded(log: Log) -> int:
     return 0 if log.checkpoint is None else log.checkpoint.folded
+
+
+def _unanswered(log: Log) -> dict[str, str]:
+    """Calls of what was folded that may still be answered, each with its tool."""
+    known = {} if log.checkpoint is None else log.checkpoint.unanswered
+    return {call_id: tool for call_id, tool in known.items() if call_id in log.carried}
 
 
 def _after_the_fold(messages: Sequence[Message], log: Log) -> int:

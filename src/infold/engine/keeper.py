@@ -25,6 +25,7 @@ from infold.engine.flow import Prepared, compact, record, take_in
 from infold.engine.history import Followed, History
 from infold.engine.kept import MOST_TRIES, Kept
 from infold.engine.known import ends_with, is_known
+from infold.engine.previewing import check_up_to
 from infold.engine.summarising import SummaryPlan
 from infold.engine.terms import Terms
 from infold.errors import HistoryChanged, StoreConflict, UsageError, WindowExceeded
@@ -125,6 +126,7 @@ class Keeper(Kept):
 
     def compact(self, focus: str = "", up_to: int | None = None) -> Flow[Ready]:
         """Compact now, whatever there is, with what the summary should give room to (B20)."""
+        check_up_to(self.log, up_to)
         call = self._call(focus=focus, up_to=up_to, manual=True)
         return (yield from self._prepare(self._begun("compacting"), _Reading, call))
 

@@ -53,14 +53,17 @@ class Kept:
         return self.round.situation(self.log).budget.limit_tokens
 
     def undo(self, sequence: int | None = None) -> Flow[None]:
-        """Undo the newest compaction, or the pruning or clipping of that number (B1, B20)."""
+        """Undo the newest compaction, or the pruning or clipping of that number (B1, B20).
+
+        Raises `UsageError` where there is none, or where that entry hides nothing now.
+        """
         if sequence is None and self.log.checkpoint is None:
             raise UsageError("there is no compaction to undo")
         number = self.log.checkpoint_sequence if sequence is None else sequence
         if number == self.log.checkpoint_sequence:
             yield from self.unfold(number)
         else:
-            yield from self.insist(lambda _: (Restoration(number),))
+            yield from self.insist(lambda log: (_restoration(log, number),))
         tokens_after = estimated_tokens(self.log, self.round.situation(self.log))
         yield Publish((Restored(self.log.session_id, number, tokens_after),))
 
@@ -136,3 +139,12 @@ class Kept:
         """What is told when another writer was always faster."""
         expected, actual = self._lost
         return StoreConflict(self.log.session_id, expected=expected, actual=actual)
+
+
+def _restoration(log: Log, number: int) -> Restoration:
+    if not any(altered.is_hidden_by(number) for altered in log.altered.values()):
+        raise UsageError(
+            f"entry {number} hides nothing now: it was undone or folded since, or never hid anything; choose a pruning, "
+            "a clipping or the newest compaction"
+        )
+    return Restoration(number)

@@ -266,7 +266,7 @@ def test_whatever_it_raises_is_its_failure(way: Way) -> None:
 @pytest.mark.parametrize("given", [None, 17, ["a", 3]])
 def test_what_is_no_text_is_a_failure(way: Way, given: object) -> None:
     """B10: a summariser that gives something else has failed, and says nothing to the session."""
-    with pytest.raises(ModelError, match="TypeError"):
+    with pytest.raises(ModelError, match=r"gave a .+ where text is wanted"):
         way(saying(given))
 
 
@@ -358,3 +358,30 @@ def test_an_awaited_one_is_cancelled() -> None:
         awaited(summariser, seconds=0.01)
 
     assert cancelled == [True]
+
+
+# What the log says.
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_failure_is_logged_without_its_words(way: Way, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever gave a summariser that raises can find out where; what a session said is in no log."""
+    with pytest.raises(ModelError):
+        way(raising(ValueError("the user's secret")))
+
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith(f"the summariser failed with ValueError at {__file__}:")
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_that_fails_is_logged_and_an_overflow_is_not(way: Way, caplog: pytest.LogCaptureFixture) -> None:
+    """A key that is refused is somebody's to mend; a request that was too large is asked again with less."""
+    for error in (ModelOverflow("m"), ModelError("m", "is down")):
+        with pytest.raises(ModelError):
+            way(raising(error))
+
+    assert [record.getMessage().partition(" at ")[0] for record in caplog.records] == [
+        "the summariser failed with ModelError"
+    ]

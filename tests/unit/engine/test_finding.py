@@ -28,6 +28,7 @@ from infold.testing.builders import calls, replies, result, session, user
 
 Item: TypeAlias = dict[str, Any]
 
+USAGE = {"prompt_tokens": 9, "completion_tokens": 1}
 TOOLS = [{"type": "function", "function": {"name": "bash"}}]
 REMINDER = "<system-reminder>\nThe list of tasks is empty.\n</system-reminder>"
 
@@ -82,6 +83,14 @@ def kept(items: list[Item], window: int = 200_000) -> Log:
     return kept.log
 
 
+def heard(items: list[Item], reply: Item, *, tools: object, usage: Item | None = USAGE) -> Log:
+    """A session that was brought these messages, and heard this reply to them, with a usage or without."""
+    kept = Session(MemoryStore(), "s", SessionSettings(window=200_000, format="openai-chat"))
+    kept.prepare(items, tools=tools)
+    kept.record({"choices": [{"message": reply, "finish_reason": "stop"}], "usage": usage})
+    return kept.log
+
+
 def match(items: list[Item], log: Log) -> Match:
     """How a history goes with a session, which must be possible."""
     found = held_against(brought(items), log)
@@ -98,6 +107,15 @@ def test_a_header_wins() -> None:
     assert name([], tools=None, headers={SESSION_HEADER: "ferry-42"}) == "ferry-42"
     assert len(name([], headers={SESSION_HEADER: "f" * 900}) or "") == 200
     assert SESSION_HEADER == "x-infold-session"
+
+
+def test_a_name_is_read_as_utf_8() -> None:
+    """A header that was read byte by byte is put together again; one in another code, or read well already, is as it is."""
+    as_read = " Fähre à ".encode().decode("latin-1")
+
+    assert name([], headers={SESSION_HEADER: as_read}) == "Fähre à"
+    assert name([], headers={SESSION_HEADER: "Fähre"}) == "Fähre"
+    assert name([], headers={SESSION_HEADER: "渡し船"}) == "渡し船"
 
 
 def test_a_young_history_has_no_name() -> None:
@@ -262,6 +280,42 @@ def test_the_last_words_may_be_edited() -> None:
 
     assert (found.gone_turns, found.gone_replies) == (1, 3)
     assert goes_on(found)
+
+
+@pytest.mark.parametrize("usage", [USAGE, None])
+def test_a_named_title_stays_out_of_a_session_with_tools(usage: Item | None) -> None:
+    """A request without tools joins a session with tools only where it takes nothing back, as an agent's last step."""
+    items = [said("user", "go"), *step(0), *step(1)]
+    log = heard(items[:1], items[1], tools=TOOLS, usage=usage)
+
+    def plain(items: list[Item]) -> Match | None:
+        return held_against(brought_by(asking(items, tools=None)), log)
+
+    assert plain(items[:1]) is None
+    assert plain([*items[:1], said("assistant", "No."), said("user", "Why?")]) is None
+    assert plain(items[:3]) == Match(known=2)
+    assert plain(items) == Match(known=2, new_replies=1)
+    assert goes_on(match(items[:1], log))
+
+
+@pytest.mark.parametrize("usage", [USAGE, None])
+def test_a_titles_own_session_has_no_tools(usage: Item | None) -> None:
+    """A request without tools that brings many calls, and then more of them, goes on with the session it had."""
+    items = [said("user", "go"), *step(0)]
+    log = heard(items, said("assistant", "A title."), tools=None, usage=usage)
+    again = held_against(brought_by(asking([*items, *step(1)], tools=None)), log)
+
+    assert again is not None
+    assert goes_on(again)
+
+
+@pytest.mark.parametrize(("tools", "is_taken"), [(TOOLS, False), (None, True)])
+def test_tools_that_were_never_called_count(tools: object, is_taken: bool) -> None:
+    """A session whose requests offered tools has tools, though none was called; one that never had any is a chat."""
+    log = heard([said("user", "go")], said("assistant", "Done."), tools=tools)
+    title = brought_by(asking([said("user", "go")], tools=None))
+
+    assert (held_against(title, log) is not None) == is_taken
 
 
 def test_two_turns_back_is_another_history() -> None:

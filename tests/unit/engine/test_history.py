@@ -317,6 +317,18 @@ def test_positions_count_what_was_folded() -> None:
     assert ids(session.reopened().brought([*LIST, said("go on"), said("and on")])) == ["m7"]
 
 
+def test_a_late_result_is_known_after_a_restart() -> None:
+    """B12, B13: its call was folded without an answer; it is told as text, as no provider takes a result of nothing."""
+    session = Followed()
+    session.added([*LIST[:2], said("never mind")])
+    session.folded()
+    again = session.reopened()
+    again.added(LIST[2:3])
+
+    assert isinstance(told := again.sent()[-1], dict)
+    assert (told["role"], told["content"].splitlines()[0]) == ("user", "[late result of bash, call c0]")
+
+
 # Replies.
 
 

@@ -332,7 +332,7 @@ def test_a_pruning_is_undone_by_its_number() -> None:
     assert kept.log.altered == {}
     assert isinstance(kept.scripted.entries[-1], Restoration)
     assert kept.again().log.size == kept.log.size
-    with pytest.raises(UnknownReference):
+    with pytest.raises(UsageError, match="hides nothing now"):
         kept.drive(kept.keeper.undo(number))
 
 

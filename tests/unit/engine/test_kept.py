@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.entries import Checkpoint, Entry, Handle, MessageEntry, Pin
+from infold.core.entries import Checkpoint, Entry, Handle, MessageEntry, Pin, Pruning
 from infold.core.log import Log
 from infold.engine.call import Flow
 from infold.engine.circumstances import Circumstances
@@ -10,8 +10,8 @@ from infold.engine.drive import drive
 from infold.engine.effects import Append
 from infold.engine.kept import MOST_TRIES, Kept
 from infold.engine.terms import terms_for
-from infold.errors import StoreConflict
-from infold.testing.builders import numbered, replies, user
+from infold.errors import StoreConflict, UsageError
+from infold.testing.builders import calls, numbered, replies, result, user
 
 from .worlds import KEY, Scripted
 
@@ -77,4 +77,18 @@ def test_a_checkpoint_undone_by_another_stays_undone() -> None:
     drive(second.unfold(3), scripted.world())
 
     assert second.log.checkpoint is None
+    assert len(scripted.entries) == 5
+
+
+@pytest.mark.parametrize("number", [1, 3, 4, 99])
+def test_what_hides_nothing_now_is_told_in_plain_words(number: int) -> None:
+    """B20: a message, a pruning undone already, its undoing and a number too high are no entry to undo, and nothing is stored."""
+    scripted = Scripted()
+    messages = numbered([user("read it"), calls("read"), result(2_000)])
+    scripted.store.append(KEY, (*map(MessageEntry, messages), Pruning((Handle("2.0"),), 1_900)), expected=0)
+    kept = kept_in(scripted)
+    drive(kept.undo(3), scripted.world())
+
+    with pytest.raises(UsageError, match=f"entry {number} hides nothing now"):
+        drive(kept.undo(number), scripted.world())
     assert len(scripted.entries) == 5

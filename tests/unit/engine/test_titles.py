@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infold.agent.titles import (
+from infold.core.entries import Entry, MessageEntry, Title
+from infold.core.messages import FilePart, MessageId, Part, SessionId, TextPart, UserMessage
+from infold.engine.titles import (
     FIRST_ENTRIES,
     LONGEST,
     LONGEST_TOLD,
@@ -16,8 +18,6 @@ from infold.agent.titles import (
     title_of,
     titles_of,
 )
-from infold.core.entries import Entry, MessageEntry, Title
-from infold.core.messages import FilePart, MessageId, Part, SessionId, TextPart, UserMessage
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import numbered, replies, user
