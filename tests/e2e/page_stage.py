@@ -121,9 +121,9 @@ class Actor:
         self._listeners: list[Callable[[None], object]] = []
         self._settings = replace(settings, format="openai-chat", on_event=self._bus.observe)
 
-    async def compact(self, key: SessionKey, focus: str, up_to: int | None) -> None:
+    async def compact(self, key: SessionKey, focus: str, up_to: int | None) -> bool:
         """Compact a session now."""
-        await (await self._opened(key)).compact(focus, up_to=up_to)
+        return bool((await (await self._opened(key)).compact(focus, up_to=up_to)).events)
 
     async def undo(self, key: SessionKey, sequence: int | None) -> None:
         """Undo what an entry did."""
@@ -133,6 +133,11 @@ class Actor:
         """Pin a part or release it."""
         session = await self._opened(key)
         await (session.pin(handle) if pinned else session.unpin(handle))
+
+    def summarises(self, key: SessionKey) -> bool:
+        """A model does, if the settings name one."""
+        del key
+        return self._settings.summariser is not None
 
     async def preview(self, key: SessionKey, up_to: int | None) -> Preview:
         """What compacting would do."""

@@ -103,7 +103,8 @@ def test_the_page_opens(page: Page, url: str, begun: Begun) -> None:
     page.keyboard.press("Enter")
     page.click("text=test_the_page_opens")
 
-    expect(page.locator("h1")).to_have_text("test_the_page_opens")
+    expect(page.locator("h1")).to_contain_text("test_the_page_opens")
+    expect(page.locator("h1 .title")).to_contain_text("Port the timetable importer")
     expect(page.locator("#figures")).to_contain_text("12")
     assert page.locator("#chart path.area").count() >= 5
     assert page.locator("#chart path.reported").get_attribute("d")
@@ -124,6 +125,75 @@ def test_the_page_is_live(page: Page, begun: Begun) -> None:
     expect(page.locator("#log .row").first).to_contain_text("assistant")
     assert page.input_value("[data-search]") == "half a wo"
     assert page.evaluate("document.body.dataset.mark") == "same page"
+
+
+def test_an_update_keeps_a_persons_place(page: Page, begun: Begun) -> None:
+    """What has the focus keeps it through an update, as do the request shown in the picture and the table's scrolling."""
+    player, address = begun(12)
+    page.goto(address)
+    expect(page.locator("#line")).to_have_text("live")
+    page.focus("#chart")
+    page.keyboard.press("Home")
+    page.click("summary:has-text('The same in numbers')")
+    page.locator("#numbers .scroll").evaluate("box => box.scrollTop = 20")
+    row = page.locator("#log .row:has(.pin)").first.get_attribute("id")
+    page.locator(f"#{row} .pin button").focus()
+    player.play(1)
+
+    expect(page.locator("#figures dd").nth(1)).to_have_text("13")
+    expect(page.locator(f"#{row} .pin button")).to_be_focused()
+    expect(page.locator("#readout")).to_contain_text("request 1 ")
+    assert page.locator("#numbers .scroll").evaluate("box => box.scrollTop") == 20
+    page.locator("#chart").focus()
+    page.keyboard.press("End")
+    player.play(1)
+    expect(page.locator("#figures dd").nth(1)).to_have_text("14")
+    expect(page.locator("#chart")).to_be_focused()
+    expect(page.locator("#readout")).to_contain_text("now ")
+
+
+def test_a_failed_update_is_tried_again(page: Page, begun: Begun, troubles: list[str]) -> None:
+    """A server that cannot answer for a moment costs nobody what was typed."""
+    player, address = begun(3)
+    page.clock.install()
+    page.goto(address)
+    expect(page.locator("#line")).to_have_text("live")
+    page.fill("[data-compact]", "half a wo")
+    page.route(address, lambda route: route.fulfill(status=503, body="later"))
+    player.play(1)
+
+    until(page, "not connected")
+    page.unroute(address)
+    until(page, "live")
+    expect(page.locator("#figures dd").nth(1)).to_have_text("4")
+    assert page.input_value("[data-compact]") == "half a wo"
+    assert all("503" in trouble for trouble in troubles)
+    troubles.clear()
+
+
+def test_a_dead_line_is_noticed(page: Page, begun: Begun) -> None:
+    """A server that says nothing at all for long is not called live, and another line is opened in the meantime."""
+    _, address = begun(1)
+    page.clock.install()
+    page.goto(address)
+    expect(page.locator("#line")).to_have_text("live")
+    page.route("**/events*", lambda _: None)
+    page.clock.fast_forward(41_000)
+    expect(page.locator("#line")).to_have_text("not connected")
+    page.unroute("**/events*")
+    page.clock.fast_forward(41_000)
+
+    expect(page.locator("#line")).to_have_text("live")
+
+
+def until(page: Page, words: str) -> None:
+    """Let the browser's time pass until its line says so."""
+    for _ in range(20):
+        page.clock.run_for(1_000)
+        page.wait_for_timeout(200)
+        if page.locator("#line").text_content() == words:
+            return
+    expect(page.locator("#line")).to_have_text(words)
 
 
 def test_a_compaction_is_opened(page: Page, begun: Begun) -> None:
@@ -176,9 +246,13 @@ def test_a_session_is_compacted_by_hand(page: Page, begun: Begun) -> None:
     page.click("text=Preview")
     expect(page.locator(".lead")).to_contain_text("would be folded")
     assert page.input_value("[data-compact]") == "the importer"
-    page.click("button:has-text('Compact now')")
+    page.focus("[data-compact]")
+    page.keyboard.press("Control+Enter")
 
     expect(page.locator(".notice")).to_have_text("Compacted.")
+    assert page.url == address
+    page.reload()
+    expect(page.locator(".notice")).to_have_count(0)
     expect(page.locator("#log .row.compaction")).to_have_count(1)
 
 
@@ -188,7 +262,7 @@ def test_what_cannot_be_done_is_explained(page: Page, url: str, store: SqliteSto
     store.append(key, [MessageEntry(message) for message in numbered([user("hello")])], expected=0)
     page.goto(f"{url}/sessions/{address_of(key)}/compact?up_to=999")
 
-    expect(page.locator(".trouble")).to_contain_text("nothing to fold")
+    expect(page.locator(".trouble")).to_contain_text("999")
     page.goto(f"{url}/sessions/unknown")
     page.click("text=Back to all sessions")
     expect(page.locator("h1")).to_have_text("Sessions")
@@ -205,10 +279,20 @@ def test_a_part_is_pinned(page: Page, begun: Begun) -> None:
     row.hover()
     row.locator("button").click()
     expect(page.locator("#e0 .tag.pinned")).to_be_visible()
+    expect(page.locator("#e0 .notice")).to_be_in_viewport()
     page.locator("#e0 a.open").click()
     page.click("button:has-text('unpin')")
 
     expect(page.locator(".notice")).to_have_text("Released.")
+
+
+def test_a_long_message_is_shown_whole(page: Page, url: str, store: SqliteStore) -> None:
+    """What was opened to be read is not squeezed into a box that scrolls."""
+    key = SessionKey("", SessionId("long"))
+    store.append(key, [MessageEntry(message) for message in numbered([user("line\n" * 80)])], expected=0)
+    page.goto(f"{url}/sessions/{address_of(key)}/messages/0")
+
+    assert page.locator("article pre").evaluate("text => text.clientHeight") > 1_000
 
 
 def test_light_and_dark(chromium: Browser, url: str, begun: Begun, troubles: list[str]) -> None:
@@ -273,8 +357,10 @@ def test_keys_move_through_the_log(page: Page, begun: Begun) -> None:
     page.keyboard.press("b")
     expect(page.locator("h1")).to_contain_text("test_keys")
     page.focus("#chart")
+    before = page.locator("#log").bounding_box()
     page.keyboard.press("Home")
     expect(page.locator("#readout")).to_contain_text("request 1 ")
+    assert page.locator("#log").bounding_box() == before
     page.keyboard.press("ArrowRight")
     expect(page.locator("#readout a")).to_have_text("read the reply")
     page.keyboard.press("?")

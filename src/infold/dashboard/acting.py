@@ -21,8 +21,8 @@ class Acting:
     async def compact(self, request: Request) -> Response:
         """Compact now, with a focus, up to a message."""
         key, form = key_at(request.path_params["address"]), await form_of(request)
-        await self._acts.compact(key, form.get("focus", "").strip(), number_in(form, "up_to"))
-        return _back(request, key, "compacted")
+        is_done = await self._acts.compact(key, form.get("focus", "").strip(), number_in(form, "up_to"))
+        return _back(request, key, "compacted" if is_done else "not-compacted")
 
     async def undo(self, request: Request) -> Response:
         """Undo the newest compaction, or what an entry hid."""
@@ -38,10 +38,12 @@ class Acting:
         if not (sequence.isdecimal() and dot and position.isdecimal()):
             raise UsageError(f"{handle[:40]!r} is no handle; use the buttons of the page")
         await self._acts.pin(key, handle, pinned)
-        place = f"/messages/{sequence}" if form.get("back") == "message" else ""
-        return _back(request, key, "pinned" if pinned else "released", place=place, anchor=f"#e{sequence}")
+        done = "pinned" if pinned else "released"
+        if form.get("back") == "message":
+            return _back(request, key, done, place=f"/messages/{sequence}")
+        return _back(request, key, done, at=f"&at={sequence}#e{sequence}")
 
 
-def _back(request: Request, key: SessionKey, done: str, *, place: str = "", anchor: str = "") -> Response:
+def _back(request: Request, key: SessionKey, done: str, *, place: str = "", at: str = "") -> Response:
     base = str(request.scope.get("root_path", "")).rstrip("/")
-    return RedirectResponse(f"{base}/sessions/{address_of(key)}{place}?done={done}{anchor}", 303)
+    return RedirectResponse(f"{base}/sessions/{address_of(key)}{place}?done={done}{at}", 303)

@@ -9,6 +9,15 @@ from infold.errors import UsageError
 
 __all__ = ["form_of", "number_in"]
 
+NAMES = {
+    "up_to": "the first message to keep",
+    "sequence": "the entry to undo",
+    "before": "the entry to stop before",
+    "page": "the page",
+    "at": "the entry",
+}
+"""What each number is, in words."""
+
 LARGEST_FORM = 64_000
 """Bytes of a form; the focus of a compaction is a sentence or two."""
 
@@ -22,7 +31,7 @@ def number_in(given: Mapping[str, str], name: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or len(text) > LONGEST_NUMBER:
-        raise UsageError(f"{name} should be a number and is {text[:40]!r}; go back and leave it empty")
+        raise UsageError(f"{NAMES.get(name, name)} should be a number and is {text[:40]!r}; go back and leave it empty")
     return int(text)
 
 

@@ -123,7 +123,7 @@ def bands_of(log: Log, placed: Placed) -> Bands:
         band = _band(part, shown)
         if measured and not (band == "reasoning" and log.is_cleaned(placed)):
             sizes[band] = sizes.get(band, NO_SIZE).plus(size_of_parts((part,), (measured,)))
-    return Bands(**sizes)
+    return Bands(**{**sizes, "results": sizes.get("results", NO_SIZE).plus(placed.beside)})
 
 
 def _band(part: Part, message: Message) -> Band:

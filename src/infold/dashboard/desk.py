@@ -16,8 +16,8 @@ __all__ = ["Acts", "Desk", "Feed"]
 class Acts(Protocol):
     """What a person may do to a session; every refusal is an `InfoldError`, whose words the person is shown."""
 
-    async def compact(self, key: SessionKey, focus: str, up_to: int | None) -> None:
-        """Compact a session now, up to the message of that number where one is given."""
+    async def compact(self, key: SessionKey, focus: str, up_to: int | None) -> bool:
+        """Compact a session now, up to the message of that number where one is given; whether anything was done."""
         ...
 
     async def undo(self, key: SessionKey, sequence: int | None) -> None:
@@ -26,6 +26,10 @@ class Acts(Protocol):
 
     async def pin(self, key: SessionKey, handle: str, pinned: bool) -> None:
         """Pin a part or release it."""
+        ...
+
+    def summarises(self, key: SessionKey) -> bool:
+        """Whether a model writes the summaries of a compaction from here; code alone has no use for a focus."""
         ...
 
 

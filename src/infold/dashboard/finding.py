@@ -6,6 +6,9 @@ from msgspec import Struct
 
 __all__ = ["Passage", "passages"]
 
+_REMARK = re.compile(r"\n\n(?=\[(?:passages only|also found in [\d., ]+); ask for a handle to read its part\]\s*\Z)")
+"""Before what recall says itself at the end of an answer."""
+
 _START = re.compile(r"^(?=\[\d+\.\d+\] ?)", re.MULTILINE)
 _HEADING = re.compile(r"\[(?P<handle>\d+\.\d+)\] ?(?P<title>.*)")
 
@@ -20,7 +23,8 @@ class Passage(Struct, frozen=True):
 
 def passages(answer: str) -> tuple[Passage, ...]:
     """The passages of an answer of `recall`, in its order."""
-    return tuple(_passage(block.strip()) for block in _START.split(answer) if block.strip())
+    found, *remark = _REMARK.split(answer, maxsplit=1)
+    return tuple(_passage(block.strip()) for block in (*_START.split(found), *remark) if block.strip())
 
 
 def _passage(block: str) -> Passage:

@@ -9,16 +9,24 @@ from msgspec import Struct
 from infold.dashboard.addresses import address_of
 from infold.dashboard.desk import Desk
 from infold.dashboard.tally import NO_TALLY, Tallies, Tally
+from infold.dashboard.texts import excerpt
+from infold.engine.titles import title_of
 from infold.errors import InfoldError
-from infold.ports import Archive, StoredSession
+from infold.ports import Archive, SessionKey, Store, StoredSession
 
-__all__ = ["Listed", "Listing", "by_change", "listing", "newest"]
+__all__ = ["Listed", "Listing", "by_change", "listing", "newest", "tenant_shown", "title_shown"]
 
 PAGE = 25
 """Sessions of one page."""
 
 TENANT_CHARACTERS = 8
 """Of a tenant, which is a hash; enough to tell a few apart."""
+
+LONGEST_TITLE = 120
+"""Characters of a title, which may be anything that a caller or a model gave."""
+
+MOST_TITLES_READ = 1_000
+"""Sessions, those changed last, whose titles are searched; an id is found wherever it stands."""
 
 
 class Listed(Struct, frozen=True):
@@ -30,6 +38,7 @@ class Listed(Struct, frozen=True):
     stored: StoredSession
     address: str
     tenant: str
+    title: str = ""
     tally: Tally = NO_TALLY
     window_tokens: int | None = None
     problem: str = ""
@@ -45,20 +54,43 @@ class Listing(Struct, frozen=True):
 
 
 def listing(desk: Desk, tallies: Tallies, *, words: str = "", page: int = 1) -> Listing:
-    """A page of the sessions whose ids hold these words."""
-    tenants = desk.store.tenants()
-    wanted = words.casefold()
-    matching = (one for one in by_change(desk.store) if wanted in one.key.session_id.casefold())
+    """A page of the sessions whose ids or titles hold these words."""
+    matching = (
+        one
+        for place, one in enumerate(by_change(desk.store))
+        if not words or _matches(desk.store, tallies, one.key, words.casefold(), titled=place < MOST_TITLES_READ)
+    )
     found = list(islice(matching, (page - 1) * PAGE, page * PAGE + 1))
-    listed = (_listed(desk, tallies, one, several=len(tenants) > 1) for one in found[:PAGE])
+    listed = (_listed(desk, tallies, one) for one in found[:PAGE])
     return Listing(tuple(listed), words, page, has_more=len(found) > PAGE)
 
 
-def _listed(desk: Desk, tallies: Tallies, stored: StoredSession, *, several: bool) -> Listed:
-    key = stored.key
-    tenant = key.tenant[:TENANT_CHARACTERS] if several else ""
+def title_shown(store: Store, key: SessionKey, tally: Tally) -> str:
+    """A session's title on one line: the one it was given, or else its first words."""
+    return excerpt(tally.title or title_of(store, key), LONGEST_TITLE)
+
+
+def tenant_shown(store: Archive, key: SessionKey) -> str:
+    """A few characters of whose a session is; nothing where there is nobody else."""
+    return key.tenant[:TENANT_CHARACTERS] if len(store.tenants()) > 1 else ""
+
+
+def _matches(store: Store, tallies: Tallies, key: SessionKey, wanted: str, *, titled: bool) -> bool:
+    if wanted in key.session_id.casefold():
+        return True
     try:
-        return Listed(stored, address_of(key), tenant, tallies.of(key), desk.window_of(key))
+        return titled and wanted in (tallies.known(key).title or title_of(store, key)).casefold()
+    except InfoldError:
+        return False
+
+
+def _listed(desk: Desk, tallies: Tallies, stored: StoredSession) -> Listed:
+    key = stored.key
+    tenant = tenant_shown(desk.store, key)
+    try:
+        tally = tallies.of(key)
+        title = title_shown(desk.store, key, tally)
+        return Listed(stored, address_of(key), tenant, title, tally, desk.window_of(key))
     except InfoldError as error:
         return Listed(stored, address_of(key), tenant, problem=str(error))
 

@@ -22,14 +22,15 @@ RETRY_MS = 2_000
 """How long a browser waits before it asks again after the line broke."""
 
 OPENING = f"retry: {RETRY_MS}\n\n"
-HEARTBEAT = ": still here\n\n"
+HEARTBEAT = "event: still-here\ndata: {}\n\n"
+"""An event, not a comment: a page that hears none for long knows that the line is dead."""
 
 GROWN = "grown"
 """What is told where a session has more entries than before and no event said why."""
 
 
 class Pace(Struct, frozen=True):
-    """How often the store is looked at, and after how long without news a comment keeps the line alive."""
+    """How often the store is looked at, and after how long without news a sign of life is given."""
 
     watch_seconds: float = 2.0
     heartbeat_seconds: float = 15.0

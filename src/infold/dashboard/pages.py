@@ -8,7 +8,7 @@ from infold.dashboard.asked import number_in
 from infold.dashboard.chart import chart
 from infold.dashboard.desk import Desk
 from infold.dashboard.finding import passages
-from infold.dashboard.listing import listing
+from infold.dashboard.listing import listing, tenant_shown, title_shown
 from infold.dashboard.live import news
 from infold.dashboard.printing import Printer
 from infold.dashboard.reading import fill_tokens, read, read_timeline
@@ -30,8 +30,12 @@ MOST_ROWS = 100
 RECALL_TOKENS = 4_000
 """How much recall brings back for a person, who can scroll."""
 
+TOKEN_SCOPE = "infold.token"
+"""Set in the scope of a request by whoever serves the page behind a token."""
+
 DONE = {
     "compacted": "Compacted.",
+    "not-compacted": "Nothing was compacted: what would stand in its place is no smaller.",
     "undone": "Undone. If the next request would not fit, infold compacts again.",
     "pinned": "Pinned: it is never pruned, and a compaction quotes it word for word.",
     "released": "Released.",
@@ -48,7 +52,7 @@ class Pages:
         self._tallies = Tallies(desk.store)
 
     def sessions(self, request: Request) -> Response:
-        """All sessions, searched by id."""
+        """All sessions, searched by id and title."""
         asked = request.query_params
         found = listing(
             self._desk, self._tallies, words=asked.get("q", "").strip(), page=max(1, number_in(asked, "page") or 1)
@@ -58,17 +62,18 @@ class Pages:
             "sessions",
             listing=found,
             now_ms=self._desk.now_ms(),
-            client_url=f"{str(request.base_url).rstrip('/')}/v1",
+            client_url=_client_url(request),
             events="/events",
         )
 
     def session(self, request: Request) -> Response:
         """One session: its window over time and its log, as it stands or as it stood before an entry."""
-        key = key_at(request.path_params["address"])
-        before = number_in(request.query_params, "before")
+        key, asked = key_at(request.path_params["address"]), request.query_params
+        before = number_in(asked, "before")
         reading = read(self._desk.store, key, before=before)
         timeline = read_timeline(self._desk.store, reading)
         listed = rows(reading.entries, timeline.marks, timeline.log)
+        tally = self._tallies.of(key)
         return self._of_session(
             request,
             key,
@@ -77,14 +82,18 @@ class Pages:
             chart=chart(timeline, self._desk.window_of(key)),
             window_tokens=self._desk.window_of(key),
             fill_tokens=fill_tokens(timeline.log, timeline.overhead),
-            tally=self._tallies.of(key),
+            tally=tally,
+            title=title_shown(self._desk.store, key, tally),
+            tenant=tenant_shown(self._desk.store, key),
             rows=listed[:MOST_ROWS],
             older=listed[MOST_ROWS - 1].sequence if len(listed) > MOST_ROWS else None,
             older_requests=reading.entries[0][0] if reading.has_older else None,
             before=before,
             events=f"/events?session={address_of(key)}" if before is None else "",
             can_undo=can_be_undone(timeline.log.checkpoint_sequence, timeline.log),
-            done=DONE.get(request.query_params.get("done", ""), ""),
+            done=DONE.get(asked.get("done", ""), ""),
+            done_at=number_in(asked, "at"),
+            summarises=self._desk.acts.summarises(key),
         )
 
     def message(self, request: Request) -> Response:
@@ -135,6 +144,7 @@ class Pages:
             problem=problem,
             focus=asked.get("focus", ""),
             up_to=up_to,
+            summarises=self._desk.acts.summarises(key),
         )
 
     async def events(self, request: Request) -> Response:
@@ -158,3 +168,9 @@ class Pages:
             now_ms=self._desk.now_ms(),
             **values,
         )
+
+
+def _client_url(request: Request) -> str:
+    """Where a client is pointed at; a server that asks for a token says so, and takes it in the path."""
+    base = str(request.base_url).rstrip("/")
+    return f"{base}/t/$INFOLD_TOKEN" if request.scope.get(TOKEN_SCOPE) else base

@@ -73,15 +73,18 @@ class Tallies:
 
     def of(self, key: SessionKey) -> Tally:
         """The tally of a session as it stands; raises `UnknownSession` where there is none."""
-        with self._lock:
-            known = self._kept.get(key, NO_TALLY)
-        tally = self._brought_up(key, known)
+        tally = self._brought_up(key, self.known(key))
         with self._lock:
             self._kept[key] = tally
             self._kept.move_to_end(key)
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         return tally
+
+    def known(self, key: SessionKey) -> Tally:
+        """What was counted of a session when it was last looked at; nothing is read."""
+        with self._lock:
+            return self._kept.get(key, NO_TALLY)
 
     def _brought_up(self, key: SessionKey, known: Tally) -> Tally:
         new: list[Numbered] = []

@@ -69,6 +69,8 @@ class Utterance(Struct, frozen=True):
 def utterance_at(store: Store, key: SessionKey, handle: str, *, whole: bool = False) -> Utterance:
     """The message that a handle, or an entry's number, names; raises `UnknownReference` where there is none."""
     sequence = int(handle) if handle.isdecimal() and len(handle) < 19 else split_handle(handle)[0]
+    if sequence < 0:
+        raise UnknownReference("message", handle[:40], remedy="open one from the log")
     _, entry = entry_at(store, key, sequence)
     if not isinstance(entry, MessageEntry):
         raise UnknownReference("message", handle, remedy="open a message by the number of its entry")

@@ -1,7 +1,9 @@
 """What a person does to a session from the page: compact, undo, pin. The next request of its client finds it done."""
 
 from asyncio import to_thread
+from itertools import islice
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.api.async_session import AsyncSession
@@ -22,15 +24,23 @@ MOST_READ = 50
 """Entries that are looked at for the model a session speaks with."""
 
 
+class _Spoken(Struct, frozen=True):
+    """The model that a session speaks with, and the window its newest reply was made for; empty and 0 where nobody said so."""
+
+    model: str = ""
+    window_tokens: int = 0
+
+
 class SessionActs:
     """Acts on sessions in the store; summaries are by the configured model or by code, for no client's credential is at hand."""
 
     def __init__(self, tenancy: Tenancy) -> None:
         self._tenancy = tenancy
 
-    async def compact(self, key: SessionKey, focus: str, up_to: int | None) -> None:
-        """Compact a session now."""
-        await (await self._opened(key)).compact(focus, up_to=up_to)
+    async def compact(self, key: SessionKey, focus: str, up_to: int | None) -> bool:
+        """Compact a session now; whether anything was done."""
+        session = await self._opened(key)
+        return bool((await session.compact(focus, up_to=up_to)).events)
 
     async def undo(self, key: SessionKey, sequence: int | None) -> None:
         """Undo its newest compaction, or what that entry hid."""
@@ -47,14 +57,20 @@ class SessionActs:
         return await to_thread(lambda: session.preview(up_to=up_to))
 
     def window_of(self, key: SessionKey) -> int | None:
-        """The window of the model that a session speaks with; none where nobody has said which it is."""
-        model = self._model_of(key)
-        return self._tenancy.settings_for(model).terms.window.context_tokens if model else None
+        """The window that the newest reply was made for, or that of its model; none where nobody has said which it is."""
+        spoken = self._spoken(key)
+        if spoken.window_tokens or not spoken.model:
+            return spoken.window_tokens or None
+        return self._tenancy.settings_for(spoken.model).terms.window.context_tokens
+
+    def summarises(self, key: SessionKey) -> bool:
+        """Whether a configured model writes the summaries of a session."""
+        return self._tenancy.settings_for(self._spoken(key).model).summariser is not None
 
     async def _opened(self, key: SessionKey) -> AsyncSession:
-        model = await to_thread(self._model_of, key)
-        settings = self._tenancy.settings_for(model)
-        window = settings.window or lookup(model).entry.context_tokens
+        spoken = await to_thread(self._spoken, key)
+        settings = self._tenancy.settings_for(spoken.model)
+        window = settings.window or spoken.window_tokens or lookup(spoken.model).entry.context_tokens
         session = await AsyncSession.open(
             self._tenancy.store,
             key.session_id,
@@ -65,12 +81,10 @@ class SessionActs:
             raise UnknownSession(key.session_id)
         return session
 
-    def _model_of(self, key: SessionKey) -> str:
-        """The model that answered last."""
-        for number, (_, entry) in enumerate(self._tenancy.store.newest_first(key)):
+    def _spoken(self, key: SessionKey) -> _Spoken:
+        """Who answered last."""
+        for _, entry in islice(self._tenancy.store.newest_first(key), MOST_READ):
             reply = entry.message if isinstance(entry, MessageEntry) else None
-            if isinstance(reply, AssistantMessage) and reply.model is not None:
-                return reply.model.id
-            if number >= MOST_READ:
-                break
-        return ""
+            if isinstance(reply, AssistantMessage) and (reply.model is not None or reply.window_tokens):
+                return _Spoken("" if reply.model is None else reply.model.id, reply.window_tokens)
+        return _Spoken()

@@ -1,11 +1,15 @@
-"""Read a request's body within bounds: so many bytes, in so much time."""
+"""Read a request's body within bounds: so many bytes, in so much time, and so many when it is unpacked."""
 
+import zlib
 from asyncio import timeout
 
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 
-__all__ = ["Limits", "Refusal", "read_body"]
+from infold.formats.requests import Unmanaged
+from infold.gateway.decoding import GZIP_OR_ZLIB, KNOWN, PLAIN
+
+__all__ = ["Limits", "Refusal", "read_body", "unpacked"]
 
 MOST_PASSED_OVER = 4
 """How many times the bytes that are taken are read and let go of a body that is too large; a client that is cut off while it
@@ -64,3 +68,25 @@ async def _gathered(request: Request, limits: Limits) -> bytes | Refusal:
 
 def _too_large(limits: Limits) -> Refusal:
     return Refusal(413, f"the request is larger than {limits.body_bytes:,} bytes; send fewer or smaller media")
+
+
+def unpacked(raw: bytes, encoding: str, limits: Limits) -> bytes | Unmanaged:
+    """What a body says, given its `content-encoding`; why infold does not read it, where it cannot or would be too much."""
+    name = encoding.strip().lower()
+    if name in PLAIN:
+        return raw if len(raw) <= limits.managed_bytes else _too_much(limits)
+    if name not in KNOWN:
+        return Unmanaged(f"the body is compressed ({name})")
+    inflating = zlib.decompressobj(GZIP_OR_ZLIB)
+    try:
+        text = inflating.decompress(raw, limits.managed_bytes + 1)
+    except zlib.error:
+        return Unmanaged(f"the body is no {name}")
+    if len(text) > limits.managed_bytes:
+        return _too_much(limits)
+    is_whole = inflating.eof and not inflating.unused_data
+    return text if is_whole else Unmanaged(f"the body is no {name}")
+
+
+def _too_much(limits: Limits) -> Unmanaged:
+    return Unmanaged(f"larger than the {limits.managed_bytes:,} bytes that infold reads")

@@ -1,8 +1,11 @@
-"""Read what an upstream compressed although it was asked not to; the client gets it as it came."""
+"""Read what an upstream compressed although it was asked not to; the client gets it as it came.
+
+Only the standard library unpacks here: gzip and deflate, which every client and server knows.
+"""
 
 import zlib
 
-__all__ = ["Decoding"]
+__all__ = ["Decoding", "GZIP_OR_ZLIB", "KNOWN", "PLAIN"]
 
 MOST_PIECE_BYTES = 8 * 2**20
 """What one piece may come to; a piece is a few kilobytes, and only a trap becomes a thousand times as large."""

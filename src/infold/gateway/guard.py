@@ -1,14 +1,15 @@
 """Who may speak to the gateway, and what its own pages may do.
 
 Loopback needs no token. With one, every request but the health checks carries it: in a header, in the path (`/t/TOKEN/v1/…`, for
-agents that can set nothing but a base URL), or, for a person, in a cookie set by the log-in page. Without one the pages answer
-only to names of this machine, so that no foreign site can pass for them. What changes anything on the pages must come from the
-pages: another site's form is refused.
+agents that can set nothing but a base URL), or, for a person, in a cookie set by the log-in page; a browser that opens a page by
+such a path is given the cookie too. Without a token the pages answer only to names of this machine, so that no foreign site can
+pass for them. What changes anything on the pages must come from the pages: another site's form is refused.
 """
 
 import hmac
 import re
 from collections.abc import Sequence
+from html import escape
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
@@ -32,6 +33,9 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 API = ("/v1/", "/v1beta/", "/v1alpha/")
 """Where clients speak and no page is."""
 
+PAGES = ("/sessions/", "/static/")
+"""Where nothing but pages is: what is none there is not found, and not sent on."""
+
 LOGIN_PATH = "/login"
 LOGIN_LIMITS = Limits(body_bytes=4_096, body_seconds=10.0)
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]*")
@@ -46,8 +50,17 @@ PAGE_HEADERS = {
 }
 
 LOGIN = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>infold</title><form method="post" action="/login"><p><label>Token <input name="token" type="password" autofocus required>
-</label> <button>Open</button></p></form></html>"""
+<meta name="color-scheme" content="light dark"><title>infold</title><form method="post" action="/login">{problem}
+<p><label>Token <input name="token" type="password" autocomplete="current-password" autofocus required></label>
+<button>Open</button></p>
+<input type="hidden" name="next" value="{following}"></form></html>"""
+WRONG = '<p role="alert">That is not the token. It is what INFOLD_TOKEN was when the gateway was started.</p>'
+
+TOKEN_SCOPE = "infold.token"
+"""In the scope of a request where a token is asked for, so that a page can say so."""
+
+_OWN_PATH = re.compile(r"/(?![/\\])[^\s\\\x00-\x1f]*")
+"""A path of this server; what a browser would take for another one begins with two slashes, of either kind."""
 
 
 def check_address(host: str, token: str) -> None:
@@ -92,7 +105,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope, named = _without_token(scope)
+        scope, named = _without_token({**scope, TOKEN_SCOPE: bool(self._token)})
         request = Request(scope, receive)
         is_page = self._is_page(scope)
         answer = await self._answer(request, named, is_page=is_page)
@@ -110,36 +123,48 @@ class Guard:
             return await self._login(request)
         if not self._knows(request, named):
             is_person = is_page and request.method == "GET"
-            return HTMLResponse(LOGIN, 401) if is_person else _refused(401, "a token is needed, as INFOLD_TOKEN has it")
+            form = _login_form(_path_of(request), status=401)
+            return form if is_person else _refused(401, "a token is needed, as INFOLD_TOKEN has it")
         if is_page and request.method not in ("GET", "HEAD") and not _is_own(request):
             return _refused(403, "what changes anything must be asked for from the gateway's own pages")
-        return None
+        is_entering = is_page and _is_browsing(request) and self._is_token(named)
+        return self._entered(request, _path_of(request)) if is_entering else None
 
     def _is_page(self, scope: Scope) -> bool:
         path: str = scope["path"]
         if path.startswith(API):
             return False
-        return path == LOGIN_PATH or any(route.matches(scope)[0] is not Match.NONE for route in self._pages)
+        if path == LOGIN_PATH or path.startswith(PAGES):
+            return True
+        return any(route.matches(scope)[0] is not Match.NONE for route in self._pages)
 
     def _knows(self, request: Request, named: str) -> bool:
         if not self._token:
             return True
         given = (named, request.headers.get(TOKEN_HEADER, ""), _cookie(request.headers))
-        known = [hmac.compare_digest(one.encode(), self._token) for one in given]  # all of them, in constant time
-        return any(known)
+        return any([self._is_token(one) for one in given])  # noqa: C419 - all of them, in constant time
+
+    def _is_token(self, given: str) -> bool:
+        return bool(self._token) and hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
 
     async def _login(self, request: Request) -> Response:
         if request.method != "POST" or not _is_own(request):
-            return HTMLResponse(LOGIN)
+            return _login_form("/")
         form = await read_body(request, LOGIN_LIMITS)
         if isinstance(form, Refusal):
             return _refused(form.status, form.message)
-        given = parse_qs(form.decode("utf-8", "replace")).get("token", [""])[0]
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), self._token):
-            return HTMLResponse(LOGIN, 401)
-        response = RedirectResponse("/", 303)
+        fields = parse_qs(form.decode("utf-8", "replace"))
+        following = _own_path(fields.get("next", [""])[0])
+        if not self._is_token(fields.get("token", [""])[0]):
+            return _login_form(following, problem=WRONG, status=401)
+        return self._entered(request, following)
+
+    def _entered(self, request: Request, following: str) -> Response:
+        """On to a page, with the cookie that opens it."""
+        response = RedirectResponse(following, 303)
         is_secure = request.scope.get("scheme") == "https"
-        response.set_cookie(COOKIE, given, httponly=True, samesite="strict", secure=is_secure, path="/")
+        token = self._token.decode()
+        response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=is_secure, path="/")
         return response
 
     def _with_headers(self, send: Send) -> Send:
@@ -164,6 +189,27 @@ def _without_token(scope: Scope) -> tuple[Scope, str]:
     token, _, rest = path[3:].partition("/")
     raw: bytes = scope.get("raw_path") or path.encode()
     return {**scope, "path": f"/{rest}", "raw_path": b"/" + raw[3:].partition(b"/")[2]}, token
+
+
+def _login_form(following: str, *, problem: str = "", status: int = 200) -> Response:
+    return HTMLResponse(LOGIN.format(problem=problem, following=escape(following)), status)
+
+
+def _path_of(request: Request) -> str:
+    """What was asked for, to come back to."""
+    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+    query: bytes = request.scope.get("query_string", b"")
+    return _own_path((raw.partition(b"?")[0] + (b"?" + query if query else b"")).decode("ascii", "replace"))
+
+
+def _own_path(text: str) -> str:
+    """A path of this server's pages; the first of them in place of anything else."""
+    return text if _OWN_PATH.fullmatch(text) and text != LOGIN_PATH else "/"
+
+
+def _is_browsing(request: Request) -> bool:
+    """Whether a browser opens a page, and not what belongs to one."""
+    return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 
 def _is_loopback(request: Request) -> bool:

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from infold.engine.finding import SESSION_HEADER
 from infold.gateway.guard import COOKIE, TOKEN_HEADER
 
-__all__ = ["Headers", "NOTE_HEADER", "anew", "forwarded", "header", "readable", "returned"]
+__all__ = ["Headers", "NOTE_HEADER", "anew", "forwarded", "header", "readable", "returned", "uncompressed"]
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
@@ -25,7 +25,7 @@ HOP_BY_HOP = frozenset(
 
 REQUEST_FRAMING = frozenset({b"host", b"content-length", b"expect"})
 OURS = frozenset({SESSION_HEADER.encode(), TOKEN_HEADER.encode()})
-ENCODING, ONCE = b"accept-encoding", b"idempotency-key"
+ENCODING, ONCE, PACKED = b"accept-encoding", b"idempotency-key", b"content-encoding"
 
 
 def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -44,7 +44,12 @@ def readable(headers: Headers) -> Headers:
 
 def anew(headers: Headers) -> Headers:
     """Headers for a request that goes out beside or after the client's own, and must not be taken for the same."""
-    return tuple(pair for pair in headers if pair[0].lower() != ONCE)
+    return tuple(pair for pair in uncompressed(headers) if pair[0].lower() != ONCE)
+
+
+def uncompressed(headers: Headers) -> Headers:
+    """Headers for a body of our own making, which is never compressed."""
+    return tuple(pair for pair in headers if pair[0].lower() != PACKED)
 
 
 def returned(headers: Iterable[tuple[bytes, bytes]], note: str, session_id: str | None = None) -> Headers:
@@ -52,7 +57,7 @@ def returned(headers: Iterable[tuple[bytes, bytes]], note: str, session_id: str 
     given = tuple(headers)
     dropped = HOP_BY_HOP | _named(given)
     kept = (pair for pair in given if pair[0].lower() not in dropped)
-    session = () if session_id is None else ((SESSION_HEADER.encode(), _one_line(session_id)),)
+    session = () if session_id is None else ((SESSION_HEADER.encode(), _named_so(session_id)),)
     return (*kept, (NOTE_HEADER.encode(), _one_line(note)), *session)
 
 
@@ -71,6 +76,12 @@ def _without_token(cookies: bytes) -> bytes:
     pairs = cookies.split(b";")
     kept = [pair for pair in pairs if pair.partition(b"=")[0].strip() != COOKIE.encode()]
     return cookies if len(kept) == len(pairs) else b";".join(kept).strip()
+
+
+def _named_so(session_id: str) -> bytes:
+    """A session's name as its client may send it again."""
+    shown = "".join(character if character.isprintable() else "?" for character in session_id)
+    return shown.strip().encode("utf-8", "replace")
 
 
 def _one_line(text: str) -> bytes:

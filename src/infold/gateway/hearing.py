@@ -83,6 +83,10 @@ class Hearing:
         """Whether a stream has said why it ended; its usage may still follow."""
         return self._builder is not None and self._builder.is_finished
 
+    def is_over(self) -> bool:
+        """Whether a stream has said its last word."""
+        return self._builder is not None and self._builder.is_over
+
     async def record(self, passage: Underway) -> None:
         """Tell the session what was said, once all of it is heard.
 

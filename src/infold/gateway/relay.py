@@ -4,7 +4,7 @@ Fails open: whatever goes wrong on our side, the client's own request goes out a
 Headers, errors and fields that infold does not know are the client's and the provider's, and stay as they are.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import httpx2
 from msgspec import Struct
@@ -14,12 +14,13 @@ from starlette.types import Receive, Scope, Send
 
 from infold.api.exchanges import Exchange, opened
 from infold.core.events import FailedOpen
-from infold.errors import InfoldError, StoreError, UsageError
+from infold.errors import BrokenInput, InfoldError, StoreError, UsageError
+from infold.formats.items import MalformedError
 from infold.formats.overflow import Overflow
-from infold.formats.requests import Unmanaged
+from infold.formats.requests import Unmanaged, wire_of_path
 from infold.gateway.aside import LARGE_BYTES, Underway
-from infold.gateway.bodies import Limits, Refusal, read_body
-from infold.gateway.headers import NOTE_HEADER, anew, forwarded, readable, returned
+from infold.gateway.bodies import Limits, Refusal, read_body, unpacked
+from infold.gateway.headers import NOTE_HEADER, anew, forwarded, readable, returned, uncompressed
 from infold.gateway.hub import Hub
 from infold.gateway.leaving import until_left
 from infold.gateway.replies import PassedOn, Reply
@@ -119,25 +120,31 @@ class Relay:
             name = exchange.name
             tenant = self._tenants.of(request.headers, request.query_params)
             passage = await self._tenancy.begin(tenant, exchange, lambda body: self._sender.ask(outgoing, body))
-            return _Begun(outgoing, passage, passage.content, MANAGED)
+            if passage.content is exchange.raw:  # what came may have been compressed
+                return _Begun(outgoing, passage, raw, MANAGED)
+            changed = Outgoing(outgoing.method, outgoing.url, uncompressed(outgoing.headers))
+            return _Begun(changed, passage, passage.content, MANAGED)
         except Exception as error:  # the one place where this face must not fail: the request is the client's
             return _Begun(outgoing, None, raw, f"relayed; {self._failed(error, name)}")
 
     async def _opened(self, request: Request, raw: bytes) -> Exchange | Unmanaged:
         if request.method != "POST":
             return Unmanaged("not a conversation")
-        if len(raw) > self._limits.managed_bytes:
-            return Unmanaged(f"larger than the {self._limits.managed_bytes:,} bytes that infold reads")
         path, headers = request.scope["path"], dict(request.headers)
-        if len(raw) > LARGE_BYTES:
-            return await self._tenancy.aside.run(lambda: opened(path, headers, raw))
-        return opened(path, headers, raw)
+        if wire_of_path(path) is None:
+            return Unmanaged("the path takes no messages")
+        if not raw:
+            return Unmanaged("the body is empty")
+        encoding = ", ".join(request.headers.getlist("content-encoding"))
+        if len(raw) > LARGE_BYTES or encoding:
+            return await self._tenancy.aside.run(lambda: _read(path, headers, unpacked(raw, encoding, self._limits)))
+        return _read(path, headers, unpacked(raw, encoding, self._limits))
 
     async def _sent(self, outgoing: Outgoing, content: bytes, passage: Underway | None) -> Reply:
         """The reply, opened; its bytes are asked for as they are where they have to be read here."""
         headers = outgoing.headers if passage is None else readable(outgoing.headers)
         response = await self._sender.send(Outgoing(outgoing.method, outgoing.url, headers), content)
-        reply = Reply(response, passage, self._tried)
+        reply = Reply(response, passage, self._tried, host=outgoing.url.host)
         try:
             await reply.open()
         except BaseException:
@@ -173,6 +180,20 @@ class Relay:
         told = f"{kind}: {error}"
         self._hub.observe(FailedOpen(name or "", told if isinstance(error, InfoldError) else kind))
         return told if isinstance(error, InfoldError) and not isinstance(error, StoreError) else kind
+
+
+def _read(path: str, headers: Mapping[str, str], body: bytes | Unmanaged) -> Exchange | Unmanaged:
+    """What a request asks for; a body that is none is the client's affair, an item that cannot be read may be ours."""
+    if isinstance(body, Unmanaged):
+        return body
+    try:
+        return opened(path, headers, body)
+    except MalformedError as error:
+        if error.index is not None:
+            raise
+        return Unmanaged("the body is no JSON object that can be read")
+    except BrokenInput as error:
+        return Unmanaged(str(error))
 
 
 def refused(refusal: Refusal) -> Response:

@@ -4,6 +4,7 @@ What may still turn out to be a refusal is held back, but not for long; and the 
 it in, so that the client's next request finds it there.
 """
 
+import logging
 from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -28,14 +29,22 @@ LINGER_SECONDS = 2.0
 
 MOST_LAST_BYTES = 4 * 2**20
 
+_log = logging.getLogger(__name__)
+
 Tried = Callable[[Underway, Callable[[], Awaitable[None]]], Awaitable[None]]
 """Does something of ours for a request; a failure is told and costs the client nothing."""
 
 
 class Reply:
-    """A reply on its way from an upstream to a client; `passage` is that of its request, where infold manages it."""
+    """A reply on its way from an upstream, its host, to a client.
 
-    def __init__(self, response: httpx2.Response, passage: Underway | None, tried: Tried) -> None:
+    `passage` is that of its request, where infold manages it.
+    """
+
+    def __init__(
+        self, response: httpx2.Response, passage: Underway | None, tried: Tried, *, host: str = "the upstream"
+    ) -> None:
+        self.host = host
         self.status = response.status_code
         self.headers = response.headers
         self.passage = passage
@@ -99,11 +108,17 @@ class Reply:
             await self._tried(passage, lambda: hearing.record(passage))
 
     async def _hear_out(self, hearing: Hearing) -> None:
-        """Hear what comes after the end was told: the usage; that the upstream then breaks off is found again later."""
+        """Hear what comes after the end was told, up to the last word: the usage.
+
+        That the upstream then breaks off is found again later.
+        """
         until = get_running_loop().time() + LINGER_SECONDS
         size = 0
         with suppress(TimeoutError, httpx2.HTTPError):
-            while size <= MOST_LAST_BYTES and (piece := await self._pieces.next(until)) is not None:
+            while not hearing.is_over() and size <= MOST_LAST_BYTES:
+                piece = await self._pieces.next(until)
+                if piece is None:
+                    return
                 hearing.hear(piece)
                 self._held.append(piece)
                 size += len(piece)
@@ -127,7 +142,10 @@ class PassedOn(StreamingResponse):
     async def stream_response(self, send: Send) -> None:
         """Send what comes; where the upstream breaks off, end without a last word, so that the client knows it too."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        with suppress(httpx2.HTTPError):
+        try:
             async for piece in self.body_iterator:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except httpx2.HTTPError as error:
+            _log.warning("%s broke off in the middle of its answer (%s)", self._reply.host, type(error).__name__)
+            return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -89,14 +89,24 @@ def stored(*things: Message | Entry, key: SessionKey = KEY, store: MemoryStore |
 class Acted:
     """Notes what it is asked to do, or refuses."""
 
-    def __init__(self, refusal: InfoldError | None = None, *, preview: Preview = PREVIEW) -> None:
+    def __init__(
+        self,
+        refusal: InfoldError | None = None,
+        *,
+        preview: Preview = PREVIEW,
+        is_done: bool = True,
+        summarises: bool = True,
+    ) -> None:
         self.asked: list[tuple[object, ...]] = []
+        self._is_done = is_done
+        self._summarises = summarises
         self._refusal = refusal
         self._preview = preview
 
-    async def compact(self, key: SessionKey, focus: str, up_to: int | None) -> None:
+    async def compact(self, key: SessionKey, focus: str, up_to: int | None) -> bool:
         """Note it."""
         self._note("compact", key, focus, up_to)
+        return self._is_done
 
     async def undo(self, key: SessionKey, sequence: int | None) -> None:
         """Note it."""
@@ -105,6 +115,11 @@ class Acted:
     async def pin(self, key: SessionKey, handle: str, pinned: bool) -> None:
         """Note it."""
         self._note("pin", key, handle, pinned)
+
+    def summarises(self, key: SessionKey) -> bool:
+        """As it was made."""
+        del key
+        return self._summarises
 
     async def preview(self, key: SessionKey, up_to: int | None) -> Preview:
         """Always the same."""

@@ -34,9 +34,21 @@ def test_each_form_is_passed_on() -> None:
         f"{HERE}?done=compacted",
         f"{HERE}?done=undone",
         f"{HERE}?done=undone",
-        f"{HERE}?done=pinned#e0",
-        f"{HERE}/messages/0?done=released#e0",
+        f"{HERE}?done=pinned&at=0#e0",
+        f"{HERE}/messages/0?done=released",
     ]
+
+
+def test_nothing_done_is_not_called_done() -> None:
+    """B20: where what would stand for the messages is no smaller, the page says that nothing was compacted."""
+    page = client(stored(user("a")), Acted(is_done=False))
+    answer = page.post(f"{HERE}/compact", data={"focus": ""})
+
+    assert answer.headers["location"] == f"{HERE}?done=not-compacted"
+    assert (
+        "Nothing was compacted: what would stand in its place is no smaller."
+        in page.get(f"{HERE}?done=not-compacted").text
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,11 @@ def test_passages_are_told_apart_by_their_handles() -> None:
 
     assert passages(answer) == (
         Passage("2.0", "bash ls", "harbour.txt\n\nquay.txt"),
-        Passage("0.0", "", "look\n\n[also found in 7.1; ask for a handle to read its part]"),
+        Passage("0.0", "", "look"),
+        Passage("", "", "[also found in 7.1; ask for a handle to read its part]"),
     )
+    assert passages("[2.0] x\nlook\n\n[passages only; ask for a handle to read its part]")[0].text == "look"
+    assert passages("[2.0] x\n[passages only; ask for a handle to read its part]\n\nlook")[0].text.endswith("look")
     assert passages("") == ()
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from infold.core.entries import Entry
+from infold.core.entries import Entry, Title
 from infold.core.messages import SessionId
 from infold.dashboard.desk import Desk
 from infold.dashboard.listing import PAGE, Listing, listing, newest
@@ -62,6 +62,22 @@ def test_ids_are_searched() -> None:
     assert listed(store, "nothing").sessions == ()
 
 
+def test_titles_are_searched() -> None:
+    """A part of a title finds its session, whether it was given, early or late, or is made of the first words."""
+    store = MemoryStore(Ticking())
+    stored(user("Fix the Importer"), key=SessionKey("", SessionId("one")), store=store)
+    stored(user("a"), Title("Kites"), key=SessionKey("", SessionId("two")), store=store)
+    many = (user(f"{number}") for number in range(20))
+    stored(*many, Title("The quay"), key=SessionKey("", SessionId("three")), store=store)
+    tallies = Tallies(store)
+    tallies.of(SessionKey("", SessionId("three")))
+    desk = Desk(store=store, acts=Acted(), feed=Told(), window_of=lambda _: None)
+    found = {word: listing(desk, tallies, words=word).sessions for word in ("importer", "kite", "quay", "none")}
+
+    assert [[one.stored.key.session_id for one in ones] for ones in found.values()] == [["one"], ["two"], ["three"], []]
+    assert [one.title for one in found["importer"]] == ["Fix the Importer"]
+
+
 def test_the_list_comes_in_pages() -> None:
     """So many at once, and whether there are more."""
     store = filled(*(("", f"s{number}") for number in range(PAGE + 3)))
@@ -102,3 +118,5 @@ def test_one_damaged_session_hides_no_other() -> None:
 
     assert (sound.tally.requests, sound.problem) == (1, "")
     assert damaged.problem == "here: entry 3 is damaged; restore it"
+    assert [one.problem for one in listed(store, "a").sessions] == ["", damaged.problem]
+    assert listed(store, "no such title").sessions == ()

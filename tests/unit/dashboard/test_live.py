@@ -157,3 +157,8 @@ def test_news_is_for_whom_it_concerns() -> None:
     assert news_of(PIECE, None) is None
     assert news_of(OTHER, KEY) is None
     assert news_of(DONE, KEY) == News("ferry-42", "session.compacted")
+
+
+def test_a_sign_of_life_is_an_event() -> None:
+    """A browser's script never hears of a comment, nor of an event without data."""
+    assert HEARTBEAT == "event: still-here\ndata: {}\n\n"

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
+from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
 from infold.core.entries import Checkpoint, Clip, Clipping, Handle, Pin, Pruning, Restoration, Title
 from infold.core.ledger import Ledger, Quote
@@ -57,15 +59,35 @@ def test_titles_are_shown_and_harmless() -> None:
         assert "<script>alert" not in page
 
 
+def test_first_words_stand_for_a_title() -> None:
+    """S6.2: a session that nobody titled is known by what was asked first, on one line of bounded length."""
+    spoken = client(stored(user("Port the importer.\nThen rest."), replies("b")))
+    titled = client(stored(user("a"), Title("word " * 300))).get("/").text
+
+    assert '<span class="title" dir="auto">Port the importer.</span>' in spoken.get("/").text
+    assert "Port the importer." in spoken.get(HERE).text.partition("</h1>")[0]
+    assert titled.count("word ") < 30
+
+
 def test_an_empty_list_says_how_to_begin() -> None:
     """Without sessions the page says where to point a client; a search without success leads back."""
     empty = client(MemoryStore())
 
     assert "OPENAI_BASE_URL=http://testserver/v1" in empty.get("/").text
     assert "ANTHROPIC_BASE_URL=http://testserver\n" in f"{plain_lines(empty.get('/').text)}\n"
+    assert "ANTHROPIC_BASE_URL=http://testserver/t/$INFOLD_TOKEN\n" in f"{plain_lines(behind_token(empty))}\n"
     assert "Show all sessions" in empty.get("/?q=ferry").text
     assert "no further sessions" in empty.get("/?page=4").text
     assert empty.get("/?page=x").status_code == 400
+
+
+def behind_token(browser: TestClient) -> str:
+    """The list as a server shows it that asks for a token."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        await browser.app({**scope, "infold.token": True}, receive, send)
+
+    return TestClient(served).get("/").text
 
 
 def plain_lines(html: str) -> str:
@@ -94,6 +116,8 @@ def test_tenants_are_told_apart_where_there_are_several() -> None:
     assert "01234567" not in alone
     assert "01234567" in client(store).get("/").text
     assert "0123456789abcdef" not in client(store).get("/").text
+    own = address_of(SessionKey("0123456789abcdef", SessionId("ferry-42")))
+    assert "01234567" in client(store).get(f"/sessions/{own}").text.partition("</h1>")[0]
 
 
 def test_a_damaged_session_is_told_on_its_line() -> None:
@@ -159,6 +183,9 @@ def test_a_session_can_be_seen_as_it_stood() -> None:
 
     assert "as it stood before entry 2" in text
     assert "later" not in text
+    assert "Window then" in text
+    assert "<dt>Requests" not in text
+    assert "<dt>Requests" in shown(*things)
     assert 'method="post"' not in text
     assert "Go to now" in text
     assert "?before=0" not in shown(*things)
@@ -256,6 +283,7 @@ def test_a_compaction_opens_as_before_and_after() -> None:
         (None, "no model wrote a summary"),
         (Verdict("fine"), "Accepted as it was"),
         (Verdict("", ("refused",)), "Rejected: the model declined"),
+        (Verdict("", ("invented", "invented")), "Rejected: it named things that occur nowhere in the session. Code"),
     ],
 )
 def test_the_judge_is_quoted(verdict: Verdict | None, words: str) -> None:
@@ -335,6 +363,9 @@ def test_a_compaction_can_be_looked_at_before() -> None:
     pruned = client(store, Acted(preview=Preview(0, None, 9_000, 7_000, ""))).get(f"{HERE}/compact").text
     assert "Pruning would be enough" in pruned
     assert "would stand in their place" not in pruned
+    idle = client(store, Acted(preview=Preview(0, None, 900, 900, ""))).get(f"{HERE}/compact").text
+    assert "Nothing would be done: what would stand in their place is no smaller" in idle
+    assert "Pruning would be enough" not in idle
 
 
 def test_what_was_done_is_said_once() -> None:
@@ -342,6 +373,31 @@ def test_what_was_done_is_said_once() -> None:
     assert "infold compacts again" in shown(user("a"), path="?done=undone")
     assert "pinned" in shown(user("a"), path="/messages/0?done=pinned").lower()
     assert "hacked" not in shown(user("a"), path="?done=hacked")
+
+
+def test_what_was_done_to_a_line_is_said_there() -> None:
+    """After a pin the page opens at its line, so the words stand in it; where the line is on another page, at the top."""
+    here, elsewhere = (shown(user("a"), user("b"), path=f"?done=pinned&at={at}") for at in (1, 7))
+
+    assert "Pinned:" in here.partition('id="e1"')[2].partition("</li>")[0]
+    assert (here.count("Pinned:"), elsewhere.count("Pinned:")) == (1, 1)
+    assert "Pinned:" in elsewhere.partition("<section")[0]
+
+
+def test_a_focus_is_asked_for_where_a_model_reads_it() -> None:
+    """Where code alone writes, there is no field that does nothing, and a word on what to set."""
+    store = stored(user("a"))
+    for path in (HERE, f"{HERE}/compact"):
+        by_code, by_model = (client(store, Acted(summarises=one)).get(path).text for one in (False, True))
+        assert ('name="focus"' in by_code, 'name="focus"' in by_model) == (False, True)
+        assert ("compaction.model" in by_code, "compaction.model" in by_model) == (True, False)
+        assert "data-compact" in by_code
+
+
+def test_what_is_no_number_is_told_in_words() -> None:
+    """An address that somebody typed is answered in words of the page, not of the program."""
+    assert "No message &#39;abc&#39;" in shown(user("a"), path="/messages/abc", status=404)
+    assert "The first message to keep should be a number" in shown(user("a"), path="/compact?up_to=abc", status=400)
 
 
 # Hostile content.

@@ -10,12 +10,16 @@ from infold.core.entries import Checkpoint, Pin, Restoration
 from infold.core.messages import SessionId
 from infold.errors import UnknownSession, UsageError
 from infold.gateway.acts import SessionActs
+from infold.gateway.tenancy import Tenancy
 from infold.ports import SessionKey
 from infold.testing.scripted import Say, ScriptedServer
 
-from .stage import Item, Stage, said
+from .stage import Item, Stage, said, settings
 
 TURNS = 8
+TOOLS = [
+    {"type": "function", "function": {"name": "look", "description": "Looks for apples. " * 800, "parameters": {}}}
+]
 
 
 @pytest.fixture
@@ -51,8 +55,9 @@ def replied(name: str, body: Any) -> list[Item]:
 class Talk:
     """A client of the gateway in one format."""
 
-    def __init__(self, name: str, *, key: str = "k") -> None:
+    def __init__(self, name: str, *, key: str = "k", **fields: Any) -> None:
         self.name = name
+        self._fields = fields
         self.history: list[Item] = []
         self._headers = {"x-infold-session": "talk", "authorization": f"Bearer {key}"}
 
@@ -61,7 +66,7 @@ class Talk:
         path, item = requests(number)[self.name]
         self.history.append(item)
         field = {"openai-responses": "input", "gemini": "contents"}.get(self.name, "messages")
-        body = {"model": "gpt-x", "max_tokens": 100, field: self.history}
+        body = {"model": "gpt-x", "max_tokens": 100, field: self.history, **self._fields}
         answer = await client.post(path, json=body, headers=self._headers)
         assert answer.status_code == 200, answer.text
         assert answer.headers["x-infold"] == "managed"
@@ -112,6 +117,67 @@ def test_up_to_a_message(upstream: ScriptedServer) -> None:
         return checkpoint.folded
 
     assert asyncio.run(act()) == 14
+
+
+def test_nothing_done_is_told(upstream: ScriptedServer) -> None:
+    """B20: where a checkpoint would be no smaller than what it stands for, nothing is done, and whoever asked knows."""
+
+    async def act() -> list[bool]:
+        stage, talk = Stage(upstream.url, window=60_000), Talk("openai-chat")
+        acts, done = SessionActs(stage.tenancy), []
+        async with stage.client() as client:
+            await talk.turn(client, 0)
+            done.append(await acts.compact(key_of(stage), "", None))
+            for number in range(1, TURNS):
+                await talk.turn(client, number)
+            done.append(await acts.compact(key_of(stage), "", None))
+        return done
+
+    assert asyncio.run(act()) == [False, True]
+
+
+def test_what_is_sent_beside_the_messages_counts(upstream: ScriptedServer) -> None:
+    """B8: a compaction from the page weighs the system prompt and tools of the newest request, as the page's window does."""
+
+    async def act() -> tuple[int, int]:
+        stage, talk = Stage(upstream.url, window=60_000), Talk("openai-chat", tools=TOOLS)
+        async with stage.client() as client:
+            for number in range(TURNS):
+                await talk.turn(client, number)
+            preview = await SessionActs(stage.tenancy).preview(key_of(stage), None)
+            await SessionActs(stage.tenancy).compact(key_of(stage), "", None)
+        [checkpoint] = [e for _, e in stage.store.newest_first(key_of(stage)) if isinstance(e, Checkpoint)]
+        return preview.tokens_before, checkpoint.tokens_before
+
+    foreseen, done = asyncio.run(act())
+
+    assert foreseen > 4_000
+    assert done == foreseen
+
+
+def test_a_number_beyond_the_end_is_refused(upstream: ScriptedServer) -> None:
+    """B20: nobody who mistypes a number compacts everything."""
+
+    async def act() -> None:
+        stage, talk = Stage(upstream.url, window=60_000), Talk("openai-chat")
+        acts = SessionActs(stage.tenancy)
+        async with stage.client() as client:
+            for number in range(TURNS):
+                await talk.turn(client, number)
+            for asked in (acts.preview(key_of(stage), 999_999), acts.compact(key_of(stage), "", 999_999)):
+                with pytest.raises(UsageError, match="999999"):
+                    await asked
+
+    asyncio.run(act())
+
+
+def test_who_summarises_is_known(upstream: ScriptedServer) -> None:
+    """A model that the settings name, or code alone."""
+    stage = Stage(upstream.url)
+    named = Tenancy(stage.store, settings(INFOLD_COMPACTION_MODEL="gpt-5-mini"), stage.hub)
+
+    assert not SessionActs(stage.tenancy).summarises(key_of(stage))
+    assert SessionActs(named).summarises(key_of(stage))
 
 
 def test_a_pin_is_kept_and_released(upstream: ScriptedServer) -> None:

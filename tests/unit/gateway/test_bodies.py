@@ -1,13 +1,17 @@
 """A body is taken within bounds."""
 
 import asyncio
+import gzip
+import tracemalloc
+import zlib
 from collections.abc import AsyncIterator
 
 import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from infold.gateway.bodies import Limits, Refusal, read_body
+from infold.formats.requests import Unmanaged
+from infold.gateway.bodies import Limits, Refusal, read_body, unpacked
 
 SMALL = Limits(body_bytes=10, body_seconds=5.0)
 
@@ -95,3 +99,31 @@ def test_a_body_that_breaks_off_is_refused() -> None:
 
     assert isinstance(refusal, Refusal)
     assert refusal.status == 400
+
+
+def test_a_compressed_body_is_unpacked_within_the_bound() -> None:
+    """What is no larger than infold reads is unpacked; a bomb is not, nor what breaks off, goes on, or is something else."""
+    limits = Limits(managed_bytes=1_000)
+    packed = gzip.compress(b"x" * 1_000)
+
+    def told(raw: bytes, encoding: str = "gzip") -> bytes | str:
+        found = unpacked(raw, encoding, limits)
+        return found.why if isinstance(found, Unmanaged) else found
+
+    assert told(packed) == told(packed, " X-GZIP ") == told(b"x" * 1_000, "identity") == b"x" * 1_000
+    assert told(zlib.compress(b"hi"), "deflate") == b"hi"
+    assert told(b"x" * 1_001, "") == "larger than the 1,000 bytes that infold reads"
+    assert told(gzip.compress(bytes(5_000_000))) == "larger than the 1,000 bytes that infold reads"
+    assert {told(raw) for raw in (packed[:-9], packed + b"x", b"{}", b"")} == {"the body is no gzip"}
+    assert told(packed, "gzip, br") == "the body is compressed (gzip, br)"
+
+
+def test_a_bomb_fills_no_memory() -> None:
+    """No more is unpacked than infold would read."""
+    bomb = gzip.compress(bytes(10_000_000))
+    tracemalloc.start()
+    unpacked(bomb, "gzip", Limits(managed_bytes=100_000))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert most < 2_000_000

@@ -1,6 +1,7 @@
 """Who may speak to the gateway, and what its pages may do."""
 
 import asyncio
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
@@ -15,6 +16,8 @@ from infold.errors import UsageError
 from infold.gateway.guard import COOKIE, TOKEN_HEADER, Guard, check_address
 
 TOKEN = "a-token-that-nobody-guesses"
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+HTML = {"accept": "text/html,*/*;q=0.8"}
 POLICY = "default-src 'none'; frame-ancestors 'none'"
 
 
@@ -149,6 +152,12 @@ def test_a_pages_own_form_is_served(headers: dict[str, str]) -> None:
     assert asked("/page", headers, method="POST", token="").status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/sessions/a/nothing", "/static/none.css"])
+def test_what_is_no_page_among_pages_is_not_sent_on(path: str) -> None:
+    """A mistyped address of the page's own is not found, instead of being a provider's to answer."""
+    assert asked(path, {TOKEN_HEADER: TOKEN}).status_code == 404
+
+
 def test_a_client_may_come_from_any_site() -> None:
     """What is relayed needs the client's own credential, which no browser adds."""
     assert asked("/v1/x", {"origin": "http://app.test"}, method="POST", token="").status_code == 200
@@ -170,10 +179,9 @@ def test_pages_say_what_a_browser_may_do(path: str, *, is_page: bool) -> None:
 
 def test_a_person_logs_in() -> None:
     """The token opens the pages by a cookie that scripts and other sites never see."""
-    form = {"content-type": "application/x-www-form-urlencoded"}
     asking = asked("/page")
-    wrong = asked("/login", form, method="POST", content=b"token=wrong")
-    right = asked("/login", form, method="POST", content=f"token={TOKEN}".encode())
+    wrong = asked("/login", FORM, method="POST", content=b"token=wrong")
+    right = asked("/login", FORM, method="POST", content=f"token={TOKEN}".encode())
     cookie = right.headers["set-cookie"]
 
     assert (asking.status_code, "<form" in asking.text) == (401, True)
@@ -182,6 +190,42 @@ def test_a_person_logs_in() -> None:
     assert "HttpOnly" in cookie
     assert "samesite=strict" in cookie.lower()
     assert asked("/page", {"cookie": cookie.partition(";")[0]}).status_code == 200
+
+
+def test_a_wrong_token_is_said_and_what_was_asked_for_is_kept() -> None:
+    """The form leads to the page that was wanted, also after a slip."""
+    asking = asked("/page?before=3&q=%22x%22")
+    wrong = asked("/login", FORM, method="POST", content=b"token=wrong&next=%2Fpage%3Fbefore%3D3")
+    right = asked("/login", FORM, method="POST", content=f"token={TOKEN}&next=%2Fpage%3Fbefore%3D3".encode())
+
+    assert 'name="next" value="/page?before=3&amp;q=%22x%22"' in asking.text
+    assert "That is not the token" not in asking.text
+    assert "That is not the token" in wrong.text
+    assert 'value="/page?before=3"' in wrong.text
+    assert right.headers["location"] == "/page?before=3"
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["//evil.test", "/\\evil.test", "https://evil.test", "", "page", "/\t/evil.test", "/\\/x", "/login"]
+)
+def test_logging_in_leads_to_no_other_site(elsewhere: str) -> None:
+    """What is no path of the gateway's own pages is the list of sessions instead."""
+    content = urlencode({"token": TOKEN, "next": elsewhere}).encode()
+
+    assert asked("/login", FORM, method="POST", content=content).headers["location"] == "/"
+
+
+def test_a_page_opened_by_a_path_with_the_token_is_entered() -> None:
+    """A browser is sent on with the cookie, so that style and scripts come too; a program, and what is relayed, are served."""
+    entered = asked(f"/t/{TOKEN}/page?before=3", HTML)
+
+    assert (entered.status_code, entered.headers["location"]) == (303, "/page?before=3")
+    assert entered.headers["set-cookie"].startswith(f"{COOKIE}={TOKEN};")
+    assert asked(f"/t/{TOKEN}/page").status_code == 200
+    assert asked(f"/t/{TOKEN}/v1/x", HTML).status_code == 200
+    assert asked("/t/wrong/page", {**HTML, TOKEN_HEADER: TOKEN}).status_code == 200
+    assert asked("/t/wrong/page", HTML).status_code == 401
+    assert asked(f"/t/{TOKEN}/page", HTML, token="").status_code == 200
 
 
 def test_logging_in_is_bounded_and_of_the_page() -> None:

@@ -79,3 +79,8 @@ def test_a_header_is_found_by_its_name() -> None:
     """In any case, the first of several."""
     assert header([(b"Content-Encoding", b"gzip"), (b"content-encoding", b"br")], b"content-encoding") == "gzip"
     assert header([], b"content-encoding") == ""
+
+
+def test_a_sessions_name_comes_back_as_it_was_sent() -> None:
+    """A name in UTF-8 is given back so; what would end the header is not."""
+    assert returned((), "managed", "Fähre ~1\n")[1] == (b"x-infold-session", "Fähre ~1?".encode())

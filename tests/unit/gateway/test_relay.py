@@ -2,6 +2,10 @@
 
 import asyncio
 import gzip
+import json
+import zlib
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import httpx2
@@ -15,7 +19,7 @@ from infold.gateway.upstreams import Upstreams
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted import Fail, Say, ScriptedServer, in_turn
 
-from .raw_upstream import Pause, RawUpstream, begun, whole
+from .raw_upstream import Pause, RawRequest, RawUpstream, begun, whole
 from .stage import CHAT, Item, Stage, chat, said
 
 REPLY = b'{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"yes"},"finish_reason":"stop"}]}'
@@ -118,6 +122,36 @@ def test_the_gateways_own_headers_stay() -> None:
         assert reply.headers["x-infold-session"] == "mine"
 
 
+def test_a_name_may_be_in_any_script() -> None:
+    """The bytes that came come back, and the session is called what they say."""
+    with RawUpstream(lambda _: [whole(REPLY)]) as upstream:
+        stage = Stage(upstream.url)
+
+        async def ask() -> httpx2.Response:
+            async with stage.client() as client:
+                named = {b"x-infold-session": "Fähre à".encode()}
+                return await client.post(CHAT, json=chat(turns(0)), headers=named)
+
+        reply = asyncio.run(ask())
+
+    assert dict(reply.headers.raw)[b"x-infold-session"] == "Fähre à".encode()
+    assert [name for _, name, _ in stage.sessions()] == ["Fähre à"]
+
+
+def test_numbers_beyond_a_double_stay_numbers() -> None:
+    """Once something was cut, a number that no double and no 64 bits hold goes out as the same number."""
+    odd = b'"big":123456789012345678901234567890,"e":-1e400,'
+    body = msgspec.json.encode(chat(turns(90))).replace(b"{", b"{" + odd, 1)
+    with RawUpstream(lambda _: [whole(REPLY)]) as upstream:
+        [reply] = asked(Stage(upstream.url), ("POST", CHAT, body))
+        sent = upstream.requests[0].body
+
+    assert reply.headers["x-infold"] == "managed"
+    assert len(sent) < len(body)
+    told = json.loads(sent, parse_float=Decimal, parse_int=Decimal)
+    assert (told["big"], told["e"]) == (Decimal("123456789012345678901234567890"), Decimal("-1e400"))
+
+
 def test_an_unasked_encoding_is_passed_on_and_heard() -> None:
     """A reply that was compressed all the same reaches the client as it came, and the session as text."""
     packed = whole(gzip.compress(REPLY), headers=[(b"content-encoding", b"gzip")])
@@ -172,6 +206,15 @@ def test_what_cannot_be_recovered_is_the_upstreams() -> None:
     assert any(isinstance(event, FailedOpen) for event in stage.events)
 
 
+def test_a_tiny_request_that_is_refused_blames_no_window() -> None:
+    """A status without a word may mean anything; the header says that the provider refused it."""
+    with ScriptedServer(lambda _: Fail(400, b"")) as upstream:
+        [reply] = asked(Stage(upstream.url), ("POST", CHAT, chat(turns(0))))
+
+    assert (reply.status_code, reply.content) == (400, b"")
+    assert "the provider refused a view of" in reply.headers["x-infold"]
+
+
 def test_a_second_refusal_is_the_upstreams() -> None:
     """One more try is all there is (B8)."""
     with ScriptedServer(lambda _: Fail(400, OVERFLOW)) as upstream:
@@ -214,13 +257,61 @@ def test_a_window_that_cannot_hold_it_fails_open() -> None:
     "body", [b"", b"{", b"[]", b"\xff\xfe", b'{"messages": 7}', b'{"messages": [[]]}', b"[" * 5_000, b'{"a":' * 5_000]
 )
 def test_what_is_no_request_is_the_upstreams_to_refuse(body: bytes) -> None:
-    """B25: garbage goes out byte for byte."""
+    """B25: garbage goes out byte for byte; where it is no request at all, that is no failure of the gateway's."""
     with RawUpstream(lambda _: [whole(b"{}", status=b"400 Bad Request")]) as upstream:
-        [reply] = asked(Stage(upstream.url), ("POST", CHAT, body))
+        stage = Stage(upstream.url)
+        [reply] = asked(stage, ("POST", CHAT, body))
 
         assert upstream.requests[0].body == body
         assert reply.status_code == 400
         assert reply.headers["x-infold"].startswith("relayed; ")
+        assert bool(stage.events) == (b"[[]]" in body)
+
+
+def test_why_a_body_is_not_read() -> None:
+    """The header names it in plain words; a path that takes no messages is named before anything is unpacked."""
+    notes = {b"": "the body is empty", b"\xff": "the body is no JSON object that can be read"}
+    with RawUpstream(lambda _: [whole(b"{}")]) as upstream:
+        for body, note in notes.items():
+            [reply] = asked(Stage(upstream.url), ("POST", CHAT, body))
+            assert reply.headers["x-infold"] == f"relayed; {note}"
+        [files] = asked(Stage(upstream.url), ("POST", "/v1/files", b"x"), **{"content-encoding": "zstd"})
+        [packed] = asked(Stage(upstream.url), ("POST", CHAT, b"x"), **{"content-encoding": "zstd"})
+
+    assert files.headers["x-infold"] == "relayed; the path takes no messages"
+    assert packed.headers["x-infold"] == "relayed; the body is compressed (zstd)"
+
+
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_a_compressed_request_is_managed(encoding: str, pack: Callable[[bytes], bytes]) -> None:
+    """B29: below the trigger the compressed bytes go out as they came; what was cut, and a summary's request, goes out plain."""
+    small, large = pack(msgspec.json.encode(chat(turns(1)))), pack(msgspec.json.encode(chat(turns(90))))
+    with RawUpstream(lambda _: [whole(REPLY)]) as upstream:
+        replies = asked(
+            Stage(upstream.url), ("POST", CHAT, small), ("POST", CHAT, large), **{"content-encoding": encoding}
+        )
+        first, second = upstream.requests
+
+        assert [reply.headers["x-infold"] for reply in replies] == ["managed", "managed"]
+        assert (first.body, first.header("content-encoding")) == (small, encoding)
+        assert second.header("content-encoding") is None
+        assert len(msgspec.json.decode(second.body)["messages"]) < 181
+
+
+def test_a_compressed_request_that_is_refused_goes_out_plain_and_smaller() -> None:
+    """B7: the second try is a body of our own."""
+    packed = gzip.compress(msgspec.json.encode(chat(turns(40))))
+
+    def script(request: RawRequest) -> list[bytes]:
+        is_small = request.header("content-encoding") is None
+        return [
+            whole(REPLY if is_small else msgspec.json.encode(OVERFLOW), status=b"200 OK" if is_small else b"400 Bad")
+        ]
+
+    with RawUpstream(script) as upstream:
+        [reply] = asked(Stage(upstream.url, window=None), ("POST", CHAT, packed), **{"content-encoding": "gzip"})
+
+        assert (reply.status_code, upstream.requests[0].body, len(upstream.requests)) == (200, packed, 2)
 
 
 def test_what_is_too_large_to_read_is_relayed() -> None:
@@ -296,6 +387,23 @@ def test_a_title_never_joins_a_coding_session() -> None:
 
     assert coding.headers["x-infold-session"] != title.headers["x-infold-session"]
     assert len(stage.sessions()) == 2
+
+
+def test_a_title_stays_out_of_the_session_it_is_named_after() -> None:
+    """With one name for all of a client's requests, one without tools has a session beside; the last step belongs."""
+    tool = {"type": "function", "function": {"name": "bash", "parameters": {}}}
+    with ScriptedServer(in_turn(Say("yes"))) as upstream:
+        stage = Stage(upstream.url)
+        step = [*turns(2), {"role": "assistant", "content": "yes"}, *turns(3)[-1:]]
+        replies = asked(
+            stage,
+            ("POST", CHAT, chat(turns(2), tools=[tool])),
+            ("POST", CHAT, chat(turns(2))),
+            ("POST", CHAT, chat(step)),
+            **{"x-infold-session": "mine"},
+        )
+
+    assert [reply.headers["x-infold-session"] for reply in replies] == ["mine", "mine~1", "mine"]
 
 
 def test_a_history_without_a_reply_has_no_name_yet() -> None:

@@ -13,7 +13,7 @@ from infold.api.passages import AsyncPassages
 from infold.api.session_settings import SessionSettings
 from infold.gateway.aside import Underway
 from infold.gateway.leaving import until_left
-from infold.gateway.replies import PassedOn, Reply
+from infold.gateway.replies import LINGER_SECONDS, PassedOn, Reply
 from infold.stores.memory import MemoryStore
 
 from .stage import CHAT
@@ -154,6 +154,44 @@ def test_an_upstream_that_lingers_is_not_waited_for() -> None:
         return acts.done
 
     assert asyncio.run(lingering()) == [ROLE, WORD, "taken in", END]
+
+
+def test_the_last_word_is_not_waited_after() -> None:
+    """A stream that has said its last word is passed on to its end at once, though its connection stays open."""
+
+    async def lingering(*pieces: bytes) -> list[bytes | str]:
+        acts, body = Acts(), Body(*pieces, None)
+        reply = Reply(httpx2.Response(200, headers=STREAM, stream=body), await passage(), acts.tried)
+        await reply.open()
+        coming = reply.pieces()
+        async with asyncio.timeout(LINGER_SECONDS / 2):
+            for _ in pieces:
+                piece = await anext(coming)
+                acts.done.append(piece)
+        await reply.aclose()
+        return acts.done
+
+    assert asyncio.run(lingering(ROLE, WORD, END, DONE)) == [ROLE, WORD, "taken in", END, DONE]
+    assert asyncio.run(lingering(ROLE + WORD + END + DONE)) == ["taken in", ROLE + WORD + END + DONE]
+
+
+def test_a_break_names_the_host(caplog: pytest.LogCaptureFixture) -> None:
+    """The log tells which upstream broke off, and nothing of what it said."""
+
+    async def answer() -> None:
+        body = Body(b"half", httpx2.ReadError("gone: half"))
+        reply = Reply(httpx2.Response(200, stream=body), None, Acts().tried, host="api.test")
+
+        async def nothing(*_: Message) -> Message:
+            return {"type": "http.disconnect"}
+
+        await PassedOn(reply, ())({"type": "http"}, nothing, nothing)  # type: ignore[arg-type]  # what it gives is not used
+
+    asyncio.run(answer())
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "api.test broke off in the middle of its answer (ReadError)"
+    ]
 
 
 def test_a_client_that_leaves_lets_the_upstream_go() -> None:

@@ -37,7 +37,15 @@ document.addEventListener("submit", (event) => {
 });
 addEventListener("pageshow", (event) => event.persisted && location.reload());
 
-// The picture: the request under the pointer, told in words.
+// What was done is said once, not again when the page is reloaded or come back to.
+const here = new URL(location.href);
+if (here.searchParams.has("done")) {
+  for (const name of ["done", "at"]) here.searchParams.delete(name);
+  history.replaceState(null, "", here);
+}
+
+// The picture: the request under the pointer, told in words; the one shown stays so when the picture is exchanged.
+let told = "";
 function wirePicture() {
   const picture = find("#chart");
   if (!picture) return;
@@ -47,6 +55,7 @@ function wirePicture() {
   const show = (column) => {
     shown = Math.min(Math.max(column, 0), rows.length - 1);
     const row = rows[shown];
+    told = find("th", row).textContent;
     const along = `${(100 * (shown + 0.5)) / columns}%`;
     const cross = find("#cross");
     cross.setAttribute("x1", along);
@@ -54,7 +63,6 @@ function wirePicture() {
     cross.setAttribute("visibility", "visible");
     const readout = find("#readout");
     const link = find("a", row)?.cloneNode();
-    readout.hidden = false;
     readout.replaceChildren(`${row.dataset.told} `);
     if (link) {
       link.textContent = "read the reply";
@@ -73,36 +81,64 @@ function wirePicture() {
     event.preventDefault();
     show(shown + step);
   });
+  const again = told ? rows.findIndex((row) => find("th", row).textContent === told) : -1;
+  if (again >= 0) show(again);
 }
-wirePicture();
 
 // Live: when something happened, the same page is fetched and its marked sections are exchanged.
+const served = new Map(all("[data-live]").map((section) => [section.id, section.innerHTML]));
+wirePicture();
+
+// Finds what has the focus again in what takes its place: by its id, or by that of what it stands in and by what it is.
+function placeOf(element) {
+  const near = element?.closest("[data-live]") && element.closest("[id]");
+  if (!near) return () => null;
+  const names = ["href", "aria-label"];
+  const isLike = (one) => names.every((name) => one.getAttribute(name) === element.getAttribute(name));
+  return () => {
+    const there = document.getElementById(near.id);
+    return near === element || !there ? there : all(element.localName, there).find(isLike);
+  };
+}
+
+function exchange(section, fresh) {
+  const details = all("details[id]", section).map((one) => [one.id, one.open, find(".scroll", one)]);
+  const scrolled = details.map(([, , box]) => [box?.scrollLeft ?? 0, box?.scrollTop ?? 0]);
+  section.replaceWith(document.adoptNode(fresh));
+  details.forEach(([id, open], at) => {
+    const one = document.getElementById(id);
+    if (!one) return;
+    one.open = open;
+    find(".scroll", one)?.scrollTo(...scrolled[at]);
+  });
+  if (fresh.id === "window") wirePicture();
+}
+
 async function refresh() {
-  const response = await fetch(location.href, { headers: { accept: "text/html" } });
-  if (!response.ok) return location.reload();
+  const response = await fetch(location.href, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(HUSH) });
+  if ([401, 404].includes(response.status)) return location.reload();
+  if (!response.ok) throw new Error(response.statusText);
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
-  const focused = document.activeElement?.closest("[data-live] [id], [data-live] a[href]");
-  const again = focused && (focused.id ? `#${CSS.escape(focused.id)}` : `a[href="${CSS.escape(focused.getAttribute("href"))}"]`);
+  const focused = placeOf(document.activeElement);
   for (const section of all("[data-live]")) {
     const other = fresh.getElementById(section.id);
-    if (!other || other.innerHTML === section.innerHTML) continue;
-    const opened = all("details[id]", section).map((one) => [one.id, one.open]);
-    section.replaceWith(document.adoptNode(other));
-    for (const [id, open] of opened) {
-      const details = document.getElementById(id);
-      if (details) details.open = open;
-    }
+    if (!other || other.innerHTML === served.get(section.id)) continue;
+    served.set(section.id, other.innerHTML);
+    exchange(section, other);
   }
-  wirePicture();
-  if (again && document.activeElement === document.body) find(again)?.focus({ preventScroll: true });
+  if (document.activeElement === document.body) focused()?.focus({ preventScroll: true });
+  if (source?.readyState === EventSource.OPEN) say("live", "open");
 }
 
 let waiting = null;
-function refreshSoon() {
+function refreshSoon(pause = 300) {
   waiting ??= setTimeout(() => {
     waiting = null;
-    refresh().catch(() => say("not connected", "broken"));
-  }, 300);
+    refresh().catch(() => {
+      say("not connected", "broken");
+      refreshSoon(5_000);
+    });
+  }, pause);
 }
 
 function say(words, state) {
@@ -125,31 +161,54 @@ function tell(news) {
   progress.scrollTop = progress.scrollHeight;
 }
 
+// The server gives a sign of life every quarter of a minute; a line on which none comes is dead, and another is opened.
+const HUSH = 40_000;
 let source = null;
+let silence = null;
+function heard() {
+  clearTimeout(silence);
+  silence = setTimeout(() => {
+    hangUp();
+    say("not connected", "broken");
+    listen();
+  }, HUSH);
+}
+
 function listen() {
   const address = document.body.dataset.events;
   if (!address || source) return;
   source = new EventSource(address);
+  heard();
   source.onopen = () => {
+    heard();
     if (find("#line").dataset.state === "broken") refreshSoon();
     say("live", "open");
   };
   source.onerror = () => say("not connected", "broken");
-  source.onmessage = (event) => tell(JSON.parse(event.data));
+  source.addEventListener("still-here", heard);
+  source.onmessage = (event) => {
+    heard();
+    tell(JSON.parse(event.data));
+  };
+}
+
+function hangUp() {
+  clearTimeout(silence);
+  source?.close();
+  source = null;
 }
 
 // A browser allows few lines to one server, so a page that nobody sees gives its line back.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
-    source?.close();
-    source = null;
+    hangUp();
   } else if (document.body.dataset.events && !source) {
     listen();
     refreshSoon();
   }
 });
 if (!document.hidden) listen();
-addEventListener("pagehide", () => source?.close());
+addEventListener("pagehide", hangUp);
 
 // Keys.
 function move(step) {
@@ -179,6 +238,10 @@ const keys = {
 };
 
 document.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key === "Enter" && event.target.matches("textarea")) {
+    const form = event.target.form;
+    return form.requestSubmit(find("button", form));
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || find("dialog[open]")) return;
   if (event.target.closest("input, textarea, select")) {
     if (event.key === "Escape") event.target.blur();
