@@ -215,10 +215,11 @@ def _runs_in(group: int, stat: Path) -> bool:
 
 
 def check_end(stopped: Stopped, number: Signals) -> None:
-    """The exit status is the signal's, and nobody is shown a traceback."""
+    """The exit status is the signal's, nobody is shown a traceback, and whoever had a chance to has told of session and end."""
     assert stopped.status == EXITS[number]
     assert "Traceback" not in stopped.stderr
-    assert [one["ending"] for one in stopped.told if one["event"] == "ended"] == ["aborted"] * (number is SIGINT)
+    assert [one["event"] for one in stopped.told].index("started") == 0
+    assert [one["ending"] for one in stopped.told if one["event"] == "ended"] == ["aborted"] * (number is not SIGKILL)
 
 
 def check_kept(stopped: Stopped, entries: Sequence[Entry]) -> None:

@@ -56,10 +56,15 @@ def place(tmp_path: Path) -> Place:
     [(401, "set {}_API_KEY to a key that may use this model"), (404, "check the name with --model")],
 )
 def test_a_refusal_is_told(place: Place, provider: str, status: int, remedy: str) -> None:
-    """A wrong key and an unknown model are told with what to do about them; the next run answers."""
+    """A wrong key and an unknown model are told with what to do about them, and a script learns the session; the next run
+    answers."""
     with ScriptedServer(Director([Fail(status), Say("Well.")])) as server:
         ran = asked(place, server.url, "Hello?", provider=provider)
         check_line(ran, remedy.format(provider.partition("-")[0].upper()))
+        first, last = events_in(ran.stdout)
+        assert (first["event"], last["event"], last["ending"]) == ("started", "ended", "failed")
+        assert first["session_id"] == last["session_id"]
+        assert last["problem"] in ran.stderr
         works(place, server.url, "Well.", provider=provider)
 
 
@@ -116,6 +121,14 @@ def test_a_window_that_holds_nothing(place: Place) -> None:
             asked(place, server.url, "Hello?", "--window", "500"), "the usable window is 244; shorten the system"
         )
         works(place, server.url, "All is well.", "--session", "last")
+
+
+def test_instructions_that_fill_the_window_are_named(place: Place) -> None:
+    """B9: what infold adds unseen is named where it may be the reason."""
+    (place.root / "AGENTS.md").write_text("Keep to the word list. " * 100)
+    with ScriptedServer() as server:
+        ran = asked(place, server.url, "Hello?", "--window", "500")
+        check_line(ran, "the instructions in AGENTS.md: shorten those first")
 
 
 def test_nothing_to_do(place: Place) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from infold.core.entries import MessageEntry
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -16,8 +17,9 @@ from infold.core.messages import (
     UserMessage,
     is_genuine_user,
 )
+from infold.ports import SessionKey, Store
 
-__all__ = ["FileDiff", "NOBODY", "Span", "Totals", "root_of", "session_span", "totals_of", "turn_spans"]
+__all__ = ["FileDiff", "NOBODY", "Span", "Totals", "root_of", "session_root", "session_span", "totals_of", "turn_spans"]
 
 NOBODY = MessageId("")
 """The message of a whole session: none in particular."""
@@ -42,7 +44,7 @@ class Totals(Struct, frozen=True):
 
 
 class Span(Struct, frozen=True):
-    """The snapshots that something lies between, empty where none were taken.
+    """The snapshots that something lies between, empty where none were taken, and the root of the project they are of.
 
     `sequence` and `message_id` name the user message that a turn began with; a whole session has none.
     """
@@ -51,6 +53,7 @@ class Span(Struct, frozen=True):
     after: str = ""
     sequence: int = -1
     message_id: MessageId = NOBODY
+    root: str = ""
 
 
 def turn_spans(numbered: Iterable[tuple[int, Message]]) -> tuple[Span, ...]:
@@ -69,7 +72,10 @@ def turn_spans(numbered: Iterable[tuple[int, Message]]) -> tuple[Span, ...]:
 
 
 def session_span(messages: Iterable[Message]) -> Span:
-    """The span from a session's first step to its last."""
+    """The span from a session's first step to its last; of one that went from project to project, in the last one alone.
+
+    Snapshots of two projects have nothing to do with each other: a patch between them would delete the one for the other.
+    """
     return _span(tuple(messages))
 
 
@@ -80,15 +86,33 @@ def totals_of(diffs: Sequence[FileDiff]) -> Totals:
 
 def root_of(messages: Sequence[Message]) -> str:
     """The project's root as the newest reply has it; empty where none was recorded."""
-    paths = (message.path for message in reversed(messages) if isinstance(message, AssistantMessage))
-    return next((path.root for path in paths if path is not None), "")
+    return next(filter(None, map(_root, reversed(messages))), "")
+
+
+def session_root(store: Store, key: SessionKey) -> str:
+    """The same of a stored session, of which no more is read than that takes."""
+    entries = (entry for _, entry in store.newest_first(key) if isinstance(entry, MessageEntry))
+    return next(filter(None, (_root(entry.message) for entry in entries)), "")
+
+
+def _root(message: Message) -> str:
+    """Where a reply was worked on, if it tells."""
+    return message.path.root if isinstance(message, AssistantMessage) and message.path is not None else ""
 
 
 def _span(messages: Sequence[Message], sequence: int = -1, message_id: MessageId = NOBODY) -> Span:
     """From the first beginning to the last end; a step that was broken off has none, and its beginning stands for it."""
-    parts = [part for message in messages for part in message.parts]
+    root = root_of(messages)
+    parts = [part for message in _at_last_in(root, messages) for part in message.parts]
     starts = [part.snapshot for part in parts if isinstance(part, StepStartPart) and part.snapshot]
     ends = [part.snapshot for part in parts if isinstance(part, StepFinishPart) and part.snapshot]
     if not starts:
-        return Span("", "", sequence, message_id)
-    return Span(starts[0], (ends or starts)[-1], sequence, message_id)
+        return Span("", "", sequence, message_id, root)
+    return Span(starts[0], (ends or starts)[-1], sequence, message_id, root)
+
+
+def _at_last_in(root: str, messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages since the work came to that root and stayed there; results stand with the reply that called for them."""
+    roots = [_root(message) for message in messages]
+    elsewhere = [at for at, one in enumerate(roots) if one not in ("", root)]
+    return messages[roots.index(root, elsewhere[-1]) :] if elsewhere else messages

@@ -6,11 +6,34 @@ from msgspec import Struct
 
 from infold.core.messages import Finish, ResultStatus, Usage
 
-__all__ = ["Answered", "Called", "Ended", "Ending", "Happening", "Reasoned", "Retried", "Spoke", "Stepped", "Titled"]
+__all__ = [
+    "Answered",
+    "Called",
+    "Ended",
+    "Ending",
+    "Happening",
+    "Noted",
+    "Reasoned",
+    "Refused",
+    "Retried",
+    "Spoke",
+    "Started",
+    "Stepped",
+    "SummaryBegun",
+    "Titled",
+]
 
-Ending: TypeAlias = Literal["done", "aborted", "length", "steps", "circling", "filtered"]
+Ending: TypeAlias = Literal["done", "aborted", "length", "steps", "circling", "filtered", "failed"]
 """Why an agent stopped: it was done, somebody aborted it, its reply was cut off and compacting did not help, it took as many
-steps as it may, it made the same calls over and over, or the provider withheld the reply."""
+steps as it may, it made the same calls over and over, the provider withheld the reply, or an error ended it."""
+
+
+class Started(Struct, frozen=True, tag_field="event", tag="started"):
+    """An agent began to work on a prompt, or to go on: in which session, by which model, at which root. Always the first."""
+
+    session_id: str
+    model: str
+    root: str
 
 
 class Spoke(Struct, frozen=True, tag_field="event", tag="text"):
@@ -32,6 +55,18 @@ class Called(Struct, frozen=True, tag_field="event", tag="tool-call"):
     tool: str
     arguments: str
     what: str
+
+
+class Refused(Struct, frozen=True, tag_field="event", tag="tool-refused"):
+    """A call was not permitted: `allow` are the rules that would permit it, empty where a rule denies it for good.
+
+    With rules, somebody was asked and said no, or nobody could be asked.
+    """
+
+    call_id: str
+    tool: str
+    what: str
+    allow: tuple[str, ...]
 
 
 class Answered(Struct, frozen=True, tag_field="event", tag="tool-result"):
@@ -62,6 +97,18 @@ class Retried(Struct, frozen=True, tag_field="event", tag="retry"):
     problem: str
 
 
+class SummaryBegun(Struct, frozen=True, tag_field="event", tag="summary-begun"):
+    """A model is asked for a summary; what it wrote before, for one that was not accepted, does not count."""
+
+    session_id: str
+
+
+class Noted(Struct, frozen=True, tag_field="event", tag="note"):
+    """Something a person should know who wonders: why it takes so long, what of their instructions the model is not given."""
+
+    text: str
+
+
 class Titled(Struct, frozen=True, tag_field="event", tag="title"):
     """The session has been given a title."""
 
@@ -70,13 +117,16 @@ class Titled(Struct, frozen=True, tag_field="event", tag="title"):
 
 
 class Ended(Struct, frozen=True, tag_field="event", tag="ended"):
-    """The agent stopped; `text` is what the last reply said."""
+    """The agent stopped; `text` is what the last reply said, `problem` what was wrong, in words, if anything was."""
 
     ending: Ending
     session_id: str
     steps: int
     text: str
+    problem: str = ""
 
 
-Happening: TypeAlias = Spoke | Reasoned | Called | Answered | Stepped | Retried | Titled | Ended
+Happening: TypeAlias = (
+    Started | Spoke | Reasoned | Called | Refused | Answered | Stepped | Retried | SummaryBegun | Noted | Titled | Ended
+)
 """Everything an agent tells."""

@@ -1,16 +1,21 @@
 """What people wrote for agents that work in a project: AGENTS.md files, read from disk each time they are wanted.
 
-The user's own come first, then the project's, then those of folders further down once something in them was touched, so that the
-nearest has the last word. Where a folder has no AGENTS.md its CLAUDE.md counts. They are never summarised: whoever sends them
-reads them anew.
+The user's own come first, then those of the repository from its top down to the project, then those of folders further down
+once something in them was touched, so that the nearest has the last word. Where a folder has no AGENTS.md its CLAUDE.md counts.
+They are never summarised: whoever sends them reads them anew. Where they are too long each keeps its beginning, and the longest
+lose most.
 """
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["instructions_for"]
+from msgspec import Struct
+
+from infold.core.features import estimate_tokens
+
+__all__ = ["Instructions", "instructions_for"]
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """The files that are looked for in a folder; the first that is there counts."""
@@ -28,36 +33,106 @@ MOST_BYTES = 1_000_000
 """Bytes of a file that are read at all."""
 
 
-def instructions_for(root: Path, touched_paths: Iterable[Path], home: Path | None = None) -> str:
+class Instructions(Struct, frozen=True):
+    """Instructions as a model is given them; `files` are where they are from, `shortened` those of them that it is not given
+    whole, each with how much of it."""
+
+    text: str = ""
+    files: tuple[str, ...] = ()
+    shortened: tuple[str, ...] = ()
+
+
+class _Written(Struct, frozen=True):
+    """What a file says; `problem` in its place where it could not be read."""
+
+    name: str
+    text: str = ""
+    problem: str = ""
+
+
+def instructions_for(
+    root: Path, touched_paths: Iterable[Path], home: Path | None = None, *, most_tokens: int = 0
+) -> Instructions:
     """The instructions that hold for work in a project in which these paths were touched; empty where there are none.
 
-    A file that is too long is cut, one that cannot be read is named: both with a note, so that a model knows that it does not
-    know everything.
+    All together have at most `most_tokens`, where there is such a bound. A file that is too long is cut, one that cannot be read
+    is named: both with a note, so that a model knows that it does not know everything.
     """
     place = Path(os.path.realpath(root))
-    texts: list[str] = []
-    room = MOST_IN_ALL
-    for file, name in _files(place, touched_paths, home):
-        leads_out = not name.startswith("~") and not Path(os.path.realpath(file)).is_relative_to(place)
-        text = f"[{name} leads out of the project and is not read]" if leads_out else _text(file, name, room)
-        room = max(0, room - len(text))
-        texts += [text] if text else []
-    return "\n\n".join(texts)
+    written = [one for one in _written(place, touched_paths, home) if one.text or one.problem]
+    most = _longest([one.text[:MOST_CHARACTERS] for one in written], most_tokens)
+    return Instructions(
+        "\n\n".join(_told(one, most) for one in written),
+        tuple(one.name for one in written),
+        tuple(f"{one.name} ({most:,} of {len(one.text):,} characters)" for one in written if len(one.text) > most),
+    )
 
 
-def _files(root: Path, touched_paths: Iterable[Path], home: Path | None) -> Iterator[tuple[Path, str]]:
-    """The files to read, in the order in which they are given, and how each is named."""
+def _longest(texts: Sequence[str], most_tokens: int) -> int:
+    """The length to which texts are cut so that all fit: what short ones do not need is there for the long ones."""
+    room = _room(texts, most_tokens)
+    for at, length in enumerate(sorted(map(len, texts))):
+        share = room // (len(texts) - at)
+        if length > share:
+            return share
+        room -= length
+    return MOST_CHARACTERS
+
+
+def _room(texts: Sequence[str], most_tokens: int) -> int:
+    """Characters there is room for, by how many tokens these texts are."""
+    tokens = sum(map(estimate_tokens, texts)) if most_tokens else 0
+    is_over = tokens > most_tokens
+    return min(MOST_IN_ALL, sum(map(len, texts)) * most_tokens // tokens) if is_over else MOST_IN_ALL
+
+
+def _told(written: _Written, most: int) -> str:
+    """A file under a heading that says where it is from."""
+    name, text = written.name, written.text
+    if written.problem:
+        return f"[{name} {written.problem}]"
+    if len(text) > most:
+        text = f"{text[:most]}\n[the rest of {name} is left out for its length; read the file for it]"
+    return f"Instructions from {name}:\n\n{text}"
+
+
+# Which files there are.
+
+
+def _written(root: Path, touched_paths: Iterable[Path], home: Path | None) -> Iterator[_Written]:
+    """What the files say, in the order in which it is given."""
     if home is not None:
-        yield home / OWN, f"~/{OWN}"
-    for folder in _folders(root, touched_paths):
+        yield _read(home / OWN, f"~/{OWN}")
+    top = _top(root)
+    for folder in _folders(root, touched_paths, top):
         found = next((folder / name for name in NAMES if os.path.lexists(folder / name)), None)
         if found is not None:
-            yield found, str(found.relative_to(root))
+            name = os.path.relpath(found, root)
+            leads_out = not Path(os.path.realpath(found)).is_relative_to(top)
+            yield (
+                _Written(name, problem="leads out of the project and is not read") if leads_out else _read(found, name)
+            )
 
 
-def _folders(root: Path, touched_paths: Iterable[Path]) -> list[Path]:
-    """The root and every folder on the way from it to a touched path, those further up first; nothing outside the root."""
-    found = {root}
+def _top(root: Path) -> Path:
+    """The top of the repository that the root stands in, or else the root.
+
+    Only of one that belongs to whom the root does: in a folder that everybody may write to, anybody can make a repository.
+    """
+    repository = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), root)
+    return repository if _owner(repository) == _owner(repository / ".git") == _owner(root) else root
+
+
+def _owner(path: Path) -> int | None:
+    try:
+        return path.lstat().st_uid
+    except OSError:
+        return None
+
+
+def _folders(root: Path, touched_paths: Iterable[Path], top: Path) -> list[Path]:
+    """The folders from the top to the root, and every one from there to a touched path, those further up first."""
+    found = {folder for folder in (root, *root.parents) if folder.is_relative_to(top)}
     for path in touched_paths:
         place = Path(os.path.realpath(root / path))
         found.update(folder for folder in (place, *place.parents) if folder.is_relative_to(root) and _is_folder(folder))
@@ -72,21 +147,17 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _text(file: Path, name: str, room: int) -> str:
-    """A file under a heading that says where it is from, cut to the room there is."""
+def _read(file: Path, name: str) -> _Written:
+    """What a file says; nothing where there is none."""
     try:
-        text = _read(file).decode("utf-8-sig", "replace").replace("\0", "\ufffd").strip()
+        return _Written(name, _bytes(file).decode("utf-8-sig", "replace").replace("\0", "\ufffd").strip())
     except FileNotFoundError:
-        return ""
+        return _Written(name)
     except OSError as error:
-        return f"[{name} could not be read: {error.strerror or error}]"
-    most = min(room, MOST_CHARACTERS)
-    if len(text) > most:
-        text = f"{text[:most]}\n[the rest of {name} is left out for its length; read the file for it]"
-    return f"Instructions from {name}:\n\n{text}" if text else ""
+        return _Written(name, problem=f"could not be read: {error.strerror or error}")
 
 
-def _read(file: Path) -> bytes:
+def _bytes(file: Path) -> bytes:
     """The beginning of a file; raises `OSError` for what is none, since reading a pipe would wait for ever."""
     if not stat.S_ISREG(file.stat().st_mode):
         raise OSError("it is no file")

@@ -12,9 +12,10 @@ from msgspec import Struct
 
 from infold.agent.asking import Listener
 from infold.agent.circling import Deed, deeds_of, is_circling
-from infold.agent.events import Answered, Ended, Ending, Happening, Stepped
+from infold.agent.events import Answered, Ended, Ending, Happening, Noted, Started, Stepped
 from infold.agent.hands import Hands
-from infold.agent.running import interrupted, not_begun
+from infold.agent.instructions import Instructions
+from infold.agent.running import not_begun
 from infold.agent.scribe import Scribe
 from infold.api.session import Session
 from infold.core.compact import CONTINUE_TEXT
@@ -29,11 +30,11 @@ from infold.core.messages import (
 )
 from infold.core.summary import Agent, assemble_system
 from infold.engine.keeper import Ready
-from infold.errors import InfoldError, ModelOverflow
+from infold.errors import InfoldError, ModelOverflow, WindowExceeded
 from infold.formats.tool_specs import tool_items
 from infold.ports import Model, ModelRequest
 
-__all__ = ["Bounds", "Loop"]
+__all__ = ["Bounds", "Loop", "SILENT"]
 
 MOST_DEEDS = 24
 """How many of the newest calls are looked at for a circle; it takes twelve to see the longest one go round three times."""
@@ -45,11 +46,18 @@ CIRCLING = (
 """What a model is told that goes round in a circle, once; after that it is stopped."""
 
 
+INSTRUCTIONS_SHARE = 0.25
+"""What part of a request instructions may be: beside tools and prompt, in a small window, that leaves half for the work."""
+
+SILENT = "the model said nothing; ask again, or in other words"
+
+
 class Bounds(Struct, frozen=True):
     """How far an agent goes by itself: steps for one prompt, tokens of a reply (0: the model's own limit), and how much of one
     tool result the model is shown at first, as tokens and as a share of the window; the rest can be recalled.
 
-    `pause_seconds` pass before a busy model is asked again, and twice that before the next time.
+    `pause_seconds` pass before a busy model is asked again, and twice that before the next time; after `silence_seconds` a person
+    is told what the first request waits for.
     """
 
     steps: int = 250
@@ -57,6 +65,7 @@ class Bounds(Struct, frozen=True):
     result_tokens: int = 8_000
     result_share: float = 0.125
     pause_seconds: float = 1.0
+    silence_seconds: float = 1.5
 
 
 ORDINARY = Bounds()
@@ -85,8 +94,9 @@ class Loop:
         self._listener = Listener(model, tell, pause_seconds=bounds.pause_seconds)
         self._specs = hands.specs if agent.allows_tools else ()
         self._tools = tool_items(model.format, self._specs)
-        self._instructions = ""
+        self._instructions = Instructions()
         self._snapshot = ""
+        self._steps = 0
         self._deeds: tuple[Deed, ...] = ()
         self._is_warned = False
         self._is_cut_off = False
@@ -95,26 +105,61 @@ class Loop:
         """Work on what a person asks until it is done, or until something ends it; an interrupt is an ending too.
 
         `system` is text for the system prompt of this request alone (S3.3). Raises `ModelError` where the model does not
-        answer, `WindowExceeded` where no request can be made to fit, `StoreError` where nothing can be kept.
+        answer, `WindowExceeded` where no request can be made to fit, `StoreError` where nothing can be kept; that it ended is
+        told then too.
         """
         self._scribe.own = system
-        self._scribe.put(prompt)
-        return self.go_on()
+        return self._work(prompt)
 
     def go_on(self) -> Ended:
         """Work on from where the session stands, as after an abort or a crash."""
+        return self._work()
+
+    def _work(self, prompt: str | None = None) -> Ended:
+        """Work from the beginning, which is told, to the end, which is told however it comes."""
+        root, model = str(self._hands.workplace.root), self._model.ref.full_name
+        self._tell(Started(self._session.log.session_id, model, root))
+        self._steps = 0
+        try:
+            ending = self._worked(prompt)
+        except KeyboardInterrupt:
+            ending = "aborted"
+        except SystemExit:
+            self._end("aborted")
+            raise
+        except InfoldError as error:
+            self._explain(error)
+            self._end("failed", str(error))
+            raise
+        return self._end(ending)
+
+    def _worked(self, prompt: str | None) -> Ending:
+        """Take one step after the other; gives why there is no further one."""
+        if prompt is not None:
+            self._scribe.put(prompt)
         self._deeds = deeds_of(placed.message for placed in self._session.log.live)
         self._scribe.recall_own()
         self._is_warned = self._is_cut_off = False
-        steps, ending = 0, None
-        try:
-            self._snapshot = self._hands.snapshot()  # later steps begin with the tree that the one before ended with
-            while ending is None:
-                ending = "steps" if steps == self._bounds.steps else self._step(steps + 1)
-                steps += ending != "steps"
-        except KeyboardInterrupt:
-            ending = "aborted"
-        ended = Ended(ending, self._session.log.session_id, steps, self._answer())
+        # Later steps begin with the tree that the one before ended with.
+        self._snapshot = self._hands.first_snapshot(self._tell, self._bounds.silence_seconds)
+        ending: Ending | None = None
+        while ending is None:
+            ending = "steps" if self._steps == self._bounds.steps else self._step(self._steps + 1)
+            self._steps += ending != "steps"
+        return ending
+
+    def _explain(self, error: InfoldError) -> None:
+        """Name the instructions in an error that they may be the reason of: nobody thinks of what a program adds unseen."""
+        files = self._instructions.files
+        if isinstance(error, WindowExceeded) and files:
+            error.args = (
+                f"{error}; the system prompt holds the instructions in {', '.join(files)}: shorten those first",
+            )
+
+    def _end(self, ending: Ending, problem: str = "") -> Ended:
+        text = self._answer()
+        problem = SILENT if ending == "done" and not text.strip() else problem
+        ended = Ended(ending, self._session.log.session_id, self._steps, text, problem)
         self._tell(ended)
         return ended
 
@@ -140,10 +185,18 @@ class Loop:
 
     def _prepared(self) -> Ready:
         """The next request; instructions are read anew for each, so that no compaction can make them stale."""
-        self._instructions = self._hands.instructions()
+        self._read_instructions()
         return self._session.prepare_new(
             (), system=self._system(), tools=self._tools, output_tokens=self._bounds.output_tokens
         )
+
+    def _read_instructions(self) -> None:
+        """Read what fits beside the work, and tell a person, once, what of it does not."""
+        found = self._hands.instructions(int(self._session.limit_tokens * INSTRUCTIONS_SHARE))
+        if found.shortened and found.shortened != self._instructions.shortened:
+            only = ", ".join(found.shortened)
+            self._tell(Noted(f"too long to be given to the model whole, so it has the beginning only: {only}"))
+        self._instructions = found
 
     def _request(self, ready: Ready) -> ModelRequest:
         return ModelRequest(ready.messages, self._system(), self._specs, self._bounds.output_tokens)
@@ -157,7 +210,7 @@ class Loop:
 
     def _system(self) -> str:
         """The agent's prompt, then what holds for this project, then the last user message's own text (S3.3)."""
-        return assemble_system(self._agent.system_text, self._instructions, self._scribe.own)
+        return assemble_system(self._agent.system_text, self._instructions.text, self._scribe.own)
 
     def _carry_out(self, reply: AssistantMessage) -> Ending | None:
         """Run the tools a reply calls, one after the other; what breaks one off leaves none without a result."""
@@ -167,7 +220,7 @@ class Loop:
             try:
                 result = self._hands.run(call, self._tell, self._session.log.rendering)
             except BaseException:
-                self._keep((interrupted(call), *map(not_begun, left)), reply, is_last=True)
+                self._keep((self._hands.broken_off(call), *map(not_begun, left)), reply, is_last=True)
                 raise
             self._keep((result,), reply, is_last=not left)
             results.append(result)

@@ -1,8 +1,9 @@
 """What an agent may do: rules about tools and about what a call wishes, and what they answer. Nothing here asks or acts.
 
 A rule names a tool and a pattern of what is wished: a command, a path from the project's root. The last rule that fits wins.
-Two names are no tools but say what holds beside a tool's own rules: `outside` for what lies outside the project, `secrets` for
-files of keys and passwords; their patterns begin with the tool, as in `outside:read /usr/include/*`. The strictest answer counts.
+Two names are no tools but say what holds beside a tool's own rules: `outside` for what lies outside the project and for changes
+to git's own files in it, `secrets` for files of keys and passwords; their patterns begin with the tool, as in
+`outside:read /usr/include/*`. The strictest answer counts.
 
 Commands. An allowing pattern speaks for one simple command, never for what follows behind an operator: `git status*` does not
 allow `git status; rm -rf x`, because each piece must be allowed by itself. Substitutions, groups, redirections to files,
@@ -37,6 +38,7 @@ __all__ = [
     "decide",
     "granted",
     "is_offered",
+    "lacking",
     "parse_rules",
     "rules_in",
     "told",
@@ -157,6 +159,19 @@ def granted(wish: Wish) -> Rules:
     if wish.tool == "read" and wish.outside:
         given.append((OUTSIDE, f"read {_literal(str(PurePosixPath(wish.what).parent))}/*"))
     return tuple(Rule(name, pattern, "allow", granted=True) for name, pattern in dict.fromkeys(given))
+
+
+def lacking(wish: Wish, rules: Rules) -> tuple[str, ...]:
+    """The rules that would allow just this wish, as a person writes them; none where it is denied, whatever is allowed."""
+    if decide(wish, rules) == "deny":
+        return ()
+    own = _command_answer(wish.what, rules) if wish.tool == "shell" else _answer(wish.tool, wish.what, rules)
+    beyond = [name for name in _beyond(wish) if _answer(name, f"{wish.tool} {wish.what}", rules) != "allow"]
+    literal = _literal(wish.what)
+    return (
+        *((f"{wish.tool}:{literal}",) if own != "allow" else ()),
+        *(f"{name}:{wish.tool} {literal}" for name in beyond),
+    )
 
 
 def told(rules: Rules) -> str:

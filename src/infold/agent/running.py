@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace, spec_of
+from infold.agent.tools.tool import Done, Tool, ToolFailed, Trace, Wish, Workplace, spec_of
 from infold.core.messages import ToolCallPart, ToolResultPart
 from infold.core.stubs import Rendering, repeats_stub
 from infold.formats.items import cleaned
 from infold.formats.recall_tool import RECALL_TOOL_NAME
 from infold.ports import Clock
 
-__all__ = ["Running", "gist_of", "interrupted", "not_begun", "run_call"]
+__all__ = ["INTERRUPTED", "LONGEST_GIST", "Running", "broken_off", "gist_of", "not_begun", "run_call"]
 
 LONGEST_GIST = 1_000
 """Characters of a call that are told to somebody who watches."""
@@ -27,6 +27,7 @@ STUB_REFUSED = (
     "the arguments hold the text of a stub, which stands for something that was hidden and is not the text itself; nothing was "
     "done. Bring the text back with recall, or read it again, and make the call with that"
 )
+INTERRUPTED = "interrupted by the user before it was done; find out what it did before you go on"
 DENIED = (
     "this was not permitted: {tool}: {what}. Nothing was done. Find another way, or tell the user what you need it for"
 )
@@ -47,6 +48,7 @@ def run_call(call: ToolCallPart, running: Running) -> ToolResultPart:
     started_ms = running.clock.now_ms()
     try:
         act = _permitted(call, running)
+        running.workplace.trace.has_begun = True
         started_ms = running.clock.now_ms()  # while a person thought it over nothing was done
         done = act()
     except ToolFailed as error:
@@ -64,24 +66,27 @@ def run_call(call: ToolCallPart, running: Running) -> ToolResultPart:
     )
 
 
-def interrupted(call: ToolCallPart, *, started_ms: int | None = None, finished_ms: int | None = None) -> ToolResultPart:
-    """The result of a call that somebody broke off."""
-    output = "interrupted by the user before it was done; find out what it did before you go on"
-    return ToolResultPart(
-        call.call_id, call.tool, output, "interrupted", started_ms=started_ms, finished_ms=finished_ms
-    )
+def broken_off(call: ToolCallPart, trace: Trace) -> ToolResultPart:
+    """The result of a call that somebody broke off: what it had said by then, or that it had not begun."""
+    if not trace.has_begun:
+        return not_begun(call, "the user interrupted before it was permitted")
+    said = trace.said.replace("\0", "\ufffd").rstrip("\n")
+    output = f"{INTERRUPTED}; until then it had said:\n{said}" if said else INTERRUPTED
+    return ToolResultPart(call.call_id, call.tool, cleaned(output), "interrupted")
 
 
-def not_begun(call: ToolCallPart) -> ToolResultPart:
-    """The result of a call that was not made because the one before it was broken off."""
-    return ToolResultPart(call.call_id, call.tool, "not begun: the user interrupted an earlier call", "interrupted")
+def not_begun(call: ToolCallPart, why: str = "the user interrupted an earlier call") -> ToolResultPart:
+    """The result of a call that was not made."""
+    return ToolResultPart(call.call_id, call.tool, f"not begun: {why}", "interrupted")
 
 
 def gist_of(call: ToolCallPart, running: Running) -> str:
     """What a call is about, in short, for somebody who watches: a command, a path, or its arguments as they are."""
     try:
         tool = _tool(call, running)
-        return tool.wish(_arguments(call, tool), running.workplace).what[:LONGEST_GIST]
+        arguments, workplace = _arguments(call, tool), running.workplace
+        gist = tool.gist(arguments, workplace) if tool.gist else tool.wish(arguments, workplace).what
+        return gist[:LONGEST_GIST]
     except (ToolFailed, OSError):
         return call.arguments[:LONGEST_GIST]
 

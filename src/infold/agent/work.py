@@ -3,7 +3,7 @@
 Which model, store and clock there are is said by whoever calls; settings say the rest.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.agent.agents import TALK, agent_named, rules_of
-from infold.agent.events import Ended, Happening
+from infold.agent.events import Ended, Happening, SummaryBegun
 from infold.agent.hands import Hands
 from infold.agent.loop import Bounds, Loop
 from infold.agent.naming import Namer
@@ -25,10 +25,12 @@ from infold.api.session import Session
 from infold.api.session_settings import SessionSettings, plugins_from, settings_from
 from infold.catalogue import lookup
 from infold.core.events import Event
-from infold.core.summary import Agent
+from infold.core.summary import Agent, SummaryRequest
+from infold.engine.asking import AsyncSummariser, Summariser, Written
 from infold.ports import Clock, FullStore, Model, SessionKey
 from infold.settings import Settings
 from infold.settings.terms import Permissions
+from infold.wiring import summariser_for
 
 __all__ = ["Assignment", "Person", "Told", "Work", "begin"]
 
@@ -91,7 +93,8 @@ def begin(
     known = lookup(model.ref.full_name).entry
     agent = agent_named(place.agent) if known.calls_tools else TALK
     kept = _kept(settings, model, agent, place, summarises=known.summarises)
-    session = Session(store, key.session_id, replace(kept, on_event=person.tell), tenant=key.tenant)
+    told = replace(kept, on_event=person.tell, summariser=_told_of(kept.summariser, key, person))
+    session = Session(store, key.session_id, told, tenant=key.tenant)
     stated = settings.for_session(model=model.ref.full_name, agent=agent.name).permissions
     hands = _hands(session, settings, place, person, rules=_rules(agent, stated, place.allow))
     namer = Namer(session, model if settings.agent.titles and known.calls_tools else None, person.tell)
@@ -102,6 +105,19 @@ def begin(
     )
     loop = Loop(session, model, agent, hands, tell=namer.tell, bounds=bounds)
     return Work(session, model, loop, hands, namer, store, key)
+
+
+def _told_of(summariser: AsyncSummariser | str | None, key: SessionKey, person: Person) -> Summariser | None:
+    """A summariser of whose every answer it is told that it begins, since the next may follow one that was not accepted."""
+    asked = summariser_for(summariser)
+    if asked is None:
+        return None
+
+    def begun(request: SummaryRequest) -> Written | Iterable[Written]:
+        person.tell(SummaryBegun(key.session_id))
+        return asked(request)
+
+    return begun
 
 
 def _rules(agent: Agent, stated: Permissions, allowed: tuple[str, ...]) -> Rules:

@@ -2,9 +2,23 @@
 
 from msgspec.structs import replace
 
-from infold.agent.diffs import FileDiff, Span, Totals, root_of, session_span, totals_of, turn_spans
-from infold.core.messages import Message, MessageId, Part, StepFinishPart, StepStartPart, WorkPath
+from infold.agent.diffs import FileDiff, Span, Totals, root_of, session_root, session_span, totals_of, turn_spans
+from infold.core.entries import MessageEntry
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    MessageId,
+    Part,
+    SessionId,
+    StepFinishPart,
+    StepStartPart,
+    WorkPath,
+)
+from infold.ports import SessionKey
+from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, user
+
+KEY = SessionKey("", SessionId("s"))
 
 
 def marked(message: Message, *parts: Part) -> Message:
@@ -15,6 +29,12 @@ def marked(message: Message, *parts: Part) -> Message:
 def spans(*drafts: Message) -> tuple[Span, ...]:
     """The spans of the turns of a session."""
     return turn_spans(enumerate(numbered(drafts)))
+
+
+def at(root: str, reply: Message) -> Message:
+    """A reply that was worked on in a project."""
+    assert isinstance(reply, AssistantMessage)
+    return replace(reply, path=WorkPath(root, root))
 
 
 START, END = StepStartPart, StepFinishPart
@@ -54,6 +74,29 @@ def test_no_snapshots_are_an_empty_span() -> None:
     assert session_span(()) == Span()
 
 
+def test_a_session_that_moved_is_compared_where_it_is_now() -> None:
+    """S6.1: trees of two projects are never compared, since a patch between them deletes the one for the other."""
+    moved = (
+        user("here"),
+        at("/a", marked(replies("done"), START("a1"), END("stop", "a2"))),
+        user("there"),
+        at("/b", marked(calls("bash"), START("b1"))),
+        marked(result(3), END("tool-calls", "b2")),
+        user("and back"),
+        at("/a", marked(calls("bash"), START("a3"))),
+        marked(result(3), END("tool-calls", "a4")),
+        at("/a", marked(replies("done"), START("a4"), END("stop", "a5"))),
+    )
+
+    assert session_span(moved) == Span("a3", "a5", root="/a")
+    assert session_span(moved[:5]) == Span("b1", "b2", root="/b")
+    assert [(span.before, span.after, span.root) for span in spans(*moved)] == [
+        ("a1", "a2", "/a"),
+        ("b1", "b2", "/b"),
+        ("a3", "a5", "/a"),
+    ]
+
+
 def test_differences_add_up() -> None:
     """Totals are of files and lines."""
     diffs = (FileDiff("a", "1\n", "2\n3\n", 2, 1), FileDiff("b.png"), FileDiff("c", "", "x\n", 1, 0))
@@ -69,3 +112,13 @@ def test_the_root_is_where_the_newest_reply_stood() -> None:
 
     assert root_of(session) == "/new"
     assert root_of((user("a"), replies("b"))) == ""
+
+
+def test_the_root_of_a_stored_session_is_found() -> None:
+    """Who goes on with a session learns in which project it was worked on last."""
+    store = MemoryStore()
+    session = (user("a"), at("/old", replies("b")), at("/new", replies("c")), user("d"))
+    store.append(KEY, [MessageEntry(message) for message in numbered(session)], expected=0)
+
+    assert session_root(store, KEY) == "/new"
+    assert session_root(store, SessionKey("", SessionId("another"))) == ""

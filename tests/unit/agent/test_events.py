@@ -1,21 +1,41 @@
 """What an agent tells, as values and as JSON."""
 
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 import pytest
 
-from infold.agent.events import Answered, Called, Ended, Ending, Happening, Reasoned, Retried, Spoke, Stepped, Titled
+from infold.agent.events import (
+    Answered,
+    Called,
+    Ended,
+    Ending,
+    Happening,
+    Noted,
+    Reasoned,
+    Refused,
+    Retried,
+    Spoke,
+    Started,
+    Stepped,
+    SummaryBegun,
+    Titled,
+)
 from infold.core import events as core_events
 from infold.core.messages import Usage
 
 TOLD: list[tuple[Happening, str]] = [
+    (Started("s", "scripted/scripted", "/project"), "started"),
     (Spoke("hi"), "text"),
     (Reasoned("hm"), "reasoning"),
     (Called("c1", "shell", '{"command": "ls"}', "ls"), "tool-call"),
+    (Refused("c1", "shell", "ls", ("shell:ls",)), "tool-refused"),
     (Answered("c1", "shell", "a", "completed", 0, 12), "tool-result"),
     (Stepped(1, "stop", Usage(10, 2), 0.1, 12, 100), "step"),
     (Retried("busy"), "retry"),
+    (SummaryBegun("s"), "summary-begun"),
+    (Noted("taking a snapshot"), "note"),
     (Titled("s", "A title"), "title"),
     (Ended("done", "s", 1, "hi"), "ended"),
 ]
@@ -44,4 +64,12 @@ def test_no_name_is_used_twice() -> None:
 
 def test_endings_are_few() -> None:
     """Whoever tells of an ending has words for each."""
-    assert set(get_args(Ending)) == {"done", "aborted", "length", "steps", "circling", "filtered"}
+    assert set(get_args(Ending)) == {"done", "aborted", "length", "steps", "circling", "filtered", "failed"}
+
+
+@pytest.mark.parametrize(("_", "name"), TOLD, ids=lambda value: value if isinstance(value, str) else "")
+def test_scripts_can_look_it_up(_: Happening, name: str) -> None:
+    """The guide names every event by its tag."""
+    guide = Path(__file__).parents[3] / "docs" / "guides" / "agent.md"
+
+    assert f"`{name}`" in guide.read_text("utf-8")

@@ -1,13 +1,15 @@
 """Tools at work in a place, under rules, with somebody to ask."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
 
-from infold.agent.events import Called, Happening
-from infold.agent.hands import Hands
+from infold.agent.events import Called, Happening, Noted, Refused
+from infold.agent.hands import SNAPSHOTTING, Hands
 from infold.agent.permissions import BUILD_RULES, PLAN_RULES, Consent, parse_rules
 from infold.agent.snapshots import Snapshots
 from infold.agent.tools.tool import Wish
@@ -34,6 +36,20 @@ class Somebody:
         """The next answer."""
         self.asked.append(wish.what)
         return next(self._answers)
+
+
+class Waiting(Snapshots):
+    """Snapshots that take until something is so."""
+
+    def __init__(self, root: Path, is_so: Callable[[], bool]) -> None:
+        super().__init__(root, root / "snapshots")
+        self._is_so = is_so
+
+    def take(self) -> str:
+        """A tree, after a while."""
+        while not self._is_so():
+            sleep(0.001)
+        return "a" * 40
 
 
 def test_a_call_is_told_then_carried_out(tmp_path: Path) -> None:
@@ -100,9 +116,9 @@ def test_what_is_touched_brings_its_instructions(tmp_path: Path, tool: str, argu
     (tmp_path / "web" / "a.js").write_text("x\n")
     hands = hands_in(tmp_path)
 
-    assert hands.instructions() == ""
+    assert hands.instructions().text == ""
     run(hands, tool, **arguments)
-    assert "Web rule." in hands.instructions()
+    assert "Web rule." in hands.instructions().text
 
 
 def test_a_name_too_long_harms_nobody(tmp_path: Path) -> None:
@@ -113,7 +129,58 @@ def test_a_name_too_long_harms_nobody(tmp_path: Path) -> None:
         assert run(hands, "read", path=path).status == "error"
         assert run(hands, "list", path=path).status == "error"
 
-    assert "Root rule." in hands.instructions()
+    assert "Root rule." in hands.instructions().text
+
+
+def test_what_is_refused_is_told_with_the_rule_that_would_allow_it(tmp_path: Path) -> None:
+    """Where nobody can be asked a person learns afterwards what to allow; what a rule denies, no leave allows."""
+    told: list[Happening] = []
+    hands = hands_in(tmp_path, rules=(*BUILD_RULES, *parse_rules({"shell:git push*": "deny"})))
+    run(hands, "shell", told, command="ls *.py")
+    run(hands, "shell", told, command="git push")
+    run(hands, "read", told, path="/etc/hosts")
+    refused = [one for one in told if isinstance(one, Refused)]
+
+    assert refused == [
+        Refused("c1", "shell", "ls *.py", (r"shell:ls \*.py",)),
+        Refused("c1", "shell", "git push", ()),
+        Refused("c1", "read", "/etc/hosts", ("outside:read /etc/hosts",)),
+    ]
+
+
+def test_skills_are_announced(tmp_path: Path) -> None:
+    """S5.5: the model knows by name and description which skills there are, without asking."""
+    (tmp_path / "skills" / "pdf").mkdir(parents=True)
+    (tmp_path / "skills" / "pdf" / "SKILL.md").write_text("---\nname: pdf\ndescription: Fills forms.\n---\nUse it.")
+    hands = hands_in(tmp_path, skills=(tmp_path / "skills",))
+    [told] = [spec.description for spec in hands.specs if spec.name == "skill"]
+
+    assert told.endswith("There are:\n- pdf: Fills forms.")
+
+
+@pytest.mark.slow
+def test_who_changes_nothing_waits_for_no_snapshot(tmp_path: Path) -> None:
+    """An agent without tools for changing files takes none, however large the folder is."""
+    root = tmp_path / "project"
+    root.mkdir()
+    planning = hands_in(root, rules=PLAN_RULES, snapshots=Snapshots(root, tmp_path / "snapshots"))
+    planning.tidy()
+
+    assert planning.first_snapshot(lambda _: None, 0) == planning.snapshot() == ""
+    assert not (tmp_path / "snapshots").exists()
+    freely = (*PLAN_RULES, *parse_rules({"shell": "allow"}))
+    assert hands_in(root, rules=freely, snapshots=Snapshots(root, tmp_path / "snapshots")).snapshot()
+
+
+def test_a_long_silence_is_explained(tmp_path: Path) -> None:
+    """Who waits for the snapshot of a large folder is told so; who does not wait is told nothing."""
+    told: list[Happening] = []
+    slow, quick = Waiting(tmp_path, lambda: bool(told)), Waiting(tmp_path, lambda: True)
+
+    assert hands_in(tmp_path, snapshots=quick).first_snapshot(told.append, 60) == "a" * 40
+    assert told == []
+    assert hands_in(tmp_path, snapshots=slow).first_snapshot(told.append, 0) == "a" * 40
+    assert told == [Noted(SNAPSHOTTING)]
 
 
 @pytest.mark.slow

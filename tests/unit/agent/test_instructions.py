@@ -1,11 +1,13 @@
 """What people wrote for agents."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from infold.agent.instructions import MOST_CHARACTERS, MOST_IN_ALL, instructions_for
+from infold.agent.instructions import MOST_CHARACTERS, MOST_IN_ALL, Instructions, instructions_for
+from infold.core.features import estimate_tokens
 
 
 @pytest.fixture
@@ -24,12 +26,17 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
+def text_for(root: Path, touched: Iterable[Path], home: Path | None = None) -> str:
+    """The instructions as a model is given them."""
+    return instructions_for(root, touched, home).text
+
+
 def test_the_root_holds_always(root: Path) -> None:
     """S5.5: the user's own instructions come first, then the project's; AGENTS.md stands for CLAUDE.md."""
-    assert instructions_for(root, (), root.parent / "home") == (
+    assert text_for(root, (), root.parent / "home") == (
         "Instructions from ~/.config/infold/AGENTS.md:\n\nMy own rule.\n\nInstructions from AGENTS.md:\n\nRoot rule."
     )
-    assert instructions_for(root, ()) == "Instructions from AGENTS.md:\n\nRoot rule."
+    assert text_for(root, ()) == "Instructions from AGENTS.md:\n\nRoot rule."
 
 
 @pytest.mark.parametrize(
@@ -45,15 +52,15 @@ def test_the_root_holds_always(root: Path) -> None:
 )
 def test_folders_count_once_they_are_touched(root: Path, touched: str, rules: list[str]) -> None:
     """Instructions further down hold where something in their folder was touched, the nearest last."""
-    text = instructions_for(root, [Path(touched)])
+    text = text_for(root, [Path(touched)])
 
     assert [line.removesuffix(" rule.") for line in text.split("\n") if line.endswith("rule.")] == rules
-    assert instructions_for(root, [root / touched]) == text
+    assert text_for(root, [root / touched]) == text
 
 
 def test_several_touched_folders(root: Path) -> None:
     """Each file is given once, those further up first."""
-    text = instructions_for(root, [Path("web/ui/a"), Path("api/b"), Path("web/c")])
+    text = text_for(root, [Path("web/ui/a"), Path("api/b"), Path("web/c")])
 
     assert [text.index(rule) for rule in ("Root", "Server", "Web", "Interface")] == sorted(
         text.index(rule) for rule in ("Root", "Server", "Web", "Interface")
@@ -63,19 +70,19 @@ def test_several_touched_folders(root: Path) -> None:
 
 def test_files_are_read_anew(root: Path) -> None:
     """What is on disk when it is wanted is what holds."""
-    before = instructions_for(root, ())
+    before = text_for(root, ())
     (root / "AGENTS.md").write_text("Another rule.")
 
-    assert instructions_for(root, ()) == before.replace("Root", "Another")
+    assert text_for(root, ()) == before.replace("Root", "Another")
     (root / "AGENTS.md").write_text("  \n")
-    assert instructions_for(root, ()) == ""
+    assert text_for(root, ()) == ""
 
 
 def test_long_files_are_cut_with_a_note(root: Path) -> None:
     """Each file has a bound, and all together, and what is missing is told."""
     for folder in (".", "web", "web/ui", "api"):
         (root / folder / "AGENTS.md").write_text("x" * (MOST_CHARACTERS + 10_000))
-    text = instructions_for(root, [Path("web/ui/a"), Path("api/b")])
+    text = text_for(root, [Path("web/ui/a"), Path("api/b")])
 
     assert text.count("is left out for its length; read the file for it]") == 4
     assert len(text) < MOST_IN_ALL + 1_000
@@ -89,7 +96,7 @@ def test_what_cannot_be_read_is_told(root: Path) -> None:
     os.mkfifo(root / "web" / "ui" / "AGENTS.md")
     (root / "api" / "AGENTS.md").unlink()
     (root / "api" / "AGENTS.md").symlink_to(root.parent / "home" / ".config" / "infold" / "AGENTS.md")
-    text = instructions_for(root, [Path("web/ui/a"), Path("api/b")])
+    text = text_for(root, [Path("web/ui/a"), Path("api/b")])
 
     assert "[AGENTS.md could not be read: it is no file]" in text
     assert "[web/ui/AGENTS.md could not be read: it is no file]" in text
@@ -102,10 +109,75 @@ def test_a_project_without_any(tmp_path: Path) -> None:
     """Where nobody wrote anything there is nothing, also where a link leads nowhere."""
     (tmp_path / "AGENTS.md").symlink_to("nothing")
 
-    assert instructions_for(tmp_path, [Path("a/b")], tmp_path) == ""
+    assert text_for(tmp_path, [Path("a/b")], tmp_path) == ""
 
 
 @pytest.mark.parametrize("name", ["a" * 300, "/".join(["b" * 200] * 30)])
 def test_a_name_too_long_leads_nowhere(root: Path, name: str) -> None:
     """A path that no file system takes brings no instructions and no error."""
-    assert instructions_for(root, [Path("web") / name]) == instructions_for(root, [Path("web")])
+    assert text_for(root, [Path("web") / name]) == text_for(root, [Path("web")])
+
+
+# From the top of the repository.
+
+
+def test_the_repositorys_rules_hold_in_its_folders(root: Path) -> None:
+    """Who starts in a folder of a repository is told what holds for all of it, what is further up first, and nothing above."""
+    (root / ".git").mkdir()
+    (root.parent / "AGENTS.md").write_text("Rule of somebody else.")
+    found = instructions_for(root / "web" / "ui", ())
+
+    assert found.text == (
+        "Instructions from ../../AGENTS.md:\n\nRoot rule.\n\nInstructions from ../CLAUDE.md:\n\nWeb rule.\n\n"
+        "Instructions from AGENTS.md:\n\nInterface rule."
+    )
+    assert found.files == ("../../AGENTS.md", "../CLAUDE.md", "AGENTS.md")
+
+
+def test_without_a_repository_nothing_above_counts(root: Path) -> None:
+    """The folder that was named is all there is."""
+    assert text_for(root / "web", ()) == "Instructions from CLAUDE.md:\n\nWeb rule."
+
+
+def test_a_worktree_is_a_repository(root: Path) -> None:
+    """Its `.git` is a file; the nearest one counts, so that a repository inside another is by itself."""
+    (root / ".git").mkdir()
+    (root / "web" / ".git").write_text("gitdir: /elsewhere")
+
+    assert instructions_for(root / "web" / "ui", ()).files == ("../CLAUDE.md", "AGENTS.md")
+
+
+def test_a_strangers_repository_says_nothing(root: Path) -> None:
+    """A `.git` that another user put above a project does not bring that user's instructions along."""
+    (root / ".git").mkdir()
+    try:
+        os.chown(root / ".git", 12_345, -1)
+    except PermissionError:
+        pytest.skip("needs the right to give files away")
+
+    assert instructions_for(root / "web", ()).files == ("CLAUDE.md",)
+
+
+# Within a window.
+
+
+def test_instructions_keep_to_their_share(root: Path) -> None:
+    """B9: where there is little room the longest files are cut, all keep their beginning, and what is left out is told."""
+    (root / "AGENTS.md").write_text("Keep to the word list. " * 1_000)
+    (root / "api" / "AGENTS.md").write_text("Never log a password. " * 500)
+    found = instructions_for(root, [Path("api/a"), Path("web/a")], most_tokens=1_000)
+
+    assert estimate_tokens(found.text) < 1_150
+    assert "Web rule." in found.text
+    assert "Keep to the word list." in found.text
+    assert "Never log a password." in found.text
+    assert found.text.count("is left out for its length; read the file for it]") == 2
+    assert [one.partition(" (")[0] for one in found.shortened] == ["AGENTS.md", "api/AGENTS.md"]
+    assert found.shortened[0].endswith("of 22,999 characters)")
+
+
+def test_what_fits_is_given_whole(root: Path) -> None:
+    """A bound that is not reached changes nothing."""
+    assert instructions_for(root, (), most_tokens=100) == instructions_for(root, ())
+    assert instructions_for(root, ()).shortened == ()
+    assert instructions_for(root.parent, (), most_tokens=100) == Instructions()

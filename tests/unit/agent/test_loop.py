@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from infold.agent.agents import TALK
-from infold.agent.events import Answered, Called, Ended, Happening, Retried, Spoke, Stepped
-from infold.agent.loop import CIRCLING, Bounds
+from infold.agent.events import Answered, Called, Ended, Happening, Noted, Retried, Spoke, Started, Stepped
+from infold.agent.loop import CIRCLING, SILENT, Bounds
 from infold.agent.permissions import BUILD_RULES, Consent
+from infold.agent.running import INTERRUPTED
 from infold.agent.snapshots import Snapshots
 from infold.core.entries import Rejection
 from infold.core.messages import (
@@ -27,7 +28,7 @@ from infold.errors import KeyRefused, ModelBusy, WindowExceeded
 from infold.formats.wire import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 from infold.testing import scripted_chat
-from infold.testing.scripted import Fail, Say, Trouble, in_turn
+from infold.testing.scripted import Answer, Fail, Say, Trouble, in_turn
 from infold.testing.scripted_model import ScriptedModel
 
 from .workshop import KEY, call, hands_in, loop_in, messages_in, model_saying, session_in
@@ -73,7 +74,9 @@ def test_it_is_told_as_it_happens(tmp_path: Path) -> None:
     told: list[Happening] = []
     loop_in(tmp_path, model_saying(WRITES, "Done."), told.append).run("Write a.txt.")
 
-    assert [type(one) for one in told] == [Spoke, Stepped, Called, Answered, Called, Answered, Spoke, Stepped, Ended]
+    calling, answering = [Spoke, Stepped, Called, Answered, Called, Answered], [Spoke, Stepped, Ended]
+    assert [type(one) for one in told] == [Started, *calling, *answering]
+    assert told[0] == Started("s", "scripted/scripted", str(tmp_path))
     assert [one.output for one in told if isinstance(one, Answered)] == ["made a.txt: 1 line", "1\ta"]
     assert [one.number for one in told if isinstance(one, Stepped)] == [1, 2]
 
@@ -267,8 +270,53 @@ def test_a_broken_off_tool_leaves_no_call_unanswered(tmp_path: Path, stop: type[
         ("shell", "interrupted"),
         ("read", "interrupted"),
     ]
+    assert [one.output.partition(":")[0] for one in results[1:]] == ["not begun", "not begun"]
     assert loop.run("Go on.").text == "Well."
     assert OPENAI_CHAT.problems(model.requests[-1].body["messages"]) == ()
+
+
+@pytest.mark.slow
+def test_what_a_broken_off_command_said_is_kept(tmp_path: Path) -> None:
+    """B13: who stops a command that takes too long does not lose what it said until then."""
+    store = MemoryStore()
+    model = model_saying(
+        Say("", (call("shell", command="echo halfway; sleep 0.3; kill -INT $PPID; sleep 30"),)), "Well."
+    )
+    ended = loop_in(tmp_path, model, store=store).run("Make it.")
+    [result] = [result for message in messages_in(store) for result in results_of(message)]
+
+    assert ended.ending == "aborted"
+    assert result.status == "interrupted"
+    assert result.output == f"{INTERRUPTED}; until then it had said:\nhalfway"
+
+
+@pytest.mark.parametrize(
+    ("answer", "stop", "ended"),
+    [
+        (Fail(401), KeyRefused, ("failed", True)),
+        (Say("One two three.", trouble=Trouble(chunk_delay_seconds=1)), SystemExit, ("aborted", False)),
+    ],
+)
+def test_an_end_is_told_however_it_comes(
+    tmp_path: Path, answer: Answer, stop: type[BaseException], ended: tuple[str, bool]
+) -> None:
+    """A script learns of the session and of the end of its work also where an error or a signal ends it."""
+    told: list[Happening] = []
+    model = ScriptedModel(in_turn(answer), pause=lambda _: pause(True, stop))
+    with pytest.raises(stop) as raised:
+        loop_in(tmp_path, model, told.append).run("Hello?")
+    last = told[-1]
+
+    assert isinstance(told[0], Started)
+    assert isinstance(last, Ended)
+    assert (last.ending, last.session_id, bool(last.problem)) == (ended[0], "s", ended[1])
+    assert last.problem in ("", str(raised.value))
+    assert sum(isinstance(one, Ended) for one in told) == 1
+
+
+def test_a_model_that_says_nothing_is_told_of(tmp_path: Path) -> None:
+    """An empty reply is no answer, and nobody is left to wonder."""
+    assert loop_in(tmp_path, model_saying("")).run("Hello?") == Ended("done", "s", 1, "", SILENT)
 
 
 def test_another_process_goes_on(tmp_path: Path) -> None:
@@ -326,6 +374,26 @@ def test_a_window_too_small_is_told(tmp_path: Path) -> None:
         loop_in(tmp_path, model, window=500).run("Hello?")
 
     assert model.requests == ()
+
+
+def test_long_instructions_leave_room_for_the_work(tmp_path: Path) -> None:
+    """B9: in a small window instructions have a share; the model and the person are told what is left out, once."""
+    (tmp_path / "AGENTS.md").write_text("Keep to the word list. " * 1_000)
+    told: list[Happening] = []
+    model = model_saying(Say("", (call("list"),)), "Hello.")
+    loop = loop_in(tmp_path, model, told.append, window=8_000)
+
+    assert loop.run("Hello?").text == "Hello."
+    assert "the rest of AGENTS.md is left out for its length" in system_of(model, 0)
+    [noted] = [one.text for one in told if isinstance(one, Noted)]
+    assert noted.startswith("too long to be given to the model whole, so it has the beginning only: AGENTS.md (")
+
+
+def test_a_window_that_instructions_fill_names_them(tmp_path: Path) -> None:
+    """B9: the error says which files to shorten."""
+    (tmp_path / "AGENTS.md").write_text("Keep to the word list. " * 100)
+    with pytest.raises(WindowExceeded, match=r"instructions in AGENTS\.md: shorten those first"):
+        loop_in(tmp_path, model_saying("Hello."), window=500).run("Hello?")
 
 
 # Small things.

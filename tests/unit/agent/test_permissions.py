@@ -14,6 +14,7 @@ from infold.agent.permissions import (
     decide,
     granted,
     is_offered,
+    lacking,
     parse_rules,
     rules_in,
     told,
@@ -298,3 +299,25 @@ def test_grants_are_told_as_rules() -> None:
     """A person can be shown what always would mean."""
     assert told(granted(runs("git add *"))) == r"shell:git add \*, shell:git add, shell:git add *"
     assert told((Rule("write", "*", "allow"),)) == "write"
+
+
+@pytest.mark.parametrize(
+    ("wish", "rules"),
+    [
+        (runs("ls"), ("shell:ls",)),
+        (runs("ls *.py > a; rm b"), (r"shell:ls \*.py > a; rm b",)),
+        (runs("cat /etc/hosts", outside=True), ("shell:cat /etc/hosts", "outside:shell cat /etc/hosts")),
+        (Wish("write", ".git/config", outside=True), ("outside:write .git/config",)),
+        (Wish("read", ".env"), ("secrets:read .env",)),
+        (Wish("read", "a"), ()),
+    ],
+)
+def test_what_leave_is_lacking_can_be_given(wish: Wish, rules: tuple[str, ...]) -> None:
+    """The rules that a person is told to give are just those that are lacking, and with them the wish is allowed."""
+    assert lacking(wish, BUILD_RULES) == rules
+    assert decide(wish, (*BUILD_RULES, *parse_rules(dict.fromkeys(rules, "allow")))) == "allow"
+
+
+def test_no_leave_is_lacking_where_it_is_denied() -> None:
+    """Nobody is told to allow what stays denied."""
+    assert lacking(Wish("write", "a"), PLAN_RULES) == ()

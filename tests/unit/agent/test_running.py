@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from infold.agent.permissions import BUILD_RULES
-from infold.agent.running import Running, gist_of, interrupted, run_call
+from infold.agent.running import INTERRUPTED, Running, broken_off, gist_of, not_begun, run_call
 from infold.agent.tools.registry import tools_for
-from infold.agent.tools.tool import Wish, Workplace
+from infold.agent.tools.tool import Trace, Wish, Workplace
 from infold.core.entries import Handle
 from infold.core.messages import ToolCallPart, ToolResultPart
 from infold.core.stubs import Rendering, prune_part
@@ -144,12 +144,19 @@ def test_an_interrupt_passes_through(tmp_path: Path) -> None:
         run_call(call("list"), make(tmp_path, interrupt))
 
 
-def test_an_interrupted_call_has_a_result() -> None:
-    """B12: a call that was broken off is answered all the same."""
-    found = interrupted(call("shell", command="x"), started_ms=1, finished_ms=2)
+def test_a_call_that_was_broken_off_has_a_result(tmp_path: Path) -> None:
+    """B12, B13: it is answered all the same, with what it had said by then; one that nobody permitted had not begun."""
+    begun, asked = Trace(), Trace()
+    shell = call("shell", command="make")
+    run_call(call("list"), replace(make(tmp_path), workplace=Workplace(tmp_path, trace=begun)))
+    begun.leave("half a\0 line\n")
 
-    assert (found.call_id, found.tool, found.status) == ("c1", "shell", "interrupted")
-    assert (found.started_ms, found.finished_ms) == (1, 2)
+    assert broken_off(shell, asked) == not_begun(shell, "the user interrupted before it was permitted")
+    assert broken_off(shell, begun) == ToolResultPart(
+        "c1", "shell", f"{INTERRUPTED}; until then it had said:\nhalf a\ufffd line", "interrupted"
+    )
+    begun.leave("")
+    assert broken_off(shell, begun).output == INTERRUPTED
 
 
 def test_a_call_is_told_in_short(tmp_path: Path) -> None:
@@ -158,6 +165,10 @@ def test_a_call_is_told_in_short(tmp_path: Path) -> None:
 
     assert gist_of(call("shell", command="ls -l"), running) == "ls -l"
     assert gist_of(call("read", path="./a/../b"), running) == "b"
+    assert gist_of(call("search", pattern="def \\w+", path="./src"), running) == "def \\w+ in src"
+    assert gist_of(call("search", pattern="x", glob="*.py"), running) == "x in ., *.py"
+    assert gist_of(call("list", path="src", glob="*.py"), running) == "*.py in src"
+    assert gist_of(call("list"), running) == "."
     assert gist_of(call("read", "{broken"), running) == "{broken"
     assert gist_of(call("none", "{}"), running) == "{}"
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from infold.agent.events import Ended, Titled
+from infold.agent.events import Ended, SummaryBegun, Titled
 from infold.agent.places import default_snapshots
 from infold.agent.work import Assignment, Person, Told, Work, begin
-from infold.core.events import Compacted
+from infold.core.events import Compacted, SummaryProgressed
 from infold.core.messages import AssistantMessage, ModelRef, SessionId, StepStartPart, results_of, text_of
 from infold.errors import UsageError
 from infold.ports import FullStore, SessionKey
@@ -82,6 +82,26 @@ def test_the_model_may_name_it(tmp_path: Path) -> None:
     put_to_work(tmp_path, model, told, variables={"INFOLD_AGENT_SNAPSHOTS": "false"}).run("Count the boats")
 
     assert [one.text for one in told if isinstance(one, Titled)] == ["Boats"]
+
+
+def test_it_is_told_where_a_summary_begins(tmp_path: Path) -> None:
+    """S3.10: the pieces of a summary that was not accepted can be told from those of the next one."""
+    told: list[Told] = []
+    answers = iter(["No.", "The boats were counted: there are twelve of them, and none is missing."])
+
+    def script(request: ScriptedRequest) -> Say:
+        return Say(next(answers, "Counted.")) if "You write the notes" in str(request) else Say("Twelve boats. " * 40)
+
+    work = put_to_work(tmp_path, ScriptedModel(script), told)
+    for _ in range(3):
+        work.run("Count the boats.")
+    told.clear()
+    work.session.compact()
+    begun = [at for at, one in enumerate(told) if isinstance(one, SummaryBegun)]
+
+    assert len(begun) == 2
+    assert isinstance(told[begun[0] + 1], SummaryProgressed)
+    assert isinstance(told[begun[1] + 1], SummaryProgressed)
 
 
 def test_it_goes_on_where_it_stands(tmp_path: Path) -> None:

@@ -75,9 +75,11 @@ def hands_in(
     rules: Rules = TRUSTING,
     consent: Callable[[Wish], Consent] = never,
     snapshots: Snapshots | None = None,
+    skills: tuple[Path, ...] = (),
 ) -> Hands:
     """All tools in a folder."""
-    return Hands(tools_for(rules), Workplace(root), rules=rules, consent=consent, clock=Ticking(), snapshots=snapshots)
+    place = Workplace(root, skills)
+    return Hands(tools_for(rules), place, rules=rules, consent=consent, clock=Ticking(), snapshots=snapshots)
 
 
 def loop_in(

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from infold.agent.tools.files import content_of, encoded, replace_file
-from infold.agent.tools.paths import located, named, path_wish
+from infold.agent.tools.paths import change_wish, located, named
 from infold.agent.tools.read import lines_of
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
@@ -36,7 +36,7 @@ class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _wish(arguments: EditArguments, workplace: Workplace) -> Wish:
-    return path_wish("edit", arguments.path, workplace)
+    return change_wish("edit", arguments.path, workplace)
 
 
 def _run(arguments: EditArguments, workplace: Workplace) -> Done:

@@ -1,7 +1,9 @@
 """Files as tools read and write them: what is no text is refused in words, and a file is replaced whole or not at all."""
 
+import os
 import stat
 from contextlib import suppress
+from errno import EACCES
 from mimetypes import guess_type
 from pathlib import Path
 from uuid import uuid4
@@ -16,6 +18,8 @@ LARGEST_BYTES = 64 * 1024 * 1024
 
 SAMPLED_BYTES = 8_192
 """How far into a file a NUL byte is looked for, which no text has."""
+
+ANY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 def content_of(path: Path, workplace: Workplace) -> bytes:
@@ -53,8 +57,11 @@ def encoded(text: str) -> bytes:
 def replace_file(path: Path, content: bytes) -> None:
     """Put content at a path, so that no reader ever sees half of it; a file that was there keeps its mode.
 
-    Folders on the way are made. Raises `OSError` where the place cannot be written.
+    Folders on the way are made. Raises `OSError`, which names the path, where it cannot be written; a file that is read-only is
+    such a place, though another could be put there in its stead.
     """
+    if _is_read_only(path):
+        raise PermissionError(EACCES, "the file is read-only", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.parent / f".{path.name[:100]}.{uuid4().hex[:12]}"
     try:
@@ -63,6 +70,18 @@ def replace_file(path: Path, content: bytes) -> None:
         with suppress(FileNotFoundError):
             beside.chmod(stat.S_IMODE(path.stat().st_mode))
         beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def _is_read_only(path: Path) -> bool:
+    """Whether a file is there that this user may not write, or that nobody may: who may do anything still keeps to that."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not mode & ANY_WRITE or not os.access(path, os.W_OK)

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from infold.agent.tools.globs import glob_pattern
-from infold.agent.tools.paths import folder_at, named, path_wish
+from infold.agent.tools.paths import folder_at, located, named, path_wish
 from infold.agent.tools.repository import files_below, ignored_among
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
@@ -29,6 +29,11 @@ def _wish(arguments: ListArguments, workplace: Workplace) -> Wish:
     return path_wish("list", arguments.path, workplace)
 
 
+def _gist(arguments: ListArguments, workplace: Workplace) -> str:
+    place = named(located(arguments.path, workplace), workplace)
+    return f"{arguments.glob} in {place}" if arguments.glob else place
+
+
 def _run(arguments: ListArguments, workplace: Workplace) -> Done:
     folder = folder_at(arguments.path, workplace)
     if arguments.glob:
@@ -39,9 +44,17 @@ def _run(arguments: ListArguments, workplace: Workplace) -> Done:
 def _names_in(folder: Path) -> list[str]:
     """What is directly in a folder, folders with a slash behind them; what git ignores is left out."""
     with os.scandir(folder) as entries:
-        names = {entry.name: "/" if entry.is_dir() else "" for entry in entries if entry.name != ".git"}
+        names = {entry.name: "/" if _is_folder(entry) else "" for entry in entries if entry.name != ".git"}
     ignored = ignored_among(sorted(names), folder)
     return sorted(name + slash for name, slash in names.items() if name not in ignored)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether a name leads to a folder; a link that leads to itself does not, though asking it is an error."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _matching(folder: Path, glob: str, workplace: Workplace) -> list[str]:
@@ -66,4 +79,5 @@ LIST = Tool(
     ListArguments,
     _wish,
     _run,
+    _gist,
 )

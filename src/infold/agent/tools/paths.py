@@ -1,15 +1,18 @@
 """Where the paths lead that a model writes, whether that is inside the project, and how they are named to model and person.
 
-Every link is followed before anything is decided, so a link in the project that leads out of it counts as outside.
+Every link is followed before anything is decided, so a link in the project that leads out of it counts as outside. So does, for
+whoever would change it, what belongs to git itself: settings and hooks name programs that the next harmless git command runs.
 """
 
 import os
 from difflib import get_close_matches
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from infold.agent.tools.tool import ToolFailed, Wish, Workplace
 
-__all__ = ["folder_at", "is_inside", "located", "missing", "named", "path_wish"]
+__all__ = ["change_wish", "folder_at", "is_inside", "located", "missing", "named", "path_wish"]
 
 MOST_NAMES = 500
 """Names of a folder that are compared with one that is not there."""
@@ -44,6 +47,24 @@ def path_wish(tool: str, path: str, workplace: Workplace) -> Wish:
     """The wish of a tool that is about one path."""
     place = located(path, workplace)
     return Wish(tool, named(place, workplace), outside=not is_inside(place, workplace))
+
+
+def change_wish(tool: str, path: str, workplace: Workplace) -> Wish:
+    """The wish of a tool that would change what is at a path."""
+    wish = path_wish(tool, path, workplace)
+    return replace(wish, outside=True) if _is_gits_own(located(path, workplace), workplace) else wish
+
+
+def _is_gits_own(place: Path, workplace: Workplace) -> bool:
+    """Whether a located path belongs to a repository's own files: at or below a `.git`, in a folder that is a repository under
+    another name, or what would make a folder one, which always has a `HEAD`."""
+    parts = [part.casefold() for part in Path(named(place, workplace)).parts]
+    within = (folder for folder in place.parents if is_inside(folder, workplace))
+    return ".git" in parts or parts[-1:] == ["head"] or any(map(_is_repository, within))
+
+
+def _is_repository(folder: Path) -> bool:
+    return all(os.path.lexists(folder / name) for name in ("HEAD", "objects", "refs"))
 
 
 def folder_at(path: str, workplace: Workplace) -> Path:

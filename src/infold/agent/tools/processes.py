@@ -8,7 +8,7 @@ import os
 import selectors
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -56,13 +56,15 @@ def run_process(
     limit_seconds: float,
     most_bytes: int = MOST_BYTES,
     stderr: int = subprocess.STDOUT,
+    leave: Callable[[str], None] = lambda _: None,
 ) -> Ran:
     """Run a program in a folder, with nothing to read; raises `OSError` where it cannot be started.
 
     What it says on stderr stands among its output unless that is sent elsewhere. An exception that comes from outside, such as
-    `KeyboardInterrupt`, ends the program's whole group and passes on.
+    `KeyboardInterrupt`, ends the program's whole group and passes on; what the program had said by then is given to `leave`.
     """
     process: subprocess.Popen[bytes] | None = None
+    kept = _Kept(most_bytes)
     try:
         with held_back_signals():
             process = subprocess.Popen(
@@ -74,9 +76,10 @@ def run_process(
                 stderr=stderr,
                 start_new_session=True,
             )
-        return _heard(process, _Kept(most_bytes), monotonic() + limit_seconds)
+        return _heard(process, kept, monotonic() + limit_seconds)
     except BaseException:
         if process is not None:
+            leave(kept.text())
             _stop(process)
         raise
     finally:
@@ -91,7 +94,7 @@ def held_back_signals() -> Iterator[None]:
     before: dict[int, Any] = {}
     try:
         if current_thread() is main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 before[number] = signal.signal(number, lambda number, _: came.append(number))
         yield
     finally:

@@ -47,6 +47,11 @@ def _wish(arguments: SearchArguments, workplace: Workplace) -> Wish:
     return path_wish("search", arguments.path, workplace)
 
 
+def _gist(arguments: SearchArguments, workplace: Workplace) -> str:
+    place = named(located(arguments.path, workplace), workplace)
+    return f"{arguments.pattern} in {', '.join(filter(None, (place, arguments.glob)))}"
+
+
 def _run(arguments: SearchArguments, workplace: Workplace) -> Done:
     place = located(arguments.path, workplace)
     if not place.exists():
@@ -140,4 +145,5 @@ SEARCH = Tool(
     SearchArguments,
     _wish,
     _run,
+    _gist,
 )

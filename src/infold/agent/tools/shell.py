@@ -54,7 +54,8 @@ def _run(arguments: ShellArguments, workplace: Workplace) -> Done:
     if not command.strip() or "\0" in command:
         raise ToolFailed("there is no command to run; give one, without NUL characters")
     folder = folder_at(arguments.folder, workplace)
-    ran = run_process([which("bash") or "/bin/sh", "-c", command], folder, limit_seconds=arguments.timeout_seconds)
+    words, seconds = [which("bash") or "/bin/sh", "-c", command], arguments.timeout_seconds
+    ran = run_process(words, folder, limit_seconds=seconds, leave=workplace.trace.leave)
     status = TIMED_OUT if ran.exit_status is None else ran.exit_status
     said = ran.output.replace("\0", "\ufffd").rstrip("\n")
     return Done("\n".join(filter(None, (said, *_notes(ran, arguments)))), exit_status=status)

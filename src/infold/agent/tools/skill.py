@@ -5,14 +5,17 @@ A skill's output is never pruned by any policy, because a model that loaded inst
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+from infold.ports import ToolSpec
 
-__all__ = ["SKILL", "Skill", "SkillArguments", "skills_in"]
+__all__ = ["SKILL", "Skill", "SkillArguments", "announced", "skills_in"]
 
 LARGEST_BYTES = 256 * 1024
 """Bytes of a SKILL.md that are read."""
@@ -21,6 +24,9 @@ MOST_FILES = 50
 """Files beside a SKILL.md that are named."""
 
 LONGEST_DESCRIPTION = 500
+
+MOST_ANNOUNCED, LONGEST_ANNOUNCED = 4_000, 240
+"""Characters of all skills together, and of one, that a model is told of before it asks: they are in every request."""
 
 _FRONT = re.compile(r"---[ \t]*\n(?P<fields>.*?)\n---[ \t]*(?:\n|$)(?P<body>.*)", re.DOTALL)
 _FIELD = re.compile(r"^(?P<key>[\w-]+)[ \t]*:[ \t]*(?P<value>.*(?:\n[ \t]+.*|\n(?=\n))*)", re.MULTILINE)
@@ -54,6 +60,19 @@ def skills_in(folders: Sequence[Path]) -> tuple[Skill, ...]:
         skill = _skill(file.parent, text)
         found.setdefault(skill.name, skill)
     return tuple(sorted(found.values(), key=lambda skill: skill.name))
+
+
+def announced(spec: ToolSpec, folders: Sequence[Path]) -> ToolSpec:
+    """The skill tool as a model is told of it, with the skills there are: who does not know of one never loads it.
+
+    Of many only the first are named, and that there are more.
+    """
+    lines = [_one_line(skill)[:LONGEST_ANNOUNCED] for skill in skills_in(folders)]
+    room = accumulate(len(line) + 1 for line in lines)
+    shown = [line for line, reached in zip(lines, room, strict=True) if reached <= MOST_ANNOUNCED]
+    over = len(lines) - len(shown)
+    more = [f"and {over} more: call it without a name to see all"] if over else []
+    return replace(spec, description="\n".join((f"{spec.description} There are:", *shown, *more))) if lines else spec
 
 
 def _skill_files(folder: Path) -> Iterator[Path]:
@@ -96,7 +115,11 @@ def _run(arguments: SkillArguments, workplace: Workplace) -> Done:
 
 
 def _listed(skills: Sequence[Skill]) -> str:
-    return "\n".join(f"- {skill.name}: {skill.description}".rstrip(": ") for skill in skills) or "[there are no skills]"
+    return "\n".join(map(_one_line, skills)) or "[there are no skills]"
+
+
+def _one_line(skill: Skill) -> str:
+    return " ".join(f"- {skill.name}: {skill.description}".rstrip(": ").split())
 
 
 def _beside(skill: Skill) -> str:

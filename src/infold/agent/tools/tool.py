@@ -9,29 +9,43 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from infold.core.messages import ResultStatus
 from infold.ports import ToolSpec
 
-__all__ = ["Done", "Tool", "ToolFailed", "Wish", "Workplace", "spec_of"]
+__all__ = ["Done", "Tool", "ToolFailed", "Trace", "Wish", "Workplace", "spec_of"]
+
+
+class Trace:
+    """How far a call has come, for whoever answers for it when it is broken off: whether it began, and what it had said."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self.said = ""
+
+    def leave(self, said: str) -> None:
+        """Keep what was said so far."""
+        self.said = said
 
 
 class Workplace(Struct, frozen=True):
     """Where tools work: the project's root, which is also where commands run, and the folders skills are found in.
 
-    `home` is the user's own folder, where instructions for every project may lie.
+    `home` is the user's own folder, where instructions for every project may lie; `trace` is of the call that is being run.
     """
 
     root: Path
     skills: tuple[Path, ...] = ()
     home: Path | None = None
+    trace: Trace = field(default_factory=Trace)
 
 
 class Wish(Struct, frozen=True):
     """What a call would do, in one line for the person who is asked: a command, a path.
 
-    `outside`: it reaches beyond the project, which is asked for whatever the rules of the tool say.
+    `outside`: it reaches beyond the project, or would change what belongs to git itself, which is asked for whatever the rules
+    of the tool say.
     """
 
     tool: str
@@ -57,7 +71,8 @@ class ToolFailed(Exception):
 class Tool(Struct, frozen=True):
     """Something a model may call; `arguments` is the Struct that `wish` and `run` are given.
 
-    `run` raises `ToolFailed` where it cannot do what it is asked.
+    `run` raises `ToolFailed` where it cannot do what it is asked. `gist` tells somebody who watches what a call is about, where
+    its wish is not all there is to say.
     """
 
     name: str
@@ -65,6 +80,7 @@ class Tool(Struct, frozen=True):
     arguments: type[Struct]
     wish: Callable[[Any, Workplace], Wish]
     run: Callable[[Any, Workplace], Done]
+    gist: Callable[[Any, Workplace], str] | None = None
 
 
 def spec_of(tool: Tool) -> ToolSpec:

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from infold.agent.tools.files import encoded, replace_file
-from infold.agent.tools.paths import located, named, path_wish
+from infold.agent.tools.paths import change_wish, located, named
 from infold.agent.tools.read import lines_of
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
@@ -18,7 +18,7 @@ class WriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _wish(arguments: WriteArguments, workplace: Workplace) -> Wish:
-    return path_wish("write", arguments.path, workplace)
+    return change_wish("write", arguments.path, workplace)
 
 
 def _run(arguments: WriteArguments, workplace: Workplace) -> Done:

@@ -102,3 +102,8 @@ def test_other_bytes_stay(code: Path, ran: Ran) -> None:
 def test_what_is_not_there_is_not_edited(ran: Ran) -> None:
     """A missing file is refused in words."""
     assert "there is no code.py" in refusal(ran, old="a", new="b")
+
+
+def test_gits_own_files_are_asked_for(wished: Wished) -> None:
+    """A change of what git runs programs by counts as one outside the project."""
+    assert wished(EDIT, path=".git/config", old="a", new="b") == Wish("edit", ".git/config", outside=True)

@@ -59,6 +59,28 @@ def test_a_failure_leaves_nothing_behind(root: Path) -> None:
     assert [path.name for path in root.iterdir()] == ["folder"]
 
 
+def test_a_read_only_file_stays_as_it_is(root: Path) -> None:
+    """Renaming over a file asks nobody whether it may be written; so that is looked at before."""
+    kept = root / "kept"
+    kept.write_text("old")
+    kept.chmod(0o444)
+    with pytest.raises(PermissionError, match=r"read-only.*kept"):
+        replace_file(kept, b"new")
+
+    assert kept.read_text() == "old"
+    assert [path.name for path in root.iterdir()] == ["kept"]
+
+
+def test_a_failure_names_the_file_that_was_meant(root: Path) -> None:
+    """No model and no person knows of the file beside it."""
+    (root / "folder").mkdir()
+    with pytest.raises(OSError, match="folder") as failed:
+        replace_file(root / "folder", b"x")
+
+    assert failed.value.filename == str(root / "folder")
+    assert failed.value.filename2 is None
+
+
 def test_bytes_that_are_no_text_come_back(root: Path) -> None:
     """What was read as it is, is written as it was; half a surrogate pair is refused."""
     assert encoded(b"caf\xe9 \xff".decode("utf-8", "surrogateescape")) == b"caf\xe9 \xff"

@@ -19,6 +19,14 @@ def test_a_folder_is_listed(repository: Path, ran: Ran, wished: Wished) -> None:
     assert wished(LIST, path="src") == Wish("list", "src")
 
 
+def test_a_link_to_itself_hides_nothing(root: Path, ran: Ran) -> None:
+    """A name that leads nowhere is listed as any other, and keeps no other from being listed."""
+    (root / "loop").symlink_to("loop")
+    (root / "src").mkdir()
+
+    assert ran(LIST) == Done("loop\nsrc/")
+
+
 def test_a_glob_finds_files_at_any_depth(repository: Path, ran: Ran) -> None:
     """Files are given as paths from the project's root; one that git knows but that is gone is not."""
     (repository / "gone.py").touch()

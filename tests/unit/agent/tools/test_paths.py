@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.paths import folder_at, located, missing, named, path_wish
+from infold.agent.tools.paths import change_wish, folder_at, located, missing, named, path_wish
 from infold.agent.tools.tool import ToolFailed, Wish, Workplace
 
 
@@ -79,3 +79,42 @@ def test_a_folder_is_asked_for(root: Path, workplace: Workplace) -> None:
         folder_at("file", workplace)
     with pytest.raises(ToolFailed, match="there is no zzz"):
         folder_at("zzz", workplace)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git",
+        ".git/config",
+        "./.git/hooks/pre-commit",
+        ".GIT/config",
+        "sub/.git/config",
+        "link/config",
+        "sub/../.git/x",
+    ],
+)
+def test_gits_own_files_are_not_the_projects_to_change(root: Path, workplace: Workplace, path: str) -> None:
+    """What git reads programs to run from is outside for whoever would change it, however it is reached, and for no reader."""
+    (root / ".git").mkdir()
+    (root / "link").symlink_to(".git")
+
+    assert change_wish("write", path, workplace).outside
+    assert not path_wish("read", path, workplace).outside
+
+
+def test_a_repository_under_another_name_is_gits_own(root: Path, workplace: Workplace) -> None:
+    """A repository that a `.git` leads to, or a bare one, may have any name; it is known by what is in it."""
+    for name in ("HEAD", "objects", "refs"):
+        (root / "store" / name).mkdir(parents=True)
+    (root / ".git").symlink_to("store")
+
+    assert change_wish("edit", "store/config", workplace).outside
+    assert change_wish("edit", ".git/config", workplace).outside
+    assert change_wish("write", "store/hooks/post-checkout", workplace).outside
+    assert change_wish("write", "new/HEAD", workplace).outside
+
+
+@pytest.mark.parametrize("path", [".gitignore", "src/git/config", "x.git/a", "docs/HEAD.md", "a"])
+def test_other_names_are_the_projects(workplace: Workplace, path: str) -> None:
+    """What only looks like git's own is changed unasked."""
+    assert change_wish("write", path, workplace) == Wish("write", path)

@@ -130,6 +130,19 @@ def test_an_interrupt_passes_and_kills(tmp_path: Path, command: str, when_there:
     assert gone(int((tmp_path / "child").read_text()))
 
 
+@pytest.mark.slow
+def test_what_was_said_before_an_interrupt_is_left(tmp_path: Path, when_there: Callable[[Path], Timer]) -> None:
+    """B13: who breaks a program off gets what it had said by then."""
+    left: list[str] = []
+    command = shell("echo halfway; sleep 0.3; echo now > ready; sleep 30")
+    timer = when_there(tmp_path / "ready")
+    with pytest.raises(KeyboardInterrupt):
+        run_process(command, tmp_path, limit_seconds=20, leave=left.append)
+    timer.join()
+
+    assert left == ["halfway\n"]
+
+
 @pytest.fixture
 def when_there() -> Callable[[Path], Timer]:
     """Interrupts this process, as Ctrl-C does, once a file has something in it."""

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.skill import SKILL, SkillArguments, skills_in
-from infold.agent.tools.tool import Done, ToolFailed, Wish, Workplace
+from infold.agent.tools.skill import MOST_ANNOUNCED, SKILL, SkillArguments, announced, skills_in
+from infold.agent.tools.tool import Done, ToolFailed, Wish, Workplace, spec_of
 from infold.core.presets import PRESETS
 
 PDF = """---
@@ -73,3 +73,23 @@ def test_no_policy_prunes_a_skill() -> None:
 
     assert pruning
     assert all(SKILL.name in prune.protected_tools for prune in pruning)
+
+
+def test_skills_are_announced(folder: Path) -> None:
+    """S5.5: the tool's description names the skills there are; where there are none it is as it was."""
+    told = announced(spec_of(SKILL), (folder,)).description
+
+    assert told == f"{SKILL.description} There are:\n- pdf: Reads and fills PDF forms.\n- plain\n- q: x"
+    assert announced(spec_of(SKILL), ()) == spec_of(SKILL)
+
+
+def test_many_skills_are_announced_within_bounds(tmp_path: Path) -> None:
+    """Names and descriptions are in every request, so they have a bound; that there are more is told."""
+    for number in range(60):
+        (tmp_path / f"s{number:02}").mkdir()
+        (tmp_path / f"s{number:02}" / "SKILL.md").write_text(f"---\ndescription: {'long ' * 100}\n---\n")
+    told = announced(spec_of(SKILL), (tmp_path,)).description.split("\n")
+
+    assert sum(map(len, told)) < MOST_ANNOUNCED + 300
+    assert told[1].startswith("- s00: long long")
+    assert told[-1] == f"and {60 - len(told) + 2} more: call it without a name to see all"

@@ -34,3 +34,8 @@ def test_a_link_stays_a_link(root: Path, ran: Ran, wished: Wished) -> None:
     assert (root / "link").is_symlink()
     assert (root / "real").read_text() == "new"
     assert wished(WRITE, path="link", content="x") == Wish("write", "real")
+
+
+def test_gits_own_files_are_asked_for(wished: Wished) -> None:
+    """A change of what git runs programs by counts as one outside the project."""
+    assert wished(WRITE, path=".git/config", content="x") == Wish("write", ".git/config", outside=True)
