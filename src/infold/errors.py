@@ -64,7 +64,16 @@ __all__ = [
     "UnusableKey",
     "UsageError",
     "WindowExceeded",
+    "raised_at",
 ]
+
+
+def raised_at(error: BaseException) -> str:
+    """Where somebody else's code raised an error: all that a log says of it beside its kind, for its words may be a session's."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    return "" if frame is None else f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}"
 
 
 class InfoldError(Exception):
@@ -238,16 +247,25 @@ class StoreBroken(StoreError):
 
 
 class WindowExceeded(InfoldError):
-    """The smallest possible view is still larger than the usable window."""
+    """The smallest possible view is still larger than the usable window, as infold knows it or as the provider has it.
+
+    Where the view is no larger than infold's window, the provider has refused it all the same.
+    """
 
     def __init__(self, *, floor_tokens: int, usable_tokens: int, overhead_tokens: int) -> None:
         self.floor_tokens = floor_tokens
         self.usable_tokens = usable_tokens
         self.overhead_tokens = overhead_tokens
+        view = f"{floor_tokens:,} tokens ({overhead_tokens:,} of them system prompt and tools)"
+        if floor_tokens <= usable_tokens:
+            super().__init__(
+                f"the provider refused a view of {view}, though the usable window is {usable_tokens:,}, and nothing more "
+                "can be left out; look at what it answered, or set the model's window to what it takes"
+            )
+            return
         super().__init__(
-            f"the smallest view is {floor_tokens:,} tokens ({overhead_tokens:,} of them system prompt and tools), "
-            f"the usable window is {usable_tokens:,}; shorten the system prompt or the newest message, "
-            "offer fewer tools, lower the reserve or choose a larger model"
+            f"the smallest view is {view}, the usable window is {usable_tokens:,}; shorten the system prompt or the newest "
+            "message, offer fewer tools, lower the reserve or choose a larger model"
         )
 
 

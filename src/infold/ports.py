@@ -60,6 +60,9 @@ class SessionKey(Struct, frozen=True, order=True):
     session_id: SessionId
 
     def __post_init__(self) -> None:
+        for name, text in (("tenant", self.tenant), ("session id", self.session_id)):
+            if not isinstance(text, str):
+                raise UnusableKey(name, f"is a {type(text).__name__}, not text")
         if not self.session_id:
             raise UnusableKey("session id", "is empty")
         for name, text in (("tenant", self.tenant), ("session id", self.session_id)):

@@ -15,12 +15,25 @@ from infold.engine.asking import AsyncSummariser, Summariser
 from infold.errors import UsageError
 from infold.models.embedded import EmbeddedModel
 from infold.ports import Clock, FullStore, Model
+from infold.settings import StoreLimits
+from infold.settings.places import ELSEWHERE, PLACES, path_of, problem_with
 from infold.stores.clock import SystemClock
 
-__all__ = ["EMBEDDED", "embedded_model", "open_model", "open_store", "summariser_for", "system_clock"]
+__all__ = [
+    "EMBEDDED",
+    "embedded_model",
+    "keep_within",
+    "located",
+    "open_model",
+    "open_store",
+    "summariser_for",
+    "system_clock",
+]
 
 EMBEDDED = "embedded"
 """The name under which the small model that comes in a package is asked for."""
+
+DAY_MS = 86_400_000
 
 _ADAPTERS = {
     "memory": ("infold.stores.memory", "MemoryStore"),
@@ -29,18 +42,29 @@ _ADAPTERS = {
 }
 
 
-def open_store(place: str) -> FullStore:
+def open_store(place: str, *, busy_seconds: float | None = None) -> FullStore:
     """The store at a place: `memory`, a file's path, `sqlite:PATH` or a `postgresql://` address.
 
-    Raises `UsageError` where the place is empty or its extra is not installed, `StoreBroken` where it cannot be opened.
+    `busy_seconds` is how long a file that another process writes is waited for, if not as long as the store itself would.
+    Raises `UsageError` where the place is none or its extra is not installed, `StoreBroken` where it cannot be opened.
     """
-    if not place:
-        raise UsageError("no store is named; give 'memory', the path of a file, or a postgresql:// address")
+    place = located(place)
     if place == "memory":
         return cast(FullStore, _adapter("memory")())
-    if place.startswith(("postgresql://", "postgres://")):
+    if place.startswith(ELSEWHERE):
         return cast(FullStore, _adapter("postgres")(place))
-    return cast(FullStore, _adapter("sqlite")(Path(place.removeprefix("sqlite:"))))
+    waiting = {} if busy_seconds is None else {"busy_seconds": busy_seconds}
+    return cast(FullStore, _adapter("sqlite")(Path(place), **waiting))
+
+
+def located(place: str) -> str:
+    """A place without `sqlite:` and `~`, as everybody can use it; raises `UsageError` for what is none."""
+    if not place or not isinstance(place, str):
+        raise UsageError(f"no store is named{f' by {place!r}' if place else ''}; {PLACES}")
+    problem = problem_with(place)
+    if problem:
+        raise UsageError(f"{problem}; {PLACES}")
+    return place if place == "memory" or place.startswith(ELSEWHERE) else str(path_of(place))
 
 
 def _adapter(name: str) -> type:
@@ -65,8 +89,12 @@ _MODELS = {
 def summariser_for(given: AsyncSummariser | str | None) -> Summariser | None:
     """A summariser as given, or the one that asks the model of this name.
 
-    Raises `UsageError` where an extra is missing, `KeyRefused` where there is no key.
+    Raises `UsageError` for what cannot be called and where an extra is missing, `KeyRefused` where there is no key.
     """
+    if given is not None and not isinstance(given, str) and not callable(given):
+        raise UsageError(
+            f"the summariser is a {type(given).__name__}; give a function from a request to text, or the name of a model"
+        )
     if not isinstance(given, str):
         return cast("Summariser | None", given)
     provider, name = _provider_of(given, "")
@@ -124,6 +152,16 @@ def _adapter_of(provider: str, name: str) -> Callable[..., Model]:
 def embedded_model() -> EmbeddedModel:
     """The small model that comes in a package, to be run while a block does."""
     return EmbeddedModel()
+
+
+def keep_within(store: FullStore, limits: StoreLimits) -> int:
+    """Delete the sessions of a store that are beyond the limits that are set, first by age, then by size (B27); how many."""
+    gone = 0
+    if limits.max_age_days is not None:
+        gone += store.expire(limits.max_age_days * DAY_MS)
+    if limits.max_bytes is not None:
+        gone += store.trim(limits.max_bytes)
+    return gone
 
 
 def system_clock() -> Clock:

@@ -75,7 +75,7 @@ EXAMPLES: tuple[tuple[InfoldError, str], ...] = (
 
 def test_every_error_is_exported_in_order() -> None:
     """The module's `__all__` names each error class once, sorted."""
-    assert sorted(cls.__name__ for cls in DEFINED) == errors.__all__
+    assert sorted(cls.__name__ for cls in DEFINED) == [name for name in errors.__all__ if name != "raised_at"]
 
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
@@ -121,6 +121,14 @@ def test_numbers_and_names_stay_readable() -> None:
     assert by_type[BrokenInput] == {"format_name": "codex", "line": 7}
 
 
+def test_a_view_that_should_have_fitted_is_told_as_refused() -> None:
+    """No number is blamed that is in order: it was the provider who refused."""
+    error = WindowExceeded(floor_tokens=15, usable_tokens=6_800, overhead_tokens=5)
+
+    assert str(error).startswith("the provider refused a view of 15 tokens")
+    assert "shorten" not in str(error)
+
+
 def test_a_line_is_named_where_there_is_one() -> None:
     """A broken transcript's error names the line; without one it does not speak of lines."""
     assert str(BrokenInput("pi", "cut off", remedy="export it again", line=3)).startswith("pi at line 3: cut off")
@@ -141,3 +149,12 @@ def test_branches_say_who_can_act() -> None:
     models = {cls for cls in DEFINED if issubclass(cls, ModelError)}
 
     assert {cls for cls in DEFINED if issubclass(cls, UsageError)} == DEFINED - others - models
+
+
+def test_the_place_of_an_error_is_where_it_was_raised() -> None:
+    """The innermost frame is named; an error that nobody raised has no place."""
+    with pytest.raises(ValueError, match="Cannot specify") as caught:
+        WindowExceeded(floor_tokens="x", usable_tokens=1, overhead_tokens=1)  # type: ignore[arg-type]
+
+    assert errors.raised_at(caught.value).partition(":")[0] == errors.__file__
+    assert errors.raised_at(ValueError()) == ""

@@ -1,16 +1,23 @@
 """A place in, a store out; a name in, a summariser out."""
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from infold.core.entries import MessageEntry
+from infold.core.messages import SessionId
 from infold.core.summary import SummaryRequest
-from infold.errors import UsageError
+from infold.errors import StoreBroken, UsageError
+from infold.ports import SessionKey
+from infold.settings import StoreLimits
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
-from infold.wiring import open_store, summariser_for
+from infold.testing.builders import numbered, user
+from infold.wiring import DAY_MS, keep_within, open_store, summariser_for
 
 ASKING = """
 import sys
@@ -38,6 +45,16 @@ def test_a_place_names_its_store(tmp_path: Path) -> None:
 
     assert isinstance(open_store("memory"), MemoryStore)
     assert (tmp_path / "a.sqlite3").exists()
+
+
+def test_a_busy_file_is_waited_for_as_long_as_is_said(tmp_path: Path) -> None:
+    """B14: a gateway that fails open must not wait as long as an agent would."""
+    place = str(tmp_path / "s.sqlite3")
+    store = open_store(place, busy_seconds=0.05)
+    with closing(sqlite3.connect(place)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBroken, match="writing for too long"):
+            store.append(SessionKey("", SessionId("s")), [MessageEntry(*numbered([user()]))], expected=0)
 
 
 def test_no_place_is_told() -> None:
@@ -74,3 +91,56 @@ def test_a_missing_package_is_told(model: str, package: str) -> None:
 
     assert told.startswith(f"UsageError {model} needs {package}")
     assert f"pip install 'infold[{package}]', or name another model" in told
+
+
+def test_home_is_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`~` is where the user lives, and no folder of that name."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for place in ("~/a.sqlite3", "sqlite:~/b.sqlite3"):
+        store = open_store(place)
+        assert isinstance(store, SqliteStore)
+        store.close()
+
+    assert {path.name for path in tmp_path.glob("*.sqlite3")} == {"a.sqlite3", "b.sqlite3"}
+    assert not (tmp_path / "~").exists()
+
+
+@pytest.mark.parametrize("place", ["mysql://ada:hidden@h/d", "sqlite:///x.db", "file://x.db", 5])
+def test_other_addresses_are_no_stores(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is made for an address that no store has, and its password is not shown."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="give 'memory'") as caught:
+        open_store(place)
+
+    assert list(tmp_path.iterdir()) == []
+    assert "hidden" not in str(caught.value)
+
+
+class Days:
+    """A clock that is set by the day."""
+
+    day = 0
+
+    def now_ms(self) -> int:
+        """The beginning of the day."""
+        return self.day * DAY_MS
+
+
+def test_a_store_is_kept_within_its_limits() -> None:
+    """B27: by age, then by size, each only where it is set."""
+    clock = Days()
+    store = MemoryStore(clock)
+    said = [MessageEntry(message) for message in numbered([user("fly")])]
+    for name in ("old", "new", "newest"):
+        store.append(SessionKey("", SessionId(name)), said, expected=0)
+        clock.day += 2
+
+    def left(limits: StoreLimits) -> list[str]:
+        keep_within(store, limits)
+        return [stored.key.session_id for stored in store.sessions("")]
+
+    size = max(stored.stored_bytes for stored in store.sessions(""))
+    assert left(StoreLimits(None, None)) == ["newest", "new", "old"]
+    assert left(StoreLimits(5, None)) == ["newest", "new"]
+    assert left(StoreLimits(5, size)) == ["newest"]

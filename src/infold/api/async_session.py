@@ -7,15 +7,17 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from infold.api import checking
 from infold.api.session_settings import Place, SessionSettings
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId
+from infold.core.policy import Policy
 from infold.core.summary import SummaryRequest
 from infold.engine.ahead import Preparation, mark_of, told_of
 from infold.engine.asking import AsyncSummariser, ask_async
 from infold.engine.background import AsyncShelf
 from infold.engine.call import Flow
-from infold.engine.circumstances import Beside, Stamp
+from infold.engine.circumstances import Stamp
 from infold.engine.drive import AsyncWorld, drive_async
 from infold.engine.effects import Told
 from infold.engine.history import Followed
@@ -24,6 +26,7 @@ from infold.engine.previewing import Preview
 from infold.engine.recalling import recall
 from infold.engine.refusals import overflow_of
 from infold.engine.summarising import SummaryPlan, ask_for_notes
+from infold.errors import UsageError
 from infold.observers.bus import Bus
 from infold.ports import Deferring, FullStore, SessionKey
 from infold.wiring import summariser_for
@@ -37,6 +40,8 @@ class AsyncSession:
     """One session in a store, for one event loop; `await AsyncSession.open(…)` reads it."""
 
     def __init__(self, place: Place, settings: SessionSettings, log: Log) -> None:
+        if not isinstance(place, Place):
+            raise UsageError("an AsyncSession is opened: await AsyncSession.open(store, session_id, settings)")
         self._place = place
         self._settings = settings
         self._summariser: AsyncSummariser | None = summariser_for(settings.summariser)
@@ -57,10 +62,31 @@ class AsyncSession:
         """Give up a summary that is being written in the background; the session itself needs no closing."""
         await self._shelf.close()
 
+    async def __aenter__(self) -> "AsyncSession":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     @property
     def log(self) -> Log:
         """The session as it stands, for whoever wants to look."""
         return self._keeper.log
+
+    @property
+    def window_tokens(self) -> int:
+        """The model's window as it is known by now; 0 where it was declared to have no limit."""
+        return self._keeper.window_tokens
+
+    @property
+    def limit_tokens(self) -> int:
+        """The most that the next request may be, as far as it is known by now; 0 where the window has no limit."""
+        return self._keeper.limit_tokens
+
+    @property
+    def policy(self) -> Policy:
+        """The policy the session is kept by."""
+        return self._place.terms.policy
 
     @property
     def bus(self) -> Bus:
@@ -77,13 +103,13 @@ class AsyncSession:
         The list must begin with what was folded; infold notices a change there and raises `HistoryChanged`. What changed after
         that is taken back and replaced.
         """
-        return await self._drive(self._keeper.prepare(messages, Beside(system, tools, output_tokens)))
+        return await self._drive(self._keeper.prepare(messages, checking.beside(system, tools, output_tokens)))
 
     async def prepare_new(
         self, messages: Sequence[object], *, system: object = None, tools: object = None, output_tokens: int = 0
     ) -> Ready:
         """Make the next request fit, given only the messages that are new."""
-        return await self._drive(self._keeper.prepare_new(messages, Beside(system, tools, output_tokens)))
+        return await self._drive(self._keeper.prepare_new(messages, checking.beside(system, tools, output_tokens)))
 
     async def record(self, reply: object, stamp: Stamp | None = None) -> None:
         """Take in a provider's reply (its body or SDK object): what was said, the usage, and why it ended.
@@ -113,7 +139,7 @@ class AsyncSession:
 
         `up_to` is the number of the first message to keep, as in its handle: 42 for `42.1`.
         """
-        return await self._drive(self._keeper.compact(focus, up_to))
+        return await self._drive(self._keeper.compact(checking.text("focus", focus, example="the open bugs"), up_to))
 
     def match(self, messages: Sequence[object]) -> Followed | None:
         """How a whole list of messages goes with this session; none where it is another's."""
@@ -133,18 +159,23 @@ class AsyncSession:
 
     async def pin(self, handle: str) -> None:
         """Pin a part of the view by its handle: it is never pruned, and a fold quotes it word for word."""
-        await self._drive(self._keeper.pin(handle))
+        await self._drive(self._keeper.pin(checking.text("handle", handle, example="12.0")))
 
     async def unpin(self, handle: str) -> None:
         """Release a pinned part."""
-        await self._drive(self._keeper.pin(handle, pinned=False))
+        await self._drive(self._keeper.pin(checking.text("handle", handle, example="12.0"), pinned=False))
+
+    async def title(self, text: str) -> None:
+        """Give the session a title; the last one counts (S6.2)."""
+        await self._drive(self._keeper.title(checking.text("title", text, example="Port the feed")))
 
     async def recall(self, query: str, *, budget_tokens: int = 2_000) -> str:
         """Bring back what was said or done, by words or by the handles that stubs name, in at most that many tokens (B6).
 
         Pruned and folded parts are found like those in view. Raises `UnknownReference` for a handle that names nothing.
         """
-        rule = self._place.terms.rendering.estimate
+        rule, query = self._place.terms.rendering.estimate, checking.text("query", query, example="the feed")
+        budget_tokens = checking.whole("budget_tokens", budget_tokens)
         place = self._place
         return await to_thread(recall, place.store, place.key, query, budget_tokens=budget_tokens, rule=rule)
 

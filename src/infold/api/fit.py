@@ -7,6 +7,7 @@ a growing one keeps its prefix between them (B29). The caller's list and objects
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from infold.api.checking import check_terms
 from infold.api.rehearsals import Rehearsals
 from infold.api.report import Report
 from infold.catalogue import Lookup, Override, lookup
@@ -57,8 +58,9 @@ def fit(
     to ask for them. `exact` off keeps to the estimate even where a tokeniser is installed.
 
     Raises `WindowExceeded` when even the smallest view does not fit, `UnknownFormat` or `BrokenInput` for messages that
-    cannot be read, `UsageError` when neither model nor window is given.
+    cannot be read, `UsageError` when neither model nor window is given or something is of a wrong kind.
     """
+    check_terms(model, window, policy)
     chosen = preset(policy) if isinstance(policy, str) else policy
     wire = _wire_format(messages, format)
     decoded = wire.decode(messages)

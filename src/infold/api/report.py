@@ -24,13 +24,14 @@ from infold.core.messages import (
     ToolCallPart,
     ToolResultPart,
     UserMessage,
+    results_of,
 )
 from infold.core.policy import Ruler
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_part
 from infold.engine.counting import Counting
 from infold.engine.telling import in_words
 
-__all__ = ["CATEGORIES", "Left", "Report", "cost_of", "tokens_by_category", "with_beside"]
+__all__ = ["CATEGORIES", "Left", "Report", "cost_of", "is_empty", "tokens_by_category", "with_beside"]
 
 CATEGORIES = ("system", "tools", "user", "injected", "assistant", "reasoning", "calls", "results", "media", "summary")
 """What fills a window, in the order it is shown."""
@@ -70,8 +71,8 @@ class Report(Struct, frozen=True):
 
     @property
     def changed(self) -> bool:
-        """Whether anything was hidden or folded."""
-        return bool(self.events)
+        """Whether the request shows anything else than the history: something was hidden, folded or mended."""
+        return bool(self.events) or self.sent != self.history
 
     @property
     def tokens_before(self) -> int:
@@ -92,7 +93,7 @@ class Report(Struct, frozen=True):
     @property
     def left(self) -> tuple[Left, ...]:
         """Everything of the caller's messages that the request does not show as it was."""
-        return tuple(_left(self)) if self.events else ()
+        return tuple(_left(self)) if self.changed else ()
 
     @property
     def cost(self) -> dict[str, float] | None:
@@ -132,11 +133,18 @@ def _left(report: Report) -> Iterator[Left]:
     for index, (message, number) in enumerate(zip(report.history, report.sequences, strict=True)):
         items = report.items[index] if report.items else 1
         now = kept.get(message.id)
-        for position, part in enumerate(message.parts if now is not message else ()):
+        if now is None and is_empty(message):
+            yield Left(item, handle_of(number, 0), "empty message", 0)
+        for position, part in enumerate(() if now is message or is_empty(message) else message.parts):
             if now is None or position >= len(now.parts) or now.parts[position] != part:
                 tokens = measure_part(part, report.counting.ruler)
                 yield Left(item + min(position, items - 1), handle_of(number, position), _what(part), tokens)
         item += items
+
+
+def is_empty(message: Message) -> bool:
+    """Whether a message says nothing at all; no request shows such a one (B12)."""
+    return all(isinstance(part, TextPart) and not part.text.strip() for part in message.parts)
 
 
 def _what(part: Part) -> str:
@@ -179,20 +187,37 @@ def _is_own(message: Message) -> bool:
 
 def _lines(report: Report) -> Iterator[str]:
     counted = "counted exactly" if report.counting.is_exact else "estimated"
+    usable = f"{report.budget.limit_tokens:,} usable" if report.budget.bounded else "a window without limit"
     yield (
         f"{report.policy}: {report.tokens_before:,} → {report.tokens_after:,} tokens ({counted}), at most "
-        f"{report.upper_tokens:,} of {report.budget.limit_tokens:,} usable"
+        f"{report.upper_tokens:,} of {usable}"
     )
     if isinstance(report.model, Assumed):
         yield f"window: {report.model.reason}; {report.model.advice}"
     if not report.events:
-        yield "nothing was changed: it fits as it is"
+        yield "nothing was cut: it fits as it is" if report.changed else "nothing was changed: it fits as it is"
     for event in report.events:
         yield _told(event)
     left = report.left
-    if left:
+    if left and report.events:
         yield f"left the view: {_number(len(left), 'part')}, {sum(part.tokens for part in left):,} tokens"
+    if report.changed:
+        yield from _mended(report)
     yield "filled by: " + ", ".join(f"{category} {count:,}" for category, count in report.after.items())
+
+
+def _mended(report: Report) -> Iterator[str]:
+    """What no provider takes, and what became of it (B12)."""
+    empty = sum(left.what == "empty message" for left in report.left)
+    known = {message.id for message in report.history}
+    added = [message for message in report.sent if message.id not in known]
+    answered = sum(result.status == "interrupted" for message in added for result in results_of(message))
+    mended = (
+        f"{_number(empty, 'empty message')} left out" if empty else "",
+        f"{_number(answered, 'call')} without a result answered as interrupted" if answered else "",
+    )
+    if any(mended):
+        yield f"mended: {', '.join(filter(None, mended))}"
 
 
 _REASONS = {

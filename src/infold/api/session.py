@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from threading import RLock
 from typing import TypeVar
 
+from infold.api import checking
 from infold.api.session_settings import Place, SessionSettings
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId
@@ -18,7 +19,7 @@ from infold.engine.ahead import Preparation, mark_of, told_of
 from infold.engine.asking import Summariser, ask, check_sync
 from infold.engine.background import Shelf
 from infold.engine.call import Flow
-from infold.engine.circumstances import Beside, Stamp
+from infold.engine.circumstances import Stamp
 from infold.engine.drive import drive
 from infold.engine.effects import Told
 from infold.engine.history import Followed
@@ -48,6 +49,16 @@ class Session:
         self._shelf = Shelf(settings.patience_seconds)
         self._turn = RLock()
         self._world = self._place.world(self._ask, self._fetch)
+
+    def close(self) -> None:
+        """Give up a summary that waits from the background, one in writing ends unheard; the session needs no closing."""
+        self._shelf.fetch(wait=False)
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def log(self) -> Log:
@@ -84,13 +95,13 @@ class Session:
         The list must begin with what was folded; infold notices a change there and raises `HistoryChanged`. What changed after
         that is taken back and replaced.
         """
-        return self._drive(self._keeper.prepare(messages, Beside(system, tools, output_tokens)))
+        return self._drive(self._keeper.prepare(messages, checking.beside(system, tools, output_tokens)))
 
     def prepare_new(
         self, messages: Sequence[object], *, system: object = None, tools: object = None, output_tokens: int = 0
     ) -> Ready:
         """Make the next request fit, given only the messages that are new."""
-        return self._drive(self._keeper.prepare_new(messages, Beside(system, tools, output_tokens)))
+        return self._drive(self._keeper.prepare_new(messages, checking.beside(system, tools, output_tokens)))
 
     def record(self, reply: object, stamp: Stamp | None = None) -> None:
         """Take in a provider's reply (its body or SDK object): what was said, the usage, and why it ended.
@@ -120,7 +131,7 @@ class Session:
 
         `up_to` is the number of the first message to keep, as in its handle: 42 for `42.1`.
         """
-        return self._drive(self._keeper.compact(focus, up_to))
+        return self._drive(self._keeper.compact(checking.text("focus", focus, example="the open bugs"), up_to))
 
     def match(self, messages: Sequence[object]) -> Followed | None:
         """How a whole list of messages goes with this session; none where it is another's."""
@@ -141,22 +152,23 @@ class Session:
 
     def pin(self, handle: str) -> None:
         """Pin a part of the view by its handle: it is never pruned, and a fold quotes it word for word."""
-        self._drive(self._keeper.pin(handle))
+        self._drive(self._keeper.pin(checking.text("handle", handle, example="12.0")))
 
     def unpin(self, handle: str) -> None:
         """Release a pinned part."""
-        self._drive(self._keeper.pin(handle, pinned=False))
+        self._drive(self._keeper.pin(checking.text("handle", handle, example="12.0"), pinned=False))
 
     def title(self, text: str) -> None:
         """Give the session a title; the last one counts (S6.2)."""
-        self._drive(self._keeper.title(text))
+        self._drive(self._keeper.title(checking.text("title", text, example="Port the feed")))
 
     def recall(self, query: str, *, budget_tokens: int = 2_000) -> str:
         """Bring back what was said or done, by words or by the handles that stubs name, in at most that many tokens (B6).
 
         Pruned and folded parts are found like those in view. Raises `UnknownReference` for a handle that names nothing.
         """
-        rule = self._place.terms.rendering.estimate
+        rule, query = self._place.terms.rendering.estimate, checking.text("query", query, example="the feed")
+        budget_tokens = checking.whole("budget_tokens", budget_tokens)
         return recall(self._place.store, self._place.key, query, budget_tokens=budget_tokens, rule=rule)
 
     # How it is done.

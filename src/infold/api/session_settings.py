@@ -6,6 +6,7 @@ from time import time
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.api.checking import check_plugins, check_store, check_terms
 from infold.core.budget import Window
 from infold.core.entries import Checkpoint, Entry
 from infold.core.events import Compacted, Event, SummaryProgressed
@@ -20,12 +21,18 @@ from infold.engine.asking import AsyncSummariser, Summariser
 from infold.engine.drive import AsyncWorld, World
 from infold.engine.effects import Guidance, Told
 from infold.engine.terms import Terms, terms_for
+from infold.errors import UsageError
 from infold.observers.bus import Bus
 from infold.plugins.manager import PluginHooks, installed_plugins
 from infold.ports import FullStore, SessionKey
 from infold.settings import Settings
 
 __all__ = ["Place", "SessionSettings", "plugins_from", "settings_from"]
+
+
+# Defined before its user, as its default; settings can then be pickled.
+def _now_ms() -> int:
+    return int(time() * 1000)
 
 
 class SessionSettings(Struct, frozen=True, kw_only=True):
@@ -51,8 +58,13 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     plugins: Sequence[object] = ()
     on_event: Callable[[Event], None] | None = None
     on_compacted: Callable[[Compacted], None] | None = None
-    now_ms: Callable[[], int] = lambda: int(time() * 1000)
+    now_ms: Callable[[], int] = _now_ms
     patience_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Reject what is of a wrong kind, where it was written."""
+        check_terms(self.model, self.window, self.policy)
+        check_plugins(self.plugins)
 
     @property
     def terms(self) -> Terms:
@@ -92,9 +104,14 @@ def plugins_from(process: Settings) -> tuple[object, ...]:
 
 
 class Place:
-    """One session in a store, with those who are told and asked of it."""
+    """One session in a store, with those who are told and asked of it; raises `UsageError` for what is of a wrong kind."""
 
     def __init__(self, store: FullStore, key: SessionKey, settings: SessionSettings) -> None:
+        check_store(store)
+        if not isinstance(settings, SessionSettings):
+            raise UsageError(
+                f"the settings are a {type(settings).__name__}; give SessionSettings(window=…) or the like"
+            )
         self.store = store
         self.key = key
         self.terms = settings.terms

@@ -5,17 +5,11 @@ it arrives and heard. A refusal for size is recovered once, inside the request. 
 Works for `OpenAI`, `AsyncOpenAI`, `Anthropic` and `AsyncAnthropic`: chat completions, Responses and Messages, streamed or not.
 """
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar, cast
 
-import httpx2
-
-from infold.api.passages import AsyncPassages, Passages
 from infold.api.session_settings import SessionSettings
-from infold.api.transports import AsyncInfoldTransport, InfoldTransport
-from infold.core.events import Event
 from infold.errors import UsageError
-from infold.observers.bus import Bus
 from infold.ports import FullStore
 from infold.wiring import open_store
 
@@ -24,6 +18,9 @@ __all__ = ["wrap"]
 Client = TypeVar("Client")
 
 KNOWN = ("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic")
+
+CLIENTS = "infold.api.clients"
+"""Found by name when a client is wrapped, so that the name `wrap` can be had without what the SDKs send through."""
 
 
 def wrap(
@@ -39,68 +36,31 @@ def wrap(
     Sessions are told apart by their histories; `session`, or the header `x-infold-session` of a request, names one. `store` is
     where they live; one given by its place is closed with the client. `settings` say how: the model is each request's own unless
     they name one, and writes the summaries unless they name another summariser. Wrapping again replaces the earlier wrap. Raises
-    `UsageError` for a client of another kind.
+    `UsageError` for a client of another kind, or one whose SDK is too old.
     """
     with_options = getattr(client, "with_options", None)
-    if not any(kind.__name__ in KNOWN for kind in type(client).__mro__) or with_options is None:
+    kind = next((kind.__name__ for kind in type(client).__mro__ if kind.__name__ in KNOWN), "")
+    if not kind or with_options is None:
         raise UsageError(f"cannot wrap a {type(client).__name__}; pass a client of {', '.join(KNOWN)}")
-    inner = _unwrapped(getattr(client, "_client", None))
-    if not isinstance(inner, httpx2.Client | httpx2.AsyncClient):
-        raise UsageError(
-            f"the {type(client).__name__} sends through no httpx2 client; use a current version of its SDK and, where you "
-            "give it an http_client, one of httpx2"
-        )
+    clients = _clients(kind)
+    inner = clients.inner_of(client)
     given = settings or SessionSettings()
     opened = open_store(store) if isinstance(store, str) else store
     end = getattr(opened, "close", _nothing) if isinstance(store, str) else _nothing
-    return cast(Client, with_options(http_client=_wrapped(inner, (opened, given, tenant), session=session, end=end)))
+    return cast(
+        Client, with_options(http_client=clients.wrapped(inner, (opened, given, tenant), session=session, end=end))
+    )
 
 
-class _Wrapped(httpx2.Client):
-    """Sends through infold what would go through `inner`."""
-
-    def __init__(self, inner: httpx2.Client, transport: InfoldTransport) -> None:
-        super().__init__(transport=transport, **_kept(inner))
-        self.inner = inner
-
-
-class _AsyncWrapped(httpx2.AsyncClient):
-    """The same for async clients."""
-
-    def __init__(self, inner: httpx2.AsyncClient, transport: AsyncInfoldTransport) -> None:
-        super().__init__(transport=transport, **_kept(inner))
-        self.inner = inner
-
-
-def _unwrapped(inner: object) -> object:
-    return inner.inner if isinstance(inner, _Wrapped | _AsyncWrapped) else inner
-
-
-def _wrapped(
-    inner: httpx2.Client | httpx2.AsyncClient,
-    terms: tuple[FullStore, SessionSettings, str],
-    *,
-    session: str | None,
-    end: Callable[[], None],
-) -> _Wrapped | _AsyncWrapped:
-    bus = Bus()  # a callback that raises must not keep a request from going out
-    on_event = terms[1].on_event
-    if on_event is not None:
-        bus.subscribe(Event, on_event)
-    if isinstance(inner, httpx2.AsyncClient):
-        passages = AsyncPassages(*terms)
-        return _AsyncWrapped(inner, AsyncInfoldTransport(inner, passages, bus.observe, session=session, end=end))
-    return _Wrapped(inner, InfoldTransport(inner, Passages(*terms), bus.observe, session=session, end=end))
-
-
-def _kept(inner: httpx2.Client | httpx2.AsyncClient) -> dict[str, Any]:
-    """What a client adds to the requests that it builds; all else of it happens where it sends them."""
-    return {
-        "timeout": inner.timeout,
-        "headers": inner.headers,
-        "params": inner.params,
-        "cookies": inner.cookies,
-    }
+def _clients(kind: str) -> Any:
+    try:
+        return import_module(CLIENTS)
+    except ModuleNotFoundError as error:
+        extra = "anthropic" if "Anthropic" in kind else "openai"
+        raise UsageError(
+            f"wrapping the {kind} needs {error.name}, which a current version of its SDK sends through; "
+            f"pip install --upgrade 'infold[{extra}]'"
+        ) from error
 
 
 def _nothing() -> None:

@@ -12,6 +12,7 @@ from infold.catalogue.models import Assumed, Known, Lookup, ModelEntry, Step
 from infold.catalogue.names import is_local, key_of, spellings
 from infold.catalogue.overrides import Override, apply_override
 from infold.catalogue.table import entries, shipped
+from infold.errors import UsageError
 
 __all__ = ["ASSUMED_CONTEXT_TOKENS", "find", "lookup"]
 
@@ -31,6 +32,8 @@ def lookup(name: str, *, overrides: Mapping[str, Override] | None = None) -> Loo
     An override counts for the name it is written for, in any of its spellings, before the catalogue does. One
     that states no window for a model nobody knows leaves the answer `Assumed`. Raises `OverrideError`.
     """
+    if not isinstance(name, str):
+        raise UsageError(f"the model is a {type(name).__name__}; give its name as text, such as 'gpt-5'")
     found = _in_catalogue(name) if len(name) <= _LONGEST_NAME else _assumed(name[:_LONGEST_NAME])
     if not overrides or (stated := _override_for(name, overrides)) is None:
         return found

@@ -9,14 +9,13 @@ from collections import deque
 from collections.abc import Callable
 from inspect import iscoroutinefunction
 from threading import Lock
-from traceback import walk_tb
 from types import UnionType
 from typing import Any, TypeAlias, TypeVar, get_args, overload
 
 from msgspec import Struct
 
 from infold.core.events import Compacted, Event
-from infold.errors import UsageError
+from infold.errors import UsageError, raised_at
 
 __all__ = ["Bus", "Failure", "Unsubscribe"]
 
@@ -80,6 +79,8 @@ class Bus:
         """
         if iscoroutinefunction(callback) or iscoroutinefunction(type(callback).__call__):
             raise UsageError("callbacks are called and not awaited; subscribe a plain function, which may start a task")
+        if not callable(callback):
+            raise UsageError(f"a {type(callback).__name__} cannot be called; subscribe a function that takes an event")
         subscription = _Subscription(_kinds_of(kinds), callback)
         with self._lock:
             self._subscriptions += (subscription,)
@@ -125,10 +126,9 @@ def _kinds_of(kinds: object) -> tuple[type[Event], ...]:
 
 
 def _failure(callback: Callable[..., object], event: Event, error: Exception) -> Failure:
-    *_, (frame, line) = walk_tb(error.__traceback__)
     return Failure(
         getattr(callback, "__qualname__", type(callback).__qualname__),
         str(event.__struct_config__.tag),
         type(error).__name__,
-        f"{frame.f_code.co_filename}:{line}",
+        raised_at(error),
     )

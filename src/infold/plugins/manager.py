@@ -5,6 +5,7 @@ over, and `PluginFailed` says so; `KeyboardInterrupt` and its like pass through.
 can crowd out what is to be summarised. What is done with an answer, the engine decides.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
@@ -21,7 +22,7 @@ from infold.core.events import Event, PluginFailed
 from infold.core.messages import SessionId
 from infold.core.occasion import Decision, KeepFrom, Occasion, Supply, Veto
 from infold.core.summary import Additions
-from infold.errors import UsageError
+from infold.errors import UsageError, raised_at
 from infold.plugins import seven_sections
 from infold.plugins.hooks import GROUP, HOOK_NAMES, HookSpecs, is_awaited
 
@@ -47,6 +48,8 @@ _UNSENDABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 Answer = TypeVar("Answer")
 
+_log = logging.getLogger(__name__)
+
 
 class Plugin(Struct, frozen=True):
     """A plugin by its name, loaded when a compaction first asks for it; `load` gives a module, an object or a class."""
@@ -61,6 +64,8 @@ def installed_plugins(enabled: Sequence[str] | None = None) -> tuple[Plugin, ...
     Nothing is imported yet. The bundled `seven-sections` is given only where it is named. Raises `UsageError` for a name that
     nobody offers.
     """
+    if isinstance(enabled, str):
+        raise UsageError(f"the plugins are one text; give a list of names, such as [{enabled!r}]")
     found = sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
     if enabled is None:
         return tuple(_offered(entry) for entry in found)
@@ -110,7 +115,7 @@ class PluginHooks:
                 # Pluggy calls the newest function first, and a plugin may have several for one hook.
                 answers = [accept(answer) for answer in reversed(getattr(plugin.hooks, hook)(**told))]
             except Exception as error:  # somebody else's code: whatever it raises is its failure, not the session's
-                self._publish(PluginFailed(session_id, plugin.name, _problem(hook, error)))
+                self._publish(_failed(plugin.name, session_id, hook, error))
             else:
                 yield from answers
 
@@ -163,7 +168,7 @@ def _load(plugin: Plugin, session_id: SessionId) -> "_Ready | PluginFailed":
         loaded = plugin.load()
         return _Ready(plugin.name, _relay(loaded() if isinstance(loaded, type) else loaded))
     except Exception as error:  # a broken plugin is told of, never raised
-        return PluginFailed(session_id, plugin.name, _problem("loading", error))
+        return _failed(plugin.name, session_id, "loading", error)
 
 
 def _relay(loaded: object) -> HookRelay:
@@ -177,6 +182,12 @@ def _relay(loaded: object) -> HookRelay:
     if any(one.wrapper or one.hookwrapper or is_awaited(one.function) for one in functions):
         raise TypeError("hooks are plain functions here; neither wrappers nor async def can be asked")
     return manager.hook
+
+
+def _failed(name: str, session_id: SessionId, where: str, error: Exception) -> PluginFailed:
+    """The event of a failure, which is logged too, without its words: they may be a session's."""
+    _log.warning("the plugin %s failed in %s with %s at %s", name, where, type(error).__name__, raised_at(error))
+    return PluginFailed(session_id, name, _problem(where, error))
 
 
 def _problem(where: str, error: Exception) -> str:

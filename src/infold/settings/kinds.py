@@ -6,13 +6,14 @@ adds where it stood.
 
 import re
 from collections.abc import Callable
-from math import isfinite
+from math import inf
 
 from msgspec import Struct
 
 from infold.core.policy import LARGEST_TOKENS, Amount, remaining, share, tokens
 from infold.core.presets import PRESETS
 from infold.errors import PolicyError
+from infold.settings.places import PLACES, problem_with
 from infold.settings.values import Value, told
 
 __all__ = [
@@ -87,7 +88,7 @@ def _amount(raw: object) -> Value:
     try:
         amount = _amount_of_text(raw) if isinstance(raw, str) else _amount_of_number(raw)
     except PolicyError as error:
-        raise ValueError(f"{raw!r} is {error.problem}") from error
+        raise ValueError(error.problem) from error
     if amount.value == 0 and amount.unit != "remaining":
         raise ValueError(f"{raw!r} leaves nothing")
     return amount
@@ -103,7 +104,7 @@ def _amount_of_text(text: str) -> Amount:
 
 
 def _amount_of_number(number: object) -> Amount:
-    if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < inf:
         raise ValueError(f"{number!r} is no amount")
     return share(float(number)) if number <= 1 else tokens(_whole(number, number))
 
@@ -155,6 +156,14 @@ def _stated_text(raw: object) -> str:
     return text
 
 
+def _place(raw: object) -> Value:
+    place = _stated_text(raw)
+    problem = problem_with(place)
+    if problem:
+        raise ValueError(problem)
+    return place
+
+
 def _address(raw: object) -> Value:
     address = _stated_text(raw)
     if not re.fullmatch(r"https?://[^\s/]+.*", address):
@@ -202,7 +211,7 @@ COUNT = Kind("whole number", "give a whole number from 1 on", _counted(1, LARGES
 PORT = Kind("port", "give a port, or 0 for any that is free", _counted(0, LARGEST_PORT), _digits)
 CAP = Kind("whole number or off", "give a whole number from 1 on, or 'off'", _cap, _digits)
 TEXT = Kind("text", "give a text of one line", _text)
-PLACE = Kind("place", "give 'memory', the path of a file, or a postgresql:// address", _stated_text)
+PLACE = Kind("place", PLACES, _place)
 ADDRESS = Kind("address", "give an address that begins with http:// or https://", _address)
 HOST = Kind("host", "give a host name or an IP address", _host)
 PRESET = Kind("preset", f"choose one of {', '.join(sorted(PRESETS))}", _preset)

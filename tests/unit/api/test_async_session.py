@@ -11,7 +11,7 @@ import pytest
 from infold.api.async_session import AsyncSession
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
-from infold.core.entries import Entry, MessageEntry
+from infold.core.entries import Entry, MessageEntry, Title
 from infold.core.events import Compacted, Event, PreparationDiscarded, PreparedAhead, SummaryProgressed
 from infold.core.judge import Answer
 from infold.core.messages import SessionId
@@ -377,3 +377,35 @@ def test_closing_gives_up_what_is_written_ahead() -> None:
         return len(asyncio.all_tasks()), len(entries(store))
 
     assert run(live()) == (1, 31)
+
+
+def test_a_session_is_closed_at_the_end_of_a_block() -> None:
+    """As for a `Session`."""
+
+    async def talked() -> int:
+        async with await AsyncSession.open(open_store("memory"), "s", SessionSettings(window=8_000)) as session:
+            return len((await session.prepare([{"role": "user", "content": "hi"}])).messages)
+
+    assert asyncio.run(talked()) == 1
+
+
+def test_both_kinds_of_session_offer_the_same() -> None:
+    """What can be asked of one can be asked of the other; only how they begin and end a block differs."""
+    names = [{name for name in vars(kind) if not name.startswith("_")} for kind in (Session, AsyncSession)]
+
+    assert names[1] - names[0] == {"open"}
+    assert names[0] <= names[1]
+
+
+def test_a_title_is_given() -> None:
+    """S6.2: as by a `Session`, and what the session is kept by can be asked for."""
+
+    store = MemoryStore()
+
+    async def titled() -> tuple[int, int, str]:
+        session = await AsyncSession.open(store, "s", SessionSettings(window=8_000))
+        await session.title("Port the feed")
+        return session.window_tokens, session.limit_tokens, session.policy.name
+
+    assert asyncio.run(titled()) == (8_000, 6_800, "infold")
+    assert next(store.newest_first(SessionKey("", SessionId("s")))) == (0, Title("Port the feed"))

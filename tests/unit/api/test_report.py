@@ -74,6 +74,43 @@ def test_nothing_left_where_nothing_changed() -> None:
     assert "nothing was changed: it fits as it is" in report.explain()
 
 
+EMPTY = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": ""}, {"role": "user", "content": "x"}]
+
+
+@pytest.mark.parametrize("blank", ["", " \n", None, []])
+def test_an_empty_message_that_is_left_out_is_told(blank: object) -> None:
+    """B12: no provider is sent one; the report says so though nothing was cut."""
+    messages = [EMPTY[0], {"role": "assistant", "content": blank}, EMPTY[2]]
+    sent, report = fit(messages, window=WINDOW)
+
+    assert sent == [EMPTY[0], EMPTY[2]]
+    assert report.changed
+    assert [(left.index, left.what) for left in report.left] == [(1, "empty message")]
+    assert "nothing was cut: it fits as it is\nmended: 1 empty message left out" in report.explain()
+
+
+def test_a_call_that_is_answered_as_interrupted_is_told() -> None:
+    """B12: a result that infold adds is a change, and nothing has left."""
+    report = fit([*turn(0)[:2], {"role": "user", "content": "never mind"}], window=WINDOW).report
+
+    assert (report.changed, report.left) == (True, ())
+    assert "mended: 1 call without a result answered as interrupted" in report.explain()
+
+
+def test_a_history_played_on_is_not_called_changed() -> None:
+    """What was decoded anew is the same history, though not the same objects."""
+    assert not fit(turn(0), window=WINDOW).report.changed
+    assert not fit([*turn(0), *turn(1)], window=WINDOW).report.changed
+
+
+def test_a_window_without_limit_is_told_in_words() -> None:
+    """S1.2: nobody reads that something is of 0 tokens."""
+    report = fit(history(), window=0).report
+
+    assert not report.changed
+    assert "of a window without limit" in report.explain()
+
+
 def test_stubs_and_report_name_the_same_handles() -> None:
     """B6: what pruning hid is in the report under the very handles that stand in the stubs."""
     pruned = fit(prunable(), window=WINDOW, recall=True)

@@ -1,5 +1,6 @@
 """Two calls around each request, on a store."""
 
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event as Gate
@@ -432,3 +433,46 @@ def test_a_summary_that_failed_ahead_is_not_taken_for_one(store: FullStore) -> N
     assert not any(isinstance(event, PreparedAhead) for event in events)
     assert [event.faults for event in events if isinstance(event, SummaryRejected)] == [("empty", "empty")]
     assert (compacted.ahead, compacted.outcome, compacted.cost) == (False, "summarised", 0.5)
+
+
+def short(store: FullStore) -> Session:
+    """A session so short that a fold of it would be larger than it is."""
+    session = Session(store, "s", SessionSettings(window=8_000))
+    session.prepare([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ok"}])
+    return session
+
+
+def test_a_preview_of_a_fold_that_is_not_made_folds_nothing(store: FullStore) -> None:
+    """I7, B20: where compacting would make the view larger, neither does anything."""
+    session = short(store)
+    preview = session.preview()
+
+    assert (preview.folded_messages, preview.first_kept, preview.text) == (0, None, "")
+    assert preview.tokens_before == preview.tokens_after
+    assert session.compact().events == ()
+
+
+@pytest.mark.parametrize("up_to", [2, 99])
+def test_a_message_that_is_not_there_cannot_be_kept(store: FullStore, up_to: int) -> None:
+    """B20: a number past the end is a mistake, for a preview as for the act."""
+    session = short(store)
+    with pytest.raises(UsageError, match=f"the session ends before message {up_to}; .* at most 1"):
+        session.compact(up_to=up_to)
+    with pytest.raises(UsageError, match=f"the session ends before message {up_to}"):
+        session.preview(up_to=up_to)
+
+
+def test_a_session_may_be_closed(store: FullStore) -> None:
+    """Closing is the same for both kinds of session, and the session goes on if it is used again."""
+    with short(store) as session:
+        pass
+    session.close()
+
+    assert len(session.prepare_new([{"role": "user", "content": "and now?"}]).messages) == 3
+
+
+def test_settings_can_be_sent_to_another_process() -> None:
+    """B14: workers are given the settings they keep sessions by."""
+    settings = SessionSettings(window=8_000, policy="proactive")
+
+    assert pickle.loads(pickle.dumps(settings)) == settings

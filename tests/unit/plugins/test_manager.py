@@ -432,3 +432,15 @@ def test_threads_load_once() -> None:
 
     assert loads == ["now"]
     assert decided == [Veto("sound")] * 8
+
+
+def test_a_failure_is_logged_without_its_words(caplog: pytest.LogCaptureFixture) -> None:
+    """A plugin's author finds out where it failed though nobody listens to events; what it said of a session is in no log."""
+    hooks, _ = asked(Raising(ValueError("the user's secret")), 5)
+
+    hooks.decide(OCCASION)
+
+    loading, deciding = (record.getMessage() for record in caplog.records)
+    assert loading.startswith("the plugin int failed in loading with TypeError at ")
+    assert deciding.startswith(f"the plugin Raising failed in before_compaction with ValueError at {__file__}:")
+    assert "secret" not in caplog.text

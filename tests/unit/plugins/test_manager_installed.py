@@ -120,3 +120,9 @@ def test_an_object_can_be_offered(site: Site) -> None:
     site.install("kites", source + "\nnotes = Notes()\n", "kind = {module}:Notes\nmade = {module}:notes")
 
     assert additions(None) == (Additions(contexts=("infold_test_kites on s",) * 2), [])
+
+
+def test_a_lone_name_is_no_list() -> None:
+    """A text is not taken letter by letter."""
+    with pytest.raises(UsageError, match=r"give a list of names, such as \['seven-sections'\]"):
+        installed_plugins("seven-sections")

@@ -168,3 +168,23 @@ def test_a_wrong_address_keeps_its_password() -> None:
         ADDRESS.read("ftp://ada:kite@example.com")
 
     assert "kite" not in str(told_of.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "problem"),
+    [
+        (AMOUNT, -5, "-5 is no amount"),
+        (AMOUNT, "150%", "a share of 1.5 is more than the whole"),
+        (PLACE, "mysql://ada:hidden@h/d", "infold has no store for addresses that begin with mysql://"),
+        (
+            PLACE,
+            "sqlite:///x.db",
+            "a SQLite file is named by its path, as in sqlite:sessions.sqlite3, without slashes before it",
+        ),
+    ],
+)
+def test_a_problem_is_a_sentence(kind: Kind, written: object, problem: str) -> None:
+    """What is wrong is said once, and without anything secret."""
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
+        kind.read(written)
+    assert str(caught.value) == problem

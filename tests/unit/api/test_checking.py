@@ -1,0 +1,154 @@
+"""What is of a wrong kind is told where it was given, with what to pass."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from infold import AsyncSession, Session, SessionSettings, Window, fit, installed_plugins, open_store, share
+from infold.errors import InfoldError, UsageError
+from infold.ports import FullStore
+
+HI = [{"role": "user", "content": "hi"}]
+SETTINGS = SessionSettings(window=8_000)
+
+
+@pytest.fixture
+def store() -> FullStore:
+    """A store in memory."""
+    return open_store("memory")
+
+
+@pytest.fixture
+def session(store: FullStore) -> Session:
+    """A session with one message."""
+    session = Session(store, "s", SETTINGS)
+    session.prepare(HI)
+    return session
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"window": "8000"}, "the window is '8000'; give a whole number of tokens"),
+        ({"window": 8000.5}, "the window is 8000.5"),
+        ({"window": True}, "the window is True"),
+        ({"window": [8_000]}, "or a Window"),
+        ({"model": 5}, "the model is a int; give its name"),
+        ({"model": b"gpt-5"}, "the model is a bytes"),
+        ({"policy": None}, "the policy is a NoneType; give a preset's name"),
+        ({"policy": 5}, "the policy is a int"),
+    ],
+)
+def test_terms_of_a_wrong_kind_are_told(wrong: dict[str, Any], told: str) -> None:
+    """The same for `fit` and for settings, which do not wait until a session is opened."""
+    with pytest.raises(UsageError, match=told):
+        fit(HI, **({"window": 8_000} | wrong))
+    with pytest.raises(UsageError, match=told):
+        SessionSettings(**({"window": 8_000} | wrong))
+
+
+@pytest.mark.parametrize("tokens", ["8000", 8000.5, True])
+def test_a_window_is_whole_tokens(tokens: Any) -> None:
+    """A window of another kind is refused by itself."""
+    with pytest.raises(UsageError, match="no number of tokens"):
+        Window(tokens)
+
+
+@pytest.mark.parametrize("value", ["x", None, True])
+def test_a_share_is_a_number(value: Any) -> None:
+    """A text is no share."""
+    with pytest.raises(UsageError, match="is no amount"):
+        share(value)
+
+
+@pytest.mark.parametrize(
+    ("place", "told"), [("x.sqlite3", r"open it first: open_store\('x.sqlite3'\)"), (None, "give what open_store")]
+)
+def test_a_store_is_opened_first(place: Any, told: str) -> None:
+    """A path where a store belongs is the mistake that is made."""
+    with pytest.raises(UsageError, match=told):
+        Session(place, "s", SETTINGS)
+
+
+@pytest.mark.parametrize("settings", [None, {"window": 8_000}])
+def test_settings_are_settings(store: FullStore, settings: Any) -> None:
+    """A dict is no settings."""
+    with pytest.raises(UsageError, match="give SessionSettings"):
+        Session(store, "s", settings)
+
+
+def test_keys_are_text(store: FullStore) -> None:
+    """A number names no session, and nothing is no tenant."""
+    with pytest.raises(UsageError, match="the session id is a int, not text"):
+        Session(store, 5, SETTINGS)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="the tenant is a NoneType, not text"):
+        Session(store, "s", SETTINGS, tenant=None)  # type: ignore[arg-type]
+
+
+def test_an_async_session_is_opened(store: FullStore) -> None:
+    """Whoever makes one as a `Session` is made is told how."""
+    with pytest.raises(UsageError, match=r"await AsyncSession\.open\(store, session_id, settings\)"):
+        AsyncSession(store, "s", SETTINGS)  # type: ignore[arg-type]
+
+
+def test_plugins_are_no_text() -> None:
+    """A name is not taken letter by letter."""
+    with pytest.raises(UsageError, match="give a list"):
+        SessionSettings(window=8_000, plugins="seven-sections")
+    assert SessionSettings(window=8_000, plugins=installed_plugins(["seven-sections"])).plugins
+
+
+@pytest.mark.parametrize("callback", ["on_event", "on_compacted"])
+def test_callbacks_can_be_called(store: FullStore, callback: str) -> None:
+    """What cannot be called is told before the first event."""
+    wrong: dict[str, Any] = {callback: 5}
+    with pytest.raises(UsageError, match="a int cannot be called"):
+        Session(store, "s", SessionSettings(window=8_000, **wrong))
+
+
+def test_a_summariser_can_be_called(store: FullStore) -> None:
+    """What is neither a function nor a name is told before the first compaction."""
+    with pytest.raises(UsageError, match="the summariser is a int; give a function"):
+        Session(store, "s", SessionSettings(window=8_000, summariser=5))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("messages", [None, "hi", 5, (one for one in HI)])
+@pytest.mark.parametrize("way", ["prepare", "prepare_new"])
+@pytest.mark.parametrize("format_name", [None, "anthropic-messages"])
+def test_messages_are_a_list(store: FullStore, messages: Any, way: str, format_name: str | None) -> None:
+    """Sessions say of wrong messages what `fit` says."""
+    session = Session(store, "s", SessionSettings(window=8_000, format=format_name))
+    with pytest.raises(UsageError, match="give a list of messages"):
+        getattr(session, way)(messages)
+
+
+@pytest.mark.parametrize(
+    ("way", "arguments", "told"),
+    [
+        ("pin", {"handle": None}, "the handle is a NoneType; give text, such as '12.0'"),
+        ("unpin", {"handle": 0.0}, "the handle is a float"),
+        ("recall", {"query": None}, "the query is a NoneType"),
+        ("recall", {"query": "x", "budget_tokens": "y"}, "budget_tokens is 'y'; give a whole number"),
+        ("compact", {"focus": 5}, "the focus is a int"),
+        ("prepare", {"messages": HI, "output_tokens": "5"}, "output_tokens is '5'"),
+    ],
+)
+def test_arguments_of_a_wrong_kind_are_told(
+    store: FullStore, session: Session, way: str, arguments: dict[str, Any], told: str
+) -> None:
+    """Sync and async say the same."""
+
+    async def asked() -> None:
+        await getattr(await AsyncSession.open(store, "s", SETTINGS), way)(**arguments)
+
+    with pytest.raises(UsageError, match=told):
+        getattr(session, way)(**arguments)
+    with pytest.raises(InfoldError, match=told):
+        asyncio.run(asked())
+
+
+def test_a_title_is_text(session: Session) -> None:
+    """The one act that only a `Session` has."""
+    with pytest.raises(UsageError, match="the title is a int"):
+        session.title(5)  # type: ignore[arg-type]
