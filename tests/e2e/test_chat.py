@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -154,6 +155,17 @@ def test_what_was_typed_before_is_no_answer(place: Place, server: ScriptedServer
     assert not (place.root / "second").exists()
 
 
+def test_what_was_typed_ahead_waits(place: Place, server: ScriptedServer) -> None:
+    """Stopping a step does not throw away what is meant for the next prompt."""
+    with chatting(place, server) as shown:
+        shown.say("speak slowly")
+        shown.wait("word word")
+        shown.type("hello")
+        shown.type("", "C-c")
+        shown.wait("aborted", "\n› hello", without="Ctrl-C stops")
+        said(shown, "", HELLO)
+
+
 def test_edits_are_shown(place: Place, server: ScriptedServer) -> None:
     """What an edit changed stands below it."""
     with chatting(place, server) as shown:
@@ -245,21 +257,54 @@ def test_a_killed_session_is_gone_on_with(place: Place, server: ScriptedServer) 
         said(shown, "hello", HELLO)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("is_busy", [False, True])
-def test_sigterm_leaves_cleanly(place: Place, server: ScriptedServer, is_busy: bool) -> None:
+def test_signals_leave_cleanly(place: Place, server: ScriptedServer, is_busy: bool, number: signal.Signals) -> None:
     """Asked to end, at the prompt or in mid stream, the chat keeps what was said and says how to come back."""
     with chatting(place, server) as shown:
         said(shown, "hello", HELLO)
         if is_busy:
             shown.say("speak slowly")
             shown.wait("word word")
-        os.kill(shown.process, signal.SIGTERM)
-        assert shown.wait_end() == 143
+        os.kill(shown.process, number)
+        assert shown.wait_end() == 128 + number
         assert "go on with: infold chat --session" in shown.screen
         session = session_of(shown)
 
     newest = messages_of(entries_of(place, session))[-1]
     assert text_of(newest).startswith("word" if is_busy else HELLO)
+
+
+def test_a_closed_terminal_ends_the_work(place: Place, server: ScriptedServer) -> None:
+    """B13: a half-written answer is kept and a command is stopped when the window they are seen in goes away."""
+    for line, sign in (("speak slowly", "word word"), ("run sleep 2; touch late", "running shell")):
+        with chatting(place, server, "--allow", "shell") as shown:
+            shown.say(line)
+            shown.wait(sign)
+            session, process = session_of(shown), shown.process
+            shown.tmux("respawn-pane", "-k", "sleep 60")
+            gone(process)
+        newest = messages_of(entries_of(place, session))[-1]
+        assert text_of(newest).startswith("word") or results_of(newest)[0].status == "interrupted"
+    sleep(2)
+
+    assert not (place.root / "late").exists()
+
+
+def gone(process: int) -> None:
+    """Wait until a process has ended."""
+    deadline = monotonic() + 10
+    while Path(f"/proc/{process}").exists():
+        assert monotonic() < deadline, "the process did not end"
+        sleep(0.05)
+
+
+@pytest.mark.parametrize("line", ["/quit", "/quit now", "/Quit", " /exit please"])
+def test_leaving_is_said_in_many_ways(place: Place, server: ScriptedServer, line: str) -> None:
+    """A command is what its name says, however it is written and whatever follows it."""
+    with chatting(place, server) as shown:
+        shown.say(line)
+        assert shown.wait_end() == 0
 
 
 def test_keys_at_the_prompt(place: Place, server: ScriptedServer) -> None:
@@ -292,6 +337,24 @@ def test_commands_are_offered(place: Place, server: ScriptedServer) -> None:
         shown.say("/quit")
         assert shown.wait_end() == 0
         assert "go on with" not in shown.screen
+
+
+def test_a_chat_moves_on(place: Place, server: ScriptedServer) -> None:
+    """Another session begins and another model answers without leaving; what cannot be opened changes nothing."""
+    with chatting(place, server) as shown:
+        said(shown, "hello", HELLO)
+        first = session_of(shown)
+        said(shown, "/clear", f"go on with: infold chat --session {first}\n\ninfold  m, session ")
+        second = re.findall(r"session (\S+);", shown.screen)[-1]
+        said(shown, "some markdown", "That is all.")
+        said(shown, "/model google/kite", "GEMINI_API_KEY")
+        said(shown, "/model", "\nm answers")
+        said(shown, "/model openai-chat/another", "\nanother answers")
+        said(shown, "hello there", "› hello there\n\nHello from the model.")
+
+    assert first != second
+    assert [len(messages_of(entries_of(place, one))) for one in (first, second)] == [2, 4]
+    assert server.requests[-1].body["model"] == "another"
 
 
 def test_errors_are_a_line(place: Place, server: ScriptedServer) -> None:

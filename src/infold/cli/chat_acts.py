@@ -5,7 +5,6 @@ from collections.abc import Callable
 import click
 from rich.text import Text
 
-from infold.agent.titles import SESSION, title_of, titles_of
 from infold.agent.work import Work
 from infold.cli.chat_commands import Order
 from infold.cli.chat_page import context_page, fill_of, help_page
@@ -17,6 +16,7 @@ from infold.cli.render import checkpoint_panel, legible, one_line
 from infold.cli.sessions_verb import sessions
 from infold.core.entries import split_handle
 from infold.core.messages import AssistantMessage, calls_of
+from infold.engine.titles import SESSION, title_of, titles_of
 from infold.errors import UsageError
 
 __all__ = ["Acts"]
@@ -93,8 +93,10 @@ class Acts:
         self._screen.note(f"pinned {handle}{self._gist(handle)}")
 
     def _unpin(self, handle: str) -> None:
+        if not handle:
+            raise UsageError("say which part to let go: /unpin HANDLE; /pin lists what is pinned")
         if handle not in self._work.session.log.pins:
-            raise UsageError(f"{handle or 'nothing'} is not pinned; /pin lists what is")
+            raise UsageError(f"{handle} is not pinned; /pin lists what is")
         self._work.session.unpin(handle)
         self._screen.note(f"released {handle}{self._gist(handle)}")
 

@@ -7,7 +7,9 @@ from msgspec import Struct
 
 from infold.errors import UsageError
 
-__all__ = ["COMMANDS", "Command", "Order", "order_in"]
+__all__ = ["COMMANDS", "Command", "Order", "QUIT", "order_in"]
+
+QUIT = "quit"
 
 _ORDER = re.compile(r"/([A-Za-z][A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
 
@@ -40,13 +42,15 @@ COMMANDS = {
         Command("continue", "", "work on after an abort, an error or a crash, without saying anything"),
         Command("title", "[TEXT]", "name this session, or show its name"),
         Command("sessions", "", "list the sessions there are"),
+        Command("new", "", "begin a new session in this folder; /clear is the same"),
+        Command("model", "[NAME]", "go on with another model, or show which one answers"),
         Command("help", "", "show this"),
-        Command("quit", "", "leave; the session stays"),
+        Command(QUIT, "", "leave; the session stays"),
     )
 }
 """By name, in the order of the help."""
 
-_ALSO = {"exit": "quit"}
+_ALSO = {"exit": QUIT, "clear": "new"}
 
 
 def order_in(line: str) -> Order | None:

@@ -179,14 +179,14 @@ def history_at(path: Path) -> History:
 
 @contextmanager
 def without_echo() -> Iterator[None]:
-    """Within it, what is typed does not show between the lines of an answer; it waits for the next prompt."""
+    """Within it, what is typed does not show between the lines of an answer; it waits for the next prompt, also after Ctrl-C."""
     try:
         before = termios.tcgetattr(sys.stdin)
     except (termios.error, ValueError, OSError):
         yield
         return
     silent = [*before]
-    silent[3] &= ~termios.ECHO
+    silent[3] = silent[3] & ~termios.ECHO | termios.NOFLSH  # Ctrl-C must not throw away what was typed ahead
     termios.tcsetattr(sys.stdin, termios.TCSADRAIN, silent)
     try:
         yield

@@ -33,6 +33,12 @@ from infold.core.view import view
 __all__ = ["Exchange", "Fill", "Large", "context_page", "exchange_page", "fill_of", "help_page", "last_exchange"]
 
 BAR_CELLS = 24
+FIGURES_CELLS = 30
+"""What a row of the chart takes beside its bar: mark, name, tokens and share, with the space around them."""
+
+WHAT_CELLS, NARROW_WHAT_CELLS, NARROW = 32, 14, 60
+"""Room for what a large part is, in a terminal that has it and in one of fewer columns than that."""
+
 MOST_PARTS = 5
 MOST_CHARACTERS = 2_000
 """Of an earlier answer that is shown when its session is gone on with."""
@@ -107,10 +113,10 @@ def context_page(fill: Fill, *, width: int, plain: bool) -> Iterator[RenderableT
     of = f" of {thousands(fill.limit_tokens)} that may be sent" if fill.limit_tokens else ""
     yield Text(f"The next request: {thousands(fill.sum_tokens)} tokens{of}", style="bold")
     yield _window(fill, whole, min(72, width - 2), plain=plain)
-    yield Padding(_chart(fill, plain=plain), (1, 0, 0, 0))
+    yield Padding(_chart(fill, width, plain=plain), (1, 0, 0, 0))
     if fill.largest:
         yield heading("Largest parts")
-        yield _parts(fill.largest)
+        yield _parts(fill.largest, NARROW_WHAT_CELLS if width < NARROW else WHAT_CELLS)
 
 
 def _window(fill: Fill, whole: int, cells: int, *, plain: bool) -> Text:
@@ -121,17 +127,19 @@ def _window(fill: Fill, whole: int, cells: int, *, plain: bool) -> Text:
     return drawn.append(("-" if plain else "░") * (cells - len(drawn)), style="dim")
 
 
-def _chart(fill: Fill, *, plain: bool) -> Table:
+def _chart(fill: Fill, width: int, *, plain: bool) -> Table:
+    """What each category takes; in a narrow terminal the bars are shorter, and the numbers stay."""
     table = Table(box=None, padding=(0, 1), show_header=False)
     for _ in range(3):
         table.add_column(no_wrap=True)
     for _ in range(2):
         table.add_column(justify="right", no_wrap=True)
+    cells = max(1, min(BAR_CELLS, width - FIGURES_CELLS))
     largest = max(fill.tokens.values(), default=1) or 1
     whole = fill.window_tokens or fill.sum_tokens or 1
     for name, tokens in fill.tokens.items():
         category = CATEGORIES[name]
-        drawn = bar(tokens / largest, width=BAR_CELLS, colour=category.colour, plain=plain)
+        drawn = bar(tokens / largest, width=cells, colour=category.colour, plain=plain)
         mark = Text(category.letter if plain else "█", style=category.colour)
         table.add_row(mark, name, drawn, thousands(tokens), f"{tokens / whole:.0%}")
     for sign, name, tokens in _left_over(fill, plain=plain):
@@ -145,14 +153,15 @@ def _left_over(fill: Fill, *, plain: bool) -> Iterator[tuple[str, str, int]]:
         yield "-" if plain else "░", "reserve", max(0, fill.window_tokens - fill.limit_tokens)
 
 
-def _parts(largest: Sequence[Large]) -> Table:
+def _parts(largest: Sequence[Large], what_cells: int) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="dim", expand=True)
     table.add_column("handle", style="cyan", no_wrap=True)
-    table.add_column("what", no_wrap=True)
+    table.add_column("what", no_wrap=True, overflow="ellipsis", max_width=what_cells)
     table.add_column("tokens", justify="right", no_wrap=True)
     table.add_column("begins", ratio=1, no_wrap=True, overflow="ellipsis")
     for part in largest:
-        what = f"{one_line(part.what, 24)}{', pinned' if part.is_pinned else ''}"
+        pinned = ", pinned" if part.is_pinned else ""
+        what = one_line(part.what, what_cells - len(pinned)) + pinned
         table.add_row(part.handle, what, thousands(part.tokens), one_line(part.begins))
     return table
 

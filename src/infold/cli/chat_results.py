@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from itertools import islice
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -10,7 +11,7 @@ from msgspec import Struct
 from infold.agent.events import Answered, Called
 from infold.cli.render import counted, legible, one_line
 
-__all__ = ["Done", "MOST_CHANGES", "Results", "changes_in", "folded", "path_in"]
+__all__ = ["Done", "MOST_CHANGES", "Results", "changes_in", "folded", "path_in", "replaced_by"]
 
 MOST_CHANGES = 12
 """Lines of a difference that are shown of one edit."""
@@ -72,6 +73,17 @@ def folded(done: Done, width: int) -> tuple[str, ...]:
     opens = f"/show {done.number}" if more or is_cut else ""
     second = ", ".join(filter(None, (more, status, took, opens)))
     return (first, second) if second else (first,)
+
+
+def replaced_by(called: Called, root: Path) -> str:
+    """The file that a call replaces, as it is now; empty where it is not there or no text."""
+    path = path_in(called) if called.tool == "write" else ""
+    try:
+        place = root / path
+        is_small = bool(path) and place.is_file() and place.stat().st_size <= MOST_COMPARED
+        return place.read_text("utf-8") if is_small else ""
+    except (OSError, ValueError):
+        return ""
 
 
 def path_in(called: Called) -> str:

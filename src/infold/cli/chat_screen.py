@@ -19,15 +19,28 @@ from rich.spinner import Spinner
 from rich.text import Text
 from rich.theme import Theme
 
-from infold.agent.events import Answered, Called, Ended, Reasoned, Retried, Spoke, Stepped, Titled
+from infold.agent.events import (
+    Answered,
+    Called,
+    Ended,
+    Noted,
+    Reasoned,
+    Refused,
+    Retried,
+    Spoke,
+    Started,
+    Stepped,
+    SummaryBegun,
+    Titled,
+)
 from infold.cli.chat_blocks import Blocks, blocks_of, drawn_block, lines_of
-from infold.cli.chat_results import MOST_CHANGES, MOST_COMPARED, Results, changes_in, folded, path_in
-from infold.cli.chat_status import Piece
+from infold.cli.chat_results import MOST_CHANGES, Results, changes_in, folded, replaced_by
+from infold.cli.chat_status import Piece, drawn_status
 from infold.cli.narrating import ENDINGS, Told
-from infold.cli.render import counted, event_text, legible, one_line
+from infold.cli.render import counted, event_text, is_worth_a_line, legible, one_line
 from infold.core.events import PreparedAhead, SummaryProgressed
 
-__all__ = ["Screen", "drawn_change", "drawn_status"]
+__all__ = ["Screen", "drawn_change"]
 
 Stream: TypeAlias = Literal["answer", "thought", "summary"]
 
@@ -115,10 +128,10 @@ class Screen:
         with self._lock:
             if self._live is not None:
                 self._tell(told)
-            elif not isinstance(told, SummaryProgressed):
+            elif not isinstance(told, SummaryBegun | SummaryProgressed):
                 self._later.append(told)
 
-    def _tell(self, told: Told) -> None:
+    def _tell(self, told: Told) -> None:  # noqa: C901, PLR0912 - a branch for each kind of happening
         match told:
             case Spoke():
                 self._arrive("answer", told.text)
@@ -136,18 +149,33 @@ class Screen:
                 self.note(f"once more: {one_line(told.problem, 4 * self._room)}", "yellow")
             case Stepped():
                 self._finish()
+            case SummaryBegun():
+                self._part_summaries()
+            case Noted():
+                self.note(told.text, "dim")
             case Ended():
-                if told.ending != "done":
-                    self.note(ENDINGS[told.ending], "yellow")
-            case Titled() | PreparedAhead():
+                self._show_ending(told)
+            case Started() | Refused() | Titled() | PreparedAhead():
                 pass
             case _:
-                self._show_event(event_text(told))
+                if is_worth_a_line(told):
+                    self._show_event(event_text(told))
+
+    def _show_ending(self, ended: Ended) -> None:
+        """Say why it stopped, where that is not to be seen; what failed is told by the error itself."""
+        words = ended.problem if ended.ending == "done" else ENDINGS[ended.ending]
+        if words:
+            self.note(words, "yellow")
 
     def note(self, line: str, style: str = "") -> None:
         """A line of infold's own, between what was said."""
         self._finish()
         self._print(Text(self._shown(legible(line)), style=style))
+
+    def tell_command(self, line: str) -> None:
+        """A line with a command to copy, which the terminal alone may break."""
+        self.console.print(Text(legible(line), style="dim"), soft_wrap=True)
+        self._is_spaced = False
 
     def print(self, *drawn: RenderableType) -> None:
         """Something drawn, with a line left free above all of it."""
@@ -187,6 +215,12 @@ class Screen:
             elif self._stream != "answer" and (block.strip() or blocks.rest):
                 self._print(Padding(Text(legible(block), style="dim italic"), (0, 0, 0, INDENT)))
 
+    def _part_summaries(self) -> None:
+        """Leave a line free before a summary that is read along: the one above it was not accepted."""
+        if self.shows_summary:
+            self._finish()
+            self.space()
+
     def _show_event(self, words: str) -> None:
         self._finish()
         if self._stream == "summary":
@@ -198,7 +232,7 @@ class Screen:
     def _show_call(self, called: Called) -> None:
         self._finish()
         self._doing = f"running {one_line(called.tool, 20)}"
-        self.results.call(called, self._before(called))
+        self.results.call(called, replaced_by(called, self._root))
         what = Text(one_line(called.what, 2 * self._room))
         self.print(Text.assemble((self._shown("● "), "cyan"), (legible(called.tool), "bold cyan"), "  ", what))
         self._is_spaced = False
@@ -215,16 +249,6 @@ class Screen:
         if len(changes) > MOST_CHANGES:
             more = f"({counted(len(changes) - MOST_CHANGES, 'more line')}, /show {done.number})"
             self._print(Padding(Text(more, style="dim"), (0, 0, 0, INDENT + 2)))
-
-    def _before(self, called: Called) -> str:
-        """The file that a call replaces, as it is now; empty where it is not there or no text."""
-        path = path_in(called) if called.tool == "write" else ""
-        try:
-            place = self._root / path
-            is_small = bool(path) and place.is_file() and place.stat().st_size <= MOST_COMPARED
-            return place.read_text("utf-8") if is_small else ""
-        except (OSError, ValueError):
-            return ""
 
     # How it is drawn.
 
@@ -270,8 +294,3 @@ def _uninterrupted() -> Iterator[None]:
 def drawn_change(line: str) -> RenderableType:
     """A line that an edit took away, put there or left."""
     return Padding(Text(line, DIFFERENCE.get(line[:1], "dim")), (0, 0, 0, INDENT + 2))
-
-
-def drawn_status(pieces: tuple[Piece, ...]) -> Text:
-    """The status line for a console."""
-    return Text.assemble(*((piece.text, piece.colour) for piece in pieces), style="dim", no_wrap=True)

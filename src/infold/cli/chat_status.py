@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
+from rich.text import Text
 
 from infold.agent.work import Work
 from infold.cli.render import counted, dollars, legible, one_line, thousands
@@ -11,7 +12,7 @@ from infold.core.messages import AssistantMessage, Overhead
 from infold.dashboard.reading import fill_tokens
 from infold.dashboard.tally import NO_TALLY, Tallies
 
-__all__ = ["Piece", "Status", "overhead_in", "pieces_of", "status_of"]
+__all__ = ["Piece", "Status", "drawn_status", "overhead_in", "pieces_of", "status_of"]
 
 GAUGE_CELLS, NARROW_GAUGE_CELLS = 12, 6
 FULL, NEARLY_FULL = 0.9, 0.7
@@ -74,6 +75,11 @@ def pieces_of(status: Status, width: int, *, ascii_only: bool = False) -> tuple[
     if fitting is not None:
         return tuple(_joined(fitting))
     return (Piece(set_cell_size("".join(piece.text for piece in _joined(forms[-1])), max(0, width)).rstrip()),)
+
+
+def drawn_status(pieces: Sequence[Piece]) -> Text:
+    """The line for a console."""
+    return Text.assemble(*((piece.text, piece.colour) for piece in pieces), style="dim", no_wrap=True)
 
 
 _SHORTER = ("compactions", "gauge", "model", "cache", "session", "folds", "cost", "name")

@@ -1,11 +1,11 @@
 """A chat: read a line, let the agent work on it or carry out a command, show what happens, and again, until the person leaves."""
 
 import os
-import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from msgspec.structs import replace
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -16,15 +16,16 @@ from infold.agent.places import default_store
 from infold.agent.tools.tool import Wish
 from infold.agent.work import Person, Told, Work
 from infold.cli.chat_acts import Acts
-from infold.cli.chat_commands import order_in
+from infold.cli.chat_commands import QUIT, order_in
 from infold.cli.chat_line import Line, history_at, without_echo
 from infold.cli.chat_page import exchange_page, last_exchange
 from infold.cli.chat_screen import Screen
 from infold.cli.chat_status import Piece, Status, pieces_of, status_of
 from infold.cli.render import console_for, legible, one_line
-from infold.cli.working import Job, interrupted_by_sigterm, opened
+from infold.cli.working import Job, at_work, ended_by_signals, new_key, opened
 from infold.dashboard.tally import Tallies
 from infold.errors import InfoldError
+from infold.ports import SessionKey
 from infold.wiring import EMBEDDED
 
 __all__ = ["talk"]
@@ -40,9 +41,10 @@ def talk(job: Job) -> None:
     """Chat until the person leaves; raises `InfoldError` where it cannot begin."""
     console = console_for(plain=False)
     chat = Chat(job, console)
-    with interrupted_by_sigterm(), ExitStack() as stack:
+    with ended_by_signals(), ExitStack() as stack:
         with console.status("opening the session"):
-            work = stack.enter_context(opened(job, Person(chat.tell, chat.consent)))
+            work = stack.enter_context(opened(job, chat.person))
+        stack.callback(chat.leave)
         chat.join(work)
         chat.go_on()
 
@@ -58,17 +60,31 @@ class Chat:
         self._screen = Screen(console, job.folder or Path.cwd(), self._pieces)
         prompts = Path(default_store(os.environ)).with_name("prompts")
         self._line = Line(history_at(prompts), self._pieces, mark=self._mark)
+        self._moves: dict[str, Callable[[str], None]] = {"new": self._begin_anew, "model": self._change_model}
+        self._moved = ExitStack()
         self._work: Work
         self._acts: Acts
         self._tallies: Tallies
 
     def join(self, work: Work) -> None:
-        """Take the session that was opened."""
+        """Take the session that was opened, and say so."""
+        self._take_up(work)
+        self._greet()
+
+    def _take_up(self, work: Work) -> None:
         self._work = work
         self._tallies = Tallies(work.store)
         self._acts = Acts(work, self._screen, lambda: self._standing, store=self._job.store)
         self._look()
-        self._greet()
+
+    def leave(self) -> None:
+        """Close what this chat opened by itself."""
+        self._moved.close()
+
+    @property
+    def person(self) -> Person:
+        """Who sits here, as the agent knows them."""
+        return Person(self.tell, self.consent)
 
     def go_on(self) -> None:
         """Take one line after the other; in the end, say how to come back."""
@@ -76,7 +92,7 @@ class Chat:
             while self._goes_on():
                 pass
         finally:
-            self._part()
+            self._part(self._work)
 
     # One line.
 
@@ -85,18 +101,20 @@ class Chat:
         try:
             self._screen.space()
             line = self._line.read()
-            if line is None or line.strip() in ("/quit", "/exit"):
-                return False
-            self._take(line)
+            return line is not None and self._take(line)
         except KeyboardInterrupt:
-            pass
-        return True
+            return True
 
-    def _take(self, line: str) -> None:
+    def _take(self, line: str) -> bool:
+        """Let the agent work on a line, or carry out the command it gives; false where that is to leave."""
         try:
             order = order_in(line)
+            if order is not None and order.name == QUIT:
+                return False
             with without_echo():
-                if order is not None:
+                if order is not None and order.name in self._moves:
+                    self._moves[order.name](order.rest)
+                elif order is not None:
                     self._acts.carry_out(order)
                 else:
                     with self._screen.working("thinking"):
@@ -106,6 +124,7 @@ class Chat:
         except (InfoldError, OSError) as error:
             self._screen.note(" ".join(str(error).split()), "red")
         self._look()
+        return True
 
     def _look(self) -> None:
         """See how the session stands."""
@@ -116,6 +135,29 @@ class Chat:
 
     def _pieces(self, width: int) -> tuple[Piece, ...]:
         return pieces_of(self._standing, width, ascii_only=self._ascii_only)
+
+    # Another session, another model.
+
+    def _begin_anew(self, _: str) -> None:
+        before = self._work
+        self._move(self._job, new_key())
+        self._part(before)
+        self._greet()
+
+    def _change_model(self, name: str) -> None:
+        if name:
+            self._move(replace(self._job, model=name), self._work.key)
+        self._screen.note(f"{self._work.model.ref.id} answers")
+
+    def _move(self, job: Job, key: SessionKey) -> None:
+        """Work on with another session or model; where that cannot be opened, all stays as it is."""
+        with ExitStack() as opening:
+            with self._screen.console.status("opening the session"):
+                work = opening.enter_context(at_work(job, self.person, self._work.store, key))
+            self._moved.close()
+            self._moved = opening.pop_all()
+        self._job = job
+        self._take_up(work)
 
     # The agent.
 
@@ -146,15 +188,11 @@ class Chat:
             for piece in exchange_page(exchange, self._mark):
                 self._screen.print(piece)
 
-    def _part(self) -> None:
-        if self._work.session.log.next_sequence:
-            console = self._screen.console
-            console.print(Text(f"go on with: {self._command()}", "dim"), soft_wrap=True)
-
-    def _command(self) -> str:
-        """How this session is come back to."""
-        store = ("--store", self._job.store) if self._job.store else ()
-        return shlex.join(("infold", "chat", "--session", self._work.session.log.session_id, *store))
+    def _part(self, work: Work) -> None:
+        """Say how to come back to a session, if there is anything in it."""
+        if work.session.log.next_sequence:
+            command = self._job.going_on("chat", work.session.log.session_id)
+            self._screen.tell_command(f"go on with: {command}")
 
 
 def _question(wish: Wish) -> Iterator[RenderableType]:

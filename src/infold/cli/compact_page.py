@@ -47,7 +47,7 @@ class Change(Struct, frozen=True):
 def change_of(outcome: Outcome) -> Change:
     """What fills the window before and after."""
     ruler = outcome.report.counting.ruler
-    return Change(by_category(outcome.before, ruler), by_category(outcome.session, ruler))
+    return Change(by_category(outcome.before, ruler), by_category(outcome.session, ruler, outcome.before))
 
 
 def kept_messages(report: Report) -> list[Message]:
@@ -105,9 +105,9 @@ def _categories(change: Change, *, plain: bool) -> Table:
 
 
 def _done(report: Report) -> Iterator[RenderableType]:
-    done = Counter(type(event) for event in report.events)
-    if not report.changed:
+    if not report.events:
         return
+    done = Counter(type(event) for event in report.events)
     sums = f"folds: {done[Compacted]}, prunings: {done[Pruned]}, clips: {done[Clipped]}"
     stuck = f", requests that could not fit on the way: {done[Exceeded]}" if done[Exceeded] else ""
     newest = f"; the newest {MOST_EVENTS}" if len(report.events) > MOST_EVENTS else ""

@@ -27,6 +27,7 @@ from infold.settings import (
     told,
     user_file,
 )
+from infold.settings.schema import UPSTREAM
 
 __all__ = ["config"]
 
@@ -99,7 +100,7 @@ def _show(values: Mapping[str, Stated], notes: Iterator[str]) -> None:
 
 def _told(name: str, stated: Stated) -> str:
     key = key_named(name)
-    return told(stated.value) or (key.unset if key is not None else "the provider's own")
+    return told(stated.value) or (UPSTREAM if key is None else key).unset
 
 
 def _notes(settings: Settings, terms: SessionTerms) -> Iterator[str]:

@@ -1,23 +1,46 @@
-"""Ask the person at the terminal whether an agent may do what it wishes; without a terminal, nobody is asked."""
+"""Ask the person at the terminal whether an agent may do what it wishes; without a terminal nobody is asked, which is a no."""
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from typing import IO
 
 from rich.console import Console
 from rich.text import Text
 
+from infold.agent.events import Refused
 from infold.agent.permissions import Consent
 from infold.agent.tools.tool import Wish
-from infold.cli.render import legible
+from infold.cli.render import legible, one_line
 
-__all__ = ["consent_for"]
+__all__ = ["can_ask", "consent_for", "leave_wanted"]
+
+MOST_WISHES, LONGEST_WISH = 5, 80
+"""How many refused wishes are named at the end, and how much of each."""
+
+LONGEST_RULE = 200
+"""A rule for a longer command is none that anybody would copy."""
 
 _ANSWERS: dict[str, Consent] = {"y": "once", "yes": "once", "a": "always", "always": "always", "n": "no", "no": "no"}
 
 
+def can_ask(source: IO[str] | None) -> bool:
+    """Whether a person sits there who can be asked."""
+    return source is not None and source.isatty()
+
+
+def leave_wanted(refused: Sequence[Refused]) -> str:
+    """What was not permitted because nobody could be asked, and the options that would have given leave."""
+    wishes = list(dict.fromkeys(one_line(f"{one.tool}:{one.what}", LONGEST_WISH) for one in refused))
+    more = f" and {len(wishes) - MOST_WISHES} more" if len(wishes) > MOST_WISHES else ""
+    rules = dict.fromkeys(rule for one in refused[:MOST_WISHES] for rule in one.allow)
+    short = [shlex.quote(rule) for rule in rules if rule == one_line(rule, LONGEST_RULE)]
+    leave = " ".join(f"--allow {rule}" for rule in short) or "a rule for --allow that is as long as that"
+    return f"not permitted, as nobody could be asked: {', '.join(wishes[:MOST_WISHES])}{more}; give leave with {leave}"
+
+
 def consent_for(source: IO[str] | None, console: Console) -> Callable[[Wish], Consent]:
-    """Who decides on wishes: the person at this terminal, or nobody, which is a no."""
-    if source is None or not source.isatty():
+    """Who decides on wishes: the person at this terminal, or nobody."""
+    if source is None or not can_ask(source):
         return lambda _: "no"
 
     def ask(wish: Wish) -> Consent:

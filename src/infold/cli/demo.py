@@ -88,6 +88,7 @@ def demo(windows: tuple[int, ...], policy: Policy, plain: bool, fast: bool, keep
                 console.print(f"{stage.name} is in {keep} already")
                 continue
             found = _play(console, stage, plain=plain, fast=fast, last=place == len(windows))
+            stage.session.title(f"A coding session in a window of {window_tokens:,} tokens")
         faults += [f"window {window_tokens:,}, {fault}" for fault in found]
     raise click.exceptions.Exit(_verdict(console, faults))
 

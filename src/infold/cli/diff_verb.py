@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infold.agent.diffs import FileDiff, Span, Totals, root_of, session_span, totals_of, turn_spans
+from infold.agent.diffs import FileDiff, Span, Totals, session_span, totals_of, turn_spans
 from infold.agent.places import default_snapshots
 from infold.agent.snapshots import Snapshots
 from infold.cli import options
 from infold.cli.render import console_for, counted, legible, one_line
-from infold.cli.stored import chosen_key, naming, reading_store, session_argument
+from infold.cli.stored import LAST, chosen_key, naming, reading_store, session_argument, tell_where
 from infold.cli.writing import json_bytes
 from infold.core.entries import MessageEntry
 from infold.core.messages import Message
@@ -75,7 +75,10 @@ def diff(**given: Any) -> None:
     """
     asked = Asked(**given)
     with reading_store(asked.store) as store:
-        compared = _compared(store, chosen_key(store, asked.session, asked.tenant), asked)
+        key = chosen_key(store, asked.session, asked.tenant)
+        if asked.session != LAST:
+            tell_where(store, key, Path.cwd())
+        compared = _compared(store, key, asked)
     if asked.as_json:
         click.echo(json_bytes(_page(compared, asked)), nl=False)
         return
@@ -96,7 +99,7 @@ def _compared(store: Store, key: SessionKey, asked: Asked) -> Compared:
     numbered = [(at, entry.message) for at, entry in store.newest_first(key) if isinstance(entry, MessageEntry)][::-1]
     messages = [message for _, message in numbered]
     span = session_span(messages) if asked.message is None else _turn(numbered, asked.message)
-    snapshots = Snapshots(Path(root_of(messages) or Path.cwd()), default_snapshots(os.environ))
+    snapshots = Snapshots(Path(span.root or Path.cwd()), default_snapshots(os.environ))
     files = snapshots.diff(span.before, span.after)
     patch = b"" if asked.stat or asked.as_json else snapshots.patch(span.before, span.after)
     return Compared(key.session_id, span, files, totals_of(files), patch)

@@ -8,10 +8,10 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.agent.titles import title_of
 from infold.cli import options
 from infold.cli.stored import chosen_key, naming, place_of, reading_store, session_argument
 from infold.cli.writing import in_shape, write_file
+from infold.engine.titles import title_of
 from infold.formats.transcripts.infold_log import entries_to_log, recorded
 from infold.ports import SessionKey, Store
 

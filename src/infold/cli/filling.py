@@ -5,7 +5,7 @@ compaction; *whole* is everything that was ever said.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from heapq import nlargest
 from itertools import groupby
 
@@ -18,6 +18,7 @@ from infold.core.entries import handle_of
 from infold.core.messages import (
     AssistantMessage,
     Message,
+    MessageId,
     Usage,
     calls_of,
     is_genuine_user,
@@ -119,7 +120,7 @@ def filling_of(session: RecordedSession, yardstick: Yardstick) -> Filling:
     """Measure a session."""
     ruler = yardstick.counting.ruler
     beside = _beside(session, ruler)
-    tallies = _tallies(session, ruler)
+    tallies = _tallies(session, ruler, _summary_ids(session))
     now = _added(beside, tallies[standing_from(session) :])
     whole = _added(beside, tallies)
     prices = yardstick.prices_at(sum(now.values()))
@@ -135,9 +136,13 @@ def filling_of(session: RecordedSession, yardstick: Yardstick) -> Filling:
     )
 
 
-def by_category(session: RecordedSession, ruler: Ruler) -> dict[str, int]:
-    """The tokens of a session's whole record, with system prompt and tools, by category."""
-    return _added(_beside(session, ruler), _tallies(session, ruler))
+def by_category(session: RecordedSession, ruler: Ruler, recorded: RecordedSession | None = None) -> dict[str, int]:
+    """The tokens of a session's whole record, with system prompt and tools, by category.
+
+    `recorded` is the session it was made of, which knows what of it is a summary.
+    """
+    tallies = _tallies(session, ruler, _summary_ids(session if recorded is None else recorded))
+    return _added(_beside(session, ruler), tallies)
 
 
 def size_of_session(session: RecordedSession, ruler: Ruler) -> int:
@@ -156,11 +161,10 @@ def standing_from(session: RecordedSession) -> int:
     return last.position if last.first_kept is None else min(last.first_kept, last.position)
 
 
-def _with_summaries_marked(session: RecordedSession) -> Iterator[Message]:
-    """The messages, those that bear a recorded summary as such, whatever role the record gave them."""
-    summaries = {index for compaction in session.compactions for index in _summary_at(compaction, session.messages)}
-    for index, message in enumerate(session.messages):
-        yield AssistantMessage(message.id, message.parts, summary=True) if index in summaries else message
+def _summary_ids(session: RecordedSession) -> frozenset[MessageId]:
+    """The messages that bear a recorded summary, whatever role the record gave them."""
+    messages = session.messages
+    return frozenset(messages[n].id for compaction in session.compactions for n in _summary_at(compaction, messages))
 
 
 def _summary_at(compaction: RecordedCompaction, messages: Sequence[Message]) -> Iterator[int]:
@@ -178,13 +182,14 @@ def _beside(session: RecordedSession, ruler: Ruler) -> dict[str, int]:
     return {"system": measure(session.system, ruler), "tools": measure(session.tools, ruler)}
 
 
-def _tallies(session: RecordedSession, ruler: Ruler) -> list[dict[str, int]]:
-    return [_tally(message, ruler) for message in _with_summaries_marked(session)]
+def _tallies(session: RecordedSession, ruler: Ruler, summaries: Set[MessageId]) -> list[dict[str, int]]:
+    return [_tally(message, ruler, is_summary=message.id in summaries) for message in session.messages]
 
 
-def _tally(message: Message, ruler: Ruler) -> dict[str, int]:
+def _tally(message: Message, ruler: Ruler, *, is_summary: bool) -> dict[str, int]:
     tally = tokens_by_category((message,), ruler)
-    return {"summary": sum(tally.values())} if isinstance(message, AssistantMessage) and message.summary else tally
+    is_summary = is_summary or (isinstance(message, AssistantMessage) and message.summary)
+    return {"summary": sum(tally.values())} if is_summary else tally
 
 
 def _added(beside: Mapping[str, int], tallies: Iterable[Mapping[str, int]]) -> dict[str, int]:

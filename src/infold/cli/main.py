@@ -46,6 +46,7 @@ VERBS = {
 
 
 EXTRAS = {
+    **dict.fromkeys(("click", "rich"), "cli"),
     **dict.fromkeys(("httpcore2", "httpx2", "jinja2", "markupsafe", "starlette", "uvicorn"), "gateway"),
     "mcp": "mcp",
     "prompt_toolkit": "agent",
@@ -134,5 +135,6 @@ def main() -> None:
     infold decides when and what to cut, prunes old tool results, folds old turns into a checkpoint that keeps your
     requests and rules word for word, and proves that the next request fits.
 
-    Start with `infold demo`, then `infold inspect FILE` on a session of your own agent. No verb needs a key or a network.
+    Start with `infold demo`, then `infold inspect FILE` on a session of your own agent. No verb needs a key or a network
+    but those that ask a model: run and chat with --model, serve with an upstream.
     """

@@ -38,6 +38,7 @@ __all__ = [
     "event_line",
     "event_text",
     "heading",
+    "is_worth_a_line",
     "legend",
     "legible",
     "moment",
@@ -156,6 +157,13 @@ def event_text(event: Event) -> str:
             return in_words(event)
     change = f"{thousands(event.tokens_before):>6} -> {thousands(event.tokens_after):>6}"
     return f"{done:<26}{change} tokens   {WHY[event.reason]}"
+
+
+def is_worth_a_line(event: Event) -> bool:
+    """Whether an event shows anything: what was shortened by less than the numbers tell is no news to a person."""
+    if not isinstance(event, Pruned | Clipped):
+        return True
+    return thousands(event.tokens_before) != thousands(event.tokens_after)
 
 
 def counted(number: int, noun: str) -> str:

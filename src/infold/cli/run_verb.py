@@ -1,23 +1,34 @@
 """`infold run`: one task, carried out by the agent in this folder; for people, pipes and scripts."""
 
+import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import click
 from rich.console import Console
 
-from infold.agent.events import Ending
+from infold.agent.events import Ending, Refused
 from infold.agent.work import Person
-from infold.cli.consenting import consent_for
-from infold.cli.narrating import Narrator, Told, json_lines
-from infold.cli.working import Job, interrupted_by_sigterm, opened, working
+from infold.cli.consenting import can_ask, consent_for, leave_wanted
+from infold.cli.narrating import Narrator, Told, json_lines, voice_on
+from infold.cli.working import Job, ended_by_signals, opened, working
 from infold.errors import UsageError
 from infold.formats.items import cleaned
 
 __all__ = ["run"]
 
-EXIT_CODES: dict[Ending, int] = {"done": 0, "length": 3, "steps": 3, "circling": 3, "filtered": 3, "aborted": 130}
+EXIT_CODES: dict[Ending, int] = {
+    "done": 0,
+    "failed": 1,
+    "length": 3,
+    "steps": 3,
+    "circling": 3,
+    "filtered": 3,
+    "aborted": 130,
+}
 """How the command ends: 3 where the agent stopped before it was done, 130 after an interrupt, as shells have it."""
 
 LONGEST_PIPED = 4_000_000
@@ -31,12 +42,12 @@ LONGEST_PIPED = 4_000_000
 def run(task: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     """Carry out TASK in this folder with the agent: it reads, searches, edits and runs commands until it is done.
 
-    Text that is piped in is put after TASK. The answer goes to standard output, everything about the work to standard error;
-    --json writes every event as a line of JSON instead. Without a terminal nobody can be asked, so commands run only as far as
-    --allow or your settings say.
+    Text that is piped in is put after TASK. The answer goes to standard output, everything about the work to standard error; into
+    a pipe or a file goes the last reply alone, once it is whole. --json writes every event as a line of JSON instead. Without a
+    terminal nobody can be asked, so commands run only as far as --allow or your settings say.
 
-    Exit status: 0 done, 1 an error, 2 a wrong command line, 3 stopped before it was done, 130 interrupted, 143
-    terminated.
+    Exit status: 0 done, 1 an error, 2 a wrong command line, 3 stopped before it was done, 129 the terminal was closed, 130
+    interrupted, 143 terminated.
 
     \b
     Examples:
@@ -45,19 +56,43 @@ def run(task: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
       infold run "Now write the changelog line." --session last
     """
     job = Job(**given)
-    tell = json_lines(sys.stdout) if as_json else Narrator(sys.stdout, Console(stderr=True, highlight=False)).tell
+    console = Console(stderr=True, highlight=False)
+    tell = json_lines(sys.stdout.buffer) if as_json else _narrator(job, console).tell
     prompt = _prompt(task)
     try:
-        with interrupted_by_sigterm():
-            ending = _carried_out(job, prompt, tell)
+        with ended_by_signals(), _leave_told(tell) as hear:
+            ending = _carried_out(job, prompt, Person(hear, consent_for(sys.stdin, console)))
     except KeyboardInterrupt:  # before the work began, or while it was being put away
         ending = "aborted"
     sys.exit(EXIT_CODES[ending])
 
 
-def _carried_out(job: Job, prompt: str, tell: Callable[[Told], None]) -> Ending:
-    consent = consent_for(sys.stdin, Console(stderr=True, highlight=False))
-    with opened(job, Person(tell, consent)) as work:
+def _narrator(job: Job, console: Console) -> Narrator:
+    """Who tells a person; what the output's encoding cannot show becomes a question mark instead of an end."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    return Narrator(voice_on(sys.stdout, console), console, partial(job.going_on, "run"))
+
+
+@contextmanager
+def _leave_told(tell: Callable[[Told], None]) -> Iterator[Callable[[Told], None]]:
+    """Tells on, and says in the end on stderr what was refused only because nobody could be asked."""
+    refused: list[Refused] = []
+
+    def hear(told: Told) -> None:
+        if isinstance(told, Refused) and told.allow and not can_ask(sys.stdin):
+            refused.append(told)
+        tell(told)
+
+    try:
+        yield hear
+    finally:
+        if refused:
+            click.echo(leave_wanted(refused), err=True)
+
+
+def _carried_out(job: Job, prompt: str, person: Person) -> Ending:
+    with opened(job, person) as work:
         return work.run(prompt).ending
 
 

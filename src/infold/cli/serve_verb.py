@@ -1,56 +1,15 @@
-"""`infold serve`: the gateway and its page, on one address.
+"""`infold serve`: the gateway and its page, on one address. What is asked for is read here; `serving` does it."""
 
-The one place where the faces are put together: settings in, a running server out.
-"""
-
-import os
-import signal
-import socket
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from types import FrameType
+from importlib import import_module
 
 import click
-import uvicorn
 
-from infold.api.session_settings import plugins_from
-from infold.cli.stored import closing_store
-from infold.dashboard.app import CONTENT_POLICY, page_routes
-from infold.dashboard.desk import Desk
-from infold.errors import UsageError
-from infold.gateway.acts import SessionActs
-from infold.gateway.app import Gateway, application
-from infold.gateway.guard import check_address
-from infold.gateway.hub import Hub
-from infold.gateway.tenancy import Tenancy
-from infold.gateway.tenants import Tenants, secret_for
-from infold.gateway.upstreams import PROVIDERS, Upstreams, is_address
-from infold.settings import Settings, read_settings
-from infold.settings.values import told
-from infold.wiring import embedded_model
+from infold.cli import options
 
 __all__ = ["serve"]
 
-DRAIN_SECONDS = 30
-"""How long open streams may go on after the server was asked to end."""
-
-IDLE_SECONDS = 75
-"""How long a client's connection is kept between requests: longer than SDKs keep theirs, so that they close first."""
-
-HINT = """\
-infold is listening on {url}   (page: {url}/)
-
-  OpenAI SDK      OpenAI(base_url="{base}/v1")
-  Anthropic SDK   Anthropic(base_url="{base}")
-  Claude Code     ANTHROPIC_BASE_URL={base} claude
-  OpenCode        "provider": {{"openai": {{"options": {{"baseURL": "{base}/v1"}}}}}}   in opencode.json
-  Codex           codex -c model_provider=infold -c 'model_providers.infold={{name="infold", base_url="{base}/v1",
-                  env_key="OPENAI_API_KEY", wire_api="responses"}}'
-  pi              "providers": {{"openai": {{"baseUrl": "{base}/v1"}}}}   in ~/.pi/agent/models.json
-
-upstreams: {upstreams}
-store: {store}"""
+SERVING = "infold.cli.serving"
+"""Found by name when it is started, so that this help can be read without what a server needs."""
 
 
 @click.command(short_help="Keep any agent inside its window by its base URL.")
@@ -65,7 +24,10 @@ store: {store}"""
     help="Where requests go: openai=https://api.openai.com, anthropic=…, gemini=… May be repeated.",
 )
 @click.option(
-    "--window", type=click.IntRange(min=1), default=None, help="The window in tokens, where the model's is not known."
+    "--window",
+    metavar="TOKENS",
+    callback=options.tokens_of,
+    help="The window in tokens, such as 32k, in place of every model's own.",
 )
 def serve(
     host: str | None, port: int | None, store: str | None, upstreams: tuple[str, ...], window: int | None
@@ -80,119 +42,4 @@ def serve(
     Example:
       infold serve --upstream openai=https://api.openai.com --upstream anthropic=https://api.anthropic.com
     """
-    environ = {**os.environ, **({"INFOLD_WINDOW": str(window)} if window else {})}
-    settings = read_settings(environ, Path.cwd())
-    address = (host or settings.gateway.host, settings.gateway.port if port is None else port)
-    token, place = environ.get("INFOLD_TOKEN", ""), store or settings.store
-    check_address(address[0], token)
-    named = _checked({**settings.upstreams, **dict(map(_upstream, upstreams))})
-    tenants = Tenants(secret_for(place, environ))
-    with ExitStack() as stack:
-        listener = stack.enter_context(_bound(address))
-        opened = stack.enter_context(closing_store(place))
-        if not named:
-            settings = _for_embedded(settings, environ)
-        default = "" if named else stack.enter_context(embedded_model()).url
-        hub = Hub()
-        tenancy = Tenancy(opened, settings, hub, plugins_from(settings))
-        gateway = _gateway(Upstreams(named, default), tenants, tenancy, hub, token=token)
-        server = _Server(gateway)
-        _tell(listener, named, place, token=token)
-        server.serve_until_told(listener)
-
-
-def _upstream(text: str) -> tuple[str, str]:
-    provider, _, url = text.partition("=")
-    if not url:
-        raise UsageError(f"{text!r} is no upstream; write one of {', '.join(PROVIDERS)}, =, and its address")
-    return provider, url
-
-
-def _checked(upstreams: Mapping[str, str]) -> Mapping[str, str]:
-    for provider, url in upstreams.items():
-        if provider not in PROVIDERS:
-            raise UsageError(f"{provider!r} is no provider the gateway knows; name one of {', '.join(PROVIDERS)}")
-        if not is_address(url):
-            raise UsageError(f"{url!r} is no address to send requests to; write it like https://api.example.com")
-    return upstreams
-
-
-def _for_embedded(settings: Settings, environ: Mapping[str, str]) -> Settings:
-    """Settings for the embedded model: its own window, whatever model a client believes to speak with."""
-    if settings.effective()["window"].origin != "default":
-        return settings
-    return read_settings({**environ, "INFOLD_WINDOW": str(embedded_model().context_tokens)}, Path.cwd())
-
-
-def _gateway(upstreams: Upstreams, tenants: Tenants, tenancy: Tenancy, hub: Hub, *, token: str) -> Gateway:
-    acts = SessionActs(tenancy)
-    desk = Desk(store=tenancy.store, acts=acts, feed=hub, window_of=acts.window_of, preview=acts.preview)
-    return Gateway(
-        upstreams=upstreams,
-        tenants=tenants,
-        tenancy=tenancy,
-        hub=hub,
-        token=token,
-        pages=page_routes(desk),
-        content_policy=CONTENT_POLICY,
-    )
-
-
-@contextmanager
-def _bound(address: tuple[str, int]) -> Iterator[socket.socket]:
-    """A socket of its own at that address: nobody else can be told the same one."""
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(address)
-            listener.listen()  # so that whoever reads the address may connect at once
-        except OSError as error:
-            raise UsageError(f"cannot listen on {address[0]}:{address[1]} ({error}); choose another --port") from error
-        yield listener
-
-
-def _tell(listener: socket.socket, upstreams: Mapping[str, str], place: str, *, token: str) -> None:
-    host, port = listener.getsockname()[:2]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    sent = [f"{provider} → {address}" for provider, address in sorted(upstreams.items())]
-    click.echo(
-        HINT.format(
-            url=url,
-            base=f"{url}/t/$INFOLD_TOKEN" if token else url,
-            upstreams=", ".join(sent) or "every provider → the embedded model",
-            store=told(place),
-        )
-    )
-
-
-class _Server(uvicorn.Server):
-    """A server that ends well when it is told to: open streams are finished, open pages are not waited for."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        config = uvicorn.Config(
-            application(gateway),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            date_header=False,  # an upstream's own is passed on
-            ws="none",
-            timeout_keep_alive=IDLE_SECONDS,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
-        )
-        super().__init__(config)
-        self._hub = gateway.hub
-
-    def serve_until_told(self, listener: socket.socket) -> None:
-        """Run until a signal comes; the server raises it again when it has ended, and is then the one that hears it."""
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            self.run(sockets=[listener])
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end."""
-        self._hub.close()
-        super().handle_exit(sig, frame)
+    import_module(SERVING).serve_until_told(host=host, port=port, store=store, upstreams=upstreams, window=window)

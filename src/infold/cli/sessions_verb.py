@@ -2,27 +2,33 @@
 
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
+from shlex import quote
 from time import time
 
 import click
 from msgspec import Struct
 from rich.table import Table
 
-from infold.agent.titles import title_of
 from infold.cli import options
 from infold.cli.render import console_for, counted, dollars, legible, one_line, thousands
-from infold.cli.stored import BEGIN, is_there, naming, place_of, reading_store
+from infold.cli.stored import BEGIN, folder_of, is_there, naming, place_of, reading_store
 from infold.cli.writing import json_bytes
 from infold.dashboard.figures import ago
 from infold.dashboard.listing import by_change
 from infold.dashboard.tally import Tallies
+from infold.engine.titles import title_of
 from infold.errors import InfoldError
 from infold.ports import FullStore, StoredSession
+from infold.settings import told
 
 __all__ = ["sessions"]
 
 PLAIN_WIDTH = 160
 """Columns where there is no terminal: room for long ids beside their titles."""
+
+WIDE, FOLDER_CELLS = 100, 20
+"""Columns of a terminal that has room for the folders of sessions beside their titles, and how many those may take."""
 
 COLUMNS = ("messages", "tokens", "compactions", "cost")
 
@@ -42,6 +48,7 @@ class Listed(Struct, frozen=True):
     model: str = ""
     is_partial: bool = False
     problem: str = ""
+    folder: str = ""
 
 
 @click.command("sessions", short_help="List the sessions there are.")
@@ -49,10 +56,11 @@ class Listed(Struct, frozen=True):
 @naming
 @options.as_json
 def sessions(most: int, store: str | None, tenant: str | None, *, as_json: bool) -> None:
-    """List stored sessions, the last changed first: title, age, messages, tokens of the view, compactions and cost.
+    """List stored sessions, the last changed first: title, folder, age, messages, tokens of the view, compactions and cost.
 
     The id at the beginning of a line, or as much of it as no other has, names a session to infold show, diff, undo and export,
-    and to infold run --session; `last` is the first of the list. Tokens are what the next request would send.
+    and to infold run --session; `last` is the first of the current folder, else of the list. Tokens are what the next request
+    would send.
 
     \b
     Examples:
@@ -65,7 +73,7 @@ def sessions(most: int, store: str | None, tenant: str | None, *, as_json: bool)
     elif not listed:
         click.echo(f"there are no sessions yet; {BEGIN}", err=True)
     else:
-        _show(listed, has_more=has_more)
+        _show(listed, has_more=has_more, named=store)
 
 
 def _found(most: int, named: str | None, tenant: str | None) -> tuple[list[Listed], bool]:
@@ -97,10 +105,11 @@ def _listed(store: FullStore, tallies: Tallies, stored: StoredSession) -> Listed
         round(tally.whole_cost, 6),
         tally.model,
         tally.is_partial,
+        folder=folder_of(store, key),
     )
 
 
-def _show(listed: Sequence[Listed], *, has_more: bool) -> None:
+def _show(listed: Sequence[Listed], *, has_more: bool, named: str | None) -> None:
     console = console_for(plain=False)
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
@@ -108,14 +117,19 @@ def _show(listed: Sequence[Listed], *, has_more: bool) -> None:
     table = Table(box=None, padding=(0, 1), header_style="bold")
     table.add_column("id", no_wrap=True, overflow="fold", style="cyan")
     table.add_column("title", no_wrap=True, overflow="ellipsis", ratio=1)
+    has_folders = console.width >= WIDE and any(one.folder for one in listed)
+    if has_folders:
+        table.add_column("folder", no_wrap=True, overflow="ellipsis", max_width=FOLDER_CELLS)
     table.add_column("changed", no_wrap=True, min_width=10)
     for name in COLUMNS:
         table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
     for one in listed:
-        table.add_row(*map(legible, (one.id, _title(one), ago(one.changed_ms, now_ms), *_figures(one))))
+        folder = (Path(one.folder).name,) if has_folders else ()
+        table.add_row(*map(legible, (one.id, _title(one), *folder, ago(one.changed_ms, now_ms), *_figures(one))))
     console.print(table)
     more = "; more with --most" if has_more else ""
-    console.print(f"{counted(len(listed), 'session')}{more}; go on with: infold run --session ID", style="dim")
+    go_on = f"infold run --session ID{f' --store {quote(told(named))}' if named else ''}"
+    console.print(legible(f"{counted(len(listed), 'session')}{more}; go on with: {go_on}"), style="dim", soft_wrap=True)
 
 
 def _title(one: Listed) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 from msgspec import Struct
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
@@ -40,6 +40,7 @@ __all__ = ["Line", "Page", "show_page"]
 MOST_LINES = 3
 """Lines of a tool result, a thought or a text of a program that are shown where it is folded."""
 
+INDENT = 2
 COLOURS = {"user": "yellow", "assistant": "cyan", "tool": "red", "system": "bright_black", "summary": "green"}
 
 
@@ -61,19 +62,35 @@ class Page(Struct, frozen=True):
     titles: Mapping[MessageId, str]
 
 
+class _Indented(Struct, frozen=True):
+    """A text that stands below a heading, and stays there where it is broken into lines."""
+
+    text: Text
+
+
 def show_page(console: Console, page: Page, *, full: bool) -> None:
-    """Print the page; `full` folds nothing."""
+    """Print the page; `full` folds nothing. Where there is no terminal, no line is broken or filled up."""
     plain = not console.is_terminal
     if page.title:
-        console.print(Text(legible(page.title), style="bold"))
-    console.print(Text(f"session {legible(page.id)}, {page.facts}", style="dim"))
+        _print(console, Text(legible(page.title), style="bold"))
+    _print(console, Text(f"session {legible(page.id)}, {page.facts}", style="dim"))
     for line in page.lines:
         console.print()
         for piece in _pieces(line, page, full=full, plain=plain):
-            console.print(piece)
+            _print(console, piece)
 
 
-def _pieces(line: Line, page: Page, *, full: bool, plain: bool) -> Iterator[RenderableType]:
+def _print(console: Console, piece: Text | _Indented) -> None:
+    match piece:
+        case _Indented() if console.is_terminal:
+            console.print(Padding(piece.text, (0, 0, 0, INDENT), expand=False))
+        case _Indented():
+            _print(console, Text(" " * INDENT if piece.text else "").append_text(piece.text))
+        case _:
+            console.print(piece, soft_wrap=not console.is_terminal)
+
+
+def _pieces(line: Line, page: Page, *, full: bool, plain: bool) -> Iterator[Text | _Indented]:
     match line.entry:
         case MessageEntry(message=message):
             yield _heading(line, message, page.titles.get(message.id, ""))
@@ -104,7 +121,7 @@ def _spent(message: Message) -> Iterator[str]:
         yield "broken off" if message.finish in ("abort", "error") else ""
 
 
-def _part(part: Part, handle: str, *, full: bool) -> Iterator[RenderableType]:
+def _part(part: Part, handle: str, *, full: bool) -> Iterator[Text | _Indented]:
     content = content_of(part)
     match part:
         case TextPart(synthetic=False):
@@ -112,23 +129,23 @@ def _part(part: Part, handle: str, *, full: bool) -> Iterator[RenderableType]:
                 yield from _block(content)
         case ToolCallPart():
             arguments = content if full else one_line(content)
-            yield _indented(Text(f"-> {legible(part.tool)} ", "blue").append(legible(arguments), "dim"))
+            yield _Indented(Text(f"-> {legible(part.tool)} ", "blue").append(legible(arguments), "dim"))
         case ToolResultPart():
             failed = "" if part.status == "completed" else f", {part.status}"
             ended = "" if part.exit_status is None else f", exit {part.exit_status}"
             told = f"<- {legible(part.tool or 'tool')} [{handle}]{failed}{ended}"
-            yield _indented(Text(told, style="red" if failed else "blue"))
+            yield _Indented(Text(told, style="red" if failed else "blue"))
             yield from _folded(content, full=full)
         case ReasoningPart() | TextPart():
             if content.strip():
-                yield _indented(Text(f"({what_of(part)})", style="magenta"))
+                yield _Indented(Text(f"({what_of(part)})", style="magenta"))
                 yield from _folded(content, full=full)
         case _:
             if content:
-                yield _indented(Text(f"[{legible(what_of(part))}: {one_line(content)}]", style="magenta"))
+                yield _Indented(Text(f"[{legible(what_of(part))}: {one_line(content)}]", style="magenta"))
 
 
-def _folded(text: str, *, full: bool) -> Iterator[RenderableType]:
+def _folded(text: str, *, full: bool) -> Iterator[Text | _Indented]:
     """The first lines of a text, and how many more there are."""
     lines = text.rstrip().splitlines()
     if not lines:
@@ -136,17 +153,13 @@ def _folded(text: str, *, full: bool) -> Iterator[RenderableType]:
     shown = lines if full else [line[:200] for line in lines[:MOST_LINES]]
     yield from _block("\n".join(shown), style="" if full else "dim")
     if len(lines) > len(shown):
-        yield _indented(Text(f"({counted(len(lines) - len(shown), 'more line')}; --full shows all)", style="dim"))
+        yield _Indented(Text(f"({counted(len(lines) - len(shown), 'more line')}; --full shows all)", style="dim"))
 
 
-def _indented(text: Text) -> Padding:
-    return Padding(text, (0, 0, 0, 2), expand=False)
-
-
-def _block(text: str, *, style: str = "") -> Iterator[RenderableType]:
+def _block(text: str, *, style: str = "") -> Iterator[Text | _Indented]:
     """A text line by line, so that none is filled up to the length of another."""
     for line in legible(text.expandtabs().strip("\n")).split("\n"):
-        yield _indented(Text(line.rstrip(), style=style))
+        yield _Indented(Text(line.rstrip(), style=style))
 
 
 def _words(entry: Entry) -> str:  # noqa: PLR0911 - one return for each kind of entry

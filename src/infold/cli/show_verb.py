@@ -7,8 +7,8 @@ from typing import Any
 import click
 import msgspec
 from msgspec import Struct
+from rich.console import Console
 
-from infold.agent.titles import SESSION, title_of, titles_of
 from infold.cli import options
 from infold.cli.render import console_for, thousands
 from infold.cli.show_page import Line, Page, show_page
@@ -19,6 +19,7 @@ from infold.core.log import Log
 from infold.core.messages import Overhead
 from infold.dashboard.reading import fill_tokens, log_before
 from infold.dashboard.rows import state_of
+from infold.engine.titles import SESSION, title_of, titles_of
 from infold.ports import FullStore, SessionKey
 
 __all__ = ["show"]
@@ -32,6 +33,7 @@ class Asked(Struct, frozen=True):
     session: str
     whole: bool
     full: bool
+    color: bool
     store: str | None
     tenant: str | None
     as_json: bool
@@ -41,6 +43,7 @@ class Asked(Struct, frozen=True):
 @session_argument
 @click.option("--all", "whole", is_flag=True, help="The whole log, also what is folded, pruned or taken back.")
 @click.option("--full", is_flag=True, help="Show tool results and thoughts to their last line.")
+@click.option("--color", is_flag=True, help="Colours also where the page goes into a pipe, as less -R shows them.")
 @naming
 @options.as_json
 def show(**given: Any) -> None:
@@ -52,7 +55,7 @@ def show(**given: Any) -> None:
     \b
     Examples:
       infold show last
-      infold show last --all | less -R
+      infold show last --all --color | less -R
     """
     asked = Asked(**given)
     with reading_store(asked.store) as store:
@@ -62,7 +65,13 @@ def show(**given: Any) -> None:
         entries = [{"number": line.number, "state": line.state, **_plain(line.entry)} for line in page.lines]
         click.echo(json_bytes({"session": page.id, "title": page.title, "entries": entries}), nl=False)
     else:
-        show_page(console_for(plain=False), page, full=asked.full)
+        show_page(_coloured() if asked.color else console_for(plain=False), page, full=asked.full)
+
+
+def _coloured() -> Console:
+    """The console of this process with colours, whatever it leads to."""
+    width = console_for(plain=False).width
+    return Console(highlight=False, markup=False, emoji=False, color_system="standard", no_color=False, width=width)
 
 
 def _page(store: FullStore, key: SessionKey, *, whole: bool) -> Page:

@@ -1,5 +1,6 @@
 """Sessions in a store as a command line names them: where the store is, and which session is meant."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
@@ -10,13 +11,16 @@ from typing import Any, TypeVar
 
 import click
 
+from infold.agent.diffs import session_root
 from infold.agent.places import default_store
+from infold.cli.render import legible
 from infold.core.messages import SessionId
 from infold.dashboard.listing import by_change
-from infold.errors import UsageError
-from infold.ports import FullStore, SessionKey
-from infold.settings import read_settings
-from infold.wiring import open_store
+from infold.errors import InfoldError, UsageError
+from infold.ports import FullStore, SessionKey, Store
+from infold.settings import StoreLimits, read_settings
+from infold.settings.places import path_of
+from infold.wiring import keep_within, open_store
 
 __all__ = [
     "BEGIN",
@@ -24,21 +28,25 @@ __all__ = [
     "chosen_key",
     "closing_store",
     "existing",
+    "folder_of",
     "is_there",
+    "kept_within",
     "naming",
     "place_of",
     "reading_store",
     "session_argument",
+    "tell_where",
 ]
 
 LAST = "last"
-"""What the session that changed last may be called."""
+"""What the session may be called that changed last, in this folder if there is one."""
 
 BEGIN = 'begin one with: infold run "what to do"'
 MOST_IDS = 8
-ELSEWHERE = ("postgresql://", "postgres://")
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_log = logging.getLogger(__name__)
 
 session_argument = click.argument("session", metavar="ID")
 
@@ -61,15 +69,12 @@ def place_of(named: str | None, environ: Mapping[str, str] | None = None, *, fol
 
 
 def existing(place: str) -> str:
-    """The place, if there is a store; a mistyped path must not become a new one. Raises `UsageError` otherwise.
-
-    Programs start commands without a shell, so `~` is expanded here.
-    """
-    if place.startswith(ELSEWHERE):
-        return place
+    """The place, if there is a store; a mistyped path must not become a new one. Raises `UsageError` otherwise."""
+    if "://" in place:
+        return place  # whoever opens it sees
     if place == "memory":
         raise UsageError("a store in memory is seen by its own process alone; name a file or a postgresql:// address")
-    path = _path(place)
+    path = path_of(place)
     if not path.is_file():
         raise UsageError(f"there is no store at {path}; name the file that sessions are kept in")
     return str(path)
@@ -77,15 +82,23 @@ def existing(place: str) -> str:
 
 def is_there(place: str) -> bool:
     """Whether a store is where it should be, as far as that can be seen without asking it."""
-    return place.startswith(ELSEWHERE) or _path(place).is_file()
+    return "://" in place or path_of(place).is_file()
 
 
 @contextmanager
-def closing_store(place: str) -> Iterator[FullStore]:
-    """The store at a place; one that outlives the process is closed at the end."""
-    opened: Any = open_store(place)
+def closing_store(place: str, *, busy_seconds: float | None = None) -> Iterator[FullStore]:
+    """The store at a place, as `open_store` gives it; one that outlives the process is closed at the end."""
+    opened: Any = open_store(place, busy_seconds=busy_seconds)
     with closing(opened) if hasattr(opened, "close") else nullcontext():
         yield opened
+
+
+def kept_within(store: FullStore, limits: StoreLimits) -> None:
+    """Delete what is beyond the limits that are set (B27); where that fails, it is told in the log and nothing else ends."""
+    try:
+        keep_within(store, limits)
+    except InfoldError as error:
+        _log.warning("the store was not held to its limits: %s", error)
 
 
 @contextmanager
@@ -93,24 +106,52 @@ def reading_store(named: str | None) -> Iterator[FullStore]:
     """The store that was named, or the user's own, closed at the end; raises `UsageError` where there is none."""
     place = place_of(named)
     if named is None and place != "memory" and not is_there(place):
-        raise UsageError(f"there are no sessions yet (no store at {_path(place)}); {BEGIN}")
+        raise UsageError(f"there are no sessions yet (no store at {path_of(place)}); {BEGIN}")
     with closing_store(existing(place)) as store:
         yield store
 
 
-def chosen_key(store: FullStore, wanted: str, tenant: str | None = None) -> SessionKey:
-    """The session meant by its id, by a beginning that no other has, or by `last`; raises `UsageError` where none is."""
+def chosen_key(store: FullStore, wanted: str, tenant: str | None = None, *, folder: Path | None = None) -> SessionKey:
+    """The session meant by its id, by a beginning that no other has, or by `last`; raises `UsageError` where none is.
+
+    `last` is of the folder, else the current one; where no session is, it is the last of all, and whose is told on stderr.
+    """
     if wanted == LAST:
-        newest = next(by_change(store, tenant), None)
-        if newest is None:
-            raise UsageError(f"there are no sessions yet; {BEGIN}")
-        return newest.key
+        return _last(store, tenant, folder or Path.cwd())
     found = _exactly(store, wanted, tenant) or [
         one.key for one in by_change(store, tenant) if one.key.session_id.startswith(wanted)
     ]
     if len(found) == 1:
         return found[0]
     raise _ambiguous(wanted, found) if found else _unknown(store, wanted, tenant)
+
+
+def folder_of(store: Store, key: SessionKey) -> str:
+    """The project that a session was last worked on in; empty where that was not recorded or cannot be read."""
+    try:
+        return session_root(store, key)
+    except InfoldError:
+        return ""
+
+
+def tell_where(store: Store, key: SessionKey, folder: Path) -> None:
+    """Say on stderr which folder a session belongs to, where it is another than this."""
+    own = folder_of(store, key)
+    if own not in ("", str(folder.resolve())):
+        click.echo(legible(f"session {key.session_id} belongs to another folder, {own}"), err=True)
+
+
+def _last(store: FullStore, tenant: str | None, folder: Path) -> SessionKey:
+    """The newest session that is not known to belong elsewhere; else the newest."""
+    newest = next(by_change(store, tenant), None)
+    if newest is None:
+        raise UsageError(f"there are no sessions yet; {BEGIN}")
+    here = ("", str(folder.resolve()))
+    own = next((one.key for one in by_change(store, tenant) if folder_of(store, one.key) in here), None)
+    if own is None:
+        told = f"no session belongs to this folder; the last of all is {newest.key.session_id}"
+        click.echo(legible(f"{told}, of {folder_of(store, newest.key)}"), err=True)
+    return own or newest.key
 
 
 def _exactly(store: FullStore, wanted: str, tenant: str | None) -> list[SessionKey]:
@@ -135,7 +176,3 @@ def _unknown(store: FullStore, wanted: str, tenant: str | None) -> UsageError:
 def _listed(keys: list[SessionKey]) -> str:
     more = f" and {len(keys) - MOST_IDS} more" if len(keys) > MOST_IDS else ""
     return ", ".join(repr(str(key.session_id)) for key in keys[:MOST_IDS]) + more
-
-
-def _path(place: str) -> Path:
-    return Path(place.removeprefix("sqlite:")).expanduser()

@@ -8,7 +8,11 @@ from infold.cli import options
 from infold.cli.render import legible, thousands
 from infold.cli.stored import chosen_key, naming, reading_store, session_argument
 from infold.cli.writing import json_bytes
+from infold.core.entries import Checkpoint
 from infold.core.events import Event, Restored
+from infold.core.log import Log
+from infold.errors import UsageError
+from infold.ports import SessionKey, Store
 
 __all__ = ["undo"]
 
@@ -38,7 +42,9 @@ def undo(session: str, entry: int | None, store: str | None, tenant: str | None,
     with reading_store(store) as opened:
         key = chosen_key(opened, session, tenant)
         settings = SessionSettings(window=WINDOW_TOKENS, on_event=told.append)
-        Session(opened, key.session_id, settings, tenant=key.tenant).undo(entry)
+        kept = Session(opened, key.session_id, settings, tenant=key.tenant)
+        _refuse_older(opened, key, kept.log, entry)
+        kept.undo(entry)
     restored = next(event for event in told if isinstance(event, Restored))
     if as_json:
         page = {"session": key.session_id, "entry": restored.sequence, "tokens": restored.tokens_after}
@@ -46,3 +52,13 @@ def undo(session: str, entry: int | None, store: str | None, tenant: str | None,
         return
     view = f"its view is {thousands(restored.tokens_after)} tokens now"
     click.echo(f"undone: entry {restored.sequence} of {legible(key.session_id)}; {view}")
+
+
+def _refuse_older(store: Store, key: SessionKey, log: Log, wanted: int | None) -> None:
+    """Raises `UsageError` for a compaction that is not the newest: those after it were made of what it left."""
+    if wanted is None or wanted == log.checkpoint_sequence:
+        return
+    older = next((entry for number, entry in store.newest_first(key) if number == wanted), None)
+    if isinstance(older, Checkpoint):
+        newest = "and there is none now" if log.checkpoint is None else f"which is {log.checkpoint_sequence}"
+        raise UsageError(f"entry {wanted} is another; only the newest compaction can be undone, {newest}")

@@ -1,6 +1,7 @@
 """What the verbs that put an agent to work have in common: their options, and everything the agent needs, opened and closed."""
 
 import os
+import shlex
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,23 +19,27 @@ from infold.agent.agents import AGENTS
 from infold.agent.permissions import parse_rules
 from infold.agent.work import Assignment, Person, Work, begin
 from infold.cli import options
-from infold.cli.stored import chosen_key, closing_store, place_of
+from infold.cli.stored import LAST, chosen_key, closing_store, kept_within, place_of, tell_where
 from infold.core.messages import SessionId
 from infold.core.presets import PRESETS
 from infold.errors import StoreBroken, UsageError
 from infold.ports import FullStore, SessionKey
 from infold.settings import read_settings
+from infold.settings.places import path_of
 from infold.wiring import EMBEDDED, open_model, system_clock
 
-__all__ = ["Job", "interrupted_by_sigterm", "opened", "working"]
+__all__ = ["Job", "at_work", "ended_by_signals", "new_key", "opened", "working"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 EMBEDDED_OUTPUT_TOKENS = 512
 """The longest answer of the embedded model, which otherwise talks until its window is full."""
 
-TERMINATED = 143
-"""The exit status after SIGTERM, as shells have it."""
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+"""What asks a program to end: a request to, or a terminal that was closed."""
+
+SIGNALLED = 128
+"""What a signal's number is added to for the exit status, as shells have it."""
 
 _CHOICES = tuple(name for name, agent in AGENTS.items() if not agent.is_hidden)
 
@@ -101,9 +106,19 @@ class Job(Struct, frozen=True, kw_only=True):
     store: str | None
 
     @property
+    def root(self) -> Path:
+        """Where the work is done."""
+        return self.folder or Path.cwd()
+
+    @property
     def rules(self) -> tuple[str, ...]:
         """What is allowed for this work alone."""
         return (*self.allow, *(("*", "outside", "secrets") if self.yes else ()))
+
+    def going_on(self, verb: str, session_id: str) -> str:
+        """The command that goes on with a session."""
+        store = ("--store", self.store) if self.store else ()
+        return shlex.join(("infold", verb, "--session", session_id, *store))
 
 
 @contextmanager
@@ -112,11 +127,23 @@ def opened(job: Job, person: Person) -> Iterator[Work]:
 
     Raises `InfoldError` for whatever is missing or wrong: settings, a key, a store, a session.
     """
-    root = job.folder or Path.cwd()
-    settings = read_settings(os.environ, root)
+    limits = read_settings(os.environ, job.root).store_limits
+    with _store(place_of(job.store, folder=job.root)) as store:
+        kept_within(store, limits)
+        with at_work(job, person, store, _key(store, job.session, job.root)) as work:
+            try:
+                yield work
+            finally:
+                work.hands.tidy()
+
+
+@contextmanager
+def at_work(job: Job, person: Person, store: FullStore, key: SessionKey) -> Iterator[Work]:
+    """An agent ready to work on that session, and its model as long as it does."""
+    settings = read_settings(os.environ, job.root)
     name = job.model or settings.model or EMBEDDED
     place = Assignment(
-        root=root,
+        root=job.root,
         environ=os.environ,
         clock=system_clock(),
         agent=job.agent,
@@ -126,21 +153,15 @@ def opened(job: Job, person: Person) -> Iterator[Work]:
         steps=job.steps or 0,
         output_tokens=EMBEDDED_OUTPUT_TOKENS if name == EMBEDDED else 0,
     )
-    with _store(place_of(job.store, folder=root)) as store:
-        key = _new_key() if job.session is None else chosen_key(store, job.session)
-        with open_model(name, job.base_url) as model:
-            work = begin(store, key, model, place=place, settings=settings, person=person)
-            try:
-                yield work
-            finally:
-                work.hands.tidy()
+    with open_model(name, job.base_url) as model:
+        yield begin(store, key, model, place=place, settings=settings, person=person)
 
 
 @contextmanager
 def _store(place: str) -> Iterator[FullStore]:
     """The store, in a folder that is made for it if need be."""
     if place != "memory" and "://" not in place:
-        path = Path(place.removeprefix("sqlite:")).expanduser()
+        path = path_of(place)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -151,19 +172,38 @@ def _store(place: str) -> Iterator[FullStore]:
         yield store
 
 
-def _new_key() -> SessionKey:
+def _key(store: FullStore, wanted: str | None, root: Path) -> SessionKey:
+    """The session to go on with, or a new one; one that belongs to another folder is told to."""
+    if wanted is None:
+        return new_key()
+    key = chosen_key(store, wanted, folder=root)
+    if wanted != LAST:
+        tell_where(store, key, root)
+    return key
+
+
+def new_key() -> SessionKey:
+    """The name of a session that is about to begin."""
     return SessionKey("", SessionId(f"{datetime.now(UTC):%Y%m%d}-{token_hex(4)}"))
 
 
 @contextmanager
-def interrupted_by_sigterm() -> Iterator[None]:
-    """Within it, SIGTERM ends the work as an interrupt does: what was said and done so far is kept."""
+def ended_by_signals() -> Iterator[None]:
+    """Within it, SIGTERM and SIGHUP end the work as an interrupt does: what was said and done so far is kept.
 
-    def end(_number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(TERMINATED)
+    A closed terminal is often told twice, so SIGHUP counts once; where it is ignored, as under nohup, it stays so.
+    """
 
-    before = signal.signal(signal.SIGTERM, end)
+    def end(number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        raise SystemExit(SIGNALLED + number)
+
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number in ENDING:
+        if before[number] != signal.SIG_IGN:
+            signal.signal(number, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in ENDING:
+            signal.signal(number, before[number])

@@ -118,6 +118,8 @@ def test_parts_are_pinned_and_released(begun: Stage) -> None:
     assert "released 0.0" in begun.order("/unpin 0.0")
     with pytest.raises(UsageError, match="not pinned"):
         begun.order("/unpin 0.0")
+    with pytest.raises(UsageError, match="say which part to let go: /unpin HANDLE"):
+        begun.order("/unpin")
     with pytest.raises(UnknownReference):
         begun.order("/pin 999.0")
 

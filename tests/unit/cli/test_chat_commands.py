@@ -12,7 +12,8 @@ from infold.errors import UsageError
         ("/compact", Order("compact")),
         ("  /Compact  the string \n and the tail ", Order("compact", "the string \n and the tail")),
         ("/pin 12.0", Order("pin", "12.0")),
-        ("/exit", Order("quit")),
+        ("/exit please", Order("quit", "please")),
+        ("/clear", Order("new")),
     ],
 )
 def test_a_command_has_a_name_and_a_rest(line: str, order: Order) -> None:

@@ -1,6 +1,7 @@
 """The pages of a chat: what fills the window, and where a session stands."""
 
 import io
+import re
 
 import pytest
 from msgspec.structs import replace
@@ -44,6 +45,19 @@ def test_the_page_names_everything() -> None:
     assert "The next request: 2.0k tokens of 8.0k that may be sent" in page
     assert all(name in page for name in (*fill.tokens, "free", "reserve", "2.0     bash result, pinned"))
     assert max(map(len, page.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [36, 40])
+def test_numbers_outlast_bars(width: int) -> None:
+    """In a narrow terminal every row has its mark, its tokens and its share, and the largest parts their handles and pins."""
+    log = session(*KITE).append(Pin(Handle("2.0")))
+    fill = fill_of(log, Overhead(1_000, 300), tokens=27_000, limit_tokens=880_000, window_tokens=1_000_000)
+    page = printed(*context_page(fill, width=width, plain=True), width=width)
+
+    rows = re.findall(r"^ ([a-z.-])  (\w+) +#* +[\d.]+k? +\d+% *$", page, re.MULTILINE)
+    assert [name for _, name in rows] == [*fill.tokens, "free", "reserve"]
+    assert re.search(r"^ 2\.0 +bash r, pinned +[\d.]+k ", page, re.MULTILINE)
+    assert max(map(len, page.splitlines())) <= width
 
 
 def test_a_window_without_a_limit_has_no_rest() -> None:

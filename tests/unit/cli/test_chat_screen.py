@@ -7,11 +7,24 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from infold.agent.events import Answered, Called, Ended, Reasoned, Retried, Spoke, Stepped, Titled
+from infold.agent.events import (
+    Answered,
+    Called,
+    Ended,
+    Noted,
+    Reasoned,
+    Retried,
+    Spoke,
+    Started,
+    Stepped,
+    SummaryBegun,
+    Titled,
+)
 from infold.cli.chat_screen import Screen
 from infold.cli.chat_status import Piece
 from infold.cli.narrating import Told
-from infold.core.events import Compacted, PreparedAhead, SummaryProgressed
+from infold.core.entries import Handle
+from infold.core.events import Clipped, Compacted, PreparedAhead, SummaryProgressed
 
 
 def screen(root: Path = Path(), *, encoding: str = "utf-8", terminal: bool = False) -> Screen:
@@ -106,12 +119,16 @@ def test_what_cannot_be_compared_is_no_harm(tmp_path: Path, path: str) -> None:
 
 
 def test_what_infold_does_is_told() -> None:
-    """Compactions and retries have their line; titles and what is prepared ahead have none."""
+    """Compactions and retries have their line; titles, what is prepared ahead and what changes no number have none."""
     shown = told(
         Compacted("s", 12, 9_000, 400, "trigger"),
         Retried("the server is busy"),
         Titled("s", "Kites"),
         PreparedAhead("s"),
+        Started("s", "m", "/kites"),
+        SummaryBegun("s"),
+        Clipped("s", (Handle("3.0"),), 3_440, 3_410, "arrival"),
+        Ended("failed", "s", 1, "", "told by the error"),
         Ended("done", "s", 1, ""),
     )
 
@@ -130,6 +147,28 @@ def test_summaries_are_shown_when_they_were_asked_for() -> None:
         shown.tell(SummaryProgressed("s", "The ki"))
         shown.tell(SummaryProgressed("s", "te\nis red"))
     assert seen(shown) == "  The kite\n  is red"
+
+
+def test_two_summaries_are_told_apart() -> None:
+    """One that was not accepted and the next have a line free between them."""
+    shown = screen()
+    shown.shows_summary = True
+    with shown.working("compacting"):
+        for piece in ("No kite", "A red kite\nis meant"):
+            shown.tell(SummaryBegun("s"))
+            shown.tell(SummaryProgressed("s", piece))
+
+    assert seen(shown) == "\n  No kite\n\n  A red kite\n  is meant"
+
+
+def test_silence_is_told() -> None:
+    """A model that ends without a word does not leave a person wondering."""
+    assert told(Ended("done", "s", 1, "", "the model said nothing")) == "the model said nothing"
+
+
+def test_notes_have_their_line() -> None:
+    """What a person should know who wonders is said."""
+    assert told(Noted("a snapshot takes its time")) == "a snapshot takes its time"
 
 
 def test_what_happens_meanwhile_waits() -> None:

@@ -59,6 +59,14 @@ def test_json_has_stable_keys(long_file: Path, data: Path) -> None:
     assert set(told(data / "pi.jsonl", "--window", "64k")) == KEYS
 
 
+def test_what_fits_as_it_is_stays_in_its_categories(data: Path) -> None:
+    """A recorded summary is one before and after, whatever role the record gave it."""
+    page = told(data / "claude-code.jsonl", "--window", "1m")
+
+    assert page["by_category"]["before"]["summary"] > 0
+    assert page["by_category"]["before"] == page["by_category"]["after"]
+
+
 def test_the_request_fits(long_file: Path) -> None:
     """The most it can be by the provider's count is within what is usable, and less than before."""
     page = told(long_file, "--window", "8k")
@@ -119,10 +127,20 @@ def test_every_preset_can_be_tried(long_file: Path) -> None:
 
 def test_what_fits_is_left_alone(data: Path) -> None:
     """A short session in a large window is kept whole, and the page says so."""
-    page = compact(data / "pi.jsonl", "--window", "1m").stdout
+    page = compact(data / "codex.jsonl", "--window", "1m").stdout
 
     assert page.startswith("fits as it is: ")
     assert "Kept: everything" in page
+
+
+def test_an_empty_message_is_told_though_all_fits(data: Path) -> None:
+    """B12: what says nothing is not sent, and the page does not claim that all was kept."""
+    page = compact(data / "pi.jsonl", "--window", "1m").stdout
+
+    assert page.startswith("fits: ")
+    assert "empty message" in page
+    assert "Kept as they were: 7 of 8 messages" in page
+    assert "Done, as the session" not in page
 
 
 def test_the_recorded_model_gives_the_window(data: Path) -> None:

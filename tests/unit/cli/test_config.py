@@ -106,7 +106,7 @@ def test_a_contradiction_in_a_window_is_told() -> None:
         ("compaction.trigger", "80%"),
         ("COMPACT_TRIGGER", "80%"),
         ("window", "the model's own"),
-        ("upstreams.openai.base_url", "the provider's own"),
+        ("upstreams.openai.base_url", "none; if no provider has one, the embedded model answers"),
         ("gateway.port", "8377"),
     ],
 )
@@ -177,3 +177,8 @@ def test_the_project_of_the_folder_is_read(tmp_path: Path) -> None:
         assert f"nor {tmp_path}/.config/infold/config.toml" in runner.invoke(main, ["config"]).stdout
         Path("infold.toml").write_text("window = 9000", "utf-8")
         assert runner.invoke(main, ["config", "window"]).stdout == "9000\n"
+
+
+def test_no_upstream_is_told_as_serve_takes_it() -> None:
+    """Where no provider has an address the embedded model answers, not the provider."""
+    assert "if no provider has one, the embedded model answers" in config("upstreams").stdout

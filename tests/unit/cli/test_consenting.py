@@ -5,9 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
+from infold.agent.events import Refused
 from infold.agent.permissions import Consent
 from infold.agent.tools.tool import Wish
-from infold.cli.consenting import consent_for
+from infold.cli.consenting import MOST_WISHES, consent_for, leave_wanted
 
 LIST = Wish("shell", "ls -l")
 
@@ -68,3 +69,23 @@ def test_without_a_terminal_nobody_is_asked(source: io.StringIO | None) -> None:
 
     assert consent_for(source, Console(file=shown))(LIST) == "no"
     assert shown.getvalue() == ""
+
+
+def test_leave_that_was_wanted_is_told() -> None:
+    """Each wish once, with options to copy as they are."""
+    wishes = [Refused(str(n), "shell", what, (f"shell:{what}",)) for n, what in enumerate(("ls", "ls", "rm -r 'x'"))]
+
+    assert leave_wanted(wishes) == (
+        "not permitted, as nobody could be asked: shell:ls, shell:rm -r 'x'; "
+        """give leave with --allow shell:ls --allow 'shell:rm -r '"'"'x'"'"''"""
+    )
+
+
+def test_much_that_was_wanted_is_told_in_short() -> None:
+    """Long commands are named by how they begin, and are no option to copy; of many, the first are."""
+    long = Refused("0", "shell", "x\n" * 300, ("shell:" + "x\n" * 300,))
+    many = [Refused(str(number), "shell", f"ls {number}", (f"shell:ls {number}",)) for number in range(MOST_WISHES + 2)]
+
+    assert "\n" not in leave_wanted([long])
+    assert len(leave_wanted([long])) < 300
+    assert "shell:ls 4 and 2 more; give leave with" in leave_wanted(many)

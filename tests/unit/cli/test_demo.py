@@ -14,6 +14,8 @@ from infold.cli.demo_scene import scene_for
 from infold.cli.main import main
 from infold.core.messages import Message
 from infold.core.presets import INFOLD
+from infold.dashboard.tally import Tallies
+from infold.stores.sqlite import SqliteStore
 
 pytestmark = pytest.mark.slow
 
@@ -152,6 +154,16 @@ def test_a_policy_that_loses_something_is_told_on() -> None:
     assert re.search(r"window 64,000, request \d+: ", shown.output)
     assert "all requests fitted" not in shown.output
     assert "--policy infold" in shown.output
+
+
+def test_a_kept_session_says_which_window_it_was_played_in(tmp_path: Path) -> None:
+    """S6.2: in a list of sessions the demo's are told apart by their titles."""
+    kept = tmp_path / "kept.sqlite3"
+    play("--window", "8k", "--keep", str(kept))
+
+    with SqliteStore(kept) as store:
+        [session] = store.sessions("")
+        assert Tallies(store).of(session.key).title == "A coding session in a window of 8,000 tokens"
 
 
 @pytest.mark.parametrize("window", ["huge", "3k", "-8k", "3m", "k", "", "9" * 5_000])

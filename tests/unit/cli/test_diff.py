@@ -16,9 +16,10 @@ from .kept import KITE, infold, keep, kite_entries, painted
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
-def test_into_a_pipe_goes_a_patch_that_git_takes(tmp_path: Path) -> None:
+def test_into_a_pipe_goes_a_patch_that_git_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S6.1: the bare patch on stdout, files that are no text included, and the totals on stderr."""
     root = painted(tmp_path)
+    monkeypatch.chdir(root)
     told = infold(tmp_path, "diff", "last")
     command = ["git", "apply", "--reverse", "-"]
     subprocess.run(command, cwd=root, input=told.stdout_bytes, check=True, capture_output=True)
@@ -45,8 +46,17 @@ def test_one_turn_can_be_chosen(tmp_path: Path) -> None:
     painted(tmp_path)
 
     assert "kite.py" in infold(tmp_path, "diff", KITE, "--message", 0).stdout
-    assert infold(tmp_path, "diff", KITE, "--message", 7).stderr.startswith("0 files changed")
+    assert "\n0 files changed" in infold(tmp_path, "diff", KITE, "--message", 7).stderr
     assert "the newest that are: 0, 7" in infold(tmp_path, "diff", KITE, "--message", 3).stderr
+
+
+def test_a_patch_of_another_folder_is_told(tmp_path: Path) -> None:
+    """Before it is applied in the wrong place, the right one is named; stdout has the patch alone."""
+    root = painted(tmp_path)
+    told = infold(tmp_path, "diff", KITE)
+
+    assert told.stderr.startswith(f"session {KITE} belongs to another folder, {root}\n")
+    assert told.stdout.startswith("diff --git")
 
 
 def test_json_has_the_contents(tmp_path: Path) -> None:

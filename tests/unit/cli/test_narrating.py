@@ -2,48 +2,121 @@
 
 import io
 import json
+from collections.abc import Callable
 from typing import get_args
 
 import pytest
 from rich.console import Console
 
-from infold.agent.events import Answered, Called, Ended, Ending, Reasoned, Retried, Spoke, Stepped, Titled
-from infold.cli.narrating import ENDINGS, Narrator, Told, json_lines
-from infold.core.events import Compacted, SummaryProgressed
+from infold.agent.events import (
+    Answered,
+    Called,
+    Ended,
+    Ending,
+    Noted,
+    Reasoned,
+    Refused,
+    Retried,
+    Spoke,
+    Started,
+    Stepped,
+    SummaryBegun,
+    Titled,
+)
+from infold.agent.loop import SILENT
+from infold.cli.narrating import ANSWERS, ENDINGS, Narrator, Told, json_lines, voice_on
+from infold.core.entries import Handle
+from infold.core.events import Clipped, Compacted, SummaryProgressed
 from infold.core.messages import Usage
 
 QUIET: list[Told] = [
+    Started("s", "m", "/kites"),
+    Refused("c1", "shell", "ls", ("shell:ls",)),
+    SummaryBegun("s"),
     Reasoned("hm"),
     Stepped(1, "stop", Usage(1, 1), 0.0, 1, 100),
     Titled("s", "A title"),
     SummaryProgressed("s", "notes"),
+    Clipped("s", (Handle("3.0"),), 3_440, 3_410, "arrival"),
 ]
 
 
-def told(*happenings: Told) -> tuple[str, str]:
+LOOKED: list[Told] = [
+    Spoke("I look."),
+    Called("c1", "shell", "{}", "ls -l"),
+    Answered("c1", "shell", "a\nb", "completed", 0, 1_200),
+    Compacted("s", 12, 9_000, 3_000, "trigger"),
+    Spoke("Two "),
+    Spoke("files."),
+    Ended("done", "s", 2, "Two files."),
+]
+
+
+class Terminal(io.StringIO):
+    """What a person reads along."""
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
+
+
+def told(*happenings: Told, answer: io.StringIO | None = None) -> tuple[str, str]:
     """What a person is shown: the answer, and everything about the work."""
-    answer, notes = io.StringIO(), io.StringIO()
-    narrator = Narrator(answer, Console(file=notes, width=120, highlight=False))
+    answer, notes = answer or Terminal(), io.StringIO()
+    console = Console(file=notes, width=120, highlight=False)
+    narrator = Narrator(voice_on(answer, console), console, "infold run --session {}".format)
     for one in happenings:
         narrator.tell(one)
     return answer.getvalue(), notes.getvalue()
 
 
-def test_only_the_answer_is_on_standard_output() -> None:
-    """A pipe gets the model's words; calls, results and compactions go to the other stream."""
-    answer, notes = told(
-        Spoke("I look."),
-        Called("c1", "shell", "{}", "ls -l"),
-        Answered("c1", "shell", "a\nb", "completed", 0, 1_200),
-        Compacted("s", 12, 9_000, 3_000, "trigger"),
-        Spoke("Two "),
-        Spoke("files."),
-        Ended("done", "s", 2, "Two files."),
-    )
+def piped(*happenings: Told) -> tuple[str, str]:
+    """The same where the answer goes into a pipe."""
+    return told(*happenings, answer=io.StringIO())
+
+
+def test_words_stream_to_a_terminal() -> None:
+    """A person reads all that the model says as it arrives; calls, results and compactions go to the other stream."""
+    answer, notes = told(*LOOKED)
 
     assert answer == "I look.\nTwo files.\n"
     assert notes.splitlines()[:2] == ["• shell  ls -l", "  2 lines, 1.2 s"]
     assert "9.0k" in notes.splitlines()[2]
+
+
+def test_a_pipe_gets_the_answer_alone() -> None:
+    """What was said on the way is about the work, and goes where that is told, in its place."""
+    answer, notes = piped(*LOOKED)
+
+    assert answer == "Two files.\n"
+    assert notes.splitlines()[:2] == ["I look.", "• shell  ls -l"]
+    assert "files" not in notes
+
+
+def test_half_an_answer_is_not_in_the_pipe() -> None:
+    """After a stream that broke, only the whole answer counts."""
+    answer, notes = piped(Spoke("The fi"), Retried("it broke off"), Spoke("Well."), Ended("done", "s", 1, "Well."))
+
+    assert (answer, notes) == ("Well.\n", "The fi\n  once more: it broke off\n")
+
+
+@pytest.mark.parametrize("ending", get_args(Ending))
+def test_what_is_no_answer_is_not_in_the_pipe(ending: Ending) -> None:
+    """Of work that was stopped, the words so far are told with the work."""
+    answer, notes = piped(Spoke("So"), Ended(ending, "s1", 1, "So"))
+
+    assert (answer, notes.startswith("So\n")) == (("So\n", False) if ending in ANSWERS else ("", True))
+
+
+@pytest.mark.parametrize("tell", [told, piped])
+def test_silence_is_told(tell: Callable[..., tuple[str, str]]) -> None:
+    """A model that ends without a word does not leave a person wondering, nor anything in a pipe."""
+    assert tell(Ended("done", "s", 1, "", SILENT)) == ("", f"{SILENT}\n")
+
+
+def test_notes_are_told() -> None:
+    """What a person should know who wonders has its line."""
+    assert told(Noted("a snapshot takes its time")) == ("", "  a snapshot takes its time\n")
 
 
 @pytest.mark.parametrize(
@@ -70,17 +143,19 @@ def test_a_second_try_is_told() -> None:
 
 @pytest.mark.parametrize("one", QUIET, ids=lambda one: type(one).__name__)
 def test_some_things_are_not_told(one: Told) -> None:
-    """Reasoning, usage, titles and unfinished summaries are not for this page."""
+    """Reasoning, usage, titles, unfinished summaries and what changes no number are not for this page."""
     assert told(one) == ("", "")
 
 
 @pytest.mark.parametrize("ending", get_args(Ending))
 def test_an_ending_has_words(ending: Ending) -> None:
-    """Work that is done needs none; every other ending says what to do, and names the session."""
+    """Work that is done needs none, an error has its own; every ending but the first says how to go on."""
     answer, notes = told(Spoke("So"), Ended(ending, "s1", 1, "So"))
+    words = f"{ENDINGS[ending]}\n" if ENDINGS[ending] else ""
 
     assert answer == "So\n"
-    assert notes == ("" if ending == "done" else f"{ENDINGS[ending]} (session s1)\n")
+    assert notes == ("" if ending == "done" else f"{words}go on with: infold run --session s1\n")
+    assert bool(words) == (ending != "failed")
 
 
 def test_nothing_steers_the_terminal() -> None:
@@ -99,20 +174,24 @@ def test_nothing_steers_the_terminal() -> None:
 
 def test_a_program_is_told_in_lines() -> None:
     """Each happening is one JSON object on a line of its own, whatever is in it, written at once."""
-    out = io.StringIO()
+    out = io.BytesIO()
     tell = json_lines(out)
     happenings: list[Told] = [Spoke("a\nb \u2028 ü"), *QUIET, Ended("done", "s", 1, "x")]
     for one in happenings:
         tell(one)
-    lines = out.getvalue().split("\n")
+    lines = out.getvalue().decode("utf-8").split("\n")
 
     assert lines[-1] == ""
     assert [json.loads(line)["event"] for line in lines[:-1]] == [
         "text",
+        "started",
+        "tool-refused",
+        "summary-begun",
         "reasoning",
         "step",
         "title",
         "summary-progressed",
+        "clipped",
         "ended",
     ]
     assert json.loads(lines[0])["text"] == "a\nb \u2028 ü"

@@ -11,7 +11,7 @@ from infold.agent.events import Ending
 from infold.cli import run_verb
 from infold.cli.main import main
 from infold.core.messages import text_of
-from infold.testing.scripted import Answer, Say, ScriptedServer, in_turn
+from infold.testing.scripted import Answer, Fail, Say, ScriptedServer, in_turn
 
 LISTS = Say("I look.", (("shell", {"command": "echo hi"}),))
 
@@ -23,7 +23,13 @@ class Desk:
         self.folder = folder
         self.server: ScriptedServer
 
-    def run(self, *arguments: str, answers: tuple[Answer, ...] = (Say("Well."),), piped: str | bytes = "") -> Result:
+    def run(
+        self,
+        *arguments: str,
+        answers: tuple[Answer, ...] = (Say("Well."),),
+        piped: str | bytes = "",
+        charset: str = "utf-8",
+    ) -> Result:
         """The verb's outcome, with nobody at a terminal."""
         environ = {
             "HOME": str(self.folder),
@@ -35,7 +41,7 @@ class Desk:
         with ScriptedServer(in_turn(*answers)) as self.server:
             where = ("--model", "openai-chat/scripted", "--base-url", f"{self.server.url}/v1", "--window", "32k")
             kept = ("--folder", str(self.folder), "--store", str(self.folder / "sessions.db"))
-            return CliRunner().invoke(main, ["run", *arguments, *where, *kept], input=piped, env=environ)
+            return CliRunner(charset).invoke(main, ["run", *arguments, *where, *kept], input=piped, env=environ)
 
     @property
     def prompt(self) -> str:
@@ -50,11 +56,37 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def test_the_answer_is_on_standard_output(desk: Desk) -> None:
-    """The words go there, everything else to standard error, and the exit status is 0."""
+    """The last reply goes there, everything else to standard error, and the exit status is 0."""
     ran = desk.run("List", "it.", "--allow", "shell", answers=(LISTS, Say("It says hi.")))
 
-    assert (ran.exit_code, ran.stdout) == (0, "I look.\nIt says hi.\n")
-    assert ran.stderr.splitlines()[0] == "• shell  echo hi"
+    assert (ran.exit_code, ran.stdout) == (0, "It says hi.\n")
+    assert ran.stderr.splitlines()[:2] == ["I look.", "• shell  echo hi"]
+
+
+@pytest.mark.parametrize(("options", "shown"), [((), b"A ??? 4\n"), (("--json",), "A 数据库 4".encode())])
+def test_an_encoding_ends_nothing(desk: Desk, options: tuple[str, ...], shown: bytes) -> None:
+    """What standard output cannot show becomes a question mark; lines of JSON are UTF-8 whatever it is."""
+    ran = desk.run("Count.", *options, answers=(Say("A 数据库 4"),), charset="ascii")
+
+    assert ran.exit_code == 0
+    assert shown in ran.stdout_bytes
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_an_error_leaves_a_session_to_go_on_with(desk: Desk, options: tuple[str, ...]) -> None:
+    """A person is told the command, a program the event; nothing else is on standard output."""
+    ran = desk.run("Count.", *options, answers=(Fail(401),))
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+
+    assert ran.exit_code == 1
+    if options:
+        assert events[-1] == {**events[-1], "event": "ended", "ending": "failed"}
+        assert events[-1]["session_id"].startswith("20")
+        assert "OPENAI_API_KEY" in events[-1]["problem"]
+    else:
+        assert events == []
+        assert "go on with: infold run --session 20" in ran.stderr
+    assert ran.stderr.count("OPENAI_API_KEY") == 1
 
 
 def test_events_are_lines_of_json(desk: Desk) -> None:
@@ -109,6 +141,8 @@ def test_nobody_at_a_terminal_means_no(desk: Desk) -> None:
 
     assert ran.exit_code == 0
     assert "this was not permitted: shell: echo hi" in ran.stderr
+    told = "not permitted, as nobody could be asked: shell:echo hi; give leave with --allow 'shell:echo hi'"
+    assert ran.stderr.splitlines()[-1] == told
 
 
 @pytest.mark.parametrize(
@@ -122,11 +156,12 @@ def test_nobody_at_a_terminal_means_no(desk: Desk) -> None:
 def test_work_that_is_not_done_has_a_status_of_its_own(desk: Desk, answer: Answer, words: str) -> None:
     """Scripts can tell it from an answer and from an error; the session is named to go on with."""
     ran = desk.run("List it.", "--allow", "shell", "--steps", "2", answers=(answer,))
-    last = ran.stderr.splitlines()[-1]
+    why, going_on = ran.stderr.splitlines()[-2:]
 
     assert ran.exit_code == 3
-    assert last.startswith(words)
-    assert "(session 20" in last
+    assert why.startswith(words)
+    assert going_on.startswith("go on with: infold run --session 20")
+    assert going_on.endswith(f"--store {desk.folder / 'sessions.db'}")
 
 
 def test_a_session_goes_on(desk: Desk) -> None:

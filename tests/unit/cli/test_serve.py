@@ -25,7 +25,12 @@ def serve(folder: Path, *arguments: str, **variables: str) -> Result:
     [
         (("--upstream", "openai=ftp://x"), {}, "no address"),
         (("--upstream", "openai=http://"), {}, "no address"),
-        (("--upstream", "openai"), {}, "is no upstream"),
+        (
+            ("--upstream", "openai"),
+            {},
+            "'openai' is no upstream; write PROVIDER=URL, where the provider is one of anthropic,",
+        ),
+        (("--store", "mysql://h/d", *UPSTREAM), {}, "infold has no store for addresses that begin with mysql://"),
         (("--upstream", "mistral=http://x.test"), {}, "no provider the gateway knows"),
         (("--store", "postgresql://h/d", *UPSTREAM), {}, "INFOLD_SECRET, the same for all replicas"),
         (("--store", "/dev/null/x.db", *UPSTREAM), {}, "no secret can be kept"),
@@ -76,3 +81,9 @@ def test_the_help_teaches(tmp_path: Path) -> None:
     assert "infold serve --upstream openai=https://api.openai.com" in told
     assert "embedded model" in told
     assert "INFOLD_TOKEN" in told
+
+
+@pytest.mark.parametrize(("window", "told"), [("32k", "no upstream"), ("many", "no number of tokens")])
+def test_the_window_is_written_as_elsewhere(tmp_path: Path, window: str, told: str) -> None:
+    """Thousands and millions may be written with k and m, as for every other verb."""
+    assert told in serve(tmp_path, "--window", window, "--upstream", "openai").stderr

@@ -4,12 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from infold.cli.main import main
 from infold.core.entries import Entry, MessageEntry, Title
+from infold.core.messages import SessionId
+from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import numbered, replies, user
 
-from .kept import KITE, infold, keep, kite_entries
+from .kept import KITE, environ_of, infold, keep, kite_entries
 
 SHORT: list[Entry] = [MessageEntry(message) for message in numbered([user("Fly the boat\nor not"), replies("no")])]
 
@@ -24,6 +28,20 @@ def test_a_session_is_a_line(tmp_path: Path) -> None:
     assert line.split()[6] == "6"
     assert line.split()[-2:] == ["1", "$0.0123"]
     assert told.startswith("1 session; go on with: infold run --session")
+
+
+def test_a_session_has_its_folder(tmp_path: Path) -> None:
+    """Where the work was done stands in its line by name, if there is room, and in JSON by its whole path."""
+    keep(tmp_path, {KITE: kite_entries(root=tmp_path / "kites"), "boat": SHORT})
+    heading, boat, kite, _ = infold(tmp_path, "sessions").stdout.splitlines()
+    narrow = CliRunner().invoke(main, ["sessions"], env={**environ_of(tmp_path), "COLUMNS": "80", "FORCE_COLOR": "1"})
+    page = json.loads(infold(tmp_path, "sessions", "--json").stdout)
+
+    assert heading.split()[:3] == ["id", "title", "folder"]
+    assert kite[heading.index("folder") :].startswith("kites ")
+    assert boat[heading.index("folder") :].startswith("      ")
+    assert [one["folder"] for one in page["sessions"]] == ["", str(tmp_path / "kites")]
+    assert "folder" not in narrow.stdout
 
 
 def test_the_last_changed_is_first(tmp_path: Path) -> None:
@@ -47,7 +65,7 @@ def test_json_has_stable_keys(tmp_path: Path) -> None:
     keys = ("id", "tenant", "title", "changed_ms", "entries", "messages", "tokens", "compactions", "cost")
 
     assert page["has_more"] is False
-    assert {tuple(one) for one in page["sessions"]} == {(*keys, "model", "is_partial", "problem")}
+    assert {tuple(one) for one in page["sessions"]} == {(*keys, "model", "is_partial", "problem", "folder")}
     kite = next(one for one in page["sessions"] if one["id"] == KITE)
     assert (kite["title"], kite["entries"], kite["messages"], kite["compactions"]) == ("Paint the kite", 9, 6, 1)
     assert (kite["cost"], kite["model"]) == (0.0123, "gpt-5")
@@ -89,3 +107,14 @@ def damage(place: Path, name: str) -> None:
         (number,) = connection.execute("SELECT number FROM sessions WHERE id = ?", (name,)).fetchone()
         connection.execute("UPDATE entries SET stored = 'nonsense' WHERE session = ? AND sequence = 4", (number,))
         connection.commit()
+
+
+def test_a_named_store_is_named_again(tmp_path: Path) -> None:
+    """How to go on with a session says where it is, where that is not one's own store."""
+    place = tmp_path / "a gateway.sqlite3"
+    store = SqliteStore(place)
+    store.append(SessionKey("", SessionId("boat")), SHORT, expected=0)
+    store.close()
+
+    told = infold(tmp_path, "sessions", "--store", place).stdout.splitlines()[-1]
+    assert told == f"1 session; go on with: infold run --session ID --store '{place}'"

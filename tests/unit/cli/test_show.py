@@ -1,6 +1,7 @@
 """`infold show` is a session to read."""
 
 import json
+import re
 from pathlib import Path
 
 from infold.core.entries import (
@@ -44,6 +45,20 @@ def test_the_view_is_shown(tmp_path: Path) -> None:
         "[8] assistant  2026-01-05 10:00",
         "  Blue.",
     ]
+
+
+def test_a_pipe_gets_lines_as_they_are(tmp_path: Path) -> None:
+    """No line is broken or filled up for a terminal that is not there; colours go into it where they are asked for."""
+    long = "kite " * 60
+    keep(tmp_path, {KITE: [MessageEntry(message) for message in numbered([user(f"{long}\n\nend"), replies(long)])]})
+    page = infold(tmp_path, "show", KITE).stdout
+    coloured = infold(tmp_path, "show", KITE, "--color").stdout
+
+    assert page.count(f"\n  {long.rstrip()}\n") == 2
+    assert not [line for line in page.splitlines() if line != line.rstrip()]
+    assert "\x1b[" not in page
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == page
 
 
 def test_all_is_the_whole_log(tmp_path: Path) -> None:

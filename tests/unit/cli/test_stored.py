@@ -3,15 +3,16 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from infold.cli.stored import BEGIN, chosen_key, existing, place_of
+from infold.cli.stored import BEGIN, chosen_key, existing, place_of, tell_where
 from infold.core.entries import Entry, MessageEntry
-from infold.core.messages import SessionId
+from infold.core.messages import SessionId, WorkPath
 from infold.dashboard.listing import by_change
 from infold.errors import UsageError
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
-from infold.testing.builders import numbered, user
+from infold.testing.builders import numbered, replies, user
 
 ENTRIES: list[Entry] = [MessageEntry(message) for message in numbered([user("fly")])]
 
@@ -60,6 +61,41 @@ def test_last_is_the_one_that_changed_last() -> None:
     assert chosen(store, "last") == "b/four"
     assert chosen(store, "last", "a") == "a/three"
     assert [one.key.session_id for one in by_change(store)] == ["four", "three", "two", "one"]
+
+
+def kept_in(*roots: str) -> MemoryStore:
+    """A store with a session for each root, named by its number, begun in that order; an empty root was not recorded."""
+    store = MemoryStore(Ticking())
+    for number, root in enumerate(roots):
+        reply = replace(replies("flown"), path=WorkPath(root, root) if root else None)
+        entries = [MessageEntry(message) for message in numbered([user("fly"), reply])]
+        store.append(SessionKey("", SessionId(str(number))), entries, expected=0)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("roots", "number", "told"),
+    [
+        (("/kites", "/boats"), "0", ""),
+        (("/kites", "", "/boats"), "1", ""),
+        (("/boats", "/ships"), "1", "no session belongs to this folder; the last of all is 1, of /ships\n"),
+    ],
+)
+def test_last_is_of_this_folder(
+    roots: tuple[str, ...], number: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A session that belongs to another project is taken only where there is no other, and then its folder is named."""
+    assert chosen_key(kept_in(*roots), "last", folder=Path("/kites")).session_id == number
+    assert capsys.readouterr().err == told
+
+
+def test_where_a_session_belongs_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line where it is another folder, none where it is this one or nobody knows."""
+    store = kept_in("/kites", "", "/boats")
+    for number in "012":
+        tell_where(store, SessionKey("", SessionId(number)), Path("/kites"))
+
+    assert capsys.readouterr().err == "session 2 belongs to another folder, /boats\n"
 
 
 def test_tenants_are_told_apart() -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from infold.core.entries import Checkpoint
+
 from .kept import KITE, infold, keep, kite_entries
 
 
@@ -29,10 +31,22 @@ def test_an_entry_can_be_named(tmp_path: Path) -> None:
     assert page["tokens"] > 0
 
 
+def test_only_the_newest_compaction_is_undone(tmp_path: Path) -> None:
+    """An older one is refused, with the number of the newest; where that was undone, there is none."""
+    keep(tmp_path, {KITE: [*kite_entries(), Checkpoint("Kites.", tokens_before=500, tokens_after=90)]})
+    told = infold(tmp_path, "undo", KITE, "--entry", 6)
+    undone = [infold(tmp_path, "undo", KITE) for _ in range(2)]
+
+    why = "Error: entry 6 is another; only the newest compaction can be undone,"
+    assert (told.exit_code, told.stderr) == (1, f"{why} which is 9\n")
+    assert [one.stdout.split()[2] for one in undone] == ["9", "6"]
+    assert infold(tmp_path, "undo", KITE, "--entry", 6).stderr == f"{why} and there is none now\n"
+
+
 def test_nothing_to_undo_is_told(tmp_path: Path) -> None:
     """A session that was never compacted, and an entry that hides nothing, are one-line errors."""
     keep(tmp_path, {KITE: kite_entries()[:3]})
     told = infold(tmp_path, "undo", KITE)
 
     assert (told.exit_code, told.stderr) == (1, "Error: there is no compaction to undo\n")
-    assert "numbered '1'" in infold(tmp_path, "undo", KITE, "--entry", 1).stderr
+    assert "Error: entry 1 hides nothing now" in infold(tmp_path, "undo", KITE, "--entry", 1).stderr

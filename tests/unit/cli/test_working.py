@@ -2,7 +2,7 @@
 
 import os
 import signal
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from infold.agent.work import Person
-from infold.cli.working import TERMINATED, Job, interrupted_by_sigterm, opened, working
+from infold.cli.working import ENDING, Job, ended_by_signals, opened, working
 from infold.core.entries import MessageEntry
 from infold.core.messages import MessageId, SessionId, TextPart, UserMessage
 from infold.errors import StoreBroken, UsageError
@@ -89,6 +89,20 @@ def test_a_store_gets_its_folder(tmp_path: Path) -> None:
     assert len(session_id) == len("20260131-01234567")
 
 
+def test_a_store_is_held_to_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B27: where a size is set, what is beyond it is gone when the work begins."""
+    job, key = job_in(tmp_path), SessionKey("", SessionId("old"))
+    (tmp_path / "kept").mkdir()
+    with closing(SqliteStore(tmp_path / "kept" / "sessions.db")) as store:
+        store.append(key, [MessageEntry(UserMessage(MessageId("m0"), (TextPart("fly"),)))], expected=0)
+    monkeypatch.setenv("INFOLD_STORE_LIMITS_MAX_BYTES", "1")
+    with opened(job, NOBODY):
+        pass
+
+    with closing(SqliteStore(tmp_path / "kept" / "sessions.db")) as store:
+        assert list(store.sessions("")) == []
+
+
 def test_a_store_in_memory_needs_no_place(tmp_path: Path) -> None:
     """Work that is to leave nothing behind is done in memory, and ends as any other."""
     with opened(job_in(tmp_path, store="memory"), NOBODY) as work:
@@ -105,6 +119,24 @@ def test_a_session_is_taken_up(tmp_path: Path) -> None:
     for name in ("last", session_id, session_id[:-2]):
         with opened(job_in(tmp_path, session=name), NOBODY) as work:
             assert (work.session.log.session_id, len(work.session.log.live)) == (session_id, 1)
+
+
+def test_a_session_of_another_folder_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its last words were about other files, and whoever goes on with it here should know."""
+    (tmp_path / "kites").mkdir()
+    (tmp_path / "boats").mkdir()
+    store = str(tmp_path / "sessions.db")
+    with (
+        ScriptedServer() as server,
+        opened(job_in(tmp_path / "kites", base_url=f"{server.url}/v1", store=store), NOBODY) as work,
+    ):
+        work.run("Hello?")
+    capsys.readouterr()
+    for name in (work.key.session_id, "last"):
+        with opened(job_in(tmp_path / "boats", session=name, store=store), NOBODY):
+            told = capsys.readouterr().err
+            assert told.count("\n") == 1
+            assert str(tmp_path / "kites") in told
 
 
 def test_a_tenants_session_stays_the_tenants(tmp_path: Path) -> None:
@@ -149,11 +181,38 @@ def test_an_agent_works(tmp_path: Path) -> None:
         assert work.run("Hello?").text == "All is well."
 
 
-def test_sigterm_ends_the_work() -> None:
-    """B13: within the block it raises, so that everything is put away; afterwards it is what it was."""
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended, interrupted_by_sigterm():
-        os.kill(os.getpid(), signal.SIGTERM)
+@pytest.mark.parametrize("number", ENDING)
+def test_signals_end_the_work(number: signal.Signals) -> None:
+    """B13: within the block they raise, so that everything is put away; afterwards they do what they did."""
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as ended, ended_by_signals():
+        os.kill(os.getpid(), number)
 
-    assert ended.value.code == TERMINATED
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert ended.value.code == 128 + number
+    assert signal.getsignal(number) == before
+
+
+def test_a_second_hangup_breaks_nothing_off() -> None:
+    """B13: shell and terminal both tell of a closed window, and what is being put away is put away."""
+    kept: list[str] = []
+
+    def put_away() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        kept.append("half an answer")
+
+    stack = ExitStack()
+    stack.callback(put_away)
+    with pytest.raises(SystemExit), ended_by_signals(), stack:
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    assert kept
+
+
+def test_what_ignores_hangups_goes_on() -> None:
+    """Under nohup a closed terminal ends nothing."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ended_by_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
