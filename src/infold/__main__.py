@@ -1,6 +1,6 @@
 """`python -m infold`: the same as the command `infold`."""
 
-from infold.cli.main import main
+from infold.command import main
 
 if __name__ == "__main__":
-    main(prog_name="infold")
+    main()

@@ -20,7 +20,8 @@ FOR_FACES = DATA | {"engine", "observers", "plugins", "settings", "wiring"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "": FOR_FACES | {"api"},
-    "__main__": frozenset({"cli"}),
+    "__main__": frozenset({"command"}),
+    "command": frozenset(),
     "errors": FOUNDATION,
     "core": FOUNDATION,
     "catalogue": FOUNDATION | {"catalogue"},
