@@ -35,6 +35,9 @@ KEY = SessionKey("", SessionId("s"))
 OPERATIONS = {"edit": "edited", "multiedit": "edited", "write": "written"}
 """What the tools of these agents do to a file, by their names in lower case."""
 
+DECLINED = "The user doesn't want to proceed with this tool use."
+"""How the result begins of a call that a person declined; in this format nothing else marks it as failed."""
+
 NOTES = {
     "zh": "工作正在逐步进行，各部分都已检查。以上要求仍然有效，请继续完成剩下的部分。",
     "ja": "作業は順調に進んでおり、各部分を確認しました。上の要望は引き続き有効です。",
@@ -173,7 +176,8 @@ def check_files(session: Session, entries: Sequence[Entry]) -> None:
 
 def changes_in(messages: Sequence[Message]) -> dict[str, str]:
     """Each file that a tool for files changed, with the last thing it did; a call that failed changed nothing."""
-    failed = {result.call_id for message in messages for result in results_of(message) if result.status == "error"}
+    results = [result for message in messages for result in results_of(message)]
+    failed = {result.call_id for result in results if result.status == "error" or result.output.startswith(DECLINED)}
     done: dict[str, str] = {}
     for call in (call for message in messages for call in calls_of(message)):
         operation = OPERATIONS.get(call.tool.lower())

@@ -14,14 +14,14 @@ from infold.core.continuing import is_under_way
 from infold.core.cut import Cut, newest_turns_within
 from infold.core.entries import Checkpoint, Clipping, Entry, Handle, MessageEntry, Pruning, split_handle
 from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
-from infold.core.extract import extract
 from infold.core.fold import FoldedText, render_fold
 from infold.core.gauge import Situation, estimated_tokens
 from infold.core.growing import size_of_text
-from infold.core.ledger import EMPTY_LEDGER, Ledger, Quote, merge
+from infold.core.head import beside_tail, callers_in, ledger_of, unanswered_in
+from infold.core.ledger import EMPTY_LEDGER, Ledger
 from infold.core.likeness import chained
 from infold.core.log import Log
-from infold.core.messages import Message, MessageId, TextPart, UserMessage
+from infold.core.messages import MessageId, TextPart, UserMessage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
 from infold.core.tokens import NO_SIZE, estimate, measure, tokens_in
 
@@ -38,8 +38,6 @@ __all__ = [
 
 CONTINUE_TEXT = "Go on with the next step if there is one; otherwise stop and say what you need."
 """The synthetic message after an automatic compaction (S3.8)."""
-
-MOST_UNANSWERED = 200
 
 
 class Carried(Struct, frozen=True):
@@ -119,10 +117,11 @@ def checkpoint_for(
     """The checkpoint that folds a step's head, with a model's narrative or without, and what had to be shortened."""
     summary = situation.policy.summary
     cleaned = not narrative and summary.fallback == "clean"
-    ledger = EMPTY_LEDGER if cleaned else _ledger(log, step.cut)
+    ledger = EMPTY_LEDGER if cleaned else ledger_of(log, step.cut)
+    now = beside_tail(ledger, log, step.cut)
     if narrative:
-        ledger = replace(ledger, narratives=())
-    folded = FoldedText("") if cleaned else _text(ledger, step, situation, log, narrative)
+        ledger, now = replace(ledger, narratives=()), replace(now, narratives=())
+    folded = FoldedText("") if cleaned else _text(now, step, situation, log, narrative)
     cut = _recut(log, step.cut, folded.text, situation, cleaned=cleaned)
     checkpoint = Checkpoint(
         text=folded.text,
@@ -139,27 +138,13 @@ def checkpoint_for(
         created_ms=now_ms,
         calibration=log.calibration,
         limits=log.limits,
-        folded=_folded(log) + len(_callers(log, cut)),
+        folded=_folded(log) + len(callers_in(log, cut)),
         budget_tokens=step.budget_tokens,
-        fingerprint=chained("" if log.checkpoint is None else log.checkpoint.fingerprint, _callers(log, cut)),
-        unanswered=_unanswered(log, cut),
+        fingerprint=chained("" if log.checkpoint is None else log.checkpoint.fingerprint, callers_in(log, cut)),
+        unanswered=unanswered_in(log, cut),
     )
     stubbed = (InstructionStubbed(log.session_id, folded.stubbed),) if folded.stubbed else ()
     return checkpoint, stubbed
-
-
-def _unanswered(log: Log, cut: Cut) -> dict[str, str]:
-    """The newest calls without a result among what was or is folded; there may be any number of them."""
-    before = {} if log.checkpoint is None else log.checkpoint.unanswered
-    waiting = log.writable_spine().unanswered
-    calls = [(call_id, before.get(call_id, "")) for call_id in sorted(log.carried)]
-    calls += [
-        (call.call_id, call.tool)
-        for placed in log.live[: cut.index]
-        for call in placed.calls
-        if call.call_id in waiting
-    ]
-    return dict(calls[-MOST_UNANSWERED:])
 
 
 def compacted_event(log: Log, checkpoint: Checkpoint, situation: Situation) -> Compacted:
@@ -195,8 +180,8 @@ def entries_for(checkpoint: Checkpoint, log: Log, situation: Situation) -> Itera
     """
     yield checkpoint
     has_work = bool(
-        _callers(log, Cut(log.length, None))
-    )  # else the last fold's own message alone would be folded, for ever
+        callers_in(log, Cut(log.length, None))
+    )  # else the last fold's own message would be folded, for ever
     is_adrift = checkpoint.first_kept is None and is_under_way(log)
     if has_work and checkpoint.reason != "manual" and (situation.policy.continue_always or is_adrift):
         yield MessageEntry(_continue_message(checkpoint, log))
@@ -231,35 +216,6 @@ def _uncached_tokens(log: Log, targets: Iterable[Handle]) -> int:
 
 def _folded(log: Log) -> int:
     return 0 if log.checkpoint is None else log.checkpoint.folded
-
-
-def _callers(log: Log, cut: Cut) -> tuple[Message, ...]:
-    """The caller's own messages before a cut."""
-    return tuple(placed.message for placed in log.live[: cut.index] if not placed.is_own)
-
-
-def _ledger(log: Log, cut: Cut) -> Ledger:
-    older = EMPTY_LEDGER
-    if log.checkpoint is not None:
-        older = log.checkpoint.ledger
-        if log.checkpoint.narrative:
-            told = Quote(str(log.checkpoint_sequence), log.checkpoint.narrative)
-            older = merge(older, Ledger(narratives=(told,)))
-    head = ((placed.sequence, placed.message) for placed in log.live[: cut.index])
-    return _settled_by_tail(merge(older, extract(head, log.pins)), log, cut)
-
-
-def _settled_by_tail(ledger: Ledger, log: Log, cut: Cut) -> Ledger:
-    """The ledger without todos and errors that the kept tail has already settled."""
-    if not (ledger.todos or ledger.errors):
-        return ledger
-    tail = ((placed.sequence, placed.message) for placed in log.live[cut.index :])
-    later = merge(ledger, extract(tail, log.pins))
-    return replace(
-        ledger,
-        todos=ledger.todos if later.todos == ledger.todos else (),
-        errors=tuple(error for error in ledger.errors if error in later.errors),
-    )
 
 
 def _text(ledger: Ledger, step: Summarise | Fold, situation: Situation, log: Log, narrative: str) -> FoldedText:

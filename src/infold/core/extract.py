@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from infold.core.constraints import constraint_sentences, sentences
+from infold.core.declined import declined, words_of_decline
 from infold.core.ledger import (
+    EMPTY_LEDGER,
     MOST_NAMES,
     CommandFact,
     ErrorFact,
@@ -14,7 +16,6 @@ from infold.core.ledger import (
     JobFact,
     Ledger,
     Quote,
-    TodoFact,
     later_operation,
     later_run,
     note,
@@ -37,6 +38,7 @@ from infold.core.toolfacts import (
     failure_line,
     file_operations,
     jobs_asked_after,
+    jobs_told_ended,
     names_defined,
     running_job,
     todos_after,
@@ -62,9 +64,14 @@ _SUMMARY_OUTCOME = re.compile(
 )
 
 
-def extract(messages: Iterable[tuple[int, Message]], pinned: frozenset[str] = frozenset()) -> Ledger:
-    """The ledger of these messages, each given with the sequence number that its parts' handles begin with."""
-    walk = _Walk(pinned)
+def extract(
+    messages: Iterable[tuple[int, Message]], pinned: frozenset[str] = frozenset(), before: Ledger = EMPTY_LEDGER
+) -> Ledger:
+    """The ledger of these messages, each given with the sequence number that its parts' handles begin with.
+
+    `before` is what is known of the time before them: which todos they change, and which jobs they may end.
+    """
+    walk = _Walk(pinned, before)
     for sequence, message in messages:
         walk.see(sequence, message)
     return walk.ledger()
@@ -73,7 +80,7 @@ def extract(messages: Iterable[tuple[int, Message]], pinned: frozenset[str] = fr
 class _Walk:
     """What has been seen so far; a scratch pad of `extract`, never kept."""
 
-    def __init__(self, pinned: frozenset[str]) -> None:
+    def __init__(self, pinned: frozenset[str], before: Ledger) -> None:
         self.pinned_handles = pinned
         self.requests: list[Quote] = []
         self.constraints: list[Quote] = []
@@ -82,9 +89,12 @@ class _Walk:
         self.findings: list[Quote] = []
         self.reports: list[Quote] = []
         self.question: Quote | None = None
-        self.todos: tuple[TodoFact, ...] | None = None
+        self.todos = before.todos
         self.calls: dict[str, tuple[ToolCallPart, str]] = {}
         self.jobs: dict[str, JobFact] = {}
+        self.older_jobs = {job.id: job for job in before.jobs if job.id}
+        self.older_commands = {fact.command for fact in before.commands}
+        self.ended: dict[str, None] = {}
         self.files: dict[str, FileFact] = {}
         self.commands: dict[str, CommandFact] = {}
         self.errors: dict[str, ErrorFact] = {}
@@ -102,8 +112,12 @@ class _Walk:
                     self._read(handle, part.text, message)
                 case ToolCallPart():
                     self.calls[part.call_id] = (part, handle)
+                case TextPart() if isinstance(message, UserMessage) and self.older_jobs | self.jobs:
+                    self._notice(part.text)
                 case ToolResultPart() if part.call_id in self.calls:
                     self._settle(self.calls.pop(part.call_id)[0], part, handle)
+                case ToolResultPart() if part.call_id in self.older_jobs:
+                    self._end(part.call_id, part, handle)
                 case _:
                     pass
 
@@ -129,6 +143,9 @@ class _Walk:
         arguments = arguments_of(call)
         command = command_of(call, arguments)
         operations = file_operations(call, arguments, result.output)
+        if declined(result, operations):
+            self._hear(handle, words_of_decline(result))
+            return
         origins = [path for path, _ in operations] or [command or call.tool]
         if command:
             note(self.commands, command, _command_fact(command, result, handle), later_run)
@@ -148,18 +165,33 @@ class _Walk:
         self.todos = todos if todos or self.todos is not None else None
         job = "" if operations else running_job(call, result)
         if job and job not in self.jobs:
-            self.jobs[job] = JobFact(_describe(call, arguments), handle)
+            self.jobs[job] = JobFact(_describe(call, arguments), handle, job)
+
+    def _notice(self, text: str) -> None:
+        """A program's note that a job has ended."""
+        for job in jobs_told_ended(text):
+            self._taken(job)
 
     def _end(self, job: str, result: ToolResultPart, handle: str) -> None:
         """A job that was left running has ended; if a command started it, this is how that came out."""
-        started = self.jobs.pop(job, None)
-        if started is not None and started.description in self.commands:
-            runs = self.commands[started.description].runs
-            ended = _command_fact(started.description, result, handle)
-            self.commands[started.description] = replace(ended, runs=runs)
+        started = self._taken(job)
+        if started is None or started.description not in self.commands.keys() | self.older_commands:
+            return
+        ended = _command_fact(started.description, result, handle)
+        before = self.commands.get(started.description)
+        self.commands[started.description] = replace(ended, runs=0 if before is None else before.runs)
+
+    def _taken(self, job: str) -> JobFact | None:
+        """A job that no longer runs, if it was known to."""
+        if job in self.older_jobs:
+            self.ended[job] = None
+            return self.older_jobs.pop(job)
+        return self.jobs.pop(job, None)
 
     def ledger(self) -> Ledger:
-        unanswered = tuple(JobFact(_describe(call, arguments_of(call)), handle) for call, handle in self.calls.values())
+        unanswered = tuple(
+            JobFact(_describe(call, arguments_of(call)), handle, call.call_id) for call, handle in self.calls.values()
+        )
         return Ledger(
             first_request=self.requests[0] if self.requests else None,
             latest_request=self.requests[-1] if self.requests else None,
@@ -176,6 +208,7 @@ class _Walk:
             questions=() if self.question is None else (self.question,),
             reports=tuple(self.reports),
             jobs=(*self.jobs.values(), *unanswered),
+            ended=tuple(self.ended),
         )
 
 

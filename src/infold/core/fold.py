@@ -71,14 +71,16 @@ class _Section(Struct, frozen=True):
 def render_fold(ledger: Ledger, *, budget_tokens: int, must_keep_tokens: int, rule: Ruler, recall: bool) -> FoldedText:
     """Write a ledger into at most that many tokens, of which instructions come first and may take `must_keep_tokens`.
 
-    Pins are written whatever they take; and where a model's words have left less than instructions may take, these still get it.
+    Pins are written beside that, whatever they take; and where a model's words have left less than instructions may take, these
+    still get it.
     """
-    room_tokens = budget_tokens
+    room_tokens, pinned = budget_tokens, _pinned_block([quoted(quote, recall) for quote in ledger.pinned])
+    beside = sum(estimate(text, rule) for text in pinned)
     for _ in range(MOST_TRIES):
         room = _Room(room_tokens, rule)
         allowed = must_keep_tokens if must_keep_tokens > budget_tokens else min(must_keep_tokens, room_tokens)
-        folded = _write(ledger, room, allowed, recall)
-        over = estimate(folded.text, rule) - budget_tokens
+        folded = _write(ledger, room, allowed, pinned, recall)
+        over = estimate(folded.text, rule) - beside - budget_tokens
         if over <= 0:
             break
         # Lines are sized one by one, and together they may come to a little more.
@@ -86,11 +88,10 @@ def render_fold(ledger: Ledger, *, budget_tokens: int, must_keep_tokens: int, ru
     return folded
 
 
-def _write(ledger: Ledger, room: "_Room", allowed: int, recall: bool) -> FoldedText:
+def _write(ledger: Ledger, room: "_Room", allowed: int, pinned: Sequence[str], recall: bool) -> FoldedText:
     opening = [OPENING, RECALL_HINT] if recall else [OPENING]
     for text in opening:
         room.take(text)
-    pinned = _pinned_block([quoted(quote, recall) for quote in ledger.pinned])
     others = int(max(0, room.left - allowed) * OTHERS_SHARE)
     kept = told_instructions(ledger, allowed_tokens=allowed, more_tokens=others, size=room.size, recall=recall)
     room.left -= kept.tokens

@@ -119,9 +119,9 @@ def excerpts(quotes: Iterable[Quote], recall: bool) -> tuple[str, ...]:
 
 
 def quoted(quote: Quote, recall: bool) -> str:
-    """A quotation word for word."""
-    told = f"{quote.text}{at_handle(quote.handle, recall)}"
-    return told if "\n" in quote.text else f"- {told}"
+    """A quotation word for word; one of several lines between marks, for its own lines may look like ours."""
+    told = f'"""{quote.text}"""' if "\n" in quote.text else quote.text
+    return f"- {told}{at_handle(quote.handle, recall)}"
 
 
 def stubbed(quote: Quote, recall: bool) -> str:

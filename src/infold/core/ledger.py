@@ -79,19 +79,21 @@ class TodoFact(Struct, frozen=True):
 
 
 class JobFact(Struct, frozen=True):
-    """A call that was started and has not reported back."""
+    """A call that was started and has not reported back; `id` is what will be named when it does, if anything is."""
 
     description: str
     handle: str
+    id: str = ""
 
 
 class Ledger(Struct, frozen=True, omit_defaults=True):
     """What is known of a folded head, oldest first within each kind.
 
-    `settled` names what succeeded in this head, so that merging can drop older errors of the same origin; it is spent
-    by that merge. `todos` none means that no list was written, which is not the same as an empty one. `narratives` are
-    the words of earlier summaries, which a fold by code carries on and a model's next summary replaces. `forgotten` names the
-    instructions that found no place when this ledger was merged; those are told once and then only in the log.
+    `settled` names what succeeded in this head, so that merging can drop older errors of the same origin, and `ended` the older
+    jobs that came to their end in it; both are spent by that merge. `todos` none means that no list was written, which is not
+    the same as an empty one. `narratives` are the words of earlier summaries, which a fold by code carries on and a model's next
+    summary replaces. `forgotten` names the instructions that found no place when this ledger was merged; those are told once
+    and then only in the log.
     """
 
     first_request: Quote | None = None
@@ -111,6 +113,7 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     narratives: tuple[Quote, ...] = ()
     jobs: tuple[JobFact, ...] = ()
     forgotten: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
 
 
 EMPTY_LEDGER = Ledger()
@@ -138,7 +141,10 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
         questions=newer.questions if answered else _unique((*older.questions, *newer.questions)),
         reports=_newest(_unique((*older.reports, *newer.reports)), MOST_ERRORS),
         narratives=_newest(_unique((*older.narratives, *newer.narratives)), MOST_NARRATIVES),
-        jobs=_unique((*older.jobs, *newer.jobs)),
+        jobs=_newest(
+            _unique((*(job for job in older.jobs if not job.id or job.id not in newer.ended), *newer.jobs)),
+            MOST_COMMANDS,
+        ),
         forgotten=_unique((*_dropped(requests), *_dropped(constraints))),
     )
 

@@ -22,6 +22,7 @@ __all__ = [
     "failure_line",
     "file_operations",
     "jobs_asked_after",
+    "jobs_told_ended",
     "names_defined",
     "running_job",
     "todos_after",
@@ -71,6 +72,14 @@ _EXIT_AT_HEAD = re.compile(rf"^\W{{0,3}}(?:process |command )?{_EXIT_WORDS}", re
 _EXIT_AT_TAIL = re.compile(_EXIT_WORDS, re.IGNORECASE)
 _REFUSED = re.compile(r"\s*(?:ERROR|Error):|\s*Your proposed edit has introduced")
 """How tools that have no status of their own (OpenHands' editor, SWE-agent's) begin the report of a failure."""
+_ANSWERED_NO = re.compile(r"(?:git (?:-C \S+ )?)?(?:[efz]?grep|rg|ag|diff|cmp)\b|(?:test|\[\[?) ")
+"""Commands whose status 1 is an answer: nothing matched, the two differ, it is not so."""
+_SHELL_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+_COMPARED = ("<", ">", "+", "-", " ", "@@")
+"""How the lines begin in which `diff` shows what it compared."""
+_NOTIFIED = re.compile(r"<task-id>([^<]{1,80})</task-id>.{0,400}?<status>(\w+)</status>", re.DOTALL)
+"""How Claude Code tells, in a message of the user's role, that something it had left running has come to its end."""
+_UNDER_WAY = ("running", "pending", "in_progress")
 _RUNNING = re.compile(
     r"running with session ID:? *([\w-]+)|shellId: *([\w-]+) is still running|"
     r"agentId: *([\w-]+)(?=[^\0]{0,200} in the background)|"
@@ -178,6 +187,11 @@ def jobs_asked_after(arguments: Arguments, result: ToolResultPart) -> tuple[str,
     return tuple(str(arguments[key]) for key in _JOB_KEYS if key in arguments)
 
 
+def jobs_told_ended(text: str) -> tuple[str, ...]:
+    """The ids of jobs that a program's note says have ended, however they did."""
+    return tuple(job.strip() for job, status in _NOTIFIED.findall(text) if status.lower() not in _UNDER_WAY)
+
+
 def exit_status_of(result: ToolResultPart) -> int | None:
     """How a command ended: as recorded, or as its output says at either end."""
     if result.exit_status is not None:
@@ -190,9 +204,18 @@ def exit_status_of(result: ToolResultPart) -> int | None:
 def failed(result: ToolResultPart, command: str = "") -> bool:
     """Whether a result reports a failure; what an output says of an exit status counts only where a command ran."""
     status = exit_status_of(result) if command else result.exit_status
+    if status == 1 and _answers_no(command, result.output):
+        return False
     if status is None:
         return result.status != "completed" or _REFUSED.match(result.output) is not None
     return result.status != "completed" or status != 0
+
+
+def _answers_no(command: str, output: str) -> bool:
+    """Whether status 1 of a command line is the answer of its last command, and nothing it shows speaks of an error."""
+    last = re.split(r"[;&|]", _SHELL_QUOTED.sub("''", command))[-1].strip()
+    told = (line for line in output.splitlines() if not line.startswith(_COMPARED) and not _EXIT_AT_TAIL.search(line))
+    return _ANSWERED_NO.match(last) is not None and not any(_ERROR.match(line) for line in told)
 
 
 def failure_line(result: ToolResultPart) -> str:

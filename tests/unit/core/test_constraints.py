@@ -42,6 +42,22 @@ RULES = [
     "Используй только стандартную библиотеку.",
     "Não altere os testes.",
     "Non modificare i test.",
+    "仅修改 src 目录。",
+    "改动范围：仅限后端",
+    "测试时请仅使用本地数据库",
+    "Could you never do that again?",
+    "Can we only use the standard library?",
+    "Can you please make sure the count is right?",
+    "Why don't you always run the tests first?",
+    "How about never pushing on a Friday?",
+    "Don't push to main, right?",
+    "When you are done, never push, okay?",
+    "Don't you ever push to main?",
+    "不要改接口，对吧？",
+    "可以不要改接口吗？",
+    "config.py: must stay as it is",
+    "WARNING: never touch production!",
+    '"tools": must never change',
 ]
 
 REMARKS = [
@@ -55,6 +71,40 @@ REMARKS = [
     "El servidor está lento.",
     "Сервер снова работает.",
     "We use read-only replicas.",
+    "活跃时间热力图目前仅用 `bg-primary` 映射浏览时长。",
+    "这不仅仅是一个问题。",
+]
+
+QUESTIONS = [
+    "that is what happens if we don't stream, right?",
+    "i think we only do this in interactive mode no?",
+    "we don't need it any more yeah? 🤣",
+    "Is there any reason we don't parse the input?",
+    "can't we do that without a lock?",
+    "Shouldn't we always flush?",
+    "Could we do that though it is required?",
+    "hmm, so why must it be sorted?",
+    "Should I only change the parser? (or more)",
+    "Could you explain why it must not be empty?",
+    "Can you check if it only happens on Linux?",
+    "Where should only one be open?",
+    "不能用缓存，对吗？",
+]
+
+PASTED = [
+    "messages.3: `tool_use` block must have a corresponding `tool_result` block in the next message",
+    "ValueError: size must be positive",
+    "openai.BadRequestError: messages must not be empty",
+    "Error: You must provide a token",
+    "error[E0382]: value can't be used after it was moved",
+    "src/a.c:12:5: error: only one is allowed",
+    "[WARN] only one worker",
+    "ERROR cannot open",
+    "⎿ You must run it first",
+    "2026-02-08 21:51:50.720 |DEBU| hook invoked. It must be there.",
+    "Feb  8 21:51:50 host app: never seen",
+    '{"type": "error", "message": "You must retry. Never stop."}',
+    '  "required": ["name"],',
 ]
 
 
@@ -68,6 +118,24 @@ def test_a_rule_is_heard_in_many_languages(rule: str) -> None:
 def test_a_remark_is_no_rule(remark: str) -> None:
     """B2: a plain statement is not taken for a constraint."""
     assert constraint_sentences(remark) == ()
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_is_no_rule(question: str) -> None:
+    """B2: who asks to be told something lays down nothing, whatever words the question holds."""
+    assert constraint_sentences(question) == ()
+
+
+@pytest.mark.parametrize("line", PASTED)
+def test_what_a_program_reported_is_no_rule(line: str) -> None:
+    """B2: an error, a line of a log or JSON that a user pasted is not the user's voice; the words around it are."""
+    assert constraint_sentences(f"Never a.\n{line}\nAlways b.") == ("Never a.", "Always b.")
+
+
+@pytest.mark.parametrize("piece", ["\n", " \n", "?", "a.1", '"a": "', "}, ", "00:00:00 must\n", "and ", "\t{["])
+def test_hostile_text_costs_no_more_than_its_length(piece: str) -> None:
+    """B17: endless repetition in a request is read in one go, not again from every place."""
+    assert len(constraint_sentences(f"never {piece * (100_000 // len(piece))} x")) <= 1
 
 
 @pytest.mark.parametrize(

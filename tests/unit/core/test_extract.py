@@ -39,6 +39,11 @@ def bash(command: str, output: str = "", *, exit_status: int | None = 0) -> tupl
     return ran("bash", {"command": command}, output, exit_status=exit_status)
 
 
+def told(status: str) -> str:
+    """A program's note on the job `b7`."""
+    return f"<task-notification>\n<task-id>b7</task-id>\n<status>{status}</status>\n</task-notification>"
+
+
 # What the user said.
 
 
@@ -84,6 +89,28 @@ def test_constraints_are_taken_from_every_request() -> None:
 
 
 # Files and commands.
+
+
+def test_what_is_said_when_declining_is_heard() -> None:
+    """B2, B4: a person's words against a call are a request and lay down rules; the call did nothing and nothing failed."""
+    no = "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\nnever touch a.py"
+    ledger = ledger_of(
+        user("go"),
+        *ran("Edit", {"file_path": "a.py"}, f"Error: {no}"),
+        *bash("ls", no, exit_status=0),
+    )
+
+    assert ledger.latest_request == Quote("2.0", "never touch a.py")
+    assert ledger.constraints == (Quote("2.0", "never touch a.py"),)
+    assert (ledger.errors, ledger.files) == ((), ())
+    assert [fact.command for fact in ledger.commands] == ["ls"]
+
+
+def test_a_silent_no_leaves_nothing() -> None:
+    """B4: a call that was declined without a word is neither a request, a command that ran nor an error."""
+    refused = ToolMessage(MessageId(""), (ToolResultPart("", "", "exec command rejected by user", status="error"),))
+
+    assert ledger_of(calls("bash", arguments='{"command": "git push"}'), refused) == Ledger()
 
 
 def test_files_carry_their_last_operation_and_edits() -> None:
@@ -201,7 +228,7 @@ def test_what_has_not_reported_back_is_a_job() -> None:
         calls("fetch", arguments='{"url":"u"}'),
     )
 
-    assert ledger.jobs == (JobFact("npm run dev", "1.0"), JobFact('fetch({"url":"u"})', "2.0"))
+    assert ledger.jobs == (JobFact("npm run dev", "1.0", "bash_1"), JobFact('fetch({"url":"u"})', "2.0", "m2-call0"))
 
 
 def test_a_job_that_ended_is_told_as_its_command() -> None:
@@ -211,7 +238,7 @@ def test_a_job_that_ended_is_told_as_its_command() -> None:
     end = ran("write_stdin", {"session_id": 7}, "Process exited with code 1\n3 tests failed")
     ledger = ledger_of(*start, *wait, *end)
 
-    assert ledger_of(*start, *wait).jobs == (JobFact("make", "1.0"),)
+    assert ledger_of(*start, *wait).jobs == (JobFact("make", "1.0", "7"),)
     assert (ledger.jobs, ledger.commands) == ((), (CommandFact("make", "5.0", 1, "3 tests failed"),))
 
 
@@ -222,6 +249,44 @@ def test_stopping_an_unknown_job_is_nothing() -> None:
     assert ledger_of(*ran("KillShell", {"shell_id": "b9"}, "killed")).jobs == ()
     assert len(ledger_of(*agent).jobs) == 1
     assert ledger_of(*agent, *ran("TaskOutput", {"task_id": "a1"}, "done")).jobs == ()
+
+
+@pytest.mark.parametrize(
+    ("drafts", "outcome"),
+    [
+        (ran("BashOutput", {"bash_id": "b7"}, "<exit_code>0</exit_code>\n5 passed"), "5 passed"),
+        ((user(told("completed"), synthetic=True),), ""),
+    ],
+)
+def test_a_later_head_ends_an_older_job(drafts: tuple[Message, ...], outcome: str) -> None:
+    """B3, B4: what an earlier fold listed as running is gone once it was asked after, or a program told that it ended."""
+    older = ledger_of(*bash("make test", "Command running in background with ID: b7", exit_status=None))
+    newer = extract(enumerate(numbered(drafts, prefix="n")), before=older)
+    merged = merge(older, newer)
+
+    assert (newer.ended, merged.jobs, merged.ended) == (("b7",), (), ())
+    assert [(fact.command, fact.outcome, fact.runs) for fact in merged.commands] == [("make test", outcome, 1)]
+
+
+def test_a_result_that_comes_later_ends_its_call() -> None:
+    """B4: a call that was folded without its result has reported back when that comes."""
+    older = ledger_of(calls("fetch", arguments='{"url":"u"}'))
+    late = ToolMessage(MessageId("late"), (ToolResultPart("m0-call0", "fetch", "got it"),))
+
+    assert merge(older, extract([(5, late)], before=older)).jobs == ()
+    assert len(merge(older, extract([(5, user(told("completed"), synthetic=True))], before=older)).jobs) == 1
+    assert len(merge(older, extract([(5, user(told("running"), synthetic=True))], before=older)).jobs) == 1
+
+
+def test_tasks_are_added_and_updated_across_heads() -> None:
+    """B3, B4: one task is changed, or one added, in the list that an earlier fold told of."""
+    created = ran("TaskCreate", {"subject": "Write docs"}, "Task #2 created successfully: Write docs")
+    updated = ran("TaskUpdate", {"taskId": "1", "status": "completed"}, "Updated task #1 status")
+    older = Ledger(todos=(TodoFact("#1 Write parser", "pending"),))
+
+    newer = extract(enumerate(numbered([*created, *updated])), before=older)
+
+    assert newer.todos == (TodoFact("#1 Write parser", "completed"), TodoFact("#2 Write docs", "pending"))
 
 
 def test_a_page_that_speaks_of_background_jobs_starts_none() -> None:

@@ -243,3 +243,17 @@ def test_a_shared_folder_is_said_once() -> None:
     assert text.count("/srv/project/src/") == 1
     assert FOLDER_NOTE.format(folder="/srv/project/src/") in text
     assert "- part/4.py: edited" in text
+
+
+def test_a_large_pin_takes_no_room_from_the_rules() -> None:
+    """B2, B20: pins are carried whole beside the budget; what the user laid down stands as if there were none."""
+    pinned = Ledger(
+        first_request=FULL.first_request,
+        requests=FULL.requests,
+        constraints=FULL.constraints,
+        pinned=(Quote("2.0", "a line of the specification\n" * 2_000),),
+    )
+    folded = fold(pinned, 1_000)
+
+    assert all(rule.text in folded.text for rule in FULL.constraints)
+    assert folded.stubbed == ()

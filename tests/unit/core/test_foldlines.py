@@ -91,7 +91,7 @@ def test_quotations_are_shortened_only_as_excerpts() -> None:
     """A quotation is word for word, an excerpt is one line, a stub says how long the whole is."""
     long = Quote("7.0", "word " * 100)
 
-    assert quoted(Quote("7.0", "a\nb"), True) == "a\nb [7.0]"
+    assert quoted(Quote("7.0", "a\nb"), True) == '- """a\nb""" [7.0]'
     assert quoted(Quote("7.0", "a"), False) == "- a"
     assert excerpts([long, long], False) == ("- " + ("word " * 100)[:239] + "…",)
     assert stubbed(long, True).endswith("… [500 characters in all; recall 7.0]")

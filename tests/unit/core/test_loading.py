@@ -210,6 +210,12 @@ HISTORIES: dict[str, list[Entry]] = {
         Clipping((Clip(Handle("2.0"), 9, 9),)),
         Checkpoint("text", first_kept=4),
     ],
+    "pruning of folded undone": [
+        *said(*TURN, *TURN),
+        Pruning((Handle("2.0"),), 9_000),
+        Restoration(8),
+        Checkpoint("text", first_kept=4),
+    ],
     "pin of folded": [*said(*TURN, *TURN), Pin(Handle("2.0")), Checkpoint("text", first_kept=4)],
 }
 

@@ -241,6 +241,30 @@ def test_failure_is_told_by_status_and_words(result: ToolResultPart, run: str, e
 
 
 @pytest.mark.parametrize(
+    ("run", "output", "status", "expected"),
+    [
+        ("grep -n foo a.py", "(no output)\n\nCommand exited with code 1", None, False),
+        ("cd src && grep -nE 'a|b;c' a.py", "Exit code 1", None, False),
+        ("ls | rg x", "", 1, False),
+        ("git -C src diff --quiet", "Error: Exit code 1", None, False),
+        ("diff a b", "1c1\n< raise Error\n> pass", 1, False),
+        ("[ -f a ]", "", 1, False),
+        ("test -f a", "", 1, False),
+        ("grep foo a.py", "grep: a.py: No such file or directory", 2, True),
+        ("cd nowhere && grep foo a.py", "bash: cd: nowhere: No such file or directory", 1, True),
+        ("grep -q foo a.py && make", "", 1, True),
+        ("make test", "", 1, True),
+        ("testify a", "", 1, True),
+    ],
+)
+def test_a_no_is_no_failure(run: str, output: str, status: int | None, expected: bool) -> None:
+    """B4: a search that finds nothing and a comparison that finds a difference have answered, not failed."""
+    result = answer(output, status="error", exit_status=status)
+
+    assert failed(result, run) is expected
+
+
+@pytest.mark.parametrize(
     ("output", "line"),
     [
         ("x\nTypeError: bad\n  at a\nValueError: worse\nend", "ValueError: worse"),
