@@ -111,7 +111,7 @@ def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     if not isinstance(role, str):
         raise MalformedError("it has no role", remedy=f"give a role, one of {', '.join(ROLES)}")
     if role == "user" and type(content) is str:
-        return UserMessage(message_id, user_text(content))
+        return UserMessage(message_id, pairing.announced.marked(user_text(content), message_id, is_users=True))
     if item.get("tool_calls") or item.get("function_call"):
         raise MalformedError(
             "it calls tools as OpenAI's chat messages do, in a list of Anthropic's",

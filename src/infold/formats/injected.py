@@ -5,10 +5,11 @@ seen in the wild; text markers are read only here, on import. What to do with in
 """
 
 import re
+from typing import NamedTuple
 
 from msgspec import Struct
 
-__all__ = ["Piece", "is_injected", "split_injected"]
+__all__ = ["Piece", "announces_text", "is_injected", "is_wrapped", "split_injected"]
 
 
 class Piece(Struct, frozen=True):
@@ -16,6 +17,16 @@ class Piece(Struct, frozen=True):
 
     text: str
     injected: bool
+
+
+class _Wrapper(NamedTuple):
+    """Where a tag pair of a harness stands, and what it encloses."""
+
+    name: str
+    start: int
+    inner: int
+    close: int
+    end: int
 
 
 WRAPPERS: dict[str, tuple[str, ...]] = {
@@ -44,7 +55,20 @@ WRAPPERS: dict[str, tuple[str, ...]] = {
     "openhands": ("EXTRA_INFO", "RUNTIME_INFORMATION", "REPOSITORY_INFO", "REPOSITORY_INSTRUCTIONS"),
     "opencode": ("conversation-checkpoint", "auto-slash-command"),
 }  # fmt: skip
-"""Tag names by agent. `<command-args>` holds the user's words: only an empty one counts."""
+"""Tag names by agent. `command-args` is none of them, for what it encloses is the user's."""
+
+LOCAL_COMMANDS = frozenset({
+    "add-dir", "agents", "allowed-tools", "bashes", "bug", "clear", "compact", "config", "context", "cost", "doctor",
+    "effort", "exit", "export", "extra-usage", "fast", "feedback", "help", "hooks", "ide", "install-github-app",
+    "install-slack-app", "keybindings", "login", "logout", "mcp", "memory", "migrate-installer", "mobile", "model",
+    "output-style", "permissions", "plugin", "plugins", "privacy-settings", "quit", "release-notes", "reload-plugins",
+    "remote-control", "remote-env", "rename", "resume", "rewind", "sandbox", "stats", "status", "stickers",
+    "terminal-setup", "theme", "todos", "upgrade", "usage", "vim",
+})  # fmt: skip
+"""Slash commands that Claude Code carries out itself: their arguments ask a model for nothing, and they stand for no text."""
+
+LOCAL_OUTPUT = "<local-command-std"
+"""How the tags begin in which the output of such a command stands."""
 
 OPENINGS: tuple[str, ...] = (
     "# AGENTS.md instructions for ",
@@ -62,17 +86,24 @@ OPENINGS: tuple[str, ...] = (
 )
 """Fixed beginnings; what begins so is injected to its end."""
 
-_NAMES = "|".join(re.escape(name) for names in WRAPPERS.values() for name in names)
-_TAG = rf"<(?:(?P<name>{_NAMES})(?:\s[^<>]*)?>|command-args>\s*</(?P<empty>command-args)>)"
+_ARGUMENTS = "command-args"
+_NOTIFICATION = "task-notification"
+_NAMES = "|".join(re.escape(name) for names in (*WRAPPERS.values(), (_ARGUMENTS,)) for name in names)
+_TAG = rf"<(?P<name>{_NAMES})(?:\s[^<>]*)?>"
 _LINE_TAG = re.compile(rf"^[ \t]*{_TAG}", re.MULTILINE)
 _NEXT_TAG = re.compile(rf"\s*{_TAG}")
+_TRAILER = re.compile(r"(?:[ \t]*\n[ \t]*[^\s<][^\n]*)*")
+"""The lines right below a notification, which say where its task's transcript is."""
 
 
 def is_injected(text: str) -> bool:
     """Whether a harness wrote all of this text; blank text is nobody's."""
+    return text.lstrip().startswith(OPENINGS) or is_wrapped(text)
+
+
+def is_wrapped(text: str) -> bool:
+    """Whether wrappers, and what belongs to them, are all of this text."""
     stripped = text.lstrip()
-    if stripped.startswith(OPENINGS):
-        return True
     return stripped.startswith("<") and all(piece.injected for piece in _pieces(stripped))
 
 
@@ -80,15 +111,22 @@ def split_injected(text: str) -> tuple[Piece, ...]:
     """The text in order, harness and user apart; the pieces joined are the text.
 
     A wrapper counts only where it begins a line, so that a user may speak about one; a wrapper never closed
-    counts only at the very beginning, where it is a clipped one.
+    counts only at the very beginning, where it is a clipped one. What follows a slash command that opens the text is
+    what the command stands for.
     """
     if text.lstrip().startswith(OPENINGS):
         return (Piece(text, injected=True),)
     return _pieces(text) if "<" in text else (Piece(text, injected=False),)
 
 
+def announces_text(text: str) -> bool:
+    """Whether a slash command is all of this text, so that what it stands for comes next."""
+    start = _expansion(text, _wrappers(text)) if "<command-name>" in text else -1
+    return start >= 0 and not text[start:].strip()
+
+
 def _pieces(text: str) -> tuple[Piece, ...]:
-    """Wrappers and what stands between them; blanks go with the wrapper beside them."""
+    """What is injected and what stands between; blanks go with the wrapper beside them."""
     pieces: list[Piece] = []
     done = 0
     for start, end in _injected_spans(text):
@@ -102,29 +140,70 @@ def _pieces(text: str) -> tuple[Piece, ...]:
 
 
 def _injected_spans(text: str) -> list[tuple[int, int]]:
-    """Where wrappers stand; a name once missed is not looked for again, which keeps hostile text linear."""
+    """The wrappers without a command's arguments, up to the text that a command stands for, which is one span."""
+    wrappers = _wrappers(text)
+    expansion = _expansion(text, wrappers)
     spans: list[tuple[int, int]] = []
+    command = ""
+    for one in wrappers:
+        if 0 <= expansion <= one.start:
+            break
+        command = _command(text, one) or command
+        is_users = one.name == _ARGUMENTS and command not in LOCAL_COMMANDS and text[one.inner : one.close].strip()
+        spans += [(one.start, one.inner), (one.close, one.end)] if is_users else [(one.start, one.end)]
+    return [*spans, (expansion, len(text))] if expansion >= 0 and text[expansion:].strip() else spans
+
+
+def _expansion(text: str, wrappers: list[_Wrapper]) -> int:
+    """Where the text begins that a slash command stands for; negative where no command does, or a person's words come first."""
+    command = ""
+    done = 0
+    for one in wrappers:
+        is_apart = bool(text[done : one.start].strip())
+        if command and (is_apart or not one.name.startswith("command-")):
+            break
+        if is_apart:
+            return -1
+        command = _command(text, one) or command
+        done = one.end
+    is_local = command in LOCAL_COMMANDS or text[done:].lstrip().startswith(LOCAL_OUTPUT)
+    return done if command and not is_local else -1
+
+
+def _command(text: str, wrapper: _Wrapper) -> str:
+    """The slash command that a wrapper names, if it names one."""
+    return text[wrapper.inner : wrapper.close].strip().lstrip("/") if wrapper.name == "command-name" else ""
+
+
+def _wrappers(text: str) -> list[_Wrapper]:
+    """Where wrappers stand; a name once missed is not looked for again, which keeps hostile text linear."""
+    wrappers: list[_Wrapper] = []
     unclosed: set[str] = set()
     seen = 0
-    while found := _next_wrapper(text, seen, adjacent=bool(spans) and spans[-1][1] == seen):
-        end = _wrapper_end(text, found, unclosed)
-        seen = end or found.end()
-        if end:
-            spans.append((found.start(), end))
-    return spans
+    while found := _next_wrapper(text, seen, adjacent=bool(wrappers) and wrappers[-1].end == seen):
+        wrapper = _closed(text, found, unclosed)
+        seen = wrapper.end if wrapper else found.end()
+        wrappers += [wrapper] if wrapper else []
+    return wrappers
 
 
 def _next_wrapper(text: str, start: int, *, adjacent: bool) -> re.Match[str] | None:
     return (_NEXT_TAG.match(text, start) if adjacent else None) or _LINE_TAG.search(text, start)
 
 
-def _wrapper_end(text: str, found: re.Match[str], unclosed: set[str]) -> int:
-    """Where a wrapper ends; zero for one that only looks like it."""
-    name = found["name"]
-    if name is None:
-        return found.end()
-    close = -1 if name in unclosed else text.find(f"</{name}>", found.end())
+def _closed(text: str, found: re.Match[str], unclosed: set[str]) -> _Wrapper | None:
+    """The wrapper that a tag opens; nothing for one that only looks like it."""
+    name, start, inner = found["name"], found.start(), found.end()
+    close = -1 if name in unclosed else text.find(f"</{name}>", inner)
     if close >= 0:
-        return close + len(name) + 3
+        end = close + len(name) + 3
+        return _Wrapper(name, start, inner, close, _trailed(text, end) if name == _NOTIFICATION else end)
     unclosed.add(name)
-    return len(text) if found.start() == 0 else 0
+    is_clipped = start == 0 and name != _ARGUMENTS
+    return _Wrapper(name, start, inner, len(text), len(text)) if is_clipped else None
+
+
+def _trailed(text: str, end: int) -> int:
+    """Where a notification ends together with the lines right below it."""
+    found = _TRAILER.match(text, end)
+    return found.end() if found else end

@@ -74,12 +74,12 @@ def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
 
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     role, content = item.get("role"), item.get("content")
-    if role == "user":
-        parts = user_text(content) if type(content) is str else gather(_CODEC, item, pairing, message_id)
-        return UserMessage(message_id, parts)
+    if role == "user" and type(content) is str:
+        return UserMessage(message_id, pairing.announced.marked(user_text(content), message_id, is_users=True))
     if not isinstance(role, str):
         raise MalformedError("it has no role", remedy=f"give a role, one of {', '.join(ROLES)}")
-    parts = plain_parts(item, role, pairing, message_id) or gather(_CODEC, item, pairing, message_id)
+    parts = plain_parts(item, role, pairing, message_id)
+    parts = pairing.announced.marked(parts, message_id, is_users=False) or gather(_CODEC, item, pairing, message_id)
     if role == "assistant":
         return AssistantMessage(message_id, parts)
     if role in ("tool", "function"):

@@ -1,4 +1,4 @@
-"""Which tool result answers which call, on wires that repeat, omit or mistake the ids.
+"""What decoding knows of the items before: which tool result answers which call, on wires that repeat, omit or mistake the ids.
 
 The log wants each call's id once and each result once after its call. Providers promise less: some servers
 number calls anew each turn, Gemini may send no ids, and histories edited by hand hold results of nothing.
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from infold.core.messages import Message, MessageId, calls_of, results_of
+from infold.formats.announced import Announced
 
 __all__ = ["Asked", "Pairing", "by_name"]
 
@@ -30,13 +31,14 @@ def by_name(tool: str) -> str:
 
 
 class Pairing:
-    """The calls still open and the ids in use; decoding feeds it, so a later decoding can go on from it.
+    """The calls still open, the ids in use and the texts announced; decoding feeds it, so a later one can go on from it.
 
     After a `BrokenInput` its state is unknown: rebuild it with `Pairing.after`.
     """
 
     def __init__(self) -> None:
         self.aliases: dict[str, str] = {}
+        self.announced = Announced()
         self._times: dict[str, int] = {}
         self._open: dict[str, list[Asked]] = {}
         self._of_tool: dict[str, dict[str, Asked]] = {}
@@ -52,12 +54,14 @@ class Pairing:
                 pairing._reopen(Asked(call.call_id, call.tool))
             for result in results_of(message):
                 pairing._close(Asked(result.call_id, result.tool))
+            pairing.announced.pass_over(message)
         return pairing
 
     def copy(self) -> "Pairing":
         """The same state, for a decoding that may not be kept."""
         copied = Pairing()
         copied.aliases = dict(self.aliases)
+        copied.announced = self.announced.copy()
         copied._times = dict(self._times)
         copied._open = {key: list(asked) for key, asked in self._open.items()}
         copied._of_tool = {tool: dict(asked) for tool, asked in self._of_tool.items()}

@@ -60,8 +60,12 @@ class Codec(Struct, frozen=True):
 
 
 def gather(codec: Codec, item: Item, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
-    """All parts of an item, in the order of its slots."""
-    return tuple([part for slot in codec.slots(item) for part in codec.parts(slot, pairing, message_id)])
+    """All parts of an item, in the order of its slots, announced texts marked."""
+    marked = pairing.announced.marked
+    parts: list[Part] = []
+    for slot in codec.slots(item):
+        parts += marked(codec.parts(slot, pairing, message_id), message_id, is_users=slot.kind == "user")
+    return tuple(parts)
 
 
 def encode_view(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.formats.injected import OPENINGS, WRAPPERS, is_injected, split_injected
+from infold.formats.injected import OPENINGS, WRAPPERS, announces_text, is_injected, split_injected
 
 REMINDER = "<system-reminder>\nBe brief.\n</system-reminder>"
 
@@ -39,11 +39,74 @@ def test_text_beside_a_wrapper_stays_the_users() -> None:
     assert not is_injected(text)
 
 
+def users(text: str) -> list[str]:
+    """What of a text is the user's, after holding the pieces against the text."""
+    pieces = split_injected(text)
+    assert "".join(piece.text for piece in pieces) == text
+    return [piece.text for piece in pieces if not piece.injected]
+
+
 def test_a_commands_arguments_are_the_users() -> None:
-    """What the user typed after a slash command is kept as the user's words; an empty field is not."""
+    """What the user typed after a slash command is kept as the user's words, without its tags; an empty field is not."""
     assert is_injected("<command-name>/init</command-name>\n   <command-args></command-args>")
-    typed = split_injected("<command-name>/goal</command-name>\n<command-args>ship it</command-args>")
-    assert [piece.injected for piece in typed] == [True, False]
+    assert users("<command-name>/goal</command-name>\n<command-args>ship it</command-args>") == ["ship it"]
+
+
+@pytest.mark.parametrize("name", ["model", "plugin", "clear", "compact", "config", "login"])
+def test_the_arguments_of_a_local_command_are_no_request(name: str) -> None:
+    """A command that the agent carries out itself asks the model for nothing."""
+    told = f"<command-message>{name}</command-message>\n<command-name>/{name}</command-name>"
+    assert is_injected(f"{told}\n<command-args>opus</command-args>")
+
+
+def test_what_a_command_stands_for_is_injected() -> None:
+    """Text below a slash command is the command's to its end, whatever tags it holds; the arguments stay the user's."""
+    command = "<command-message>pr</command-message>\n<command-name>/pr</command-name>"
+    expansion = f"\n\n## Context\n\n{REMINDER}\n\nYou MUST do all of the above."
+    assert users(command + expansion) == []
+    assert users(f"{REMINDER}\n{command}\n<command-args>for #3</command-args>{expansion}") == ["for #3"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "<command-name>/model</command-name>\n<command-args>opus</command-args>",
+        "<command-name>/own</command-name>\n<local-command-stdout>done</local-command-stdout>",
+    ],
+)
+def test_what_is_said_after_a_local_command_is_the_users(command: str) -> None:
+    """A command that was carried out stands for no text, so what follows was typed."""
+    assert users(f"{command}\n\nNow fix it.") == ["\n\nNow fix it."]
+    assert not announces_text(command)
+
+
+def test_a_command_in_a_users_text_stands_for_nothing() -> None:
+    """A user may quote a command and go on."""
+    text = "What is this?\n<command-name>/pr</command-name>\nIt came by mail."
+    assert users(text) == ["What is this?\n", "\nIt came by mail."]
+
+
+def test_a_command_alone_announces_its_text() -> None:
+    """What a command stands for comes next only where it is not there yet."""
+    command = "<command-name>/pr</command-name>\n<command-args>for #3</command-args>\n"
+    assert announces_text(command)
+    assert not announces_text(f"{command}\n## Context")
+    assert not announces_text("pr")
+
+
+def test_lines_right_below_a_notification_are_the_harnesses() -> None:
+    """A notification goes with the lines that touch it; after a blank line, and in the next wrapper, others speak."""
+    notification = (
+        "<task-notification>\n<result>a\n\nb</result>\n</task-notification>\nFull transcript available at: /tmp/a"
+    )
+    assert is_injected(notification)
+    assert is_injected(f"{notification}\n{notification}\n")
+    assert users(f"{notification}\n\nGo on.") == ["\n\nGo on."]
+
+
+def test_arguments_never_closed_are_the_users() -> None:
+    """A clipped field of arguments is no wrapper."""
+    assert users("<command-args>ship it") == ["<command-args>ship it"]
 
 
 def test_a_clipped_wrapper_counts_at_the_beginning_only() -> None:
@@ -65,3 +128,9 @@ def test_attributes_do_not_hide_a_wrapper() -> None:
 def test_hostile_text_takes_linear_time() -> None:
     """Thousands of wrappers that never close are read in one pass."""
     assert not is_injected("x" + "\n<skill>" * 20_000)
+
+
+@pytest.mark.parametrize("name", ["command-name", "command-args", "task-notification"])
+def test_hostile_commands_take_linear_time(name: str) -> None:
+    """Thousands of commands, their arguments and notifications are read in one pass too."""
+    split_injected(f"<{name}>x</{name}>\nline\n" * 10_000)

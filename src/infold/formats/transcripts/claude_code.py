@@ -41,8 +41,6 @@ __all__ = ["read", "recognises"]
 EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
 NO_MODEL = "<synthetic>"
 """The model named on replies that Claude Code wrote itself, such as API errors."""
-NOTIFICATION = "<task-notification>"
-"""What such a line begins with is the harness's to its end, though the tag is closed before it."""
 
 
 def recognises(head: Head) -> bool:
@@ -173,7 +171,7 @@ class _Thread:
     def _take_user(self, value: dict[str, Any]) -> None:
         summarised = bool(value.get("isCompactSummary"))
         content = dig(value, "message", "content")
-        synthetic = summarised or bool(value.get("isMeta")) or string(content).startswith(NOTIFICATION)
+        synthetic = summarised or bool(value.get("isMeta"))
         parts = tuple(self._completed(part, value) for part in read_blocks(content, synthetic=synthetic))
         if summarised:
             self._compact(plain_text(parts))

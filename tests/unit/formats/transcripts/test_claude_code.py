@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from msgspec.json import encode
+
 from infold.core.messages import AssistantMessage, Usage, calls_of, is_genuine_user, is_signed, results_of
 from infold.formats.transcripts.record import Transcript
 from infold.formats.transcripts.registry import read_bytes
@@ -85,3 +87,18 @@ def test_a_printed_stream_is_read_too() -> None:
     main, agent = read_bytes(lines, name="stream").sessions
 
     assert (main.id, agent.id, agent.parent) == ("s", "agent-t", "s")
+
+
+def test_a_notification_is_the_harnesses_with_the_line_below_it() -> None:
+    """Whether a notification is a line of its own, a block or a queued prompt, none of it is the user's."""
+    told = "<task-notification>\n<result>x</result>\n</task-notification>\nFull transcript available at: /tmp/a.output"
+    block = [{"type": "text", "text": told}]
+    lines = [
+        {"type": "user", "sessionId": "s", "message": {"content": told}},
+        {"type": "user", "sessionId": "s", "message": {"content": block}},
+        {"type": "attachment", "sessionId": "s", "attachment": {"type": "queued_command", "prompt": told}},
+        {"type": "user", "sessionId": "s", "message": {"content": "Go on."}},
+    ]
+    (session,) = read_bytes(b"\n".join(map(encode, lines)), name="session").sessions
+
+    assert [is_genuine_user(message) for message in session.messages] == [False, False, False, True]
