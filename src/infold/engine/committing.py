@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from infold.catalogue import Known, lookup
 from infold.core.compact import checkpoint_for, compacted_event, entries_for
-from infold.core.entries import Checkpoint
+from infold.core.entries import Amendment, Checkpoint
 from infold.core.events import Event
 from infold.core.gauge import Situation
 from infold.core.log import Log
@@ -30,10 +30,14 @@ class Done(Struct, frozen=True):
 
 
 class Left(Struct, frozen=True):
-    """A step left undone: the request goes out as it stands, and the summary it wants is written meanwhile."""
+    """A step left undone: the request goes out as it stands, and the summary it wants is written meanwhile.
+
+    `log` is the session where something was taken back of it.
+    """
 
     wanted: SummaryPlan | None = None
     events: tuple[Event, ...] = ()
+    log: Log | None = None
 
 
 class Source(Struct, frozen=True):
@@ -47,12 +51,15 @@ class Source(Struct, frozen=True):
 def commit(log: Log, source: Source, notes: Notes, call: Call, guidance: Guidance) -> Flow[Done | Left | Outrun]:
     """Append the checkpoint with all that belongs to it, then tell (B25).
 
-    One that a person asked for and that would make the view larger is left out (I7).
+    One that a person asked for and that would make the view larger is written without the model's words, or else left out (I7).
     """
     situation, step = source.plan.situation, source.plan.step
     checkpoint, stubbed = checkpoint_for(log, step, situation, narrative=notes.text, now_ms=call.now_ms)
-    if checkpoint.reason == "manual" and checkpoint.tokens_after >= checkpoint.tokens_before:
-        return Left()
+    if notes.text and situation.policy.summary.ledger and _gains_nothing(checkpoint):
+        notes = replace(notes, text="")
+        checkpoint, stubbed = checkpoint_for(log, step, situation, now_ms=call.now_ms)
+    if _gains_nothing(checkpoint):
+        return (yield from _left_out(log))
     checkpoint = _told(checkpoint, notes, situation, ahead=source.ahead)
     entries = tuple(entries_for(checkpoint, log, situation)) if guidance.may_continue else (checkpoint,)
     try:
@@ -64,6 +71,21 @@ def commit(log: Log, source: Source, notes: Notes, call: Call, guidance: Guidanc
     if call.has_hooks:
         yield Announce(checkpoint)
     return Done(after, events)
+
+
+def _gains_nothing(checkpoint: Checkpoint) -> bool:
+    return checkpoint.reason == "manual" and checkpoint.tokens_after >= checkpoint.tokens_before
+
+
+def _left_out(log: Log) -> Flow[Left]:
+    """Take the request for a compaction back that is not made, unless something was said since; nobody is to pay for it again."""
+    newest = log.live[-1] if log.live else None
+    if newest is None or log.pending is None or newest.message is not log.pending:
+        return Left()
+    try:
+        return Left(log=(yield from append(log, (Amendment(newest.sequence),))))
+    except StoreConflict:
+        return Left()
 
 
 def outrun(log: Log, source: Source, notes: Notes) -> Outrun:

@@ -122,7 +122,13 @@ def _compact(log: Log, call: Call) -> Flow[Prepared | Outrun]:
             return done
         events += done.events
         if isinstance(done, Left):
-            return replace(_prepared(log, situation, events, done.wanted), anew=anew)
+            log = done.log or log
+            if not asked or situation.budget.excess_tokens(gauge(log, situation).upper_tokens) == 0:
+                return replace(_prepared(log, situation, events, done.wanted), anew=anew)
+            situation = replace(
+                situation, manual=False
+            )  # what a person asked for does not help; what must fit still must
+            continue
         log, anew = done.log, anew or done.anew
         if asked:
             situation = replace(situation, manual=False)

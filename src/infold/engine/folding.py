@@ -9,6 +9,7 @@ from typing import Literal, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.core.compact import checkpoint_for
 from infold.core.cut import Cut, cut_before
 from infold.core.entries import MessageEntry
 from infold.core.events import CompactionVetoed, PreparationDiscarded
@@ -47,8 +48,8 @@ def fold(log: Log, step: Summarise | Fold, situation: Situation, call: Call) -> 
     waits = urgent or not call.defers or step.reason in ("manual", "forced")
     source = yield from _source(log, plan, guidance, wait=waits)
     if isinstance(step, Summarise) and source.notes is None:
-        if not waits:
-            return Left(wanted=plan)
+        if not waits or _would_grow(log, plan, call):
+            return Left(wanted=None if waits else plan)
         insists = urgent or step.reason == "manual"
         return (yield from _ask_alone(log, source.plan, call, guidance, insists=insists))
     if source.notes is None:
@@ -58,6 +59,14 @@ def fold(log: Log, step: Summarise | Fold, situation: Situation, call: Call) -> 
     except StoreConflict:
         return outrun(log, source, source.notes)
     return (yield from commit(log, source, source.notes, call, guidance))
+
+
+def _would_grow(log: Log, plan: SummaryPlan, call: Call) -> bool:
+    """Whether what a person asks for makes the view no smaller, whatever a model writes: then none is asked (I7)."""
+    if plan.step.reason != "manual" or not plan.situation.policy.summary.ledger:
+        return False
+    checkpoint, _ = checkpoint_for(log, plan.step, plan.situation, now_ms=call.now_ms)
+    return checkpoint.tokens_after >= checkpoint.tokens_before
 
 
 def plan_for(

@@ -110,6 +110,7 @@ class Keeper(Kept):
         """
         history = self._following(messages, beside)
         failed = self._unsent
+        self.is_behind = self.is_behind or not messages  # nothing would be stored, by which it would show
 
         def read() -> _Reading:
             if failed is not None and failed.items and failed.items == list(messages):

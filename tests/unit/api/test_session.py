@@ -476,3 +476,54 @@ def test_settings_can_be_sent_to_another_process() -> None:
     settings = SessionSettings(window=8_000, policy="proactive")
 
     assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+def test_a_compaction_that_gains_nothing_leaves_nothing_behind(store: FullStore) -> None:
+    """I7, I1: no model is asked, and what comes next stands where it belongs."""
+    asked: list[SummaryRequest] = []
+
+    def summarise(request: SummaryRequest) -> str:
+        asked.append(request)
+        return "The work went on."
+
+    session = Session(store, "s", SessionSettings(window=64_000, summariser=summarise))
+    session.prepare_new([{"role": "user", "content": RULE}])
+    session.record(reply(0))
+    entries = session.log.next_sequence
+
+    assert session.compact().events == ()
+    assert (asked, session.log.next_sequence) == ([], entries)
+    sent = [message for message in session.prepare_new(step(0)[1:]).messages if isinstance(message, dict)]
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize("policy", ["infold", "opencode-1.1.57"])
+def test_a_summary_that_gains_nothing_is_left_out(store: FullStore, policy: str) -> None:
+    """I7, S3.1: what a model wrote is too long; code folds in its place, or the request for it is taken back."""
+    asked: list[SummaryRequest] = []
+
+    def summarise(request: SummaryRequest) -> str:
+        asked.append(request)
+        return "The harbour master wrote a very long letter about each ferry. " * 400
+
+    settings = SessionSettings(window=64_000, policy=policy, summariser=summarise)
+    session = Session(store, "s", settings)
+    grow(session, 3)
+    before = len(session.log.live)
+    ready = session.compact()
+    paid = len(asked)
+    session.prepare_new([{"role": "user", "content": "and?"}])
+
+    assert asked
+    assert len(asked) == paid
+    assert session.log.pending is None
+    assert bool(ready.events) is (session.log.checkpoint is not None)
+    assert session.log.checkpoint is not None or len(session.log.live) == before + 1
+
+
+def test_nothing_new_is_looked_for_in_the_store(store: FullStore) -> None:
+    """B14: who brings nothing is sent what another process has stored meanwhile."""
+    late = Session(store, "s", SessionSettings(window=8_192, format="openai-chat"))
+    Session(store, "s", SessionSettings(window=8_192)).prepare_new([{"role": "user", "content": RULE}])
+
+    assert late.prepare_new([]).messages == [{"role": "user", "content": RULE}]
