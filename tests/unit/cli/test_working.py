@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,15 @@ def test_an_agent_works(tmp_path: Path) -> None:
         assert work.run("Hello?").text == "All is well."
 
 
+@pytest.fixture
+def hangups() -> Iterator[None]:
+    """Hangups are heard, also where the tests themselves were started by something that ignores them."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("number", ENDING)
 def test_signals_end_the_work(number: signal.Signals) -> None:
     """B13: within the block they raise, so that everything is put away; afterwards they do what they did."""
@@ -192,6 +202,7 @@ def test_signals_end_the_work(number: signal.Signals) -> None:
     assert signal.getsignal(number) == before
 
 
+@pytest.mark.usefixtures("hangups")
 def test_a_second_hangup_breaks_nothing_off() -> None:
     """B13: shell and terminal both tell of a closed window, and what is being put away is put away."""
     kept: list[str] = []
