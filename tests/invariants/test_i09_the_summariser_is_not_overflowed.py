@@ -22,7 +22,9 @@ HEADS: dict[str, list[Message]] = {
     ],
     "long errors": [draft for _ in range(20) for draft in (calls("bash"), result(output=WORDS * 400, status="error"))],
     "long replies": [draft for _ in range(10) for draft in (replies(WORDS * 600), user("go on"))],
-    "long thoughts": [draft for _ in range(10) for draft in (replies("Yes.", reasoning=WORDS * 900), user("go on"))],
+    "long thoughts": [
+        draft for _ in range(10) for draft in (replies(WORDS * 20, reasoning=WORDS * 900), user("go on"))
+    ],
     "many words": [draft for n in range(600) for draft in (user(f"And part {n}?"), replies("It is built."))],
     "another script": [draft for _ in range(20) for draft in (user("请把解析器移植到新的接口。" * 150), replies("好"))],
     "no spaces": [draft for _ in range(20) for draft in (calls("bash"), result(output="x9f" * 6_000))],
