@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.continuing import is_under_way
-from infold.core.cut import Cut, newest_turns_within
+from infold.core.cut import Cut, newest_turns_within, tail_size
 from infold.core.entries import Checkpoint, Clipping, Entry, Handle, MessageEntry, Pruning, split_handle
 from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
 from infold.core.fold import FoldedText, render_fold
@@ -254,7 +254,5 @@ def _recut(log: Log, cut: Cut, text: str, situation: Situation, *, cleaned: bool
 
 
 def _tokens_after(log: Log, cut: Cut, text: str, situation: Situation) -> int:
-    kept = NO_SIZE
-    for placed in log.live[cut.index :]:
-        kept = kept.plus(log.size_of(placed))
-    return situation.overhead_tokens + log.calibration.apply(kept.plus(size_of_text(text, log.rendering)))
+    shown = tail_size(log, cut).plus(size_of_text(text, log.rendering))
+    return situation.overhead_tokens + log.calibration.apply(shown)

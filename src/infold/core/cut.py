@@ -11,9 +11,9 @@ from msgspec import Struct
 from infold.core.log import Log
 from infold.core.placing import Placed
 from infold.core.policy import TailPolicy
-from infold.core.tokens import tokens_in
+from infold.core.tokens import NO_SIZE, Size, tokens_in
 
-__all__ = ["Cut", "Room", "choose_cut", "cut_before", "newest_turns_within", "turn_starts"]
+__all__ = ["Cut", "Room", "choose_cut", "cut_before", "newest_turns_within", "tail_size", "turn_starts"]
 
 
 class Cut(Struct, frozen=True):
@@ -109,3 +109,11 @@ def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
         if placed.cuttable and (tail.split_turns or placed.is_users):
             chosen, kept = index, total
     return chosen
+
+
+def tail_size(log: Log, cut: Cut) -> Size:
+    """The size of what a cut keeps, as shown."""
+    size = NO_SIZE
+    for placed in log.live[cut.index :]:
+        size = size.plus(log.size_of(placed))
+    return size

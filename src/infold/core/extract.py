@@ -112,7 +112,7 @@ class _Walk:
                     self._read(handle, part.text, message)
                 case ToolCallPart():
                     self.calls[part.call_id] = (part, handle)
-                case TextPart() if isinstance(message, UserMessage) and self.older_jobs | self.jobs:
+                case TextPart() if isinstance(message, UserMessage) and (self.older_jobs or self.jobs):
                     self._notice(part.text)
                 case ToolResultPart() if part.call_id in self.calls:
                     self._settle(self.calls.pop(part.call_id)[0], part, handle)

@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from infold.core.budget import overflows
 from infold.core.clip import choose_clip, choose_medium
-from infold.core.cut import Cut, Room, choose_cut
+from infold.core.cut import Cut, Room, choose_cut, tail_size
 from infold.core.economics import Outlook, pays
 from infold.core.entries import Clip, Reason
 from infold.core.gauge import Gauge, Situation, estimated_tokens, gauge, scaled_tokens
 from infold.core.log import Log
 from infold.core.prune import PrunePlan, plan_prune
-from infold.core.tokens import NO_SIZE, Size
+from infold.core.tokens import Size
 from infold.core.worth import LEAST_GAIN_SHARE, is_too_soon, is_worth_asking, is_worth_folding
 
 __all__ = ["Fits", "Fold", "NextStep", "Prune", "Shorten", "Stuck", "Summarise", "fold_at", "next_step"]
@@ -252,7 +252,7 @@ def _worth_folding(
 
 
 def _head_tokens(log: Log, cut: Cut) -> int:
-    return log.size.minus(_tail_size(log, cut)).plus(log.checkpoint_size).measure
+    return log.size.minus(tail_size(log, cut)).plus(log.checkpoint_size).measure
 
 
 def _fold_everything(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold | None:
@@ -293,10 +293,3 @@ def _rewrite(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold
     written = log.checkpoint.budget_tokens
     # With the room it had before, its text would be what it is: pins and verbatim rules take what they take.
     return None if step is None or (written and step.budget_tokens >= written) else step
-
-
-def _tail_size(log: Log, cut: Cut) -> Size:
-    size = NO_SIZE
-    for placed in log.live[cut.index :]:
-        size = size.plus(log.size_of(placed))
-    return size

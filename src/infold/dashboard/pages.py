@@ -73,14 +73,14 @@ class Pages:
         reading = read(self._desk.store, key, before=before)
         timeline = read_timeline(self._desk.store, reading)
         listed = rows(reading.entries, timeline.marks, timeline.log)
-        tally = self._tallies.of(key)
+        tally, window = self._tallies.of(key), self._desk.window_of(key)
         return self._of_session(
             request,
             key,
             "session",
             timeline=timeline,
-            chart=chart(timeline, self._desk.window_of(key)),
-            window_tokens=self._desk.window_of(key),
+            chart=chart(timeline, window),
+            window_tokens=window,
             fill_tokens=fill_tokens(timeline.log, timeline.overhead),
             tally=tally,
             title=title_shown(self._desk.store, key, tally),

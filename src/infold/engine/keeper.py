@@ -110,7 +110,8 @@ class Keeper(Kept):
         """
         history = self._following(messages, beside)
         failed = self._unsent
-        self.is_behind = self.is_behind or not messages  # nothing would be stored, by which it would show
+        if not messages and not self.log.live:  # there is nothing to send, unless another has stored something since
+            self.is_behind = True
 
         def read() -> _Reading:
             if failed is not None and failed.items and failed.items == list(messages):

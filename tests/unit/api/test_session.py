@@ -13,7 +13,7 @@ import pytest
 
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
-from infold.core.entries import Checkpoint, Pruning
+from infold.core.entries import Checkpoint, Entry, Pruning
 from infold.core.events import (
     Compacted,
     CompactionVetoed,
@@ -522,8 +522,32 @@ def test_a_summary_that_gains_nothing_is_left_out(store: FullStore, policy: str)
 
 
 def test_nothing_new_is_looked_for_in_the_store(store: FullStore) -> None:
-    """B14: who brings nothing is sent what another process has stored meanwhile."""
+    """B14: who has nothing and brings nothing is sent what another process has stored meanwhile."""
     late = Session(store, "s", SessionSettings(window=8_192, format="openai-chat"))
     Session(store, "s", SessionSettings(window=8_192)).prepare_new([{"role": "user", "content": RULE}])
 
     assert late.prepare_new([]).messages == [{"role": "user", "content": RULE}]
+
+
+class Counting(MemoryStore):
+    """Counts how often a session is read."""
+
+    reads = 0
+
+    def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
+        """Note it."""
+        self.reads += 1
+        return super().newest_first(key, before=before)
+
+
+def test_a_session_that_goes_on_is_not_read_again() -> None:
+    """B17: an agent that stores what it says by itself and brings nothing new costs no reading, however long its session."""
+    store = Counting()
+    session = Session(store, "s", SessionSettings(window=64_000))
+    session.prepare_new([{"role": "user", "content": RULE}])
+    reads = store.reads
+    for number in range(5):
+        session.record(reply(number))
+        session.prepare_new([])
+
+    assert store.reads == reads
