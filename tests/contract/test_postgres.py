@@ -63,12 +63,32 @@ def test_lost_connections_are_replaced(postgres: str) -> None:
     """B13: after the server has ended every connection, the next append gets a new one."""
     with PostgresStore(postgres) as store:
         store.append(ONE, said("a"), expected=0)
-        with psycopg.connect(postgres, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+        _end_every_connection(postgres)
         assert store.append(ONE, said("b", prefix="n"), expected=1) == 2
+
+
+def test_lock_is_free_before_its_connection_is_closed(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B14: who asks right after a holder gets the lock, though the server hears of a closed connection only later."""
+    unheard: list[psycopg.Connection[object]] = []
+    with PostgresStore(postgres) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(psycopg.Connection, "close", lambda connection: unheard.append(connection))
+            with store.hold(ONE) as first:
+                pass
+            with store.hold(ONE) as second:
+                pass
+        assert (first, second, len(unheard)) == (True, True, 2)
+    for connection in unheard:
+        connection.close()
+
+
+def test_holder_whose_connection_broke_goes_on(postgres: str) -> None:
+    """B13: a lock that ended with its connection needs no giving back, and the next one gets it."""
+    with PostgresStore(postgres) as store:
+        with store.hold(ONE) as first:
+            _end_every_connection(postgres)
+        with store.hold(ONE) as second:
+            assert (first, second) == (True, True)
 
 
 def test_rolled_back_transaction_is_tried_again(postgres: str) -> None:
@@ -151,3 +171,11 @@ def test_every_error_of_the_server_is_told() -> None:
     for kind in found:
         with pytest.raises(StoreBroken, match=r"; .+$"), translated("db"):
             raise kind("refused")
+
+
+def _end_every_connection(postgres: str) -> None:
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )

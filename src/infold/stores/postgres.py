@@ -8,11 +8,12 @@ and the server must therefore keep a session on one server connection.
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, LiteralString, TypeVar
 
+import psycopg
 from psycopg import errors as refusals
 
 from infold.core.entries import Entry, encode_entry
@@ -100,9 +101,9 @@ class PostgresStore:
                 row = connection.execute("SELECT pg_try_advisory_lock(%s)", (_lock_number(key),)).fetchone()
             yield row == (True,)
         finally:
-            # A forked child that leaves the block shares the socket, and closing it would end its parent's lock.
+            # A forked child that leaves the block shares the socket, and using it would end its parent's lock.
             if os.getpid() == pid:
-                connection.close()
+                _give_back(connection)
 
     def tenants(self) -> tuple[str, ...]:
         """Whose sessions there are, in order."""
@@ -265,6 +266,18 @@ def _index(connection: Connection, key: SessionKey, span: tuple[int, int], slice
 def _mark(number: int) -> str:
     """The word by which the index tells one session's rows from another's; no token of a text can be it."""
     return f"${number}"
+
+
+def _give_back(connection: Connection) -> None:
+    """Give back what locks a connection has, and close it.
+
+    Closing alone would do, but not at once: the server hears of it a moment later, and until then refuses the next who asks.
+    """
+    try:
+        with suppress(psycopg.Error):  # A connection that broke has no lock any more.
+            connection.execute("SELECT pg_advisory_unlock_all()")
+    finally:
+        connection.close()
 
 
 def _lock_number(key: SessionKey) -> int:
