@@ -25,7 +25,7 @@ from infold.testing.scripted import Script, ScriptedServer
 from infold.testing.scripted_model import ScriptedModel
 
 REF = ModelRef("scripted", "scripted")
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 30.0
 Rule = Callable[[MakeModel], None]
 
 

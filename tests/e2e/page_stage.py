@@ -39,7 +39,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 WINDOW = 60_000
 STEP_MS = 23_000
 SWITCHES = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
-LONGEST_WAIT = 10.0
+LONGEST_WAIT = 30.0
 
 TOOLS = [{"name": name, "description": f"{name}: see the manual. " * 30} for name in ("read_file", "grep", "bash")]
 
@@ -143,7 +143,7 @@ class Actor:
         """What compacting would do."""
         return (await self._opened(key)).preview(up_to=up_to)
 
-    async def subscribe(self) -> AsyncIterator[Event]:
+    async def subscribe(self) -> AsyncIterator[tuple[str | None, Event]]:
         """The events from now on."""
         loop, waiting = asyncio.get_running_loop(), asyncio.Queue[Event | None]()
 
@@ -154,7 +154,7 @@ class Actor:
         self._listeners.append(tell)
         try:
             while (event := await waiting.get()) is not None:
-                yield event
+                yield None, event
         finally:
             self._listeners.remove(tell)
             end()

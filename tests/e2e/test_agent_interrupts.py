@@ -34,7 +34,7 @@ from .agent_stage import (
 TASK = "Count the boats. Never touch vendor/."
 PARTIAL = "The first boat is "
 SLOWLY = Say(PARTIAL + "red, and the next one is as red as the first. " * 80, trouble=Trouble(chunk_delay_seconds=0.02))
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 MOMENT_SECONDS = 0.01
 EXITS = {SIGINT: 130, SIGTERM: 143, SIGKILL: -SIGKILL}
 

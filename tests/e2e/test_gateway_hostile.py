@@ -270,7 +270,7 @@ def test_a_client_that_leaves_before_an_answer_ends_its_request(gateway: Worker,
     """Also one that asked for a whole reply, of which nothing has come yet."""
     before = upstream.lost
     with pytest.raises(httpx2.ReadTimeout):
-        httpx2.post(f"{gateway.url}{PATH}", json=body("late-whole"), timeout=0.5)
+        httpx2.post(f"{gateway.url}{PATH}", json=body("late-whole"), timeout=httpx2.Timeout(LONGEST_ANSWER, read=1.5))
     wait_until_lost(upstream, before, gateway)
 
 

@@ -36,8 +36,8 @@ class Acts(Protocol):
 class Feed(Protocol):
     """Where news comes from."""
 
-    def subscribe(self) -> AsyncIterator[Event]:
-        """The events from now on; where they end, so does whatever listens."""
+    def subscribe(self) -> AsyncIterator[tuple[str | None, Event]]:
+        """The events from now on, each with the tenant it is of where that is known; where they end, so does whatever listens."""
         ...
 
 

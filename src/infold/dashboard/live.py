@@ -56,11 +56,11 @@ async def news(store: Archive, feed: Feed, key: SessionKey | None = None, pace: 
             await asyncio.wait({coming}, timeout=pace.watch_seconds)
             lines: list[str] = []
             if coming.done():
-                event = coming.result()
-                if event is None:
+                told = coming.result()
+                if told is None:
                     return
                 coming = asyncio.ensure_future(_next(events))
-                lines += [_line(one) for one in (news_of(event, key),) if one is not None]
+                lines += [_line(one) for one in (news_of(*told, key),) if one is not None]
             else:
                 found = await asyncio.to_thread(_look, store, key, seen)
                 lines += [_line(News(found.key.session_id, GROWN))] if found is not None and found != seen else []
@@ -76,17 +76,17 @@ async def news(store: Archive, feed: Feed, key: SessionKey | None = None, pace: 
         coming.cancel()
 
 
-def news_of(event: Event, key: SessionKey | None) -> News | None:
+def news_of(tenant: str | None, event: Event, key: SessionKey | None) -> News | None:
     """What a page that shows this session, or all of them, is told of an event; none where it is not its affair."""
     tag = str(event.__struct_config__.tag)
-    if key is not None and event.session_id != key.session_id:
+    if key is not None and (event.session_id != key.session_id or tenant not in (None, key.tenant)):
         return None
     if isinstance(event, SummaryProgressed):
         return None if key is None else News(event.session_id, tag, event.text)
     return News(event.session_id, tag)
 
 
-async def _next(events: AsyncIterator[Event]) -> Event | None:
+async def _next(events: AsyncIterator[tuple[str | None, Event]]) -> tuple[str | None, Event] | None:
     return await anext(events, None)
 
 

@@ -69,7 +69,7 @@ class SessionActs:
 
     async def _opened(self, key: SessionKey) -> AsyncSession:
         spoken = await to_thread(self._spoken, key)
-        settings = self._tenancy.settings_for(spoken.model)
+        settings = self._tenancy.settings_for(spoken.model, key.tenant)
         window = settings.window or spoken.window_tokens or lookup(spoken.model).entry.context_tokens
         session = await AsyncSession.open(
             self._tenancy.store,

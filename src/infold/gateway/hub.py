@@ -1,7 +1,7 @@
 """Who hears what happens in the gateway: counters, traces, and the pages that are open."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from infold.core.events import Event
@@ -21,20 +21,23 @@ class Hub:
         self.bus = Bus()
         self.metrics = Metrics()
         self.bus.subscribe(Event, self.metrics.observe)
-        self.observe: Callable[[Event], None] = self.bus.observe
         self._listeners: set[_Listener] = set()
         self._is_closed = False
 
-    async def subscribe(self) -> AsyncIterator[Event]:
-        """The events from now on, for one listener in this loop; they end when the hub is closed."""
+    def observe(self, event: Event, tenant: str | None = None) -> None:
+        """Tell everybody of an event, and the pages also whose session it is of, if that is known."""
+        self.bus.observe(event)
+        for listener in tuple(self._listeners):
+            listener.tell((tenant, event))
+
+    async def subscribe(self) -> AsyncIterator[tuple[str | None, Event]]:
+        """The events from now on, each with its tenant, for one listener in this loop; they end when the hub is closed."""
         listener = _Listener(asyncio.get_running_loop())
         self._listeners.add(listener)
-        end = self.bus.subscribe(Event, listener.tell)
         try:
-            while not self._is_closed and (event := await listener.waiting.get()) is not None:
-                yield event
+            while not self._is_closed and (told := await listener.waiting.get()) is not None:
+                yield told
         finally:
-            end()
             self._listeners.discard(listener)
 
     def close(self) -> None:
@@ -48,15 +51,15 @@ class _Listener:
     """One page that listens, and what waits for it; nothing is the end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.waiting: asyncio.Queue[Event | None] = asyncio.Queue(MOST_WAITING)
+        self.waiting: asyncio.Queue[tuple[str | None, Event] | None] = asyncio.Queue(MOST_WAITING)
         self._loop = loop
 
-    def tell(self, event: Event | None) -> None:
+    def tell(self, told: tuple[str | None, Event] | None) -> None:
         """Put an event into the queue, from any thread; a loop that has ended listens no more."""
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._put, event)
+            self._loop.call_soon_threadsafe(self._put, told)
 
-    def _put(self, event: Event | None) -> None:
+    def _put(self, told: tuple[str | None, Event] | None) -> None:
         if self.waiting.full():
             self.waiting.get_nowait()
-        self.waiting.put_nowait(event)
+        self.waiting.put_nowait(told)

@@ -1,6 +1,7 @@
 """The sessions of all tenants: which settings each request's session is kept by, and where it is found."""
 
 from collections import OrderedDict
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -8,7 +9,6 @@ from msgspec.structs import replace
 from infold.api.exchanges import Exchange
 from infold.api.passages import AsyncPassages, AsyncSend, Passages
 from infold.api.session_settings import SessionSettings, settings_from
-from infold.core.events import Event
 from infold.gateway.aside import LARGE_BYTES, Aside, Underway
 from infold.gateway.hub import Hub
 from infold.ports import FullStore
@@ -54,12 +54,12 @@ class Tenancy:
             await kept.ordinary.close()
         self.aside.close()
 
-    def settings_for(self, model: str) -> SessionSettings:
-        """How sessions with that model are kept; in a gateway summaries are written ahead unless the settings say otherwise."""
+    def settings_for(self, model: str, tenant: str | None = None) -> SessionSettings:
+        """How a tenant's sessions with that model are kept; summaries are written ahead unless the settings say otherwise."""
         given = settings_from(self._settings, model=model or None, plugins=self._plugins)
         background = self._settings.effective(model=model or None)["compaction.background"]
         ahead = background.origin == "default" or given.background
-        return replace(given, on_event=self._observe, background=ahead)
+        return replace(given, on_event=partial(self._hub.observe, tenant=tenant), background=ahead)
 
     def _sessions(self, tenant: str, model: str) -> _Kept:
         key = (tenant, model)
@@ -70,11 +70,8 @@ class Tenancy:
         return kept
 
     def _made(self, tenant: str, model: str) -> _Kept:
-        settings = self.settings_for(model)
+        settings = self.settings_for(model, tenant)
         return _Kept(
             AsyncPassages(self.store, settings, tenant, most_open=MOST_OPEN),
             Passages(self.store, settings, tenant, most_open=MOST_OPEN),
         )
-
-    def _observe(self, event: Event) -> None:
-        self._hub.observe(event)

@@ -185,7 +185,7 @@ def test_a_summary_is_written_ahead() -> None:
     for end in range(3, len(items) + 1, 2):
         passages.begin(exchange_of(items[:end], model=MODEL), provider if not provider.bodies else no_model)
         if provider.bodies:
-            assert written.wait(5)
+            assert written.wait(30)
         if compactions(events):
             break
 

@@ -101,7 +101,7 @@ def test_a_session_may_be_let_go() -> None:
 def test_two_threads_get_the_same_session() -> None:
     """Both may read it from the store; one of the two is kept, and neither waits for the other's reading."""
     sessions: OpenSessions[Standing] = OpenSessions()
-    both = Barrier(2, timeout=5)
+    both = Barrier(2, timeout=30)
 
     def make() -> Standing:
         both.wait()

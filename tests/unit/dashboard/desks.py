@@ -135,13 +135,14 @@ class Acted:
 class Told:
     """A feed that tells of some events and ends."""
 
-    def __init__(self, *events: Event) -> None:
+    def __init__(self, *events: Event, tenant: str | None = None) -> None:
         self._events = events
+        self._tenant = tenant
 
-    async def subscribe(self) -> AsyncIterator[Event]:
+    async def subscribe(self) -> AsyncIterator[tuple[str | None, Event]]:
         """All of them."""
         for event in self._events:
-            yield event
+            yield self._tenant, event
 
 
 def client(

@@ -28,11 +28,11 @@ class Silent:
 
     is_left = False
 
-    async def subscribe(self) -> AsyncIterator[Event]:
+    async def subscribe(self) -> AsyncIterator[tuple[str | None, Event]]:
         """Nothing."""
         try:
             await asyncio.Event().wait()
-            yield DONE
+            yield None, DONE
         finally:
             self.is_left = True
 
@@ -153,10 +153,11 @@ def test_a_session_that_is_gone_gives_no_news(others: int) -> None:
 
 
 def test_news_is_for_whom_it_concerns() -> None:
-    """A list is not told what a summary says, nor a session what happens in another."""
-    assert news_of(PIECE, None) is None
-    assert news_of(OTHER, KEY) is None
-    assert news_of(DONE, KEY) == News("ferry-42", "session.compacted")
+    """B28: a list is not told what a summary says, nor a session what happens in another, be it another tenant's of its name."""
+    assert news_of(KEY.tenant, PIECE, None) is None
+    assert news_of(KEY.tenant, OTHER, KEY) is None
+    assert news_of("somebody else", PIECE, KEY) is None
+    assert news_of(None, DONE, KEY) == news_of(KEY.tenant, DONE, KEY) == News("ferry-42", "session.compacted")
 
 
 def test_a_sign_of_life_is_an_event() -> None:

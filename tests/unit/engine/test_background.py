@@ -13,7 +13,7 @@ from infold.engine.background import MOST_BEGUN, AsyncShelf, Shelf
 from infold.engine.notes import Notes
 from infold.errors import ModelError
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 30.0
 asked_by: ContextVar[str] = ContextVar("asked_by", default="nobody")
 
 

@@ -15,7 +15,7 @@ def event(number: int) -> FailedOpen:
 async def heard(hub: Hub, most: int) -> list[Event]:
     """So many events, or all until they end."""
     found: list[Event] = []
-    async for one in hub.subscribe():
+    async for _, one in hub.subscribe():
         found.append(one)
         if len(found) == most:
             break
@@ -47,6 +47,22 @@ def test_a_listener_hears_what_happens_from_then_on() -> None:
     assert "infold_failed_open_total 3" in hub.metrics.text()
 
 
+def test_a_page_hears_whose_session_it_is() -> None:
+    """B28: two tenants' sessions may have one id; who listens can tell them apart."""
+
+    async def listen() -> list[str | None]:
+        events = hub.subscribe()
+        first = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        for tenant in ("one", "two", None):
+            hub.observe(event(1), tenant)
+        return [(await first)[0], (await anext(events))[0], (await anext(events))[0]]
+
+    hub = Hub()
+
+    assert asyncio.run(listen()) == ["one", "two", None]
+
+
 def test_a_listener_that_sleeps_misses_the_oldest() -> None:
     """A page that does not listen costs bounded memory."""
 
@@ -57,7 +73,7 @@ def test_a_listener_that_sleeps_misses_the_oldest() -> None:
         for number in range(MOST_WAITING + 5):
             hub.observe(event(number))
         await first
-        return [await anext(events) for _ in range(3)]
+        return [(await anext(events))[1] for _ in range(3)]
 
     hub = Hub()
 

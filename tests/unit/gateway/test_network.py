@@ -122,13 +122,13 @@ def test_a_deadline_moves_with_each_read() -> None:
     async def now_and_then(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _number in range(8):
             writer.write(b"a")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.15)
         writer.close()
 
     async def read() -> bytes:
         async with connected(now_and_then) as connection:
             told = b""
-            while piece := await connection.read(9, 0.2):
+            while piece := await connection.read(9, 1):
                 told += piece
             return told
 

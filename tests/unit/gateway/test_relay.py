@@ -371,7 +371,7 @@ def test_an_upstream_that_is_away_is_told() -> None:
 )
 def test_an_upstream_in_trouble_is_told(script: list[bytes | Pause], status: int) -> None:
     """Before anything was passed on, trouble is an answer and not a broken connection."""
-    limits = Limits(upstream_seconds=0.1)
+    limits = Limits(upstream_seconds=1)
     with RawUpstream(lambda _: script) as upstream:
         [reply] = asked(Stage(upstream.url, limits=limits), ("POST", CHAT, chat(turns(0), stream=True)))
 

@@ -305,7 +305,7 @@ def test_nothing_is_left_behind(answer: Answer, leave: Callable[[ScriptedServer]
     with ScriptedServer(in_turn(answer)) as server:
         connections = [leave(server) for _ in range(3)]
         begun = monotonic()
-    assert monotonic() - begun < 2
+    assert monotonic() - begun < 30
     assert set(threading.enumerate()) == before
     for connection in connections:
         connection.close()

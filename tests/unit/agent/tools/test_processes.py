@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Timer
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 
@@ -27,11 +27,11 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def gone(pid: int, seconds: float = 2.0) -> bool:
+def gone(pid: int, seconds: float = 30.0) -> bool:
     """Whether a process ends soon."""
     until = monotonic() + seconds
     while is_alive(pid) and monotonic() < until:
-        pass
+        sleep(0.01)
     return not is_alive(pid)
 
 
@@ -74,7 +74,7 @@ def test_of_much_output_both_ends_stay(tmp_path: Path, size: int) -> None:
 def test_the_limit_ends_the_whole_group(tmp_path: Path) -> None:
     """At the limit everything that a program started is killed, also what does not listen to a request."""
     command = "trap '' TERM; sleep 300 & echo $! > child; echo begun; wait; wait; sleep 300"
-    ran = run_process(shell(command), tmp_path, limit_seconds=0.2)
+    ran = run_process(shell(command), tmp_path, limit_seconds=1)
 
     assert ran.exit_status is None
     assert ran.output == "begun\n"
@@ -84,11 +84,11 @@ def test_the_limit_ends_the_whole_group(tmp_path: Path) -> None:
 def test_a_flood_ends_at_the_limit(tmp_path: Path) -> None:
     """A program that never stops talking is stopped all the same."""
     begun = monotonic()
-    ran = run_process(["yes"], tmp_path, limit_seconds=0.05, most_bytes=1_000)
+    ran = run_process(["yes"], tmp_path, limit_seconds=0.5, most_bytes=1_000)
 
     assert ran.exit_status is None
     assert ran.left_out_bytes > 0
-    assert monotonic() - begun < 2
+    assert monotonic() - begun < 30
 
 
 def test_a_child_in_the_background_does_not_hold(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def when_there() -> Callable[[Path], Timer]:
 
     def begin(path: Path) -> Timer:
         def interrupt() -> None:
-            until = monotonic() + 5
+            until = monotonic() + 30
             while not (path.exists() and path.read_text().endswith("\n")) and monotonic() < until:
                 pass
             os.kill(os.getpid(), signal.SIGINT)
