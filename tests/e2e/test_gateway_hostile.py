@@ -57,7 +57,7 @@ SCRIPTS: dict[str, Iterable[bytes | Pause]] = {
     "many-headers": [b"HTTP/1.1 200 OK\r\n" + b"x-a: 1\r\n" * 20_000 + b"content-length: 2\r\n\r\n{}"],
     "endless-whole": [begun(media_type=b"application/json"), *repeat(b" " * MEGABYTE, 256)],
     "endless-stream": [begun(), EVENT, *repeat(b"data: {}\n\n" * (MEGABYTE // 10), 4), *repeat(b"x" * MEGABYTE, 1_020)],
-    "late-whole": [Pause(1.0), begun(media_type=b"application/json"), Pause(0.5), b" ", Pause(0.5), REPLY],
+    "late-whole": [Pause(2.0), begun(media_type=b"application/json"), Pause(0.5), b" ", Pause(0.5), REPLY],
     "endless-opening": [begun(), *repeat(b": still busy\n\n" * (MEGABYTE // 16), 8), EVENT, END],
 }
 """What an upstream does for the model of that name."""
@@ -270,7 +270,7 @@ def test_a_client_that_leaves_before_an_answer_ends_its_request(gateway: Worker,
     """Also one that asked for a whole reply, of which nothing has come yet."""
     before = upstream.lost
     with pytest.raises(httpx2.ReadTimeout):
-        httpx2.post(f"{gateway.url}{PATH}", json=body("late-whole"), timeout=httpx2.Timeout(LONGEST_ANSWER, read=1.5))
+        httpx2.post(f"{gateway.url}{PATH}", json=body("late-whole"), timeout=httpx2.Timeout(LONGEST_ANSWER, read=1.0))
     wait_until_lost(upstream, before, gateway)
 
 
