@@ -3,7 +3,7 @@
 from asyncio import Lock, to_thread
 from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -145,7 +145,7 @@ class AsyncSession:
         """How a whole list of messages goes with this session; none where it is another's."""
         return self._keeper.match(messages)
 
-    def encode(self, messages: Sequence[Message]) -> list[object]:
+    def encode(self, messages: Sequence[Message]) -> list[Any]:
         """Messages of the view in the caller's shape, as the next request would have them."""
         return self._keeper.encode(messages)
 

@@ -5,7 +5,7 @@ a growing one keeps its prefix between them (B29). The caller's list and objects
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from infold.api.checking import check_terms
 from infold.api.rehearsals import Rehearsals
@@ -32,9 +32,12 @@ _REHEARSALS = Rehearsals()
 
 
 class Fitted(NamedTuple):
-    """Messages that fit, in the shape they came in, and the report of what was done."""
+    """Messages that fit, in the shape they came in, and the report of what was done.
 
-    messages: list[object]
+    They are typed as anything, so that a checker lets them be sent with whatever SDK they are for.
+    """
+
+    messages: list[Any]
     report: Report
 
 

@@ -7,7 +7,7 @@ there is one, and everything folded can be read back. `AsyncSession` is the same
 
 from collections.abc import Sequence
 from threading import RLock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from infold.api import checking
 from infold.api.session_settings import Place, SessionSettings
@@ -137,7 +137,7 @@ class Session:
         """How a whole list of messages goes with this session; none where it is another's."""
         return self._keeper.match(messages)
 
-    def encode(self, messages: Sequence[Message]) -> list[object]:
+    def encode(self, messages: Sequence[Message]) -> list[Any]:
         """Messages of the view in the caller's shape, as the next request would have them."""
         return self._keeper.encode(messages)
 

@@ -6,7 +6,7 @@ the session again and begins anew, so that two processes on one session neither 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -41,10 +41,11 @@ MOST_REJECTIONS = 1
 class Ready(Struct, frozen=True):
     """A request that fits: its messages in the caller's shape, how full the window is, and what was done for it.
 
-    `limit_tokens` is the most it might have been; 0 where the window was declared to have no limit.
+    The messages are typed as anything, so that a checker lets them be sent with whatever SDK they are for. `limit_tokens` is
+    the most the request might have been; 0 where the window was declared to have no limit.
     """
 
-    messages: list[object]
+    messages: list[Any]
     gauge: Gauge
     events: tuple[Event, ...]
     limit_tokens: int = 0
