@@ -30,7 +30,7 @@ KEPT = "30.days.ago"
 """Since when snapshots are kept when a repository is tidied."""
 
 UNKNOWN = ("ls-files", "-z", "--others", "--exclude-standard")
-CHANGED = ("diff-files", "-z", "--name-only")
+CHANGED = ("diff-files", "-z", "--name-only", "--relative")
 COMPARED = ("diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv")
 PATCHED = ("diff-tree", "-r", "--patch", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
 NEWLINE, NUL = b"\n", b"\0"
@@ -91,10 +91,10 @@ class Snapshots:
         return tuple(_file_diff(one, blobs) for one in changes)
 
     def patch(self, before: str, after: str) -> bytes:
-        """The same as a unified diff, as git writes it and takes it."""
+        """The same as a unified diff, as git writes it and takes it: names are from the top of the repository, if there is one."""
         if not before or not after or before == after:
             return b""
-        return self._compared(PATCHED, before, after)
+        return self._compared((*PATCHED, *self._prefixes()), before, after)
 
     def tidy(self) -> None:
         """Pack what has piled up, and let go of what is older than a month; a failure leaves everything as it is."""
@@ -147,8 +147,8 @@ class Snapshots:
 
     def _tree(self, project: Project) -> str:
         """The id of the root's tree, which is not the whole where the project stands inside a larger repository."""
-        below = project.root.relative_to(project.top).as_posix()
-        options = () if below == "." else (f"--prefix={below}/",)
+        below = _below(project)
+        options = (f"--prefix={below}",) if below else ()
         try:
             tree = self._shadow.git("write-tree", *options, project=project)
         except GitFailed as error:
@@ -156,6 +156,14 @@ class Snapshots:
                 raise
             tree = self._shadow.git("mktree")  # nothing there is to be kept
         return tree.decode().strip()
+
+    def _prefixes(self) -> tuple[str, ...]:
+        """What stands before names in a patch: git takes one made elsewhere than at the top for one of other files."""
+        try:
+            below = _below(project_at(self._root, self._environ))
+        except GitFailed:  # as comparing is about to tell
+            return ()
+        return (f"--src-prefix=a/{below}", f"--dst-prefix=b/{below}")
 
     def _compared(self, command: Sequence[str], before: str, after: str) -> bytes:
         """What git says of two trees; the project's own attributes say what is text, where the project still is."""
@@ -175,6 +183,12 @@ class Snapshots:
         wanted = sorted({blob for blob in blobs if blob.strip("0")})
         said = self._shadow.git("cat-file", "--batch", given="".join(f"{blob}\n" for blob in wanted).encode())
         return dict(_batch(said))
+
+
+def _below(project: Project) -> str:
+    """The way from the top of the working tree to the root, with a slash at its end; empty where they are one."""
+    below = project.root.relative_to(project.top).as_posix()
+    return "" if below == "." else f"{below}/"
 
 
 # What git says of a difference.

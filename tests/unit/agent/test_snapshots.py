@@ -189,6 +189,19 @@ def test_a_folder_inside_a_repository_is_its_own_tree(root: Path, tmp_path: Path
     assert names(changed(snapshots, act)) == ["e.py"]
 
 
+def test_files_of_a_folder_inside_a_repository_may_change_and_go(root: Path, tmp_path: Path) -> None:
+    """S6.1: what was there before is told of as well, not only what is new."""
+    git(root, "init", "--quiet")
+    write(root, app__a_py="x\n", app__deep__b_py="b\n", app__c_py="c\n", a_py="x\n")
+    snapshots = Snapshots(root / "app", tmp_path / "place")
+
+    def act() -> None:
+        write(root, app__a_py="y\n", app__deep__b_py="bb\n", a_py="z\n")
+        (root / "app" / "c.py").unlink()
+
+    assert names(changed(snapshots, act)) == ["a.py", "c.py", "deep/b.py"]
+
+
 def test_an_empty_folder_has_a_snapshot(root: Path, tmp_path: Path) -> None:
     """Nothing is a tree as well, in a repository or not."""
     git(root, "init", "--quiet")
@@ -385,6 +398,21 @@ def test_the_patch_is_gits_own(root: Path, snapshots: Snapshots) -> None:
     shutil.rmtree(root)
 
     assert "+++ b/文.txt\n@@ -0,0 +1 @@\n+x\n" in snapshots.patch(before, after).decode()
+
+
+@pytest.mark.parametrize("folder", [".", "app"])
+def test_the_patch_of_a_folder_inside_a_repository_can_be_taken_back(root: Path, tmp_path: Path, folder: str) -> None:
+    """git finds the files by their names from the top of the repository, wherever in it the patch is taken back."""
+    git(root, "init", "--quiet")
+    write(root, app__a_py="x\n")
+    snapshots = Snapshots(root / "app", tmp_path / "place")
+    before = snapshots.take()
+    write(root, app__a_py="y\n")
+    (tmp_path / "patch").write_bytes(snapshots.patch(before, snapshots.take()))
+
+    git(root / folder, "apply", "--reverse", str(tmp_path / "patch"))
+
+    assert (root / "app" / "a.py").read_text() == "x\n"
 
 
 @pytest.mark.slow
