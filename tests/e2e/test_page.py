@@ -152,6 +152,78 @@ def test_an_update_keeps_a_persons_place(page: Page, begun: Begun) -> None:
     expect(page.locator("#readout")).to_contain_text("now ")
 
 
+def test_an_update_leaves_what_is_read_in_place(page: Page, begun: Begun) -> None:
+    """Entries that come above the line somebody reads do not push it away; whoever looks at the newest sees them come."""
+    player, address = begun(12)
+    page.goto(address)
+    expect(page.locator("#line")).to_have_text("live")
+    row = page.locator("#log .row").nth(12)
+    row.evaluate("row => scrollTo(0, row.getBoundingClientRect().top + scrollY - 200)")
+    name, before = row.get_attribute("id"), row.bounding_box()
+    player.play(2)
+
+    expect(page.locator("#figures dd").nth(1)).to_have_text("14")
+    after = page.locator(f"#{name}").bounding_box()
+    assert before is not None
+    assert after is not None
+    assert abs(after["y"] - before["y"]) < 2
+    page.evaluate("scrollTo(0, 0)")
+    player.play(1)
+    expect(page.locator("#figures dd").nth(1)).to_have_text("15")
+    assert page.evaluate("scrollY") == 0
+
+
+def test_an_update_is_not_read_aloud(page: Page, begun: Begun) -> None:
+    """What a screen reader announces is left alone by an update that has nothing new for it."""
+    player, address = begun(3)
+    page.goto(address)
+    expect(page.locator("#line")).to_have_text("live")
+    page.focus("#chart")
+    page.keyboard.press("Home")
+    page.evaluate(
+        """() => {
+            window.announced = 0;
+            const watcher = new MutationObserver((changes) => (window.announced += changes.length));
+            const told = { childList: true, characterData: true, subtree: true };
+            for (const one of document.querySelectorAll("[aria-live], [role=status]")) watcher.observe(one, told);
+        }"""
+    )
+    readout = page.locator("#readout").element_handle()
+    player.play(1)
+
+    expect(page.locator("#figures dd").nth(1)).to_have_text("4")
+    page.wait_for_function("waiting === null")
+    assert readout.evaluate("one => one.isConnected")
+    assert page.evaluate("window.announced") == 0
+
+
+def test_an_idle_page_does_not_grow_stale(page: Page, begun: Begun) -> None:
+    """While the server only says that it is there, the page is fetched anew each minute: what was just now is so no longer."""
+    _, address = begun(1)
+    page.clock.install()
+    page.goto(address)
+    expect(page.locator("#line")).to_have_text("live")
+    alive = "source.dispatchEvent(new MessageEvent('still-here', { data: '{}' }))"
+    page.clock.fast_forward(30_000)
+    page.evaluate(alive)
+    page.clock.fast_forward(31_000)
+    with page.expect_request(address):
+        page.evaluate(alive)
+        page.clock.run_for(1_000)
+
+
+def test_a_session_that_is_deleted_meanwhile(page: Page, store: SqliteStore, begun: Begun, troubles: list[str]) -> None:
+    """An open page says so, instead of showing as live what is no longer there."""
+    _, address = begun(1)
+    page.goto(address)
+    expect(page.locator("#line")).to_have_text("live")
+    store.delete(SessionKey("", SessionId("test_a_session_that_is_deleted_meanwhile")))
+
+    expect(page.locator("h1")).to_have_text("Not here")
+    assert all("404" in trouble for trouble in troubles)
+    troubles.clear()
+
+
 def test_a_failed_update_is_tried_again(page: Page, begun: Begun, troubles: list[str]) -> None:
     """A server that cannot answer for a moment costs nobody what was typed."""
     player, address = begun(3)

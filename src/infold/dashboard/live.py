@@ -26,7 +26,7 @@ HEARTBEAT = "event: still-here\ndata: {}\n\n"
 """An event, not a comment: a page that hears none for long knows that the line is dead."""
 
 GROWN = "grown"
-"""What is told where a session has more entries than before and no event said why."""
+"""What is told where a session has more entries than before, or is gone, and no event said why."""
 
 
 class Pace(Struct, frozen=True):
@@ -63,7 +63,8 @@ async def news(store: Archive, feed: Feed, key: SessionKey | None = None, pace: 
                 lines += [_line(one) for one in (news_of(*told, key),) if one is not None]
             else:
                 found = await asyncio.to_thread(_look, store, key, seen)
-                lines += [_line(News(found.key.session_id, GROWN))] if found is not None and found != seen else []
+                changed = found if found is not None else seen
+                lines += [_line(News(changed.key.session_id, GROWN))] if changed is not None and found != seen else []
                 seen = found
             if not lines and clock.time() - quiet_since >= pace.heartbeat_seconds:
                 lines.append(HEARTBEAT)
@@ -91,14 +92,14 @@ async def _next(events: AsyncIterator[tuple[str | None, Event]]) -> tuple[str | 
 
 
 def _look(store: Archive, key: SessionKey | None, seen: StoredSession | None) -> StoredSession | None:
-    """How a session stands in the list, or the one that changed last; what did not change since is not looked for further."""
+    """How a session stands in the list, or the one that changed last; none where it should have come by now and is gone."""
     if key is None:
         return newest(store)
     for one in store.sessions(key.tenant):
         if one.key == key:
             return one
         if seen is not None and one.changed_ms < seen.changed_ms:
-            return seen
+            break
     return None
 
 

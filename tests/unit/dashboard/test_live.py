@@ -141,14 +141,15 @@ class Vanishing(MemoryStore):
 
 
 @pytest.mark.parametrize("others", [0, 3])
-def test_a_session_that_is_gone_gives_no_news(others: int) -> None:
-    """Whether or not older sessions are left, nothing is told of one that was deleted, or was never there."""
+def test_a_session_that_is_gone_is_told_once(others: int) -> None:
+    """Whether or not older sessions are left, a page hears that its session was deleted, and nothing of one that never was."""
     store = Vanishing(Passing())
     for number in range(others):
         stored(user("a"), key=SessionKey("", SessionId(f"older {number}")), store=store)
     stored(user("a"), store=store)
+    gone = 'data: {"session":"ferry-42","event":"grown"}\n\n'
 
-    assert told(store, Silent(), KEY, most=3, pace=AT_ONCE) == [OPENING, HEARTBEAT, HEARTBEAT]
+    assert told(store, Silent(), KEY, most=3, pace=AT_ONCE) == [OPENING, gone, HEARTBEAT]
     assert told(store, Silent(), SessionKey("", SessionId("never")), most=2, pace=AT_ONCE) == [OPENING, HEARTBEAT]
 
 

@@ -49,12 +49,12 @@ let told = "";
 function wirePicture() {
   const picture = find("#chart");
   if (!picture) return;
-  const rows = all("#numbers tbody tr");
+  const rows = () => all("#numbers tbody tr");
   const columns = Number(picture.dataset.columns);
-  let shown = rows.length - 1;
+  let shown = columns - 1;
   const show = (column) => {
-    shown = Math.min(Math.max(column, 0), rows.length - 1);
-    const row = rows[shown];
+    shown = Math.min(Math.max(column, 0), columns - 1);
+    const row = rows()[shown];
     told = find("th", row).textContent;
     const along = `${(100 * (shown + 0.5)) / columns}%`;
     const cross = find("#cross");
@@ -62,6 +62,8 @@ function wirePicture() {
     cross.setAttribute("x2", along);
     cross.setAttribute("visibility", "visible");
     const readout = find("#readout");
+    if (readout.dataset.told === row.dataset.told) return;
+    readout.dataset.told = row.dataset.told;
     const link = find("a", row)?.cloneNode();
     readout.replaceChildren(`${row.dataset.told} `);
     if (link) {
@@ -81,7 +83,7 @@ function wirePicture() {
     event.preventDefault();
     show(shown + step);
   });
-  const again = told ? rows.findIndex((row) => find("th", row).textContent === told) : -1;
+  const again = told ? rows().findIndex((row) => find("th", row).textContent === told) : -1;
   if (again >= 0) show(again);
 }
 
@@ -101,6 +103,19 @@ function placeOf(element) {
   };
 }
 
+// What is read stays where it is, though entries come above it; from the log's beginning on, the new ones are what is read.
+function sightOf() {
+  const log = find("#log .log");
+  if (!log || log.getBoundingClientRect().top >= 0) return () => {};
+  const rows = all(".row", log);
+  const at = rows.findIndex((row) => row.getBoundingClientRect().bottom > 0);
+  const places = rows.slice(0, at + 1).reverse().map((row) => [row.id, row.getBoundingClientRect().top]);
+  return () => {
+    const [id, top] = places.find(([one]) => document.getElementById(one)) ?? [];
+    if (id) scrollBy({ top: document.getElementById(id).getBoundingClientRect().top - top, behavior: "instant" });
+  };
+}
+
 function exchange(section, fresh) {
   const details = all("details[id]", section).map((one) => [one.id, one.open, find(".scroll", one)]);
   const scrolled = details.map(([, , box]) => [box?.scrollLeft ?? 0, box?.scrollTop ?? 0]);
@@ -111,21 +126,26 @@ function exchange(section, fresh) {
     one.open = open;
     find(".scroll", one)?.scrollTo(...scrolled[at]);
   });
-  if (fresh.id === "window") wirePicture();
 }
 
+let refreshed = Date.now();
 async function refresh() {
+  refreshed = Date.now();
   const response = await fetch(location.href, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(HUSH) });
   if ([401, 404].includes(response.status)) return location.reload();
   if (!response.ok) throw new Error(response.statusText);
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
   const focused = placeOf(document.activeElement);
+  const kept = sightOf();
+  const picture = find("#chart");
   for (const section of all("[data-live]")) {
     const other = fresh.getElementById(section.id);
     if (!other || other.innerHTML === served.get(section.id)) continue;
     served.set(section.id, other.innerHTML);
     exchange(section, other);
   }
+  if (find("#chart") !== picture) wirePicture();
+  kept();
   if (document.activeElement === document.body) focused()?.focus({ preventScroll: true });
   if (source?.readyState === EventSource.OPEN) say("live", "open");
 }
@@ -143,6 +163,7 @@ function refreshSoon(pause = 300) {
 
 function say(words, state) {
   const line = find("#line");
+  if (line.dataset.state === state) return; // what is said again is read aloud again
   line.hidden = false;
   line.textContent = words;
   line.dataset.state = state;
@@ -151,18 +172,25 @@ function say(words, state) {
 function tell(news) {
   const progress = find("#progress");
   if (news.event !== "summary-progressed") {
-    if (progress && news.event !== "grown") progress.hidden = true;
+    if (progress && news.event !== "grown") writing(false);
     return refreshSoon();
   }
   if (!progress) return;
-  if (progress.hidden) progress.textContent = "";
-  progress.hidden = false;
+  if (progress.hidden) writing(true);
   progress.append(news.text ?? "");
   progress.scrollTop = progress.scrollHeight;
 }
 
+function writing(isWritten) {
+  const progress = find("#progress");
+  progress.hidden = !isWritten;
+  progress.textContent = "";
+  find("#writing").textContent = isWritten ? "A summary is being written." : "";
+}
+
 // The server gives a sign of life every quarter of a minute; a line on which none comes is dead, and another is opened.
 const HUSH = 40_000;
+const STALE = 60_000;
 let source = null;
 let silence = null;
 function heard() {
@@ -185,7 +213,10 @@ function listen() {
     say("live", "open");
   };
   source.onerror = () => say("not connected", "broken");
-  source.addEventListener("still-here", heard);
+  source.addEventListener("still-here", () => {
+    heard();
+    if (Date.now() - refreshed >= STALE) refreshSoon(); // how long ago something was changes though nothing happens
+  });
   source.onmessage = (event) => {
     heard();
     tell(JSON.parse(event.data));
