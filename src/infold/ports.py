@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -35,6 +36,7 @@ __all__ = [
     "Model",
     "ModelRequest",
     "Observer",
+    "OpenedStore",
     "Replied",
     "Said",
     "SessionKey",
@@ -162,6 +164,20 @@ class Finder(Protocol):
 
 class FullStore(Store, Archive, Finder, Protocol):
     """What infold's own stores are: all three."""
+
+
+class OpenedStore(FullStore, Protocol):
+    """A store as `open_store` gives it: closed at the end of a `with` block, or by hand, whatever place it is at."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def close(self) -> None:
+        """Finish what was asked and give back what the store holds of files and connections; a second time does nothing."""
+        ...
 
 
 class Clock(Protocol):

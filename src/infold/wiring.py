@@ -14,7 +14,7 @@ from infold.core.messages import ModelRef
 from infold.engine.asking import AsyncSummariser, Summariser
 from infold.errors import UsageError
 from infold.models.embedded import EmbeddedModel
-from infold.ports import Clock, FullStore, Model
+from infold.ports import Clock, FullStore, Model, OpenedStore
 from infold.settings import StoreLimits
 from infold.settings.places import ELSEWHERE, PLACES, path_of, problem_with
 from infold.stores.clock import SystemClock
@@ -42,19 +42,20 @@ _ADAPTERS = {
 }
 
 
-def open_store(place: str, *, busy_seconds: float | None = None) -> FullStore:
+def open_store(place: str, *, busy_seconds: float | None = None) -> OpenedStore:
     """The store at a place: `memory`, a file's path, `sqlite:PATH` or a `postgresql://` address.
 
-    `busy_seconds` is how long a file that another process writes is waited for, if not as long as the store itself would.
-    Raises `UsageError` where the place is none or its extra is not installed, `StoreBroken` where it cannot be opened.
+    Close it, or use it in a `with` block. `busy_seconds` is how long a file that another process writes is waited for, if not
+    as long as the store itself would. Raises `UsageError` where the place is none or its extra is not installed, `StoreBroken`
+    where it cannot be opened.
     """
     place = located(place)
     if place == "memory":
-        return cast(FullStore, _adapter("memory")())
+        return cast(OpenedStore, _adapter("memory")())
     if place.startswith(ELSEWHERE):
-        return cast(FullStore, _adapter("postgres")(place))
+        return cast(OpenedStore, _adapter("postgres")(place))
     waiting = {} if busy_seconds is None else {"busy_seconds": busy_seconds}
-    return cast(FullStore, _adapter("sqlite")(Path(place), **waiting))
+    return cast(OpenedStore, _adapter("sqlite")(Path(place), **waiting))
 
 
 def located(place: str) -> str:

@@ -298,4 +298,4 @@ def test_another_process_goes_on(tmp_path: Path) -> None:
     sent = [request.body["messages"] for request in requests]
     breaks = sum(after[: len(before)] != before for before, after in pairwise(sent))
     assert breaks <= 5
-    store.close()  # type: ignore[attr-defined]  # a file has to be closed, not every store does
+    store.close()

@@ -47,6 +47,17 @@ def test_a_place_names_its_store(tmp_path: Path) -> None:
     assert (tmp_path / "a.sqlite3").exists()
 
 
+@pytest.mark.parametrize("place", ["memory", "a.sqlite3"])
+def test_a_store_is_closed_whatever_its_place(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store may be used in a `with` block and closed, also twice, without asking where it is."""
+    monkeypatch.chdir(tmp_path)
+    with open_store(place) as store:
+        assert store.append(SessionKey("", SessionId("s")), [MessageEntry(*numbered([user()]))], expected=0) == 1
+    store.close()
+
+    assert [path.name for path in tmp_path.iterdir()] == ([] if place == "memory" else [place])
+
+
 def test_a_busy_file_is_waited_for_as_long_as_is_said(tmp_path: Path) -> None:
     """B14: a gateway that fails open must not wait as long as an agent would."""
     place = str(tmp_path / "s.sqlite3")

@@ -6,7 +6,6 @@ summariser that plays back what was recorded. Decides nothing; what it shows for
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -133,7 +132,7 @@ class Stage:
         self._store.close()
 
     def _open(self) -> None:
-        self._store: Any = open_store(str(self.path))  # a store in a file can be closed
+        self._store = open_store(str(self.path))
         settings = SessionSettings(
             window=self.scene.window,
             policy=self.scene.policy,

@@ -14,7 +14,7 @@ import click
 import uvicorn
 
 from infold.api.session_settings import plugins_from
-from infold.cli.stored import closing_store, kept_within
+from infold.cli.stored import kept_within
 from infold.dashboard.app import CONTENT_POLICY, page_routes
 from infold.dashboard.desk import Desk
 from infold.errors import UsageError
@@ -28,7 +28,7 @@ from infold.gateway.upstreams import PROVIDERS, Upstreams, is_address
 from infold.ports import FullStore
 from infold.settings import Settings, StoreLimits, read_settings
 from infold.settings.values import told
-from infold.wiring import embedded_model, located
+from infold.wiring import embedded_model, located, open_store
 
 __all__ = ["is_news", "keeping_within", "serve_until_told"]
 
@@ -72,7 +72,7 @@ def serve_until_told(
     tenants = Tenants(secret_for(place, environ))
     with ExitStack() as stack:
         listener = stack.enter_context(_bound(address))
-        opened = stack.enter_context(closing_store(place, busy_seconds=BUSY_SECONDS))
+        opened = stack.enter_context(open_store(place, busy_seconds=BUSY_SECONDS))
         stack.enter_context(keeping_within(opened, settings.store_limits))
         if not named:
             settings = _for_embedded(settings, environ)

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import reduce
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,6 @@ __all__ = [
     "BEGIN",
     "LAST",
     "chosen_key",
-    "closing_store",
     "existing",
     "folder_of",
     "is_there",
@@ -85,14 +84,6 @@ def is_there(place: str) -> bool:
     return "://" in place or path_of(place).is_file()
 
 
-@contextmanager
-def closing_store(place: str, *, busy_seconds: float | None = None) -> Iterator[FullStore]:
-    """The store at a place, as `open_store` gives it; one that outlives the process is closed at the end."""
-    opened: Any = open_store(place, busy_seconds=busy_seconds)
-    with closing(opened) if hasattr(opened, "close") else nullcontext():
-        yield opened
-
-
 def kept_within(store: FullStore, limits: StoreLimits) -> None:
     """Delete what is beyond the limits that are set (B27); where that fails, it is told in the log and nothing else ends."""
     try:
@@ -107,7 +98,7 @@ def reading_store(named: str | None) -> Iterator[FullStore]:
     place = place_of(named)
     if named is None and place != "memory" and not is_there(place):
         raise UsageError(f"there are no sessions yet (no store at {path_of(place)}); {BEGIN}")
-    with closing_store(existing(place)) as store:
+    with open_store(existing(place)) as store:
         yield store
 
 

@@ -19,14 +19,14 @@ from infold.agent.agents import AGENTS
 from infold.agent.permissions import parse_rules
 from infold.agent.work import Assignment, Person, Work, begin
 from infold.cli import options
-from infold.cli.stored import LAST, chosen_key, closing_store, kept_within, place_of, tell_where
+from infold.cli.stored import LAST, chosen_key, kept_within, place_of, tell_where
 from infold.core.messages import SessionId
 from infold.core.presets import PRESETS
 from infold.errors import StoreBroken, UsageError
 from infold.ports import FullStore, SessionKey
 from infold.settings import read_settings
 from infold.settings.places import path_of
-from infold.wiring import EMBEDDED, open_model, system_clock
+from infold.wiring import EMBEDDED, open_model, open_store, system_clock
 
 __all__ = ["Job", "at_work", "ended_by_signals", "new_key", "opened", "working"]
 
@@ -168,7 +168,7 @@ def _store(place: str) -> Iterator[FullStore]:
             problem = f"its folder cannot be made ({error.strerror})"
             raise StoreBroken(str(path), problem, remedy="name a place you may write to with --store") from error
         place = str(path)
-    with closing_store(place) as store:
+    with open_store(place) as store:
         yield store
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from threading import Lock
+from types import TracebackType
 
 from infold.core.entries import Entry, encode_entry
 from infold.core.recall import Document
@@ -31,6 +32,17 @@ class MemoryStore:
         self._lock = Lock()
         self._sessions: dict[SessionKey, _Session] = {}
         self._held: set[SessionKey] = set()
+
+    def __enter__(self) -> "MemoryStore":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Do nothing: no file and no connection is held, and the sessions last as long as the store does."""
 
     def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
         """Append these entries, all or none; raises `StoreConflict` unless the first gets the number expected."""
