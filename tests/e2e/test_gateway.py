@@ -284,16 +284,16 @@ def test_gemini_is_spoken_too() -> None:
 
 @each_way
 def test_it_fails_open(*, stream: bool) -> None:
-    """A store that breaks in the middle costs the client nothing; header, event and counter say so."""
-    with ScriptedServer(worker) as upstream:
+    """A store that breaks in the middle costs the client nothing, not even the window; header, event and counter say so."""
+    with ScriptedServer(worker, window_tokens=WINDOW) as upstream:
         stage = Stage(upstream.url, window=WINDOW, store=BreakingStore(5))
         with serving(stage.app) as url:
-            items = held(SCENES[0], url, 6, stream=stream)
+            items = held(SCENES[0], url, TURNS, stream=stream)
             answer = httpx2.post(f"{url}/v1/chat/completions", json={**CHAT, "messages": items})
             metrics = httpx2.get(f"{url}/metrics").text
 
-    assert len(items) == 6 * 4
-    assert answer.headers["x-infold"] == "relayed; StoreBroken"
+    assert len(items) == TURNS * 4
+    assert answer.headers["x-infold"] == "managed; not stored: StoreBroken"
     assert failures(stage)
     assert f"infold_failed_open_total {len(failures(stage))}" in metrics
 

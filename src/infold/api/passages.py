@@ -30,7 +30,7 @@ from infold.api.sessions import MOST_OPEN, OpenSessions, found
 from infold.core.messages import SessionId
 from infold.core.summary import SummaryRequest
 from infold.engine.effects import Told
-from infold.errors import HistoryChanged, ModelError
+from infold.errors import HistoryChanged, ModelError, StoreError
 from infold.formats.overflow import Overflow
 from infold.formats.requests import Asked, summary_body
 from infold.formats.streams import ReplyBuilder
@@ -112,13 +112,17 @@ async def _ask_async(request: SummaryRequest) -> Told:
 
 
 class Passage(Struct, frozen=True):
-    """One request of a sync client; `content` is the body to send, `stands_at` where its session stood when that was made."""
+    """One request of a sync client; `content` is the body to send, `stands_at` where its session stood when that was made.
+
+    `trouble` is why its session is in no store, where it is in none.
+    """
 
     session: Session
     exchange: Exchange
     send: Send
     content: bytes = b""
     stands_at: int = -1
+    trouble: StoreError | None = None
 
     def prepared(self) -> "Passage":
         """The same with a body that fits; raises `WindowExceeded` where none can."""
@@ -163,6 +167,7 @@ class AsyncPassage(Struct, frozen=True):
     send: AsyncSend
     content: bytes = b""
     stands_at: int = -1
+    trouble: StoreError | None = None
 
     async def prepared(self) -> "AsyncPassage":
         """The same with a body that fits; raises `WindowExceeded` where none can."""
@@ -208,19 +213,29 @@ class Passages:
         self._settings = _checked(settings)
         self._tenant = tenant
         self._sessions: OpenSessions[Session] = OpenSessions(most_open)
+        self._unstored: OpenSessions[Session] = OpenSessions(most_open)
 
     def begin(self, exchange: Exchange, send: Send) -> Passage:
-        """Find the session of a request and make it fit; raises `WindowExceeded` where that cannot be."""
-        for _ in range(MOST_TRIES - 1):
-            try:
-                return Passage(self._found(exchange), exchange, send).prepared()
-            except HistoryChanged:
-                continue
-        return Passage(self._found(exchange), exchange, send).prepared()
+        """Find the session of a request and make it fit; raises `WindowExceeded` where that cannot be.
+
+        While the store fails, the session is another one, in memory alone: a full disk is no reason to send what is too large.
+        """
+        try:
+            return self._begun(exchange, send, self._found)
+        except StoreError as error:
+            return replace(self._begun(exchange, send, self._found_unstored), trouble=error)
 
     def let_go(self, passage: Passage) -> None:
         """Read the session anew for its next request: after a recovery, that one may be recovered too, whatever comes of this."""
         self._sessions.let_go(passage.session)
+
+    def _begun(self, exchange: Exchange, send: Send, find: Callable[[Exchange], Session]) -> Passage:
+        for _ in range(MOST_TRIES - 1):
+            try:
+                return Passage(find(exchange), exchange, send).prepared()
+            except HistoryChanged:
+                continue
+        return Passage(find(exchange), exchange, send).prepared()
 
     def _found(self, exchange: Exchange) -> Session:
         settings = with_own_model(settings_for(self._settings, exchange.asked), _ask)
@@ -234,6 +249,15 @@ class Passages:
         key = (session_id, settings.model, settings.format)
         return self._sessions.get(key, lambda: Session(self._store, session_id, settings, tenant=self._tenant))
 
+    def _found_unstored(self, exchange: Exchange) -> Session:
+        settings = _without_store(self._settings, exchange.asked)
+
+        def opened(session_id: str) -> Session:
+            key = (session_id, settings.model, settings.format)
+            return self._unstored.get(key, lambda: Session(open_store("memory"), session_id, settings))
+
+        return found(exchange, exchange.name or UNNAMED, opened)
+
 
 class AsyncPassages:
     """The sessions of an async client or of a gateway's tenant; their store is read in a thread."""
@@ -245,15 +269,17 @@ class AsyncPassages:
         self._settings = _checked(settings)
         self._tenant = tenant
         self._sessions: OpenSessions[AsyncSession] = OpenSessions(most_open)
+        self._unstored: OpenSessions[AsyncSession] = OpenSessions(most_open)
 
     async def begin(self, exchange: Exchange, send: AsyncSend) -> AsyncPassage:
-        """Find the session of a request and make it fit; raises `WindowExceeded` where that cannot be."""
-        for _ in range(MOST_TRIES - 1):
-            try:
-                return await AsyncPassage(await self._session(exchange), exchange, send).prepared()
-            except HistoryChanged:
-                continue
-        return await AsyncPassage(await self._session(exchange), exchange, send).prepared()
+        """Find the session of a request and make it fit; raises `WindowExceeded` where that cannot be.
+
+        While the store fails, the session is another one, in memory alone.
+        """
+        try:
+            return await self._begun(exchange, send, self._session)
+        except StoreError as error:
+            return replace(await self._begun(exchange, send, self._unstored_session), trouble=error)
 
     def let_go(self, passage: AsyncPassage) -> None:
         """Read the session anew for its next request: after a recovery, that one may be recovered too, whatever comes of this."""
@@ -263,6 +289,16 @@ class AsyncPassages:
         """Give up the summaries that are being written in the background."""
         for session in self._sessions.all():
             await session.close()
+
+    async def _begun(
+        self, exchange: Exchange, send: AsyncSend, find: Callable[[Exchange], Awaitable[AsyncSession]]
+    ) -> AsyncPassage:
+        for _ in range(MOST_TRIES - 1):
+            try:
+                return await AsyncPassage(await find(exchange), exchange, send).prepared()
+            except HistoryChanged:
+                continue
+        return await AsyncPassage(await find(exchange), exchange, send).prepared()
 
     async def _session(self, exchange: Exchange) -> AsyncSession:
         """The session of a request: mostly one that is open; else its store is read, in a thread."""
@@ -285,6 +321,16 @@ class AsyncPassages:
 
         return found(exchange, exchange.name, opened)
 
+    async def _unstored_session(self, exchange: Exchange) -> AsyncSession:
+        settings = _without_store(self._settings, exchange.asked)
+
+        def opened(session_id: str) -> AsyncSession:
+            key = SessionKey("", SessionId(session_id))
+            told_apart = (session_id, settings.model, settings.format)
+            return self._unstored.get(told_apart, lambda: _async_session(open_store("memory"), key, settings))
+
+        return found(exchange, exchange.name or UNNAMED, opened)
+
 
 def _not_open(_: FullStore, key: SessionKey, __: SessionSettings) -> AsyncSession:
     raise LookupError(key.session_id)
@@ -294,6 +340,11 @@ def _checked(settings: SessionSettings) -> SessionSettings:
     """Settings that make sense, their summariser ready to be asked; else `UsageError` is raised now, not at each request."""
     _ = settings_for(settings, Asked(OPENAI_CHAT, ())).terms
     return replace(settings, summariser=summariser_for(settings.summariser))
+
+
+def _without_store(settings: SessionSettings, asked: Asked) -> SessionSettings:
+    """Settings for a session that nobody keeps: code writes its checkpoints, for no model is to be paid for what may be lost."""
+    return replace(settings_for(settings, asked), summariser=None, background=False)
 
 
 def _async_session(store: FullStore, key: SessionKey, settings: SessionSettings) -> AsyncSession:

@@ -17,7 +17,7 @@ from infold.formats.items import plain
 from infold.formats.overflow import Overflow, recognise
 from infold.formats.streams import ReplyBuilder, builder_for
 
-__all__ = ["AsyncReply", "FRAMING", "Reply", "Tell", "tried", "tried_async"]
+__all__ = ["AsyncReply", "FRAMING", "Reply", "Tell", "tell_trouble", "tried", "tried_async"]
 
 Tell = Callable[[FailedOpen], None]
 """Tells of a failure; must not raise."""
@@ -193,6 +193,12 @@ async def tried_async(
     except Exception as error:  # as above
         tell(_failure(what, error))
         return None
+
+
+def tell_trouble(tell: Tell, passage: Passage | AsyncPassage | None) -> None:
+    """Tell why a request's session is not stored, where it is not."""
+    if passage is not None and passage.trouble is not None:
+        tell(_failure(passage, passage.trouble))
 
 
 def _failure(what: Exchange | Passage | AsyncPassage | None, error: Exception) -> FailedOpen:

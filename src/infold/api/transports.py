@@ -1,6 +1,7 @@
 """The HTTP transports behind a wrapped client, sync and async: relay, recover once, hear the reply.
 
 Whatever goes wrong on infold's side, the caller's request goes out as it came and its reply comes back; `FailedOpen` tells of it.
+While a store fails, requests are still made to fit.
 """
 
 from asyncio import to_thread
@@ -10,7 +11,7 @@ import httpx2
 
 from infold.api.exchanges import Exchange, Relayed, opened
 from infold.api.passages import AsyncPassage, AsyncPassages, Passage, Passages
-from infold.api.replies import FRAMING, AsyncReply, Reply, Tell, tried, tried_async
+from infold.api.replies import FRAMING, AsyncReply, Reply, Tell, tell_trouble, tried, tried_async
 from infold.engine.finding import SESSION_HEADER
 from infold.formats.requests import Unmanaged, unstreamed, wire_of_path
 
@@ -67,9 +68,11 @@ class InfoldTransport(httpx2.BaseTransport):
         exchange = tried(self._tell, None, lambda: _exchange(request, headers, content))
         if exchange is None:
             return None
-        return tried(
+        passage = tried(
             self._tell, exchange, lambda: self._passages.begin(exchange, lambda body: self._asked(request, body))
         )
+        tell_trouble(self._tell, passage)
+        return passage
 
     def _asked(self, request: httpx2.Request, content: bytes) -> Relayed:
         """The answer to a request of our own, to where this one goes."""
@@ -132,7 +135,11 @@ class AsyncInfoldTransport(httpx2.AsyncBaseTransport):
         if exchange is None:
             return None
         begin = self._passages.begin
-        return await tried_async(self._tell, exchange, lambda: begin(exchange, lambda body: self._asked(request, body)))
+        passage = await tried_async(
+            self._tell, exchange, lambda: begin(exchange, lambda body: self._asked(request, body))
+        )
+        tell_trouble(self._tell, passage)
+        return passage
 
     async def _asked(self, request: httpx2.Request, content: bytes) -> Relayed:
         response = await self._inner.send(_in_one_piece(_with_body(request, content, anew=True)))

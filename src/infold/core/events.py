@@ -158,7 +158,7 @@ class PreparationDiscarded(Struct, frozen=True, tag_field="event", tag="preparat
 
 
 class FailedOpen(Struct, frozen=True, tag_field="event", tag="failed-open"):
-    """infold could not manage a request and relayed it as it came."""
+    """infold could not manage a request and relayed it as it came, or could not store what was said."""
 
     session_id: str
     problem: str

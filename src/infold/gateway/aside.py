@@ -13,6 +13,7 @@ from msgspec import Struct
 from infold.api.exchanges import Exchange, Relayed
 from infold.api.passages import AsyncPassage, AsyncSend, Passage, Passages, Send
 from infold.api.session import Session
+from infold.errors import StoreError
 from infold.formats.overflow import Overflow
 from infold.formats.streams import ReplyBuilder
 
@@ -66,6 +67,11 @@ class AsidePassage(Struct, frozen=True):
     def session(self) -> Session:
         """The session it belongs to."""
         return self.passage.session
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why that session is in no store, where it is in none."""
+        return self.passage.trouble
 
     async def recovered(self, overflow: Overflow) -> "AsidePassage | None":
         """The same with a smaller body, after a refusal for size."""

@@ -1,9 +1,11 @@
 """Relay one request: made to fit on its way out, passed on as it arrives on its way back, heard in passing.
 
-Fails open: whatever goes wrong on our side, the client's own request goes out as it came, and a header and an event say so.
+Fails open: whatever goes wrong on our side, the client's own request goes out as it came, and a header and an event say so. While
+a store fails, requests are still made to fit, and only nothing is kept.
 Headers, errors and fields that infold does not know are the client's and the provider's, and stay as they are.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 import httpx2
@@ -35,6 +37,8 @@ MANAGED = "managed"
 UNREAD = frozenset({408, 413})
 """Refusals of a request that may still be coming: its connection ends with the answer."""
 
+_log = logging.getLogger(__name__)
+
 
 class _Begun(Struct, frozen=True):
     """A request on its way out: where to, its passage where infold manages it, the body to send, and what to say of it."""
@@ -57,6 +61,7 @@ class Relay:
         self._tenancy = tenancy
         self._hub = hub
         self._limits = limits
+        self._trouble = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whatever its method and its path; a client that leaves ends it once it has been sent on."""
@@ -120,12 +125,19 @@ class Relay:
             name = exchange.name
             tenant = self._tenants.of(request.headers, request.query_params)
             passage = await self._tenancy.begin(tenant, exchange, lambda body: self._sender.ask(outgoing, body))
+            note = self._note_on(passage)
             if passage.content is exchange.raw:  # what came may have been compressed
-                return _Begun(outgoing, passage, raw, MANAGED)
+                return _Begun(outgoing, passage, raw, note)
             changed = Outgoing(outgoing.method, outgoing.url, uncompressed(outgoing.headers))
-            return _Begun(changed, passage, passage.content, MANAGED)
+            return _Begun(changed, passage, passage.content, note)
         except Exception as error:  # the one place where this face must not fail: the request is the client's
             return _Begun(outgoing, None, raw, f"relayed; {self._failed(error, name)}")
+
+    def _note_on(self, passage: Underway) -> str:
+        if passage.trouble is None:
+            self._trouble = ""
+            return MANAGED
+        return f"{MANAGED}; not stored: {self._failed(passage.trouble, passage.exchange.name)}"
 
     async def _opened(self, request: Request, raw: bytes) -> Exchange | Unmanaged:
         if request.method != "POST":
@@ -174,10 +186,14 @@ class Relay:
     def _failed(self, error: Exception, name: str | None) -> str:
         """Tell of a failure of ours, and give what a client may know of it.
 
-        The words of an error that is not ours may hold content and are left out; where a store is, is the operator's affair.
+        The words of an error that is not ours may hold content and are left out; where a store is, is the operator's affair,
+        who reads of it once.
         """
         kind = type(error).__name__
         told = f"{kind}: {error}"
+        if isinstance(error, StoreError) and told != self._trouble:
+            self._trouble = told
+            _log.warning("sessions are not stored: %s", error)
         self._hub.observe(FailedOpen(name or "", told if isinstance(error, InfoldError) else kind))
         return told if isinstance(error, InfoldError) and not isinstance(error, StoreError) else kind
 
@@ -204,7 +220,7 @@ def refused(refusal: Refusal) -> Response:
 
 
 def _session_id(passage: Underway | None) -> str | None:
-    """The name a client may call its session by; none before it has one."""
-    if passage is None or passage.exchange.name is None:
+    """The name a client may call its session by; none before it has one, or where it is not stored."""
+    if passage is None or passage.exchange.name is None or passage.trouble is not None:
         return None
     return passage.session.log.session_id

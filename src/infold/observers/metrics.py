@@ -89,7 +89,7 @@ FAMILIES = (
     Family("restorations_total", "counter", "Changes undone."),
     Family("instructions_stubbed_total", "counter", "Instructions that no longer fitted word for word."),
     Family("stubs_repeated_total", "counter", "Replies that wrote a stub as if it were content."),
-    Family("failed_open_total", "counter", "Requests relayed as they came because infold could not manage them."),
+    Family("failed_open_total", "counter", "Times that infold could not manage a request, or could not store it."),
     Family("plugin_failures_total", "counter", "Times that a plugin was passed over.", ("plugin",)),
 )
 """All metrics there are, in the order they are written."""

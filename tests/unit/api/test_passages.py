@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from infold.api.exchanges import Relayed
 from infold.api.passages import AsyncPassages, Passages
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
@@ -23,7 +25,7 @@ from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
 
-from .talks import AsyncTalk, Item, Talk, answer, exchange_of, no_model, sent_by
+from .talks import AsyncTalk, BrokenStore, Item, Talk, answer, exchange_of, no_model, sent_by
 
 SMALL = SessionSettings(window=8_192)
 LARGE = SessionSettings(window=200_000)
@@ -343,9 +345,9 @@ def test_a_late_reply_does_not_stand_in_the_way() -> None:
     late.record(msgspec.json.encode(answer("In time.", tokens=500)))
 
     assert "Too late." not in str([placed.message for placed in log_of(store, "ferry").live])
-    anchor = log_of(store, "ferry").anchor
-    assert anchor is not None
-    assert anchor.usage.prompt == 500
+    reported = log_of(store, "ferry").reported
+    assert reported is not None
+    assert reported.usage.prompt == 500
 
 
 def test_a_refusal_is_recovered_for_the_request_it_is_of() -> None:
@@ -401,3 +403,52 @@ def test_an_answers_size_is_left_free() -> None:
     less = Passages(MemoryStore(), SMALL).begin(exchange_of(talk.items, max_tokens=6_000), no_model)
 
     assert len(less.content) < len(whole.content)
+
+
+# A store that fails.
+
+
+def test_without_a_store_requests_still_fit() -> None:
+    """B7, B13: while the disk is full each request is made to fit; once there is room, its session goes on in the store."""
+    store, events = BrokenStore(writes=4), list[Event]()
+    passages = Passages(store, replace(SMALL, on_event=events.append))
+    talk = Talk("ALPHA", words=220)
+    sent = [talk.ask(passages, headers=NAMED) for _ in range(12)]
+    store.writes = 100
+    sent.append(talk.ask(passages, headers=NAMED))
+
+    assert any(isinstance(event, Compacted) for event in events)
+    assert all(len(items) < 14 for items in sent)
+    assert all("ALPHA-12:" in texts(items) for items in sent[12:])
+    assert log_of(store, "ferry").next_sequence > 20
+
+
+def test_without_a_store_no_model_is_asked() -> None:
+    """What may be lost with the process is not paid for: code writes the checkpoints, for tasks as for threads."""
+    events, asked = list[Event](), list[bytes]()
+
+    async def ask(body: bytes) -> Relayed:
+        asked.append(body)
+        return Relayed(500, b"")
+
+    async def main() -> None:
+        passages = AsyncPassages(BrokenStore(), SessionSettings(window=20_000, on_event=events.append))
+        talk = Talk("ALPHA", words=800)
+        for _ in range(12):
+            passage = await passages.begin(exchange_of(talk.items, headers=NAMED), ask)
+            talk.hear(talk.next_answer())
+            await passage.record(msgspec.json.encode(talk.next_answer()))
+
+    asyncio.run(main())
+
+    assert any(isinstance(event, Compacted) for event in events)
+    assert asked == []
+
+
+def test_what_is_not_stored_says_why() -> None:
+    """A passage tells what is wrong with the store; with one that works there is nothing to tell."""
+    exchange = exchange_of([{"role": "user", "content": "hi"}], headers=NAMED)
+    broken, well = (Passages(store, SMALL).begin(exchange, no_model) for store in (BrokenStore(), MemoryStore()))
+
+    assert "the disk is full" in str(broken.trouble)
+    assert well.trouble is None

@@ -20,7 +20,7 @@ from infold.stores.memory import MemoryStore
 from infold.testing.scripted import Fail, Say, ScriptedServer, in_turn
 
 from .raw_upstream import Pause, RawRequest, RawUpstream, begun, whole
-from .stage import CHAT, Item, Stage, chat, said
+from .stage import CHAT, WINDOW, Item, Stage, chat, said
 
 REPLY = b'{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"yes"},"finish_reason":"stop"}]}'
 ODD = b'{ "model":"gpt-x",  "messages":[{"content":"caf\\u00e9 \xc3\xa9","role":"user"}], "x": [1.50, 1e2] }'
@@ -225,7 +225,7 @@ def test_a_second_refusal_is_the_upstreams() -> None:
 
 @pytest.mark.parametrize(
     ("store", "note"),
-    [(Broken, "relayed; StoreBroken"), (Odd, "relayed; RuntimeError")],
+    [(Broken, "managed; not stored: StoreBroken"), (Odd, "relayed; RuntimeError")],
 )
 def test_it_fails_open(store: type[MemoryStore], note: str) -> None:
     """Whatever is wrong on our side, the client's bytes go out; header and event say so, without what was said."""
@@ -241,6 +241,23 @@ def test_it_fails_open(store: type[MemoryStore], note: str) -> None:
     [event] = stage.events
     assert isinstance(event, FailedOpen)
     assert (event.session_id, "go on" in event.problem) == ("s", False)
+
+
+def test_a_broken_store_is_no_reason_to_outgrow_the_window(caplog: pytest.LogCaptureFixture) -> None:
+    """B7, B13: while nothing can be stored, a long history is made to fit, request after request; the log says why, once."""
+    with ScriptedServer(in_turn(Say("yes")), window_tokens=WINDOW) as upstream:
+        stage = Stage(upstream.url, store=Broken())
+        bodies = [chat(turns(count)) for count in (60, 61, 62)]
+        replies = asked(stage, *(("POST", CHAT, body) for body in bodies))
+        sent = [request.body["messages"] for request in upstream.requests]
+
+    assert [reply.status_code for reply in replies] == [200, 200, 200]
+    assert {reply.headers["x-infold"] for reply in replies} == {"managed; not stored: StoreBroken"}
+    assert [len(messages) < 60 for messages in sent] == [True, True, True]
+    assert [messages[: len(sent[0]) - 1] for messages in sent] == [sent[0][:-1]] * 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "sessions are not stored: secret/place.db: the disk is full; free some space"
+    ]
 
 
 def test_a_window_that_cannot_hold_it_fails_open() -> None:
