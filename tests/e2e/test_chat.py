@@ -344,7 +344,12 @@ def test_a_chat_moves_on(place: Place, server: ScriptedServer) -> None:
     with chatting(place, server) as shown:
         said(shown, "hello", HELLO)
         first = session_of(shown)
-        said(shown, "/clear", f"go on with: infold chat --session {first}\n\ninfold  m, session ")
+        said(
+            shown,
+            "/clear",
+            f"go on with: infold chat --session {first} --model openai-chat/m",
+            "\n\ninfold  m, session ",
+        )
         second = re.findall(r"session (\S+);", shown.screen)[-1]
         said(shown, "some markdown", "That is all.")
         said(shown, "/model google/kite", "GEMINI_API_KEY")

@@ -91,7 +91,7 @@ class Snapshots:
         return tuple(_file_diff(one, blobs) for one in changes)
 
     def patch(self, before: str, after: str) -> bytes:
-        """The same as a unified diff, as git writes it and takes it: names are from the top of the repository, if there is one."""
+        """The same as a unified diff, as git writes it and takes it: names are from the repository's top, if there is one."""
         if not before or not after or before == after:
             return b""
         return self._compared((*PATCHED, *self._prefixes()), before, after)

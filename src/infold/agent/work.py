@@ -25,6 +25,7 @@ from infold.api.session import Session
 from infold.api.session_settings import SessionSettings, plugins_from, settings_from
 from infold.catalogue import lookup
 from infold.core.events import Event
+from infold.core.messages import AssistantMessage
 from infold.core.summary import Agent, SummaryRequest
 from infold.engine.asking import AsyncSummariser, Summariser, Written
 from infold.ports import Clock, FullStore, Model, SessionKey
@@ -33,6 +34,9 @@ from infold.settings.terms import Permissions
 from infold.wiring import summariser_for
 
 __all__ = ["Assignment", "Person", "Told", "Work", "begin"]
+
+GO_ON = "Go on."
+"""What is said in a person's name who lets an agent go on after its last reply."""
 
 Told: TypeAlias = Happening | Event
 """Everything that is told of an agent at work."""
@@ -82,8 +86,10 @@ class Work(Struct, frozen=True):
         return self.loop.run(prompt, system=system)
 
     def go_on(self) -> Ended:
-        """Work on from where the session stands."""
-        return self.loop.go_on()
+        """Work on from where the session stands; where the model had the last word, it is told to in the person's name."""
+        live = self.session.log.live
+        is_answered = bool(live) and isinstance(live[-1].message, AssistantMessage) and not live[-1].calls
+        return self.run(GO_ON) if is_answered else self.loop.go_on()
 
 
 def begin(

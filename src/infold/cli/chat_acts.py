@@ -15,14 +15,10 @@ from infold.cli.parts import content_of, what_of
 from infold.cli.render import checkpoint_panel, legible, one_line
 from infold.cli.sessions_verb import sessions
 from infold.core.entries import split_handle
-from infold.core.messages import AssistantMessage, calls_of
 from infold.engine.titles import SESSION, title_of, titles_of
 from infold.errors import UsageError
 
 __all__ = ["Acts"]
-
-GO_ON = "Go on."
-"""What is said in a person's name who lets an agent go on after its last reply."""
 
 
 class Acts:
@@ -131,13 +127,8 @@ class Acts:
 
     def _continue(self, _: str) -> None:
         self._need_something()
-        newest = self._work.session.log.live[-1].message if self._work.session.log.live else None
-        is_answered = isinstance(newest, AssistantMessage) and not calls_of(newest)
         with self._screen.working("thinking"):
-            if is_answered:
-                self._work.run(GO_ON)
-            else:
-                self._work.go_on()
+            self._work.go_on()
 
     # Sessions.
 

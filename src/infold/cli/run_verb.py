@@ -42,9 +42,10 @@ LONGEST_PIPED = 4_000_000
 def run(task: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     """Carry out TASK in this folder with the agent: it reads, searches, edits and runs commands until it is done.
 
-    Text that is piped in is put after TASK. The answer goes to standard output, everything about the work to standard error; into
-    a pipe or a file goes the last reply alone, once it is whole. --json writes every event as a line of JSON instead. Without a
-    terminal nobody can be asked, so commands run only as far as --allow or your settings say.
+    Without TASK a --session goes on from where it stopped. Text that is piped in is put after TASK. The answer goes to standard
+    output, everything about the work to standard error; into a pipe or a file goes the last reply alone, once it is whole. --json
+    writes every event as a line of JSON instead. Without a terminal nobody can be asked, so commands run only as far as --allow
+    or your settings say.
 
     Exit status: 0 done, 1 an error, 2 a wrong command line, 3 stopped before it was done, 129 the terminal was closed, 130
     interrupted, 143 terminated.
@@ -58,7 +59,7 @@ def run(task: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     job = Job(**given)
     console = Console(stderr=True, highlight=False)
     tell = json_lines(sys.stdout.buffer) if as_json else _narrator(job, console).tell
-    prompt = _prompt(task)
+    prompt = _prompt(task, goes_on=job.session is not None)
     try:
         with ended_by_signals(), _leave_told(tell) as hear:
             ending = _carried_out(job, prompt, Person(hear, consent_for(sys.stdin, console)))
@@ -93,14 +94,14 @@ def _leave_told(tell: Callable[[Told], None]) -> Iterator[Callable[[Told], None]
 
 def _carried_out(job: Job, prompt: str, person: Person) -> Ending:
     with opened(job, person) as work:
-        return work.run(prompt).ending
+        return (work.run(prompt) if prompt else work.go_on()).ending
 
 
-def _prompt(task: tuple[str, ...]) -> str:
-    """The task as it was written, then what was piped in."""
+def _prompt(task: tuple[str, ...], *, goes_on: bool) -> str:
+    """The task as it was written, then what was piped in; empty where nobody says anything and a session goes on."""
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _piped()
     prompt = "\n\n".join(text for text in (" ".join(task).strip(), piped.strip()) if text)
-    if not prompt:
+    if not prompt and (task or not goes_on):
         raise click.UsageError("there is no task; give it in quotes, or pipe it in")
     return cleaned(prompt)  # what is no text on the command line comes as surrogates, which no store keeps
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import click
 from msgspec import Struct
 
-from infold.agent.agents import AGENTS
+from infold.agent.agents import AGENTS, DEFAULT_AGENT
 from infold.agent.permissions import parse_rules
 from infold.agent.work import Assignment, Person, Work, begin
 from infold.cli import options
@@ -24,7 +24,7 @@ from infold.core.messages import SessionId
 from infold.core.presets import PRESETS
 from infold.errors import StoreBroken, UsageError
 from infold.ports import FullStore, SessionKey
-from infold.settings import read_settings
+from infold.settings import read_settings, told
 from infold.settings.places import path_of
 from infold.wiring import EMBEDDED, open_model, open_store, system_clock
 
@@ -62,7 +62,7 @@ _OPTIONS = (
         "--agent",
         type=click.Choice(_CHOICES),
         metavar="NAME",
-        default="build",
+        default=DEFAULT_AGENT,
         show_default=True,
         help="Who works: build, plan or talk.",
     ),
@@ -116,9 +116,20 @@ class Job(Struct, frozen=True, kw_only=True):
         return (*self.allow, *(("*", "outside", "secrets") if self.yes else ()))
 
     def going_on(self, verb: str, session_id: str) -> str:
-        """The command that goes on with a session."""
-        store = ("--store", self.store) if self.store else ()
-        return shlex.join(("infold", verb, "--session", session_id, *store))
+        """The command that goes on with a session as this one began: with the model it had, and all else that was said."""
+        return shlex.join(("infold", verb, "--session", session_id, *self._said()))
+
+    def _said(self) -> Iterator[str]:
+        """The options that were given, but for the session; a password inside an address is hidden."""
+        agent = "" if self.agent == DEFAULT_AGENT else self.agent
+        for name, value in (("--model", self.model), ("--base-url", self.base_url), ("--agent", agent)):
+            yield from (name, told(value)) if value else ()
+        for rule in self.allow:
+            yield from ("--allow", rule)
+        yield from ("--yes",) if self.yes else ()
+        within = (("--steps", self.steps), ("--policy", self.policy), ("--window", self.window))
+        for name, bound in (*within, ("--folder", self.folder), ("--store", self.store)):
+            yield from (name, told(str(bound))) if bound else ()
 
 
 @contextmanager

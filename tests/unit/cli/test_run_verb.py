@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from infold.agent.events import Ending
 from infold.cli import run_verb
 from infold.cli.main import main
-from infold.core.messages import text_of
+from infold.core.messages import results_of, text_of
 from infold.testing.scripted import Answer, Fail, Say, ScriptedServer, in_turn
 
 LISTS = Say("I look.", (("shell", {"command": "echo hi"}),))
@@ -162,6 +162,26 @@ def test_work_that_is_not_done_has_a_status_of_its_own(desk: Desk, answer: Answe
     assert why.startswith(words)
     assert going_on.startswith("go on with: infold run --session 20")
     assert going_on.endswith(f"--store {desk.folder / 'sessions.db'}")
+
+
+@pytest.mark.parametrize(
+    ("stopped", "last"), [(LISTS, "hi"), (Say("I", finish="content-filter"), "Go on."), (Fail(400), "List it.")]
+)
+def test_without_a_task_a_session_goes_on(desk: Desk, stopped: Answer, last: str) -> None:
+    """B13: the command that the person was told takes up what was broken off, and needs no word of theirs."""
+    desk.run("List it.", "--allow", "shell", "--steps", "1", answers=(stopped,))
+    ran = desk.run("--session", "last")
+    newest = desk.server.requests[-1].messages[-1]
+
+    assert (ran.exit_code, ran.stdout) == (0, "Well.\n")
+    assert last == (text_of(newest) or results_of(newest)[0].output)
+
+
+def test_a_task_that_says_nothing_does_not_go_on(desk: Desk) -> None:
+    """A script whose task came out empty is told so."""
+    desk.run("Count the boats.")
+
+    assert desk.run("", "--session", "last").exit_code == 2
 
 
 def test_a_session_goes_on(desk: Desk) -> None:

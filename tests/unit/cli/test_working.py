@@ -1,6 +1,7 @@
 """An agent opened for a verb: options, store, session and model, and the signal that ends it."""
 
 import os
+import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -49,6 +50,17 @@ def job_in(folder: Path, **given: Any) -> Job:
         "store": str(folder / "kept" / "sessions.db"),
     }
     return Job(**{**plain, **given})
+
+
+def test_a_session_goes_on_as_it_began(tmp_path: Path) -> None:
+    """The command that is told names the model, its address and all that was said, so that nobody else answers."""
+    given = {"agent": "plan", "allow": ("shell:git *", "read"), "yes": True, "steps": 3, "policy": "infold"}
+    job = job_in(tmp_path, **given)
+    begun = CliRunner().invoke(shown, shlex.split(job.going_on("run", "s1"))[2:])
+    few = replace(job_in(tmp_path), model=None, base_url="", window=None, folder=None, store="postgresql://a:b@db/x")
+
+    assert begun.stdout == f"plan 32000 {job.rules} openai-chat/scripted\n"
+    assert few.going_on("chat", "s1") == "infold chat --session s1 --store 'postgresql://a:***@db/x'"
 
 
 def test_options_are_read() -> None:
