@@ -47,6 +47,9 @@ _OUTPUT_FIELD = {
     "anthropic-messages": "max_tokens",
 }
 _HELD_BY_PROVIDER = ("previous_response_id", "conversation", "context_management", "cached_content", "cachedContent")
+_HELD_ITEMS = frozenset({"item_reference", "compaction", "compaction_summary", "context_compaction"})
+"""Items that stand for what only the provider can read: one that it keeps, or a whole history that it compacted."""
+
 _THINKING_EDIT = "clear_thinking"
 """How the name of an edit of Anthropic's begins that touches thinking alone; a date follows."""
 
@@ -58,13 +61,16 @@ _NOT_FOR_SUMMARIES = (
         "function_call",
         "parallel_tool_calls",
         "toolConfig",
+        "tool_config",
+        "generation_config",
         "n",
         "prediction",
     ),
     *("response_format", "text", "output_format", "output_config", "modalities", "audio", "logprobs", "top_logprobs"),
     *("stop", "stop_sequences", *_OUTPUT_FIELDS, "store", "background", "thinking", "reasoning", "reasoning_effort"),
+    "context_management",  # edits of thinking are refused where nothing thinks
 )
-"""What a request asks of its own answer; a summary is text in one piece."""
+"""What a request asks of its own answer, in either spelling of Gemini's; a summary is text in one piece."""
 
 
 class Asked(Struct, frozen=True):
@@ -163,8 +169,8 @@ def answer_of(wire: WireFormat, body: object) -> Answer:
 def _held_by_provider(wire: WireFormat, body: Body, items: Sequence[object]) -> str:
     """What says that the provider has a part of the history, or cuts it; empty where nothing does."""
     fields = (field for field in _HELD_BY_PROVIDER if body.get(field) and not _cuts_nothing(wire, field, body[field]))
-    types = (item.get("type") for item in items if isinstance(item, Mapping))
-    return next(fields, "item_reference" if "item_reference" in types else "")
+    types = (str(item.get("type")) for item in items if isinstance(item, Mapping))
+    return next(fields, next((kind for kind in types if kind in _HELD_ITEMS), ""))
 
 
 def _cuts_nothing(wire: WireFormat, field: str, value: object) -> bool:

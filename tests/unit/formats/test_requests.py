@@ -122,6 +122,7 @@ def test_a_strange_size_is_no_size(garbage: object) -> None:
         (OPENAI_RESPONSES, {"input": "go on", "conversation": {"id": "conv_1"}}),
         (OPENAI_RESPONSES, {"input": "go on", "context_management": [{"type": "compaction"}]}),
         (OPENAI_RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}),
+        (OPENAI_RESPONSES, {"input": [{"type": "compaction", "encrypted_content": "gAAA"}, *HI["openai-responses"]]}),
         (OPENAI_RESPONSES, {"prompt": {"id": "pmpt_1"}}),
         (ANTHROPIC_MESSAGES, {"messages": [], "context_management": {"edits": [{"type": "clear_tool_uses"}]}}),
         (
@@ -221,6 +222,23 @@ def test_a_summary_has_its_own_size(wire: WireFormat, body: dict[str, Any], limi
 
     assert limit.items() <= made.items()
     assert sum(value == 9 for value in made.values()) == 0
+
+
+def test_a_summary_leaves_no_thinking_out_of_what_does_not_think() -> None:
+    """Anthropic refuses the edit that Claude Code asks for with each request where thinking is not enabled, as in a summary."""
+    edits = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+    body = {"model": "m", "thinking": {"type": "enabled", "budget_tokens": 2_000}, "context_management": edits}
+    made = summary_body(ANTHROPIC_MESSAGES, body, shared(ANTHROPIC_MESSAGES), HI["anthropic-messages"])
+
+    assert not {"thinking", "context_management"} & made.keys()
+
+
+def test_a_summary_names_no_field_twice() -> None:
+    """Gemini knows its fields in two spellings and refuses a request that has both."""
+    body = {"tools": [{"functionDeclarations": []}], "generation_config": {"topK": 1}, "tool_config": {"x": 1}}
+    made = summary_body(GEMINI, body, shared(GEMINI), HI["gemini"])
+
+    assert made.keys() == {"tools", "contents", "generationConfig", "toolConfig"}
 
 
 def test_without_tools_there_is_nothing_to_forbid() -> None:
