@@ -2,17 +2,15 @@
 
 import signal
 import sys
-from contextlib import closing
 from importlib import import_module
 from typing import Any
 
 import click
 
 from infold.cli import options
-from infold.cli.stored import existing
+from infold.cli.stored import reading_store
 from infold.errors import UsageError
 from infold.mcp.tools import Toolbox
-from infold.wiring import open_store
 
 __all__ = ["mcp"]
 
@@ -23,14 +21,12 @@ SERVER = "infold.mcp.server"
 @click.command("mcp", short_help="Give any agent recall, as a server of the Model Context Protocol.")
 @click.option(
     "--store",
-    required=True,
     metavar="PLACE",
-    envvar="INFOLD_STORE",
-    show_envvar=True,
-    help="Where the sessions are: a file's path or a postgresql:// address.",
+    help="Where the sessions are: a file's path or a postgresql:// address; else as INFOLD_STORE or a file of settings says, "
+    "else your own.",
 )
 @click.option("--session", metavar="ID", default="", help="The session to recall from; else the last changed one.")
-@click.option("--tenant", metavar="NAME", default="", help="Whose sessions; nobody in particular if left out.")
+@click.option("--tenant", metavar="NAME", help="Whose sessions, in the store of a gateway for several.")
 @click.option(
     "--budget",
     metavar="TOKENS",
@@ -39,20 +35,19 @@ SERVER = "infold.mcp.server"
     callback=options.tokens_of,
     help="The most that one answer may hold, such as 4000 or 8k.",
 )
-def mcp(store: str, session: str, tenant: str, budget: int) -> None:
+def mcp(store: str | None, session: str, tenant: str | None, budget: int) -> None:
     """Serve recall over standard input and output, for a client that starts this command by itself.
 
     Its tools: recall searches a session or reads parts by their handles, read reads one part, sessions lists what there is.
     No session is ever changed. Needs the extra mcp: pip install 'infold[mcp]'.
 
     \b
-    Example:
-      claude mcp add infold -- infold mcp --store ~/.infold/sessions.sqlite3
+    Examples:
+      claude mcp add infold -- infold mcp
+      claude mcp add infold -- infold mcp --store ~/gateway.sqlite3
     """
-    place = existing(store)
     server = _server()
-    opened: Any = open_store(place)  # the stores that outlive a process can all be closed
-    with closing(opened):
+    with reading_store(store) as opened:
         if sys.stdin.isatty():
             click.echo("infold mcp speaks to a program, not to a person; end it with Ctrl-C", err=True)
         # The SDK waits for input in a thread that no exception reaches. Nothing is being written that could be cut short.

@@ -71,10 +71,14 @@ TOOLS = (
 
 
 class Toolbox(Struct, frozen=True):
-    """The tools on a store: whose sessions, which of them if one is meant, and how long an answer may be."""
+    """The tools on a store: whose sessions, which of them if one is meant, and how long an answer may be.
+
+    Where no tenant is named it is nobody in particular, or else the one tenant whose sessions the store has, as that of a gateway
+    for one person; of several none is taken for the one who asks (B28).
+    """
 
     store: FullStore
-    tenant: str = ""
+    tenant: str | None = None
     session: str = ""
     budget_tokens: int = 2_000
 
@@ -105,7 +109,7 @@ class Toolbox(Struct, frozen=True):
 
     def sessions(self) -> str:
         """The tenant's sessions, a line each, the last changed first; says which one is meant where none is named."""
-        lines = list(islice(map(_line, self.store.sessions(self.tenant)), MOST_SESSIONS))
+        lines = list(islice(map(_line, self.store.sessions(self._whose())), MOST_SESSIONS))
         if not lines:
             raise _nothing_yet()
         default = f"\n\nWhere no session is named, {self.session or 'the first of these'} is meant."
@@ -114,14 +118,27 @@ class Toolbox(Struct, frozen=True):
     def _key(self, session: str) -> SessionKey:
         named = session or self.session
         if not named:
-            newest = next(iter(self.store.sessions(self.tenant)), None)
+            newest = next(iter(self.store.sessions(self._whose())), None)
             if newest is None:
                 raise _nothing_yet()
             return newest.key
-        key = SessionKey(self.tenant, SessionId(named))
+        key = SessionKey(self._whose(), SessionId(named))
         if next(self.store.newest_first(key), None) is None:
             raise UnknownSession(named)
         return key
+
+    def _whose(self) -> str:
+        if self.tenant is not None:
+            return self.tenant
+        tenants = self.store.tenants()
+        if "" in tenants or not tenants:
+            return ""
+        if len(tenants) > 1:
+            raise UsageError(
+                f"this store has sessions of {len(tenants)} tenants; start infold mcp with --tenant NAME, "
+                "which infold sessions --json tells"
+            )
+        return tenants[0]
 
 
 def _text(arguments: Mapping[str, object], name: str) -> str:

@@ -18,13 +18,27 @@ def mcp(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["mcp", *map(str, arguments)])
 
 
-def test_a_store_must_be_named() -> None:
-    """Without a store the command line is wrong; it may also come from the environment."""
+@pytest.mark.parametrize(
+    ("variables", "settings", "place"),
+    [
+        ({}, "", "data/infold/sessions.sqlite3"),
+        ({}, 'store = "set.sqlite3"', "set.sqlite3"),
+        ({"INFOLD_STORE": "said.sqlite3"}, 'store = "set.sqlite3"', "said.sqlite3"),
+    ],
+)
+def test_without_a_name_the_store_is_that_of_the_other_verbs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], settings: str, place: str
+) -> None:
+    """The variable counts, then the settings, then the user's own file; where none is there yet, the line says which."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "infold.toml").write_text(settings, "utf-8")
     told = mcp()
 
-    assert told.exit_code == 2
-    assert "--store" in told.stderr
-    assert "INFOLD_STORE" in mcp("--help").stdout
+    assert told.exit_code == 1
+    assert f"{place}); begin one" in told.stderr
 
 
 @pytest.mark.parametrize("place", ["gone.sqlite3", "sqlite:gone.sqlite3", ".", "~/no-such-folder/gone.sqlite3"])

@@ -80,6 +80,20 @@ def test_sessions_are_listed(store: MemoryStore) -> None:
     assert "kites" not in Toolbox(store, tenant="ada").sessions()
 
 
+def test_the_one_tenant_of_a_gateway_need_not_be_named() -> None:
+    """B6, B28: where the store has one tenant's sessions they are meant; of several none, until the server is started for one."""
+    store = MemoryStore(Ticking())
+    keep(store, "kites", "sixteen red kites", tenant="ada")
+    alone = Toolbox(store).call("recall", {"query": "kites"})
+    keep(store, "ferry", "the harbour key is quay-4711", tenant="eve")
+
+    assert "sixteen red kites" in alone
+    for name in ("recall", "sessions"):
+        with pytest.raises(UsageError, match="sessions of 2 tenants; start infold mcp with --tenant"):
+            Toolbox(store).call(name, {"query": "kites"})
+    assert "quay-4711" in Toolbox(store, tenant="eve").call("recall", {"query": "harbour key"})
+
+
 def test_a_long_list_of_sessions_is_bounded() -> None:
     """B6: the list is no longer than an answer may be, and has one session at least."""
     store = MemoryStore(Ticking())
