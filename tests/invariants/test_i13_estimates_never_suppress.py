@@ -3,15 +3,20 @@
 from base64 import b64encode
 from typing import Any
 
+import msgspec
 import pytest
 
 from infold import fit
+from infold.api.session import Session
+from infold.api.session_settings import SessionSettings
 from infold.core.compact import compact
 from infold.core.entries import Clip, Clipping, Handle
+from infold.core.features import estimate_tokens
 from infold.core.gauge import gauge
 from infold.core.log import Log
 from infold.core.messages import Message, Usage
 from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 from infold.testing.play import counted_tokens, play
 from infold.testing.trajectory import coding_session
@@ -96,6 +101,30 @@ def test_i13_a_report_of_nothing_is_no_report() -> None:
 
     assert log.anchor is None
     assert compact(log, infold_at(32_768)).steps != ()
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "claude-sonnet-4-5", None])
+@pytest.mark.parametrize("told", ["half", "uncached"])
+def test_i13_a_report_that_cannot_be_is_not_believed(told: str, model: str | None) -> None:
+    """B8: a provider that reports half, or leaves out what it read from its cache, is sent no more than it takes."""
+    session = Session(MemoryStore(), "s", SessionSettings(model=model, window=16_000))
+    new: list[Any] = [{"role": "user", "content": "Port the feed."}]
+    before = 0
+    for number in range(60):
+        sent = session.prepare_new(new).messages
+        tokens = estimate_tokens(msgspec.json.encode(sent).decode())
+        assert tokens < 16_000
+        reply = {"choices": [{"message": asked_for(number), "finish_reason": "tool_calls"}]}
+        prompt_tokens = tokens // 2 if told == "half" else max(1, tokens - before)
+        session.record({**reply, "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": 30}})
+        new = [{"role": "tool", "tool_call_id": f"c{number}", "content": f"step {number} did well, as seen\n" * 60}]
+        before = tokens
+
+
+def asked_for(number: int) -> dict[str, Any]:
+    """A reply that calls a tool."""
+    call = {"id": f"c{number}", "type": "function", "function": {"name": "edit", "arguments": '{"path": "a.py"}'}}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
 def pictures(wire: WireFormat) -> list[Any]:

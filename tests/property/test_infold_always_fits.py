@@ -67,7 +67,7 @@ def test_a_report_speaks_for_a_view_that_shrank(
     log = log.append(Pruning(chosen, 0)) if chosen else log
     sent = view(log, INFOLD.summary)
 
-    assert log.anchor is not None
+    assert log.reported is not None
     assert gauge(log, situation).upper_tokens >= factor * (counted_tokens(sent) + 500) - 24 * len(sent)
 
 

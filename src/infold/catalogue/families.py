@@ -17,7 +17,7 @@ import msgspec
 
 from infold.catalogue.models import FamilyName
 
-__all__ = ["FAMILIES", "FRAMING", "Family", "family_of", "upper_bound"]
+__all__ = ["FAMILIES", "FRAMING", "Family", "family_of", "lower_bound", "upper_bound"]
 
 FRAMING = 1.17
 """Reported input growth over the o200k count of what was added, highest of the Codex sessions (1.06 to 1.17):
@@ -25,17 +25,21 @@ their vocabulary is o200k itself, so this is role markers, call framing and hidd
 
 
 class Family(msgspec.Struct, frozen=True):
-    """A tokeniser family: its bound over o200k and where the number comes from."""
+    """A tokeniser family: its bounds over o200k and where the upper one comes from.
+
+    `lower_bound` holds for text in ASCII; no vocabulary measured has less than 0.85 of o200k's tokens there, over whole sessions.
+    """
 
     upper_bound: float
     origin: str
+    lower_bound: float = 0.85
 
 
 FAMILIES: Mapping[FamilyName, Family] = MappingProxyType(
     {
         "o200k": Family(1.17, "reported usage of Codex sessions, 1.06 to 1.17"),
         "cl100k": Family(1.47, "Chinese prose 1.47; sessions up to 1.16 × framing = 1.36"),
-        "claude": Family(1.65, "reported usage of Claude Code sessions: 1.21 to 1.35 en, zh, ja; 1.65 ko"),
+        "claude": Family(1.65, "reported usage of Claude Code sessions: 1.21 to 1.35 en, zh, ja; 1.65 ko", 1.2),
         "gemini": Family(1.45, "Gemma vocabulary, one agent transcript 1.24 × framing = 1.45"),
         "llama3": Family(1.22, "sessions up to 1.04 × framing = 1.22; Chinese prose 1.04"),
         "qwen": Family(1.45, "service logs 1.45; sessions up to 1.19 × framing = 1.40"),
@@ -71,6 +75,11 @@ def family_of(model: str) -> FamilyName:
     """The tokeniser family of a model name; "other", whose bound is the widest, when no rule knows it."""
     last = model.rsplit("/", 1)[-1].lower().replace(".", "-")
     return next((family for pattern, family in _RULES if re.search(pattern, last)), "other")
+
+
+def lower_bound(family: FamilyName) -> float:
+    """How few of this family's tokens one o200k token of ASCII text may turn out to be, over a whole session."""
+    return FAMILIES[family].lower_bound
 
 
 def upper_bound(family: FamilyName) -> float:

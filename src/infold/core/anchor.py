@@ -9,9 +9,13 @@ __all__ = ["Anchor"]
 
 
 class Anchor(Struct, frozen=True):
-    """The newest reported usage, the reply it came with, and the size of the live messages at that moment."""
+    """The newest reported usage, the reply it came with, and the size of the live messages at that moment.
+
+    `is_believed`: so few tokens can be what was sent.
+    """
 
     usage: Usage
     sequence: int
     size: Size
     reply_size: Size
+    is_believed: bool = True

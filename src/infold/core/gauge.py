@@ -86,28 +86,28 @@ def scaled_tokens(size: Size, log: Log, situation: Situation) -> int:
 
 
 def _count(log: Log, situation: Situation) -> int:
-    policy, anchor = situation.policy, log.anchor
+    policy, anchor, reported = situation.policy, log.anchor, log.reported
     if policy.count == "estimate":
         return tokens_in(log.measured + log.checkpoint_measured, log.rendering.estimate)
     if policy.count == "anchored":
         grown = _grown_tokens(log)
         if anchor is None:
             return estimated_tokens(log, situation)
-        reported = anchor.usage.context + grown  # less what was hidden since; a report is not forgotten for that (I13)
-        return reported if grown >= 0 else max(reported, estimated_tokens(log, situation))
-    if anchor is None:
+        count = anchor.usage.context + grown  # less what was hidden since; a report is not forgotten for that (I13)
+        return count if grown >= 0 else max(count, estimated_tokens(log, situation))
+    if reported is None:
         return 0 if situation.reports_usage else estimated_tokens(log, situation)
-    freed = log.freed_since(anchor.sequence) if policy.less_freed else 0
-    return max(0, usage_tokens(anchor.usage, policy.count) - freed)
+    freed = log.freed_since(reported.sequence) if policy.less_freed else 0
+    return max(0, usage_tokens(reported.usage, policy.count) - freed)
 
 
 def _upper(log: Log, situation: Situation) -> int:
-    bound = bound_of(log, situation)
-    if log.anchor is None:
+    anchor = log.anchor
+    if anchor is None:
         return _most_estimated(log, situation)
-    if log.altered_at > log.anchor.sequence:
-        return _upper_since(log, log.anchor, situation)
-    return log.anchor.usage.context + _ceil(_grown_tokens(log) * bound)
+    if log.altered_at > anchor.sequence:
+        return _upper_since(log, anchor, situation)
+    return anchor.usage.context + _ceil(_grown_tokens(log) * bound_of(log, situation))
 
 
 def _upper_since(log: Log, anchor: Anchor, situation: Situation) -> int:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from infold.core.adopting import adopted_checkpoint, request_answered_by
 from infold.core.anchor import Anchor
+from infold.core.believing import can_be, is_believable
 from infold.core.entries import Checkpoint
 from infold.core.messages import AssistantMessage, Message, Usage, UserMessage
 from infold.core.placing import Placed, Run, place
@@ -69,17 +70,23 @@ def _hear_reply(log: "Log", reply: AssistantMessage, placed: Placed, *, before: 
     )
     if reply.usage is None or reply.usage.context == 0 or reply.finish is None:
         return log
-    report = Anchor(reply.usage, placed.sequence, log.size, placed.size)
-    return replace(log, report=report, calibration=_learn(before, reply.usage))
+    shown = before.size.plus(before.checkpoint_size)
+    believed = is_believable(reply, reply.usage, shown, log.rendering.least)
+    report = Anchor(reply.usage, placed.sequence, log.size, placed.size, believed)
+    return replace(log, report=report, calibration=_learn(before, reply.usage) if believed else log.calibration)
 
 
 def _learn(log: "Log", usage: Usage) -> Calibration:
-    """What the growth from the report before to this one teaches; nothing if the view was altered between them."""
+    """What the growth from the report before to this one teaches; nothing if the view was altered between them.
+
+    Nor does growth that is too little for what was added: something else has left the provider's count.
+    """
     anchor = log.anchor
     if anchor is None or log.altered_at > anchor.sequence:
         return log.calibration
     added = log.size.minus(anchor.size).plus(anchor.reply_size)
-    return log.calibration.learn(added, usage.prompt - anchor.usage.prompt)
+    grown = usage.prompt - anchor.usage.prompt
+    return log.calibration.learn(added, grown) if can_be(grown, added, log.rendering.least) else log.calibration
 
 
 def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
@@ -117,7 +124,10 @@ def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
 
 def size_of_text(text: str, rendering: Rendering) -> Size:
     """What a checkpoint's text takes in the view, with the frame of the message it stands in."""
-    return Size(prose=measure(text, token_ruler(rendering.estimate)) + MESSAGE_OVERHEAD_TOKENS) if text else NO_SIZE
+    if not text:
+        return NO_SIZE
+    said = measure(text, token_ruler(rendering.estimate))
+    return Size(prose=said + MESSAGE_OVERHEAD_TOKENS, loose=MESSAGE_OVERHEAD_TOKENS)
 
 
 def _kept_by(log: "Log", checkpoint: Checkpoint) -> list[Placed]:

@@ -84,10 +84,16 @@ class Log(Struct, frozen=True, eq=False):
     version: int = -1
 
     @property
-    def anchor(self) -> Anchor | None:
+    def reported(self) -> Anchor | None:
         """The newest report, if it is of what stands now; nothing reported before a checkpoint is (B9)."""
         report = self.report
         return report if report is not None and report.sequence > self.checkpoint_sequence else None
+
+    @property
+    def anchor(self) -> Anchor | None:
+        """The same, if it can be true."""
+        reported = self.reported
+        return reported if reported is not None and reported.is_believed else None
 
     @property
     def live(self) -> Sequence[Placed]:

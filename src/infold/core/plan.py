@@ -175,7 +175,7 @@ def _pays(log: Log, situation: Situation) -> bool:
 def _has_count(log: Log, situation: Situation) -> bool:
     """Whether there is anything new to compare: nothing from before a checkpoint triggers another (B9)."""
     if situation.policy.compares_usage and situation.reports_usage:
-        return log.anchor is not None
+        return log.reported is not None
     return log.has_news
 
 

@@ -24,7 +24,8 @@ def late_heading(result: ToolResultPart) -> str:
 
 def size_of_interrupted(calls: int, rule: Ruler) -> Size:
     """What the answers to so many calls take that got none."""
-    return NO_SIZE if not calls else Size(material=calls * _one_interrupted(token_ruler(rule)))
+    said = calls * _one_interrupted(token_ruler(rule)) if calls else 0
+    return Size(material=said, loose=said) if said else NO_SIZE
 
 
 def size_of_late(results: Iterable[ToolResultPart], rule: Ruler) -> Size:

@@ -10,9 +10,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.core.believing import LEAST_ESTIMATED
 from infold.core.entries import Clip, Handle
 from infold.core.messages import FilePart, Part, TextPart, ToolCallPart, ToolResultPart
 from infold.core.policy import Ruler
+from infold.core.tokens import Calibration
 
 __all__ = ["Rendering", "clip_part", "is_clippable", "is_prunable", "prune_part", "repeats_stub"]
 
@@ -26,11 +28,13 @@ class Rendering(Struct, frozen=True):
     """How hidden parts look and how text is sized: fixed for a session, so that equal logs give equal bytes.
 
     `stub` is a document's own text; where it is empty the stub says what was there. `recall`: whether handles are named.
+    `least`: the least part of a size that a provider's count of it can be.
     """
 
     estimate: Ruler = "features"
     stub: str = ""
     recall: bool = False
+    least: Calibration = LEAST_ESTIMATED
 
 
 def is_prunable(part: Part) -> bool:

@@ -56,11 +56,15 @@ SMALLEST_FACTOR, LARGEST_FACTOR = 0.4, 2.5
 
 
 class Size(Struct, frozen=True, gc=False):
-    """A measure by kind of content: running text, tool input and output, and text outside ASCII."""
+    """A measure by kind of content: running text, tool input and output, and text outside ASCII.
+
+    `loose` is how much of all that a provider may honestly leave out of its count: frames, reasoning and media.
+    """
 
     prose: int = 0
     material: int = 0
     wide: int = 0
+    loose: int = 0
 
     @property
     def measure(self) -> int:
@@ -69,15 +73,25 @@ class Size(Struct, frozen=True, gc=False):
 
     def plus(self, other: "Size") -> "Size":
         """Both together."""
-        return Size(self.prose + other.prose, self.material + other.material, self.wide + other.wide)
+        return Size(
+            self.prose + other.prose,
+            self.material + other.material,
+            self.wide + other.wide,
+            self.loose + other.loose,
+        )
 
     def minus(self, other: "Size") -> "Size":
         """What is left without the other."""
-        return Size(self.prose - other.prose, self.material - other.material, self.wide - other.wide)
+        return Size(
+            self.prose - other.prose,
+            self.material - other.material,
+            self.wide - other.wide,
+            self.loose - other.loose,
+        )
 
 
 NO_SIZE = Size()
-_MESSAGE_FRAME = Size(prose=MESSAGE_OVERHEAD_TOKENS)
+_MESSAGE_FRAME = Size(prose=MESSAGE_OVERHEAD_TOKENS, loose=MESSAGE_OVERHEAD_TOKENS)
 
 
 class Calibration(Struct, frozen=True):
@@ -173,8 +187,9 @@ def size_of(message: Message, measures: tuple[int, ...]) -> Size:
 
 def size_of_parts(parts: tuple[Part, ...], measures: tuple[int, ...]) -> Size:
     """The size of parts by kind of content."""
-    prose = material = wide = 0
+    prose = material = wide = loose = 0
     for part, measured in zip(parts, measures, strict=True):
+        loose += _loose(part, measured)
         match part:
             case ToolCallPart() | ToolResultPart() | FilePart():
                 if _is_wide(_content(part)):
@@ -185,7 +200,20 @@ def size_of_parts(parts: tuple[Part, ...], measures: tuple[int, ...]) -> Size:
                 wide += measured
             case _:
                 prose += measured
-    return Size(prose, material, wide)
+    return Size(prose, material, wide, loose)
+
+
+def _loose(part: Part, measured: int) -> int:
+    """What of a part is no text that every provider counts: old reasoning is left out by some, media are estimated high."""
+    match part:
+        case ToolCallPart():
+            return CALL_OVERHEAD_TOKENS
+        case ToolResultPart():
+            return CALL_OVERHEAD_TOKENS + sum(file.tokens for file in part.files)
+        case ReasoningPart() | FilePart():
+            return measured
+        case _:
+            return 0
 
 
 def _content(part: ToolCallPart | ToolResultPart | FilePart) -> str:

@@ -37,7 +37,7 @@ Band: TypeAlias = Literal["system", "tools", "summary", "user", "assistant", "re
 BANDS: tuple[Band, ...] = get_args(Band)
 """From the bottom of the picture to its top: what stays, what stands for the head, what was said, what tools answered."""
 
-_FRAME = Size(prose=MESSAGE_OVERHEAD_TOKENS)
+_FRAME = Size(prose=MESSAGE_OVERHEAD_TOKENS, loose=MESSAGE_OVERHEAD_TOKENS)
 
 
 class Filling(Struct, frozen=True):

@@ -11,14 +11,23 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from infold.catalogue import FamilyName, upper_bound
+from infold.catalogue import FamilyName, lower_bound, upper_bound
+from infold.core.believing import LEAST_ESTIMATED
 from infold.core.policy import Ruler
 from infold.core.readings import remembering
+from infold.core.tokens import Calibration
 
-__all__ = ["Counting", "counting_for", "is_trustworthy"]
+__all__ = ["Counting", "counting_for", "is_trustworthy", "least_for"]
 
 EXACT_MARGIN = 1.05
 """What providers add around messages beside the text itself, once the text is counted exactly."""
+
+LEAST_EXACT = Calibration(prose=0.8, material=0.8, wide=0.8)
+"""The least part of an exact count that a provider's can be: it may strip text and write arguments anew, and a family's next
+vocabulary saves a little more."""
+
+LEAST_OF_ESTIMATE = 0.7
+"""How far the estimate of text in ASCII runs high at most: French, of all the text tried."""
 
 _VOCABULARIES = {
     "o200k": "o200k_base",
@@ -59,6 +68,19 @@ def counting_for(family: FamilyName, *, exact: bool = True) -> Counting:
     if counter is None:
         return Counting("features", upper_bound(family), is_exact=False)
     return Counting(counter, EXACT_MARGIN, is_exact=True)
+
+
+def least_for(family: FamilyName | None, ruler: Ruler) -> Calibration:
+    """The least part of a size that a provider's count of it can be, which tells reports that cannot be true.
+
+    `family` is none where nobody named the model: then the ruler is a guess too.
+    """
+    if family is None:
+        return LEAST_ESTIMATED
+    if not isinstance(ruler, str):
+        return LEAST_EXACT
+    least = lower_bound(family) * LEAST_OF_ESTIMATE
+    return Calibration(prose=least, material=least, wide=LEAST_ESTIMATED.wide)
 
 
 def is_trustworthy(tokeniser: Tokeniser, vocabulary: str) -> bool:

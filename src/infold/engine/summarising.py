@@ -151,7 +151,7 @@ def _asking_for_less(plan: SummaryPlan, refused: ModelOverflow) -> SummaryPlan:
 def _shares_prefix(log: Log, plan: SummaryPlan) -> bool:
     """Whether the ordinary request plus the instruction fits, and its cached price is below reading the head afresh."""
     situation = plan.situation
-    if not plan.shares_prefix or plan.summariser_tokens or situation.rates is None or log.anchor is None:
+    if not plan.shares_prefix or plan.summariser_tokens or situation.rates is None or log.reported is None:
         return False
     ruler = token_ruler(log.rendering.estimate)
     whole = estimated_tokens(log, situation) + measure(instruction(plan.additions), ruler)

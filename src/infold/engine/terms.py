@@ -11,7 +11,7 @@ from infold.core.policy import Policy, Ruler
 from infold.core.presets import preset
 from infold.core.stubs import Rendering
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_message
-from infold.engine.counting import Counting, counting_for
+from infold.engine.counting import Counting, counting_for, least_for
 from infold.errors import UsageError
 
 __all__ = ["Terms", "as_text", "divided", "overhead_of", "rates_of", "terms_for", "window_of"]
@@ -46,13 +46,14 @@ def terms_for(
     """The terms for a model, a window in tokens or both; raises `UsageError` where neither is given."""
     chosen = preset(policy) if isinstance(policy, str) else policy
     known = None if model is None else lookup(model)
-    counting = counting_for(known.entry.family if known else "o200k")
+    family = known.entry.family if known else None
+    counting = counting_for(family or "o200k")
     ruler = counting.ruler if chosen.estimate == "features" else chosen.estimate
     return Terms(
         policy=chosen,
         window=window_of(window, known),
         counting=counting,
-        rendering=Rendering(ruler, chosen.stub, recall),
+        rendering=Rendering(ruler, chosen.stub, recall, least_for(family, ruler)),
         model=model or "",
         rates=rates_of(known),
     )

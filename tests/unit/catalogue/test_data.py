@@ -24,6 +24,7 @@ from infold.catalogue import (
     Tier,
     family_of,
     lookup,
+    lower_bound,
     shipped,
     upper_bound,
 )
@@ -224,6 +225,7 @@ def test_every_family_has_a_bound_with_an_origin() -> None:
     assert set(FAMILIES) == set(get_args(FamilyName))
     assert all(family.upper_bound >= 1 and family.origin for family in FAMILIES.values())
     assert upper_bound("other") == max(family.upper_bound for family in FAMILIES.values())
+    assert all(0.5 < lower_bound(name) < upper_bound(name) for name in FAMILIES)
 
 
 ROWS = {

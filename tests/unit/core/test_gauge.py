@@ -37,14 +37,15 @@ def count(log: Log, policy: Policy, *, overhead: int = 0) -> int:
 
 
 def test_reported_usage_wins_over_estimates() -> None:
-    """S7.2: a preset that counts what was reported counts that alone, whatever the text's size."""
+    """S7.2: a document that counts what was reported counts that alone, whatever the text's size; `infold` if it can be."""
     usage = Usage(input=1_000, output=50, reasoning=7, cache_read=200, cache_write=30)
     log = session(user(tokens_of_text(90_000)), replies(usage=usage))
 
     assert count(log, preset("opencode-1.1.23")) == 1_250
     assert count(log, preset("opencode-1.1.57")) == 1_280
     assert count(log, preset("opencode-1.18")) == 1_280
-    assert count(log, INFOLD) == 1_287
+    assert count(log, INFOLD) == log.size.measure
+    assert count(session(user(tokens_of_text(1_000)), replies(usage=usage)), INFOLD) == 1_287
 
 
 def test_turn_window_never_looks_at_usage() -> None:
@@ -178,11 +179,21 @@ def test_a_report_is_not_forgotten_when_something_is_hidden() -> None:
 
 
 def test_a_report_far_below_its_estimate_frees_less() -> None:
-    """I13, B8: where a provider counted half of what we do, hiding a part frees half of its estimate, less the margin."""
-    log = pruned(heard(0.5))
-    hidden = heard(0.5).size.measure - log.size.measure
+    """I13, B8: where a provider counted seven tenths of what we do, hiding a part frees no more of it, less the margin."""
+    log = pruned(heard(0.7))
+    hidden = heard(0.7).size.measure - log.size.measure
 
-    assert upper(log, bound=3.0) == heard(0.5).size.measure // 2 - int(hidden * 0.5 / 9)
+    assert upper(log, bound=3.0) == pytest.approx(heard(0.7).size.measure * 0.7 - hidden * 0.7 / 9, abs=2)
+
+
+@pytest.mark.parametrize(("factor", "is_believed"), [(0.3, False), (0.5, False), (0.7, True), (1.0, True), (2.0, True)])
+def test_a_report_that_cannot_be_proves_nothing(factor: float, is_believed: bool) -> None:
+    """I13, B8: where a provider leaves out what it read from its cache, the estimate and its margin hold."""
+    log = heard(factor)
+    reported = int(log.size.minus(log.live[-1].size).measure * factor)
+
+    assert (upper(log) == -(-log.size.measure * 11 // 10)) is not is_believed
+    assert (abs(upper(log) - reported) < 20) is is_believed
 
 
 @pytest.mark.parametrize("bound", [1.02, 1.1, 1.5])
@@ -256,6 +267,19 @@ def test_the_log_learns_from_reports() -> None:
 
     assert log.calibration.reports == 10
     assert log.calibration.apply(log.size) == pytest.approx(1.3 * log.size.measure, rel=0.03)
+
+
+def test_growth_that_cannot_be_teaches_nothing() -> None:
+    """B15, I13: where a provider reports half of what was added, our estimate is not halved."""
+    steps: list[Message] = []
+    for number in range(1, 6):
+        usage = Usage(input=50_000 + number * 1_000)  # a system prompt of unknown size before the messages
+        steps += [user("look at it " * 1_000), replies("seen", usage=usage)]
+    log = session(*steps)
+
+    assert log.anchor is not None
+    assert log.calibration.reports == 0
+    assert log.calibration.apply(log.size) == log.size.measure
 
 
 def test_a_view_altered_between_reports_teaches_nothing() -> None:

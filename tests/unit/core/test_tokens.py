@@ -159,9 +159,19 @@ def test_sizes_by_kind() -> None:
     answer = ToolMessage(HERE, (ToolResultPart("c", "bash", "out"), ToolResultPart("d", "say", CHINESE)))
     asked = UserMessage(HERE, (TextPart(CHINESE), FilePart("image/png", 9)))
 
-    assert size_of(reply, (1, 2, 4, 8)) == Size(3 + MESSAGE_OVERHEAD_TOKENS, 4, 8)
-    assert size_of(answer, (16, 32)) == Size(MESSAGE_OVERHEAD_TOKENS, 16, 32)
-    assert size_of(asked, (64, 9)) == Size(MESSAGE_OVERHEAD_TOKENS, 9, 64)
+    frame, call = MESSAGE_OVERHEAD_TOKENS, CALL_OVERHEAD_TOKENS
+    assert size_of(reply, (1, 2, 14, 18)) == Size(3 + frame, 14, 18, loose=frame + 1 + 2 * call)
+    assert size_of(answer, (16, 32)) == Size(frame, 16, 32, loose=frame + 2 * call)
+    assert size_of(asked, (64, 9)) == Size(frame, 9, 64, loose=frame + 9)
+
+
+def test_media_in_a_result_are_loose() -> None:
+    """I13: what a picture costs is estimated high, so no report is held to it."""
+    seen = ToolMessage(HERE, (ToolResultPart("c", "look", "see", files=(FilePart("image/png", 500),)),))
+    measures = measure_message(seen, "features")
+
+    assert size_of(seen, measures).loose == MESSAGE_OVERHEAD_TOKENS + CALL_OVERHEAD_TOKENS + 500
+    assert size_of(seen, measures).measure == MESSAGE_OVERHEAD_TOKENS + sum(measures)
 
 
 def test_wide_reasoning_is_wide() -> None:
@@ -173,10 +183,10 @@ def test_wide_reasoning_is_wide() -> None:
 
 def test_sizes_add_and_subtract() -> None:
     """B17: sums of sizes are kept by adding and taking away, kind by kind."""
-    both = Size(1, 2, 3).plus(Size(10, 20, 30))
+    both = Size(1, 2, 3, 1).plus(Size(10, 20, 30, 4))
 
-    assert both == Size(11, 22, 33)
-    assert both.minus(Size(1, 2, 3)) == Size(10, 20, 30)
+    assert both == Size(11, 22, 33, 5)
+    assert both.minus(Size(1, 2, 3, 1)) == Size(10, 20, 30, 4)
     assert both.measure == 66
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from infold import fit
 from infold.catalogue import FAMILIES, FamilyName, upper_bound
+from infold.core.believing import LEAST_ESTIMATED
 from infold.core.features import estimate_tokens
-from infold.engine.counting import EXACT_MARGIN, _exact_counter, counting_for, is_trustworthy
+from infold.engine.counting import EXACT_MARGIN, _exact_counter, counting_for, is_trustworthy, least_for
 
 PROBE = "tiktoken is great!"
 O200K = [83, 8251, 2488, 382, 2212, 0]
@@ -110,3 +111,13 @@ def test_fit_counts_exactly_or_by_estimate() -> None:
     assert "(counted exactly)" in exact.report.explain()
     assert "(estimated)" in estimated.report.explain()
     assert estimated.report.counting.margin > exact.report.counting.margin
+
+
+def test_a_report_is_held_to_what_is_known_of_the_vocabulary() -> None:
+    """I13: a report has little room below an exact count or below Claude's estimate, which is low; more below a guess."""
+    exact, claude, grok = least_for("o200k", len), least_for("claude", "features"), least_for("grok", "features")
+
+    assert exact.wide == 0.8
+    assert 1.0 > claude.prose > exact.prose > grok.prose > 0.5
+    assert grok == least_for("o200k", "features")
+    assert least_for(None, len) == LEAST_ESTIMATED
