@@ -388,6 +388,19 @@ def test_light_and_dark(chromium: Browser, url: str, begun: Begun, troubles: lis
     assert troubles == []
 
 
+def test_paper_is_light(page: Page, begun: Begun) -> None:
+    """Whoever reads in the dark prints dark ink on white, without what can only be pressed, and nothing that scrolls."""
+    _, address = begun(3)
+    page.goto(address)
+    page.keyboard.press("d")
+    page.emulate_media(media="print")
+
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(31, 35, 40)"
+    expect(page.locator("#log .row").first).to_be_visible()
+    for selector in ("#theme", "#line", "aside form >> nth=0", "#log .pin >> nth=0"):
+        expect(page.locator(selector)).to_be_hidden()
+
+
 def test_a_phone_shows_everything(chromium: Browser, url: str, begun: Begun, troubles: list[str]) -> None:
     """At 390 pixels nothing is wider than the screen, and what is pressed is large enough for a thumb."""
     _, address = begun(12)

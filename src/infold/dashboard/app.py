@@ -4,14 +4,18 @@ Whoever does adds the header of `CONTENT_POLICY`, asks for a token, and lets not
 itself; all of that holds for the whole server and not for the page alone.
 """
 
+from os import PathLike, stat_result
+
 from starlette.middleware import Middleware
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from infold.dashboard.acting import Acting
 from infold.dashboard.desk import Desk
 from infold.dashboard.pages import Pages
-from infold.dashboard.printing import STATIC, Printer
+from infold.dashboard.printing import STATIC, Printer, version
 from infold.dashboard.troubles import Troubles
 
 __all__ = ["CONTENT_POLICY", "page_routes"]
@@ -31,6 +35,8 @@ CONTENT_POLICY = "; ".join(
 """The strictest content-security-policy that these pages work under: nothing inline, nothing from elsewhere."""
 
 SESSION = "/sessions/{address}"
+KEPT = "private, max-age=31536000, immutable"
+"""What is asked for by its version never changes, so a browser need not ask for it again."""
 
 
 def page_routes(desk: Desk) -> list[BaseRoute]:
@@ -49,5 +55,18 @@ def page_routes(desk: Desk) -> list[BaseRoute]:
         Route(f"{SESSION}/compact", acting.compact, methods=["POST"], middleware=told),
         Route(f"{SESSION}/undo", acting.undo, methods=["POST"], middleware=told),
         Route(f"{SESSION}/pin", acting.pin, methods=["POST"], middleware=told),
-        Mount("/static", StaticFiles(directory=STATIC)),
+        Mount("/static", _Static(directory=STATIC)),
     ]
+
+
+class _Static(StaticFiles):
+    """The style and the scripts, which a browser keeps for as long as they are of the version that its pages name."""
+
+    def file_response(
+        self, full_path: str | PathLike[str], stat_result: stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        """A file, and how long it holds."""
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        is_named = scope["query_string"] == version().encode()
+        response.headers["cache-control"] = KEPT if is_named else "no-cache"
+        return response

@@ -6,7 +6,7 @@ must not be stretched, words and marks, is placed by percent. Colours are classe
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, count
+from itertools import accumulate, count, groupby
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ from infold.dashboard.figures import short
 from infold.dashboard.marks import Mark
 from infold.dashboard.timeline import Timeline
 
-__all__ = ["Area", "Chart", "PlacedMark", "Rule", "chart"]
+__all__ = ["Area", "Chart", "Limit", "PlacedMark", "Rule", "chart"]
 
 TALL = 1_000
 """Units from the bottom of the areas' box to its top."""
@@ -36,6 +36,10 @@ FAR = 2.5
 """How many times higher than anything sent a limit may be and still be drawn; beyond, everything else would be flat."""
 
 
+ROOM = 12.0
+"""Percent of the picture's width that a limit must hold for to have room for its words."""
+
+
 class Area(Struct, frozen=True):
     """One band, filled from the bottom up to its top; those before it in the list are covered by those after."""
 
@@ -50,6 +54,15 @@ class Rule(Struct, frozen=True):
     words: str
 
 
+class Limit(Struct, frozen=True):
+    """A limit as a line over the requests that it held for: from where to where and how far down, in percent, and its words."""
+
+    start: float
+    end: float
+    down: float
+    words: str
+
+
 class PlacedMark(Struct, frozen=True):
     """A mark, how far to the right it stands, in percent, and on which line below the picture."""
 
@@ -59,13 +72,16 @@ class PlacedMark(Struct, frozen=True):
 
 
 class Chart(Struct, frozen=True):
-    """All shapes of the picture; `limit` is none where there is none or it is far above the picture."""
+    """All shapes of the picture.
+
+    `limits` are drawn where they are known and not far above the picture; `limit_is_above`: the one that holds now is.
+    """
 
     columns: int
     areas: tuple[Area, ...]
     reported: str
     rules: tuple[Rule, ...]
-    limit: Rule | None
+    limits: tuple[Limit, ...]
     marks: tuple[PlacedMark, ...]
     limit_is_above: bool
 
@@ -76,21 +92,25 @@ class Chart(Struct, frozen=True):
 
 
 def chart(timeline: Timeline, limit_tokens: int | None) -> Chart:
-    """The picture of a timeline; its last column is the view as it would be sent next."""
+    """The picture of a timeline; its last column is the view as it would be sent next, for which the limit given holds.
+
+    A request has the limit that it was made for, since a session may go on with another model; untold, it has the one given.
+    """
     fillings = [*(point.filling for point in timeline.points), timeline.now]
     reported = [point.reported_tokens for point in timeline.points]
     peak = max((*(filling.tokens for filling in fillings), *(tokens or 0 for tokens in reported), 1))
-    near = limit_tokens if limit_tokens and limit_tokens <= peak * FAR else 0
-    top = HEADROOM * max(peak, near)
-    limit = Rule(_down(near, top), short(near)) if near else None
+    known = [*(point.window_tokens or limit_tokens or 0 for point in timeline.points), limit_tokens or 0]
+    near = [tokens if tokens <= peak * FAR else 0 for tokens in known]
+    top = HEADROOM * max(peak, *near)
+    limits = tuple(_limits(near, top))
     return Chart(
         columns=len(fillings),
         areas=tuple(_areas(fillings, top)),
         reported=_line(reported, top),
-        rules=tuple(rule for rule in _rules(top) if limit is None or abs(rule.down - limit.down) > APART),
-        limit=limit,
+        rules=tuple(rule for rule in _rules(top) if all(abs(rule.down - limit.down) > APART for limit in limits)),
+        limits=limits,
         marks=tuple(_placed(timeline.marks, timeline.first, len(fillings))),
-        limit_is_above=bool(limit_tokens) and not near,
+        limit_is_above=bool(limit_tokens) and not near[-1],
     )
 
 
@@ -117,6 +137,18 @@ def _line(heights: Iterable[int | None], top: float) -> str:
             pieces.append(f"V{_up(tokens, top)}h1" if is_drawing else f"M{column} {_up(tokens, top)}h1")
         is_drawing = tokens is not None
     return "".join(pieces)
+
+
+def _limits(columns: Sequence[int], top: float) -> Iterator[Limit]:
+    """A line over each row of columns that have one limit; words where there is room for them."""
+    start = 0
+    for tokens, held in groupby(columns):
+        end = start + len(list(held))
+        if tokens:
+            along, until = (round(100 * column / len(columns), 3) for column in (start, end))
+            has_room = until - along >= ROOM or end == len(columns)
+            yield Limit(along, until, _down(tokens, top), short(tokens) if has_room else "")
+        start = end
 
 
 def _rules(top: float) -> Iterator[Rule]:

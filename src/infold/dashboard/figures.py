@@ -2,9 +2,12 @@
 
 from datetime import UTC, datetime
 
-__all__ = ["ago", "dollars", "moment", "percent", "plural", "seconds", "short", "size"]
+__all__ = ["ago", "dollars", "moment", "percent", "plural", "seconds", "short", "size", "stamp"]
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
+LEAST_COST = 0.0001
+"""Dollars below which a price is told no finer."""
+
 NOTHING = "–"
 """What stands where a number is not known."""
 
@@ -29,6 +32,8 @@ def dollars(cost: float) -> str:
     """A price, finer the smaller it is; a dash where nobody knows what anything cost."""
     if cost <= 0:
         return NOTHING
+    if cost < LEAST_COST:
+        return f"< ${LEAST_COST}"
     return f"${cost:,.2f}" if cost >= 1 else f"${cost:.3f}" if cost >= 0.01 else f"${cost:.4f}"
 
 
@@ -50,6 +55,11 @@ def plural(count: int, noun: str) -> str:
 def moment(time_ms: int | None) -> str:
     """A time to the minute; a dash where it was not told."""
     return NOTHING if time_ms is None else f"{datetime.fromtimestamp(time_ms / 1_000, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def stamp(time_ms: int) -> str:
+    """A time as programs read it."""
+    return f"{datetime.fromtimestamp(time_ms / 1_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def ago(time_ms: int | None, now_ms: int) -> str:

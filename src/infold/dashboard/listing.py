@@ -19,6 +19,9 @@ __all__ = ["Listed", "Listing", "by_change", "listing", "newest", "tenant_shown"
 PAGE = 25
 """Sessions of one page."""
 
+LAST_PAGE = 10**9
+"""Above every page that a store fills."""
+
 TENANT_CHARACTERS = 8
 """Of a tenant, which is a hash; enough to tell a few apart."""
 
@@ -60,6 +63,7 @@ def listing(desk: Desk, tallies: Tallies, *, words: str = "", page: int = 1) -> 
         for place, one in enumerate(by_change(desk.store))
         if not words or _matches(desk.store, tallies, one.key, words.casefold(), titled=place < MOST_TITLES_READ)
     )
+    page = min(page, LAST_PAGE)
     found = list(islice(matching, (page - 1) * PAGE, page * PAGE + 1))
     listed = (_listed(desk, tallies, one) for one in found[:PAGE])
     return Listing(tuple(listed), words, page, has_more=len(found) > PAGE)

@@ -74,6 +74,8 @@ class Pages:
         timeline = read_timeline(self._desk.store, reading)
         listed = rows(reading.entries, timeline.marks, timeline.log)
         tally, window = self._tallies.of(key), self._desk.window_of(key)
+        if before is not None and timeline.points:
+            window = timeline.points[-1].window_tokens or window
         return self._of_session(
             request,
             key,

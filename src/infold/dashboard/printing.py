@@ -15,7 +15,7 @@ from infold.dashboard.bands import BANDS
 from infold.dashboard.facts import FAULTS
 from infold.dashboard.marks import OPENED
 
-__all__ = ["Printer", "STATIC"]
+__all__ = ["Printer", "STATIC", "version"]
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -60,11 +60,12 @@ def _environment() -> Environment:
     environment.filters.update({name: getattr(figures, name) for name in figures.__all__})
     environment.filters.update(sentence=texts.sentence, visible=texts.visible)
     environment.globals.update(bands=BANDS, band_names=BAND_NAMES, faults=FAULTS, opened=OPENED, reasons=REASONS)
-    environment.globals.update(version=_version())
+    environment.globals.update(version=version())
     return environment
 
 
-def _version() -> str:
+@cache
+def version() -> str:
     """A name for the style and scripts as they are, so that no browser shows a page with those of another version."""
     content = b"".join(path.read_bytes() for path in sorted(STATIC.iterdir()) if path.is_file())
     return blake2b(content, digest_size=5).hexdigest()

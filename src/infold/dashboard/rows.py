@@ -27,10 +27,33 @@ from infold.dashboard.marks import Mark
 from infold.dashboard.texts import excerpt
 from infold.dashboard.timeline import RENDERING, Numbered
 
-__all__ = ["Row", "State", "can_be_undone", "message_tokens", "preview_of", "role_of", "rows", "state_of"]
+__all__ = [
+    "ENDINGS",
+    "Ending",
+    "Row",
+    "State",
+    "can_be_undone",
+    "ending_of",
+    "message_tokens",
+    "preview_of",
+    "role_of",
+    "rows",
+    "state_of",
+]
 
 State: TypeAlias = Literal["in view", "pruned", "clipped", "folded", "taken back"]
 """What has become of a message."""
+
+Ending: TypeAlias = Literal["cut off", "filtered", "failed", "interrupted"]
+
+ENDINGS: dict[str, Ending] = {
+    "length": "cut off",
+    "content-filter": "filtered",
+    "error": "failed",
+    "abort": "interrupted",
+    "interrupted": "interrupted",
+}
+"""How a reply or a result that did not come to its end is told of, by why it ended."""
 
 LONGEST_TOOLS = 32
 """Characters of the tools named on one line."""
@@ -43,7 +66,8 @@ class Row(Struct, frozen=True):
 
     `kind` is a message's role or what else the entry is; `tokens` is what a message takes as it was said, `shown_tokens` what
     it takes in the view where that is less. `tools` are those it calls or that answered; `pin` is the part that a pin on the line
-    is for; `has_pins` says that any of its parts is pinned; `mark` is set where infold acted.
+    is for; `has_pins` says that any of its parts is pinned; `ending` is set where it did not come to its end, `mark` where infold
+    acted.
     """
 
     sequence: int
@@ -53,6 +77,7 @@ class Row(Struct, frozen=True):
     tokens: int | None = None
     shown_tokens: int | None = None
     state: State | None = None
+    ending: Ending | None = None
     tools: str = ""
     pin: Handle | None = None
     is_pinned: bool = False
@@ -96,7 +121,16 @@ def preview_of(message: Message) -> str:
     said = " ".join(part.text for part in message.parts if isinstance(part, TextPart) and part.text.strip())
     if said:
         return excerpt(said)
-    return excerpt(" · ".join(filter(None, map(_words, message.parts))))
+    told = excerpt(" · ".join(filter(None, map(_words, message.parts))))
+    return told or excerpt(message.error if isinstance(message, AssistantMessage) else "")
+
+
+def ending_of(message: Message) -> Ending | None:
+    """How a reply, or what a tool answered, ended before its time; none where it came to its end."""
+    if isinstance(message, AssistantMessage):
+        return "failed" if message.error else ENDINGS.get(message.finish or "")
+    statuses = (part.status for part in message.parts if isinstance(part, ToolResultPart))
+    return next((ENDINGS[status] for status in statuses if status in ENDINGS), None)
 
 
 def role_of(message: Message) -> str:
@@ -131,6 +165,7 @@ def _message_row(sequence: int, message: Message, log: Log, amendments: Iterable
         message_tokens(message),
         shown_tokens=None if altered is None else message_tokens(altered.message),
         state=state,
+        ending=ending_of(message),
         tools=_tools(message),
         pin=pin,
         is_pinned=pin in log.pins,

@@ -30,7 +30,7 @@ MOST_KEPT = 1_000
 class Tally(Struct, frozen=True):
     """What was counted of a session up to its entry `newest`; `is_partial`: older entries than were read are not in it.
 
-    `folds` are the numbers of its checkpoints, less those undone.
+    `folds` are the numbers of its checkpoints, less those undone; `models` all that answered, the one that did last at the end.
     """
 
     newest: Numbered | None = None
@@ -44,7 +44,7 @@ class Tally(Struct, frozen=True):
     summary_cost: float = 0.0
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    model: str = ""
+    models: tuple[str, ...] = ()
     overhead: Overhead = Overhead()
     fill_tokens: int = 0
     is_partial: bool = False
@@ -53,6 +53,11 @@ class Tally(Struct, frozen=True):
     def cached_share(self) -> float | None:
         """What part of everything sent came from the provider's cache; none where no usage was reported."""
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+    @property
+    def model(self) -> str:
+        """The model that answered last, empty where none said who it is."""
+        return self.models[-1] if self.models else ""
 
     @property
     def whole_cost(self) -> float:
@@ -142,6 +147,10 @@ def _answered(tally: Tally, reply: AssistantMessage) -> Tally:
         cost=tally.cost + reply.cost,
         prompt_tokens=tally.prompt_tokens + usage.prompt,
         cached_tokens=tally.cached_tokens + usage.cache_read,
-        model=reply.model.id if reply.model is not None else tally.model,
+        models=tally.models if reply.model is None else _last(tally.models, reply.model.id),
         overhead=reply.overhead or tally.overhead,
     )
+
+
+def _last(models: tuple[str, ...], model: str) -> tuple[str, ...]:
+    return (*(one for one in models if one != model), model)

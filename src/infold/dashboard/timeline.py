@@ -33,7 +33,10 @@ NO_OVERHEAD = Overhead()
 
 
 class Point(Struct, frozen=True):
-    """One request: its number in the session, its reply's entry, what filled it, and what the provider reported."""
+    """One request: its number in the session, its reply's entry, what filled it, and what the provider reported.
+
+    `window_tokens` is the window that it was made for, 0 where nobody has said so.
+    """
 
     number: int
     sequence: int
@@ -41,6 +44,7 @@ class Point(Struct, frozen=True):
     usage: Usage | None = None
     cost: float = 0.0
     created_ms: int | None = None
+    window_tokens: int = 0
 
     @property
     def reported_tokens(self) -> int | None:
@@ -69,6 +73,14 @@ class Timeline(Struct, frozen=True):
     def first(self) -> int:
         """The number of the first request shown, or of the next one where none is."""
         return self.points[0].number if self.points else self.log.calls + 1
+
+    @property
+    def marks_before(self) -> dict[int, list[Mark]]:
+        """What was done before each request, by its number; what was done since the newest is before the next."""
+        found: dict[int, list[Mark]] = {}
+        for mark in self.marks:
+            found.setdefault(mark.request, []).append(mark)
+        return found
 
 
 def timeline(session_id: SessionId, entries: Sequence[Numbered], earlier: Earlier) -> Timeline:
@@ -135,8 +147,16 @@ class _Recorder:
 
     def _note_request(self, sequence: int, reply: AssistantMessage) -> None:
         self.overhead = reply.overhead or self.overhead
-        filling = self._filling()
-        self.points.append(Point(self._next_request, sequence, filling, reply.usage, reply.cost, reply.created_ms))
+        point = Point(
+            self._next_request,
+            sequence,
+            self._filling(),
+            reply.usage,
+            reply.cost,
+            reply.created_ms,
+            reply.window_tokens,
+        )
+        self.points.append(point)
 
     def _after(self, sequence: int, entry: Entry) -> Log:
         """The session with one more entry; what cannot be appended, such as the undoing of a fold, is read anew."""

@@ -22,7 +22,7 @@ from infold.core.messages import (
 )
 from infold.core.tokens import measure_part
 from infold.dashboard.reading import entry_at, log_before
-from infold.dashboard.rows import PINNABLE, State, message_tokens, role_of, state_of
+from infold.dashboard.rows import PINNABLE, Ending, State, ending_of, message_tokens, role_of, state_of
 from infold.dashboard.texts import Capped, capped
 from infold.dashboard.timeline import RENDERING
 from infold.errors import UnknownReference
@@ -56,6 +56,7 @@ class Utterance(Struct, frozen=True):
     role: str
     tokens: int
     state: State
+    ending: Ending | None
     pieces: tuple[Piece, ...]
     previous: int | None
     following: int | None
@@ -83,6 +84,7 @@ def utterance_at(store: Store, key: SessionKey, handle: str, *, whole: bool = Fa
         role_of(message),
         message_tokens(message),
         state_of(sequence, log, amendments),
+        ending_of(message),
         tuple(_piece(sequence, position, message, log, whole=whole) for position in range(len(message.parts))),
         previous=next((number for number, one in earlier if isinstance(one, MessageEntry)), None),
         following=following,

@@ -100,3 +100,12 @@ def test_events_are_a_stream() -> None:
     assert heard.text.startswith("retry: ")
     assert page.get("/events").status_code == 200
     assert page.get("/events?session=nope").status_code == 404
+
+
+def test_what_has_a_version_is_kept() -> None:
+    """A browser asks once for the style that a page names, and anew where no version is named or another."""
+    page = client(stored(user("a")))
+    [named] = re.findall(r'href="(/static/page\.css\?\w+)"', page.get("/").text)
+    kept = [page.get(path).headers["cache-control"] for path in (named, "/static/page.css", "/static/page.css?other")]
+
+    assert kept == ["private, max-age=31536000, immutable", "no-cache", "no-cache"]

@@ -2,6 +2,8 @@
 
 import re
 
+from msgspec.structs import replace
+
 from infold.core.entries import Checkpoint, Handle, Pruning, Rejection
 from infold.core.messages import SessionId
 from infold.core.tokens import estimate
@@ -40,12 +42,31 @@ def test_the_limit_is_drawn_where_it_is_near() -> None:
     near, far, unknown = (drawn(said, replies("x"), limit=limit) for limit in (9_000, 1_000_000, None))
     size = estimate("word " * 4_000, "features")
 
-    assert near.limit is not None
-    assert near.limit.words == "9.0k"
-    assert 0 < near.limit.down < 100 * (1 - size / 9_000 / 1.1)
-    assert (far.limit, far.limit_is_above) == (None, True)
-    assert (unknown.limit, unknown.limit_is_above) == (None, False)
-    assert drawn(said, limit=0).limit is None
+    [limit] = near.limits
+    assert (limit.start, limit.end, limit.words) == (0, 100, "9.0k")
+    assert 0 < limit.down < 100 * (1 - size / 9_000 / 1.1)
+    assert (far.limits, far.limit_is_above) == ((), True)
+    assert (unknown.limits, unknown.limit_is_above) == ((), False)
+    assert drawn(said, limit=0).limits == ()
+
+
+def test_each_request_has_the_limit_it_was_made_for() -> None:
+    """A session that goes on with a smaller model was not over its limit before; where none was told, the newest holds."""
+    said = user("word " * 4_000)
+    large, small = (replace(replies("x"), window_tokens=tokens) for tokens in (9_000, 5_000))
+    told = drawn(said, large, user(), large, user(), small, user(), large, *(user(), small) * 5, limit=5_000)
+    untold = drawn(said, replies("x"), user(), small, limit=5_000)
+
+    assert [(round(limit.start), round(limit.end), limit.words) for limit in told.limits] == [
+        (0, 20, "9.0k"),
+        (20, 30, ""),
+        (30, 40, ""),
+        (40, 100, "5.0k"),
+    ]
+    assert told.limits[0].down < told.limits[1].down
+    assert [(limit.start, limit.end) for limit in untold.limits] == [(0, 100)]
+    assert [limit.end for limit in drawn(said, large, limit=400_000).limits] == [50]
+    assert drawn(said, large, limit=400_000).limit_is_above
 
 
 def test_lines_stand_at_round_numbers() -> None:

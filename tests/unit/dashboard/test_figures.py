@@ -20,6 +20,7 @@ def test_counts_are_short(number: int, told: str) -> None:
 def test_prices_are_finer_the_smaller() -> None:
     """Cents matter at a dollar, hundredths of a cent at a summary; what is not known is a dash."""
     assert [dollars(cost) for cost in (1_234.5, 0.952, 0.0042, 0.0)] == ["$1,234.50", "$0.952", "$0.0042", "–"]
+    assert [dollars(cost) for cost in (0.0001, 0.00003)] == ["$0.0001", "< $0.0001"]
 
 
 def test_sizes_shares_and_durations() -> None:

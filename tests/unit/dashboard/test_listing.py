@@ -120,3 +120,10 @@ def test_one_damaged_session_hides_no_other() -> None:
     assert damaged.problem == "here: entry 3 is damaged; restore it"
     assert [one.problem for one in listed(store, "a").sessions] == ["", damaged.problem]
     assert listed(store, "no such title").sessions == ()
+
+
+def test_a_page_beyond_all_is_empty() -> None:
+    """However large the number that somebody typed, it is a page without sessions."""
+    store = filled(("", "one"))
+
+    assert listed(store, page=10**18 - 1).sessions == ()

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from infold.core.entries import Checkpoint, Clip, Clipping, Handle, Pin, Pruning, Restoration, Title
+from infold.core.entries import Checkpoint, Clip, Clipping, Handle, Pin, Pruning, Rejection, Restoration, Title
 from infold.core.ledger import Ledger, Quote
 from infold.core.messages import ModelRef, SessionId
 from infold.core.verdict import Verdict
@@ -203,6 +203,40 @@ def test_long_sessions_are_shown_in_pieces() -> None:
     assert f'href="{HERE}?before=20"' in text
     assert text.count('<li class="row') == MOST_ROWS
     assert f'href="{HERE}?before={820 - MOST_ROWS}"' in text
+
+
+def test_the_table_has_all_that_is_in_the_picture() -> None:
+    """Each request's limit, and what was done before it, are told in words too; so are those of the next one."""
+    large = replace(reported(replies("b"), 3_000), window_tokens=9_000)
+    text = shown(
+        *(
+            user("a"),
+            large,
+            user("c"),
+            Checkpoint("x", first_kept=2, tokens_before=3_000, tokens_after=1_000),
+            Restoration(3),
+        ),
+        *(reported(replies("d"), 3_000), Rejection(9_500, limit_tokens=9_000)),
+    )
+    first, second, now = re.findall(r'<tr data-told="(.*?)".*?</tr>', text, re.DOTALL)
+
+    assert "after" not in first
+    assert second.endswith(" · after compaction: 3.0k → 1.0k tokens (undone); restoration: entry 3 undone")
+    assert now.endswith(" · after rejection: 9.5k tokens were too many, 9.0k are allowed")
+    assert [text.count(f"<td>{limit}</td>") for limit in ("9,000", "8,000")] == [1, 2]
+    assert "of 9.0k tokens" in plain(client(stored(user("a"), large, user("c"))).get(f"{HERE}?before=2").text)
+
+
+def test_models_and_endings_are_told() -> None:
+    """Who answered before the model that does now, and which replies did not come to their end."""
+    small, large = (replace(replies("so far"), model=ModelRef("", name)) for name in ("small", "large"))
+    failed = replace(large, parts=(), error="overloaded")
+    things = (user("a"), replace(small, finish="length"), user("b"), failed)
+
+    assert "large before it small" in plain(shown(*things))
+    assert [ending in shown(*things) for ending in (">cut off</span>", ">failed</span>")] == [True, True]
+    assert "Ended cut off" in plain(shown(*things, path="/messages/1"))
+    assert "Overloaded." in plain(shown(*things, path="/messages/3"))
 
 
 def test_pins_can_be_set_from_the_log() -> None:

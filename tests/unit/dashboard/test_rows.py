@@ -10,7 +10,7 @@ from infold.core.messages import (
     StepStartPart,
     UserMessage,
 )
-from infold.dashboard.rows import Row, can_be_undone, preview_of, role_of, rows
+from infold.dashboard.rows import Row, can_be_undone, ending_of, preview_of, role_of, rows
 from infold.dashboard.timeline import timeline
 from infold.testing.builders import calls, replies, requests_compaction, result, session, summary, user
 
@@ -110,6 +110,22 @@ def test_a_line_says_what_a_message_is_about() -> None:
     assert preview_of(result(output="all\nwell")) == "all well"
     assert (preview_of(thought), preview_of(picture)) == ("let me see", "image/png · quay.png")
     assert preview_of(requests_compaction()) == "a compaction was asked for"
+    assert preview_of(AssistantMessage(MessageId("f"), (), error="overloaded")) == "overloaded"
+
+
+def test_what_did_not_come_to_its_end_says_so() -> None:
+    """A reply that was cut off, filtered or interrupted, or that failed; and a result of which the same is true."""
+    failed = AssistantMessage(MessageId("f"), (), finish="stop", error="overloaded")
+    endings = [ending_of(replies("so far", finish=why)) for why in ("length", "content-filter", "error", "abort")]
+    answers = [ending_of(result(9, status=status)) for status in ("completed", "error", "interrupted")]
+
+    assert endings == ["cut off", "filtered", "failed", "interrupted"]
+    assert answers == [None, "failed", "interrupted"]
+    assert (ending_of(failed), ending_of(user()), ending_of(replies("x")), ending_of(calls("t"))) == (
+        "failed",
+        *[None] * 3,
+    )
+    assert listed(user("a"), replies("so", finish="length"))[1].ending == "cut off"
 
 
 def test_roles_are_told() -> None:

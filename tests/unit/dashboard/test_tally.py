@@ -48,6 +48,14 @@ def test_everything_is_counted() -> None:
     assert NO_TALLY.cached_share is None
 
 
+def test_all_models_are_known() -> None:
+    """A session may go on with another model: each is named once, the one that answered last at the end."""
+    named = [replace(replies("b"), model=ModelRef("", name)) for name in ("large", "small", "large")]
+    found = added(NO_TALLY, entries_of(user("a"), *named, replies("nameless")))
+
+    assert (found.models, found.model, NO_TALLY.model) == (("small", "large"), "large", "")
+
+
 def test_the_last_title_of_the_session_is_told() -> None:
     """S6.2: of several titles the last holds; a message's is none of the session's, and messages are counted."""
     titles = (Title("First"), Title("Second"), Title("a message's", MessageId("m0")))
