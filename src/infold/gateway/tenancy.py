@@ -1,5 +1,6 @@
 """The sessions of all tenants: which settings each request's session is kept by, and where it is found."""
 
+import logging
 from collections import OrderedDict
 from functools import partial
 
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 from infold.api.exchanges import Exchange
 from infold.api.passages import AsyncPassages, AsyncSend, Passages
 from infold.api.session_settings import SessionSettings, settings_from
+from infold.catalogue import Assumed, lookup
 from infold.gateway.aside import LARGE_BYTES, Aside, Underway
 from infold.gateway.hub import Hub
 from infold.ports import FullStore
@@ -21,6 +23,11 @@ MOST_KEPT = 256
 
 MOST_OPEN = 64
 """Sessions that each of them holds open; any other is read from the store when it is needed."""
+
+MOST_TOLD, LONGEST_TOLD = 20, 80
+"""How many unknown models the log names, and how much of each: clients may call a model what they like."""
+
+_log = logging.getLogger(__name__)
 
 
 class _Kept(Struct, frozen=True):
@@ -40,6 +47,7 @@ class Tenancy:
         self._hub = hub
         self._plugins = plugins
         self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+        self._told: set[str] = set()
 
     async def begin(self, tenant: str, exchange: Exchange, send: AsyncSend) -> Underway:
         """The passage of a request, which fits; raises `WindowExceeded` where it cannot."""
@@ -71,7 +79,20 @@ class Tenancy:
 
     def _made(self, tenant: str, model: str) -> _Kept:
         settings = self.settings_for(model, tenant)
+        if settings.window is None:
+            self._tell_of(model)
         return _Kept(
             AsyncPassages(self.store, settings, tenant, most_open=MOST_OPEN),
             Passages(self.store, settings, tenant, most_open=MOST_OPEN),
         )
+
+    def _tell_of(self, model: str) -> None:
+        """Tell the operator, once, of a model whose window nobody knows: it may be cut far earlier than it has to be."""
+        found = lookup(model)
+        if isinstance(found, Assumed) and model not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(model)
+            _log.warning(
+                "the window of %r is not known, so %s tokens are assumed; set it by --window, or for this model in infold.toml",
+                model[:LONGEST_TOLD],
+                f"{found.entry.context_tokens:,}",
+            )

@@ -10,7 +10,7 @@ from infold.api.exchanges import Exchange, Relayed, opened
 from infold.core.events import Event
 from infold.gateway.aside import LARGE_BYTES, AsidePassage
 from infold.gateway.hub import Hub
-from infold.gateway.tenancy import MOST_KEPT, Tenancy
+from infold.gateway.tenancy import MOST_KEPT, MOST_TOLD, Tenancy
 from infold.stores.memory import MemoryStore
 
 from .stage import CHAT, Item, chat, said, settings
@@ -123,3 +123,44 @@ def test_summaries_are_written_ahead(variables: dict[str, str], *, ahead: bool) 
 
     assert tenancy.settings_for("gpt-x").background is ahead
     assert tenancy.settings_for("").window == 6_000
+
+
+@pytest.mark.parametrize(
+    ("model", "variables", "told"),
+    [
+        ("our-deployment", {"INFOLD_WINDOW": ""}, 1),
+        ("gpt-4o", {"INFOLD_WINDOW": ""}, 0),
+        ("our-deployment", {"INFOLD_WINDOW": "64000"}, 0),
+    ],
+    ids=["unknown", "known", "set"],
+)
+def test_a_window_that_is_assumed_is_told_once(
+    model: str, variables: dict[str, str], told: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B11: an operator reads of a model that nobody knows, and what is assumed; of others there is nothing to read."""
+
+    async def begin() -> None:
+        for tenant in ("ada", "eve"):
+            await tenancy.begin(tenant, exchange(*TURN, model=model), nobody)
+
+    tenancy, _ = made(**variables)
+    asyncio.run(begin())
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == told
+    assert all("'our-deployment'" in line and "32,768 tokens are assumed" in line for line in lines)
+
+
+def test_no_client_fills_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever names a client makes up, the log has few of them, and none that is long."""
+
+    async def begin() -> None:
+        for number in range(MOST_TOLD + 5):
+            await tenancy.begin("ada", exchange(*TURN, model=f"{number}\n" + "x" * 500), nobody)
+
+    tenancy, _ = made(INFOLD_WINDOW="")
+    asyncio.run(begin())
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == MOST_TOLD
+    assert all(len(line) < 300 and "\n" not in line for line in lines)
