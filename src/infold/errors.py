@@ -288,11 +288,20 @@ class ModelError(InfoldError):
 
 
 class ModelBusy(ModelError):
-    """A model cannot answer now: too many requests, a server in trouble, a reply that broke off."""
+    """A model cannot answer now: too many requests, a server in trouble, a reply that broke off.
+
+    `wait_seconds` is how long its provider asks to wait before the next try; 0 where it does not say.
+    """
 
     def __init__(
-        self, model: str, problem: str, *, remedy: str = "try again in a while, or name another model"
+        self,
+        model: str,
+        problem: str,
+        *,
+        remedy: str = "try again in a while, or name another model",
+        wait_seconds: float = 0.0,
     ) -> None:
+        self.wait_seconds = wait_seconds
         super().__init__(model, problem, remedy=remedy)
 
 

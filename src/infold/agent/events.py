@@ -92,9 +92,10 @@ class Stepped(Struct, frozen=True, tag_field="event", tag="step"):
 
 
 class Retried(Struct, frozen=True, tag_field="event", tag="retry"):
-    """A request failed and is sent again; what its reply had said so far does not count."""
+    """A request failed and is sent again, after so long; what its reply had said so far does not count."""
 
     problem: str
+    wait_seconds: float = 0.0
 
 
 class SummaryBegun(Struct, frozen=True, tag_field="event", tag="summary-begun"):

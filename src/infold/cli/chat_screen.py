@@ -36,7 +36,7 @@ from infold.agent.events import (
 from infold.cli.chat_blocks import Blocks, blocks_of, drawn_block, lines_of
 from infold.cli.chat_results import MOST_CHANGES, Results, changes_in, folded, replaced_by
 from infold.cli.chat_status import Piece, drawn_status
-from infold.cli.narrating import ENDINGS, Told
+from infold.cli.narrating import ENDINGS, Told, again
 from infold.cli.render import counted, event_text, is_worth_a_line, legible, one_line
 from infold.core.events import PreparedAhead, SummaryProgressed
 
@@ -146,7 +146,7 @@ class Screen:
             case Answered():
                 self._show_result(told)
             case Retried():
-                self.note(f"once more: {one_line(told.problem, 4 * self._room)}", "yellow")
+                self.note(again(told, 4 * self._room), "yellow")
             case Stepped():
                 self._finish()
             case SummaryBegun():

@@ -30,11 +30,13 @@ from infold.agent.events import (
 from infold.cli.render import counted, event_text, is_worth_a_line, legible, one_line
 from infold.core.events import Event, PreparedAhead, SummaryProgressed
 
-__all__ = ["Aloud", "ENDINGS", "InTheEnd", "Narrator", "Told", "json_lines", "voice_on"]
+__all__ = ["Aloud", "ENDINGS", "InTheEnd", "Narrator", "Told", "again", "json_lines", "voice_on"]
 
 Told: TypeAlias = Happening | Event
 
 LONGEST_LINE = 110
+WORTH_TELLING_SECONDS = 5.0
+"""How long somebody waits before they wonder for how long."""
 
 ENDINGS: dict[Ending, str] = {
     "done": "done",
@@ -141,7 +143,7 @@ class Narrator:
             case Answered():
                 self._line("  ", outcome_of(told), "dim" if told.status == "completed" else "red")
             case Retried():
-                self._note(f"  once more: {one_line(told.problem, 2 * LONGEST_LINE)}", "yellow")
+                self._note(f"  {again(told, 2 * LONGEST_LINE)}", "yellow")
             case Noted():
                 self._note(f"  {told.text}", "dim")
             case Ended():
@@ -172,6 +174,12 @@ class Narrator:
     def _note(self, line: str, style: str) -> None:
         self._voice.pause()
         self._console.print(Text(legible(line), style=style), soft_wrap=True)  # a terminal wraps by itself
+
+
+def again(retried: Retried, most: int) -> str:
+    """That a request is sent once more, when, and why, in one line."""
+    when = f" in {retried.wait_seconds:.0f} s" if retried.wait_seconds >= WORTH_TELLING_SECONDS else ""
+    return f"once more{when}: {one_line(retried.problem, most)}"
 
 
 def outcome_of(answered: Answered) -> str:

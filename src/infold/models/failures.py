@@ -45,6 +45,7 @@ class Failures(Struct, frozen=True):
 
 
 BROKE_OFF = "the reply broke off"
+SPOILT = "the provider ended the reply with an error"
 LONGEST_WORDS = 300
 """Characters of a provider's own words that an error repeats."""
 
@@ -79,6 +80,7 @@ _KNOWN_BETTER = frozenset({"API_KEY_INVALID", "insufficient_quota", "invalid_api
 """Names that say more than the status they come with: no waiting helps who has no credit, and a key refused with 400 is a key."""
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
+_SECONDS = re.compile(r"(\d{1,6}(?:\.\d*)?)s?")
 _MARKUP = re.compile(r"<[a-zA-Z!/][^>]*>")
 
 
@@ -104,6 +106,10 @@ class Line:
         """The error for a reply that ended before its provider had said that it was complete."""
         return ModelBusy(self.model, BROKE_OFF)
 
+    def spoilt(self) -> ModelBusy:
+        """The error for a reply that its provider says went wrong, such as one with a call that is none."""
+        return ModelBusy(self.model, SPOILT)
+
     def keyless(self, detail: str = "there is no key for it") -> KeyRefused:
         """The error for a model that cannot be asked for want of a key."""
         return KeyRefused(self.model, detail, variable=self.variable)
@@ -114,7 +120,7 @@ def failure_of(line: Line, error: BaseException, table: Failures) -> ModelError:
     kind = table.kind_of(type(error))
     words = line.words(str(error)) or type(error).__name__
     if kind == "status":
-        return _by_status(line, _status(error), _body(error), words)
+        return _by_status(line, _status(error), _body(error), words, wait_seconds=_wait_seconds(error))
     if kind == "cause" and error.__cause__ is not None and table.kind_of(type(error.__cause__)) is not None:
         return failure_of(line, error.__cause__, table)
     if kind in ("cause", "unreachable"):
@@ -141,7 +147,9 @@ def failure_in_stream(line: Line, body: object) -> ModelError:
     return _by_status(line, status, body, line.words(_message(body)) or BROKE_OFF, streamed=True)
 
 
-def _by_status(line: Line, status: int, body: object, words: str, *, streamed: bool = False) -> ModelError:
+def _by_status(
+    line: Line, status: int, body: object, words: str, *, streamed: bool = False, wait_seconds: float = 0.0
+) -> ModelError:
     overflow = recognise(None if streamed else status, _readable(body))
     if overflow is not None:
         return ModelOverflow(line.model, overflow.limit_tokens, refusal=overflow)
@@ -152,7 +160,7 @@ def _by_status(line: Line, status: int, body: object, words: str, *, streamed: b
         case 404:
             return UnknownModel(line.model, told)
         case known if known in _BUSY or known >= 500:
-            return ModelBusy(line.model, told)
+            return ModelBusy(line.model, told, wait_seconds=wait_seconds)
         case _:
             return RequestRefused(line.model, told)
 
@@ -169,6 +177,15 @@ def _status(error: BaseException) -> int:
 def _body(error: BaseException) -> object:
     body = getattr(error, "body", None)
     return getattr(error, "details", None) if body is None else body
+
+
+def _wait_seconds(error: BaseException) -> float:
+    """How long a provider asks to wait, in a header or, as Google has it, in a detail of the body."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    details = [detail for body in _errors(_body(error)) for detail in _listed(body.get("details"))]
+    delays = [detail.get("retryDelay") for detail in details if isinstance(detail, Mapping)]
+    given = ((headers.get("retry-after-ms"), 0.001), (headers.get("retry-after"), 1.0), *((one, 1.0) for one in delays))
+    return next((float(found[1]) * unit for text, unit in given if (found := _SECONDS.fullmatch(str(text)))), 0.0)
 
 
 def _readable(body: object) -> Mapping[str, Any] | str | bytes:

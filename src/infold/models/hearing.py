@@ -22,7 +22,8 @@ ASSUMED_OUTPUT_TOKENS = 8_192
 def heard(line: Line, wire: WireFormat, pieces: Iterable[bytes]) -> Iterator[Heard]:
     """What a stream says, and in the end the whole reply.
 
-    Raises the error that the stream reports, or `ModelBusy` where it ends before the provider said that the reply is complete.
+    Raises the error that the stream reports, or `ModelBusy` where it ends before the provider said that the reply is complete,
+    or with its word that the reply went wrong.
     """
     builder, deltas = builder_for(wire.name), deltas_for(wire.name)
     for piece in pieces:
@@ -37,6 +38,8 @@ def heard(line: Line, wire: WireFormat, pieces: Iterable[bytes]) -> Iterator[Hea
     body = builder.reply()
     if body is None or not builder.is_finished:
         raise line.broke_off()
+    if wire.finish(body) == "error":
+        raise line.spoilt()
     yield Replied(body)
 
 

@@ -117,6 +117,8 @@ class ScriptedModel:
             raise _failure(self.ref.id, Fail(0, trouble.error_event))
         if trouble.cut_after_events is not None:
             raise ModelBusy(self.ref.id, "the reply broke off")
+        if say.finish == "error":
+            raise ModelBusy(self.ref.id, "the provider ended the reply with an error")
         usage = spoken_usage(say, asked.tokens, 1.0)
         yield Replied(scripted_chat.body(Reply(say, usage, len(self._requests), self.ref.id)))
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infold.agent.asking import MOST_RETRIES, Listener
+from infold.agent.asking import LONGEST_WAIT_SECONDS, MOST_RETRIES, MOST_WAITS, Listener
 from infold.agent.events import Happening, Reasoned, Retried, Spoke
 from infold.errors import KeyRefused, ModelBusy, ModelOverflow
 from infold.ports import Heard, Model, ModelRequest, Said
@@ -16,6 +16,35 @@ REQUEST = ModelRequest([{"role": "user", "content": "Hello?"}])
 SMALLER = ModelRequest([{"role": "user", "content": "Hi?"}])
 BROKEN = Say("The first half and more", trouble=Trouble(cut_after_events=1))
 TOO_LARGE = Fail(400, scripted_chat.overflow(9_000, 8_000))
+
+
+class Busy:
+    """A model that is busy so often, asking to wait so long, and then answers."""
+
+    ref, format = SCRIPTED, "openai-chat"
+
+    def __init__(self, times: int, wait_seconds: float = 0.0) -> None:
+        self.times = times
+        self._wait_seconds = wait_seconds
+
+    def stream(self, request: ModelRequest) -> Iterator[Heard]:
+        """The answer, once it is not busy any more."""
+        self.times -= 1
+        if self.times >= 0:
+            raise ModelBusy("m", "slow down", wait_seconds=self._wait_seconds)
+        return ScriptedModel(in_turn(Say("Well."))).stream(request)
+
+    summarise = ScriptedModel().summarise
+
+
+def waited_for(model: Model) -> list[float]:
+    """How long was waited before each further try, as it was told and as it was done."""
+    told, waited = list[Happening](), list[float]()
+    try:
+        Listener(model, told.append, pause_seconds=1, wait=waited.append).ask(REQUEST, never)
+    finally:
+        assert [one.wait_seconds for one in told if isinstance(one, Retried)] == waited
+    return waited
 
 
 def listening(*answers: Answer) -> tuple[Listener, ScriptedModel, list[Happening]]:
@@ -57,6 +86,24 @@ def test_a_model_that_stays_busy_is_given_up() -> None:
 
     assert len(model.requests) == 1 + MOST_RETRIES
     assert listener.said == "The first ha"
+
+
+def test_who_is_asked_to_wait_waits() -> None:
+    """Pauses grow, and are never shorter than the provider asks for; a model that says nothing has more patience."""
+    assert waited_for(Busy(MOST_WAITS)) == [1, 2, 4, 8, 16]
+    assert waited_for(Busy(3, wait_seconds=3)) == [3, 3, 4]
+    assert waited_for(Busy(1, wait_seconds=60)) == [60]
+    with pytest.raises(ModelBusy):
+        waited_for(Busy(MOST_WAITS + 1))
+
+
+def test_nobody_waits_for_hours() -> None:
+    """A limit that ends tomorrow is told at once."""
+    model = Busy(9, wait_seconds=LONGEST_WAIT_SECONDS + 1)
+    with pytest.raises(ModelBusy):
+        waited_for(model)
+
+    assert model.times == 8
 
 
 def test_other_failures_are_raised_at_once() -> None:

@@ -319,6 +319,15 @@ def test_a_model_that_says_nothing_is_told_of(tmp_path: Path) -> None:
     assert loop_in(tmp_path, model_saying("")).run("Hello?") == Ended("done", "s", 1, "", SILENT)
 
 
+def test_a_reply_that_went_wrong_is_no_answer(tmp_path: Path) -> None:
+    """A provider that ends a reply with an error, as for a call that is none, is asked again; if it stays so, that is told."""
+    spoilt = Say("", finish="error")
+
+    assert loop_in(tmp_path, model_saying(WRITES, spoilt, "Done.")).run("Write a.txt.") == Ended("done", "s", 2, "Done.")
+    with pytest.raises(ModelBusy, match="ended the reply with an error"):
+        loop_in(tmp_path, model_saying(WRITES, spoilt)).run("Write a.txt.")
+
+
 def test_another_process_goes_on(tmp_path: Path) -> None:
     """B13: a call that a killed process left without an answer is answered for it, and the work goes on."""
     store, model = MemoryStore(), model_saying("It was not written.")

@@ -139,6 +139,7 @@ def test_a_second_try_is_told() -> None:
 
     assert answer == "The fi\nWell."
     assert notes == "  once more: m: the reply broke off; try again\n"
+    assert told(Retried("m: slow down", 30.2))[1] == "  once more in 30 s: m: slow down\n"
 
 
 @pytest.mark.parametrize("one", QUIET, ids=lambda one: type(one).__name__)

@@ -1,5 +1,6 @@
 """What a provider's failure means for whoever asked."""
 
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -27,6 +28,7 @@ class Foreign(Exception):
         super().__init__(words)
         self.status_code = status
         self.body = body
+        self.response: object = None
 
 
 class Particular(Foreign):
@@ -62,6 +64,26 @@ def failed(status: int | None, body: object = None, words: str = "it failed") ->
 def test_a_status_says_who_can_act(status: int | None, kind: type[ModelError]) -> None:
     """B10: a key, a name, time or another request, by what the provider answered; a failure without a status may pass."""
     assert type(failed(status, {"message": "no"})) is kind
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "seconds"),
+    [
+        ({"retry-after": "30"}, {}, 30),
+        ({"retry-after": "30", "retry-after-ms": "1500"}, {}, 1.5),
+        (None, {"error": {"details": [{"reason": "QUOTA"}, {"retryDelay": "37.5s"}, "odd"]}}, 37.5),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, {"error": {"details": [{"retryDelay": "-1s"}]}}, 0),
+        ({}, None, 0),
+    ],
+)
+def test_a_provider_may_say_how_long_to_wait(headers: dict[str, str] | None, body: object, seconds: float) -> None:
+    """In a header or in the body; what is no number of seconds says nothing."""
+    error = Foreign("slow down", status=429, body=body)
+    error.response = SimpleNamespace(headers=headers)
+    told = failure_of(LINE, error, TABLE)
+
+    assert isinstance(told, ModelBusy)
+    assert told.wait_seconds == seconds
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from google.genai import errors, types
 from infold.core.judge import Answer, Told
 from infold.core.messages import ModelRef
 from infold.core.summary import Additions, own_request
-from infold.errors import KeyRefused, RequestRefused
+from infold.errors import KeyRefused, ModelBusy, RequestRefused
 from infold.models.google import FAILURES, GoogleGemini
 from infold.ports import ModelRequest, Replied, ToolSpec
 from infold.testing.scripted import Fail, Say, ScriptedServer, in_turn
@@ -90,6 +90,22 @@ def test_a_blocked_request_is_refused() -> None:
     blocked = Fail(200, {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})
     with ScriptedServer(in_turn(blocked)) as server, pytest.raises(RequestRefused, match="PROHIBITED_CONTENT"):
         list(model_at(server.url).stream(ModelRequest(HI)))
+
+
+def test_a_call_that_is_none_may_be_asked_for_again() -> None:
+    """The provider withholds a malformed call and says so; that is no reply of no words."""
+    with ScriptedServer(in_turn(Say("", finish="error"))) as server, pytest.raises(ModelBusy, match="with an error"):
+        list(model_at(server.url).stream(ModelRequest(HI)))
+
+
+def test_a_spent_quota_says_how_long_to_wait() -> None:
+    """It stands among the details of the refusal."""
+    delay = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37s"}
+    spent = {"error": {"code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED", "details": [delay]}}
+    with ScriptedServer(in_turn(Fail(429, spent))) as server, pytest.raises(ModelBusy) as raised:
+        list(model_at(server.url).stream(ModelRequest(HI)))
+
+    assert raised.value.wait_seconds == 37
 
 
 def test_a_key_that_is_not_accepted_is_told_without_it() -> None:
