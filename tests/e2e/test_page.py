@@ -197,6 +197,23 @@ def test_an_update_is_not_read_aloud(page: Page, begun: Begun) -> None:
     assert page.evaluate("window.announced") == 0
 
 
+def test_what_fills_the_window_now_is_told(page: Page, begun: Begun) -> None:
+    """Before anybody asks, the view by what it is made of; it follows the session, and is read aloud to who walks through."""
+    player, address = begun(3)
+    page.goto(address)
+    expect(page.locator("#line")).to_have_text("live")
+    before = page.locator("#readout").text_content()
+    assert before is not None
+    assert before.startswith("now · ")
+    assert "tool results " in before
+    player.play(1)
+
+    expect(page.locator("#readout")).not_to_have_text(before)
+    expect(page.locator("#readout")).to_have_attribute("aria-live", "off")
+    page.focus("#chart")
+    expect(page.locator("#readout")).to_have_attribute("aria-live", "polite")
+
+
 def test_an_idle_page_does_not_grow_stale(page: Page, begun: Begun) -> None:
     """While the server only says that it is there, the page is fetched anew each minute: what was just now is so no longer."""
     _, address = begun(1)
@@ -349,8 +366,9 @@ def test_a_part_is_pinned(page: Page, begun: Begun) -> None:
     page.goto(address)
     row = page.locator("#e0")
     row.hover()
-    row.locator("button").click()
+    row.locator("button").dblclick()
     expect(page.locator("#e0 .tag.pinned")).to_be_visible()
+    expect(page.locator("#log .row.pin")).to_have_count(1)
     expect(page.locator("#e0 .notice")).to_be_in_viewport()
     page.locator("#e0 a.open").click()
     page.click("button:has-text('unpin')")

@@ -11,7 +11,7 @@ from infold.dashboard.finding import passages
 from infold.dashboard.listing import listing, tenant_shown, title_shown
 from infold.dashboard.live import news
 from infold.dashboard.printing import Printer
-from infold.dashboard.reading import fill_tokens, read, read_timeline
+from infold.dashboard.reading import check_known, fill_tokens, read, read_timeline
 from infold.dashboard.rows import can_be_undone, rows
 from infold.dashboard.story import Compaction, story_at
 from infold.dashboard.tally import Tallies
@@ -116,6 +116,7 @@ class Pages:
     def recall(self, request: Request) -> Response:
         """What a session holds on some words, or under some handles."""
         key = key_at(request.path_params["address"])
+        check_known(self._desk.store, key)
         words = request.query_params.get("q", "").strip()
         problem, status, answer = "", 200, ""
         try:

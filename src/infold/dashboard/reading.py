@@ -14,7 +14,7 @@ from infold.dashboard.timeline import RENDERING, Numbered, Timeline, is_reply, t
 from infold.errors import UnknownReference, UnknownSession
 from infold.ports import SessionKey, Store
 
-__all__ = ["Reading", "entry_at", "fill_tokens", "log_before", "read", "read_timeline"]
+__all__ = ["Reading", "check_known", "entry_at", "fill_tokens", "log_before", "read", "read_timeline"]
 
 MOST_REQUESTS = 400
 """Requests of one picture: as many as have a column of their own on a phone."""
@@ -48,8 +48,7 @@ def read(store: Store, key: SessionKey, *, before: int | None = None, requests: 
         taken.append(numbered)
     if taken:
         return Reading(key, tuple(reversed(taken)), has_older=False)
-    if before is None or next(store.newest_first(key), None) is None:
-        raise UnknownSession(key.session_id)
+    check_known(store, key)
     raise UnknownReference("entry before", str(before), remedy="go back to the session")
 
 
@@ -72,9 +71,14 @@ def entry_at(store: Store, key: SessionKey, sequence: int) -> Numbered:
     found = next(store.newest_first(key, before=min(max(0, sequence), LAST) + 1), None)
     if found is not None and found[0] == sequence:
         return found
-    if found is None and next(store.newest_first(key), None) is None:
-        raise UnknownSession(key.session_id)
+    check_known(store, key)
     raise UnknownReference("entry", str(sequence), remedy="go back to the session")
+
+
+def check_known(store: Store, key: SessionKey) -> None:
+    """Raise `UnknownSession` where nothing is stored under a key."""
+    if next(store.newest_first(key), None) is None:
+        raise UnknownSession(key.session_id)
 
 
 def fill_tokens(log: Log, overhead: Overhead) -> int:

@@ -227,6 +227,13 @@ def test_the_table_has_all_that_is_in_the_picture() -> None:
     assert "of 9.0k tokens" in plain(client(stored(user("a"), large, user("c"))).get(f"{HERE}?before=2").text)
 
 
+def test_the_picture_says_what_fills_the_window_now() -> None:
+    """Without scripts too: by band, those that hold nothing left out."""
+    text = plain(shown(user("port it"), calls("bash"), result(300)))
+
+    assert re.search(r"now · \d+ tokens estimated \(user \d+, assistant \d+, tool results \d+\) ", text)
+
+
 def test_models_and_endings_are_told() -> None:
     """Who answered before the model that does now, and which replies did not come to their end."""
     small, large = (replace(replies("so far"), model=ModelRef("", name)) for name in ("small", "large"))
@@ -378,6 +385,12 @@ def test_recall_finds_what_left_the_view() -> None:
     assert "Nothing of this session mentions" in shown(*things, path="/recall?q=submarine")
     assert "Words find passages" in shown(*things, path="/recall")
     assert 'role="alert"' in shown(*things, path="/recall?q=9.9", status=404)
+    assert (
+        client(stored(*things))
+        .get(f"/sessions/{address_of(SessionKey('', SessionId('gone')))}/recall?q=key")
+        .status_code
+        == 404
+    )
 
 
 def test_a_compaction_can_be_looked_at_before() -> None:

@@ -30,10 +30,10 @@ find("#help").addEventListener("click", () => find("#keys").showModal());
 document.addEventListener("submit", (event) => {
   const form = event.target;
   const isPost = (event.submitter?.formMethod || form.method) === "post";
-  if (!isPost || !form.dataset.busy) return;
+  if (!isPost) return;
   if (form.ariaBusy === "true") return event.preventDefault();
   form.ariaBusy = "true";
-  if (event.submitter) event.submitter.textContent = form.dataset.busy;
+  if (event.submitter && form.dataset.busy) event.submitter.textContent = form.dataset.busy;
 });
 addEventListener("pageshow", (event) => event.persisted && location.reload());
 
@@ -42,6 +42,17 @@ const here = new URL(location.href);
 if (here.searchParams.has("done")) {
   for (const name of ["done", "at"]) here.searchParams.delete(name);
   history.replaceState(null, "", here);
+}
+
+// One request in words; what is said already is left alone, so that nobody hears it twice.
+function read(row) {
+  const readout = find("#readout");
+  if (readout.firstChild?.textContent.trim() === row.dataset.told) return;
+  const link = find("a", row)?.cloneNode();
+  readout.replaceChildren(`${row.dataset.told} `);
+  if (!link) return;
+  link.textContent = "read the reply";
+  readout.append("· ", link);
 }
 
 // The picture: the request under the pointer, told in words; the one shown stays so when the picture is exchanged.
@@ -56,20 +67,12 @@ function wirePicture() {
     shown = Math.min(Math.max(column, 0), columns - 1);
     const row = rows()[shown];
     told = find("th", row).textContent;
+    read(row);
     const along = `${(100 * (shown + 0.5)) / columns}%`;
     const cross = find("#cross");
     cross.setAttribute("x1", along);
     cross.setAttribute("x2", along);
     cross.setAttribute("visibility", "visible");
-    const readout = find("#readout");
-    if (readout.dataset.told === row.dataset.told) return;
-    readout.dataset.told = row.dataset.told;
-    const link = find("a", row)?.cloneNode();
-    readout.replaceChildren(`${row.dataset.told} `);
-    if (link) {
-      link.textContent = "read the reply";
-      readout.append("· ", link);
-    }
   };
   const under = (event) => {
     const box = picture.getBoundingClientRect();
@@ -85,6 +88,10 @@ function wirePicture() {
   });
   const again = told ? rows().findIndex((row) => find("th", row).textContent === told) : -1;
   if (again >= 0) show(again);
+  else if (rows().length) read(rows().at(-1));
+  // Read aloud while it is walked through, not whenever the session grows.
+  picture.addEventListener("focus", () => (find("#readout").ariaLive = "polite"));
+  picture.addEventListener("blur", () => (find("#readout").ariaLive = "off"));
 }
 
 // Live: when something happened, the same page is fetched and its marked sections are exchanged.
