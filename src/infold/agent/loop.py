@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import takewhile
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from infold.agent.asking import Listener
 from infold.agent.circling import Deed, deeds_of, is_circling
@@ -45,6 +46,11 @@ CIRCLING = (
 )
 """What a model is told that goes round in a circle, once; after that it is stopped."""
 
+CUT_OFF = (
+    "[the reply had reached its greatest length, so this call may have been cut off; make it shorter: write the first part of a "
+    "long file, then add the rest in further steps with edit]"
+)
+"""What a model is told whose last call failed in a reply that ended for length; of a call cut in two the tool sees only half."""
 
 INSTRUCTIONS_SHARE = 0.25
 """What part of a request instructions may be: beside tools and prompt, in a small window, that leaves half for the work."""
@@ -222,6 +228,8 @@ class Loop:
             except BaseException:
                 self._keep((self._hands.broken_off(call), *map(not_begun, left)), reply, is_last=True)
                 raise
+            if result.status == "error" and reply.finish == "length" and not left:
+                result = replace(result, output=f"{result.output}\n{CUT_OFF}")
             self._keep((result,), reply, is_last=not left)
             results.append(result)
         self._deeds = (*self._deeds, *deeds_of((reply, ToolMessage(reply.id, tuple(results)))))[-MOST_DEEDS:]

@@ -6,7 +6,7 @@ import pytest
 
 from infold.agent.agents import TALK
 from infold.agent.events import Answered, Called, Ended, Happening, Noted, Retried, Spoke, Started, Stepped
-from infold.agent.loop import CIRCLING, SILENT, Bounds
+from infold.agent.loop import CIRCLING, CUT_OFF, SILENT, Bounds
 from infold.agent.permissions import BUILD_RULES, Consent
 from infold.agent.running import INTERRUPTED
 from infold.agent.snapshots import Snapshots
@@ -79,6 +79,20 @@ def test_it_is_told_as_it_happens(tmp_path: Path) -> None:
     assert told[0] == Started("s", "scripted/scripted", str(tmp_path))
     assert [one.output for one in told if isinstance(one, Answered)] == ["made a.txt: 1 line", "1\ta"]
     assert [one.number for one in told if isinstance(one, Stepped)] == [1, 2]
+
+
+def test_a_call_that_was_cut_off_is_told_so(tmp_path: Path) -> None:
+    """Half a call is answered with why it is only half, whatever its tool makes of that; calls that are whole are just run."""
+    half = Say(
+        "", (call("write", path="a.txt", content="a\n"), call("write", arguments='{"path": "b')), finish="length"
+    )
+    model = model_saying(half, "Done.")
+    loop_in(tmp_path, model).run("Write a.txt.")
+    whole, cut = [result.output for message in model.requests[1].messages for result in results_of(message)]
+
+    assert whole == "made a.txt: 1 line"
+    assert "unknown field" in cut
+    assert cut.endswith(CUT_OFF)
 
 
 def test_what_is_told_is_stored(tmp_path: Path) -> None:
@@ -323,7 +337,9 @@ def test_a_reply_that_went_wrong_is_no_answer(tmp_path: Path) -> None:
     """A provider that ends a reply with an error, as for a call that is none, is asked again; if it stays so, that is told."""
     spoilt = Say("", finish="error")
 
-    assert loop_in(tmp_path, model_saying(WRITES, spoilt, "Done.")).run("Write a.txt.") == Ended("done", "s", 2, "Done.")
+    assert loop_in(tmp_path, model_saying(WRITES, spoilt, "Done.")).run("Write a.txt.") == Ended(
+        "done", "s", 2, "Done."
+    )
     with pytest.raises(ModelBusy, match="ended the reply with an error"):
         loop_in(tmp_path, model_saying(WRITES, spoilt)).run("Write a.txt.")
 

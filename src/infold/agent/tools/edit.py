@@ -23,6 +23,8 @@ MOST_COMPARED = 5_000
 MOST_SHOWN = 12
 """Lines of a near miss, and places of a text that is there more than once, that are told."""
 
+CRLF = "\r\n"
+UNREADABLE = "\ufffd"
 _NUMBERED = re.compile(r"(?:[ \t]*\d+\t.*(?:\n|$))+")
 
 
@@ -47,29 +49,45 @@ def _run(arguments: EditArguments, workplace: Workplace) -> Done:
     if arguments.old == arguments.new:
         raise ToolFailed("old and new are the same, so nothing would change; give what shall stand there instead")
     text = content_of(path, workplace).decode("utf-8", "surrogateescape")
-    old, new = _as_in(text, arguments.old, arguments.new)
-    places = _places(text, old)
+    wanted = _pattern(arguments.old)
+    places = _places(text, wanted)
     if not places:
         raise ToolFailed(f"old is not in {name}; {_near_miss(text, arguments)}")
     if len(places) > 1 and not arguments.all:
         told = ", ".join(str(line) for line in places[:MOST_SHOWN])
         remedy = "give more of the lines around the one you mean, or set all to change every place"
         raise ToolFailed(f"old is in {name} {len(places)} times, at lines {told}; {remedy}")
-    replace_file(path, encoded(text.replace(old, new)))
+    replace_file(path, encoded(_replaced(text, wanted, arguments)))
     return Done(f"edited {name} at line {', '.join(map(str, places[:MOST_SHOWN]))}{_more(places)}")
 
 
-def _as_in(text: str, old: str, new: str) -> tuple[str, str]:
-    """Both texts with the line ends of the file: a model does not see which a file has."""
-    crlf = text.count("\r\n")
-    if not crlf or crlf * 2 < text.count("\n") or "\r\n" in old:
-        return old, new
-    return old.replace("\n", "\r\n"), re.sub("(?<!\r)\n", "\r\n", new)
+def _pattern(old: str) -> re.Pattern[str]:
+    """What finds a text whatever its line ends: a model does not see which a file has, or that it has both."""
+    return re.compile(re.escape(old) if CRLF in old else "\r?\n".join(map(re.escape, old.split("\n"))))
 
 
-def _places(text: str, old: str) -> list[int]:
+def _replaced(text: str, wanted: re.Pattern[str], arguments: EditArguments) -> str:
+    """The text with the new one in its places, each with the line ends it has there, or else those of the file; where the old
+    text says which it means, the new one does too."""
+    if CRLF in arguments.old:
+        return wanted.sub(lambda _: arguments.new, text)
+    ending, with_crlf = _has_crlf(text), re.sub("(?<!\r)\n", CRLF, arguments.new)
+
+    def as_there(found: re.Match[str]) -> str:
+        place = found.group()
+        return with_crlf if (_has_crlf(place) if "\n" in place else ending) else arguments.new
+
+    return wanted.sub(as_there, text)
+
+
+def _has_crlf(text: str) -> bool:
+    """Whether most lines of a text end so."""
+    return text.count(CRLF) * 2 > text.count("\n")
+
+
+def _places(text: str, wanted: re.Pattern[str]) -> list[int]:
     """The lines at which a text begins, each place once."""
-    starts = [match.start() for match in re.finditer(re.escape(old), text)]
+    starts = [match.start() for match in wanted.finditer(text)]
     breaks = (text.count("\n", begin, end) for begin, end in pairwise([0, *starts]))
     return [1 + before for before in accumulate(breaks)]
 
@@ -81,10 +99,11 @@ def _more(places: list[int]) -> str:
 
 def _near_miss(text: str, arguments: EditArguments) -> str:
     """What to do about a text that is not there: what of it is, or where something like it stands."""
-    if _NUMBERED.fullmatch(arguments.old):
-        return "it has the line numbers that read shows; leave them and the tab out"
     lines, wanted = lines_of(text), lines_of(arguments.old)
     bare = [line.strip() for line in wanted if line.strip()]
+    misread = _misread(text, arguments.old)
+    if misread:
+        return misread
     spaced = _found(lines, bare)
     if spaced:
         return f"it is there with other spaces or tabs; copy it from here:\n{_quoted(lines, spaced[0], spaced[1])}"
@@ -94,6 +113,17 @@ def _near_miss(text: str, arguments: EditArguments) -> str:
     if close:
         return f"the closest is this; copy what you mean from here:\n{_quoted(lines, close, close + len(wanted) - 1)}"
     return "read the file and copy the text from there"
+
+
+def _misread(text: str, old: str) -> str:
+    """What a text has from being read that is not in the file; empty where it is none of that."""
+    if _NUMBERED.fullmatch(old):
+        return "it has the line numbers that read shows; leave them and the tab out"
+    if UNREADABLE in old and UNREADABLE not in text:
+        return f"{UNREADABLE} is how read shows bytes that are no UTF-8; leave them out of old, or use the shell"
+    if old.endswith("\n") and text.replace(CRLF, "\n").endswith(old[:-1]):
+        return "it ends the file, which has no line break behind its last line; leave that one out of old"
+    return ""
 
 
 def _found(lines: list[str], bare: list[str]) -> tuple[int, int] | None:

@@ -33,6 +33,9 @@ GRACE_SECONDS = 0.5
 
 PIECE_BYTES = 65_536
 
+SIGNALLED = 128
+"""What the number of a signal that ended a program is added to for its exit status, as shells have it."""
+
 QUIET = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """What keeps programs from colours, pagers and questions."""
 
@@ -111,7 +114,7 @@ def _heard(process: subprocess.Popen[bytes], kept: "_Kept", deadline: float) -> 
     except subprocess.TimeoutExpired:
         _stop(process)
         return Ran(kept.text(), None, left_out_bytes=kept.left_out_bytes)
-    return Ran(kept.text(), status, not is_closed, kept.left_out_bytes)
+    return Ran(kept.text(), SIGNALLED - status if status < 0 else status, not is_closed, kept.left_out_bytes)
 
 
 def _listen(process: subprocess.Popen[bytes], kept: "_Kept", deadline: float) -> bool:

@@ -1,12 +1,14 @@
 """The shell tool: run a command and give back all it said."""
 
 import os
+import re
 from pathlib import Path
 from shlex import quote
 from shutil import which
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from infold.agent.tools.commands import words_in
 from infold.agent.tools.paths import folder_at, is_inside, located
@@ -18,6 +20,9 @@ __all__ = ["SHELL", "ShellArguments"]
 DEFAULT_SECONDS, MOST_SECONDS = 120, 600
 TIMED_OUT = 124
 """The exit status of a command that the time limit ended, as `timeout` has it."""
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])")
+"""What colours a terminal or moves its cursor; some programs do so to whomever they speak. A model gains nothing by it, and pays."""
 
 HARMLESS = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 
@@ -57,8 +62,9 @@ def _run(arguments: ShellArguments, workplace: Workplace) -> Done:
     words, seconds = [which("bash") or "/bin/sh", "-c", command], arguments.timeout_seconds
     ran = run_process(words, folder, limit_seconds=seconds, leave=workplace.trace.leave)
     status = TIMED_OUT if ran.exit_status is None else ran.exit_status
-    said = ran.output.replace("\0", "\ufffd").rstrip("\n")
-    return Done("\n".join(filter(None, (said, *_notes(ran, arguments)))), exit_status=status)
+    said = _ESCAPES.sub("", ran.output).replace("\0", "\ufffd").rstrip("\n")
+    notes = _notes(replace(ran, output=said), arguments)
+    return Done("\n".join(filter(None, (said, *notes))), exit_status=status)
 
 
 def _notes(ran: Ran, arguments: ShellArguments) -> list[str]:

@@ -91,6 +91,30 @@ def test_line_ends_and_mode_stay(code: Path, ran: Ran) -> None:
     assert stat.S_IMODE(code.stat().st_mode) == 0o755
 
 
+def test_line_ends_may_be_mixed(code: Path, ran: Ran) -> None:
+    """Text is found whichever line ends it has in the file; what comes in its place has the same, else those of the file."""
+    code.write_bytes(b"a\nb\nc\nd\r\ne\r\n")
+    ran(EDIT, path="code.py", old="d\ne", new="1\n2")
+    ran(EDIT, path="code.py", old="c\n1", new="3\n4")
+    ran(EDIT, path="code.py", old="b", new="5\n6")
+
+    assert code.read_bytes() == b"a\n5\n6\n3\n4\r\n2\r\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "old", "told"),
+    [
+        (b"one\ntwo", "one\ntwo\n", "it ends the file, which has no line break behind its last line"),
+        (b"caf\xe9\n", "caf\ufffd", "\ufffd is how read shows bytes that are no UTF-8; leave them out of old"),
+    ],
+)
+def test_what_read_does_not_show_is_told(code: Path, ran: Ran, content: bytes, old: str, told: str) -> None:
+    """A model that copies what it was shown learns why that is not in the file."""
+    code.write_bytes(content)
+
+    assert told in refusal(ran, old=old, new="x")
+
+
 def test_other_bytes_stay(code: Path, ran: Ran) -> None:
     """What of a file is no UTF-8, and a byte order mark, come through an edit unchanged."""
     code.write_bytes(b"\xef\xbb\xbfcaf\xe9 = 1\n")

@@ -24,8 +24,15 @@ def test_a_command_gives_what_it_said(root: Path, ran: Ran) -> None:
         ("echo no >&2; exit 3", "no\n[exit status 3]", 3),
         ("true", "[no output]", 0),
         ("false", "[no output]\n[exit status 1]", 1),
-        ("kill -9 $$", "[no output]\n[exit status -9]", -9),
+        ("kill -9 $$", "[no output]\n[exit status 137]", 137),
         ("printf 'a\\0b'", "a\ufffdb", 0),
+        (
+            r"printf '\033[1;31mred\033[0m \033]8;;http://x\033\\link\033]8;;\a [1m \033[2K\033(Bend'",
+            "red link [1m end",
+            0,
+        ),
+        (r"printf '\033[0m\n'", "[no output]", 0),
+        (r"printf 'a\r\n10%%\r20%%\n'", "a\r\n10%\r20%", 0),
     ],
 )
 def test_how_it_went_is_told(ran: Ran, command: str, output: str, status: int) -> None:
