@@ -22,7 +22,7 @@ TIMED_OUT = 124
 """The exit status of a command that the time limit ended, as `timeout` has it."""
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])")
-"""What colours a terminal or moves its cursor; some programs do so to whomever they speak. A model gains nothing by it, and pays."""
+"""What colours a terminal or moves its cursor; some programs do so to whomever they speak. To a model it is of no use."""
 
 HARMLESS = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 
