@@ -8,13 +8,13 @@ from threading import Event
 import pytest
 from msgspec.structs import replace
 
-from infold.core.entries import MessageEntry
-from infold.core.messages import SessionId
+from infold.core.entries import Handle, MessageEntry, Pin, Pruning
+from infold.core.messages import AssistantMessage, MessageId, SessionId, ToolCallPart
 from infold.core.summary import SummaryRequest
 from infold.dashboard.addresses import address_of
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
-from infold.testing.builders import numbered, replies, user
+from infold.testing.builders import numbered, replies, result, user
 
 pytest.importorskip("playwright", reason="playwright is not installed")
 
@@ -443,6 +443,26 @@ def test_a_phone_shows_everything(chromium: Browser, url: str, begun: Begun, tro
     expect(page.locator("#readout")).to_contain_text("tokens estimated")
     context.close()
     assert troubles == []
+
+
+def test_nothing_that_was_typed_is_wider_than_the_screen(chromium: Browser, url: str, store: SqliteStore) -> None:
+    """On the narrowest screens too: long names, words that are searched for, and lines with all that a line can have."""
+    key = SessionKey("", SessionId("x" * 200))
+    asked = AssistantMessage(
+        MessageId("q"), (ToolCallPart("c", "read_a_file_with_a_long_name", "{}"),), finish="length"
+    )
+    messages = numbered([user("y" * 2_000), asked, result(9_000)])
+    store.append(key, [*map(MessageEntry, messages), Pin(Handle("1.0")), Pruning((Handle("2.0"),), 9_000)], expected=0)
+    address, word = f"{url}/sessions/{address_of(key)}", "z" * 300
+    context = chromium.new_context(viewport={"width": 320, "height": 700})
+    page = context.new_page()
+    for path in (
+        *(address, f"{address}/messages/0", f"{address}/messages/1", f"{address}/changes/4", f"{address}/compact"),
+        *(f"{address}/recall?q={word}", f"{url}/?q={word}", f"{url}/sessions/{word}", url),
+    ):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
+    context.close()
 
 
 def test_keys_move_through_the_log(page: Page, begun: Begun) -> None:
