@@ -30,7 +30,8 @@ MOST_KEPT = 1_000
 class Tally(Struct, frozen=True):
     """What was counted of a session up to its entry `newest`; `is_partial`: older entries than were read are not in it.
 
-    `folds` are the numbers of its checkpoints, less those undone; `models` all that answered, the one that did last at the end.
+    `folds` are the numbers of its checkpoints, less those undone; `models` all that answered, the one that did last at the end;
+    `unpriced` the replies of which the usage was told and nobody knows the price.
     """
 
     newest: Numbered | None = None
@@ -42,6 +43,7 @@ class Tally(Struct, frozen=True):
     clippings: int = 0
     cost: float = 0.0
     summary_cost: float = 0.0
+    unpriced: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     models: tuple[str, ...] = ()
@@ -63,6 +65,11 @@ class Tally(Struct, frozen=True):
     def whole_cost(self) -> float:
         """Replies and summaries together."""
         return self.cost + self.summary_cost
+
+    @property
+    def costs_at_least(self) -> bool:
+        """Whether there is more to pay than the cost that is known."""
+        return self.whole_cost > 0 and (self.unpriced > 0 or self.is_partial)
 
 
 NO_TALLY = Tally()
@@ -145,6 +152,7 @@ def _answered(tally: Tally, reply: AssistantMessage) -> Tally:
         tally,
         requests=tally.requests + 1,
         cost=tally.cost + reply.cost,
+        unpriced=tally.unpriced + (usage.prompt > 0 and not reply.cost),
         prompt_tokens=tally.prompt_tokens + usage.prompt,
         cached_tokens=tally.cached_tokens + usage.cache_read,
         models=tally.models if reply.model is None else _last(tally.models, reply.model.id),

@@ -234,6 +234,15 @@ def test_the_picture_says_what_fills_the_window_now() -> None:
     assert re.search(r"now · \d+ tokens estimated \(user \d+, assistant \d+, tool results \d+\) ", text)
 
 
+def test_a_cost_that_is_known_in_part_says_so() -> None:
+    """On the session's page and in the list."""
+    said = client(
+        stored(user("a"), reported(replies("b"), 900, cost=0.25), user("c"), reported(replies("d"), 900, cost=0.0))
+    )
+
+    assert ["≥ $0.250" in plain(said.get(path).text) for path in ("/", HERE)] == [True, True]
+
+
 def test_models_and_endings_are_told() -> None:
     """Who answered before the model that does now, and which replies did not come to their end."""
     small, large = (replace(replies("so far"), model=ModelRef("", name)) for name in ("small", "large"))

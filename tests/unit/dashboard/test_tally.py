@@ -48,6 +48,16 @@ def test_everything_is_counted() -> None:
     assert NO_TALLY.cached_share is None
 
 
+def test_a_cost_that_is_known_in_part_is_the_least() -> None:
+    """A reply without a price, or entries that were not read, may have cost more; where no price is known there is no cost."""
+    priced, unpriced = (reported(replies("b"), 1_000, cost=cost) for cost in (0.01, 0.0))
+    tallies = [added(NO_TALLY, entries_of(user("a"), *said)) for said in ((priced,), (priced, unpriced), (unpriced,))]
+
+    assert [tally.costs_at_least for tally in tallies] == [False, True, False]
+    assert replace(tallies[0], is_partial=True).costs_at_least
+    assert not added(NO_TALLY, entries_of(user("a"), priced, replies("nothing was told"))).costs_at_least
+
+
 def test_all_models_are_known() -> None:
     """A session may go on with another model: each is named once, the one that answered last at the end."""
     named = [replace(replies("b"), model=ModelRef("", name)) for name in ("large", "small", "large")]
