@@ -57,6 +57,7 @@ class Hands:
         self._snapshots = snapshots
         self._touched: dict[Path, None] = {}
         self._trace = Trace()
+        self._noted = ""
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -75,15 +76,21 @@ class Hands:
         return self._snapshots.take() if self._snapshots is not None and self.takes_snapshots else ""
 
     def first_snapshot(self, tell: Callable[[Happening], None], silence_seconds: float) -> str:
-        """The working tree as the work finds it; that of a large one takes a while, which is told after so much silence."""
+        """The working tree as the work finds it; that of a large one takes a while, which is told after so much silence. Where there
+        is none to be had, that is told once."""
         telling = Timer(silence_seconds, tell, (Noted(SNAPSHOTTING),))
         telling.daemon = True
         try:
             if self.takes_snapshots:
                 telling.start()
-            return self.snapshot()
+            taken = self.snapshot()
         finally:
             telling.cancel()
+        note = self._snapshots.note if self._snapshots is not None else ""
+        if note and note != self._noted:
+            self._noted = note
+            tell(Noted(f"{note}; infold diff will not know what this changes"))
+        return taken
 
     def tidy(self) -> None:
         """Let go of snapshots that nobody will ask for."""

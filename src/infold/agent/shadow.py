@@ -15,7 +15,7 @@ from time import monotonic
 
 from msgspec import Struct
 
-__all__ = ["GitFailed", "Project", "Shadow", "project_at"]
+__all__ = ["GitFailed", "Project", "Shadow", "is_left_out", "project_at"]
 
 OWNER_ONLY = 0o700
 PROBE_SECONDS = 10.0
@@ -60,6 +60,18 @@ def project_at(root: Path, environ: Mapping[str, str]) -> Project:
             raise
         return Project(root, root)
     return Project(root, top, excludes) if root.is_relative_to(top) else Project(root, root)
+
+
+def is_left_out(project: Project, environ: Mapping[str, str]) -> bool:
+    """Whether the repository that a project stands in ignores it as a whole, and so has no say in it."""
+    try:
+        _ended(
+            _begun(("git", "-C", str(project.root), "check-ignore", "-q", "."), _unsteered(environ)),
+            seconds=PROBE_SECONDS,
+        )
+    except GitFailed:
+        return False
+    return True
 
 
 class Shadow:

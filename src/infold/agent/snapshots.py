@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from infold.agent.diffs import FileDiff
-from infold.agent.shadow import GitFailed, Project, Shadow, project_at
+from infold.agent.shadow import GitFailed, Project, Shadow, is_left_out, project_at
 from infold.errors import UsageError
 
 __all__ = ["LARGEST_BYTES", "PATIENCE_SECONDS", "Snapshots"]
@@ -120,10 +120,13 @@ class Snapshots:
         return self._tree(project)
 
     def _placed(self) -> Project:
-        """Where the project stands, asked once; again where a repository may have come or gone since."""
+        """Where the project stands, asked once; again where a repository may have come or gone since. One that ignores all of the
+        project is none of its own."""
         has_repository = (self._root / ".git").exists()
         if self._project is None or has_repository != self._has_repository:
-            self._project, self._has_repository = project_at(self._root, self._environ), has_repository
+            found = project_at(self._root, self._environ)
+            alone = found.top != found.root and is_left_out(found, self._environ)
+            self._project, self._has_repository = Project(found.root, found.root) if alone else found, has_repository
         return self._project
 
     def _is_kept(self, path: bytes) -> bool:

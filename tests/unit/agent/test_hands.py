@@ -183,6 +183,17 @@ def test_a_long_silence_is_explained(tmp_path: Path) -> None:
     assert told == [Noted(SNAPSHOTTING)]
 
 
+def test_a_tree_that_is_not_kept_is_told_of_once(tmp_path: Path) -> None:
+    """Who could not look up afterwards what was changed knows so before."""
+    told: list[Happening] = []
+    (tmp_path / "place").write_text("a file where the folder should be")
+    hands = hands_in(tmp_path, snapshots=Snapshots(tmp_path, tmp_path / "place"))
+
+    assert [hands.first_snapshot(told.append, 60) for _ in range(2)] == ["", ""]
+    assert [type(one) for one in told] == [Noted]
+    assert f"no snapshot of {tmp_path}" in str(told[0])
+
+
 @pytest.mark.slow
 def test_the_tree_is_kept_where_that_is_wanted(tmp_path: Path) -> None:
     """S6.1: with snapshots the tree has an id, the same for the same tree; without, it has none."""

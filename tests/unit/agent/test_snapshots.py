@@ -189,6 +189,15 @@ def test_a_folder_inside_a_repository_is_its_own_tree(root: Path, tmp_path: Path
     assert names(changed(snapshots, act)) == ["e.py"]
 
 
+def test_a_folder_that_a_repository_ignores_stands_alone(root: Path, tmp_path: Path) -> None:
+    """Who keeps a home folder in git and ignores the rest still works on the rest; its own ignore files count."""
+    git(root, "init", "--quiet")
+    write(root, _gitignore="app\n", app___gitignore="*.log\n", app__a_py="x\n")
+    snapshots = Snapshots(root / "app", tmp_path / "place")
+
+    assert names(changed(snapshots, lambda: write(root, app__a_py="y\n", app__b_log="", b_py=""))) == ["a.py"]
+
+
 def test_files_of_a_folder_inside_a_repository_may_change_and_go(root: Path, tmp_path: Path) -> None:
     """S6.1: what was there before is told of as well, not only what is new."""
     git(root, "init", "--quiet")
