@@ -14,7 +14,7 @@ from infold.dashboard.printing import Printer
 from infold.dashboard.reading import check_known, fill_tokens, read, read_timeline
 from infold.dashboard.rows import can_be_undone, rows
 from infold.dashboard.story import Compaction, story_at
-from infold.dashboard.tally import Tallies
+from infold.dashboard.tally import Tallies, Tally
 from infold.dashboard.troubles import status_of
 from infold.dashboard.utterance import utterance_at
 from infold.engine.previewing import Preview
@@ -89,6 +89,7 @@ class Pages:
             tenant=tenant_shown(self._desk.store, key),
             rows=listed[:MOST_ROWS],
             older=listed[MOST_ROWS - 1].sequence if len(listed) > MOST_ROWS else None,
+            newer=None if before is None else _newer(before, tally),
             older_requests=reading.entries[0][0] if reading.has_older else None,
             before=before,
             events=f"/events?session={address_of(key)}" if before is None else "",
@@ -171,6 +172,12 @@ class Pages:
             now_ms=self._desk.now_ms(),
             **values,
         )
+
+
+def _newer(before: int, tally: Tally) -> str:
+    """What asks for the entries after those of a page; nothing where they reach to the newest."""
+    following = before + MOST_ROWS
+    return f"?before={following}" if tally.newest is not None and following <= tally.newest[0] else ""
 
 
 def _client_url(request: Request) -> str:

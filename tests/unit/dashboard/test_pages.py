@@ -205,6 +205,18 @@ def test_long_sessions_are_shown_in_pieces() -> None:
     assert f'href="{HERE}?before={820 - MOST_ROWS}"' in text
 
 
+def test_a_long_session_is_walked_both_ways() -> None:
+    """From older entries a link leads to newer ones, and from the last of those to the session as it stands."""
+    page = client(stored(*(user(str(number)) for number in range(3 * MOST_ROWS))))
+    oldest, middle = (page.get(f"{HERE}?before={count * MOST_ROWS}").text for count in (1, 2))
+
+    assert f'rel="prev" href="{HERE}?before={2 * MOST_ROWS}">Newer' in oldest
+    assert 'rel="next"' not in oldest
+    assert f'rel="prev" href="{HERE}">Newer' in page.get(f"{HERE}?before={3 * MOST_ROWS - 1}").text
+    assert f'rel="next" href="{HERE}?before={MOST_ROWS}">Older' in middle
+    assert 'rel="prev"' not in page.get(HERE).text
+
+
 def test_the_table_has_all_that_is_in_the_picture() -> None:
     """Each request's limit, and what was done before it, are told in words too; so are those of the next one."""
     large = replace(reported(replies("b"), 3_000), window_tokens=9_000)
