@@ -76,8 +76,10 @@ class Hands:
         return self._snapshots.take() if self._snapshots is not None and self.takes_snapshots else ""
 
     def first_snapshot(self, tell: Callable[[Happening], None], silence_seconds: float) -> str:
-        """The working tree as the work finds it; that of a large one takes a while, which is told after so much silence. Where there
-        is none to be had, that is told once."""
+        """The working tree as the work finds it; that of a large one takes a while, which is told after so much silence.
+
+        Where there is none to be had, that is told once.
+        """
         telling = Timer(silence_seconds, tell, (Noted(SNAPSHOTTING),))
         telling.daemon = True
         try:
