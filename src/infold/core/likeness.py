@@ -1,7 +1,8 @@
 """Know a history again: a fingerprint of what was said, called and answered, and of nothing else.
 
 Callers bring the same history again and again with other marks on it: cache marks move, reasoning is left out, reminders come
-and go, arguments are written anew. None of that makes it another history.
+and go, arguments are written anew. None of that makes it another history. Neither do old results that a caller has cleared to
+save room, once they are folded.
 """
 
 import hashlib
@@ -36,15 +37,23 @@ def is_callers(message: Message) -> bool:
 
 def likeness(message: Message) -> str:
     """What a message says, as a short fingerprint; equal for messages that differ in marks alone."""
-    pieces = (_role(message), *filter(None, map(_piece, message.parts)))
-    return _hashed(_SEPARATOR.join(pieces))
+    return _joined(message, map(_piece, message.parts))
 
 
 def chained(earlier: str, messages: Iterable[Message]) -> str:
-    """The fingerprint of a history: of what came before, then of these messages in their order."""
+    """The fingerprint of a history to be folded: of what came before, then of these messages in their order.
+
+    Results count by being there, not by what they say, and media not at all: several agents put a few words in place of old ones.
+    What was said and called in between tells two histories apart.
+    """
     for message in messages:
-        earlier = _hashed(f"{earlier}{likeness(message)}".encode())
+        outline = _joined(message, map(_outlined, message.parts))
+        earlier = _hashed(f"{earlier}{outline}".encode())
     return earlier
+
+
+def _joined(message: Message, pieces: Iterable[bytes]) -> str:
+    return _hashed(_SEPARATOR.join((_role(message), *filter(None, pieces))))
 
 
 def _hashed(content: bytes) -> str:
@@ -68,6 +77,16 @@ def _piece(part: Part) -> bytes:
             return b"file" + _FIELD + _encoded(f"{part.media_type} {part.byte_size} {part.reference}")
         case _:
             return b""
+
+
+def _outlined(part: Part) -> bytes:
+    match part:
+        case ToolResultPart():
+            return b"result"
+        case FilePart():
+            return b""
+        case _:
+            return _piece(part)
 
 
 def _canonical(arguments: str) -> bytes:

@@ -110,7 +110,7 @@ def fork_ids(name: str, brought: Brought) -> Iterator[str]:
     yield name
     yield from (f"{name}~{number}" for number in range(1, MOST_FORKS))
     early = 1 << (len(brought.messages).bit_length() - 1) if brought.messages else 0
-    yield from (f"{name}~{chained('', messages)}" for messages in (brought.messages[:early], brought.messages))
+    yield from (f"{name}~{_hashed(*likenesses)}" for likenesses in (brought.likenesses[:early], brought.likenesses))
 
 
 def held_against(brought: Brought, log: Log) -> Match | None:

@@ -104,3 +104,12 @@ def test_a_chain_knows_the_order() -> None:
     bye = says(TextPart("bye"))
 
     assert chained("", (HELLO, bye)) != chained("", (bye, HELLO))
+
+
+def test_a_chain_knows_that_there_was_a_result_and_not_what_it_said() -> None:
+    """B26: what callers clear from old messages, results and media, makes no other history; a result that is gone does."""
+    results = [says(TextPart("here"), replace(RESULT, output=text), SEEN) for text in ("ok\n" * 900, "[cleared]")]
+    without = [says(TextPart("here"), *parts) for parts in ((RESULT,), ())]
+
+    assert len({chained("", (message,)) for message in (*results, without[0])}) == 1
+    assert chained("", (without[1],)) != chained("", (without[0],))

@@ -355,6 +355,19 @@ def test_what_was_folded_must_be_there() -> None:
     assert held_against(brought(items[:3]), log) is None
 
 
+def test_folded_results_may_be_cleared() -> None:
+    """An agent that puts a few words in place of old results, to save room, goes on with the same session."""
+    items = [said("user", "go"), *(item for number in range(30) for item in step(number))]
+    log = kept(items, window=8_192)
+    assert log.checkpoint is not None
+    folded, live = items[: log.checkpoint.folded], items[log.checkpoint.folded :]
+    cleared = [{**item, "content": "[cleared]"} if item["role"] == "tool" else item for item in folded]
+    other = [*folded[:-2], *step(99, arguments='{"command": "rm"}'), *live]
+
+    assert match([*cleared, *live, said("user", "on")], log) == Match(known=len(items))
+    assert held_against(brought(other), log) is None
+
+
 def test_messages_of_infold_are_not_the_clients() -> None:
     """What infold put into the session is not looked for in the client's list."""
     log = session(user("go"), calls("bash"), result(5), replies("done"))
