@@ -61,10 +61,12 @@ def naming(function: F) -> F:
 
 
 def place_of(named: str | None, environ: Mapping[str, str] | None = None, *, folder: Path | None = None) -> str:
-    """Where sessions are kept: as named, as set, or in the user's own file; what is kept in memory nobody finds again."""
+    """Where sessions are kept: as named, as set, or in the user's own file."""
+    if named is not None:
+        return named
     environ = os.environ if environ is None else environ
-    place = named or read_settings(environ, folder or Path.cwd()).store
-    return default_store(environ) if place == "memory" and named is None else place
+    settings = read_settings(environ, folder or Path.cwd())
+    return settings.store if settings.is_store_stated else default_store(environ)
 
 
 def existing(place: str) -> str:

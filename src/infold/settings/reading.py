@@ -92,6 +92,11 @@ class Settings(Struct, frozen=True):
         """The files alone: a store's address may hold a password."""
         return f"Settings(files={self.files})"
 
+    @property
+    def is_store_stated(self) -> bool:
+        """Whether anybody says where sessions are kept; where nobody does, a face may have a place of its own for them."""
+        return chain_of(self.layers).find("store") is not None
+
     def for_session(self, *, model: str | None = None, agent: str | None = None) -> SessionTerms:
         """What holds for a session with that model, else the one set, and that agent; raises `SettingsError`."""
         return terms_of(self.layers, self.variables, model=model or self.model, agent=agent)
@@ -119,7 +124,7 @@ def read_settings(environ: Mapping[str, str], folder: Path) -> Settings:
     chain = chain_of(layers)
     return Settings(
         model=cast(str | None, chain.get("model").value),
-        store=cast(str, chain.get("store").value),
+        store=cast(str | None, chain.get("store").value) or "memory",
         recall=_section(RecallSettings, "recall", chain),
         plugins=_section(PluginSettings, "plugins", chain),
         agent=_section(AgentSettings, "agent", chain),

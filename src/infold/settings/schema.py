@@ -103,7 +103,12 @@ KEYS: tuple[Key, ...] = (
         aliases=("CONTEXT_WINDOW_TOKENS",),
         from_preset=True,
     ),
-    Key("store", PLACE, "Where sessions are kept: `memory`, a file's path or a `postgresql://` address.", "memory"),
+    Key(
+        "store",
+        PLACE,
+        "Where sessions are kept: `memory`, a file's path or a `postgresql://` address.",
+        unset="in memory; those of the agent in a file of your own",
+    ),
     Key(
         "compaction.auto",
         SWITCH,

@@ -121,7 +121,7 @@ def test_what_is_not_there_is_told_with_what_is() -> None:
 
 
 def test_the_store_is_named_set_or_the_users_own(tmp_path: Path) -> None:
-    """What is named wins over what is set; the default of the setting, memory, means the user's own file."""
+    """What is named wins over what is set, and memory counts where either says so; else it is the user's own file."""
     home = {"HOME": str(tmp_path)}
     own = str(tmp_path / ".local" / "share" / "infold" / "sessions.sqlite3")
 
@@ -129,6 +129,7 @@ def test_the_store_is_named_set_or_the_users_own(tmp_path: Path) -> None:
     assert place_of(None, {**home, "INFOLD_STORE": "there.sqlite3"}) == "there.sqlite3"
     assert place_of(None, home) == own
     assert place_of("memory", home) == "memory"
+    assert place_of(None, {**home, "INFOLD_STORE": "memory"}) == "memory"
 
 
 def test_a_place_without_a_store_is_refused(tmp_path: Path) -> None:

@@ -70,6 +70,6 @@ def test_what_nobody_states_is_the_default() -> None:
     """A key that no layer has is the schema's; its rank is beyond all layers."""
     chain = chain_of(LAYERS)
 
-    assert chain.get("store") == Stated("memory", "default")
+    assert chain.get("gateway.port") == Stated(8377, "default")
     assert chain.find("store") is None
     assert (chain.rank("window"), chain.rank("store")) == (0, len(chain.layers))
