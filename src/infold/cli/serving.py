@@ -175,9 +175,18 @@ def _tell(listener: socket.socket, upstreams: Mapping[str, str], place: str, *, 
     )
 
 
+NO_NEWS = (
+    "ASGI callable returned without completing response",
+    "Unsupported upgrade request",
+    "No supported WebSocket",
+)
+"""How warnings begin that help nobody: of a reply that was not completed the relay has told, and whoever asks for another protocol,
+as Java's clients do with their first request, is answered in this one."""
+
+
 def is_news(record: logging.LogRecord) -> bool:
-    """All but that a reply was not completed: whose fault that is, the relay has told."""
-    return not record.getMessage().startswith("ASGI callable returned without completing response")
+    """Whether a line of the server's says something that an operator can act on."""
+    return not record.getMessage().startswith(NO_NEWS)
 
 
 class _Server(uvicorn.Server):

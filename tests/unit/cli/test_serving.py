@@ -41,6 +41,14 @@ def test_what_the_relay_has_told_is_not_told_again() -> None:
     assert [is_news(record) for record in records] == [False, True]
 
 
+def test_who_asks_for_another_protocol_is_not_told_of() -> None:
+    """B22: Java's clients offer HTTP/2 with their first request; the server's advice to install a library would not help."""
+    said = ("Unsupported upgrade request.", 'No supported WebSocket library detected. Please use "pip install …"')
+    records = [logging.LogRecord("uvicorn.error", logging.WARNING, "", 0, text, (), None) for text in said]
+
+    assert not any(map(is_news, records))
+
+
 def test_a_store_is_held_to_its_limits_from_the_start() -> None:
     """B27: the first time at once, in a thread of its own that ends with the server."""
     store = Watched()
