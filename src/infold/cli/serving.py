@@ -180,8 +180,8 @@ NO_NEWS = (
     "Unsupported upgrade request",
     "No supported WebSocket",
 )
-"""How warnings begin that help nobody: of a reply that was not completed the relay has told, and whoever asks for another protocol,
-as Java's clients do with their first request, is answered in this one."""
+"""How warnings begin that help nobody: of a reply that was not completed the relay has told, and whoever asks for another
+protocol, as Java's clients do with their first request, is answered in this one."""
 
 
 def is_news(record: logging.LogRecord) -> bool:
