@@ -173,6 +173,22 @@ def test_an_update_leaves_what_is_read_in_place(page: Page, begun: Begun) -> Non
     assert page.evaluate("scrollY") == 0
 
 
+def test_an_update_leaves_what_is_selected(page: Page, begun: Begun) -> None:
+    """Text that is marked to be copied stays so, and its part of the page is brought up to date once it is let go."""
+    player, address = begun(3)
+    page.goto(address)
+    expect(page.locator("#line")).to_have_text("live")
+    rows = page.locator("#log .row").count()
+    page.locator("#e0 .words").evaluate("words => getSelection().selectAllChildren(words)")
+    player.play(1)
+
+    expect(page.locator("#figures dd").nth(1)).to_have_text("4")
+    assert page.evaluate("getSelection().toString()").startswith("Port the timetable importer")
+    assert page.locator("#log .row").count() == rows
+    page.evaluate("getSelection().removeAllRanges()")
+    expect(page.locator("#log .row")).to_have_count(rows + 2, timeout=30_000)
+
+
 def test_an_update_is_not_read_aloud(page: Page, begun: Begun) -> None:
     """What a screen reader announces is left alone by an update that has nothing new for it."""
     player, address = begun(3)

@@ -123,6 +123,12 @@ function sightOf() {
   };
 }
 
+// Text that somebody is about to copy is left as it is until it is let go.
+function isSelected(section) {
+  const selection = getSelection();
+  return !selection.isCollapsed && section.contains(selection.getRangeAt(0).commonAncestorContainer);
+}
+
 function exchange(section, fresh) {
   const details = all("details[id]", section).map((one) => [one.id, one.open, find(".scroll", one)]);
   const scrolled = details.map(([, , box]) => [box?.scrollLeft ?? 0, box?.scrollTop ?? 0]);
@@ -148,6 +154,10 @@ async function refresh() {
   for (const section of all("[data-live]")) {
     const other = fresh.getElementById(section.id);
     if (!other || other.innerHTML === served.get(section.id)) continue;
+    if (isSelected(section)) {
+      refreshSoon(5_000);
+      continue;
+    }
     served.set(section.id, other.innerHTML);
     exchange(section, other);
   }
