@@ -39,6 +39,9 @@ __all__ = [
 CONTINUE_TEXT = "Go on with the next step if there is one; otherwise stop and say what you need."
 """The synthetic message after an automatic compaction (S3.8)."""
 
+ROOM_GROWTH = 1.2
+"""By how much the room of a fold's text grows at a time until the user's instructions stand in it word for word."""
+
 
 class Carried(Struct, frozen=True):
     """A step carried out: the log after it, the entries that were appended, and what happened, for observers."""
@@ -224,15 +227,28 @@ def _text(ledger: Ledger, step: Summarise | Fold, situation: Situation, log: Log
         return FoldedText(_prefixed(narrative, summary.prefix))
     rule = log.rendering.estimate
     taken = estimate(narrative, rule)
-    folded = render_fold(
-        ledger,
-        budget_tokens=max(summary.minimum_tokens, step.budget_tokens - taken),
-        must_keep_tokens=summary.must_keep_tokens(step.budget_tokens),
-        rule=rule,
-        recall=log.rendering.recall,
-    )
+    for budget_tokens in _rooms(step, situation):
+        folded = render_fold(
+            ledger,
+            budget_tokens=max(summary.minimum_tokens, budget_tokens - taken),
+            must_keep_tokens=summary.must_keep_tokens(budget_tokens),
+            rule=rule,
+            recall=log.rendering.recall,
+        )
+        if not folded.stubbed:
+            break
     body = f"{folded.text}\n\n{narrative}" if narrative else folded.text
     return FoldedText(_prefixed(body, summary.prefix), tuple(dict.fromkeys((*folded.stubbed, *ledger.forgotten))))
+
+
+def _rooms(step: Summarise | Fold, situation: Situation) -> Iterator[int]:
+    """The room a fold's text may have: as planned; where a person asked, more while the window has it and instructions need it."""
+    yield step.budget_tokens
+    most = situation.policy.summary.budget_tokens(situation.budget.usable_tokens) if step.reason == "manual" else 0
+    room = step.budget_tokens
+    while room < most:
+        room = min(most, int(room * ROOM_GROWTH) + 1)
+        yield room
 
 
 def _prefixed(text: str, prefix: str) -> str:

@@ -145,6 +145,18 @@ def test_where_nobody_asked_the_continue_message_is_for_nobody() -> None:
     assert (placed.message.agent, placed.message.model) == ("", None)
 
 
+def test_a_manual_compaction_of_little_keeps_the_rules() -> None:
+    """B2, I5: in a window with room, what the user laid down stands word for word however small the folded head is."""
+    rules = [f"Never touch folder {n} below third_party, and always run make check-{n} for it." * 2 for n in range(6)]
+    drafts = [draft for rule in rules for draft in (user(rule), replies("That is done now. " * 12))]
+    done = compacted(session(*drafts, user("And now?")), INFOLD, manual=True)
+
+    assert kinds(done) == [Fold]
+    assert done.log.size.plus(done.log.checkpoint_size).measure < 800
+    assert not any(isinstance(event, InstructionStubbed) for event in done.events)
+    assert all(rule in "".join(map(text_of, view(done.log, INFOLD.summary))) for rule in rules)
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_manual_compaction_is_not_continued(name: str) -> None:
     """S3.8, B20, B21: what a person asked for is one fold, and nobody is told to go on."""
