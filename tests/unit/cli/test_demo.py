@@ -19,11 +19,25 @@ from infold.stores.sqlite import SqliteStore
 
 pytestmark = pytest.mark.slow
 
+PROJECT = Path(__file__).parents[3]
+
 
 @lru_cache
 def play(*arguments: str) -> Result:
     """The demo's outcome, played once for all tests that look at it."""
     return CliRunner().invoke(main, ["demo", "--plain", "--fast", *arguments])
+
+
+def test_the_recording_in_the_docs_is_of_this_demo() -> None:
+    """The page that shows the demo tells what is played now; `python docs/demo_recording.py` records it anew."""
+    recorded = (PROJECT / "docs" / "guides" / "demo.txt").read_text("utf-8")
+
+    assert done_in(recorded) == done_in(play().stdout)
+
+
+def done_in(page: str) -> list[str]:
+    """What a page tells of requests that something was done for."""
+    return re.findall(r"^request +\d+  \w.*\b", page, re.MULTILINE)
 
 
 def test_the_demo_ends_with_all_requests_fitted() -> None:
