@@ -72,7 +72,7 @@ class Pages:
         before = number_in(asked, "before")
         reading = read(self._desk.store, key, before=before)
         timeline = read_timeline(self._desk.store, reading)
-        listed = rows(reading.entries, timeline.marks, timeline.log)
+        listed = rows(reading.entries, timeline.marks, timeline.log, MOST_ROWS)
         tally, window = self._tallies.of(key), self._desk.window_of(key)
         if before is not None and timeline.points:
             window = timeline.points[-1].window_tokens or window
@@ -87,8 +87,8 @@ class Pages:
             tally=tally,
             title=title_shown(self._desk.store, key, tally),
             tenant=tenant_shown(self._desk.store, key),
-            rows=listed[:MOST_ROWS],
-            older=listed[MOST_ROWS - 1].sequence if len(listed) > MOST_ROWS else None,
+            rows=listed,
+            older=listed[-1].sequence if len(reading.entries) > len(listed) else None,
             newer=None if before is None else _newer(before, tally),
             older_requests=reading.entries[0][0] if reading.has_older else None,
             before=before,

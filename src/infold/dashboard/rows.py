@@ -4,6 +4,7 @@ A message is in the view, shortened there, folded, or taken back by its caller; 
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -86,11 +87,12 @@ class Row(Struct, frozen=True):
     can_undo: bool = False
 
 
-def rows(entries: Sequence[Numbered], marks: Iterable[Mark], log: Log) -> list[Row]:
-    """The rows of these entries, newest first; `entries` go up to the newest entry that the log knows."""
+def rows(entries: Sequence[Numbered], marks: Iterable[Mark], log: Log, most: int | None = None) -> list[Row]:
+    """The rows of these entries, newest first and no more than asked for; `entries` go up to the newest that the log knows."""
     by_number = {mark.sequence: mark for mark in marks}
     amendments = [(sequence, entry) for sequence, entry in entries if isinstance(entry, Amendment)]
-    return [_row(sequence, entry, by_number.get(sequence), log, amendments) for sequence, entry in reversed(entries)]
+    newest = islice(reversed(entries), most)
+    return [_row(sequence, entry, by_number.get(sequence), log, amendments) for sequence, entry in newest]
 
 
 def state_of(sequence: int, log: Log, amendments: Iterable[tuple[int, Amendment]]) -> State:
