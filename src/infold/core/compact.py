@@ -242,7 +242,7 @@ def _text(ledger: Ledger, step: Summarise | Fold, situation: Situation, log: Log
 
 
 def _rooms(step: Summarise | Fold, situation: Situation) -> Iterator[int]:
-    """The room a fold's text may have: as planned; where a person asked, more while the window has it and instructions need it."""
+    """The room a fold's text may have: as planned; where a person asked, more while the window has it and they need it."""
     yield step.budget_tokens
     most = situation.policy.summary.budget_tokens(situation.budget.usable_tokens) if step.reason == "manual" else 0
     room = step.budget_tokens
