@@ -275,6 +275,14 @@ def test_pins_can_be_set_from_the_log() -> None:
     assert 'aria-label="Pin part 1.0"' in text
 
 
+def test_a_window_that_is_too_full_says_so() -> None:
+    """In words, not by a colour alone, and what happens next."""
+    store = stored(user("word " * 4_000), replies("b"))
+
+    assert "More than fits" in client(store, window_of=lambda _: 2_000).get(HERE).text
+    assert "More than fits" not in client(store).get(HERE).text
+
+
 def test_an_unknown_window_is_said_to_be_unknown() -> None:
     """Without a limit there is no bar and no line; one far away is told in words."""
     store = stored(user("a"), replies("b"))
