@@ -1,8 +1,8 @@
-"""Globs as models write them: `*.py` for any depth, `src/**/*.ts` from a folder, `*.{js,ts}` for either."""
+"""Globs as models write them: `*.py` for any depth, `src/**/*.ts` from a folder, `*.{js,ts}` for either, `!*.md` for others."""
 
 import re
 
-__all__ = ["glob_pattern", "without_braces"]
+__all__ = ["glob_pattern", "placed", "without_braces"]
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _PIECE = re.compile(r"(?P<deep>\*\*/?)|(?P<any>\*)|(?P<one>\?)|(?P<of>\[!?[^\]/]+\])|(?P<plain>.)", re.DOTALL)
@@ -21,10 +21,16 @@ def without_braces(glob: str) -> tuple[str, ...]:
     return tuple(made[:MOST_GLOBS])
 
 
+def placed(glob: str) -> str:
+    """A glob from the folder that is searched: one without a slash means names at any depth."""
+    return glob.removeprefix("./").lstrip("/") if "/" in glob else f"**/{glob}"
+
+
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """What matches the paths below a folder that a glob means; one without a slash means names at any depth."""
-    anywhere = (one if "/" in one else f"**/{one}" for one in without_braces(glob.removeprefix("./")))
-    return re.compile("|".join("".join(map(_translated, _PIECE.finditer(one))) for one in anywhere))
+    """What matches the paths below a folder that a glob means, or all but those."""
+    every = map(placed, without_braces(glob.removeprefix("!")))
+    meant = "|".join("".join(map(_translated, _PIECE.finditer(one))) for one in every)
+    return re.compile(f"(?!(?:{meant})$).+" if glob.startswith("!") else meant, re.DOTALL)
 
 
 def _translated(piece: re.Match[str]) -> str:

@@ -20,6 +20,10 @@ from infold.agent.tools.globs import MOST_GLOBS, glob_pattern, without_braces
         ("[!a-c].py", ["d.py"], ["a.py"]),
         ("a+b(1).txt", ["a+b(1).txt"], ["aab1.txt"]),
         ("[", ["["], ["x"]),
+        ("/src/*.py", ["src/a.py"], ["x/src/a.py"]),
+        ("/a.py", ["a.py"], ["x/a.py"]),
+        ("!*.{py,md}", ["a.js", "x/a.pyc"], ["a.py", "x/a.md"]),
+        ("!src/**", ["a.py", "x/src/a"], ["src/a", "src/b/c"]),
     ],
 )
 def test_globs_mean_what_is_expected(glob: str, fits: list[str], fits_not: list[str]) -> None:

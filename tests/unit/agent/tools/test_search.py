@@ -36,6 +36,9 @@ def test_lines_are_found(repository: Path, ran: Ran, wished: Wished) -> None:
         ({"path": "debug.log"}, ["debug.log"]),
         ({"path": "build"}, ["build/made.py"]),
         ({"glob": "*.none"}, []),
+        ({"glob": "/README.md"}, ["README.md"]),
+        ({"glob": "!*.{py,log}"}, ["README.md"]),
+        ({"path": "src", "glob": "!deep/**"}, ["src/app.py"]),
     ],
 )
 def test_a_search_is_narrowed(repository: Path, ran: Ran, given: dict[str, str], files: list[str]) -> None:
@@ -102,7 +105,8 @@ def _found(command: list[str], folder: Path) -> list[str]:
 
 @pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
 @pytest.mark.parametrize(
-    ("given", "file"), [({}, ""), ({"glob": "*.py"}, ""), ({"glob": "src/**/*.{py,md}"}, ""), ({}, "debug.log")]
+    ("given", "file"),
+    [({}, ""), ({"glob": "*.py"}, ""), ({"glob": "src/**/*.{py,md}"}, ""), ({"glob": "!*.py"}, ""), ({}, "debug.log")],
 )
 def test_both_programs_find_the_same(repository: Path, given: dict[str, str], file: str) -> None:
     """Whichever of the two is installed, a search finds the same files."""
