@@ -24,6 +24,7 @@ from prompt_toolkit.styles import Style
 
 from infold.cli.chat_commands import COMMANDS
 from infold.cli.chat_status import Piece
+from infold.cli.consenting import forget_typed
 from infold.formats.items import cleaned
 
 __all__ = ["Line", "PromptHistory", "history_at", "without_echo"]
@@ -84,7 +85,7 @@ class Line:
         What was typed before the question was there is no answer to it. Ctrl-C passes through, as an interrupt.
         """
         known = {word: answer for answer in answers for word in (answer, answer[0])}
-        forget_typed()
+        forget_typed(sys.stdin)
         clear_typeahead(self._question.input)
         while True:
             try:
@@ -192,9 +193,3 @@ def without_echo() -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
-
-
-def forget_typed() -> None:
-    """Forget what was typed and not yet read."""
-    with suppress(termios.error, ValueError, OSError):
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)

@@ -1,21 +1,26 @@
 """Ask the person at the terminal whether an agent may do what it wishes; without a terminal nobody is asked, which is a no."""
 
 import shlex
+import termios
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import IO
 
 from rich.console import Console
 from rich.text import Text
 
 from infold.agent.events import Refused
-from infold.agent.permissions import Consent
+from infold.agent.permissions import Consent, granted, told
 from infold.agent.tools.tool import Wish
 from infold.cli.render import legible, one_line
 
-__all__ = ["can_ask", "consent_for", "leave_wanted"]
+__all__ = ["can_ask", "consent_for", "forget_typed", "leave_wanted"]
 
 MOST_WISHES, LONGEST_WISH = 5, 80
 """How many refused wishes are named at the end, and how much of each."""
+
+LONGEST_GRANT = 240
+"""Characters that what leave for good would mean is told in."""
 
 LONGEST_RULE = 200
 """A rule for a longer command is none that anybody would copy."""
@@ -38,6 +43,12 @@ def leave_wanted(refused: Sequence[Refused]) -> str:
     return f"not permitted, as nobody could be asked: {', '.join(wishes[:MOST_WISHES])}{more}; give leave with {leave}"
 
 
+def forget_typed(source: IO[str]) -> None:
+    """Forget what was typed at a terminal and not yet read."""
+    with suppress(termios.error, ValueError, OSError):
+        termios.tcflush(source, termios.TCIFLUSH)
+
+
 def consent_for(source: IO[str] | None, console: Console) -> Callable[[Wish], Consent]:
     """Who decides on wishes: the person at this terminal, or nobody."""
     if source is None or not can_ask(source):
@@ -46,6 +57,8 @@ def consent_for(source: IO[str] | None, console: Console) -> Callable[[Wish], Co
     def ask(wish: Wish) -> Consent:
         where = " (outside the project)" if wish.outside else ""
         console.print(Text(legible(f"? {wish.tool}{where}: {wish.what}"), style="bold yellow"))
+        console.print(Text(f"  always would allow {one_line(told(granted(wish)), LONGEST_GRANT)}", style="dim"))
+        forget_typed(source)  # none of it is an answer to this question
         while True:
             console.print("  [bold]y[/]es, [bold]a[/]lways in this session, or [bold]n[/]o: ", end="")
             line = source.readline()

@@ -1,6 +1,7 @@
 """A person is asked whether an agent may do what it wishes."""
 
 import io
+import os
 
 import pytest
 from rich.console import Console
@@ -50,6 +51,38 @@ def test_the_wish_is_shown() -> None:
     """The person sees what is to be done, and whether it reaches out of the project."""
     assert "? shell: ls -l" in asked("y\n")[1]
     assert "? read (outside the project): /etc/hosts" in asked("n\n", Wish("read", "/etc/hosts", outside=True))[1]
+
+
+def test_what_always_means_is_shown() -> None:
+    """Who gives leave for good knows for what: of some programs it is more than the command."""
+    wish = Wish("shell", "git status -s")
+
+    assert "always would allow shell:git status -s, shell:git status, shell:git status *\n" in asked("y\n", wish)[1]
+
+
+class Answering(io.StringIO):
+    """A screen before which somebody types an answer once they are asked."""
+
+    def __init__(self, keyboard: int) -> None:
+        super().__init__()
+        self._keyboard = keyboard
+
+    def write(self, text: str) -> int:
+        """Show it."""
+        if "or no:" in text:
+            os.write(self._keyboard, b"n\n")
+        return super().write(text)
+
+
+def test_what_was_typed_before_is_no_answer() -> None:
+    """A key that was pressed while nothing was asked gives leave for nothing."""
+    keyboard, terminal = os.openpty()
+    os.write(keyboard, b"y\n")
+    with os.fdopen(terminal) as source:
+        consent = consent_for(source, Console(file=Answering(keyboard), width=100))(LIST)
+    os.close(keyboard)
+
+    assert consent == "no"
 
 
 def test_a_wish_cannot_paint_over_the_question() -> None:
