@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, get_args
 
 import pytest
 
+from infold import SessionSettings
 from infold.cli.main import VERBS
 from infold.core.events import Event
 from infold.core.presets import PRESETS
@@ -121,6 +122,13 @@ def test_events_are_told() -> None:
     tags = [event.__struct_config__.tag for event in get_args(Event)]
 
     assert [tag for tag in tags if f"`{tag}`" not in _all_docs()] == []
+
+
+def test_settings_of_a_session_are_told() -> None:
+    """Each setting of a session is named on the page about sessions."""
+    page = (DOCS / "guides" / "session.md").read_text("utf-8")
+
+    assert [name for name in SessionSettings.__struct_fields__ if f"`{name}`" not in page] == []
 
 
 def test_verbs_are_told() -> None:
