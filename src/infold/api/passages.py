@@ -24,6 +24,7 @@ from infold.api.exchanges import (
     told_by,
     with_own_model,
 )
+from infold.api.outages import Outage
 from infold.api.session import Session
 from infold.api.session_settings import Place, SessionSettings
 from infold.api.sessions import MOST_OPEN, OpenSessions, found
@@ -207,11 +208,18 @@ class Passages:
     """The sessions of a sync client; raises `UsageError` for settings under which none could be kept."""
 
     def __init__(
-        self, store: FullStore, settings: SessionSettings, tenant: str = "", *, most_open: int = MOST_OPEN
+        self,
+        store: FullStore,
+        settings: SessionSettings,
+        tenant: str = "",
+        *,
+        most_open: int = MOST_OPEN,
+        outage: Outage | None = None,
     ) -> None:
         self._store = store
         self._settings = _checked(settings)
         self._tenant = tenant
+        self._outage = outage or Outage()
         self._sessions: OpenSessions[Session] = OpenSessions(most_open)
         self._unstored: OpenSessions[Session] = OpenSessions(most_open)
 
@@ -220,10 +228,13 @@ class Passages:
 
         While the store fails, the session is another one, in memory alone: a full disk is no reason to send what is too large.
         """
-        try:
-            return self._begun(exchange, send, self._found)
-        except StoreError as error:
-            return replace(self._begun(exchange, send, self._found_unstored), trouble=error)
+        trouble, begun = self._outage.error, self._outage.begin()
+        if trouble is None:
+            try:
+                return self._begun(exchange, send, self._found)
+            except StoreError as error:
+                trouble = self._outage.note(error, begun)
+        return replace(self._begun(exchange, send, self._found_unstored), trouble=trouble)
 
     def let_go(self, passage: Passage) -> None:
         """Read the session anew for its next request: after a recovery, that one may be recovered too, whatever comes of this."""
@@ -263,11 +274,18 @@ class AsyncPassages:
     """The sessions of an async client or of a gateway's tenant; their store is read in a thread."""
 
     def __init__(
-        self, store: FullStore, settings: SessionSettings, tenant: str = "", *, most_open: int = MOST_OPEN
+        self,
+        store: FullStore,
+        settings: SessionSettings,
+        tenant: str = "",
+        *,
+        most_open: int = MOST_OPEN,
+        outage: Outage | None = None,
     ) -> None:
         self._store = store
         self._settings = _checked(settings)
         self._tenant = tenant
+        self._outage = outage or Outage()
         self._sessions: OpenSessions[AsyncSession] = OpenSessions(most_open)
         self._unstored: OpenSessions[AsyncSession] = OpenSessions(most_open)
 
@@ -276,10 +294,13 @@ class AsyncPassages:
 
         While the store fails, the session is another one, in memory alone.
         """
-        try:
-            return await self._begun(exchange, send, self._session)
-        except StoreError as error:
-            return replace(await self._begun(exchange, send, self._unstored_session), trouble=error)
+        trouble, begun = self._outage.error, self._outage.begin()
+        if trouble is None:
+            try:
+                return await self._begun(exchange, send, self._session)
+            except StoreError as error:
+                trouble = self._outage.note(error, begun)
+        return replace(await self._begun(exchange, send, self._unstored_session), trouble=trouble)
 
     def let_go(self, passage: AsyncPassage) -> None:
         """Read the session anew for its next request: after a recovery, that one may be recovered too, whatever comes of this."""

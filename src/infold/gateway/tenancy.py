@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.api.exchanges import Exchange
+from infold.api.outages import Outage
 from infold.api.passages import AsyncPassages, AsyncSend, Passages
 from infold.api.session_settings import SessionSettings, settings_from
 from infold.catalogue import Assumed, lookup
@@ -48,6 +49,7 @@ class Tenancy:
         self._plugins = plugins
         self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
         self._told: set[str] = set()
+        self._outage = Outage()
 
     async def begin(self, tenant: str, exchange: Exchange, send: AsyncSend) -> Underway:
         """The passage of a request, which fits; raises `WindowExceeded` where it cannot."""
@@ -82,8 +84,8 @@ class Tenancy:
         if settings.window is None:
             self._tell_of(model)
         return _Kept(
-            AsyncPassages(self.store, settings, tenant, most_open=MOST_OPEN),
-            Passages(self.store, settings, tenant, most_open=MOST_OPEN),
+            AsyncPassages(self.store, settings, tenant, most_open=MOST_OPEN, outage=self._outage),
+            Passages(self.store, settings, tenant, most_open=MOST_OPEN, outage=self._outage),
         )
 
     def _tell_of(self, model: str) -> None:
