@@ -1,5 +1,6 @@
 """What the verbs that put an agent to work have in common: their options, and everything the agent needs, opened and closed."""
 
+import logging
 import os
 import shlex
 import signal
@@ -16,6 +17,7 @@ import click
 from msgspec import Struct
 
 from infold.agent.agents import AGENTS, DEFAULT_AGENT
+from infold.agent.events import Noted
 from infold.agent.permissions import parse_rules
 from infold.agent.work import Assignment, Person, Work, begin
 from infold.cli import options
@@ -40,6 +42,9 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 SIGNALLED = 128
 """What a signal's number is added to for the exit status, as shells have it."""
+
+SUMMARIES = "infold.engine.asking"
+"""Where it is logged that no summary was written."""
 
 _CHOICES = tuple(name for name, agent in AGENTS.items() if not agent.is_hidden)
 
@@ -141,7 +146,8 @@ def opened(job: Job, person: Person) -> Iterator[Work]:
     limits = read_settings(os.environ, job.root).store_limits
     with _store(place_of(job.store, folder=job.root)) as store:
         kept_within(store, limits)
-        with at_work(job, person, store, _key(store, job.session, job.root)) as work:
+        key = _key(store, job.session, job.root)
+        with _log_told(person), at_work(job, person, store, key) as work:
             try:
                 yield work
             finally:
@@ -166,6 +172,32 @@ def at_work(job: Job, person: Person, store: FullStore, key: SessionKey) -> Iter
     )
     with open_model(name, job.base_url) as model:
         yield begin(store, key, model, place=place, settings=settings, person=person)
+
+
+@contextmanager
+def _log_told(person: Person) -> Iterator[None]:
+    """Within it, what infold's parts log is told to the person, and not printed across what they look at."""
+    log, telling = logging.getLogger("infold"), _Telling(person)
+    before, log.propagate = log.propagate, False
+    log.addHandler(telling)
+    try:
+        yield
+    finally:
+        log.removeHandler(telling)
+        log.propagate = before
+
+
+class _Telling(logging.Handler):
+    """Tells what is logged, but for failing summaries, of which the agent tells more."""
+
+    def __init__(self, person: Person) -> None:
+        super().__init__(logging.WARNING)
+        self._person = person
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell one record."""
+        if record.name != SUMMARIES:
+            self._person.tell(Noted(record.getMessage()))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infold.agent.events import Ended, SummaryBegun, Titled
+from infold.agent.events import Ended, Noted, SummaryBegun, Titled
 from infold.agent.places import default_snapshots
 from infold.agent.work import Assignment, Person, Told, Work, begin
 from infold.core.events import Compacted, SummaryProgressed
@@ -14,7 +14,7 @@ from infold.errors import UsageError
 from infold.ports import FullStore, SessionKey
 from infold.settings import read_settings
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import Say, ScriptedRequest
+from infold.testing.scripted import Answer, Fail, Say, ScriptedRequest
 from infold.testing.scripted_model import ScriptedModel
 
 from .workshop import Ticking, call, messages_in, model_saying, never
@@ -102,6 +102,24 @@ def test_it_is_told_where_a_summary_begins(tmp_path: Path) -> None:
     assert len(begun) == 2
     assert isinstance(told[begun[0] + 1], SummaryProgressed)
     assert isinstance(told[begun[1] + 1], SummaryProgressed)
+
+
+def test_a_summary_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
+    """S3.10: who pays for a model that writes summaries learns why one was made by code."""
+    told: list[Told] = []
+
+    def script(request: ScriptedRequest) -> Answer:
+        return Fail(401) if "You write the notes" in str(request) else Say("Twelve boats. " * 40)
+
+    work = put_to_work(tmp_path, ScriptedModel(script), told)
+    for _ in range(3):
+        work.run("Count the boats.")
+    work.session.compact()
+    notes = [one.text for one in told if isinstance(one, Noted)]
+
+    assert set(notes) == {notes[0]}
+    assert notes[0].startswith("no summary was written: ")
+    assert "SCRIPTED_API_KEY" in notes[0]
 
 
 def test_it_goes_on_where_it_stands(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """An agent opened for a verb: options, store, session and model, and the signal that ends it."""
 
+import logging
 import os
 import shlex
 import signal
@@ -13,8 +14,9 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from infold.agent.work import Person
-from infold.cli.working import ENDING, Job, ended_by_signals, opened, working
+from infold.agent.events import Noted
+from infold.agent.work import Person, Told
+from infold.cli.working import ENDING, SUMMARIES, Job, ended_by_signals, opened, working
 from infold.core.entries import MessageEntry
 from infold.core.messages import MessageId, SessionId, TextPart, UserMessage
 from infold.errors import StoreBroken, UsageError
@@ -150,6 +152,20 @@ def test_a_session_of_another_folder_is_told(tmp_path: Path, capsys: pytest.Capt
             told = capsys.readouterr().err
             assert told.count("\n") == 1
             assert str(tmp_path / "kites") in told
+
+
+def test_what_is_logged_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line of the log does not run across what the person looks at; of summaries the agent itself tells."""
+    told: list[Told] = []
+    log = logging.getLogger("infold.plugins.manager")
+    with opened(job_in(tmp_path), Person(told.append, lambda _: "no")):
+        log.warning("the plugin %s failed", "kites")
+        log.info("nothing to see")
+        logging.getLogger(SUMMARIES).warning("the summariser failed")
+    log.warning("told to nobody any more")
+
+    assert told == [Noted("the plugin kites failed")]
+    assert "kites" not in capsys.readouterr().err
 
 
 def test_a_tenants_session_stays_the_tenants(tmp_path: Path) -> None:
