@@ -6,7 +6,7 @@ A database that cannot be reached, or a file that another process holds, lets ea
 from collections.abc import Callable
 from time import monotonic
 
-from infold.errors import StoreError
+from infold.errors import StoreBroken, StoreError
 
 __all__ = ["Outage"]
 
@@ -35,8 +35,11 @@ class Outage:
         return self._clock()
 
     def note(self, error: StoreError, begun: float) -> StoreError:
-        """Remember a failure of a request that began then, if it was slow; the same error."""
+        """Remember a failure of a request that began then, if it was slow; the same error.
+
+        That another writer was faster says nothing about the store: the request may have waited for a summary.
+        """
         now = self._clock()
-        if now - begun >= SLOW_SECONDS:
+        if isinstance(error, StoreBroken) and now - begun >= SLOW_SECONDS:
             self._error, self._until = error, now + REST_SECONDS
         return error

@@ -9,7 +9,7 @@ from infold.api.outages import REST_SECONDS, SLOW_SECONDS, Outage
 from infold.api.passages import AsyncPassages, Passages
 from infold.api.session_settings import SessionSettings
 from infold.core.entries import Entry
-from infold.errors import StoreBroken
+from infold.errors import StoreBroken, StoreConflict
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 
@@ -81,4 +81,15 @@ def test_a_failure_that_keeps_nobody_waiting_is_of_one_request() -> None:
         begin(store, outage, is_async=False)
 
     assert store.asked == 3
+    assert outage.error is None
+
+
+def test_another_writer_is_no_outage() -> None:
+    """A request that waited for a summary, and was then too late, says nothing about the store."""
+    clock = Clock()
+    outage, begun = Outage(clock), clock()
+    clock.now += 60
+    error = StoreConflict("ferry", expected=3, actual=4)
+
+    assert outage.note(error, begun) is error
     assert outage.error is None
