@@ -26,7 +26,7 @@ _STATUSES: tuple[tuple[type[InfoldError], int], ...] = (
 )
 
 TITLES = {400: "That cannot be done", 404: "Not here", 409: "Somebody was faster", 502: "The model did not answer"}
-BROKEN = "The store cannot be read"
+BROKEN, UNCHANGED = "The store cannot be read", "Nothing was changed"
 
 
 def status_of(error: InfoldError) -> int:
@@ -49,7 +49,7 @@ class Troubles:
             status = status_of(error)
             # A session that is not there is no way back; every other trouble leaves it standing.
             address = "" if isinstance(error, UnknownSession) else scope.get("path_params", {}).get("address", "")
-            title = TITLES.get(status, BROKEN)
+            title = TITLES.get(status, BROKEN if scope["method"] == "GET" else UNCHANGED)
             page = self._printer.page(
                 Request(scope), "trouble", status=status, title=title, problem=str(error), address=address
             )

@@ -30,10 +30,13 @@ COOKIE = "infold-token"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 SHORTEST_TOKEN = 16
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+STYLE = "/static/"
+"""What pages are drawn with, the log-in page too: the same in every installation, and nothing of anybody's."""
+
 API = ("/v1/", "/v1beta/", "/v1alpha/")
 """Where clients speak and no page is."""
 
-PAGES = ("/sessions/", "/static/")
+PAGES = ("/sessions/", STYLE)
 """Where nothing but pages is: what is none there is not found, and not sent on."""
 
 LOGIN_PATH = "/login"
@@ -49,12 +52,37 @@ PAGE_HEADERS = {
     "cache-control": "no-store",
 }
 
-LOGIN = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark"><title>infold</title><form method="post" action="/login">{problem}
-<p><label>Token <input name="token" type="password" autocomplete="current-password" autofocus required></label>
-<button>Open</button></p>
-<input type="hidden" name="next" value="{following}"></form></html>"""
-WRONG = '<p role="alert">That is not the token. It is what INFOLD_TOKEN was when the gateway was started.</p>'
+LOGIN = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Log in · infold</title>
+<link rel="icon" type="image/svg+xml" href="/static/mark.svg">
+<link rel="stylesheet" href="/static/page.css">
+<script src="/static/theme.js"></script>
+</head>
+<body>
+<header class="top"><span class="wordmark"><img src="/static/mark.svg" alt="" width="20" height="20">infold</span></header>
+<main>
+<div class="empty">
+<h1>Log in</h1>
+<p>These pages show what agents say and do. They open to whoever has the token that INFOLD_TOKEN was when the gateway was
+started.</p>
+{problem}
+<form method="post" action="/login" class="stack narrow">
+<label for="token">Token</label>
+<input id="token" name="token" type="password" autocomplete="current-password" autofocus required>
+<p class="buttons"><button>Log in</button></p>
+<input type="hidden" name="next" value="{following}">
+</form>
+</div>
+</main>
+</body>
+</html>
+"""
+WRONG = '<p role="alert" class="notice trouble">That is not the token.</p>'
 
 TOKEN_SCOPE = "infold.token"
 """In the scope of a request where a token is asked for, so that a page can say so."""
@@ -115,7 +143,7 @@ class Guard:
     async def _answer(self, request: Request, named: str, *, is_page: bool) -> Response | None:
         """What is said in place of what was asked for; none where that may be had."""
         path: str = request.scope["path"]
-        if path in OPEN_PATHS:
+        if path in OPEN_PATHS or path.startswith(STYLE):
             return None
         if is_page and not self._token and not _is_loopback(request):
             return _refused(403, "without INFOLD_TOKEN the pages are shown on this machine alone")

@@ -20,7 +20,7 @@ from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import user
 
-from .desks import HERE, client, stored
+from .desks import HERE, Acted, client, stored
 
 
 class Broken(MemoryStore):
@@ -62,6 +62,16 @@ def test_a_broken_store_is_told_in_one_sentence() -> None:
     assert "Sessions.sqlite3: entry 4 is &lt;damaged&gt;; restore it from a copy." in page.text
     assert f'href="{HERE}"' in page.text
     assert client(Broken()).get("/").status_code == 503
+
+
+def test_an_act_that_the_store_refused_says_that_nothing_was_changed() -> None:
+    """A store that is busy with another's writing can be read all the same."""
+    busy = Acted(refusal=StoreBroken("x", "it is busy", remedy="try again"))
+    page = client(stored(user("a")), busy).post(f"{HERE}/pin", data={"handle": "0.0", "pinned": "yes"})
+
+    assert page.status_code == 503
+    assert "Nothing was changed" in page.text
+    assert "cannot be read" not in page.text
 
 
 def test_an_unknown_session_leads_back_to_the_list() -> None:

@@ -192,6 +192,17 @@ def test_a_person_logs_in() -> None:
     assert asked("/page", {"cookie": cookie.partition(";")[0]}).status_code == 200
 
 
+def test_the_log_in_page_is_drawn_like_the_others() -> None:
+    """Style and scripts are the same for everybody, so they are had without the token that the page asks for."""
+    asking = asked("/page").text
+
+    for file in ("/static/page.css", "/static/theme.js", "/static/mark.svg"):
+        assert file in asking
+        assert asked(file).status_code == 404  # past the guard; there is none here
+    assert asked("/sessions/a").status_code == 401
+    assert asked("/static/../page").status_code == 401
+
+
 def test_a_wrong_token_is_said_and_what_was_asked_for_is_kept() -> None:
     """The form leads to the page that was wanted, also after a slip."""
     asking = asked("/page?before=3&q=%22x%22")
