@@ -373,10 +373,11 @@ def test_errors_are_a_line(place: Place, server: ScriptedServer) -> None:
 
 
 def test_models_cannot_command_the_terminal(place: Place, server: ScriptedServer) -> None:
-    """Escape sequences in an answer and in a result are shown, not obeyed."""
+    """Escape sequences in an answer and in a result are shown, not obeyed; those that a result holds whole are left out."""
     with chatting(place, server, "--allow", "shell") as shown:
         said(shown, "be hostile", "before?[2J?]0;owned?after")
-        said(shown, r"run printf '\033[2J\033]0;owned\007gone'", "?[2J?]0;owned?gone")
+        said(shown, r"run printf '\033[2J\033]0;owned\007gone'", "\n  gone\n")
+        said(shown, r"run printf '\302\2332J\302\2350;owned\007left'", "?2J?0;owned?left")
         title = shown.tmux("display-message", "-p", "#{pane_title}")
 
     assert "owned" not in title
