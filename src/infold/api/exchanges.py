@@ -20,7 +20,7 @@ from infold.engine.finding import Brought, brought_by, name_of
 from infold.errors import ModelError, ModelOverflow
 from infold.formats.items import json_text, plain
 from infold.formats.overflow import recognise
-from infold.formats.requests import Asked, Unmanaged, answer_of, asked_of, wire_of_path, with_items
+from infold.formats.requests import Asked, Unmanaged, answer_of, asked_of, larger_window, wire_of_path, with_items
 
 __all__ = [
     "Exchange",
@@ -77,14 +77,16 @@ def opened(path: str, headers: Mapping[str, str], raw: bytes) -> Exchange | Unma
     asked = asked_of(wire, body, path)
     if isinstance(asked, Unmanaged):
         return asked
+    asked = replace(asked, window_tokens=larger_window(wire, body, headers))
     brought = brought_by(asked)
     return Exchange(asked, body, raw, brought, name_of(asked, brought, body, headers))
 
 
 def settings_for(settings: SessionSettings, asked: Asked) -> SessionSettings:
-    """Settings for the session of a request: its format, and its model unless they name one or there is none to go by."""
-    nameless = UNKNOWN_MODEL if settings.window is None else None
-    return replace(settings, model=settings.model or asked.model or nameless, format=asked.wire.name)
+    """Settings for the session of a request: its format, and its model and window unless they name them or it has none."""
+    window = asked.window_tokens if settings.window is None else settings.window
+    nameless = UNKNOWN_MODEL if window is None else None
+    return replace(settings, model=settings.model or asked.model or nameless, window=window, format=asked.wire.name)
 
 
 def can_summarise(settings: SessionSettings) -> bool:

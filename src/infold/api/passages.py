@@ -256,15 +256,15 @@ class Passages:
         return found(exchange, name, lambda session_id: self._opened(session_id, settings))
 
     def _opened(self, session_id: str, settings: SessionSettings) -> Session:
-        """A session for one model and one format at a time; one that changes them is read anew."""
-        key = (session_id, settings.model, settings.format)
+        """A session for one model, window and format at a time; one that changes them is read anew."""
+        key = (session_id, settings.model, settings.window, settings.format)
         return self._sessions.get(key, lambda: Session(self._store, session_id, settings, tenant=self._tenant))
 
     def _found_unstored(self, exchange: Exchange) -> Session:
         settings = _without_store(self._settings, exchange.asked)
 
         def opened(session_id: str) -> Session:
-            key = (session_id, settings.model, settings.format)
+            key = (session_id, settings.model, settings.window, settings.format)
             return self._unstored.get(key, lambda: Session(open_store("memory"), session_id, settings))
 
         return found(exchange, exchange.name or UNNAMED, opened)
@@ -330,14 +330,14 @@ class AsyncPassages:
             return await to_thread(self._found, exchange, settings, _async_session)
 
     def _found(self, exchange: Exchange, settings: SessionSettings, make: Callable[..., AsyncSession]) -> AsyncSession:
-        """The session, one for each model and format that it has had; those that are not open are made."""
+        """The session, one for each model, window and format that it has had; those that are not open are made."""
         if exchange.name is None:
             key = SessionKey("", SessionId(UNNAMED))
             return _async_session(open_store("memory"), key, replace(settings, background=False))
 
         def opened(session_id: str) -> AsyncSession:
             key = SessionKey(self._tenant, SessionId(session_id))
-            told_apart = (session_id, settings.model, settings.format)
+            told_apart = (session_id, settings.model, settings.window, settings.format)
             return self._sessions.get(told_apart, lambda: make(self._store, key, settings))
 
         return found(exchange, exchange.name, opened)
@@ -347,7 +347,7 @@ class AsyncPassages:
 
         def opened(session_id: str) -> AsyncSession:
             key = SessionKey("", SessionId(session_id))
-            told_apart = (session_id, settings.model, settings.format)
+            told_apart = (session_id, settings.model, settings.window, settings.format)
             return self._unstored.get(told_apart, lambda: _async_session(open_store("memory"), key, settings))
 
         return found(exchange, exchange.name or UNNAMED, opened)

@@ -7,6 +7,8 @@ The catalogue never guesses in silence: a name matches itself or the same model 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from infold.catalogue.families import family_of
 from infold.catalogue.models import Assumed, Known, Lookup, ModelEntry, Step
 from infold.catalogue.names import is_local, key_of, spellings
@@ -22,6 +24,9 @@ nine in ten of the catalogue's models hold at least this much."""
 
 _LONGEST_NAME = 512
 """Characters; a gateway's callers choose the names that are kept here, so their length has a bound."""
+
+_LARGER_MARK, _LARGER_TOKENS = "[1m]", 1_000_000
+"""What Claude Code writes behind the name of a model that is asked for its larger window, and how large that is."""
 
 _ADVICE = "pass the window yourself (window=…), or add an override for this name with context_tokens"
 
@@ -48,7 +53,12 @@ def lookup(name: str, *, overrides: Mapping[str, Override] | None = None) -> Loo
 def _in_catalogue(name: str) -> Lookup:
     """The catalogue's own answer; kept, because an agent asks for the same few names all day."""
     known = find(name, entries(), shipped().aliases)
-    return _assumed(name) if known is None else known
+    if known is None:
+        return _assumed(name)
+    if not name.strip().lower().endswith(_LARGER_MARK):
+        return known
+    larger = max(known.entry.context_tokens, _LARGER_TOKENS)
+    return replace(known, entry=replace(known.entry, context_tokens=larger))
 
 
 def find(name: str, models: Mapping[str, ModelEntry], aliases: Mapping[str, str]) -> Known | None:

@@ -20,6 +20,7 @@ __all__ = [
     "Unmanaged",
     "answer_of",
     "asked_of",
+    "larger_window",
     "model_in_path",
     "summary_body",
     "unstreamed",
@@ -53,6 +54,9 @@ _HELD_ITEMS = frozenset({"item_reference", "compaction", "compaction_summary", "
 _THINKING_EDIT = "clear_thinking"
 """How the name of an edit of Anthropic's begins that touches thinking alone; a date follows."""
 
+_LARGER_BETA, _LARGER_TOKENS = "context-1m-", 1_000_000
+"""How the name of Anthropic's beta begins by which some models have a larger window, and how large that is."""
+
 _NOT_FOR_SUMMARIES = (
     *(
         "stream",
@@ -74,7 +78,10 @@ _NOT_FOR_SUMMARIES = (
 
 
 class Asked(Struct, frozen=True):
-    """What a request asks for: its messages, what is sent beside them, the model, and the most it may answer with."""
+    """What a request asks for: its messages, what is sent beside them, the model, and the most it may answer with.
+
+    `window_tokens` is the window it asks for where that is another than its model's usual one.
+    """
 
     wire: WireFormat
     items: tuple[object, ...]
@@ -83,6 +90,7 @@ class Asked(Struct, frozen=True):
     model: str = ""
     output_tokens: int = 0
     streams: bool = False
+    window_tokens: int | None = None
 
 
 class Unmanaged(Struct, frozen=True):
@@ -134,6 +142,14 @@ def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanage
         output_tokens=_output_tokens(body),
         streams=bool(body.get("stream")) or "streamGenerateContent" in path,
     )
+
+
+def larger_window(wire: WireFormat, body: Body, headers: Mapping[str, str]) -> int | None:
+    """The window that a request asks for beside its model's usual one: Anthropic's by a beta, in a header or in the body."""
+    named = body.get("anthropic_beta")
+    betas = [*headers.get("anthropic-beta", "").split(","), *(named if isinstance(named, list) else ())]
+    is_larger = wire is ANTHROPIC_MESSAGES and any(str(beta).strip().startswith(_LARGER_BETA) for beta in betas)
+    return _LARGER_TOKENS if is_larger else None
 
 
 def with_items(body: Body, wire: WireFormat, items: Sequence[object]) -> dict[str, Any]:

@@ -141,6 +141,19 @@ def test_the_model_is_the_requests_own(given: SessionSettings, asked: str, model
     assert made.terms.window.context_tokens > 0
 
 
+def test_a_request_may_ask_for_a_larger_window() -> None:
+    """B19: by Anthropic's beta; a window that the settings name counts more."""
+    raw = b'{"model": "claude-sonnet-4-5", "messages": [{"role": "user", "content": "h"}]}'
+    larger = opened("/v1/messages", {"anthropic-beta": "context-1m-2025-08-07"}, raw)
+    usual = opened("/v1/messages", {}, raw)
+    assert isinstance(larger, Exchange)
+    assert isinstance(usual, Exchange)
+
+    assert settings_for(SessionSettings(), larger.asked).terms.window == Window(1_000_000, output_tokens=64_000)
+    assert settings_for(SessionSettings(), usual.asked).terms.window.context_tokens == 200_000
+    assert settings_for(SessionSettings(window=9_000), larger.asked).terms.window.context_tokens == 9_000
+
+
 @pytest.mark.parametrize(
     ("settings", "good"),
     [

@@ -66,6 +66,13 @@ def test_usual_spellings_find_the_model(name: str, matched: str, how: tuple[str,
     assert (known(name).matched, known(name).how) == (matched, how)
 
 
+@pytest.mark.parametrize("name", ["claude-sonnet-4-5[1m]", "anthropic/claude-sonnet-4.5[1M]", "claude-opus-4-6[1m]"])
+def test_a_larger_window_is_asked_for_by_name(name: str) -> None:
+    """As Claude Code writes it; an override for the name counts more."""
+    assert known(name).entry.context_tokens == 1_000_000
+    assert lookup(name, overrides={name: Override(context_tokens=300_000)}).entry.context_tokens == 300_000
+
+
 @pytest.mark.parametrize(
     "name",
     [

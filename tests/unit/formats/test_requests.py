@@ -14,6 +14,7 @@ from infold.formats.requests import (
     Unmanaged,
     answer_of,
     asked_of,
+    larger_window,
     model_in_path,
     summary_body,
     unstreamed,
@@ -106,6 +107,23 @@ def test_other_requests_are_read() -> None:
     assert [one.model for one in (responses, messages, gemini)] == ["m"] * 3
     assert [one.output_tokens for one in (responses, messages, gemini)] == [9] * 3
     assert [one.streams for one in (responses, messages, gemini)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("wire", "headers", "body", "window"),
+    [
+        (ANTHROPIC_MESSAGES, {"anthropic-beta": "oauth-2025-04-20, context-1m-2025-08-07"}, {}, 1_000_000),
+        (ANTHROPIC_MESSAGES, {}, {"anthropic_beta": ["context-1m-2025-08-07"]}, 1_000_000),
+        (ANTHROPIC_MESSAGES, {"anthropic-beta": "context-management-2025-06-27"}, {"anthropic_beta": "x"}, None),
+        (ANTHROPIC_MESSAGES, {}, {"anthropic_beta": [None, 1]}, None),
+        (OPENAI_CHAT, {"anthropic-beta": "context-1m-2025-08-07"}, {}, None),
+    ],
+)
+def test_a_beta_enlarges_the_window(
+    wire: WireFormat, headers: dict[str, str], body: dict[str, Any], window: int | None
+) -> None:
+    """B19: some of Anthropic's models have a window beside their usual one, for requests that name it."""
+    assert larger_window(wire, body, headers) == window
 
 
 @pytest.mark.parametrize("garbage", [None, -5, "many", 2.5, [], {"a": 1}])
