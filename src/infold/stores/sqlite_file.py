@@ -67,8 +67,12 @@ def connect(path: Path) -> sqlite3.Connection:
     """
     with translated(path):
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA secure_delete = ON")
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")
+        except BaseException:
+            connection.close()
+            raise
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
         return connection
 

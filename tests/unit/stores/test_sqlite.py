@@ -43,9 +43,11 @@ def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path: Path, content: bytes
     path = tmp_path / "passwd"
     path.write_bytes(content)
     path.chmod(0o644)
-    with pytest.raises(StoreBroken):
+    with pytest.raises(StoreBroken) as told:
         SqliteStore(path)
 
+    assert told.tb is not None  # who holds the error holds no file
+    assert [link for link in Path("/dev/fd").iterdir() if link.exists() and link.samefile(path)] == []
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (content, 0o644)
     assert [found.name for found in tmp_path.iterdir()] == ["passwd"]
 
