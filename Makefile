@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test soak check format bench clean
+.PHONY: help run demo test test-all soak check format bench clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /' | sort
@@ -43,6 +43,8 @@ test: $(VENV)/.dev  ## Run all tests, with 100 % branch coverage demanded of cor
 	$(BIN)/coverage run -m pytest -q -n 2 --dist worksteal
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report --include='src/infold/core/*' --skip-covered --fail-under=100
+
+test-all: test soak  ## Run all tests, then kill writers and sessions a thousand times
 
 soak: $(VENV)/.dev  ## Kill writers and sessions a thousand times, at both databases
 	INFOLD_KILLS=1000 $(BIN)/python -m pytest -q tests/e2e/test_store_processes.py tests/e2e/test_session_kills.py

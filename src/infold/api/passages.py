@@ -1,50 +1,29 @@
-"""A request on its way through infold: its session found, its messages made to fit, its refusal recovered, its reply heard.
+"""The sessions of a client, wrapped or behind a gateway: each request's is found, and opened where it is not.
 
-A passage is what a wrapped client and a gateway hold between a request and the end of its reply. What it does to the session is
-done here; sending and receiving is the relay's own affair.
+While the store fails, requests go through sessions in memory alone, so that they fit all the same.
 """
 
 from asyncio import to_thread
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.api.async_session import AsyncSession
-from infold.api.exchanges import (
-    LEAST_SUMMARISER_TOKENS,
-    Exchange,
-    Relayed,
-    encoded,
-    settings_for,
-    told_by,
-    with_own_model,
-)
+from infold.api.exchanges import Exchange, settings_for, with_own_model
 from infold.api.outages import Outage
+from infold.api.passage import AsyncPassage, Passage
 from infold.api.session import Session
 from infold.api.session_settings import Place, SessionSettings
 from infold.api.sessions import MOST_OPEN, OpenSessions, found
+from infold.api.ways import AsyncSend, Send, ask, ask_async
 from infold.core.messages import SessionId
-from infold.core.summary import SummaryRequest
-from infold.engine.effects import Told
-from infold.errors import HistoryChanged, ModelError, StoreError
-from infold.formats.overflow import Overflow
-from infold.formats.requests import Asked, summary_body
-from infold.formats.streams import ReplyBuilder
+from infold.errors import HistoryChanged, StoreError
+from infold.formats.requests import Asked
 from infold.formats.wire import OPENAI_CHAT
 from infold.ports import FullStore, SessionKey
 from infold.wiring import open_store, summariser_for
 
-__all__ = ["AsyncPassage", "AsyncPassages", "AsyncSend", "Passage", "Passages", "Send"]
-
-Send = Callable[[bytes], Relayed]
-"""Sends a body to where the request went, with its credentials, and gives the whole answer."""
-
-AsyncSend = Callable[[bytes], Awaitable[Relayed]]
+__all__ = ["AsyncPassages", "Passages"]
 
 MOST_TRIES = 24
 """How often a session is looked for: while it is prepared, another history may take its id, and of those that race for one
@@ -52,156 +31,6 @@ each round serves one; more that begin alike at the same moment are not to be ex
 
 UNNAMED = "unnamed"
 """What the session of a history is called that is too young to have one; it is forgotten with the request."""
-
-Sender = TypeVar("Sender")
-Kept = TypeVar("Kept", Session, AsyncSession)
-
-
-# A session's own model, asked for summaries by the way of the very request that needs one.
-
-
-class _Way(Struct, Generic[Sender, Kept], frozen=True):
-    """Where a request goes, and how to send something there."""
-
-    exchange: Exchange
-    send: Sender
-    session: Kept
-
-    def body(self, request: SummaryRequest) -> bytes:
-        """What to send for a summary; raises `ModelError` where the model turned out to hold too little for one."""
-        learned = self.session.log.limits.tokens
-        if learned is not None and learned < LEAST_SUMMARISER_TOKENS:
-            raise ModelError(self.exchange.asked.model, f"takes no more than {learned:,} tokens, too few for a record")
-        shown = self.session.encode(request.messages[:-1]) if request.shares_prefix else []
-        return encoded(summary_body(self.exchange.asked.wire, self.exchange.body, request, shown))
-
-
-_way: ContextVar[_Way[Send, Session] | None] = ContextVar("infold_way", default=None)
-_async_way: ContextVar[_Way[AsyncSend, AsyncSession] | None] = ContextVar("infold_async_way", default=None)
-"""The request that is being prepared; threads and tasks that a session begins for it inherit it."""
-
-Value = TypeVar("Value")
-
-
-@contextmanager
-def _going(variable: ContextVar[Value | None], way: Value) -> Iterator[None]:
-    token = variable.set(way)
-    try:
-        yield
-    finally:
-        variable.reset(token)
-
-
-def _known(way: Value | None) -> Value:
-    if way is None:
-        raise ModelError("summariser", "no request is under way that tells where to ask")
-    return way
-
-
-def _ask(request: SummaryRequest) -> Told:
-    """A summary by the model that the request goes to."""
-    way = _known(_way.get())
-    return told_by(way.exchange.asked, way.send(way.body(request)))
-
-
-async def _ask_async(request: SummaryRequest) -> Told:
-    way = _known(_async_way.get())
-    return told_by(way.exchange.asked, await way.send(way.body(request)))
-
-
-# Passages.
-
-
-class Passage(Struct, frozen=True):
-    """One request of a sync client; `content` is the body to send, `stands_at` where its session stood when that was made.
-
-    `trouble` is why its session is in no store, where it is in none.
-    """
-
-    session: Session
-    exchange: Exchange
-    send: Send
-    content: bytes = b""
-    stands_at: int = -1
-    trouble: StoreError | None = None
-
-    def prepared(self) -> "Passage":
-        """The same with a body that fits; raises `WindowExceeded` where none can."""
-        asked = self.exchange.asked
-        with _going(_way, _Way(self.exchange, self.send, self.session)):
-            ready = self.session.prepare(
-                asked.items, system=asked.system, tools=asked.tools, output_tokens=asked.output_tokens
-            )
-        content = self.exchange.with_messages(ready.messages)
-        return replace(self, content=content, stands_at=self.session.log.next_sequence)
-
-    def recovered(self, overflow: Overflow) -> "Passage | None":
-        """The same with a smaller body, after a refusal for size.
-
-        It is prepared once more, for another request may have taken the session on meanwhile.
-        """
-        with _going(_way, _Way(self.exchange, self.send, self.session)):
-            smaller = self.session.recover(overflow)
-        return None if smaller is None else self.prepared()
-
-    def record(self, body: bytes) -> None:
-        """Take in a reply that came whole."""
-        self._take_in(msgspec.json.decode(body))
-
-    def record_stream(self, heard: ReplyBuilder) -> None:
-        """Take in a reply that was streamed; one that broke off is the client's to ask for again."""
-        reply = heard.reply() if heard.is_finished else None
-        if reply is not None:
-            self._take_in(reply)
-
-    def _take_in(self, reply: object) -> None:
-        """A reply to what is no longer the session's newest request is not heard; the client brings it if it counts."""
-        if self.session.log.next_sequence == self.stands_at:
-            self.session.record(reply)
-
-
-class AsyncPassage(Struct, frozen=True):
-    """One request of an async client."""
-
-    session: AsyncSession
-    exchange: Exchange
-    send: AsyncSend
-    content: bytes = b""
-    stands_at: int = -1
-    trouble: StoreError | None = None
-
-    async def prepared(self) -> "AsyncPassage":
-        """The same with a body that fits; raises `WindowExceeded` where none can."""
-        asked = self.exchange.asked
-        with _going(_async_way, _Way(self.exchange, self.send, self.session)):
-            ready = await self.session.prepare(
-                asked.items, system=asked.system, tools=asked.tools, output_tokens=asked.output_tokens
-            )
-        content = self.exchange.with_messages(ready.messages)
-        return replace(self, content=content, stands_at=self.session.log.next_sequence)
-
-    async def recovered(self, overflow: Overflow) -> "AsyncPassage | None":
-        """The same with a smaller body, after a refusal for size."""
-        with _going(_async_way, _Way(self.exchange, self.send, self.session)):
-            smaller = await self.session.recover(overflow)
-        return None if smaller is None else await self.prepared()
-
-    async def record(self, body: bytes) -> None:
-        """Take in a reply that came whole."""
-        await self._take_in(msgspec.json.decode(body))
-
-    async def record_stream(self, heard: ReplyBuilder) -> None:
-        """Take in a reply that was streamed; one that broke off is the client's to ask for again."""
-        reply = heard.reply() if heard.is_finished else None
-        if reply is not None:
-            await self._take_in(reply)
-
-    async def _take_in(self, reply: object) -> None:
-        if self.session.log.next_sequence == self.stands_at:
-            await self.session.record(reply)
-
-
-# The way of each request to its session.
 
 
 class Passages:
@@ -249,7 +78,7 @@ class Passages:
         return Passage(find(exchange), exchange, send).prepared()
 
     def _found(self, exchange: Exchange) -> Session:
-        settings = with_own_model(settings_for(self._settings, exchange.asked), _ask)
+        settings = with_own_model(settings_for(self._settings, exchange.asked), ask)
         name = exchange.name
         if name is None:
             return Session(open_store("memory"), UNNAMED, replace(settings, background=False))
@@ -323,7 +152,7 @@ class AsyncPassages:
 
     async def _session(self, exchange: Exchange) -> AsyncSession:
         """The session of a request: mostly one that is open; else its store is read, in a thread."""
-        settings = with_own_model(settings_for(self._settings, exchange.asked), _ask_async)
+        settings = with_own_model(settings_for(self._settings, exchange.asked), ask_async)
         try:
             return self._found(exchange, settings, _not_open)
         except LookupError:

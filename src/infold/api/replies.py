@@ -10,7 +10,7 @@ from typing import TypeVar
 import httpx2
 
 from infold.api.exchanges import Exchange
-from infold.api.passages import AsyncPassage, Passage
+from infold.api.passage import AsyncPassage, Passage
 from infold.core.events import FailedOpen
 from infold.errors import BrokenInput
 from infold.formats.items import plain

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import httpx2
 
 from infold.api.exchanges import Exchange, Relayed, opened
-from infold.api.passages import AsyncPassage, AsyncPassages, Passage, Passages
+from infold.api.passage import AsyncPassage, Passage
+from infold.api.passages import AsyncPassages, Passages
 from infold.api.replies import FRAMING, AsyncReply, Reply, Tell, tell_trouble, tried, tried_async
 from infold.engine.finding import SESSION_HEADER
 from infold.formats.requests import Unmanaged, unstreamed, wire_of_path

@@ -11,8 +11,10 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Struct
 
 from infold.api.exchanges import Exchange, Relayed
-from infold.api.passages import AsyncPassage, AsyncSend, Passage, Passages, Send
+from infold.api.passage import AsyncPassage, Passage
+from infold.api.passages import Passages
 from infold.api.session import Session
+from infold.api.ways import AsyncSend, Send
 from infold.errors import StoreError
 from infold.formats.overflow import Overflow
 from infold.formats.streams import ReplyBuilder

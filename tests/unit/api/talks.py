@@ -6,7 +6,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from infold.api.exchanges import Exchange, Relayed, opened
-from infold.api.passages import AsyncPassage, AsyncPassages, Passage, Passages
+from infold.api.passage import AsyncPassage, Passage
+from infold.api.passages import AsyncPassages, Passages
 from infold.core.entries import Entry
 from infold.errors import StoreBroken
 from infold.ports import SessionKey

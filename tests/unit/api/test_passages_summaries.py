@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from infold.api.exchanges import Relayed
-from infold.api.passages import AsyncPassages, Passages, _ask, _ask_async
+from infold.api.passages import AsyncPassages, Passages
 from infold.api.session_settings import SessionSettings
+from infold.api.ways import ask, ask_async
 from infold.core.events import Compacted, Event, PreparedAhead, SummaryRejected
 from infold.core.summary import Additions, SummaryRequest, own_request
 from infold.errors import ModelError, UsageError
@@ -239,6 +240,6 @@ def test_outside_a_request_there_is_nobody_to_ask() -> None:
     request = own_request("[user] hi", Additions(), output_tokens=5)
 
     with pytest.raises(ModelError, match="no request is under way"):
-        _ask(request)
+        ask(request)
     with pytest.raises(ModelError, match="no request is under way"):
-        asyncio.run(_ask_async(request))
+        asyncio.run(ask_async(request))

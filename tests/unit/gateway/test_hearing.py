@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from infold.api.exchanges import Exchange, opened
-from infold.api.passages import AsyncPassage, AsyncPassages
+from infold.api.passage import AsyncPassage
+from infold.api.passages import AsyncPassages
 from infold.api.session_settings import SessionSettings
 from infold.core.messages import AssistantMessage, text_of
 from infold.gateway.hearing import MOST_OPENING_BYTES, MOST_REFUSAL_BYTES, Hearing
