@@ -29,6 +29,7 @@ VERBS = {
     "compact": Verb("infold.cli.compact_verb:compact", "Fold a session into a window and show what was done."),
     "config": Verb("infold.cli.config_verb:config", "Show every setting and where its value came from."),
     "convert": Verb("infold.cli.convert_verb:convert", "Write a session in another shape."),
+    "delete": Verb("infold.cli.delete_verb:delete", "Remove sessions for good."),
     "demo": Verb("infold.cli.demo:demo", "Watch a long coding session being kept inside small windows."),
     "diff": Verb("infold.cli.diff_verb:diff", "Show what a session changed on disk."),
     "export": Verb("infold.cli.export_verb:export", "Write a session as markdown, as infold's log or for OpenCode."),

@@ -25,7 +25,7 @@ from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import calls, numbered, replies, result, user
 
-__all__ = ["KITE", "environ_of", "infold", "keep", "kite_entries", "painted"]
+__all__ = ["KITE", "damage", "environ_of", "infold", "keep", "kite_entries", "painted"]
 
 KITE = "20260105-kite"
 BEGUN_MS = 1_767_607_200_000
@@ -50,6 +50,14 @@ def keep(home: Path, sessions: Mapping[str, Sequence[Entry]], *, tenant: str = "
         for name, entries in sessions.items():
             store.append(SessionKey(tenant, SessionId(name)), entries, expected=0)
     return path
+
+
+def damage(place: Path, name: str) -> None:
+    """Write nonsense over an entry of that session."""
+    with SqliteStore(place) as store, store._connections.reading() as connection:
+        (number,) = connection.execute("SELECT number FROM sessions WHERE id = ?", (name,)).fetchone()
+        connection.execute("UPDATE entries SET stored = 'nonsense' WHERE session = ? AND sequence = 4", (number,))
+        connection.commit()
 
 
 def kite_entries(*, root: Path | None = None, before: str = "", after: str = "") -> list[Entry]:

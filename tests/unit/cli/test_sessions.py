@@ -13,7 +13,7 @@ from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import numbered, replies, user
 
-from .kept import KITE, environ_of, infold, keep, kite_entries
+from .kept import KITE, damage, environ_of, infold, keep, kite_entries
 
 SHORT: list[Entry] = [MessageEntry(message) for message in numbered([user("Fly the boat\nor not"), replies("no")])]
 
@@ -99,14 +99,6 @@ def test_a_damaged_session_does_not_hide_the_others(tmp_path: Path) -> None:
 
     assert "cannot be read" in lines[1]
     assert "Fly the boat" in lines[2]
-
-
-def damage(place: Path, name: str) -> None:
-    """Write nonsense over an entry of that session."""
-    with SqliteStore(place) as store, store._connections.reading() as connection:
-        (number,) = connection.execute("SELECT number FROM sessions WHERE id = ?", (name,)).fetchone()
-        connection.execute("UPDATE entries SET stored = 'nonsense' WHERE session = ? AND sequence = 4", (number,))
-        connection.commit()
 
 
 def test_a_named_store_is_named_again(tmp_path: Path) -> None:
