@@ -1,10 +1,10 @@
 """Whether a provider's report can be true: some leave out what they read from their cache, or else count too little.
 
-A report below all that the same text can be in tokens proves nothing about the room that is left. Frames, reasoning and media are
-no part of that proof, for an honest provider may leave them out or count them for less than we do.
+A report below all that the same text can be in tokens proves nothing about the room that is left. Frames, reasoning, media and
+tools are no part of that proof, for an honest provider may leave them out or count them for less than we do.
 """
 
-from infold.core.messages import AssistantMessage, Usage
+from infold.core.messages import Usage
 from infold.core.tokens import Calibration, Size
 
 __all__ = ["LEAST_ESTIMATED", "can_be", "is_believable"]
@@ -21,11 +21,7 @@ def can_be(reported_tokens: int, size: Size, least: Calibration) -> bool:
     return reported_tokens >= least.apply(size) - loose
 
 
-def is_believable(reply: AssistantMessage, usage: Usage, sent: Size, least: Calibration) -> bool:
-    """Whether a reply's report can be of a request with those messages and the system prompt that the reply remembers.
-
-    Tools are left out: providers write their schemas anew, and shorter.
-    """
-    system = 0 if reply.overhead is None else reply.overhead.system
+def is_believable(usage: Usage, sent: Size, answered: Size, least: Calibration) -> bool:
+    """Whether a report can be of a request of that size, and with its answer of what stands in the window then."""
     counted = max(usage.prompt, usage.context - usage.output - usage.reasoning)
-    return can_be(counted, sent.plus(Size(prose=system)), least)
+    return can_be(counted, sent, least) and can_be(usage.context, sent.plus(answered), least)

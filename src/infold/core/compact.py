@@ -42,6 +42,9 @@ CONTINUE_TEXT = "Go on with the next step if there is one; otherwise stop and sa
 ROOM_GROWTH = 1.2
 """By how much the room of a fold's text grows at a time until the user's instructions stand in it word for word."""
 
+LARGEST_ROOM_SHARE = 0.9
+"""The most of a folded head that its text may take where it grows."""
+
 
 class Carried(Struct, frozen=True):
     """A step carried out: the log after it, the entries that were appended, and what happened, for observers."""
@@ -227,7 +230,7 @@ def _text(ledger: Ledger, step: Summarise | Fold, situation: Situation, log: Log
         return FoldedText(_prefixed(narrative, summary.prefix))
     rule = log.rendering.estimate
     taken = estimate(narrative, rule)
-    for budget_tokens in _rooms(step, situation):
+    for budget_tokens in _rooms(step, situation, log):
         folded = render_fold(
             ledger,
             budget_tokens=max(summary.minimum_tokens, budget_tokens - taken),
@@ -241,11 +244,14 @@ def _text(ledger: Ledger, step: Summarise | Fold, situation: Situation, log: Log
     return FoldedText(_prefixed(body, summary.prefix), tuple(dict.fromkeys((*folded.stubbed, *ledger.forgotten))))
 
 
-def _rooms(step: Summarise | Fold, situation: Situation) -> Iterator[int]:
-    """The room a fold's text may have: as planned; where a person asked, more while the window has it and they need it."""
+def _rooms(step: Summarise | Fold, situation: Situation, log: Log) -> Iterator[int]:
+    """The room a fold's text may have: as planned; where a person asked, more while the window has it and something is gained."""
     yield step.budget_tokens
-    most = situation.policy.summary.budget_tokens(situation.budget.usable_tokens) if step.reason == "manual" else 0
-    room = step.budget_tokens
+    if step.reason != "manual":
+        return
+    head = log.size.minus(tail_size(log, step.cut)).plus(log.checkpoint_size).measure
+    allowed = situation.policy.summary.budget_tokens(situation.budget.usable_tokens)
+    room, most = step.budget_tokens, min(allowed, int(head * LARGEST_ROOM_SHARE))
     while room < most:
         room = min(most, int(room * ROOM_GROWTH) + 1)
         yield room

@@ -69,9 +69,10 @@ def bound_after(bound: float, reports: int) -> float:
 
 def bound_of(log: Log, situation: Situation) -> float:
     """The margin this session's estimates need now: the family's as far as reports have left it, or what a rejection taught."""
-    reports = log.calibration.reports
-    learned = log.limits.factor_after(reports)
-    own = bound_after(situation.bound, reports)
+    calibration = log.calibration
+    learned = log.limits.factor_after(calibration.reports)
+    own, wide = (bound_after(situation.bound, heard) for heard in (calibration.reports, calibration.wide_reports))
+    own += (wide - own) * _wide_share(log)
     return own if learned <= 1.0 else max(own, learned * REJECTED_BOUND)
 
 
@@ -158,6 +159,12 @@ def _whole(log: Log) -> Size:
 
 def _left_open(log: Log) -> Size:
     return size_of_interrupted(len(log.run.open_calls), log.rendering.estimate)
+
+
+def _wide_share(log: Log) -> float:
+    """How much of what no report covers is text outside ASCII."""
+    shown = log.size.plus(log.checkpoint_size) if log.anchor is None else log.size.minus(log.anchor.size)
+    return min(1.0, max(0, shown.wide) / max(1, shown.measure))
 
 
 def _ceil(value: float) -> int:

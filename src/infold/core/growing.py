@@ -70,8 +70,9 @@ def _hear_reply(log: "Log", reply: AssistantMessage, placed: Placed, *, before: 
     )
     if reply.usage is None or reply.usage.context == 0 or reply.finish is None:
         return log
-    shown = before.size.plus(before.checkpoint_size)
-    believed = is_believable(reply, reply.usage, shown, log.rendering.least)
+    system = Size(prose=0 if reply.overhead is None else reply.overhead.system)
+    shown = before.size.plus(before.checkpoint_size).plus(system)
+    believed = is_believable(reply.usage, shown, placed.size, log.rendering.least)
     report = Anchor(reply.usage, placed.sequence, log.size, placed.size, believed)
     return replace(log, report=report, calibration=_learn(before, reply.usage) if believed else log.calibration)
 

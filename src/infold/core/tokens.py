@@ -51,6 +51,9 @@ SEALED_BYTES_PER_TOKEN = 5
 LEARNING_RATE = 0.5
 """How much of an estimate's error one report corrects: ten reports leave a thousandth of a constant error."""
 
+LEAST_TAUGHT_TOKENS = 200
+"""Below this much text the error of an estimate is chance, and neither corrects a factor nor confirms it."""
+
 SMALLEST_FACTOR, LARGEST_FACTOR = 0.4, 2.5
 """No tokeniser measured is outside this span of o200k (`docs/reference/catalogue.md`); what is, is a mistaken report."""
 
@@ -95,12 +98,16 @@ _MESSAGE_FRAME = Size(prose=MESSAGE_OVERHEAD_TOKENS, loose=MESSAGE_OVERHEAD_TOKE
 
 
 class Calibration(Struct, frozen=True):
-    """Factors that turn an estimate into the tokens a provider counts, by kind of content, learned from its reports."""
+    """Factors that turn an estimate into the tokens a provider counts, by kind of content, learned from its reports.
+
+    `wide_reports` are those on text outside ASCII, of which other text tells little.
+    """
 
     prose: float = 1.0
     material: float = 1.0
     wide: float = 1.0
     reports: int = 0
+    wide_reports: int = 0
 
     def apply(self, size: Size) -> int:
         """The corrected estimate of a size."""
@@ -110,17 +117,21 @@ class Calibration(Struct, frozen=True):
         """Correct the factors by one report: what was added to the view, and by how much the provider's count grew.
 
         A normalised least-mean-squares step: each kind is corrected in proportion to its share of what was added.
-        Growth that is not positive tells nothing and is ignored.
+        Growth that is not positive tells nothing, nor does that of little text, or mostly of frames, reasoning and media. An
+        error that these explain is none of the text's. Else many small calls would teach what is wrong for a large text.
         """
         power = size.prose**2 + size.material**2 + size.wide**2
-        if power == 0 or reported_tokens <= 0:
+        text = size.measure - size.loose
+        if reported_tokens <= 0 or text < max(LEAST_TAUGHT_TOKENS, size.loose):
             return self
-        step = LEARNING_RATE * (reported_tokens - self.apply(size)) / power
+        error = reported_tokens - self.apply(size)
+        step = LEARNING_RATE * error / power if abs(error) > size.loose else 0.0
         return Calibration(
             prose=_within_span(self.prose + step * size.prose),
             material=_within_span(self.material + step * size.material),
             wide=_within_span(self.wide + step * size.wide),
             reports=self.reports + 1,
+            wide_reports=self.wide_reports + (size.wide >= LEAST_TAUGHT_TOKENS),
         )
 
 

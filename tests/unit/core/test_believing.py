@@ -3,16 +3,11 @@
 import pytest
 
 from infold.core.believing import LEAST_ESTIMATED, can_be, is_believable
-from infold.core.messages import AssistantMessage, MessageId, Overhead, Usage
+from infold.core.messages import Usage
 from infold.core.tokens import SMALLEST_FACTOR, Calibration, Size
 
 ALL = Calibration(1.0, 1.0, 1.0)
 SENT = Size(prose=1_000, material=8_000, wide=1_000)
-
-
-def reply(overhead: Overhead | None = None) -> AssistantMessage:
-    """A reply that remembers what was sent beside the messages."""
-    return AssistantMessage(MessageId("a"), (), overhead=overhead)
 
 
 @pytest.mark.parametrize(
@@ -32,19 +27,10 @@ def test_frames_reasoning_and_media_may_be_left_out() -> None:
     assert can_be(0, Size(wide=100, loose=400), LEAST_ESTIMATED)
 
 
-def test_the_system_prompt_counts_and_the_tools_do_not() -> None:
-    """I13: a system prompt is text like any other; tools are written anew by the provider."""
-    beside = Overhead(system=2_000, tools=6_000)
-
-    assert not is_believable(reply(beside), Usage(input=11_999), SENT, ALL)
-    assert is_believable(reply(beside), Usage(input=12_000), SENT, ALL)
-    assert is_believable(reply(), Usage(input=10_000), SENT, ALL)
-
-
 @pytest.mark.parametrize(
     ("usage", "believed"),
     [
-        (Usage(input=500, cache_read=9_000, cache_write=500), True),
+        (Usage(input=500, output=40, cache_read=9_000, cache_write=500), True),
         (Usage(input=500, output=9_500), False),
         (Usage(total=10_050, output=30, reasoning=20), True),
         (Usage(input=500, output=50, total=10_050), True),
@@ -54,7 +40,15 @@ def test_the_system_prompt_counts_and_the_tools_do_not() -> None:
 )
 def test_what_was_sent_is_read_from_all_that_is_told(usage: Usage, believed: bool) -> None:
     """S1.3, I13: what was read from the cache was sent too, wherever it is told; what was answered was not."""
-    assert is_believable(reply(), usage, SENT, ALL) is believed
+    assert is_believable(usage, SENT, Size(prose=40), ALL) is believed
+
+
+def test_the_answer_counts_too() -> None:
+    """I13: a report without what was answered says little of the window in which the answer now stands."""
+    answered = Size(prose=5_000)
+
+    assert is_believable(Usage(input=10_000, output=5_000), SENT, answered, ALL)
+    assert not is_believable(Usage(input=10_000, output=20), SENT, answered, ALL)
 
 
 def test_the_least_is_no_less_than_any_vocabulary_has() -> None:

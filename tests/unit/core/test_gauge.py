@@ -5,12 +5,13 @@ from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
 from infold.core.entries import Checkpoint, Handle, MessageEntry, Pruning, Restoration
-from infold.core.gauge import CALIBRATED_BOUND, Situation, bound_after, gauge, scaled_tokens
+from infold.core.gauge import CALIBRATED_BOUND, Situation, bound_after, bound_of, gauge, scaled_tokens
 from infold.core.log import Log
 from infold.core.messages import (
     AssistantMessage,
     Message,
     MessageId,
+    Overhead,
     SessionId,
     TextPart,
     ToolMessage,
@@ -242,6 +243,21 @@ def test_reports_shrink_the_margin(bound: float, reports: int, expected: float) 
     assert bound_after(bound, reports) == pytest.approx(expected)
 
 
+def test_text_outside_ascii_keeps_its_margin_until_it_was_reported() -> None:
+    """B8, B15: reports on English say little of how a provider counts Chinese."""
+    steps = [(user("look at it " * 200), replies("seen", usage=Usage(input=700 * n, output=2))) for n in range(1, 9)]
+    log = session(*(draft for step in steps for draft in step))
+    chinese, english = (
+        log.append(MessageEntry(UserMessage(MessageId("last"), (TextPart(text),))))
+        for text in ("请把解析器移植到新的接口。" * 300, "look at it " * 900)
+    )
+
+    assert log.calibration.reports == 7
+    assert log.calibration.wide_reports == 0
+    assert bound_of(english, situation(INFOLD, bound=1.65)) < 1.11
+    assert bound_of(chinese, situation(INFOLD, bound=1.65)) == pytest.approx(1.65, abs=0.01)
+
+
 def test_content_is_scaled_by_factor_and_bound() -> None:
     """B8: the most that content can be is its corrected estimate times the margin, rounded up."""
     log = session()
@@ -267,6 +283,37 @@ def test_the_log_learns_from_reports() -> None:
 
     assert log.calibration.reports == 10
     assert log.calibration.apply(log.size) == pytest.approx(1.3 * log.size.measure, rel=0.03)
+
+
+def test_many_small_calls_do_not_shrink_a_large_result() -> None:
+    """B8, B15: after reports of small calls by a provider with no frames, a large text is estimated for what it is."""
+    log, sent = session(user("go on")), 100
+    for number in range(20):
+        asked = calls("bash", arguments='{"path": "a.py", "mode": "read"}', usage=Usage(input=sent, output=20))
+        log = log.extend(
+            MessageEntry(draft) for draft in numbered([asked, result(output="all well")], prefix=f"{number}-")
+        )
+        sent += 25
+    drafts: list[Message] = [calls("bash"), result(output="x y " * 5_000)]
+    large = log.extend(MessageEntry(draft) for draft in numbered(drafts, prefix="large-"))
+    grown = large.size.minus(log.size)
+
+    assert large.calibration.apply(grown) == pytest.approx(grown.measure, rel=0.02)
+
+
+def test_a_system_prompt_is_text_like_any_other() -> None:
+    """I13: what a reply's request sent beside the messages is held against the report, the tools are not."""
+    asked, answer = numbered([user("look " * 100), replies(usage=Usage(input=900, output=5))])
+    assert isinstance(answer, AssistantMessage)
+    believed = {
+        (system, tools): session()
+        .extend((MessageEntry(asked), MessageEntry(replace(answer, overhead=Overhead(system, tools)))))
+        .anchor
+        is not None
+        for system, tools in ((0, 0), (800, 0), (4_000, 0), (800, 9_000))
+    }
+
+    assert believed == {(0, 0): True, (800, 0): True, (4_000, 0): False, (800, 9_000): True}
 
 
 def test_growth_that_cannot_be_teaches_nothing() -> None:

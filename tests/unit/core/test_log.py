@@ -351,7 +351,7 @@ def test_an_anchor_is_the_newest_report() -> None:
 
 def test_growth_between_reports_calibrates() -> None:
     """B15: two reports correct the estimate by what came between, unless something was hidden meanwhile."""
-    first = session(user("x" * 400), calls("bash", usage=Usage(input=100)), result(400))
+    first = session(user("x" * 400), calls("bash", usage=Usage(input=100)), result(800))
     second = replies(usage=Usage(input=1_300))
     hidden = said(first.append(Pruning((Handle("2.0"),), 400)), second)
 

@@ -214,10 +214,28 @@ def test_ten_reports_correct_a_constant_error(sizes: list[Size]) -> None:
     assert calibration.reports == 10
 
 
-@pytest.mark.parametrize(("size", "reported"), [(NO_SIZE, 100), (Size(prose=100), 0), (Size(prose=100), -50)])
+@pytest.mark.parametrize(
+    ("size", "reported"),
+    [
+        (NO_SIZE, 100),
+        (Size(prose=100), 0),
+        (Size(prose=100), -50),
+        (Size(material=40, loose=20), 25),
+        (Size(prose=60, loose=4), 62),
+    ],
+)
 def test_what_tells_nothing_teaches_nothing(size: Size, reported: int) -> None:
-    """B15: growth that is not positive, or by nothing, is ignored."""
+    """B15: growth that is not positive, by nothing, of little text, or mostly by frames is ignored."""
     assert UNCALIBRATED.learn(size, reported) is UNCALIBRATED
+
+
+@pytest.mark.parametrize(("reported", "material"), [(980, 1.0), (1_020, 1.0), (979, 0.99), (1_200, 1.1)])
+def test_what_frames_explain_is_no_error_of_the_text(reported: int, material: float) -> None:
+    """B8, B15: a provider with smaller frames than ours does not make large texts look smaller."""
+    learned = UNCALIBRATED.learn(Size(material=1_000, loose=20), reported)
+
+    assert learned.material == pytest.approx(material, abs=0.001)
+    assert learned.reports == 1
 
 
 def test_a_mistaken_report_is_held_within_bounds() -> None:
