@@ -19,7 +19,7 @@ from infold.core.gauge import Situation, estimated_tokens
 from infold.core.growing import size_of_text
 from infold.core.head import beside_tail, callers_in, ledger_of, unanswered_in
 from infold.core.ledger import EMPTY_LEDGER, Ledger
-from infold.core.likeness import chained
+from infold.core.likeness import chained, outlined
 from infold.core.log import Log
 from infold.core.messages import MessageId, TextPart, UserMessage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
@@ -129,6 +129,7 @@ def checkpoint_for(
         ledger, now = replace(ledger, narratives=()), replace(now, narratives=())
     folded = FoldedText("") if cleaned else _text(now, step, situation, log, narrative)
     cut = _recut(log, step.cut, folded.text, situation, cleaned=cleaned)
+    callers = callers_in(log, cut)
     checkpoint = Checkpoint(
         text=folded.text,
         narrative=narrative,
@@ -144,9 +145,10 @@ def checkpoint_for(
         created_ms=now_ms,
         calibration=log.calibration,
         limits=log.limits,
-        folded=_folded(log) + len(callers_in(log, cut)),
+        folded=_folded(log) + len(callers),
         budget_tokens=step.budget_tokens,
-        fingerprint=chained("" if log.checkpoint is None else log.checkpoint.fingerprint, callers_in(log, cut)),
+        fingerprint=chained("" if log.checkpoint is None else log.checkpoint.fingerprint, callers),
+        outline=outlined("" if log.checkpoint is None else log.checkpoint.outline, callers),
         unanswered=unanswered_in(log, cut),
     )
     stubbed = (InstructionStubbed(log.session_id, folded.stubbed),) if folded.stubbed else ()

@@ -84,8 +84,9 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     `verdict`, `summariser`, `cost` and `duration_ms` tell of a model's summary: what the judge found, who wrote it, at
     what price; `ahead`, that it was written before it was needed. `calibration` and `limits` are what reports and rejections
     had taught by then. `folded` counts the caller's messages before the first kept one, and `fingerprint` is their chain of
-    likenesses, by which a whole history is known again. `budget_tokens` is the room its text was given. `unanswered` are calls of
-    what was folded that have no result yet and may still get one, each with its tool.
+    likenesses, by which a whole history is known again; `outline` is the same for one whose old results were cleared.
+    `budget_tokens` is the room its text was given. `unanswered` are calls of what was folded that have no result yet and may
+    still get one, each with its tool.
     """
 
     text: str
@@ -112,6 +113,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     fingerprint: str = ""
     budget_tokens: int = 0
     unanswered: dict[str, str] = {}
+    outline: str = ""
 
 
 class Restoration(Struct, frozen=True, tag_field="entry", tag="restoration"):

@@ -2,10 +2,11 @@
 
 Callers bring the same history again and again with other marks on it: cache marks move, reasoning is left out, reminders come
 and go, arguments are written anew. None of that makes it another history. Neither do old results that a caller has cleared to
-save room, once they are folded.
+save room, once they are folded, if the ids of the calls tell that it is the same one.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -19,15 +20,21 @@ from infold.core.messages import (
     ToolMessage,
     ToolResultPart,
     UserMessage,
+    calls_of,
 )
 
-__all__ = ["OWN_IDS", "chained", "is_callers", "likeness"]
+__all__ = ["OWN_IDS", "chained", "has_ids", "is_callers", "likeness", "outlined"]
 
 OWN_IDS = ("compact-", "continue-", "checkpoint-", "request-", "summary-", "interrupted-")
 """How the ids of messages begin that infold made; no caller's message has one."""
 
 _SEPARATOR = b"\x1e"
 _FIELD = b"\x1f"
+
+_NUMBERED = re.compile(r"[a-z_.:-]*\d{1,5}(\.\d+)?(#\d+)?")
+"""Ids that count the calls of a history, as some servers and infold itself give them: every history has the same."""
+
+_REPEATED = re.compile(r"#\d+$")
 
 
 def is_callers(message: Message) -> bool:
@@ -41,15 +48,27 @@ def likeness(message: Message) -> str:
 
 
 def chained(earlier: str, messages: Iterable[Message]) -> str:
-    """The fingerprint of a history to be folded: of what came before, then of these messages in their order.
+    """The fingerprint of a history: of what came before, then of these messages in their order."""
+    for message in messages:
+        earlier = _hashed(f"{earlier}{likeness(message)}".encode())
+    return earlier
 
-    Results count by being there, not by what they say, and media not at all: several agents put a few words in place of old ones.
-    What was said and called in between tells two histories apart.
+
+def outlined(earlier: str, messages: Iterable[Message]) -> str:
+    """The fingerprint of a history from which old results and media may have been cleared: several agents put a few words there.
+
+    What such a result says does not count, but the id of its call does. Agents that do the same at the same time, or each day,
+    get other results for the same calls, and no other id tells them apart.
     """
     for message in messages:
         outline = _joined(message, map(_outlined, message.parts))
         earlier = _hashed(f"{earlier}{outline}".encode())
     return earlier
+
+
+def has_ids(messages: Iterable[Message]) -> bool:
+    """Whether a call of theirs has an id that no other history has."""
+    return any(_own_id(call.call_id) for message in messages for call in calls_of(message))
 
 
 def _joined(message: Message, pieces: Iterable[bytes]) -> str:
@@ -81,12 +100,20 @@ def _piece(part: Part) -> bytes:
 
 def _outlined(part: Part) -> bytes:
     match part:
+        case ToolCallPart():
+            return _piece(part) + _FIELD + _own_id(part.call_id)
         case ToolResultPart():
-            return b"result"
+            own = _own_id(part.call_id)
+            return b"result" + _FIELD + own if own else _piece(part)
         case FilePart():
             return b""
         case _:
             return _piece(part)
+
+
+def _own_id(call_id: str) -> bytes:
+    """An id as the provider gave it; nothing where it may be another history's too. One met a second time is numbered."""
+    return b"" if _NUMBERED.fullmatch(call_id) else _encoded(_REPEATED.sub("", call_id))
 
 
 def _canonical(arguments: str) -> bytes:

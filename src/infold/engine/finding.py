@@ -16,10 +16,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from infold.core.likeness import chained, is_callers, likeness
+from infold.core.likeness import is_callers, likeness
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, calls_of, is_genuine_user
 from infold.core.placing import Placed
+from infold.engine.known import begins_with_the_fold, settled
 from infold.engine.terms import divided
 from infold.formats.requests import Asked
 
@@ -119,11 +120,11 @@ def held_against(brought: Brought, log: Log) -> Match | None:
     Neither can a request without tools take something back from a session with tools.
     """
     folded = 0 if log.checkpoint is None else log.checkpoint.folded
-    if folded and not _begins_with_the_fold(brought, log):
+    if log.checkpoint is not None and not begins_with_the_fold(brought.messages, log.checkpoint):
         return None
     live = [placed for placed in log.live[: log.length] if is_callers(placed.message)]
     likenesses = [likeness(placed.message) for placed in live]
-    same = _common(brought.likenesses[folded:], likenesses)
+    same = settled(brought.messages[folded:], live, _common(brought.likenesses[folded:], likenesses))
     known = folded + same
     if live and not known:
         return None
@@ -193,13 +194,6 @@ def _has_tools(live: Sequence[Placed]) -> bool:
     replies = [placed.message for placed in live if isinstance(placed.message, AssistantMessage)]
     counted = [reply.overhead.tools > 0 for reply in replies if reply.overhead is not None]
     return any(counted or (reply.finish is not None and calls_of(reply) for reply in replies))
-
-
-def _begins_with_the_fold(brought: Brought, log: Log) -> bool:
-    checkpoint = log.checkpoint
-    if checkpoint is None or len(brought.messages) < checkpoint.folded:
-        return False
-    return chained("", brought.messages[: checkpoint.folded]) == checkpoint.fingerprint
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:

@@ -11,11 +11,12 @@ from itertools import takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.likeness import chained, likeness
+from infold.core.likeness import likeness
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Finish, Message, MessageId, Usage
 from infold.core.placing import Placed
 from infold.core.spine import within
+from infold.engine.known import begins_with_the_fold, settled
 from infold.errors import HistoryChanged, UsageError
 from infold.formats.items import plain, refuse_text
 from infold.formats.wire import Decoded, Pairing, WireFormat, joined
@@ -213,7 +214,7 @@ def _after_the_fold(messages: Sequence[Message], log: Log) -> int:
         return 0
     if len(messages) < checkpoint.folded:
         raise HistoryChanged(f"it has {len(messages)} messages, fewer than the {checkpoint.folded} that were folded")
-    if chained("", messages[: checkpoint.folded]) != checkpoint.fingerprint:
+    if not begins_with_the_fold(messages, checkpoint):
         raise HistoryChanged(f"the {checkpoint.folded} messages that were folded are not what they were")
     return checkpoint.folded
 
@@ -221,7 +222,8 @@ def _after_the_fold(messages: Sequence[Message], log: Log) -> int:
 def _common(messages: Sequence[Message], live: Sequence[Placed]) -> int:
     """How many messages are the same from the start."""
     pairs = zip(messages, live, strict=False)
-    return len(list(takewhile(lambda pair: likeness(pair[0]) == likeness(pair[1].message), pairs)))
+    same = len(list(takewhile(lambda pair: likeness(pair[0]) == likeness(pair[1].message), pairs)))
+    return settled(messages, live, same)
 
 
 def _as_placed(messages: Sequence[Message], placed: Sequence[Placed]) -> tuple[Message, ...]:

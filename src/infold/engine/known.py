@@ -3,13 +3,37 @@
 import re
 from collections.abc import Sequence
 
-from infold.core.likeness import likeness
+from infold.core.entries import Checkpoint
+from infold.core.likeness import chained, has_ids, likeness, outlined
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, calls_of
+from infold.core.messages import AssistantMessage, Message, calls_of, results_of
+from infold.core.placing import Placed
 
-__all__ = ["ends_with", "is_known"]
+__all__ = ["begins_with_the_fold", "ends_with", "is_known", "settled"]
 
 _REPEATED = re.compile(r"#\d+$")
+
+
+def begins_with_the_fold(messages: Sequence[Message], checkpoint: Checkpoint) -> bool:
+    """Whether a whole history begins with what was folded, be it that old results were cleared from it since."""
+    head = messages[: checkpoint.folded]
+    if len(head) < checkpoint.folded:
+        return False
+    return chained("", head) == checkpoint.fingerprint or (has_ids(head) and outlined("", head) == checkpoint.outline)
+
+
+def settled(messages: Sequence[Message], live: Sequence[Placed], same: int) -> int:
+    """How many messages of a history a session has, of those that say the same.
+
+    Calls that are still open count only under the ids they have there, for their results name them.
+    """
+    for index in range(same - 1, -1, -1):
+        calls = calls_of(messages[index])
+        if calls:
+            answered = {result.call_id for later in messages[index + 1 : same] for result in results_of(later)}
+            is_open = any(call.call_id not in answered for call in calls)
+            return index if is_open and _wire_ids(messages[index]) != _wire_ids(live[index].message) else same
+    return same
 
 
 def ends_with(log: Log, likenesses: Sequence[str]) -> bool:

@@ -284,6 +284,25 @@ def test_results_stay_results() -> None:
     assert not log.run.open_calls
 
 
+def test_agents_that_make_the_same_calls_never_mix() -> None:
+    """B28: several runs of one task make the same calls and get other results; each is sent its own, folded or not."""
+    store = MemoryStore()
+    passages = Passages(store, SMALL)
+    runs: dict[str, list[Item]] = {mark: [{"role": "user", "content": "Go on."}] for mark in ("ALPHA", "BETA")}
+    for number in range(24):
+        for mark, items in runs.items():
+            passage = passages.begin(exchange_of(items), no_model)
+            other = "BETA" if mark == "ALPHA" else "ALPHA"
+            assert other not in texts(sent_by(passage))
+            call = {"id": f"call_{mark}_{number}", "type": "function", "function": {"name": "next", "arguments": "{}"}}
+            said = answer("", calls=(call,))
+            passage.record(msgspec.json.encode(said))
+            result = {"role": "tool", "tool_call_id": call["id"], "content": f"{mark} {number} lorem " * 90}
+            items += [said["choices"][0]["message"], result]
+
+    assert len(ids(store)) == 2
+
+
 # Several writers.
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from infold.core.likeness import OWN_IDS, chained, is_callers, likeness
+from infold.core.likeness import OWN_IDS, chained, has_ids, is_callers, likeness, outlined
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -106,10 +106,28 @@ def test_a_chain_knows_the_order() -> None:
     assert chained("", (HELLO, bye)) != chained("", (bye, HELLO))
 
 
-def test_a_chain_knows_that_there_was_a_result_and_not_what_it_said() -> None:
-    """B26: what callers clear from old messages, results and media, makes no other history; a result that is gone does."""
-    results = [says(TextPart("here"), replace(RESULT, output=text), SEEN) for text in ("ok\n" * 900, "[cleared]")]
-    without = [says(TextPart("here"), *parts) for parts in ((RESULT,), ())]
+def of_call(call_id: str, output: str) -> tuple[Message, ...]:
+    """A call under that id, and a message with its result and a medium."""
+    return calling("{}", call_id=call_id), says(TextPart("here"), replace(RESULT, call_id=call_id, output=output), SEEN)
 
-    assert len({chained("", (message,)) for message in (*results, without[0])}) == 1
-    assert chained("", (without[1],)) != chained("", (without[0],))
+
+@pytest.mark.parametrize("call_id", ["toolu_01XkQ9", "call_a8Bc#2", "365174485", "c2f5e0d1"])
+def test_an_outline_knows_a_result_by_the_id_of_its_call(call_id: str) -> None:
+    """B26: what callers clear from old messages, results and media, makes no other history; another call's result does."""
+    whole, cleared = (of_call(call_id, output) for output in ("ok\n" * 900, "[cleared]"))
+    without_medium = replace(cleared[1], parts=cleared[1].parts[:2])
+
+    assert len({outlined("", history) for history in (whole, cleared, (cleared[0], without_medium))}) == 1
+    assert outlined("", of_call("toolu_01Other", "[cleared]")) != outlined("", whole)
+    assert outlined("", (calling("{}", call_id=call_id), says(TextPart("here")))) != outlined("", whole)
+    assert has_ids(whole)
+    assert chained("", whole) != chained("", cleared)
+
+
+@pytest.mark.parametrize("call_id", ["call_1", "c12", "functions.bash:3", "m4.0", "m4.0#2", "7"])
+def test_ids_that_only_count_tell_no_history(call_id: str) -> None:
+    """B26: where every history has the same ids, results are told by what they say."""
+    one, other = (of_call(call_id, output) for output in ("passed", "failed"))
+
+    assert outlined("", one) != outlined("", other)
+    assert not has_ids(one)

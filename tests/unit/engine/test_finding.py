@@ -39,13 +39,17 @@ def said(role: str, text: str) -> Item:
 
 
 def step(
-    number: int, *, output: str = "all went well\n" * 60, arguments: str = '{"command": "make", "in": "src"}'
+    number: int,
+    *,
+    output: str = "all went well\n" * 60,
+    arguments: str = '{"command": "make", "in": "src"}',
+    ids: str = "call_8Fz",
 ) -> list[Item]:
     """A call and its result."""
-    call = {"id": f"c{number}", "type": "function", "function": {"name": "bash", "arguments": arguments}}
+    call = {"id": f"{ids}{number}", "type": "function", "function": {"name": "bash", "arguments": arguments}}
     return [
         {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": f"c{number}", "content": f"{number}: {output}"},
+        {"role": "tool", "tool_call_id": f"{ids}{number}", "content": f"{number}: {output}"},
     ]
 
 
@@ -366,6 +370,31 @@ def test_folded_results_may_be_cleared() -> None:
 
     assert match([*cleared, *live, said("user", "on")], log) == Match(known=len(items))
     assert held_against(brought(other), log) is None
+
+
+@pytest.mark.parametrize("ids", ["call_8Fz", "call_"])
+def test_the_same_calls_with_other_results_are_another_history(ids: str) -> None:
+    """B28: agents that run the same commands with other results never go on from each other's fold, whatever their ids."""
+    one, other = (
+        [said("user", "go"), *(item for number in range(30) for item in step(number, output=output * 60, ids=used))]
+        for output, used in (("all went well\n", ids), ("it all failed\n", ids.replace("8Fz", "9Ga")))
+    )
+    log = kept(one, window=8_192)
+    assert log.checkpoint is not None
+
+    assert held_against(brought(other), log) is None
+    assert held_against(brought(other[: log.checkpoint.folded + 1]), log) is None
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_open_call_is_known_by_its_id(count: int) -> None:
+    """A call that waits for its result is the session's only under the id it has there; the same call of before is any."""
+    first, mine, theirs = step(0), step(1), step(1, ids="call_9Ga")
+    more = [{**theirs[1], "content": "other"}]
+    log = kept([said("user", "go"), *first, *mine[:count]])
+
+    assert match([said("user", "go"), *step(0, ids="call_9Ga"), *mine[:1], *more], log).known == 4
+    assert match([said("user", "go"), *first, *theirs[:1], *more], log).known == 3
 
 
 def test_messages_of_infold_are_not_the_clients() -> None:
