@@ -15,7 +15,7 @@ from infold.core.cut import Cut, newest_turns_within, tail_size
 from infold.core.entries import Checkpoint, Clipping, Entry, Handle, MessageEntry, Pruning, split_handle
 from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
 from infold.core.fold import FoldedText, render_fold
-from infold.core.gauge import Situation, estimated_tokens
+from infold.core.gauge import Situation, estimated_tokens, left_open
 from infold.core.growing import size_of_text
 from infold.core.head import beside_tail, callers_in, ledger_of, unanswered_in
 from infold.core.ledger import EMPTY_LEDGER, Ledger
@@ -279,4 +279,6 @@ def _recut(log: Log, cut: Cut, text: str, situation: Situation, *, cleaned: bool
 
 def _tokens_after(log: Log, cut: Cut, text: str, situation: Situation) -> int:
     shown = tail_size(log, cut).plus(size_of_text(text, log.rendering))
+    if cut.index < log.length:
+        shown = shown.plus(left_open(log))
     return situation.overhead_tokens + log.calibration.apply(shown)

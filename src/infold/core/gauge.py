@@ -16,7 +16,7 @@ from infold.core.policy import Policy
 from infold.core.standins import size_of_interrupted
 from infold.core.tokens import NO_SIZE, Size, tokens_in
 
-__all__ = ["Gauge", "Situation", "bound_after", "bound_of", "estimated_tokens", "gauge", "scaled_tokens"]
+__all__ = ["Gauge", "Situation", "bound_after", "bound_of", "estimated_tokens", "gauge", "left_open", "scaled_tokens"]
 
 CALIBRATED_BOUND = 1.05
 """What is left of a family's margin once reports have corrected the estimate; `benchmarks/core.py` measures the error."""
@@ -124,7 +124,7 @@ def _upper_since(log: Log, anchor: Anchor, situation: Situation) -> int:
     ratio = reported / max(1, situation.overhead_tokens + shown.measure)
     freed = min(log.calibration.apply(hidden), hidden.measure * min(1.0, ratio))
     sure = freed / bound**2 if freed > 0 else freed * bound
-    upper = _ceil(reported - sure + log.calibration.apply(added.plus(_left_open(log))) * bound)
+    upper = _ceil(reported - sure + log.calibration.apply(added.plus(left_open(log))) * bound)
     then = situation.overhead_tokens + min(shown.measure, log.calibration.apply(shown))
     # Beyond that our estimates run low here, corrected or not, or more is sent than we are told.
     is_in_line = reported <= then * bound or situation.budget.excess_tokens(reported) > 0
@@ -149,15 +149,16 @@ def _size_after(log: Log, sequence: int) -> Size:
 
 def _grown_tokens(log: Log) -> int:
     """By how much the view grew since the newest report; negative where it shrank."""
-    return 0 if log.anchor is None else log.calibration.apply(log.size.minus(log.anchor.size).plus(_left_open(log)))
+    return 0 if log.anchor is None else log.calibration.apply(log.size.minus(log.anchor.size).plus(left_open(log)))
 
 
 def _whole(log: Log) -> Size:
     """All that a view says, the answers to calls included that have none yet."""
-    return log.size.plus(log.checkpoint_size).plus(_left_open(log))
+    return log.size.plus(log.checkpoint_size).plus(left_open(log))
 
 
-def _left_open(log: Log) -> Size:
+def left_open(log: Log) -> Size:
+    """What a view says in place of the results that calls have not got yet."""
     return size_of_interrupted(len(log.run.open_calls), log.rendering.estimate)
 
 

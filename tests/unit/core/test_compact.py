@@ -331,6 +331,17 @@ def test_a_checkpoint_tells_before_and_after() -> None:
     assert checkpoint.created_ms == NOW_MS
 
 
+def test_what_is_left_has_the_answers_to_open_calls() -> None:
+    """B22: what a compaction leaves is counted as the next request will be, with a stand-in for each result that is missing."""
+    log = overflowing(INFOLD).extend([MessageEntry(replace(calls("bash"), id=MessageId("open")))])
+    done = compacted(log, INFOLD)
+    event = done.events[0]
+
+    assert isinstance(event, Compacted)
+    assert log.run.open_calls
+    assert event.tokens_after == estimated_tokens(done.log, situation(INFOLD, Window(64_000)))
+
+
 def test_the_log_before_is_as_it_was() -> None:
     """B1, B25: a compaction gives a new log; the old one still has its view."""
     log = overflowing(INFOLD)
