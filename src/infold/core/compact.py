@@ -146,7 +146,7 @@ def checkpoint_for(
         calibration=log.calibration,
         limits=log.limits,
         folded=_folded(log) + len(callers),
-        budget_tokens=step.budget_tokens,
+        budget_tokens=folded.budget_tokens or step.budget_tokens,
         fingerprint=chained("" if log.checkpoint is None else log.checkpoint.fingerprint, callers),
         outline=outlined("" if log.checkpoint is None else log.checkpoint.outline, callers),
         unanswered=unanswered_in(log, cut),
@@ -232,18 +232,19 @@ def _text(ledger: Ledger, step: Summarise | Fold, situation: Situation, log: Log
         return FoldedText(_prefixed(narrative, summary.prefix))
     rule = log.rendering.estimate
     taken = estimate(narrative, rule)
-    for budget_tokens in _rooms(step, situation, log):
+    for room in _rooms(step, situation, log):
         folded = render_fold(
             ledger,
-            budget_tokens=max(summary.minimum_tokens, budget_tokens - taken),
-            must_keep_tokens=summary.must_keep_tokens(budget_tokens),
+            budget_tokens=max(summary.minimum_tokens, room - taken),
+            must_keep_tokens=summary.must_keep_tokens(room),
             rule=rule,
             recall=log.rendering.recall,
         )
         if not folded.stubbed:
             break
     body = f"{folded.text}\n\n{narrative}" if narrative else folded.text
-    return FoldedText(_prefixed(body, summary.prefix), tuple(dict.fromkeys((*folded.stubbed, *ledger.forgotten))))
+    stubbed = tuple(dict.fromkeys((*folded.stubbed, *ledger.forgotten)))
+    return FoldedText(_prefixed(body, summary.prefix), stubbed, room)
 
 
 def _rooms(step: Summarise | Fold, situation: Situation, log: Log) -> Iterator[int]:

@@ -54,10 +54,11 @@ CHANGED = ("written", "edited", "deleted", "moved")
 
 
 class FoldedText(Struct, frozen=True):
-    """The text of a fold, and the handles of instructions that do not stand in it word for word."""
+    """The text of a fold, the handles of instructions that do not stand in it word for word, and the room it had."""
 
     text: str
     stubbed: tuple[str, ...] = ()
+    budget_tokens: int = 0
 
 
 class _Section(Struct, frozen=True):

@@ -155,6 +155,8 @@ def test_a_manual_compaction_of_little_keeps_the_rules() -> None:
     assert done.log.size.plus(done.log.checkpoint_size).measure < 800
     assert not any(isinstance(event, InstructionStubbed) for event in done.events)
     assert all(rule in "".join(map(text_of, view(done.log, INFOLD.summary))) for rule in rules)
+    assert done.log.checkpoint is not None
+    assert done.log.checkpoint.budget_tokens >= done.log.checkpoint_size.measure
 
 
 @pytest.mark.parametrize("name", PRESETS)
