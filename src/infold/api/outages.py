@@ -31,8 +31,15 @@ class Outage:
         return self._error if self._clock() < self._until else None
 
     def begin(self) -> float:
-        """The moment from which a request waits."""
-        return self._clock()
+        """The moment from which a request waits; after an outage it is the only one, until the store answered it."""
+        now = self._clock()
+        if self._error is not None:
+            self._until = now + REST_SECONDS
+        return now
+
+    def end(self) -> None:
+        """The store did what it was asked."""
+        self._error = None
 
     def note(self, error: StoreError, begun: float) -> StoreError:
         """Remember a failure of a request that began then, if it was slow; the same error.

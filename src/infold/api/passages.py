@@ -56,13 +56,21 @@ class Passages:
         """Find the session of a request and make it fit; raises `WindowExceeded` where that cannot be.
 
         While the store fails, the session is another one, in memory alone: a full disk is no reason to send what is too large.
+        That of a history without a name is in none anyway.
         """
-        trouble, begun = self._outage.error, self._outage.begin()
+        if exchange.name is None:
+            return self._begun(exchange, send, self._found)
+        trouble = self._outage.error
         if trouble is None:
+            begun = self._outage.begin()
             try:
-                return self._begun(exchange, send, self._found)
+                passage = self._begun(exchange, send, self._found)
             except StoreError as error:
                 trouble = self._outage.note(error, begun)
+            else:
+                self._outage.end()
+                self._unstored.let_go_named(exchange.name)
+                return passage
         return replace(self._begun(exchange, send, self._found_unstored), trouble=trouble)
 
     def let_go(self, passage: Passage) -> None:
@@ -123,12 +131,19 @@ class AsyncPassages:
 
         While the store fails, the session is another one, in memory alone.
         """
-        trouble, begun = self._outage.error, self._outage.begin()
+        if exchange.name is None:
+            return await self._begun(exchange, send, self._session)
+        trouble = self._outage.error
         if trouble is None:
+            begun = self._outage.begin()
             try:
-                return await self._begun(exchange, send, self._session)
+                passage = await self._begun(exchange, send, self._session)
             except StoreError as error:
                 trouble = self._outage.note(error, begun)
+            else:
+                self._outage.end()
+                self._unstored.let_go_named(exchange.name)
+                return passage
         return replace(await self._begun(exchange, send, self._unstored_session), trouble=trouble)
 
     def let_go(self, passage: AsyncPassage) -> None:

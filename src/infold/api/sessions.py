@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 from infold.api.exchanges import Exchange
 from infold.core.log import Log
-from infold.engine.finding import Match, better, fork_ids, goes_on, held_against, is_certain
+from infold.engine.finding import FORK_MARK, Match, better, fork_ids, goes_on, held_against, is_certain
 
 __all__ = ["Findable", "MOST_OPEN", "OpenSessions", "found"]
 
@@ -56,10 +56,20 @@ class OpenSessions(Generic[One]):
             for key in [key for key, one in self._open.items() if one is session]:
                 del self._open[key]
 
+    def let_go_named(self, name: str) -> None:
+        """Hold none open any longer that a history of that name may be kept in."""
+        with self._lock:
+            for key in [key for key, one in self._open.items() if _is_named(one.log.session_id, name)]:
+                del self._open[key]
+
     def all(self) -> tuple[One, ...]:
         """The sessions that are open."""
         with self._lock:
             return tuple(self._open.values())
+
+
+def _is_named(session_id: str, name: str) -> bool:
+    return session_id == name or session_id.startswith(f"{name}{FORK_MARK}")
 
 
 def found(exchange: Exchange, name: str, opened: Callable[[str], One]) -> One:

@@ -26,6 +26,7 @@ from infold.formats.requests import Asked
 
 __all__ = [
     "Brought",
+    "FORK_MARK",
     "Match",
     "SESSION_HEADER",
     "better",
@@ -42,6 +43,9 @@ SESSION_HEADER = "x-infold-session"
 
 _AGENT_HEADERS = ("x-session-id", "session_id", "session-id", "x-claude-code-session-id", "x-conversation-id")
 """Headers by which agents name theirs: OpenCode, Codex, Claude Code."""
+
+FORK_MARK = "~"
+"""What stands between a name and what tells the histories of that name apart."""
 
 MOST_FORKS = 12
 """Histories of one name that are told apart by number; one more is told by the fingerprint of what it says."""
@@ -109,9 +113,11 @@ def fork_ids(name: str, brought: Brought) -> Iterator[str]:
     history grows, and one of all its messages, which no other history has.
     """
     yield name
-    yield from (f"{name}~{number}" for number in range(1, MOST_FORKS))
+    yield from (f"{name}{FORK_MARK}{number}" for number in range(1, MOST_FORKS))
     early = 1 << (len(brought.messages).bit_length() - 1) if brought.messages else 0
-    yield from (f"{name}~{_hashed(*likenesses)}" for likenesses in (brought.likenesses[:early], brought.likenesses))
+    yield from (
+        f"{name}{FORK_MARK}{_hashed(*likenesses)}" for likenesses in (brought.likenesses[:early], brought.likenesses)
+    )
 
 
 def held_against(brought: Brought, log: Log) -> Match | None:

@@ -73,6 +73,55 @@ def test_one_request_waits_for_a_store_that_is_away(*, is_async: bool) -> None:
     assert [stored.key.session_id for stored in store.sessions("")] == ["ferry"]
 
 
+def test_one_request_alone_tries_whether_the_store_is_back() -> None:
+    """B17: while it waits, those that come meanwhile do not, or at every trial all of them would."""
+    clock = Clock()
+    outage = Outage(clock)
+    outage.note(StoreBroken("db", "the server is away", remedy="start it"), clock.now - SLOW_SECONDS)
+    clock.now += REST_SECONDS
+    assert outage.error is None
+    outage.begin()
+    clock.now += REST_SECONDS / 2
+
+    assert "the server is away" in str(outage.error)
+    outage.end()
+    assert outage.error is None
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_what_is_stored_again_is_not_held_in_memory(*, is_async: bool) -> None:
+    """Once the store has a session, the one that stood in for it is let go; those of other names are not."""
+    clock = Clock()
+    store, settings = Away(clock, SLOW_SECONDS / 2), SessionSettings(window=8_192)
+    passages = AsyncPassages(store, settings) if is_async else Passages(store, settings)
+
+    def ask(name: str) -> None:
+        exchange = exchange_of([{"role": "user", "content": "hi"}], headers={"x-infold-session": name})
+        if isinstance(passages, AsyncPassages):
+            asyncio.run(passages.begin(exchange, no_model_async))
+        else:
+            passages.begin(exchange, no_model)
+
+    ask("ferry")
+    ask("ferryman")
+    store.is_back = True
+    ask("ferry")
+
+    assert [session.log.session_id for session in passages._unstored.all()] == ["ferryman"]
+
+
+def test_a_history_without_a_name_waits_for_no_store() -> None:
+    """It is in none, so that a store that is away is no trouble to it, and it tells nothing of one that is back."""
+    clock = Clock()
+    outage = Outage(clock)
+    outage.note(StoreBroken("db", "the server is away", remedy="start it"), clock.now - SLOW_SECONDS)
+    passages = Passages(Away(clock, 10.0), SessionSettings(window=8_192), outage=outage)
+    begun = passages.begin(exchange_of([{"role": "user", "content": "hi"}]), no_model)
+
+    assert begun.trouble is None
+    assert outage.error is not None
+
+
 def test_a_failure_that_keeps_nobody_waiting_is_of_one_request() -> None:
     """One damaged session is no reason to leave the others out of the store."""
     clock = Clock()
