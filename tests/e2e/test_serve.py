@@ -118,7 +118,7 @@ def test_it_ends_well_though_a_page_is_open(tmp_path: Path, number: signal.Signa
     slow = Say("One word after the other. " * 4)
     with (
         ScriptedServer(lambda _: slow) as upstream,
-        serving(tmp_path, "--port", "0", "--upstream", f"openai={upstream.url}") as served,
+        serving(tmp_path, "--port", "0", "--window", "8k", "--upstream", f"openai={upstream.url}") as served,
         httpx2.stream("GET", f"{served.url}/events", timeout=60) as news,
     ):
         heard: list[bytes] = []
