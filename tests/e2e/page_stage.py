@@ -14,7 +14,7 @@ from typing import Any
 
 import uvicorn
 from msgspec.structs import replace
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,7 +31,7 @@ from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.trajectory import SYSTEM_TEXT, trajectory
 
-__all__ = ["CHROMIUM", "Player", "SETTINGS", "browser", "serving"]
+__all__ = ["CHROMIUM", "Player", "SETTINGS", "browser", "serving", "watched"]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 """Debian's browser, if it is installed."""
@@ -216,3 +216,11 @@ def browser() -> Iterator[Browser]:
             yield opened
         finally:
             opened.close()
+
+
+def watched(page: Page, troubles: list[str]) -> Page:
+    """The page, with its errors and complaints noted."""
+    page.set_default_timeout(10_000)
+    page.on("console", lambda told: troubles.append(told.text) if told.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    return page

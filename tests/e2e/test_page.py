@@ -20,7 +20,7 @@ pytest.importorskip("playwright", reason="playwright is not installed")
 
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
-from .page_stage import CHROMIUM, SETTINGS, Player, browser, serving
+from .page_stage import CHROMIUM, SETTINGS, Player, browser, serving, watched
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,14 +69,6 @@ def page(chromium: Browser, troubles: list[str]) -> Iterator[Page]:
     yield opened
     context.close()
     assert troubles == []
-
-
-def watched(page: Page, troubles: list[str]) -> Page:
-    """The page, with its errors and complaints noted."""
-    page.set_default_timeout(10_000)
-    page.on("console", lambda told: troubles.append(told.text) if told.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    return page
 
 
 @pytest.fixture

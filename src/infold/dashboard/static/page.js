@@ -111,7 +111,12 @@ function placeOf(element) {
 }
 
 // What is read stays where it is, though entries come above it; from the log's beginning on, the new ones are what is read.
+// A form that is being filled in stands beside the log, and stays too.
 function sightOf() {
+  const field = document.activeElement;
+  const { top: before, bottom } = field.getBoundingClientRect();
+  if (field.closest("form") && !field.closest("[data-live]") && bottom > 0 && before < innerHeight)
+    return () => scrollBy({ top: field.getBoundingClientRect().top - before, behavior: "instant" });
   const log = find("#log .log");
   if (!log || log.getBoundingClientRect().top >= 0) return () => {};
   const rows = all(".row", log);
@@ -123,10 +128,11 @@ function sightOf() {
   };
 }
 
-// Text that somebody is about to copy is left as it is until it is let go.
+// Text that somebody is about to copy is left as it is until it is let go, and with it what is only right beside it.
 function isSelected(section) {
   const selection = getSelection();
-  return !selection.isCollapsed && section.contains(selection.getRangeAt(0).commonAncestorContainer);
+  const together = section.dataset.live ? all(`[data-live="${section.dataset.live}"]`) : [section];
+  return !selection.isCollapsed && together.some((one) => selection.getRangeAt(0).intersectsNode(one));
 }
 
 function exchange(section, fresh) {
@@ -141,21 +147,26 @@ function exchange(section, fresh) {
   });
 }
 
+// Gives after how long there is more to do; 0 where all is as it was fetched.
 let refreshed = Date.now();
 async function refresh() {
   refreshed = Date.now();
   const response = await fetch(location.href, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(HUSH) });
-  if ([401, 404].includes(response.status)) return location.reload();
+  if ([401, 404].includes(response.status)) {
+    location.reload();
+    return 0;
+  }
   if (!response.ok) throw new Error(response.statusText);
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
   const focused = placeOf(document.activeElement);
   const kept = sightOf();
   const picture = find("#chart");
+  let pause = 0;
   for (const section of all("[data-live]")) {
     const other = fresh.getElementById(section.id);
     if (!other || other.innerHTML === served.get(section.id)) continue;
     if (isSelected(section)) {
-      refreshSoon(5_000);
+      pause = LATER;
       continue;
     }
     served.set(section.id, other.innerHTML);
@@ -165,17 +176,30 @@ async function refresh() {
   kept();
   if (document.activeElement === document.body) focused()?.focus({ preventScroll: true });
   if (source?.readyState === EventSource.OPEN) say("live", "open");
+  return pause;
 }
 
+// One fetch at a time, so that no answer comes after a newer one; what happened meanwhile is fetched after it.
+const SOON = 300;
+const LATER = 5_000;
 let waiting = null;
-function refreshSoon(pause = 300) {
-  waiting ??= setTimeout(() => {
-    waiting = null;
-    refresh().catch(() => {
-      say("not connected", "broken");
-      refreshSoon(5_000);
-    });
-  }, pause);
+let isFetching = false;
+let isDue = false;
+function refreshSoon() {
+  if (isFetching) isDue = true;
+  else waiting ??= setTimeout(refreshNow, SOON);
+}
+
+async function refreshNow() {
+  isFetching = true;
+  isDue = false;
+  waiting = null;
+  const pause = await refresh().catch(() => {
+    say("not connected", "broken");
+    return LATER;
+  });
+  isFetching = false;
+  if (pause || isDue) waiting = setTimeout(refreshNow, pause || SOON);
 }
 
 function say(words, state) {
