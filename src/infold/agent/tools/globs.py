@@ -2,7 +2,7 @@
 
 import re
 
-__all__ = ["glob_pattern", "placed", "without_braces"]
+__all__ = ["glob_pattern", "left_out", "placed", "without_braces"]
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _PIECE = re.compile(r"(?P<deep>\*\*/?)|(?P<any>\*)|(?P<one>\?)|(?P<of>\[!?[^\]/]+\])|(?P<plain>.)", re.DOTALL)
@@ -26,11 +26,18 @@ def placed(glob: str) -> str:
     return glob.removeprefix("./").lstrip("/") if "/" in glob else f"**/{glob}"
 
 
+def left_out(glob: str) -> tuple[str, ...]:
+    """The globs of all that a glob with an exclamation mark leaves out: a folder goes with everything in it."""
+    every = [placed(one.rstrip("/")) for one in without_braces(glob.removeprefix("!")) if one.rstrip("/")]
+    return tuple(meant for one in every for meant in (one, f"{one}/**"))
+
+
 def glob_pattern(glob: str) -> re.Pattern[str]:
     """What matches the paths below a folder that a glob means, or all but those."""
-    every = map(placed, without_braces(glob.removeprefix("!")))
+    is_without = glob.startswith("!")
+    every = left_out(glob) if is_without else map(placed, without_braces(glob))
     meant = "|".join("".join(map(_translated, _PIECE.finditer(one))) for one in every)
-    return re.compile(f"(?!(?:{meant})$).+" if glob.startswith("!") else meant, re.DOTALL)
+    return re.compile(f"(?!(?:{meant})$).+" if is_without else meant, re.DOTALL)
 
 
 def _translated(piece: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from infold.agent.tools.globs import placed, without_braces
+from infold.agent.tools.globs import left_out, placed, without_braces
 from infold.agent.tools.paths import located, missing, named, path_wish
 from infold.agent.tools.processes import run_process
 from infold.agent.tools.repository import GIT, is_ignored, is_in_repository
@@ -91,8 +91,9 @@ def rg_command(program: str, arguments: SearchArguments, file: str) -> list[str]
 def git_command(arguments: SearchArguments, folder: Path, file: str) -> list[str]:
     """How git is asked: about files it knows or could add, or about all files where it has no say."""
     has_say = is_in_repository(folder) and not is_ignored(folder)
-    means = "exclude,glob" if arguments.glob.startswith("!") else "glob"
-    globs = map(placed, filter(None, without_braces(arguments.glob.removeprefix("!"))))
+    is_without = arguments.glob.startswith("!")
+    globs = left_out(arguments.glob) if is_without else map(placed, filter(None, without_braces(arguments.glob)))
+    means = "exclude,glob" if is_without else "glob"
     where = [f":(literal){file}"] if file else [f":({means}){glob}" for glob in globs]
     which_files = ["--untracked"] if has_say and not file else ["--no-index", "--no-exclude-standard"]
     return [

@@ -24,10 +24,14 @@ from infold.agent.tools.globs import MOST_GLOBS, glob_pattern, without_braces
         ("/a.py", ["a.py"], ["x/a.py"]),
         ("!*.{py,md}", ["a.js", "x/a.pyc"], ["a.py", "x/a.md"]),
         ("!src/**", ["a.py", "x/src/a"], ["src/a", "src/b/c"]),
+        ("!src", ["a.py", "x/srcs/a"], ["src", "src/a", "x/src/b/c"]),
+        ("!src/", ["a.py"], ["src/a", "x/src/b"]),
+        ("!x/{src,lib}", ["src/a", "x/a"], ["x/src/a", "x/lib/b/c"]),
+        ("!", ["a.py", "x/a"], []),
     ],
 )
 def test_globs_mean_what_is_expected(glob: str, fits: list[str], fits_not: list[str]) -> None:
-    """A star stays within a folder, two do not; without a slash a glob means names anywhere."""
+    """A star stays within a folder, two do not; without a slash a glob means names anywhere; a folder left out goes whole."""
     pattern = glob_pattern(glob)
 
     assert [path for path in (*fits, *fits_not) if pattern.fullmatch(path)] == fits

@@ -39,6 +39,8 @@ def test_lines_are_found(repository: Path, ran: Ran, wished: Wished) -> None:
         ({"glob": "/README.md"}, ["README.md"]),
         ({"glob": "!*.{py,log}"}, ["README.md"]),
         ({"path": "src", "glob": "!deep/**"}, ["src/app.py"]),
+        ({"glob": "!{deep,*.log}"}, ["README.md", "src/app.py"]),
+        ({"glob": "!src/"}, ["README.md", "kept.log"]),
     ],
 )
 def test_a_search_is_narrowed(repository: Path, ran: Ran, given: dict[str, str], files: list[str]) -> None:
@@ -106,7 +108,14 @@ def _found(command: list[str], folder: Path) -> list[str]:
 @pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
 @pytest.mark.parametrize(
     ("given", "file"),
-    [({}, ""), ({"glob": "*.py"}, ""), ({"glob": "src/**/*.{py,md}"}, ""), ({"glob": "!*.py"}, ""), ({}, "debug.log")],
+    [
+        ({}, ""),
+        ({"glob": "*.py"}, ""),
+        ({"glob": "src/**/*.{py,md}"}, ""),
+        ({"glob": "!*.py"}, ""),
+        ({"glob": "!deep"}, ""),
+        ({}, "debug.log"),
+    ],
 )
 def test_both_programs_find_the_same(repository: Path, given: dict[str, str], file: str) -> None:
     """Whichever of the two is installed, a search finds the same files."""
