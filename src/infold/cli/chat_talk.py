@@ -190,8 +190,8 @@ class Chat:
 
     def _part(self, work: Work) -> None:
         """Say how to come back to a session, if there is anything in it."""
-        if work.session.log.next_sequence:
-            command = self._job.going_on("chat", work.session.log.session_id)
+        command = self._job.going_on("chat", work.session.log.session_id) if work.session.log.next_sequence else ""
+        if command:
             self._screen.tell_command(f"go on with: {command}")
 
 

@@ -126,7 +126,7 @@ class InTheEnd:
 
 
 class Narrator:
-    """Tells a person: the voice has what the model says, the console the rest; `go_on` gives the command for a session."""
+    """Tells a person: the voice has what the model says, the console the rest; `go_on` gives a session's command, if it has one."""
 
     def __init__(self, voice: Voice, console: Console, go_on: Callable[[str], str]) -> None:
         self._voice = voice
@@ -163,8 +163,9 @@ class Narrator:
         words = ended.problem if ended.ending == "done" else ENDINGS[ended.ending]
         if words:
             self._note(words, "yellow")
-        if ended.ending != "done":
-            self._note(f"go on with: {self._go_on(ended.session_id)}", "dim")
+        command = self._go_on(ended.session_id) if ended.ending != "done" else ""
+        if command:
+            self._note(f"go on with: {command}", "dim")
 
     def _line(self, opening: str, text: str, style: str) -> None:
         """A note of one line, at most as long as the terminal is wide."""

@@ -78,7 +78,8 @@ def sessions(most: int, store: str | None, tenant: str | None, *, as_json: bool)
 
 def _found(most: int, named: str | None, tenant: str | None) -> tuple[list[Listed], bool]:
     """The sessions to show, and whether there are more; a store of one's own that was never begun has none."""
-    if named is None and not is_there(place_of(None)):
+    place = place_of(None) if named is None else named
+    if named is None and place != "memory" and not is_there(place):
         return [], False
     with reading_store(named) as store:
         tallies = Tallies(store)

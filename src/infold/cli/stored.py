@@ -107,12 +107,13 @@ def reading_store(named: str | None) -> Iterator[FullStore]:
 def chosen_key(store: FullStore, wanted: str, tenant: str | None = None, *, folder: Path | None = None) -> SessionKey:
     """The session meant by its id, by a beginning that no other has, or by `last`; raises `UsageError` where none is.
 
-    `last` is of the folder, else the current one; where no session is, it is the last of all, and whose is told on stderr.
+    `last` is of the folder, else the current one; where no session is, it is the last of all, and whose is told on stderr. An
+    empty name, as of a variable that is not set, is nobody's.
     """
     if wanted == LAST:
         return _last(store, tenant, folder or Path.cwd())
     found = _exactly(store, wanted, tenant) or [
-        one.key for one in by_change(store, tenant) if one.key.session_id.startswith(wanted)
+        one.key for one in by_change(store, tenant) if wanted and one.key.session_id.startswith(wanted)
     ]
     if len(found) == 1:
         return found[0]

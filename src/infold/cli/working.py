@@ -121,7 +121,12 @@ class Job(Struct, frozen=True, kw_only=True):
         return (*self.allow, *(("*", "outside", "secrets") if self.yes else ()))
 
     def going_on(self, verb: str, session_id: str) -> str:
-        """The command that goes on with a session as this one began: with the model it had, and all else that was said."""
+        """The command that goes on with a session as this one began: with the model it had, and all else that was said.
+
+        Empty where the session ends with this process.
+        """
+        if place_of(self.store, folder=self.root) == "memory":
+            return ""
         return shlex.join(("infold", verb, "--session", session_id, *self._said()))
 
     def _said(self) -> Iterator[str]:

@@ -66,6 +66,14 @@ def test_a_script_has_to_say_so(tmp_path: Path) -> None:
     assert ids(place) == [KITE]
 
 
+def test_an_empty_id_deletes_nothing(tmp_path: Path) -> None:
+    """B27: a script whose variable is not set does not lose the only session there is."""
+    place = keep(tmp_path, {KITE: kite_entries()})
+
+    assert infold(tmp_path, "delete", "", "--yes").exit_code == 1
+    assert ids(place) == [KITE]
+
+
 def test_all_are_found_before_one_goes(tmp_path: Path) -> None:
     """B27: a slip in one of several ids deletes nothing; the same session named twice is one."""
     place = keep(tmp_path, {KITE: kite_entries(), BOAT: kite_entries()})

@@ -196,3 +196,12 @@ def test_a_program_is_told_in_lines() -> None:
         "ended",
     ]
     assert json.loads(lines[0])["text"] == "a\nb \u2028 ü"
+
+
+def test_where_nothing_goes_on_no_command_is_told() -> None:
+    """A session that is kept in memory is named to nobody."""
+    notes = io.StringIO()
+    console = Console(file=notes)
+    Narrator(voice_on(io.StringIO(), console), console, lambda _: "").tell(Ended("steps", "s", 1, ""))
+
+    assert notes.getvalue() == f"{ENDINGS['steps']}\n"

@@ -57,6 +57,14 @@ def test_the_last_changed_is_first(tmp_path: Path) -> None:
     assert "1 session; more with --most" in fewer
 
 
+def test_a_store_in_memory_lists_nothing(tmp_path: Path) -> None:
+    """Whoever set it is told that no list will ever have their sessions, and not to begin one."""
+    told = CliRunner().invoke(main, ["sessions"], env={**environ_of(tmp_path), "INFOLD_STORE": "memory"})
+
+    assert told.exit_code == 1
+    assert "a store in memory is seen by its own process alone" in told.stderr
+
+
 def test_json_has_stable_keys(tmp_path: Path) -> None:
     """Every session has the same keys, whatever is known of it."""
     keep(tmp_path, {KITE: kite_entries(), "boat": SHORT})

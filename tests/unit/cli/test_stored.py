@@ -110,11 +110,13 @@ def test_tenants_are_told_apart() -> None:
 
 
 def test_what_is_not_there_is_told_with_what_is() -> None:
-    """A mistyped id names the newest; an empty store says how to begin."""
+    """A mistyped id names the newest, and so does an empty one; an empty store says how to begin."""
     many = store_of(*(f"s{number}" for number in range(12)))
 
     with pytest.raises(UsageError, match=r"no session 'kite'; the newest are 's11', .*'s4'; see infold sessions"):
         chosen(many, "kite")
+    with pytest.raises(UsageError, match="no session ''; the newest are 'only'"):
+        chosen(store_of("only"), "")
     for wanted in ("kite", "last", ""):
         with pytest.raises(UsageError, match="infold run"):
             chosen(MemoryStore(), wanted)

@@ -65,6 +65,14 @@ def test_a_session_goes_on_as_it_began(tmp_path: Path) -> None:
     assert few.going_on("chat", "s1") == "infold chat --session s1 --store 'postgresql://a:***@db/x'"
 
 
+def test_what_is_kept_in_memory_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command is told for a session that ends with its process, whoever said so."""
+    monkeypatch.setenv("INFOLD_STORE", "memory")
+
+    assert job_in(tmp_path, store=None).going_on("run", "s1") == ""
+    assert job_in(tmp_path, store="memory").going_on("chat", "s1") == ""
+
+
 def test_options_are_read() -> None:
     """Rules may be repeated, sizes have units, and an agent is named."""
     run = CliRunner().invoke(shown, ["--allow", "shell:ls*", "--allow", "edit", "--window", "16k", "--agent", "plan"])
