@@ -126,7 +126,7 @@ class InTheEnd:
 
 
 class Narrator:
-    """Tells a person: the voice has what the model says, the console the rest; `go_on` gives a session's command, if it has one."""
+    """Tells a person: the voice has what the model says, the console the rest; `go_on` gives a session's command, or none."""
 
     def __init__(self, voice: Voice, console: Console, go_on: Callable[[str], str]) -> None:
         self._voice = voice
