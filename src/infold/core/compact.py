@@ -5,6 +5,7 @@ deterministic compaction and one by a model differ in their words alone.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import assert_never
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ from infold.core.likeness import chained, outlined
 from infold.core.log import Log
 from infold.core.messages import MessageId, TextPart, UserMessage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
-from infold.core.tokens import NO_SIZE, estimate, measure, tokens_in
+from infold.core.tokens import estimate, measure, tokens_in, total_size
 
 __all__ = [
     "CONTINUE_TEXT",
@@ -214,12 +215,8 @@ def _continue_message(checkpoint: Checkpoint, log: Log) -> UserMessage:
 def _uncached_tokens(log: Log, targets: Iterable[Handle]) -> int:
     """What stands from the oldest changed message on, which the provider reads afresh."""
     oldest = min((split_handle(handle)[0] for handle in targets), default=log.next_sequence)
-    size = NO_SIZE
-    for placed in reversed(log.live):
-        if placed.sequence < oldest:
-            break
-        size = size.plus(log.size_of(placed))
-    return log.calibration.apply(size)
+    changed = takewhile(lambda placed: placed.sequence >= oldest, reversed(log.live))
+    return log.calibration.apply(total_size(map(log.size_of, changed)))
 
 
 def _folded(log: Log) -> int:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from infold.core.log import Log
 from infold.core.placing import Placed
 from infold.core.policy import TailPolicy
-from infold.core.tokens import NO_SIZE, Size, tokens_in
+from infold.core.tokens import Size, tokens_in, total_size
 
 __all__ = ["Cut", "Room", "choose_cut", "cut_before", "newest_turns_within", "tail_size", "turn_starts"]
 
@@ -113,7 +113,4 @@ def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
 
 def tail_size(log: Log, cut: Cut) -> Size:
     """The size of what a cut keeps, as shown."""
-    size = NO_SIZE
-    for placed in log.live[cut.index :]:
-        size = size.plus(log.size_of(placed))
-    return size
+    return total_size(map(log.size_of, log.live[cut.index :]))

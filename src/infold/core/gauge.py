@@ -4,6 +4,7 @@ Two numbers, never one: `count_tokens` is compared with the trigger and follows 
 compared with what the provider takes, counts system prompt and tools, and carries the margin of an estimate.
 """
 
+from collections.abc import Callable
 from itertools import takewhile
 
 from msgspec import Struct
@@ -14,9 +15,19 @@ from infold.core.economics import Rates
 from infold.core.log import Log
 from infold.core.policy import Policy
 from infold.core.standins import size_of_interrupted
-from infold.core.tokens import NO_SIZE, Size, tokens_in
+from infold.core.tokens import Size, tokens_in, total_size
 
-__all__ = ["Gauge", "Situation", "bound_after", "bound_of", "estimated_tokens", "gauge", "left_open", "scaled_tokens"]
+__all__ = [
+    "Gauge",
+    "Situation",
+    "bound_after",
+    "bound_of",
+    "estimated_tokens",
+    "gauge",
+    "left_open",
+    "scaled_tokens",
+    "scaler",
+]
 
 CALIBRATED_BOUND = 1.05
 """What is left of a family's margin once reports have corrected the estimate; `benchmarks/core.py` measures the error."""
@@ -83,7 +94,13 @@ def estimated_tokens(log: Log, situation: Situation) -> int:
 
 def scaled_tokens(size: Size, log: Log, situation: Situation) -> int:
     """The most tokens that content of this size can be for the provider."""
-    return _ceil(log.calibration.apply(size) * bound_of(log, situation))
+    return scaler(log, situation)(size)
+
+
+def scaler(log: Log, situation: Situation) -> Callable[[Size], int]:
+    """The same for many sizes; the margin is the session's, and is worked out once."""
+    apply, bound = log.calibration.apply, bound_of(log, situation)
+    return lambda size: _ceil(apply(size) * bound)
 
 
 def _count(log: Log, situation: Situation) -> int:
@@ -141,10 +158,8 @@ def _most_estimated(log: Log, situation: Situation) -> int:
 
 def _size_after(log: Log, sequence: int) -> Size:
     """What came after an entry, as shown; the work is in what came (B17)."""
-    size = NO_SIZE
-    for placed in takewhile(lambda placed: placed.sequence > sequence, reversed(log.live)):
-        size = size.plus(log.size_of(placed))
-    return size
+    came = takewhile(lambda placed: placed.sequence > sequence, reversed(log.live))
+    return total_size(map(log.size_of, came))
 
 
 def _grown_tokens(log: Log) -> int:

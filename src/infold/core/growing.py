@@ -15,7 +15,7 @@ from infold.core.messages import AssistantMessage, Message, Usage, UserMessage
 from infold.core.placing import Placed, Run, place
 from infold.core.spine import Spine
 from infold.core.stubs import Rendering
-from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, NO_SIZE, Calibration, Size, measure, token_ruler
+from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, NO_SIZE, Calibration, Size, measure, token_ruler, total_size
 from infold.errors import DuplicateId, IllegalCut, UnknownReference
 
 if TYPE_CHECKING:
@@ -155,8 +155,5 @@ def _first_kept(placed: Placed) -> Placed:
 
 def resummed(log: "Log") -> "Log":
     """The log with the sums over its live messages made anew."""
-    measured, size = 0, NO_SIZE
-    for placed in log.live:
-        measured += log.measured_of(placed)
-        size = size.plus(log.size_of(placed))
-    return replace(log, measured=measured, size=size)
+    measured = sum(map(log.measured_of, log.live))
+    return replace(log, measured=measured, size=total_size(map(log.size_of, log.live)))

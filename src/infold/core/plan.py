@@ -14,7 +14,7 @@ from infold.core.clip import choose_clip, choose_medium
 from infold.core.cut import Cut, Room, choose_cut, tail_size
 from infold.core.economics import Outlook, pays
 from infold.core.entries import Clip, Reason
-from infold.core.gauge import Gauge, Situation, estimated_tokens, gauge, scaled_tokens
+from infold.core.gauge import Gauge, Situation, estimated_tokens, gauge, scaled_tokens, scaler
 from infold.core.log import Log
 from infold.core.prune import PrunePlan, plan_prune
 from infold.core.tokens import Size
@@ -265,12 +265,9 @@ def _cut(log: Log, situation: Situation) -> Cut | None:
     tail_tokens = policy.tail.budget_tokens(budget.usable_tokens)
     if policy.target is None or policy.tail.rule != "tokens":
         return choose_cut(log, policy.tail, Room(tail_tokens))
-    return choose_cut(
-        log,
-        policy.tail,
-        _room(log, situation, tail_tokens),
-        sizer=lambda placed: scaled_tokens(log.size_of(placed), log, situation),
-    )
+    scaled = scaler(log, situation)
+    room = _room(log, situation, tail_tokens)
+    return choose_cut(log, policy.tail, room, sizer=lambda placed: scaled(log.size_of(placed)))
 
 
 def _room(log: Log, situation: Situation, tail_tokens: int) -> Room:

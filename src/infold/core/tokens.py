@@ -5,6 +5,7 @@ policy's rule: our feature model measures in tokens, the documents' rules measur
 sum by four (S7.1). Reported usage corrects the feature model's measure by kind of content (B15).
 """
 
+from collections.abc import Iterable
 from typing import assert_never
 
 from msgspec import Struct
@@ -37,6 +38,7 @@ __all__ = [
     "size_of_parts",
     "token_ruler",
     "tokens_in",
+    "total_size",
 ]
 
 MESSAGE_OVERHEAD_TOKENS = 4
@@ -91,6 +93,17 @@ class Size(Struct, frozen=True, gc=False):
             self.wide - other.wide,
             self.loose - other.loose,
         )
+
+
+def total_size(sizes: Iterable[Size]) -> Size:
+    """All together; what thousands of sizes add up to is wanted at every step of a long session."""
+    prose = material = wide = loose = 0
+    for size in sizes:
+        prose += size.prose
+        material += size.material
+        wide += size.wide
+        loose += size.loose
+    return Size(prose, material, wide, loose)
 
 
 NO_SIZE = Size()

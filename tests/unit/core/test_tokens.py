@@ -36,6 +36,7 @@ from infold.core.tokens import (
     size_of,
     token_ruler,
     tokens_in,
+    total_size,
 )
 from infold.testing.builders import tokens_of_text
 
@@ -253,3 +254,11 @@ def test_an_uncalibrated_estimate_stands() -> None:
     """S7.2: without any report the estimate is what it was."""
     assert UNCALIBRATED.apply(Size(1, 2, 3)) == 6
     assert Calibration(2.0, 1.0, 0.5).apply(Size(10, 10, 10)) == 35
+
+
+def test_sizes_add_up() -> None:
+    """B17: many at once are what they are one by one, kind by kind."""
+    sizes = [Size(1, 2, 3, 4), Size(prose=10), Size(wide=5, loose=1)]
+
+    assert total_size(sizes) == sizes[0].plus(sizes[1]).plus(sizes[2]) == Size(11, 2, 8, 5)
+    assert total_size([]) == NO_SIZE
