@@ -1,7 +1,11 @@
-"""Models asked through the `anthropic` SDK. Address and key are the SDK's affair where none are given, as are its retries."""
+"""Models asked through the `anthropic` SDK.
+
+Address and key are the SDK's affair where none are given, as are its retries after short waits.
+"""
 
 from collections.abc import Iterator
 from typing import Any
+from weakref import finalize
 
 import anthropic
 
@@ -13,7 +17,7 @@ from infold.formats.tool_specs import tool_items
 from infold.formats.wire import ANTHROPIC_MESSAGES
 from infold.models.failures import Failures, Line, told_as_ours
 from infold.models.hearing import heard, output_limit, summary_asked, summary_told
-from infold.models.transport import TRANSPORT
+from infold.models.transport import TRANSPORT, hand_back
 from infold.ports import Heard, ModelRequest
 
 __all__ = ["AnthropicMessages", "FAILURES"]
@@ -63,7 +67,7 @@ class AnthropicMessages:
     ) -> None:
         self.ref = ref
         self.format = ANTHROPIC_MESSAGES.name
-        self._client = client or anthropic.Anthropic(base_url=url or None, api_key=key or None)
+        self._client = client or _client(url, key)
         secret = self._client.api_key or self._client.auth_token
         if client is None and not (secret or self._client.credentials):
             raise KeyRefused(ref.id, "there is no key for it", variable=variable)
@@ -96,6 +100,13 @@ class AnthropicMessages:
             **({"system": request.system} if request.system else {}),
             **({"tools": tools} if tools else {}),
         }
+
+
+def _client(url: str, key: str) -> anthropic.Anthropic:
+    http_client = anthropic.DefaultHttpxClient(event_hooks={"response": [hand_back]})
+    client = anthropic.Anthropic(base_url=url or None, api_key=key or None, http_client=http_client)
+    finalize(client, http_client.close)
+    return client
 
 
 def _cached_system(system: str) -> dict[str, Any]:

@@ -179,13 +179,22 @@ def _body(error: BaseException) -> object:
     return getattr(error, "details", None) if body is None else body
 
 
+def seconds_in(headers: Mapping[str, str]) -> float | None:
+    """How long the headers of a refusal ask to wait; none where they do not say so in seconds."""
+    given = ((headers.get("retry-after-ms"), 0.001), (headers.get("retry-after"), 1.0))
+    return next((float(found[1]) * unit for text, unit in given if (found := _SECONDS.fullmatch(str(text)))), None)
+
+
 def _wait_seconds(error: BaseException) -> float:
     """How long a provider asks to wait, in a header or, as Google has it, in a detail of the body."""
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    asked = seconds_in(getattr(getattr(error, "response", None), "headers", None) or {})
     details = [detail for body in _errors(_body(error)) for detail in _listed(body.get("details"))]
     delays = [detail.get("retryDelay") for detail in details if isinstance(detail, Mapping)]
-    given = ((headers.get("retry-after-ms"), 0.001), (headers.get("retry-after"), 1.0), *((one, 1.0) for one in delays))
-    return next((float(found[1]) * unit for text, unit in given if (found := _SECONDS.fullmatch(str(text)))), 0.0)
+    return (
+        next((float(found[1]) for one in delays if (found := _SECONDS.fullmatch(str(one)))), 0.0)
+        if asked is None
+        else asked
+    )
 
 
 def _readable(body: object) -> Mapping[str, Any] | str | bytes:

@@ -1,14 +1,16 @@
 """The `openai` SDK as both of OpenAI's interfaces use it: a client for an address, and what its exceptions mean.
 
-Address and key are the SDK's affair where none are given (`OPENAI_BASE_URL`, `OPENAI_API_KEY`), as are its retries.
+Address and key are the SDK's affair where none are given (`OPENAI_BASE_URL`, `OPENAI_API_KEY`), as are retries after short waits.
 """
+
+from weakref import finalize
 
 import openai
 
 from infold.core.messages import ModelRef
 from infold.errors import KeyRefused
 from infold.models.failures import Failures, Line
-from infold.models.transport import TRANSPORT
+from infold.models.transport import TRANSPORT, hand_back
 
 __all__ = ["FAILURES", "NO_KEY", "OpenAIModel", "VARIABLE", "client_for", "line_to"]
 
@@ -47,12 +49,15 @@ FAILURES = Failures(
 
 def client_for(model: str, *, url: str, key: str, variable: str) -> openai.OpenAI:
     """A client for that address, or for the SDK's own; raises `KeyRefused` where OpenAI itself is to be asked without a key."""
+    http_client = openai.DefaultHttpxClient(event_hooks={"response": [hand_back]})
     try:
-        return openai.OpenAI(base_url=url or None, api_key=key or None)
+        client = openai.OpenAI(base_url=url or None, api_key=key or None, http_client=http_client)
     except openai.OpenAIError as error:
         if not url:
             raise KeyRefused(model, "there is no key for it", variable=variable) from error
-        return openai.OpenAI(base_url=url, api_key=NO_KEY)
+        client = openai.OpenAI(base_url=url, api_key=NO_KEY, http_client=http_client)
+    finalize(client, http_client.close)
+    return client
 
 
 def line_to(model: str, client: openai.OpenAI, *, variable: str) -> Line:

@@ -2,9 +2,12 @@
 
 import httpx2
 
-from infold.models.failures import Failures
+from infold.models.failures import Failures, seconds_in
 
-__all__ = ["TRANSPORT"]
+__all__ = ["TRANSPORT", "hand_back"]
+
+LONGEST_UNTOLD_SECONDS = 60.0
+"""How long an SDK may sleep between its own tries: it tells nobody, and Anthropic's would for hours if it is asked to."""
 
 TRANSPORT = Failures(
     (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, httpx2.CookieConflict),
@@ -25,3 +28,11 @@ TRANSPORT = Failures(
         "UnsupportedProtocol": "unreachable",
     },
 )
+
+
+def hand_back(response: httpx2.Response) -> None:
+    """Have an SDK give back what asks for a long wait, for whoever asked the model to tell a person, or to give up."""
+    if response.headers.keys() & {"retry-after", "retry-after-ms"}:
+        seconds = seconds_in(response.headers)
+        if seconds is None or seconds > LONGEST_UNTOLD_SECONDS:
+            response.headers["x-should-retry"] = "false"

@@ -128,3 +128,13 @@ def test_without_a_key_it_is_told_what_to_do() -> None:
     told = subprocess.run([sys.executable, "-c", NAMING], capture_output=True, text=True, check=True, env={}).stdout
 
     assert told.startswith("KeyRefused claude-haiku-4-5: there is no key for it; set ANTHROPIC_API_KEY")
+
+
+def test_a_long_wait_is_not_slept_through() -> None:
+    """B10: the SDK would wait for as long as it is asked to, and tell nobody; whoever asked the model decides."""
+    with ScriptedServer(in_turn(Fail(429, headers={"retry-after": "110"}))) as server:
+        model = AnthropicMessages(ModelRef("anthropic", "claude-haiku-4-5"), url=server.url, key="k")
+        with pytest.raises(ModelBusy) as raised:
+            list(model.stream(ModelRequest(HI)))
+
+    assert (raised.value.wait_seconds, len(server.requests)) == (110, 1)

@@ -7,7 +7,7 @@ from infold.core.judge import Answer, Told
 from infold.core.messages import ModelRef
 from infold.core.summary import Additions, own_request
 from infold.engine.asking import ask
-from infold.errors import KeyRefused, ModelOverflow
+from infold.errors import KeyRefused, ModelBusy, ModelOverflow
 from infold.models.openai_chat import EMBEDDED, EmbeddedChat, OpenAIChat
 from infold.ports import ModelRequest, Replied, ToolSpec
 from infold.testing.scripted import Fail, Say, ScriptedServer, in_turn
@@ -111,3 +111,13 @@ def test_a_summary_that_is_refused_is_a_models_failure() -> None:
             told(asked)
 
     assert overflow.value.limit_tokens == 4_096
+
+
+def test_a_long_wait_is_not_slept_through() -> None:
+    """B10: the SDK would wait for as long as it is asked to, and tell nobody; whoever asked the model decides."""
+    with ScriptedServer(in_turn(Fail(429, headers={"retry-after": "110"}))) as server:
+        model = OpenAIChat(ModelRef("openai", "gpt-5"), url=f"{server.url}/v1", key="k")
+        with pytest.raises(ModelBusy) as raised:
+            list(model.stream(ModelRequest(HI)))
+
+    assert (raised.value.wait_seconds, len(server.requests)) == (110, 1)

@@ -4,7 +4,7 @@ import httpx2
 import pytest
 
 from infold.models.failures import Failure
-from infold.models.transport import TRANSPORT
+from infold.models.transport import TRANSPORT, hand_back
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,21 @@ def test_every_exception_of_the_client_is_caught() -> None:
     exported = [value for value in vars(httpx2).values() if isinstance(value, type) and issubclass(value, Exception)]
 
     assert [kind.__name__ for kind in exported if not issubclass(kind, TRANSPORT.roots)] == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_handed_back"),
+    [
+        ({}, False),
+        ({"retry-after": "60"}, False),
+        ({"retry-after": "61"}, True),
+        ({"retry-after": "3600", "retry-after-ms": "900"}, False),
+        ({"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}, True),
+    ],
+)
+def test_long_waits_are_handed_back(headers: dict[str, str], is_handed_back: bool) -> None:
+    """B10: an SDK sleeps without a word, so what asks for more than a minute is given to whoever can tell a person."""
+    response = httpx2.Response(429, headers=headers)
+    hand_back(response)
+
+    assert (response.headers.get("x-should-retry") == "false") == is_handed_back
