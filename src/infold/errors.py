@@ -298,11 +298,17 @@ class ModelBusy(ModelError):
         model: str,
         problem: str,
         *,
-        remedy: str = "try again in a while, or name another model",
+        remedy: str | None = None,
         wait_seconds: float = 0.0,
     ) -> None:
         self.wait_seconds = wait_seconds
-        super().__init__(model, problem, remedy=remedy)
+        super().__init__(model, problem, remedy=remedy or f"try again {_later(wait_seconds)}, or name another model")
+
+
+def _later(seconds: float) -> str:
+    if seconds < 1:
+        return "in a while"
+    return f"in {seconds:.0f} seconds" if seconds < 120 else f"in {seconds / 60:.0f} minutes"
 
 
 class ModelUnreachable(ModelError):

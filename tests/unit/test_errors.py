@@ -56,6 +56,8 @@ EXAMPLES: tuple[tuple[InfoldError, str], ...] = (
     (StoreBroken("a.db", "the disk is full", remedy="free some space"), "free some space"),
     (ModelOverflow("m", 4_096), "ask it for less at once"),
     (ModelBusy("m", "too many requests"), "try again in a while, or name another model"),
+    (ModelBusy("m", "too many requests", wait_seconds=20), "try again in 20 seconds, or name another model"),
+    (ModelBusy("m", "too many requests", wait_seconds=4_000), "try again in 67 minutes, or name another model"),
     (ModelUnreachable("m", "http://there", "refused"), "check the address and the network"),
     (KeyRefused("m", "there is no key for it", variable="A_KEY"), "set A_KEY to a key that may use this model"),
     (UnknownModel("m", "there is no such model"), "check the name with --model; 'infold models' lists known ones"),
