@@ -4,7 +4,8 @@ While the store fails, requests go through sessions in memory alone, so that the
 """
 
 from asyncio import to_thread
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
@@ -33,8 +34,11 @@ UNNAMED = "unnamed"
 """What the session of a history is called that is too young to have one; it is forgotten with the request."""
 
 
-class Passages:
-    """The sessions of a sync client; raises `UsageError` for settings under which none could be kept."""
+Kept = TypeVar("Kept", Session, AsyncSession)
+
+
+class _Passages(Generic[Kept]):
+    """What a client's sessions are kept by; `_unstored` are those in memory alone, while the store fails."""
 
     def __init__(
         self,
@@ -49,8 +53,12 @@ class Passages:
         self._settings = _checked(settings)
         self._tenant = tenant
         self._outage = outage or Outage()
-        self._sessions: OpenSessions[Session] = OpenSessions(most_open)
-        self._unstored: OpenSessions[Session] = OpenSessions(most_open)
+        self._sessions: OpenSessions[Kept] = OpenSessions(most_open)
+        self._unstored: OpenSessions[Kept] = OpenSessions(most_open)
+
+
+class Passages(_Passages[Session]):
+    """The sessions of a sync client; raises `UsageError` for settings under which none could be kept."""
 
     def begin(self, exchange: Exchange, send: Send) -> Passage:
         """Find the session of a request and make it fit; raises `WindowExceeded` where that cannot be.
@@ -93,38 +101,21 @@ class Passages:
         return found(exchange, name, lambda session_id: self._opened(session_id, settings))
 
     def _opened(self, session_id: str, settings: SessionSettings) -> Session:
-        """A session for one model, window and format at a time; one that changes them is read anew."""
-        key = (session_id, settings.model, settings.window, settings.format)
+        key = _told_apart(session_id, settings)
         return self._sessions.get(key, lambda: Session(self._store, session_id, settings, tenant=self._tenant))
 
     def _found_unstored(self, exchange: Exchange) -> Session:
         settings = _without_store(self._settings, exchange.asked)
 
         def opened(session_id: str) -> Session:
-            key = (session_id, settings.model, settings.window, settings.format)
+            key = _told_apart(session_id, settings)
             return self._unstored.get(key, lambda: Session(open_store("memory"), session_id, settings))
 
         return found(exchange, exchange.name or UNNAMED, opened)
 
 
-class AsyncPassages:
+class AsyncPassages(_Passages[AsyncSession]):
     """The sessions of an async client or of a gateway's tenant; their store is read in a thread."""
-
-    def __init__(
-        self,
-        store: FullStore,
-        settings: SessionSettings,
-        tenant: str = "",
-        *,
-        most_open: int = MOST_OPEN,
-        outage: Outage | None = None,
-    ) -> None:
-        self._store = store
-        self._settings = _checked(settings)
-        self._tenant = tenant
-        self._outage = outage or Outage()
-        self._sessions: OpenSessions[AsyncSession] = OpenSessions(most_open)
-        self._unstored: OpenSessions[AsyncSession] = OpenSessions(most_open)
 
     async def begin(self, exchange: Exchange, send: AsyncSend) -> AsyncPassage:
         """Find the session of a request and make it fit; raises `WindowExceeded` where that cannot be.
@@ -174,15 +165,14 @@ class AsyncPassages:
             return await to_thread(self._found, exchange, settings, _async_session)
 
     def _found(self, exchange: Exchange, settings: SessionSettings, make: Callable[..., AsyncSession]) -> AsyncSession:
-        """The session, one for each model, window and format that it has had; those that are not open are made."""
+        """The session, made where it is not open."""
         if exchange.name is None:
             key = SessionKey("", SessionId(UNNAMED))
             return _async_session(open_store("memory"), key, replace(settings, background=False))
 
         def opened(session_id: str) -> AsyncSession:
             key = SessionKey(self._tenant, SessionId(session_id))
-            told_apart = (session_id, settings.model, settings.window, settings.format)
-            return self._sessions.get(told_apart, lambda: make(self._store, key, settings))
+            return self._sessions.get(_told_apart(session_id, settings), lambda: make(self._store, key, settings))
 
         return found(exchange, exchange.name, opened)
 
@@ -191,10 +181,15 @@ class AsyncPassages:
 
         def opened(session_id: str) -> AsyncSession:
             key = SessionKey("", SessionId(session_id))
-            told_apart = (session_id, settings.model, settings.window, settings.format)
-            return self._unstored.get(told_apart, lambda: _async_session(open_store("memory"), key, settings))
+            apart = _told_apart(session_id, settings)
+            return self._unstored.get(apart, lambda: _async_session(open_store("memory"), key, settings))
 
         return found(exchange, exchange.name or UNNAMED, opened)
+
+
+def _told_apart(session_id: str, settings: SessionSettings) -> Hashable:
+    """What an open session is known by: one for each model, window and format that it has had."""
+    return session_id, settings.model, settings.window, settings.format
 
 
 def _not_open(_: FullStore, key: SessionKey, __: SessionSettings) -> AsyncSession:

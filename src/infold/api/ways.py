@@ -5,7 +5,7 @@ connection it goes by.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Generic, TypeVar
 
@@ -53,24 +53,23 @@ _async_way: ContextVar[Way[AsyncSend, AsyncSession] | None] = ContextVar("infold
 Value = TypeVar("Value")
 
 
-@contextmanager
-def going(way: Way[Send, Session]) -> Iterator[None]:
+def going(way: Way[Send, Session]) -> AbstractContextManager[None]:
     """While the block runs, summaries are asked for by this way."""
-    token = _way.set(way)
-    try:
-        yield
-    finally:
-        _way.reset(token)
+    return _set(_way, way)
+
+
+def going_async(way: Way[AsyncSend, AsyncSession]) -> AbstractContextManager[None]:
+    """The same for an async session."""
+    return _set(_async_way, way)
 
 
 @contextmanager
-def going_async(way: Way[AsyncSend, AsyncSession]) -> Iterator[None]:
-    """The same for an async session."""
-    token = _async_way.set(way)
+def _set(variable: ContextVar[Value | None], way: Value) -> Iterator[None]:
+    token = variable.set(way)
     try:
         yield
     finally:
-        _async_way.reset(token)
+        variable.reset(token)
 
 
 def _known(way: Value | None) -> Value:

@@ -49,6 +49,7 @@ class Listed(Struct, frozen=True):
     is_partial: bool = False
     problem: str = ""
     folder: str = ""
+    costs_at_least: bool = False
 
 
 @click.command("sessions", short_help="List the sessions there are.")
@@ -107,6 +108,7 @@ def _listed(store: FullStore, tallies: Tallies, stored: StoredSession) -> Listed
         tally.model,
         tally.is_partial,
         folder=folder_of(store, key),
+        costs_at_least=tally.costs_at_least,
     )
 
 
@@ -141,5 +143,5 @@ def _figures(one: Listed) -> tuple[str, ...]:
     if one.problem:
         return ("",) * len(COLUMNS)
     least = "≥" if one.is_partial else ""
-    cost = f"{least}{dollars(one.cost)}" if one.cost else ""
+    cost = f"{'≥' if one.costs_at_least else ''}{dollars(one.cost)}" if one.cost else ""
     return (f"{least}{one.messages:,}", thousands(one.tokens), f"{least}{one.compactions}", cost)

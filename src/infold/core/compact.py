@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.continuing import is_under_way
-from infold.core.cut import Cut, newest_turns_within, tail_size
+from infold.core.cut import Cut, head_size, newest_turns_within, tail_size
 from infold.core.entries import Checkpoint, Clipping, Entry, Handle, MessageEntry, Pruning, split_handle
 from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
 from infold.core.fold import FoldedText, render_fold
@@ -188,9 +188,8 @@ def entries_for(checkpoint: Checkpoint, log: Log, situation: Situation) -> Itera
     `infold` wants one where nothing at all was kept in the midst of work (B21); else the tail says how to go on.
     """
     yield checkpoint
-    has_work = bool(
-        callers_in(log, Cut(log.length, None))
-    )  # else the last fold's own message would be folded, for ever
+    # Without the caller's own messages the last fold's would be folded, for ever.
+    has_work = bool(callers_in(log, Cut(log.length, None)))
     is_adrift = checkpoint.first_kept is None and is_under_way(log)
     if has_work and checkpoint.reason != "manual" and (situation.policy.continue_always or is_adrift):
         yield MessageEntry(_continue_message(checkpoint, log))
@@ -249,7 +248,7 @@ def _rooms(step: Summarise | Fold, situation: Situation, log: Log) -> Iterator[i
     yield step.budget_tokens
     if step.reason != "manual":
         return
-    head = log.size.minus(tail_size(log, step.cut)).plus(log.checkpoint_size).measure
+    head = head_size(log, step.cut).measure
     allowed = situation.policy.summary.budget_tokens(situation.budget.usable_tokens)
     room, most = step.budget_tokens, min(allowed, int(head * LARGEST_ROOM_SHARE))
     while room < most:

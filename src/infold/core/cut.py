@@ -13,7 +13,7 @@ from infold.core.placing import Placed
 from infold.core.policy import TailPolicy
 from infold.core.tokens import Size, tokens_in, total_size
 
-__all__ = ["Cut", "Room", "choose_cut", "cut_before", "newest_turns_within", "tail_size", "turn_starts"]
+__all__ = ["Cut", "Room", "choose_cut", "cut_before", "head_size", "newest_turns_within", "tail_size", "turn_starts"]
 
 
 class Cut(Struct, frozen=True):
@@ -109,6 +109,11 @@ def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
         if placed.cuttable and (tail.split_turns or placed.is_users):
             chosen, kept = index, total
     return chosen
+
+
+def head_size(log: Log, cut: Cut) -> Size:
+    """The size of what a cut folds as shown, the text of the last fold included."""
+    return log.size.minus(tail_size(log, cut)).plus(log.checkpoint_size)
 
 
 def tail_size(log: Log, cut: Cut) -> Size:

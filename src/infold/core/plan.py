@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from infold.core.budget import overflows
 from infold.core.clip import choose_clip, choose_medium
-from infold.core.cut import Cut, Room, choose_cut, tail_size
+from infold.core.cut import Cut, Room, choose_cut, head_size
 from infold.core.economics import Outlook, pays
 from infold.core.entries import Clip, Reason
 from infold.core.gauge import Gauge, Situation, estimated_tokens, gauge, scaled_tokens, scaler
@@ -115,7 +115,7 @@ def fold_at(log: Log, cut: Cut, situation: Situation, reason: Reason) -> Summari
 
     A checkpoint that is only written anew keeps its narrative, for which nobody is asked.
     """
-    summary, head = situation.policy.summary, _head_tokens(log, cut)
+    summary, head = situation.policy.summary, head_size(log, cut).measure
     most = max(summary.minimum_tokens, head // 2)
     asks = not cut.index or is_worth_asking(log, head - log.checkpoint_size.measure, situation, reason)
     step = Summarise if situation.summariser and asks else Fold
@@ -244,15 +244,11 @@ def _worth_folding(
     log: Log, cut: Cut, situation: Situation, reason: Reason, *, urgent: bool
 ) -> Summarise | Fold | None:
     """Fold there if it pays; where the request would not fit, or a document's preset would send too much, if it helps at all."""
-    summary, head = situation.policy.summary, _head_tokens(log, cut)
+    summary, head = situation.policy.summary, head_size(log, cut).measure
     helps = (urgent or reason == "safety") and head > 2 * summary.minimum_tokens
     summary_tokens = summary.budget_tokens(situation.budget.usable_tokens)
     pays_off = reason != "safety" and is_worth_folding(head, summary_tokens, situation, reason)
     return fold_at(log, cut, situation, reason) if helps or pays_off else None
-
-
-def _head_tokens(log: Log, cut: Cut) -> int:
-    return log.size.minus(tail_size(log, cut)).plus(log.checkpoint_size).measure
 
 
 def _fold_everything(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold | None:

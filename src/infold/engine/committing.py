@@ -18,7 +18,7 @@ from infold.engine.notes import Notes
 from infold.engine.summarising import SummaryPlan
 from infold.errors import StoreConflict
 
-__all__ = ["Done", "Left", "Source", "commit", "outrun"]
+__all__ = ["Done", "Left", "Source", "commit", "gains_nothing", "outrun"]
 
 
 class Done(Struct, frozen=True):
@@ -55,10 +55,10 @@ def commit(log: Log, source: Source, notes: Notes, call: Call, guidance: Guidanc
     """
     situation, step = source.plan.situation, source.plan.step
     checkpoint, stubbed = checkpoint_for(log, step, situation, narrative=notes.text, now_ms=call.now_ms)
-    if notes.text and situation.policy.summary.ledger and _gains_nothing(checkpoint):
+    if notes.text and situation.policy.summary.ledger and gains_nothing(checkpoint):
         notes = replace(notes, text="")
         checkpoint, stubbed = checkpoint_for(log, step, situation, now_ms=call.now_ms)
-    if _gains_nothing(checkpoint):
+    if gains_nothing(checkpoint):
         return (yield from _left_out(log))
     checkpoint = _told(checkpoint, notes, situation, ahead=source.ahead)
     entries = tuple(entries_for(checkpoint, log, situation)) if guidance.may_continue else (checkpoint,)
@@ -73,7 +73,8 @@ def commit(log: Log, source: Source, notes: Notes, call: Call, guidance: Guidanc
     return Done(after, events)
 
 
-def _gains_nothing(checkpoint: Checkpoint) -> bool:
+def gains_nothing(checkpoint: Checkpoint) -> bool:
+    """Whether what a person asked for makes the view no smaller (I7)."""
     return checkpoint.reason == "manual" and checkpoint.tokens_after >= checkpoint.tokens_before
 
 

@@ -125,9 +125,7 @@ def _compact(log: Log, call: Call) -> Flow[Prepared | Outrun]:
             log = done.log or log
             if not asked or situation.budget.excess_tokens(gauge(log, situation).upper_tokens) == 0:
                 return replace(_prepared(log, situation, events, done.wanted), anew=anew)
-            situation = replace(
-                situation, manual=False
-            )  # what a person asked for does not help; what must fit still must
+            situation = replace(situation, manual=False)  # that does not help; what must fit still must
             continue
         log, anew = done.log, anew or done.anew
         if asked:

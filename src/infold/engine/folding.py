@@ -21,7 +21,7 @@ from infold.core.plan import Fold, Summarise
 from infold.core.summary import Additions
 from infold.engine.ahead import Preparation, cut_with, is_valid
 from infold.engine.call import Call, Flow, Outrun, append
-from infold.engine.committing import Done, Left, Source, commit, outrun
+from infold.engine.committing import Done, Left, Source, commit, gains_nothing, outrun
 from infold.engine.effects import Consult, Fetch, Guidance, Hold, Load, Publish, Release, Wait
 from infold.engine.notes import Notes
 from infold.engine.summarising import SummaryPlan, ask_for_notes, supplied_notes
@@ -66,7 +66,7 @@ def _would_grow(log: Log, plan: SummaryPlan, call: Call) -> bool:
     if plan.step.reason != "manual" or not plan.situation.policy.summary.ledger:
         return False
     checkpoint, _ = checkpoint_for(log, plan.step, plan.situation, now_ms=call.now_ms)
-    return checkpoint.tokens_after >= checkpoint.tokens_before
+    return gains_nothing(checkpoint)
 
 
 def plan_for(

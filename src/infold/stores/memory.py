@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from threading import Lock
-from types import TracebackType
 
 from infold.core.entries import Entry, encode_entry
 from infold.core.recall import Document
 from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, Found, SessionKey, StoredSession
 from infold.stores.clock import SystemClock
+from infold.stores.closing import Closing
 from infold.stores.findable import MOST_PLACES, Indexed, Place, Slice, askable, document_at, index_all, ranked
 from infold.stores.keeping import surplus
 from infold.stores.paging import PAGE, decoded, in_pages
@@ -24,7 +24,7 @@ __all__ = ["MemoryStore"]
 WHERE = "memory"
 
 
-class MemoryStore:
+class MemoryStore(Closing):
     """A store that ends with the process; may be used from any thread."""
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -32,14 +32,6 @@ class MemoryStore:
         self._lock = Lock()
         self._sessions: dict[SessionKey, _Session] = {}
         self._held: set[SessionKey] = set()
-
-    def __enter__(self) -> "MemoryStore":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Do nothing: no file and no connection is held, and the sessions last as long as the store does."""

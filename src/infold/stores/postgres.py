@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -22,6 +21,7 @@ from infold.core.recall import Document
 from infold.errors import StoreBroken, StoreConflict, UnknownSession
 from infold.ports import Clock, Found, SessionKey, StoredSession
 from infold.stores.clock import SystemClock
+from infold.stores.closing import Closing
 from infold.stores.findable import MOST_PLACES, Indexed, Place, Slice, askable, document_at, index_all, ranked
 from infold.stores.keeping import surplus
 from infold.stores.paging import PAGE, decoded, in_pages
@@ -38,7 +38,7 @@ TRIES = 5
 T = TypeVar("T")
 
 
-class PostgresStore:
+class PostgresStore(Closing):
     """A store in a database; may be used from any thread, and in a child after a fork.
 
     Raises `StoreBroken` for a server that cannot be reached or written, and for tables that are not ours or newer.
@@ -50,14 +50,6 @@ class PostgresStore:
         self._clock = clock or SystemClock()
         self._pools = Pools(dsn, self._where)
         prepare(dsn, self._where)
-
-    def __enter__(self) -> "PostgresStore":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""

@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from infold.core.entries import Entry, encode_entry
@@ -19,6 +18,7 @@ from infold.core.recall import Document
 from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, Found, SessionKey, StoredSession
 from infold.stores.clock import SystemClock
+from infold.stores.closing import Closing
 from infold.stores.findable import MOST_PLACES, Indexed, Place, Slice, askable, document_at, index_all, ranked
 from infold.stores.keeping import surplus
 from infold.stores.locks import holding, lock_path
@@ -32,7 +32,7 @@ LAST = 2**62
 """Above every number and every moment."""
 
 
-class SqliteStore:
+class SqliteStore(Closing):
     """A store in a file; may be used from any thread, and in a child after a fork.
 
     An append that returned survives the end of the process, and of the machine as far as the disk keeps its word. Raises
@@ -45,14 +45,6 @@ class SqliteStore:
         self._clock = clock or SystemClock()
         self._connections = Connections(self._path, busy_seconds)
         prepare(self._path)
-
-    def __enter__(self) -> "SqliteStore":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Finish what was asked, end the writer and close the file; a second time does nothing."""

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from infold.cli.main import main
 from infold.core.entries import Entry, MessageEntry, Title
-from infold.core.messages import SessionId
+from infold.core.messages import Message, SessionId, Usage
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import numbered, replies, user
@@ -73,10 +74,28 @@ def test_json_has_stable_keys(tmp_path: Path) -> None:
     keys = ("id", "tenant", "title", "changed_ms", "entries", "messages", "tokens", "compactions", "cost")
 
     assert page["has_more"] is False
-    assert {tuple(one) for one in page["sessions"]} == {(*keys, "model", "is_partial", "problem", "folder")}
+    assert {tuple(one) for one in page["sessions"]} == {
+        (*keys, "model", "is_partial", "problem", "folder", "costs_at_least")
+    }
     kite = next(one for one in page["sessions"] if one["id"] == KITE)
     assert (kite["title"], kite["entries"], kite["messages"], kite["compactions"]) == ("Paint the kite", 9, 6, 1)
     assert (kite["cost"], kite["model"]) == (0.0123, "gpt-5")
+
+
+def test_a_cost_that_is_known_in_part_is_the_least(tmp_path: Path) -> None:
+    """Where a reply has no price the sum may be more, and says so as on the page."""
+    priced, unpriced = (replace(replies("b"), usage=Usage(900, 100), cost=cost) for cost in (0.01, 0.0))
+    keep(tmp_path, {"boat": messages(user("a"), priced, user("c"), unpriced), "kite": messages(user("a"), priced)})
+    lines = {line.split()[0]: line for line in infold(tmp_path, "sessions").stdout.splitlines()}
+
+    assert "≥$0.01" in lines["boat"]
+    assert "$0.01" in lines["kite"]
+    assert "≥" not in lines["kite"]
+
+
+def messages(*said: Message) -> list[Entry]:
+    """A session that says this."""
+    return [MessageEntry(message) for message in numbered(said)]
 
 
 def test_nothing_yet_says_how_to_begin(tmp_path: Path) -> None:
