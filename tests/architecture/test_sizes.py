@@ -7,21 +7,21 @@ import pytest
 
 from .sources import PROJECT, Source, modules
 
-LONGEST_MODULE, LONGEST_FUNCTION, MOST_PARAMETERS = 500, 50, 6
-LONGEST_TEST_MODULE = 600
+LONGEST_MODULE, LONGEST_FUNCTION, MOST_PARAMETERS = 600, 50, 6
+LONGEST_TEST_MODULE = 800
 EXEMPT = {("infold.api.fit", "fit")}
 """The front door: each of its options is a keyword a user may want."""
 
 
 @pytest.mark.parametrize("source", modules(), ids=lambda source: source.name)
 def test_module_is_within_the_sizes(source: Source) -> None:
-    """No module over 500 lines, no function over 50, none with more than 6 parameters beside `self`."""
+    """No module over 600 lines, no function over 50, none with more than 6 parameters beside `self`."""
     exempt = tuple(function for module, function in EXEMPT if module == source.name)
     assert [found for found in oversized(source.text) if not found.startswith(exempt or "-")] == []
 
 
 def test_test_modules_are_within_their_size() -> None:
-    """No test module is over 600 lines."""
+    """No test module is over 800 lines."""
     long = [path for path in (PROJECT / "tests").rglob("*.py") if _lines(path.read_text("utf-8")) > LONGEST_TEST_MODULE]
 
     assert long == []
@@ -46,11 +46,11 @@ def test_oversized_code_is_told() -> None:
     """A long module, a long function and a long list of parameters are each reported; the limits themselves are not."""
     many = ", ".join("abcdefg")
 
-    assert list(oversized("\n" * 501)) == ["module: 501 lines"]
+    assert list(oversized("\n" * 601)) == ["module: 601 lines"]
     assert list(oversized("def f():\n" + "    x = 1\n" * 50)) == ["f, line 1: 51 lines"]
     assert list(oversized(f"def f({many}): ...")) == ["f, line 1: 7 parameters"]
     assert list(oversized(f"class A:\n    def f(self, *, {many}): ...")) == ["f, line 2: 7 parameters"]
-    assert list(oversized("def f(a, b, c, *d, e, **f): ...\n" + "x = 1\n" * 499)) == []
+    assert list(oversized("def f(a, b, c, *d, e, **f): ...\n" + "x = 1\n" * 599)) == []
     assert list(oversized("class A:\n    def f(self, a, b, c, d, e, f):\n" + "        x = 1\n" * 49)) == []
 
 
