@@ -4,18 +4,24 @@ Run as `store_worker.py <task> <address> [argument]`; the address is a file or a
 """
 
 import os
+import random
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
+from pathlib import Path
+from threading import Thread
 
 from infold.core.messages import SessionId
 from infold.ports import FullStore, SessionKey
 from infold.stores.postgres import PostgresStore
 from infold.stores.sqlite import SqliteStore
-from infold.testing.rules import append_with_retries, said
+from infold.testing.rules import append_with_retries, run_together, said
 
 KEY = SessionKey("tenant", SessionId("shared"))
+OWN = SessionKey("tenant", SessionId("of the process that opens the store often"))
+ASIDE = SessionKey("tenant", SessionId("of its threads and forks"))
 
 
 def opened(address: str) -> SqliteStore | PostgresStore:
@@ -92,15 +98,99 @@ def fork(store: SqliteStore | PostgresStore, _: str) -> None:
     tell(status)
 
 
+def open_often(store: SqliteStore | PostgresStore, address: str) -> None:
+    """Append for ever and tell each number, while the same store is opened again and again in this process."""
+    chance, at = random.Random(), next((newest[0] + 1 for newest in store.newest_first(OWN)), 0)
+    kept: list[SqliteStore | PostgresStore] = []
+    for number in count():
+        chance.choice(WAYS)(store, address, kept, f"{os.getpid()} {number}")
+        at = store.append(OWN, said(f"own {at}", prefix=f"{at}-"), expected=at)
+        tell(at)
+
+
+def _open_and_close(_: FullStore, address: str, kept: list[SqliteStore | PostgresStore], name: str) -> None:
+    with opened(address) as again:
+        append_with_retries(again, ASIDE, said(name, prefix=f"{name}-"))
+
+
+def _open_and_keep(_: FullStore, address: str, kept: list[SqliteStore | PostgresStore], name: str) -> None:
+    kept.append(opened(address))
+    if len(kept) > 3:
+        kept.pop(0).close()
+
+
+def _open_in_threads(store: FullStore, address: str, kept: list[SqliteStore | PostgresStore], name: str) -> None:
+    run_together([Thread(target=_open_and_close, args=(store, address, kept, f"{name} {n}")) for n in range(3)])
+
+
+def _fork(store: FullStore, address: str, kept: list[SqliteStore | PostgresStore], name: str) -> None:
+    child = os.fork()
+    if not child:
+        append_with_retries(store, ASIDE, said(name, prefix=f"{name}-"))
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+WAYS = (_open_and_close, _open_and_keep, _open_in_threads, _fork)
+
+
+def outlive(store: SqliteStore | PostgresStore, address: str) -> None:
+    """Fork with the store open, and let the parent end; the child appends after each line of input."""
+    store.append(OWN, said("parent"), expected=0)
+    if os.fork():
+        os._exit(0)
+    while os.getppid() != 1 and not _is_orphan():
+        time.sleep(0.01)
+    for at in count(1):
+        tell(store.append(OWN, said(f"child {at}", prefix=f"{at}-"), expected=at))
+        if not sys.stdin.readline():
+            os._exit(0)
+
+
+def _is_orphan() -> bool:
+    """Whether the parent, this very program, has ended; a container's first process may not have the number one."""
+    with suppress(FileNotFoundError):
+        return b"outlive" not in Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
+    return True
+
+
+def visit(store: SqliteStore | PostgresStore, _: str) -> None:
+    """Look at the store as another program would, and tell how many entries there are of either session."""
+    for key in (KEY, OWN):
+        tell(sum(1 for _ in store.newest_first(key)))
+    store.close()
+
+
+def nurse(address: str) -> None:
+    """Fork a child for the task that each line of input names; tell its id first and its end last.
+
+    A process that has everything imported, and never opens the store itself, forks in a moment.
+    """
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            tell(os.getpid())
+            TASKS[line.strip()](opened(address), address)
+            os._exit(0)
+        tell_line(f"ended {os.waitpid(child, 0)[1]}")
+
+
 def tell(number: int) -> None:
-    """Say a number to whoever started this process."""
-    sys.stdout.write(f"{number}\n")
+    """Write a number to the process that started this one."""
+    tell_line(str(number))
+
+
+def tell_line(line: str) -> None:
+    """Write a line to the process that started this one."""
+    sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 TASKS: dict[str, Callable[[SqliteStore | PostgresStore, str], None]] = {
-    task.__name__: task for task in (write_on, append_many, compact_many, hold_on, fork)
+    task.__name__: task for task in (write_on, append_many, compact_many, hold_on, fork, open_often, outlive, visit)
 }
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "nurse":
+    nurse(sys.argv[2])
+elif __name__ == "__main__":
     TASKS[sys.argv[1]](opened(sys.argv[2]), sys.argv[-1])

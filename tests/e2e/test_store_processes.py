@@ -8,7 +8,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
+from signal import SIGKILL
 
 import pytest
 
@@ -16,11 +18,11 @@ from infold.core.entries import MessageEntry
 from infold.core.loading import load
 from infold.core.messages import text_of
 from infold.core.stubs import Rendering
-from infold.ports import FullStore
+from infold.ports import FullStore, SessionKey
 from infold.testing.rules import said
 
 from ..contract.postgres_server import database, postgres_server  # noqa: TID252 - `tests` is no package to name
-from .store_worker import KEY, opened, size_at
+from .store_worker import ASIDE, KEY, OWN, opened, size_at
 
 WORKER = Path(__file__).with_name("store_worker.py")
 KILLS = int(os.environ.get("INFOLD_KILLS", "20"))
@@ -138,6 +140,94 @@ def test_forked_child_goes_on(address: str) -> None:
         connection = sqlite3.connect(address)
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         connection.close()
+
+
+def test_a_store_opened_often_loses_nothing(address: str) -> None:
+    """B31, B13, B14: a process that opens one store often, in threads and forks, and others that come, go and are killed."""
+    chance, acknowledged = random.Random(31), {"write_on": 0, "open_often": 0}
+    with nursery(address) as openers, nursery(address) as others:
+        opener = started(openers, "open_often")
+        for _ in range(KILLS):
+            acknowledged["write_on"] = killed(others, started(others, "write_on"), chance.randrange(1, 6), chance)
+            check_visit(others, acknowledged)
+            acknowledged["open_often"] = int(line_of(openers))
+            if not chance.randrange(4):
+                acknowledged["open_often"] = killed(openers, opener, 1, chance)
+                opener = started(openers, "open_often")
+            check_visit(others, acknowledged)
+        killed(openers, opener, 1, chance)
+    with opened(address) as store:
+        check_log(store)
+        check_numbers(store, OWN)
+        check_numbers(store, ASIDE)
+    print(f"\n{KILLS} rounds; acknowledged at least {acknowledged}")
+
+
+def started(nurse: "subprocess.Popen[str]", task: str) -> int:
+    """Have a process started; gives its id."""
+    assert nurse.stdin is not None
+    nurse.stdin.write(f"{task}\n")
+    nurse.stdin.flush()
+    return int(line_of(nurse))
+
+
+def killed(nurse: "subprocess.Popen[str]", child: int, after: int, chance: random.Random) -> int:
+    """Kill a process some moments after it has told so many numbers; gives the last of them."""
+    told = [line_of(nurse) for _ in range(after)]
+    time.sleep(chance.random() * 0.02)
+    os.kill(child, SIGKILL)
+    told += takewhile(lambda line: not line.startswith("ended"), iter(lambda: line_of(nurse), ""))
+    return int(told[-1])
+
+
+def check_visit(nurse: "subprocess.Popen[str]", acknowledged: dict[str, int]) -> None:
+    """Have another process open the store and close it, which finds all that was acknowledged."""
+    started(nurse, "visit")
+    written, own = int(line_of(nurse)), int(line_of(nurse))
+
+    assert line_of(nurse) == "ended 0"
+    assert written >= acknowledged["write_on"]
+    assert own >= acknowledged["open_often"]
+
+
+def line_of(process: "subprocess.Popen[str]") -> str:
+    """The next line that a process tells."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def check_numbers(store: FullStore, key: SessionKey) -> None:
+    """See that the entries of a session are numbered without a gap."""
+    numbers = [number for number, _ in store.newest_first(key)]
+
+    assert numbers == list(range(len(numbers)))[::-1]
+
+
+@contextmanager
+def nursery(address: str) -> "Iterator[subprocess.Popen[str]]":
+    """A process that starts others, ended with the block."""
+    command = [sys.executable, str(WORKER), "nurse", address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_child_outlives_the_process_that_opened_the_store(address: str) -> None:
+    """B31: a forked child whose parent has ended goes on, and loses nothing when another process comes and goes."""
+    command = [sys.executable, str(WORKER), "outlive", address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        for at in range(2, 6):
+            assert line_of(child) == str(at)
+            seen = subprocess.run(
+                [sys.executable, WORKER, "visit", address], capture_output=True, text=True, timeout=60
+            )
+            assert (seen.stdout, seen.stderr) == (f"0\n{at}\n", "")
+            assert child.stdin is not None
+            child.stdin.write("on\n")
+            child.stdin.flush()
+        child.communicate()
 
 
 @contextmanager

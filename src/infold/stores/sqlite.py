@@ -4,6 +4,7 @@ Appends go through one writer thread (`sqlite_writer.py`), reads through connect
 processes may use one file: each append is a transaction that first checks the number it was promised (B14).
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -41,10 +42,10 @@ class SqliteStore(Closing):
     """
 
     def __init__(self, path: str | Path, clock: Clock | None = None, *, busy_seconds: float = BUSY_SECONDS) -> None:
-        self._path = Path(path).absolute()
+        self._path = Path(os.path.realpath(path))
         self._clock = clock or SystemClock()
         self._connections = Connections(self._path, busy_seconds)
-        prepare(self._path)
+        prepare(self._path, busy_seconds)
 
     def close(self) -> None:
         """Finish what was asked, end the writer and close the file; a second time does nothing."""

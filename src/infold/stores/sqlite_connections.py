@@ -1,7 +1,7 @@
 """A process's connections to one file: a writer, and as many readers as read at once.
 
-A connection must never be used, nor even closed, in a process other than the one that opened it. After a fork the child gets
-connections of its own, and leaves those it inherited alone for good (`sqlite_file.connect`).
+A connection must never be used, nor even closed, in a process other than the one that opened it. A fork closes all connections
+first (`sqlite_file.in_use`); parent and child then open their own on their next use.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from infold.errors import StoreClosed
-from infold.stores.sqlite_file import BUSY_SECONDS, connect, disconnect, translated
+from infold.stores.sqlite_file import BUSY_SECONDS, connect, disconnect, in_use, is_connected, translated
 from infold.stores.sqlite_writer import Writer
 
 __all__ = ["Connections"]
@@ -71,26 +71,35 @@ class _Process:
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
         self._path = path
+        self._busy_seconds = busy_seconds
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
         self.writer = Writer(path, busy_seconds)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = connect(self._path)
-        try:
-            yield connection
-        finally:
-            self._idle.append(connection)
-            self._keep(0 if self._closed else MOST_IDLE)
+        with in_use():
+            connection = self._take()
+            try:
+                yield connection
+            finally:
+                self._idle.append(connection)
+                self._keep(0 if self._closed else MOST_IDLE)
+
+    def _take(self) -> sqlite3.Connection:
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return connect(self._path, self._busy_seconds)
+            if is_connected(connection):
+                return connection
 
     def close(self) -> None:
         self.writer.close()
         self._closed = True
-        self._keep(0)
+        with in_use():
+            self._keep(0)
 
     def _keep(self, most: int) -> None:
         while len(self._idle) > most:

@@ -1,21 +1,37 @@
-"""The database file: made for its owner alone, opened with the right promises, checked to be ours, brought up to date.
+"""The database file: created for its owner alone, opened, checked to be infold's, brought up to date; and what errors mean.
 
-Also what SQLite's errors mean to an operator. What is written and read is `sqlite.py`'s affair.
+An existing database file is opened and closed by SQLite alone. Closing any other descriptor of it would release the locks that
+this process holds on it (POSIX), and another process could then delete the write-ahead log under an open connection.
 """
 
 import ctypes
 import os
 import sqlite3
+import stat
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from threading import Condition
+from typing import NamedTuple
 
 from infold.errors import StoreBroken
 from infold.stores.clock import SystemClock
+from infold.stores.locks import holding
 from infold.stores.migrating import Migration, migrations_for, outstanding
 
-__all__ = ["BUSY_SECONDS", "connect", "disconnect", "prepare", "translated"]
+__all__ = [
+    "BUSY_SECONDS",
+    "connect",
+    "disconnect",
+    "in_use",
+    "is_connected",
+    "is_displaced",
+    "prepare",
+    "put_in_place",
+    "translated",
+]
 
 APPLICATION_ID = 0x696E666C
 """Says in the file's header whose it is: the letters "infl"."""
@@ -44,43 +60,156 @@ REMEDIES: tuple[tuple[str, str, str], ...] = (
 _UNKNOWN = ("", "SQLite refused", "look the error up by its name")
 
 
-def prepare(path: Path) -> None:
-    """Make the file if need be, and bring it up to this version; raises `StoreBroken` if that cannot be."""
-    with translated(path):
-        _make(path)
-        connection = connect(path)
+def prepare(path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
+    """Create the file if it does not exist, and bring it up to this version; raise `StoreBroken` if that fails."""
+    with translated(path), in_use():
+        if not path.exists():
+            _create(path, busy_seconds)
+        _refuse_special(path)
+        connection = connect(path, busy_seconds)
         try:
             _refuse_foreign(connection, path)
             _close_to_others(path)
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            _use_write_ahead_log(connection)
+            _use_write_ahead_log(connection, busy_seconds)
             _migrate(connection, path)
         finally:
             disconnect(connection)
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection that may be handed from thread to thread; what it commits is on the disk when it says so (B13).
+def connect(path: Path, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
+    """Open an existing file; the connection may be handed from thread to thread, and a commit is on the disk when it returns.
 
-    It stays open until `disconnect`: Python would close a connection that nobody refers to any more, and so would a forked
-    child at its end, but in a child that damages the parent's.
+    Use it within `in_use()`. It stays open until `disconnect`, even if no reference to it is left: a forked child must not close
+    a connection of its parent, not even at its own end.
     """
+    _close_before_forks()
+    if any(opened.pid != os.getpid() and opened.path == path for opened in _OPEN.values()):
+        problem = "this process was forked while the store was in use, so SQLite's locks do not work here"
+        raise StoreBroken(str(path), problem, remedy="open the store after the fork, or start the process by 'spawn'")
     with translated(path):
-        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA secure_delete = ON")
-        except BaseException:
-            connection.close()
-            raise
+        connection = _connection(path, busy_seconds)
+        _OPEN[connection] = _Opened(os.getpid(), path, _files(path))
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
         return connection
 
 
 def disconnect(connection: sqlite3.Connection) -> None:
-    """Close a connection that this process opened."""
-    connection.close()
-    ctypes.pythonapi.Py_DecRef(ctypes.py_object(connection))
+    """Close a connection that this process opened; a second time does nothing."""
+    if _OPEN.pop(connection, None) is not None:
+        connection.close()
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(connection))
+
+
+def is_connected(connection: sqlite3.Connection | None) -> bool:
+    """Return whether a connection is open; a fork closes all connections that are not in use."""
+    return connection in _OPEN
+
+
+def is_displaced(connection: sqlite3.Connection) -> bool:
+    """Return whether the file or its write-ahead log was removed or replaced, so that what is written is lost.
+
+    It happens if the file is deleted or restored while it is open, and if other code of this process opens and closes it.
+    """
+    opened = _OPEN[connection]
+    return any(before not in (None, now) for before, now in zip(opened.files, _files(opened.path), strict=True))
+
+
+def _files(path: Path) -> tuple[tuple[int, int] | None, ...]:
+    """Return which files have the names of a database and of its write-ahead log; `None` for a name without a file."""
+    return tuple(_file(name) for name in (path, path.with_name(f"{path.name}-wal")))
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _connection(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw", uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("SELECT 1 FROM sqlite_schema").fetchone()  # opens the write-ahead log
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+# Forks. SQLite keeps a table of the locks of its process, by file. A forked child inherits the table but not the locks, so even
+# a new connection of the child would read and write without them. Therefore every connection is closed before a fork.
+
+FORK_SECONDS = 2 * BUSY_SECONDS
+"""How long a fork waits for the reads and writes under way; after that the child gets `StoreBroken` for their files."""
+
+
+class _Opened(NamedTuple):
+    """By which process a connection was opened, and to which files."""
+
+    pid: int
+    path: Path
+    files: tuple[tuple[int, int] | None, ...]
+
+
+_OPEN: dict[sqlite3.Connection, _Opened] = {}
+"""The open connections; those that a parent process opened are left alone for good."""
+
+
+class _Gate:
+    """Connections are used by any number of threads at once, or closed by the one that forks."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin without users: only the thread that forks goes on in the child."""
+        self._changed = Condition()
+        self._users = 0
+        self._forking = False
+
+    @contextmanager
+    def pass_through(self) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._forking)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._changed.notify_all()
+
+    def before_fork(self) -> None:
+        self._changed.acquire()
+        self._forking = True
+        if self._changed.wait_for(lambda: not self._users, FORK_SECONDS):
+            for connection in tuple(_OPEN):
+                disconnect(connection)
+
+    def after_fork_in_parent(self) -> None:
+        self._forking = False
+        self._changed.notify_all()
+        self._changed.release()
+
+
+_GATE = _Gate()
+
+
+def in_use() -> AbstractContextManager[None]:
+    """Keep this process from forking while the block uses a connection; do not nest."""
+    return _GATE.pass_through()
+
+
+@cache
+def _close_before_forks() -> None:
+    os.register_at_fork(
+        before=_GATE.before_fork, after_in_parent=_GATE.after_fork_in_parent, after_in_child=_GATE.reset
+    )
 
 
 @contextmanager
@@ -99,10 +228,54 @@ def translated(path: Path) -> Iterator[None]:
         raise StoreBroken(str(path), problem, remedy=_WRITING) from error
 
 
-def _make(path: Path) -> None:
-    """The file, if there is none; nothing is done to one that may be another program's."""
+def _create(path: Path, busy_seconds: float) -> None:
+    """Write a whole new database under another name, then give it its own: no process ever sees a half-made one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY))
+    deadline = time.monotonic() + busy_seconds
+    while not path.exists():
+        with holding(path.with_name(f"{path.name}-creating")) as alone:
+            if alone and not path.exists():
+                put_in_place(_draft(path), path)
+        if time.monotonic() > deadline:
+            raise StoreBroken(str(path), "another process has been creating it for too long", remedy="end that process")
+        time.sleep(0 if alone else 0.01)
+
+
+def _draft(path: Path) -> Path:
+    """Write an empty store to a file next to the one that is wanted; what a killed process left there is removed."""
+    draft = path.with_name(f"{path.name}-new")
+    for left in (draft, path.with_name(f"{path.name}-new-journal")):
+        left.unlink(missing_ok=True)
+    os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY))
+    connection = _connection(draft, BUSY_SECONDS)
+    try:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        _migrate(connection, path)
+    finally:
+        connection.close()
+    return draft
+
+
+def put_in_place(draft: Path, path: Path, link: Callable[[Path, Path], None] = os.link) -> None:
+    """Give a file its name unless the name is taken; where the file system has no hard links, rename it."""
+    try:
+        with suppress(FileExistsError):
+            link(draft, path)
+    except OSError:
+        draft.rename(path)
+    draft.unlink(missing_ok=True)
+
+
+def _refuse_special(path: Path) -> None:
+    """Raise `StoreBroken` for what SQLite would take for a new database: an empty file, a device."""
+    found = path.stat()
+    if stat.S_ISREG(found.st_mode) and not found.st_size:
+        problem = "the file is empty (0 bytes), so it was cut off or is not a store"
+        raise StoreBroken(
+            str(path), problem, remedy="restore it from a copy, or delete it to begin with an empty store"
+        )
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreBroken(str(path), "it is not a regular file", remedy="name another file")
 
 
 def _close_to_others(path: Path) -> None:
@@ -128,9 +301,9 @@ def _seen(connection: sqlite3.Connection) -> tuple[int, int]:
     return tables, application
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
     """Switch the file's journal; SQLite does not wait by itself where several processes do so at once."""
-    deadline = time.monotonic() + BUSY_SECONDS
+    deadline = time.monotonic() + busy_seconds
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")

@@ -15,8 +15,8 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Generic, TypeVar
 
-from infold.errors import InfoldError, StoreClosed
-from infold.stores.sqlite_file import BUSY_SECONDS, connect, disconnect, translated
+from infold.errors import InfoldError, StoreBroken, StoreClosed
+from infold.stores.sqlite_file import BUSY_SECONDS, connect, disconnect, in_use, is_connected, is_displaced, translated
 
 __all__ = ["Writer"]
 
@@ -68,15 +68,18 @@ class Writer:
     def _run(self) -> None:
         connection: sqlite3.Connection | None = None
         while batch := self._next_batch():
-            try:
-                connection = connection or connect(self._path)
-            except InfoldError as error:
-                for asked in batch:
-                    asked.answer.set_exception(error)
-            else:
-                _carry_out(connection, batch, self._path)
+            with in_use():
+                try:
+                    if connection is None or not is_connected(connection):
+                        connection = connect(self._path, self._busy_seconds)
+                except InfoldError as error:
+                    for asked in batch:
+                        asked.answer.set_exception(error)
+                else:
+                    _carry_out(connection, batch, self._path)
         if connection is not None:
-            disconnect(connection)
+            with in_use():
+                disconnect(connection)
 
     def _next_batch(self) -> "list[_Asked[Any]]":
         """What is waiting, at least one; nothing when the writer is to end."""
@@ -139,11 +142,20 @@ def _answer(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]", path
         for asked in batch:
             _carry_out(connection, [asked], path)
         return
+    if is_displaced(connection):
+        outcomes = [_displaced(path)] * len(batch)
     for asked, outcome in zip(batch, outcomes, strict=True):
         if isinstance(outcome, InfoldError):
             asked.answer.set_exception(outcome)
         else:
             asked.answer.set_result(outcome)
+
+
+def _displaced(path: Path) -> StoreBroken:
+    problem = (
+        "the file or its write-ahead log was removed or replaced while this process had it open; this was not stored"
+    )
+    return StoreBroken(str(path), problem, remedy="put the file back if it is missing, and start the process again")
 
 
 def _committed(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]") -> list[object]:

@@ -1,11 +1,12 @@
 """The store in a file: whose it is, what it refuses, and what it leaves behind."""
 
+import errno
 import os
 import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,13 +15,21 @@ from threading import enumerate as running
 
 import pytest
 
-from infold.errors import StoreBroken, StoreClosed, StoreConflict
+from infold.agent.tools.files import content_of
+from infold.agent.tools.tool import ToolFailed, Workplace
+from infold.errors import BrokenInput, StoreBroken, StoreClosed, StoreConflict
+from infold.formats.transcripts.registry import read_transcript
 from infold.stores.sqlite import SqliteStore
 from infold.stores.sqlite_connections import MOST_IDLE
-from infold.stores.sqlite_file import REMEDIES, translated
+from infold.stores.sqlite_file import REMEDIES, put_in_place, translated
 from infold.testing.rules import FOREIGN, ONE, TWO, append_with_retries, run_together, said
 
 NOBODY = 65_534
+
+
+def content(path: Path) -> bytes:
+    """What the agent's tools read of a file."""
+    return content_of(path, Workplace(path.parent))
 
 
 def test_file_is_the_owners_alone(tmp_path: Path) -> None:
@@ -187,7 +196,106 @@ def is_open(connection: sqlite3.Connection) -> bool:
         return False
 
 
+# One file, opened more than once (the processes are in tests/e2e/test_store_processes.py).
+
+
+def test_two_names_of_one_file_are_one_store(tmp_path: Path) -> None:
+    """B31, B14: a store opened through a symbolic link shares its locks with the one opened by the file's own name."""
+    (tmp_path / "link.db").symlink_to(tmp_path / "a.db")
+    with SqliteStore(tmp_path / "link.db") as first, SqliteStore(tmp_path / "a.db") as second:
+        first.append(ONE, said("a"), expected=0)
+        assert second.append(ONE, said("b", prefix="b"), expected=1) == 2
+        with first.hold(ONE) as held, second.hold(ONE) as again:
+            assert (held, again) == (True, False)
+    assert (tmp_path / "link.db").is_symlink()
+
+
+@pytest.mark.parametrize("act", ["remove", "replace"])
+def test_a_file_that_is_gone_is_noticed(tmp_path: Path, act: str) -> None:
+    """B31: an append after the file was deleted or replaced is an error, not an entry that is lost."""
+    SqliteStore(tmp_path / "other.db").close()
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.append(ONE, said("a"), expected=0)
+        if act == "remove":
+            (tmp_path / "a.db").unlink()
+        else:
+            (tmp_path / "other.db").rename(tmp_path / "a.db")
+        with pytest.raises(StoreBroken, match=r"removed or replaced .* not stored; put the file back"):
+            store.append(ONE, said("b", prefix="b"), expected=1)
+
+
+def test_locks_lost_to_other_code_are_noticed(tmp_path: Path) -> None:
+    """B31: where the program itself opened and closed the file, so that another process removed the log, an append fails."""
+    visitor = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM sessions'); c.close()"
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.append(ONE, said("a"), expected=0)
+        (tmp_path / "a.db").read_bytes()
+        subprocess.run([sys.executable, "-c", visitor, tmp_path / "a.db"], check=True)
+        with pytest.raises(StoreBroken, match="removed or replaced"):
+            store.append(ONE, said("b", prefix="b"), expected=1)
+
+
+@pytest.mark.parametrize("read", [read_transcript, content])
+def test_no_reader_of_ours_opens_a_store_in_use(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    """B31: reading a store's file as a transcript, or with the agent's tool, is refused while it is open."""
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.append(ONE, said("a"), expected=0)
+        with pytest.raises((BrokenInput, ToolFailed), match="SQLite database that is in use"):
+            read(tmp_path / "a.db")
+
+
 # Files that are not as they should be.
+
+
+def test_an_empty_file_is_no_new_store(tmp_path: Path) -> None:
+    """B31: a file that was cut to nothing is reported with the remedy, and left as it is."""
+    (tmp_path / "a.db").touch()
+    with pytest.raises(StoreBroken, match=r"empty \(0 bytes\).*; restore it from a copy, or delete it"):
+        SqliteStore(tmp_path / "a.db")
+
+    assert (tmp_path / "a.db").stat().st_size == 0
+
+
+def test_a_device_is_no_store() -> None:
+    """A place that is not a regular file is refused."""
+    with pytest.raises(StoreBroken, match="not a regular file; name another"):
+        SqliteStore("/dev/null")
+
+
+def test_a_store_is_made_where_a_killed_process_left_half_of_one(tmp_path: Path) -> None:
+    """B31, B13: what a process that was killed while it made the store left behind is removed, and the store is whole."""
+    for name in ("a.db-new", "a.db-new-journal", "a.db-creating"):
+        (tmp_path / name).write_bytes(b"half")
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.append(ONE, said("a"), expected=0)
+    with SqliteStore(tmp_path / "a.db") as store:
+        assert len(list(store.newest_first(ONE))) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["a.db"]
+
+
+def no_hard_links(draft: Path, path: Path) -> None:
+    """Fail as a file system without hard links does."""
+    raise OSError(errno.EPERM, "Operation not permitted")
+
+
+@pytest.mark.parametrize("link", [os.link, no_hard_links])
+def test_a_new_file_gets_its_name_whole(tmp_path: Path, link: Callable[[Path, Path], None]) -> None:
+    """B31: a finished file is given its name, on file systems without hard links too."""
+    draft = tmp_path / "a.db-new"
+    draft.write_text("whole")
+    put_in_place(draft, tmp_path / "a.db", link)
+
+    assert (tmp_path / "a.db").read_text() == "whole"
+    assert not draft.exists()
+
+
+def test_a_name_that_is_taken_is_left_alone(tmp_path: Path) -> None:
+    """B31: a file that another program put there meanwhile is not replaced."""
+    for name in ("a.db-new", "a.db"):
+        (tmp_path / name).write_text(name)
+    put_in_place(tmp_path / "a.db-new", tmp_path / "a.db")
+
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["a.db"]
 
 
 def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:

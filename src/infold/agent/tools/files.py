@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from infold.agent.tools.paths import missing, named
 from infold.agent.tools.tool import ToolFailed, Workplace
+from infold.formats.transcripts.source import is_database_in_use
 
 __all__ = ["content_of", "encoded", "replace_file"]
 
@@ -35,6 +36,8 @@ def content_of(path: Path, workplace: Workplace) -> bytes:
         raise ToolFailed(f"{name} is no regular file but a device, a socket or a pipe; use the shell if you must")
     if found.st_size > LARGEST_BYTES:
         raise ToolFailed(f"{name} has {found.st_size:,} bytes; use search, or head, tail and sed -n in the shell")
+    if is_database_in_use(path):
+        raise ToolFailed(f"{name} is a SQLite database that is in use, not text; look at it with sqlite3 in the shell")
     content = path.read_bytes()
     if b"\0" in content[:SAMPLED_BYTES]:
         kind = guess_type(path.name)[0] or "of no known kind"

@@ -34,7 +34,7 @@ from infold.formats.transcripts import (
     tau2,
 )
 from infold.formats.transcripts.record import Notes, RecordedSession, Transcript
-from infold.formats.transcripts.source import BOUNDS, Bounds, Head, Progress, Source
+from infold.formats.transcripts.source import BOUNDS, Bounds, Head, Progress, Source, open_file
 
 __all__ = ["FORMAT_NAMES", "read_bytes", "read_transcript"]
 
@@ -88,7 +88,7 @@ def read_transcript(
 
     Raises UnknownFormat if nothing recognises it, BrokenInput if there is nothing in it that can be read.
     """
-    with path.open("rb") as stream:
+    with open_file(path) as stream:
         notes = Notes()
         source = Source(
             stream,

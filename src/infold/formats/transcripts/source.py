@@ -6,16 +6,18 @@ is an error. Lone surrogates and bytes that are not UTF-8 become U+FFFD, so that
 
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from infold.errors import BrokenInput
 from infold.formats.transcripts.decoding import BYTE_ORDER_MARK, decode_document, decode_line, peek, utf8
 from infold.formats.transcripts.record import Notes
 
-__all__ = ["BOUNDS", "Bounds", "Head", "Progress", "Record", "Source", "TextLine"]
+__all__ = ["BOUNDS", "Bounds", "Head", "Progress", "Record", "Source", "TextLine", "is_database_in_use", "open_file"]
 
 CHUNK_BYTES = 64 * 1024
 HEAD_LINES = 50
@@ -37,6 +39,22 @@ class Bounds(NamedTuple):
 
 
 BOUNDS = Bounds()
+
+
+def open_file(path: Path) -> io.BufferedReader:
+    """Open a file to read it as a transcript; raise `BrokenInput` for a SQLite database in use."""
+    if is_database_in_use(path):
+        remedy = "close it first, or export its sessions: infold export --store FILE"
+        raise BrokenInput(path.name, "it is a SQLite database that is in use, not a transcript", remedy=remedy)
+    return path.open("rb")
+
+
+def is_database_in_use(path: Path) -> bool:
+    """Return whether a file is an open SQLite database, which this process must not open and close by itself.
+
+    Closing any descriptor of a file releases all locks that the process holds on it, those of an open store included.
+    """
+    return Path(f"{os.path.realpath(path)}-wal").exists()
 
 
 class Record(NamedTuple):
