@@ -5,8 +5,8 @@ from types import ModuleType
 
 import pytest
 
+from infold.core.switches import PREFIX, SWITCHES
 from infold.settings import KEYS, Key
-from infold.settings.schema import PREFIX, SWITCHES
 
 from .sources import PROJECT
 

@@ -161,11 +161,16 @@ def _hands(session: Session, settings: Settings, place: Assignment, person: Pers
 
 def _kept(settings: Settings, model: Model, agent: Agent, place: Assignment, *, summarises: bool) -> SessionSettings:
     """How the session is kept: as settings say, with the model that works as the one that summarises, if it can."""
-    stated = settings_from(settings, model=model.ref.full_name, agent=agent.name, plugins=plugins_from(settings))
+    stated = settings_from(
+        settings,
+        model=model.ref.full_name,
+        agent=agent.name,
+        preset=place.policy,
+        window=place.window,
+        plugins=plugins_from(settings),
+    )
     return replace(
         stated,
-        window=place.window or stated.window,
-        policy=place.policy or stated.policy,
         summariser=stated.summariser or (model.summarise if summarises else None),
         format=model.format,
         recall=settings.recall.enabled and agent.allows_tools,

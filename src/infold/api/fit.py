@@ -4,6 +4,7 @@ The history is played through the core as a session would have lived it, so the 
 a growing one keeps its prefix between them (B29). The caller's list and objects are never changed (B25).
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,12 +18,11 @@ from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.log import Log
 from infold.core.plan import Stuck
 from infold.core.policy import Policy
-from infold.core.presets import preset
 from infold.core.stubs import Rendering
 from infold.core.tokens import measure
 from infold.core.view import view
 from infold.engine.counting import Counting, counting_for
-from infold.engine.terms import as_text, divided, overhead_of, rates_of, window_of
+from infold.engine.terms import as_text, divided, overhead_of, policy_under, rates_of, window_of
 from infold.errors import WindowExceeded
 from infold.formats.wire import Decoded, WireFormat, detect, format_named
 
@@ -53,18 +53,20 @@ def fit(
     overrides: Mapping[str, Override] | None = None,
     recall: bool = False,
     exact: bool = True,
+    environ: Mapping[str, str] | None = None,
 ) -> Fitted:
     """Make messages fit a model's window; give `model`, or `window` in tokens, or both.
 
     `messages` are of OpenAI Chat, OpenAI Responses, Anthropic or Gemini shape, as dicts, JSON bytes or SDK objects; `system`
     and `tools` are what is sent beside them, in any shape. `recall`: name handles in stubs, because the request offers a way
-    to ask for them. `exact` off keeps to the estimate even where a tokeniser is installed.
+    to ask for them. `exact` off keeps to the estimate even where a tokeniser is installed. `environ` has the off switches
+    (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`); by default it is the environment of the process.
 
     Raises `WindowExceeded` when even the smallest view does not fit, `UnknownFormat` or `BrokenInput` for messages that
     cannot be read, `UsageError` when neither model nor window is given or something is of a wrong kind.
     """
     check_terms(model, window, policy)
-    chosen = preset(policy) if isinstance(policy, str) else policy
+    chosen = policy_under(policy, os.environ if environ is None else environ)
     wire = _wire_format(messages, format)
     decoded = wire.decode(messages)
     known = None if model is None else lookup(model, overrides=overrides)

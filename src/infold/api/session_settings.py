@@ -1,6 +1,7 @@
 """How a session is kept, as a caller says it; and what of the world that makes for its flows."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import time
 
 from msgspec import Struct
@@ -43,6 +44,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     request waits for one (B18). `format` names the wire format where the first messages do not tell; `recall`: whether stubs
     name handles, because the requests offer a way to ask for them. `plugins` are objects with hooks or what
     `installed_plugins()` gives. `patience_seconds`: how long to wait for another process that is compacting this session.
+    `environ` has the off switches (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`), read when a session is opened.
+    Without it they are those of the process.
     """
 
     model: str | None = None
@@ -60,6 +63,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     on_compacted: Callable[[Compacted], None] | None = None
     now_ms: Callable[[], int] = _now_ms
     patience_seconds: float = 30.0
+    environ: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         """Reject what is of a wrong kind, where it was written."""
@@ -69,8 +73,9 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     @property
     def terms(self) -> Terms:
         """The terms these settings amount to; raises `UsageError` where they name neither a model nor a window."""
+        environ = os.environ if self.environ is None else self.environ
         return replace(
-            terms_for(self.model, self.window, self.policy, recall=self.recall),
+            terms_for(self.model, self.window, self.policy, recall=self.recall, environ=environ),
             format=self.format,
             summarises=self.summariser is not None,
             summariser_tokens=self.summariser_tokens,
@@ -82,10 +87,19 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
 
 
 def settings_from(
-    process: Settings, *, model: str | None = None, agent: str | None = None, plugins: Sequence[object] = ()
+    process: Settings,
+    *,
+    model: str | None = None,
+    agent: str | None = None,
+    preset: str = "",
+    window: int = 0,
+    plugins: Sequence[object] = (),
 ) -> SessionSettings:
-    """How a session is kept by the settings of the process, for that model and that agent (S8.1, B19)."""
-    terms = process.for_session(model=model, agent=agent)
+    """How a session is kept by the settings of the process, for that model and that agent.
+
+    `preset` and `window` are what a command line says; it wins over the settings of that name and over nothing else.
+    """
+    terms = process.for_session(model=model, agent=agent, preset=preset, window=window)
     return SessionSettings(
         model=model or process.model,
         window=terms.window_tokens,
@@ -94,6 +108,7 @@ def settings_from(
         background=terms.background,
         recall=False,
         plugins=plugins,
+        environ=process.variables,
     )
 
 

@@ -67,6 +67,7 @@ def compacted(recording: Recording, session: RecordedSession, aim: Aim) -> Outco
         tools=session.tools,
         policy=aim.policy,
         format=request.wire.name,
+        environ={},  # a person asked for this compaction
     )
     sent = replace(session, messages=fitted.report.sent)
     return Outcome(fitted.report, session, sent, request.with_items(fitted.messages))

@@ -139,6 +139,7 @@ class Stage:
             summariser=self._recording,
             format=FORMAT,
             recall=True,
+            environ={},
         )
         self.session = Session(self._store, self.name, settings)
 

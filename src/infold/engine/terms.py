@@ -1,5 +1,8 @@
 """What a model, a window and the things sent beside the messages come to, for `fit`, the session handler and the command line."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 from msgspec import Struct
 
@@ -10,11 +13,14 @@ from infold.core.messages import Message, Overhead, SystemMessage
 from infold.core.policy import Policy, Ruler
 from infold.core.presets import preset
 from infold.core.stubs import Rendering
+from infold.core.switches import switched
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_message
 from infold.engine.counting import Counting, counting_for, least_for
 from infold.errors import UsageError
 
-__all__ = ["Terms", "as_text", "divided", "overhead_of", "rates_of", "terms_for", "window_of"]
+__all__ = ["Terms", "as_text", "divided", "overhead_of", "policy_under", "rates_of", "terms_for", "window_of"]
+
+_NO_SWITCHES: Mapping[str, str] = MappingProxyType({})
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -41,10 +47,18 @@ class Terms(Struct, frozen=True, kw_only=True):
 
 
 def terms_for(
-    model: str | None, window: int | Window | None, policy: str | Policy = "infold", *, recall: bool = False
+    model: str | None,
+    window: int | Window | None,
+    policy: str | Policy = "infold",
+    *,
+    recall: bool = False,
+    environ: Mapping[str, str] = _NO_SWITCHES,
 ) -> Terms:
-    """The terms for a model, a window in tokens or both; raises `UsageError` where neither is given."""
-    chosen = preset(policy) if isinstance(policy, str) else policy
+    """Return the terms for a model, a window in tokens or both; raises `UsageError` where neither is given.
+
+    `environ` has the off switches.
+    """
+    chosen = policy_under(policy, environ)
     known = None if model is None else lookup(model)
     family = known.entry.family if known else None
     counting = counting_for(family or "o200k")
@@ -57,6 +71,11 @@ def terms_for(
         model=model or "",
         rates=rates_of(known),
     )
+
+
+def policy_under(policy: str | Policy, environ: Mapping[str, str]) -> Policy:
+    """Return the policy, or the preset of that name, with everything off that the switches in `environ` turn off."""
+    return switched(preset(policy) if isinstance(policy, str) else policy, environ)
 
 
 def divided(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:

@@ -1,7 +1,7 @@
 """Which layers speak for a session, and in what order.
 
-Strongest first: the switches, the environment, the agent's table, the tables of the model (the longest pattern first), the
-general values. Within one of these the later file wins. What nobody states is the default, or the preset's.
+Strongest first: the switches, the command line, the environment, the agent's table, the tables of the model (the longest
+pattern first), the general values. Within one of these the later file wins. What nobody states is the default, or the preset's.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ __all__ = ["Chain", "chain_of"]
 LONGEST_NAME = 512
 """Characters of a model's name that are looked at; a gateway's callers choose these names."""
 
-_STRENGTH: dict[Scope, int] = {"general": 0, "model": 1, "agent": 2, "environment": 3, "switch": 4}
+_STRENGTH: dict[Scope, int] = {"general": 0, "model": 1, "agent": 2, "environment": 3, "command": 4, "switch": 5}
 
 
 class Chain(Struct, frozen=True):
@@ -54,7 +54,7 @@ def _speaks(layer: Layer, names: frozenset[str], agent: str | None) -> bool:
             return layer.name == agent
         case "model":
             return any(fnmatchcase(name, fold(layer.name)) for name in names)
-        case "general" | "environment" | "switch":
+        case "general" | "environment" | "command" | "switch":
             return True
         case _:
             assert_never(layer.scope)

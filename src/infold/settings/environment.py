@@ -8,15 +8,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+from infold.core.switches import OPENCODE, PREFIX, SWITCHES, switches_on
 from infold.errors import SettingsError
-from infold.settings.kinds import is_true
 from infold.settings.layers import Layer, Stated, Written, agreed, read_value
-from infold.settings.schema import BORROWED, KEYS, MISSPELT, PREFIX, SWITCHES, UPSTREAM, Key, nearest, variable_of
+from infold.settings.schema import BORROWED, KEYS, MISSPELT, UPSTREAM, Key, nearest, variable_of
 
-__all__ = ["OPENCODE", "environment_layer", "relevant", "switch_layer"]
-
-OPENCODE = "OPENCODE_"
-"""How OpenCode's own switches begin."""
+__all__ = ["environment_layer", "relevant", "switch_layer"]
 
 _UPSTREAM = re.compile(rf"{PREFIX}UPSTREAMS_([A-Z0-9_]+)_BASE_URL")
 _NONE: Mapping[str, Key] = MappingProxyType({})
@@ -40,10 +37,9 @@ def environment_layer(variables: Mapping[str, str], others: Mapping[str, Key] = 
 
 
 def switch_layer(variables: Mapping[str, str], prefix: str = PREFIX) -> Layer:
-    """What the switches with a prefix turn off (S8.2); raises `SettingsError` for a word that is neither yes nor no."""
-    stated = {prefix + name: key for name, key in SWITCHES.items() if prefix + name in variables}
-    off = {key: Stated(value=False, origin=name) for name, key in stated.items() if _is_on(name, variables[name])}
-    return Layer("switch", off)
+    """Return what the switches with a prefix turn off; raises `SettingsError` for a word that is neither yes nor no."""
+    on = switches_on(variables, prefix)
+    return Layer("switch", {key: Stated(value=False, origin=variable) for key, variable in on.items()})
 
 
 def _ours(environ: Iterable[str]) -> dict[str, tuple[Key, str]]:
@@ -73,11 +69,3 @@ def _written(variables: Mapping[str, str], names: Mapping[str, tuple[Key, str]])
         value = read_value(key, key.kind.of_text(variables[variable]), name=name, where=variable)
         is_alias = key is not UPSTREAM and variable != key.variable
         yield Written("the environment", name, variable, Stated(value, f"{variable} (alias)" if is_alias else variable))
-
-
-def _is_on(variable: str, text: str) -> bool:
-    try:
-        return is_true(text)
-    except ValueError as error:
-        remedy = "give 1, true, yes or on, or else 0, false, no or off"
-        raise SettingsError("", str(error), where=variable, remedy=remedy) from error

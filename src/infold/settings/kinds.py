@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from infold.core.policy import LARGEST_TOKENS, Amount, remaining, share, tokens
 from infold.core.presets import PRESETS
+from infold.core.switches import is_true
 from infold.errors import PolicyError
 from infold.settings.places import PLACES, problem_with
 from infold.settings.values import Value, told
@@ -31,10 +32,8 @@ __all__ = [
     "SWITCH",
     "TEXT",
     "TOKENS",
-    "is_true",
 ]
 
-YES, NO = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 LARGEST_PORT = 65_535
 
 _NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?|\.\d+) ?([km]?)", re.IGNORECASE)
@@ -57,16 +56,11 @@ class Kind(Struct, frozen=True):
 # Readers. `bool` is a kind of `int` to Python and to nobody else.
 
 
-def is_true(text: str) -> bool:
-    """Whether a variable says yes or no; raises `ValueError` for any other word."""
-    word = text.strip().lower()
-    if word not in YES | NO:
-        raise ValueError(f"{text!r} is neither yes nor no")
-    return word in YES
-
-
 def _yes_or_no(text: str) -> object:
-    return is_true(text) if text.lower() in YES | NO else text
+    try:
+        return is_true(text)
+    except ValueError:
+        return text
 
 
 def _switch(raw: object) -> Value:

@@ -18,6 +18,7 @@ from infold.settings.schema import KEYS, UPSTREAM
 from infold.settings.sources import sources
 from infold.settings.tables import file_layers
 from infold.settings.terms import SessionTerms, terms_of
+from infold.settings.values import Value
 
 __all__ = [
     "AgentSettings",
@@ -97,9 +98,16 @@ class Settings(Struct, frozen=True):
         """Whether anybody says where sessions are kept; where nobody does, a face may have a place of its own for them."""
         return chain_of(self.layers).find("store") is not None
 
-    def for_session(self, *, model: str | None = None, agent: str | None = None) -> SessionTerms:
-        """What holds for a session with that model, else the one set, and that agent; raises `SettingsError`."""
-        return terms_of(self.layers, self.variables, model=model or self.model, agent=agent)
+    def for_session(
+        self, *, model: str | None = None, agent: str | None = None, preset: str = "", window: int = 0
+    ) -> SessionTerms:
+        """Return what holds for a session with that model, else the one set, and that agent; raises `SettingsError`.
+
+        `preset` and `window` are what a command line says, empty and 0 where it says nothing; all other settings hold.
+        """
+        options: dict[str, tuple[str, Value]] = {"preset": ("--policy", preset), "window": ("--window", window)}
+        given = {key: Stated(value, option) for key, (option, value) in options.items() if value}
+        return terms_of(self.layers, self.variables, model=model or self.model, agent=agent, given=given)
 
     def effective(self, *, model: str | None = None, agent: str | None = None) -> Mapping[str, Stated]:
         """Every setting as it holds for such a session, and where it came from, in the order of the reference."""

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from infold.core.switches import PREFIX
 from infold.settings.kinds import (
     ADDRESS,
     AMOUNT,
@@ -35,20 +36,11 @@ __all__ = [
     "KEYS",
     "Key",
     "MISSPELT",
-    "PREFIX",
-    "SWITCHES",
     "UPSTREAM",
     "key_named",
     "nearest",
     "variable_of",
 ]
-
-PREFIX = "INFOLD_"
-"""How every variable of ours begins."""
-
-SWITCHES = MappingProxyType({"DISABLE_AUTOCOMPACT": "compaction.auto", "DISABLE_PRUNE": "compaction.prune"})
-"""The variables that win over every setting (S8.2), without what stands before them, and the key that each turns off."""
-
 
 LIKE, MISSPELT = 0.6, 0.85
 """How like a known name, from 0 to 1, another must be: to be hinted at, and to count as a slip of the pen."""

@@ -1,19 +1,23 @@
 """What holds for one session, given what all sources say: its policy, its window, who summarises, and every value's origin."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import cast
 
 from msgspec import Struct
 
 from infold.core.policy import Policy
 from infold.core.presets import preset
+from infold.core.switches import OPENCODE, prefixes_for
 from infold.settings.chain import Chain, chain_of
-from infold.settings.environment import OPENCODE, environment_layer, switch_layer
+from infold.settings.environment import environment_layer, switch_layer
 from infold.settings.layers import Layer, Stated
 from infold.settings.policies import policy_of, preset_value, used_by
 from infold.settings.schema import BORROWED, BY_NAME
 
 __all__ = ["Permissions", "SessionTerms", "terms_of"]
+
+_NOTHING: Mapping[str, Stated] = MappingProxyType({})
 
 BORROWING_PRESET = "turn-window"
 """The preset of document 003, for which that document's own variables count."""
@@ -45,12 +49,19 @@ class SessionTerms(Struct, frozen=True):
 
 
 def terms_of(
-    layers: Sequence[Layer], variables: Mapping[str, str], *, model: str | None = None, agent: str | None = None
+    layers: Sequence[Layer],
+    variables: Mapping[str, str],
+    *,
+    model: str | None = None,
+    agent: str | None = None,
+    given: Mapping[str, Stated] = _NOTHING,
 ) -> SessionTerms:
-    """The terms of a session; `layers` are those of all sources, weakest first, `variables` what the environment holds.
+    """Return the terms of a session.
 
-    Raises `SettingsError` where values contradict each other.
+    `layers` are those of all sources, weakest first, `variables` what the environment holds, `given` what the command line
+    says by key: it wins over all but the switches. Raises `SettingsError` where values contradict each other.
     """
+    layers = (*layers, Layer("command", given))
     chain = chain_of(layers, model=model, agent=agent)
     chain = chain_of((*layers, *_as_preset_has_it(chain, variables)), model=model, agent=agent)
     base = preset(str(chain.get("preset").value))
@@ -76,7 +87,7 @@ def _as_preset_has_it(chain: Chain, variables: Mapping[str, str]) -> tuple[Layer
     name = str(chain.get("preset").value)
     if name == BORROWING_PRESET:
         return (environment_layer(variables, BORROWED),)
-    return (switch_layer(variables, OPENCODE),) if name.startswith("opencode-") else ()
+    return (switch_layer(variables, OPENCODE),) if OPENCODE in prefixes_for(name) else ()
 
 
 def _unstated(key: str, chain: Chain, policy: Policy) -> Stated:

@@ -9,7 +9,7 @@ from infold.agent.events import Ended, Noted, SummaryBegun, Titled
 from infold.agent.places import default_snapshots
 from infold.agent.work import Assignment, Person, Told, Work, begin
 from infold.core.events import Compacted, SummaryProgressed
-from infold.core.messages import AssistantMessage, ModelRef, SessionId, StepStartPart, results_of, text_of
+from infold.core.messages import AssistantMessage, ModelRef, SessionId, StepStartPart, Usage, results_of, text_of
 from infold.errors import UsageError
 from infold.ports import FullStore, SessionKey
 from infold.settings import read_settings
@@ -235,6 +235,38 @@ def test_a_policy_may_be_chosen(tmp_path: Path) -> None:
     work = put_to_work(tmp_path, model_saying("Hm."), policy="turn-window")
 
     assert work.session.policy.name == "turn-window"
+
+
+@pytest.mark.parametrize("policy", ["opencode-1.1.23", "opencode-1.1.57", "proactive", "infold"])
+@pytest.mark.parametrize(
+    ("variables", "toml"),
+    [
+        ({"INFOLD_DISABLE_AUTOCOMPACT": "1"}, ""),
+        ({"INFOLD_COMPACTION_AUTO": "false"}, ""),
+        ({}, "compaction.auto = false"),
+        ({}, "[agents.build]\ncompaction.auto = false"),
+        ({}, "[models.'scripted*']\ncompaction.auto = false"),
+    ],
+)
+def test_a_chosen_policy_keeps_what_is_off(tmp_path: Path, policy: str, variables: dict[str, str], toml: str) -> None:
+    """S8.1, S8.2, B19: a preset named for this work does not bring back what variables, files and their tables turn off."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "infold.toml").write_text(toml)
+    told: list[Told] = []
+    full = Say("Hm.", usage=Usage(input=63_000, output=900))
+    work = put_to_work(tmp_path, model_saying(full), told, variables={**PLAIN, **variables}, policy=policy)
+    work.run("Count the boats.")
+    work.run("And the ships.")
+
+    assert (work.session.policy.name, work.session.policy.auto) == (policy, False)
+    assert not [one for one in told if isinstance(one, Compacted)]
+
+
+def test_a_chosen_window_wins_over_settings(tmp_path: Path) -> None:
+    """S8.1: a window named for this work is the one the session is kept in, whatever settings say."""
+    work = put_to_work(tmp_path, model_saying("Hm."), variables={**PLAIN, "INFOLD_WINDOW": "100k"}, window=32_000)
+
+    assert (work.session.window_tokens, work.session.policy.window_tokens) == (32_000, 32_000)
 
 
 def test_steps_are_bounded_by_settings_or_for_this_work(tmp_path: Path) -> None:

@@ -120,6 +120,38 @@ def test_what_the_inner_client_adds_is_kept() -> None:
     assert hooked == ["/v1/chat/completions"]
 
 
+def test_what_is_switched_off_is_off_in_a_wrapped_client() -> None:
+    """S8.2: the off switches hold for wrapped clients; a request over the window is sent as it is."""
+    long: Any = [
+        item
+        for n in range(6)
+        for item in ({"role": "user", "content": f"{n} " * 2_000}, {"role": "assistant", "content": "ok"})
+    ]
+    sent: dict[str, int] = {}
+    for word in ("yes", "no"):
+        with ScriptedServer() as server:
+            off = SessionSettings(window=8_000, environ={"INFOLD_DISABLE_AUTOCOMPACT": word})
+            with wrap(openai.OpenAI(api_key=KEY, base_url=f"{server.url}/v1"), off) as client:
+                client.chat.completions.create(model="m", messages=[*long, *HI])
+            sent[word] = len(server.requests[-1].body["messages"])
+
+    assert sent["yes"] == len(long) + 1
+    assert sent["no"] < sent["yes"]
+
+
+def test_a_refusal_reaches_a_caller_who_switched_compacting_off() -> None:
+    """S1.1, S8.2: nothing is made smaller unasked, so the provider's own error is the caller's."""
+    off = SessionSettings(window=64_000, environ={"INFOLD_DISABLE_AUTOCOMPACT": "1"})
+    with (
+        ScriptedServer(window_tokens=2_000) as server,
+        wrap(openai.OpenAI(api_key=KEY, base_url=f"{server.url}/v1"), off) as client,
+        pytest.raises(openai.BadRequestError, match="context"),
+    ):
+        client.chat.completions.create(model="m", messages=[{"role": "user", "content": "word " * 9_000}])
+
+    assert len(server.requests) == 1
+
+
 def test_sessions_are_named_by_header_or_for_all() -> None:
     """B23: a name for the whole client, and one for a request, which wins."""
     store = MemoryStore()

@@ -16,11 +16,13 @@ from msgspec.structs import replace
 
 from infold.agent.events import Noted
 from infold.agent.work import Person, Told
-from infold.cli.working import ENDING, SUMMARIES, Job, ended_by_signals, opened, working
+from infold.cli.working import ENDING, SUMMARIES, Job, at_work, ended_by_signals, opened, working
 from infold.core.entries import MessageEntry
 from infold.core.messages import MessageId, SessionId, TextPart, UserMessage
+from infold.core.policy import share
 from infold.errors import StoreBroken, UsageError
 from infold.ports import SessionKey
+from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
 from infold.testing.scripted import ScriptedServer
 
@@ -71,6 +73,21 @@ def test_what_is_kept_in_memory_does_not_go_on(tmp_path: Path, monkeypatch: pyte
 
     assert job_in(tmp_path, store=None).going_on("run", "s1") == ""
     assert job_in(tmp_path, store="memory").going_on("chat", "s1") == ""
+
+
+@pytest.mark.parametrize("policy", ["opencode-1.1.23", "proactive", "turn-window"])
+def test_a_preset_of_the_command_line_keeps_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """S8.1, S8.2: every verb that puts an agent to work, `run` and `chat`, keeps switches and settings under `--policy`."""
+    monkeypatch.setenv("INFOLD_DISABLE_AUTOCOMPACT", "1")
+    monkeypatch.setenv("INFOLD_COMPACTION_TRIGGER", "77%")
+    store, key = MemoryStore(), SessionKey("", SessionId("s"))
+    with at_work(job_in(tmp_path, policy=policy), NOBODY, store, key) as work:
+        kept = work.session.policy
+
+    assert (kept.name, kept.auto, kept.trigger) == (policy, False, share(0.77))
+    assert kept.window_tokens == 32_000
 
 
 def test_options_are_read() -> None:

@@ -3,8 +3,9 @@
 import pytest
 
 from infold.core.policy import remaining, share
+from infold.core.switches import OPENCODE
 from infold.errors import SettingsError
-from infold.settings.environment import OPENCODE, environment_layer, relevant, switch_layer
+from infold.settings.environment import environment_layer, relevant, switch_layer
 from infold.settings.layers import Stated
 from infold.settings.schema import BORROWED, BY_NAME
 

@@ -81,15 +81,73 @@ def test_a_switch_wins_over_everything(project: Project, switch: str, key: str) 
 
 
 @pytest.mark.parametrize(
-    ("name", "off"), [("opencode-1.1.23", True), ("opencode-1.1.57", True), ("opencode-1.18", True), ("infold", False)]
+    ("name", "off"),
+    [
+        ("opencode-1.1.23", True),
+        ("opencode-1.1.57", True),
+        ("opencode-1.18", True),
+        ("proactive", True),
+        ("infold", False),
+    ],
 )
 def test_opencodes_switches_count_for_its_presets(project: Project, name: str, off: bool) -> None:
-    """S8.2: the spellings of OpenCode win where one of its presets is chosen, by a table too, and nowhere else."""
+    """S8.2: the spellings of OpenCode win where one of its presets or `proactive` is chosen, by a table too."""
     project.says(f"[agents.a]\npreset = '{name}'\ncompaction.auto = true\ncompaction.prune = true")
     settings = project.read(OPENCODE_DISABLE_AUTOCOMPACT="1", OPENCODE_DISABLE_PRUNE="true")
     policy = settings.for_session(agent="a").policy
 
     assert (policy.auto, policy.prune.enabled) == (not off, not off)
+
+
+# A preset and a window named on a command line.
+
+
+def test_a_named_preset_keeps_every_other_setting(project: Project) -> None:
+    """S8.1, B19: a preset named on the command line wins over those of files, tables and variables, and over nothing else."""
+    project.says(
+        "preset = 'infold'\n[compaction]\nauto = false\n[models.'claude-*']\npreset = 'turn-window'\n"
+        "compaction.reserved = 5000\n[agents.a]\ncompaction.prune = false"
+    )
+    settings = project.read(INFOLD_COMPACTION_TRIGGER="80%", INFOLD_PRESET="proactive")
+    terms = settings.for_session(model="claude-opus-4-5", agent="a", preset="opencode-1.1.57")
+    policy = terms.policy
+
+    assert (policy.name, policy.auto, policy.prune.enabled) == ("opencode-1.1.57", False, False)
+    assert (policy.reserve_tokens, policy.trigger) == (5_000, share(0.8))
+    assert terms.values["preset"].origin == "--policy"
+
+
+def test_a_named_preset_is_not_asked_for_what_it_has_no_use_for(project: Project) -> None:
+    """S8.1: a value that a file states for its own preset does not stop a command that names another."""
+    settings = project.says("preset = 'turn-window'\ncompaction.keep_turns = 4").read()
+
+    assert settings.for_session(preset="opencode-1.1.23").policy == preset("opencode-1.1.23")
+    assert settings.for_session().policy.tail.turns == 4
+
+
+def test_a_named_preset_brings_the_variables_it_knows(project: Project) -> None:
+    """S8.1, S8.2: other programs' variables count for the preset that is named, not for the one that settings state."""
+    settings = project.read(OPENCODE_DISABLE_PRUNE="1", KEEP_LAST_TURNS="4")
+
+    assert not settings.for_session(preset="opencode-1.1.23").policy.prune.enabled
+    assert settings.for_session(preset="turn-window").policy.tail.turns == 4
+
+
+def test_a_switch_wins_over_the_command_line(project: Project) -> None:
+    """S8.2: naming a preset does not bring back what a switch turns off."""
+    settings = project.read(INFOLD_DISABLE_AUTOCOMPACT="1")
+
+    assert not settings.for_session(preset="opencode-1.1.23").policy.auto
+
+
+def test_a_named_window_wins_over_settings(project: Project) -> None:
+    """S8.1: a window given on the command line is the one that counts, whatever files and variables say."""
+    settings = project.says("window = 200000").read(INFOLD_WINDOW="100k")
+    terms = settings.for_session(window=32_000)
+
+    assert (terms.window_tokens, terms.policy.window_tokens) == (32_000, 32_000)
+    assert terms.values["window"].origin == "--window"
+    assert settings.for_session().window_tokens == 100_000
 
 
 def test_another_programs_words_are_not_judged(project: Project) -> None:
