@@ -224,7 +224,12 @@ def _request(log: Log, plan: SummaryPlan, call: Call) -> UserMessage:
     step = plan.step
     asked = next((placed.message for placed in reversed(log.live) if isinstance(placed.message, UserMessage)), None)
     kept = None if step.cut.first_kept is None else log.live[step.cut.index].message.id
-    part = CompactionPart(f"part-{log.next_sequence}", auto=step.reason != "manual", first_kept_id=kept)
+    part = CompactionPart(
+        f"part-{log.next_sequence}",
+        auto=step.reason != "manual",
+        overflow=step.reason == "overflow",
+        first_kept_id=kept,
+    )
     return UserMessage(
         MessageId(f"compact-{log.next_sequence}"),
         (part,),

@@ -13,7 +13,7 @@ import pytest
 
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
-from infold.core.entries import Checkpoint, Entry, Pruning
+from infold.core.entries import Checkpoint, Entry, MessageEntry, Pruning
 from infold.core.events import (
     Compacted,
     CompactionVetoed,
@@ -25,7 +25,7 @@ from infold.core.events import (
     SummaryRejected,
 )
 from infold.core.judge import Answer, Told
-from infold.core.messages import SessionId, text_of
+from infold.core.messages import CompactionPart, SessionId, text_of
 from infold.core.occasion import Veto
 from infold.core.summary import SEVEN_SECTIONS, SummaryRequest
 from infold.errors import UnknownReference, UsageError, WindowExceeded
@@ -551,3 +551,22 @@ def test_a_session_that_goes_on_is_not_read_again() -> None:
         session.prepare_new([])
 
     assert store.reads == reads
+
+
+@pytest.mark.parametrize("policy", ["infold", "opencode-1.1.23", "opencode-1.18"])
+def test_the_request_after_a_refusal_says_so(policy: str) -> None:
+    """S3.1: a compaction that a provider's refusal led to has `overflow` in its request, one that a person asked for has not."""
+    store = MemoryStore()
+    session = Session(store, "s", SessionSettings(window=200_000, policy=policy, summariser=lambda _: PORTED))
+    session.prepare([{"role": "user", "content": RULE}, *(item for number in range(60) for item in step(number))])
+    session.recover({"error": {"code": "context_length_exceeded", "message": "too long"}})
+    session.record(reply(60))
+    session.prepare_new(step(60)[1:])
+    session.compact()
+    entries = [entry for _, entry in store.newest_first(SessionKey("", SessionId("s")))][::-1]
+    asked = [part for entry in entries if isinstance(entry, MessageEntry) for part in entry.message.parts]
+
+    assert [(part.auto, part.overflow) for part in asked if isinstance(part, CompactionPart)] == [
+        (True, True),
+        (False, False),
+    ]

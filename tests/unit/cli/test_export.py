@@ -3,8 +3,15 @@
 import json
 from pathlib import Path
 
+import pytest
+
+from infold import Session, SessionSettings, Window
 from infold.core.entries import decode_entry
+from infold.core.events import Compacted
+from infold.core.messages import SessionId
 from infold.formats.transcripts.registry import read_bytes
+from infold.ports import SessionKey
+from infold.stores.memory import MemoryStore
 
 from .kept import KITE, infold, keep, kite_entries
 
@@ -76,3 +83,31 @@ def test_a_file_is_written_whole_and_once(tmp_path: Path) -> None:
     assert "add --force" in infold(tmp_path, *command, out).stderr
     assert infold(tmp_path, *command, out, "--force").exit_code == 0
     assert "never overwritten" in infold(tmp_path, *command, place, "--force").stderr
+
+
+@pytest.mark.parametrize("policy", ["opencode-1.1.23", "opencode-1.1.57", "opencode-1.18", "proactive", "infold"])
+def test_each_compaction_is_asked_for_once(tmp_path: Path, policy: str) -> None:
+    """S3.1: OpenCode gets one request and one summary for each compaction that a session lived through."""
+    told: list[Compacted] = []
+    settings = SessionSettings(
+        window=Window(40_000, output_tokens=4_000),
+        policy=policy,
+        format="openai-chat",
+        summariser=lambda _: "The pages were read one after the other; the next one is to be read now.",
+        on_compacted=told.append,
+    )
+    store = MemoryStore()
+    session = Session(store, KITE, settings)
+    for n in range(6):
+        session.prepare_new([{"role": "user", "content": f"Read page {n}. " * 900}])
+        message = {"role": "assistant", "content": "Read it. " * 900}
+        usage = {"prompt_tokens": 38_000, "completion_tokens": 100, "total_tokens": 38_100}
+        session.record({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage})
+    entries = [entry for _, entry in store.newest_first(SessionKey("", SessionId(KITE)))][::-1]
+    keep(tmp_path, {KITE: entries})
+    document = json.loads(infold(tmp_path, "export", "last", "--to", "opencode").stdout_bytes)
+    parts = [part["type"] for message in document["messages"] for part in message["parts"]]
+    summaries = [message for message in document["messages"] if message["info"].get("summary")]
+
+    assert len(told) >= 2
+    assert (parts.count("compaction"), len(summaries)) == (len(told), len(told))

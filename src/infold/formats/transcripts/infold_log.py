@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, Restoration, Title, encode_entry
-from infold.core.messages import AssistantMessage, Message, ModelRef, calls_of, results_of
+from infold.core.messages import AssistantMessage, Message, MessageId, ModelRef, calls_of, results_of
 from infold.formats.transcripts.draft import Draft
 from infold.formats.transcripts.record import Notes, RecordedCompaction, RecordedSession
 from infold.formats.transcripts.source import Head, Source
@@ -105,6 +105,7 @@ class _Opened:
         self.numbers: list[int] = []
         self.title = about.title
         self._folds: dict[int, RecordedCompaction] = {}
+        self._requests: dict[int, MessageId | None] = {}
 
     def take(self, entry: Entry) -> bool:
         """Take in the next entry; false for one that is bookkeeping to a record."""
@@ -115,8 +116,10 @@ class _Opened:
                 self.numbers.append(self.entries)
             case Checkpoint():
                 self._folds[self.entries] = self._compaction(entry)
+                self._requests[self.entries] = None if entry.request is None else entry.request.id
             case Restoration():
                 is_told = self._folds.pop(entry.sequence, None) is not None
+                self._withdraw(entry.sequence)
             case Amendment():
                 self._take_back(entry.first)
             case Title(message_id=""):
@@ -148,6 +151,16 @@ class _Opened:
         first = checkpoint.first_kept
         kept = None if first is None else bisect_left(self.numbers, first)
         return RecordedCompaction(len(self.messages), checkpoint.text, checkpoint.tokens_before or None, kept)
+
+    def _withdraw(self, checkpoint: int) -> None:
+        """Leave out what belongs to a compaction that was undone: the request for it, and the message that asked to go on."""
+        gone = {self._requests.get(checkpoint), f"continue-{checkpoint}"}
+        for at in reversed([at for at, message in enumerate(self.messages) if message.id in gone]):
+            del self.messages[at], self.numbers[at]
+            for number, fold in self._folds.items():
+                kept = fold.first_kept
+                kept = kept if kept is None else kept - (at < kept)
+                self._folds[number] = replace(fold, position=fold.position - (at < fold.position), first_kept=kept)
 
     def _take_back(self, first: int) -> None:
         """The caller took back that message and all after it; what was folded before them stays folded."""

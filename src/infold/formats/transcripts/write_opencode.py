@@ -5,11 +5,12 @@ OpenCode's own: ascending, because it orders by them, and with the session in th
 compaction becomes its request and its summary, so that OpenCode folds what was folded.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from infold.core.messages import (
     AssistantMessage,
@@ -79,35 +80,49 @@ class _Source(Struct, frozen=True):
 def _with_compactions(session: RecordedSession) -> _Source:
     messages: list[Message] = []
     folds = {fold.position: fold for fold in session.compactions if fold.summary}
+    answered = {message.parent_id for message in session.messages if _is_summary(message)}
     for position in range(len(session.messages) + 1):
         fold = folds.get(position)
         at = session.messages[position : position + 1]
         is_there = bool(at) and (is_compaction_request(at[0]) or _is_summary(at[0]))
         if fold is not None and not is_there:
-            messages += _pair(fold, session, len(messages))
+            asked = _take_request(messages, answered) or UserMessage(MessageId(f"{len(messages)}-request"), ())
+            messages += _pair(fold, session, asked)
             at = () if at and text_of(at[0]).strip() == fold.summary.strip() else at
         messages += at
     return _Source(session, tuple(messages))
 
 
-def _is_summary(message: Message) -> bool:
+def _is_summary(message: Message) -> TypeGuard[AssistantMessage]:
     return isinstance(message, AssistantMessage) and message.summary
 
 
-def _pair(fold: RecordedCompaction, session: RecordedSession, number: int) -> tuple[Message, Message]:
-    """The request for a compaction and the summary that answers it."""
+def _take_request(messages: list[Message], answered: Set[MessageId | None]) -> UserMessage | None:
+    """Take the newest request for a compaction that no summary answers yet: the one this fold was made for."""
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        if _is_summary(message):
+            return None
+        if isinstance(message, UserMessage) and is_compaction_request(message) and message.id not in answered:
+            del messages[at]
+            return message
+    return None
+
+
+def _pair(fold: RecordedCompaction, session: RecordedSession, asked: UserMessage) -> tuple[Message, Message]:
+    """Return the request for a compaction, complete, and the summary that answers it."""
     kept = None if fold.first_kept is None else session.messages[fold.first_kept : fold.position]
     first = _owner(session.messages[: fold.first_kept], kept[0]) if kept and fold.first_kept is not None else None
-    asked = MessageId(f"{number}-request")
-    request = CompactionPart("", auto=True, first_kept_id=None if first is None else first.id)
+    made = next((part for part in asked.parts if isinstance(part, CompactionPart)), CompactionPart("", auto=True))
+    request = replace(made, first_kept_id=None if first is None else first.id)
     times = [message.created_ms for message in session.messages[: fold.position] if message.created_ms is not None]
     said = max(times, default=None)
     summary = AssistantMessage(
         *(
-            MessageId(f"{number}-summary"),
+            MessageId(f"{asked.id}-summary"),
             (TextPart(fold.summary),),
             said,
-            asked,
+            asked.id,
             COMPACTION,
             COMPACTION,
             session.model,
@@ -115,7 +130,7 @@ def _pair(fold: RecordedCompaction, session: RecordedSession, number: int) -> tu
         summary=True,
         finish="stop",
     )
-    return UserMessage(asked, (request,), said), summary
+    return replace(asked, parts=(request,), created_ms=asked.created_ms or said), summary
 
 
 def _owner(before: Sequence[Message], first: Message) -> Message | None:

@@ -22,10 +22,10 @@ from infold.core.entries import (
     encode_entry,
     handle_of,
 )
-from infold.core.messages import Message, ModelRef
+from infold.core.messages import Message, MessageId, ModelRef, TextPart, UserMessage, text_of
 from infold.formats.transcripts.infold_log import entries_to_log, recorded, to_log
 from infold.formats.transcripts.registry import read_bytes, read_transcript
-from infold.testing.builders import calls, numbered, replies, result, user
+from infold.testing.builders import calls, numbered, replies, requests_compaction, result, user
 
 DATA = Path(__file__).parents[3] / "data" / "transcripts"
 CORPUS = Path(os.environ.get("INFOLD_CORPUS") or Path(__file__).parents[5] / "shared" / "corpus")
@@ -99,6 +99,25 @@ def test_a_fold_whose_kept_messages_were_taken_back_still_counts() -> None:
     (fold,) = recorded("kites", entries).compactions
 
     assert (fold.position, fold.first_kept) == (2, 2)
+
+
+def test_an_undone_compaction_leaves_nothing_behind() -> None:
+    """B20, S3.1: with a compaction that was undone go the request for it and the message that asked to go on."""
+    said = numbered((user("a"), replies("b"), requests_compaction(), replies("c")))
+    request = said[2]
+    assert isinstance(request, UserMessage)
+    entries: list[Entry] = [
+        *map(MessageEntry, said),
+        Checkpoint("older", first_kept=3, request=None),
+        Checkpoint("newer", first_kept=3, request=request),
+        MessageEntry(UserMessage(MessageId("continue-5"), (TextPart("Go on.", synthetic=True),))),
+        Restoration(5),
+        MessageEntry(UserMessage(MessageId("later"), (TextPart("d"),))),
+    ]
+    session = recorded("kites", entries)
+
+    assert [text_of(message) for message in session.messages] == ["a", "b", "c", "d"]
+    assert [(one.position, one.first_kept) for one in session.compactions] == [(3, 2)]
 
 
 def test_what_stands_before_the_first_message_counts() -> None:

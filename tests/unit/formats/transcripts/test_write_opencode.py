@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from infold.core.messages import (
     AssistantMessage,
+    CompactionPart,
     FilePart,
     Message,
     MessageId,
@@ -174,6 +175,36 @@ def test_a_fold_that_keeps_nothing_names_nothing() -> None:
     assert [parts(said, at)[0]["type"] for at in range(4)] == ["text", "compaction", "text", "text"]
     assert parts(own, 1) == [{"type": "compaction", "auto": True}]
     assert (len(infos(own)), len(infos(opaque))) == (3, 2)
+
+
+def test_the_request_of_a_fold_is_written_once() -> None:
+    """S3.1, S4.1: where a log holds the request for a compaction, it is the one that the summary answers, as it was made."""
+    asked = requests_compaction(first_kept_id="gone")
+    asked = replace(asked, parts=(CompactionPart("p", auto=False, overflow=True),), agent="plan", created_ms=7)
+    session = recorded(
+        *(user("a"), replies("b"), asked, user("c"), replies("d"), requests_compaction(), user("e")),
+        compactions=(RecordedCompaction(3, "first", first_kept=1), RecordedCompaction(6, "second")),
+    )
+    written = to_opencode(session)["messages"]
+    requests = [one for one in written if one["parts"][0]["type"] == "compaction"]
+    summaries = [one["info"] for one in written if one["info"].get("summary")]
+
+    assert [one["info"]["parentID"] for one in written if one["info"].get("summary")] == [
+        one["info"]["id"] for one in requests
+    ]
+    assert [one["parts"][0].get("tail_start_id") for one in requests] == [written[1]["info"]["id"], None]
+    assert (requests[0]["parts"][0]["auto"], requests[0]["parts"][0]["overflow"]) == (False, True)
+    assert requests[0]["info"]["agent"] == "plan"
+    assert len(summaries) == 2
+    assert [one.summary for one in again(session).compactions] == ["first", "second"]
+
+
+def test_a_request_that_waits_is_written_as_it_is() -> None:
+    """S3.1: a compaction that was asked for and not carried out still waits in OpenCode."""
+    session = recorded(user("a"), replies("b"), requests_compaction())
+
+    assert [one["type"] for one in parts(session, 2)] == ["compaction"]
+    assert len(infos(session)) == 3
 
 
 def test_what_opencode_has_no_place_for_is_text() -> None:
