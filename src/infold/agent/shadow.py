@@ -1,13 +1,11 @@
-"""A git repository of infold's own beside a project: its objects, its index and its lock, and git run on nothing else.
+"""A git repository of infold's own for each project, in which snapshots are kept: its objects, its index and its lock.
 
-Every command names this repository and is kept from whatever the user has set for git: variables, files, hooks, signing. The
-project's own repository, if it has one, is asked where its top and its excludes are, and never written to.
+The project's own repository, if it has one, is only looked at for its top and its exclude rules, and never written to.
 """
 
 import fcntl
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,30 +13,15 @@ from time import monotonic
 
 from msgspec import Struct
 
-__all__ = ["GitFailed", "Project", "Shadow", "is_left_out", "project_at"]
+from infold.agent.git import Git, Started, checkout_at, finish, git_on, small_file, start, stop
+
+__all__ = ["Project", "Shadow", "project_at"]
 
 OWNER_ONLY = 0o700
-PROBE_SECONDS = 10.0
-"""How long git may take to say where a repository is."""
-
-QUIET = (
-    *("core.hooksPath=" + os.devnull, "core.fsmonitor=false", "core.autocrlf=false", "core.safecrlf=false"),
-    *("core.quotePath=false", "core.splitIndex=true", "gc.autoDetach=false", "maintenance.auto=false"),
-)
-"""What every command is told: it runs nobody's programs, leaves nothing running, and writes of its index what changed alone."""
+SETTINGS = ("core.autocrlf=false", "core.safecrlf=false", "core.splitIndex=true")
+"""Settings of every command on snapshots: contents are kept as they are, and of a large index only the changes are written."""
 
 _SPECIAL = re.compile(r"([\\*?\[\]#! ])")
-
-
-class GitFailed(Exception):
-    """git did not do what it was asked, in words for a note; never leaves the agent.
-
-    `is_lasting`: it will not do it the next time either.
-    """
-
-    def __init__(self, problem: str, *, is_lasting: bool = False) -> None:
-        self.is_lasting = is_lasting
-        super().__init__(problem)
 
 
 class Project(Struct, frozen=True):
@@ -49,29 +32,10 @@ class Project(Struct, frozen=True):
     excludes: Path | None = None
 
 
-def project_at(root: Path, environ: Mapping[str, str]) -> Project:
+def project_at(root: Path) -> Project:
     """A folder as git sees it; one in no repository is its own top."""
-    asked = ("rev-parse", "--path-format=absolute", "--show-toplevel", "--git-path", "info/exclude")
-    try:
-        told = _ended(_begun(("git", "-C", str(root), *asked), _unsteered(environ)), seconds=PROBE_SECONDS)
-        top, excludes = (Path(os.fsdecode(line)) for line in told.splitlines())
-    except GitFailed as error:
-        if error.is_lasting:
-            raise
-        return Project(root, root)
-    return Project(root, top, excludes) if root.is_relative_to(top) else Project(root, root)
-
-
-def is_left_out(project: Project, environ: Mapping[str, str]) -> bool:
-    """Whether the repository that a project stands in ignores it as a whole, and so has no say in it."""
-    try:
-        _ended(
-            _begun(("git", "-C", str(project.root), "check-ignore", "-q", "."), _unsteered(environ)),
-            seconds=PROBE_SECONDS,
-        )
-    except GitFailed:
-        return False
-    return True
+    found = checkout_at(root)
+    return Project(root, root) if found is None else Project(root, found.top, found.excludes)
 
 
 class Shadow:
@@ -82,7 +46,7 @@ class Shadow:
 
     def __init__(self, folder: Path, environ: Mapping[str, str], seconds: float) -> None:
         self.folder = folder
-        self._environ = _unsteered(environ)
+        self._environ = environ
         self._seconds = seconds
         self._until: float | None = None
         self._held: tuple[int, ...] = ()
@@ -120,7 +84,7 @@ class Shadow:
 
     def git(self, *words: str, project: Project | None = None, given: bytes = b"") -> bytes:
         """What a command on this repository says, given that on its standard input; raises `GitFailed`."""
-        return _ended(self._begun(words, project), seconds=self._left, given=given)
+        return finish(self._begun(words, project), seconds=self._left, given=given)
 
     def both(self, first: Sequence[str], second: Sequence[str], project: Project) -> bytes:
         """What two commands that only read say, run at the same time."""
@@ -128,58 +92,24 @@ class Shadow:
         try:
             said = self.git(*second, project=project)
         except BaseException:
-            _stop(begun)
+            stop(begun)
             raise
-        return _ended(begun, seconds=self._left) + said
+        return finish(begun, seconds=self._left) + said
 
     @property
     def _left(self) -> float:
         return self._seconds if self._until is None else max(0.0, self._until - monotonic())
 
-    def _begun(self, words: Sequence[str], project: Project | None) -> subprocess.Popen[bytes]:
-        where = () if project is None else ("-C", str(project.root), f"--work-tree={project.top}")
-        options = [word for value in QUIET for word in ("-c", value)]
-        return _begun(("git", f"--git-dir={self.folder}", *where, *options, *words), self._environ, self._held)
-
-
-def _begun(command: Sequence[str], environ: Mapping[str, str], kept: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    pipe = subprocess.PIPE
-    try:
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environ, pass_fds=kept)
-    except OSError as error:
-        raise GitFailed(f"git cannot be run ({error.strerror})", is_lasting=True) from error
-
-
-def _ended(begun: subprocess.Popen[bytes], *, seconds: float, given: bytes = b"") -> bytes:
-    """What a command says until its end; whatever breaks off the waiting stops the command."""
-    try:
-        said, complaint = begun.communicate(given, timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        _stop(begun)
-        raise GitFailed("git takes too long", is_lasting=True) from error
-    except BaseException:
-        _stop(begun)
-        raise
-    if begun.returncode:
-        told = complaint.decode("utf-8", "replace").strip().splitlines() or [f"exit status {begun.returncode}"]
-        raise GitFailed(told[-1])
-    return said
-
-
-def _stop(begun: subprocess.Popen[bytes]) -> None:
-    begun.kill()
-    begun.communicate()
-
-
-def _unsteered(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment without anything that steers git, and git without anybody's settings."""
-    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
-    return {**kept, "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    def _begun(self, words: Sequence[str], project: Project | None) -> Started:
+        top, folder = (None, None) if project is None else (project.top, project.root)
+        git = git_on(self.folder, self._environ, top=top, folder=folder)
+        settings = [word for setting in SETTINGS for word in ("-c", setting)]
+        return start(Git((*git.words, *settings), git.environ), words, kept=self._held)
 
 
 def _text(path: Path) -> str:
     """What a file says, whatever its bytes; nothing where there is none."""
-    return path.read_text("utf-8", "surrogateescape") if path.is_file() else ""
+    return small_file(path).decode("utf-8", "surrogateescape")
 
 
 def _pattern(path: Path) -> str:

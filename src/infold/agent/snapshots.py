@@ -15,7 +15,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from infold.agent.diffs import FileDiff
-from infold.agent.shadow import GitFailed, Project, Shadow, is_left_out, project_at
+from infold.agent.git import GitFailed
+from infold.agent.shadow import Project, Shadow, project_at
+from infold.agent.tools.repository import is_ignored
 from infold.errors import UsageError
 
 __all__ = ["LARGEST_BYTES", "PATIENCE_SECONDS", "Snapshots"]
@@ -30,7 +32,7 @@ KEPT = "30.days.ago"
 """Since when snapshots are kept when a repository is tidied."""
 
 UNKNOWN = ("ls-files", "-z", "--others", "--exclude-standard")
-CHANGED = ("diff-files", "-z", "--name-only", "--relative")
+CHANGED = ("diff-files", "-z", "--name-only", "--relative", "--ignore-submodules=all")
 COMPARED = ("diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv")
 PATCHED = ("diff-tree", "-r", "--patch", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
 NEWLINE, NUL = b"\n", b"\0"
@@ -124,16 +126,19 @@ class Snapshots:
         project is none of its own."""
         has_repository = (self._root / ".git").exists()
         if self._project is None or has_repository != self._has_repository:
-            found = project_at(self._root, self._environ)
-            alone = found.top != found.root and is_left_out(found, self._environ)
+            found = project_at(self._root)
+            alone = found.top != found.root and is_ignored(self._root)
             self._project, self._has_repository = Project(found.root, found.root) if alone else found, has_repository
         return self._project
 
     def _is_kept(self, path: bytes) -> bool:
-        """Whether a changed path is for the snapshot: a link, a readable file of a sensible size, or one that has gone."""
-        if path.endswith(b"/"):  # a repository of its own
-            return False
+        """Whether a changed path is for the snapshot: a link, a readable file of a sensible size, or one that has gone.
+
+        A repository inside the project never is: git would look into it, with the settings it has.
+        """
         full = self._root / os.fsdecode(path)
+        if path.endswith(b"/") or os.path.lexists(full / ".git"):
+            return False
         try:
             found = full.lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -162,10 +167,7 @@ class Snapshots:
 
     def _prefixes(self) -> tuple[str, ...]:
         """What stands before names in a patch: git takes one made elsewhere than at the top for one of other files."""
-        try:
-            below = _below(project_at(self._root, self._environ))
-        except GitFailed:  # as comparing is about to tell
-            return ()
+        below = _below(project_at(self._root)) if self._root.is_dir() else ""
         return (f"--src-prefix=a/{below}", f"--dst-prefix=b/{below}")
 
     def _compared(self, command: Sequence[str], before: str, after: str) -> bytes:

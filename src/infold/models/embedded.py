@@ -51,7 +51,7 @@ class EmbeddedModel:
         if not is_installed():
             raise UsageError(f"the embedded model is not installed; {REMEDY}, or name a model or an upstream")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, str(self.context_tokens)],
+            [sys.executable, "-P", "-c", _SERVE, str(self.context_tokens)],  # -P: import nothing from this folder
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

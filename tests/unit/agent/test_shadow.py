@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.shadow import GitFailed, Project, Shadow, project_at
+from infold.agent.git import GitFailed
+from infold.agent.shadow import Project, Shadow, project_at
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -29,7 +30,7 @@ def shadow(tmp_path: Path) -> Shadow:
 
 def test_a_folder_in_no_repository_is_its_own_top(tmp_path: Path) -> None:
     """There is nothing above it that git would ask."""
-    assert project_at(tmp_path, os.environ) == Project(tmp_path, tmp_path)
+    assert project_at(tmp_path) == Project(tmp_path, tmp_path)
 
 
 def test_a_linked_working_tree_shares_its_excludes(tmp_path: Path) -> None:
@@ -41,14 +42,14 @@ def test_a_linked_working_tree_shares_its_excludes(tmp_path: Path) -> None:
     git(main, "worktree", "add", "--quiet", str(second))
     (second / "sub").mkdir()
 
-    assert project_at(second / "sub", os.environ) == Project(second / "sub", second, main / ".git" / "info" / "exclude")
+    assert project_at(second / "sub") == Project(second / "sub", second, main / ".git" / "info" / "exclude")
 
 
 def test_inside_a_repositorys_own_folder_there_is_no_tree(tmp_path: Path) -> None:
     """A folder of git's own is a folder like any other."""
     git(tmp_path, "init", "--quiet")
 
-    assert project_at(tmp_path / ".git", os.environ) == Project(tmp_path / ".git", tmp_path / ".git")
+    assert project_at(tmp_path / ".git") == Project(tmp_path / ".git", tmp_path / ".git")
 
 
 def test_what_git_complains_of_is_told(shadow: Shadow) -> None:

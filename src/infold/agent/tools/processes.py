@@ -8,16 +8,17 @@ import os
 import selectors
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shutil import which
 from threading import current_thread, main_thread
 from time import monotonic
 from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["MOST_BYTES", "Ran", "held_back_signals", "run_process"]
+__all__ = ["MOST_BYTES", "Ran", "held_back_signals", "program_at", "run_process"]
 
 MOST_BYTES = 8 * 1024 * 1024
 """Bytes of output that are kept whole; of more, the first and the last half of this."""
@@ -52,18 +53,27 @@ class Ran(Struct, frozen=True):
     left_out_bytes: int = 0
 
 
+def program_at(name: str, environ: Mapping[str, str]) -> str | None:
+    """Return the path of an installed program, or `None`.
+
+    Folders of `PATH` that are relative, such as `./node_modules/.bin`, are skipped: there a project would bring the program.
+    """
+    folders = [folder for folder in environ.get("PATH", os.defpath).split(os.pathsep) if folder.startswith(os.sep)]
+    return which(name, path=os.pathsep.join(folders)) if folders else None
+
+
 def run_process(
     command: Sequence[str],
     folder: Path,
     *,
     limit_seconds: float,
     most_bytes: int = MOST_BYTES,
-    stderr: int = subprocess.STDOUT,
+    environ: Mapping[str, str] | None = None,
     leave: Callable[[str], None] = lambda _: None,
 ) -> Ran:
     """Run a program in a folder, with nothing to read; raises `OSError` where it cannot be started.
 
-    What it says on stderr stands among its output unless that is sent elsewhere. An exception that comes from outside, such as
+    `environ` is the process's own unless another is given. An exception that comes from outside, such as
     `KeyboardInterrupt`, ends the program's whole group and passes on; what the program had said by then is given to `leave`.
     """
     process: subprocess.Popen[bytes] | None = None
@@ -73,10 +83,10 @@ def run_process(
             process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env={**os.environ, **QUIET},
+                env={**(os.environ if environ is None else environ), **QUIET},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=stderr,
+                stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
         return _heard(process, kept, monotonic() + limit_seconds)

@@ -5,64 +5,68 @@ Where there is no git, or no repository, nothing is ignored but `.git` itself.
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from shutil import which
 
-from infold.agent.tools.processes import Ran, run_process
+from infold.agent.git import GitFailed, reading_git
 
-__all__ = ["GIT", "files_below", "ignored_among", "is_ignored", "is_in_repository"]
+__all__ = ["files_below", "ignored_among", "is_ignored"]
 
-GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
-"""How git is called: without the program that a repository's own settings may name."""
-
-LIMIT_SECONDS = 30
 MOST_ASKED = 500
 """Names that git is asked about at once, since a command line has only so much room."""
 
 MOST_WALKED = 100_000
 """Files that are looked at where there is no repository."""
 
+BROKEN = 128
+"""The exit status of git for what it cannot read, such as an index with parts that are kept elsewhere."""
+
 _FREE = re.compile(r"::\t|[^\t]*:\d+:!")
 """How git begins a line about a path that is not ignored: no rule is about it, or the last one takes it in again."""
 
 
-def is_in_repository(folder: Path) -> bool:
-    """Whether git can speak for a folder."""
-    return which("git") is not None and any((place / ".git").exists() for place in (folder, *folder.parents))
-
-
 def is_ignored(folder: Path) -> bool:
     """Whether git ignores a folder as a whole."""
-    return is_in_repository(folder) and _git(("check-ignore", "-q", "--", "."), folder).exit_status == 0
+    return _git(folder, "check-ignore", "-q", "--", ".") is not None
 
 
 def ignored_among(names: Sequence[str], folder: Path) -> frozenset[str]:
     """Those of a folder's names that git ignores; none where it ignores the folder itself."""
-    if not names or not is_in_repository(folder) or is_ignored(folder):
+    if not names or is_ignored(folder):
         return frozenset()
     found: set[str] = set()
     for at in range(0, len(names), MOST_ASKED):
         asked = names[at : at + MOST_ASKED]
-        ran = _git(("check-ignore", "--verbose", "--non-matching", "--", *(f"./{name}" for name in asked)), folder)
-        lines = ran.output.splitlines()
+        said = _git(folder, "check-ignore", "--verbose", "--non-matching", "--", *(f"./{name}" for name in asked))
+        lines = (said or "").splitlines()
         found.update(name for name, line in zip(asked, lines, strict=False) if not _FREE.match(line))
     return frozenset(found)
 
 
 def files_below(folder: Path) -> Iterator[str]:
     """The files below a folder, as paths from it, in order; those that git ignores are left out, unless it ignores the folder."""
-    if is_in_repository(folder) and not is_ignored(folder):
-        ran = _git(("ls-files", "-z", "--cached", "--others", "--exclude-standard"), folder)
-        if ran.exit_status == 0:
-            yield from sorted({path for path in ran.output.split("\0") if path})
-            return
-    yield from _walked(folder)
+    said = None if is_ignored(folder) else _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if said is None:
+        yield from _walked(folder)
+    else:
+        yield from sorted({path for path in said.split("\0") if path})
 
 
-def _git(arguments: Sequence[str], folder: Path) -> Ran:
-    return run_process((*GIT, *arguments), folder, limit_seconds=LIMIT_SECONDS, stderr=subprocess.DEVNULL)
+def _git(folder: Path, *words: str) -> str | None:
+    """What git says of a folder; none where it fails or there is no repository.
+
+    Without the project's index where git cannot read that: then files that are tracked and ignored count as ignored.
+    """
+    for with_index in (True, False):
+        with reading_git(folder, with_index=with_index) as git:
+            if git is None:
+                return None
+            try:
+                return git.run(*words).decode("utf-8", "replace")
+            except GitFailed as error:
+                if error.status != BROKEN:
+                    return None
+    return None
 
 
 def _walked(folder: Path) -> Iterator[str]:

@@ -4,22 +4,23 @@ Both run as programs of their own, so that no expression, however it is meant, k
 ignores, binary files and files of secrets are passed over.
 """
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from shutil import which
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from infold.agent.git import git_on, reading_git
 from infold.agent.tools.globs import left_out, placed, without_braces
 from infold.agent.tools.paths import located, missing, named, path_wish
-from infold.agent.tools.processes import run_process
-from infold.agent.tools.repository import GIT, is_ignored, is_in_repository
+from infold.agent.tools.processes import Ran, program_at, run_process
+from infold.agent.tools.repository import is_ignored
 from infold.agent.tools.secret_files import is_secret
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
-__all__ = ["SEARCH", "SearchArguments", "git_command", "rg_command"]
+__all__ = ["SEARCH", "SearchArguments", "git_search", "rg_command"]
 
 LIMIT_SECONDS = 30
 MOST_HITS = 200
@@ -59,7 +60,7 @@ def _run(arguments: SearchArguments, workplace: Workplace) -> Done:
     folder, file = (place, "") if place.is_dir() else (place.parent, place.name)
     if not arguments.pattern or "\0" in arguments.pattern + arguments.glob:
         raise ToolFailed("the pattern is empty or holds a NUL character; give a regular expression")
-    ran = run_process(_command(arguments, folder, file), folder, limit_seconds=LIMIT_SECONDS)
+    ran = _searched(arguments, folder, file)
     hits = list(_hits(ran.output))
     if ran.exit_status is None:
         raise ToolFailed(f"the search took over {LIMIT_SECONDS} seconds; give a path, a glob or a simpler pattern")
@@ -68,13 +69,13 @@ def _run(arguments: SearchArguments, workplace: Workplace) -> Done:
     return Done(_told(hits, folder, workplace, asked_for=file))
 
 
-def _command(arguments: SearchArguments, folder: Path, file: str) -> Sequence[str]:
-    """The program to run, in the folder that is searched."""
-    program = which("rg")
+def _searched(arguments: SearchArguments, folder: Path, file: str) -> Ran:
+    """What the program that is installed says."""
+    program = program_at("rg", os.environ)
     if program:
-        return rg_command(program, arguments, file)
-    if which("git"):
-        return git_command(arguments, folder, file)
+        return run_process(rg_command(program, arguments, file), folder, limit_seconds=LIMIT_SECONDS)
+    if program_at("git", os.environ):
+        return git_search(arguments, folder, file)
     raise ToolFailed("neither rg nor git is installed; use grep in the shell")
 
 
@@ -88,29 +89,19 @@ def rg_command(program: str, arguments: SearchArguments, file: str) -> list[str]
     ]
 
 
-def git_command(arguments: SearchArguments, folder: Path, file: str) -> list[str]:
-    """How git is asked: about files it knows or could add, or about all files where it has no say."""
-    has_say = is_in_repository(folder) and not is_ignored(folder)
+def git_search(arguments: SearchArguments, folder: Path, file: str) -> Ran:
+    """What git says: of files it knows or could add, or of all files where it has no say."""
     is_without = arguments.glob.startswith("!")
     globs = left_out(arguments.glob) if is_without else map(placed, filter(None, without_braces(arguments.glob)))
     means = "exclude,glob" if is_without else "glob"
     where = [f":(literal){file}"] if file else [f":({means}){glob}" for glob in globs]
-    which_files = ["--untracked"] if has_say and not file else ["--no-index", "--no-exclude-standard"]
-    return [
-        *(
-            *GIT,
-            "-c",
-            "grep.fullName=false",
-            "grep",
-            *which_files,
-            "-z",
-            "--line-number",
-            "-I",
-            "--perl-regexp",
-            "--no-color",
-        ),
-        *("-e", arguments.pattern, "--", *where),
-    ]
+    how = ["-z", "--line-number", "-I", "--perl-regexp", "--no-color", "--no-textconv", "-e", arguments.pattern, "--"]
+    with reading_git(folder, with_index=False) as found:
+        git = found or git_on(Path(os.devnull), os.environ)
+        has_say = found is not None and not is_ignored(folder)
+        which_files = ["--untracked"] if has_say and not file else ["--no-index", "--no-exclude-standard"]
+        words = [*git.words, "-c", "grep.fullName=false", "grep", *which_files, *how, *where]
+        return run_process(words, folder, limit_seconds=LIMIT_SECONDS, environ=git.environ)
 
 
 def _hits(output: str) -> Iterator[_Hit]:

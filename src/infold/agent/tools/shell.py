@@ -4,7 +4,6 @@ import os
 import re
 from pathlib import Path
 from shlex import quote
-from shutil import which
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 
 from infold.agent.tools.commands import words_in
 from infold.agent.tools.paths import folder_at, is_inside, located
-from infold.agent.tools.processes import Ran, run_process
+from infold.agent.tools.processes import Ran, program_at, run_process
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
 __all__ = ["SHELL", "ShellArguments"]
@@ -59,7 +58,7 @@ def _run(arguments: ShellArguments, workplace: Workplace) -> Done:
     if not command.strip() or "\0" in command:
         raise ToolFailed("there is no command to run; give one, without NUL characters")
     folder = folder_at(arguments.folder, workplace)
-    words, seconds = [which("bash") or "/bin/sh", "-c", command], arguments.timeout_seconds
+    words, seconds = [program_at("bash", os.environ) or "/bin/sh", "-c", command], arguments.timeout_seconds
     ran = run_process(words, folder, limit_seconds=seconds, leave=workplace.trace.leave)
     status = TIMED_OUT if ran.exit_status is None else ran.exit_status
     said = _ESCAPES.sub("", ran.output).replace("\0", "\ufffd").rstrip("\n")

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from infold.agent.tools.repository import files_below, ignored_among, is_ignored, is_in_repository
+from infold.agent.tools.repository import files_below, ignored_among, is_ignored
 
 
 def test_ignored_names_are_known(repository: Path) -> None:
@@ -36,7 +36,6 @@ def test_without_a_repository_nothing_is_ignored(root: Path) -> None:
     for path in ("b/2.log", "a", "b/.git/x"):
         (root / path).touch()
 
-    assert not is_in_repository(root)
     assert ignored_among(["a"], root) == frozenset()
     assert list(files_below(root)) == ["a", "b/2.log"]
 

@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.search import LONGEST_LINE, MOST_HITS, SEARCH, SearchArguments, git_command, rg_command
+from infold.agent.tools.processes import run_process
+from infold.agent.tools.search import LONGEST_LINE, MOST_HITS, SEARCH, SearchArguments, git_search, rg_command
 from infold.agent.tools.tool import Done, ToolFailed, Wish
 
 from .conftest import Ran, Wished
@@ -100,8 +100,7 @@ def test_a_pattern_is_never_an_option(root: Path, ran: Ran) -> None:
     assert ran(SEARCH, pattern="--open-files-in-pager=x", path="a").output.startswith("a\n1\t--open")
 
 
-def _found(command: list[str], folder: Path) -> list[str]:
-    told = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+def _files(told: str) -> list[str]:
     return sorted(line.partition("\0")[0].removeprefix("./") for line in told.splitlines())
 
 
@@ -122,6 +121,14 @@ def test_both_programs_find_the_same(repository: Path, given: dict[str, str], fi
     arguments = SearchArguments("needle", **given)
     program = os.fsdecode(shutil.which("rg") or "")
 
-    assert _found(rg_command(program, arguments, file), repository) == _found(
-        git_command(arguments, repository, file), repository
-    )
+    by_rg = run_process(rg_command(program, arguments, file), repository, limit_seconds=10)
+    assert _files(by_rg.output) == _files(git_search(arguments, repository, file).output)
+
+
+def test_git_searches_a_folder_in_no_repository(root: Path) -> None:
+    """Without ripgrep all files of such a folder are searched, and nothing above it."""
+    (root / "a").write_text("one needle\n")
+    (root.parent / "above").write_text("needle\n")
+
+    assert _files(git_search(SearchArguments("needle"), root, "").output) == ["a"]
+    assert "above" not in _files(git_search(SearchArguments("needle", glob="../*"), root, "").output)

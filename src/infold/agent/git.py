@@ -1,0 +1,253 @@
+"""Run git so that nothing in a project can make it run a program.
+
+git runs whatever a repository's settings name: a file-system monitor, hooks, filters, diff drivers, ssh commands, credential
+helpers. No list of such settings stays complete, so none of them is read. Every command names a repository of infold's own
+(`--git-dir`), and the project is its work tree only: its ignore rules, attributes and index count, its settings do not. The
+settings of the user and the machine are not read either, because attributes in a project choose among the filters they define.
+Fetching is refused as a second line of defence.
+
+This is the only module that finds repositories and starts git.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from infold.agent.tools.processes import program_at
+
+__all__ = [
+    "Checkout",
+    "Git",
+    "GitFailed",
+    "Started",
+    "checkout_at",
+    "finish",
+    "git_on",
+    "reading_git",
+    "small_file",
+    "start",
+    "stop",
+]
+
+SETTINGS = (
+    *("safe.bareRepository=explicit", "core.fsmonitor=false", "core.hooksPath=" + os.devnull, "core.quotePath=false"),
+    *("submodule.recurse=false", "diff.ignoreSubmodules=all", "gc.autoDetach=false", "maintenance.auto=false"),
+)
+"""Settings of every command. The repository is infold's own, so these matter only if a later change reads another one."""
+
+ENVIRONMENT = {
+    "LC_ALL": "C",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_SSH_COMMAND": "false",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "false",
+}
+"""Variables of every command; all other `GIT_` variables are removed."""
+
+Started: TypeAlias = "subprocess.Popen[bytes]"
+"""A command that runs."""
+
+LIMIT_SECONDS = 30.0
+MOST_BYTES = 1_000_000
+"""Bytes of a repository's small files that are read: pointers and exclude rules."""
+
+
+class GitFailed(Exception):
+    """A git command failed; the message is for a note and never leaves the agent.
+
+    `is_lasting`: the next try would fail too. `status` is the exit status, 0 if the command did not end by itself.
+    """
+
+    def __init__(self, problem: str, *, is_lasting: bool = False, status: int = 0) -> None:
+        self.is_lasting = is_lasting
+        self.status = status
+        super().__init__(problem)
+
+
+class Checkout(Struct, frozen=True):
+    """A working tree: its top, the folder with its index, and the folder with the exclude rules it shares with others."""
+
+    top: Path
+    repository: Path
+    common: Path
+
+    @property
+    def excludes(self) -> Path:
+        """The file of ignore rules that are not part of the project."""
+        return self.common / "info" / "exclude"
+
+
+class Git(Struct, frozen=True):
+    """git on one repository and perhaps one work tree: the words before a command, and the environment."""
+
+    words: tuple[str, ...]
+    environ: Mapping[str, str]
+
+    def run(self, *words: str, seconds: float = LIMIT_SECONDS, given: bytes = b"") -> bytes:
+        """Return what a command prints, with `given` on its standard input; raise `GitFailed` if it fails."""
+        return finish(start(self, words), seconds=seconds, given=given)
+
+
+def checkout_at(folder: Path) -> Checkout | None:
+    """Return the working tree that a folder is in, or `None`.
+
+    A repository counts only if it has the owner of the folder: in a folder that everyone may write to, anyone can make one.
+    """
+    owner = folder.stat().st_uid
+    for place in (folder, *folder.parents):
+        if place.name == ".git":
+            return None
+        repository = _repository_of(place)
+        if repository is not None:
+            return Checkout(place, repository, _common_of(repository)) if place.stat().st_uid == owner else None
+    return None
+
+
+@contextmanager
+def reading_git(folder: Path, *, with_index: bool = True) -> Iterator[Git | None]:
+    """Yield git on the working tree that a folder is in, for commands that only read; `None` without git or such a tree.
+
+    The repository is made for the block and holds nothing but the project's exclude rules. Files that the project tracks
+    although it ignores them are known by its index.
+    """
+    found = checkout_at(folder) if program_at("git", os.environ) else None
+    if found is None:
+        yield None
+        return
+    with TemporaryDirectory(prefix="infold-git-") as made:
+        own = Path(made)
+        for name in ("objects", "refs", "info"):
+            (own / name).mkdir()
+        (own / "HEAD").write_text("ref: refs/heads/none\n")
+        (own / "info" / "exclude").write_bytes(small_file(found.excludes))
+        index = found.repository / "index"
+        git = git_on(own, os.environ, top=found.top, folder=folder)
+        excludes = _users_excludes(*(os.environ.get(name, "") for name in _CONFIG_PLACES))
+        words = (*git.words, *(("-c", f"core.excludesFile={excludes}") if excludes else ()))
+        named = {"GIT_INDEX_FILE": str(index)} if with_index and index.is_file() else {}
+        yield Git(words, {**git.environ, **named})
+
+
+def git_on(repository: Path, environ: Mapping[str, str], *, top: Path | None = None, folder: Path | None = None) -> Git:
+    """Return git on a repository of infold's own, with the project at `top` as its work tree and run in `folder`.
+
+    Raise `GitFailed` if git is not installed.
+    """
+    program = program_at("git", environ)
+    if program is None:
+        raise GitFailed("git cannot be run (it is not installed)", is_lasting=True)
+    place = () if folder is None else ("-C", str(folder))
+    tree = () if top is None else (f"--work-tree={top}",)
+    settings = [word for setting in SETTINGS for word in ("-c", setting)]
+    return Git((program, *place, f"--git-dir={repository}", *tree, *settings), _environment(environ))
+
+
+def small_file(path: Path) -> bytes:
+    """Return the beginning of a file; nothing if there is none, or if it is not a regular file."""
+    try:
+        if not path.is_file():
+            return b""
+        with path.open("rb") as file:
+            return file.read(MOST_BYTES)
+    except OSError:
+        return b""
+
+
+# Running.
+
+
+def start(git: Git, words: Sequence[str], *, kept: Sequence[int] = ()) -> Started:
+    """Start a command, which inherits the descriptors in `kept`; raise `GitFailed` if it cannot be started."""
+    pipe = subprocess.PIPE
+    try:
+        return subprocess.Popen(
+            (*git.words, *words), stdin=pipe, stdout=pipe, stderr=pipe, env=dict(git.environ), pass_fds=kept
+        )
+    except OSError as error:
+        raise GitFailed(f"git cannot be run ({error.strerror})", is_lasting=True) from error
+
+
+def finish(started: Started, *, seconds: float, given: bytes = b"") -> bytes:
+    """Return what a command prints until its end; any exception while waiting stops the command."""
+    try:
+        output, complaint = started.communicate(given, timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        stop(started)
+        raise GitFailed("git takes too long", is_lasting=True) from error
+    except BaseException:
+        stop(started)
+        raise
+    if started.returncode:
+        lines = complaint.decode("utf-8", "replace").strip().splitlines() or [f"exit status {started.returncode}"]
+        raise GitFailed(lines[-1], status=started.returncode)
+    return output
+
+
+def stop(started: Started) -> None:
+    """Kill a command and wait for its end."""
+    started.kill()
+    started.communicate()
+
+
+# Finding repositories, without git: asking git would read their settings.
+
+
+def _repository_of(place: Path) -> Path | None:
+    """Return the repository folder that belongs to the working tree with its top at `place`, if there is one."""
+    pointer = place / ".git"
+    target = pointer
+    if pointer.is_file():
+        text = os.fsdecode(small_file(pointer)).strip()
+        if not text.startswith("gitdir:") or "\0" in text:
+            return None
+        target = place / text.removeprefix("gitdir:").strip()
+    try:
+        is_repository = (target / "HEAD").is_file() and any(
+            (target / name).exists() for name in ("objects", "commondir")
+        )
+    except OSError:
+        return None
+    return Path(os.path.realpath(target)) if is_repository else None
+
+
+def _common_of(repository: Path) -> Path:
+    """Return the folder that a linked working tree's repository shares with the main one; else the repository itself."""
+    text = os.fsdecode(small_file(repository / "commondir")).strip()
+    return Path(os.path.realpath(repository / text)) if text and "\0" not in text else repository
+
+
+# What the user ignores everywhere.
+
+_CONFIG_PLACES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")
+
+
+@cache
+def _users_excludes(*places: str) -> str:
+    """Return the user's own file of ignore rules (`core.excludesFile`), the one user setting that listings go by."""
+    git = git_on(Path(os.devnull), os.environ)
+    told = dict(zip(_CONFIG_PLACES, places, strict=True))
+    environ = {name: value for name, value in {**git.environ, **told}.items() if value}
+    try:
+        asked = ("config", "--global", "--includes", "--type=path", "--get", "core.excludesFile")
+        return os.fsdecode(Git(git.words, environ).run(*asked)).strip()
+    except GitFailed:
+        return ""
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which git goes by nothing but its command line."""
+    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
+    return {**kept, **ENVIRONMENT}

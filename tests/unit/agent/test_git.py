@@ -1,0 +1,112 @@
+"""git on a repository of infold's own: what of a project it still knows, and what it does not."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infold.agent.git import GitFailed, checkout_at, git_on, reading_git
+from infold.agent.tools.processes import program_at
+from infold.agent.tools.repository import files_below, ignored_among, is_ignored
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+def git(folder: Path, *words: str) -> None:
+    """git as a user runs it."""
+    identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository that ignores logs, and tracks one all the same."""
+    folder = tmp_path / "project"
+    (folder / "sub").mkdir(parents=True)
+    git(folder, "init", "--quiet")
+    (folder / ".gitignore").write_text("*.log\n")
+    for name in ("a.py", "b.log", "kept.log", "sub/c.py"):
+        (folder / name).write_text("x\n")
+    git(folder, "add", "--force", "a.py", "kept.log")
+    git(folder, "commit", "--quiet", "-m", "first")
+    return folder
+
+
+def test_what_is_tracked_is_not_ignored(root: Path) -> None:
+    """B41: without a look at the repository's settings, its index still says which ignored files count."""
+    assert ignored_among(["a.py", "b.log", "kept.log"], root) == {"b.log"}
+    assert list(files_below(root)) == [".gitignore", "a.py", "kept.log", "sub/c.py"]
+
+
+def test_an_index_that_cannot_be_read_is_done_without(root: Path) -> None:
+    """B41: with a damaged index the ignore rules alone decide; one in parts is read."""
+    git(root, "update-index", "--split-index")
+    assert list(files_below(root)) == [".gitignore", "a.py", "kept.log", "sub/c.py"]
+    (root / ".git" / "index").write_bytes(b"DIRC nonsense")
+
+    assert ignored_among(["a.py", "b.log"], root) == {"b.log"}
+    assert list(files_below(root)) == [".gitignore", "a.py", "sub/c.py"]
+
+
+def test_excludes_of_repository_and_user_count(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the repository's own exclude file and the user's ignore file leave out is left out; other settings are not read."""
+    (root / ".git" / "info" / "exclude").write_text("sub/\n")
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "ignored").write_text("a.*\n")
+    (home / ".gitconfig").write_text(f"[core]\n\texcludesFile = ~/ignored\n\tfsmonitor = touch {tmp_path}/fired\n")
+    monkeypatch.setenv("HOME", str(home))
+
+    assert is_ignored(root / "sub")
+    assert ignored_among(["a.py", "a.txt"], root) == {"a.txt"}
+    assert not (tmp_path / "fired").exists()
+
+
+def test_a_pointer_leads_to_the_repository(root: Path, tmp_path: Path) -> None:
+    """A linked working tree has its own index and shares the exclude rules; a pointer to nowhere is no repository."""
+    second = tmp_path / "second"
+    git(root, "worktree", "add", "--quiet", str(second))
+    found = checkout_at(second)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".git").write_text("gitdir: nowhere\n")
+
+    assert found is not None
+    assert (found.top, found.repository) == (second, root / ".git" / "worktrees" / "second")
+    assert found.excludes == root / ".git" / "info" / "exclude"
+    assert checkout_at(tmp_path / "other") is None
+    assert checkout_at(root / ".git" / "info") is None
+
+
+def test_the_made_repository_goes_with_its_block(root: Path) -> None:
+    """Nothing is left behind by a command that reads."""
+    with reading_git(root) as found:
+        assert found is not None
+        own = Path(found.run("rev-parse", "--absolute-git-dir").decode().strip())
+        assert own.is_dir()
+
+    assert not own.exists()
+
+
+def test_git_is_not_looked_for_in_relative_folders(root: Path) -> None:
+    """B41: a relative folder in PATH counts for nothing, whatever is in it."""
+    (root / "git").write_text("#!/bin/sh\n")
+    (root / "git").chmod(0o755)
+
+    assert program_at("git", {"PATH": ".:bin:"}) is None
+    assert program_at("git", {"PATH": f".:{root}"}) == str(root / "git")
+    with pytest.raises(GitFailed, match="not installed"):
+        git_on(root, {"PATH": "."})
+
+
+def test_modules_of_the_folder_are_not_imported(tmp_path: Path) -> None:
+    """B41: `python -m infold` in a folder with modules named like dependencies imports none of them."""
+    for name in ("click.py", "msgspec.py", "rich.py"):
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'fired')!r}, 'w')\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", "infold", "--version"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert not (tmp_path / "fired").exists()
