@@ -344,11 +344,15 @@ class RequestRefused(ModelError):
 class ModelOverflow(ModelError):
     """A model refused a request as too large; `limit_tokens` is what it takes, where it said so.
 
-    `refusal` is the exception or the body that said it, for whoever learns from its numbers.
+    `refusal` is the exception or the body that said it, for whoever learns from its numbers. `problem` is what else has to be
+    left out, where the size was not the reason.
     """
 
-    def __init__(self, model: str, limit_tokens: int | None = None, *, refusal: object = None) -> None:
+    def __init__(
+        self, model: str, limit_tokens: int | None = None, *, refusal: object = None, problem: str = ""
+    ) -> None:
         self.limit_tokens = limit_tokens
         self.refusal = refusal
         told = "" if limit_tokens is None else f" of {limit_tokens:,} tokens"
-        super().__init__(model, f"the request is over its limit{told}", remedy="ask it for less at once")
+        size = f"the request is over its limit{told}"
+        super().__init__(model, problem or size, remedy="remove that" if problem else "ask it for less at once")

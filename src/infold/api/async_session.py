@@ -126,13 +126,18 @@ class AsyncSession:
         await self._drive(self._keeper.add(messages, longest_tokens=longest_tokens))
 
     async def recover(self, error: object) -> Ready | None:
-        """Make the request smaller that a provider refused as too large, for one more try (B7, B8).
+        """Change the request that a provider refused, for one more try: smaller, or without thinking (B7, B8).
 
-        `error` is the SDK's exception or the body of the refusal; gives nothing if it speaks of something else. Raises
-        `WindowExceeded` where nothing more can be left out, or at the second refusal in a row.
+        `error` is the SDK's exception or the body of the refusal. Return `None` if it is about something else than the request's
+        size or thinking bound to another conversation. Raises `WindowExceeded` where nothing more can be left out, or at the
+        second refusal in a row.
         """
         overflow = overflow_of(error)
-        return None if overflow is None else await self._drive(self._keeper.recover(overflow))
+        if overflow is None:
+            return None
+        if overflow.bound_thinking:
+            return await self._drive(self._keeper.recover_thinking())
+        return await self._drive(self._keeper.recover(overflow))
 
     async def compact(self, focus: str = "", *, up_to: int | None = None) -> Ready:
         """Compact now, whatever there is, with what the summary should give room to (B20).

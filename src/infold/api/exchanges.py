@@ -86,7 +86,13 @@ def settings_for(settings: SessionSettings, asked: Asked) -> SessionSettings:
     """Settings for the session of a request: its format, and its model and window unless they name them or it has none."""
     window = asked.window_tokens if settings.window is None else settings.window
     nameless = UNKNOWN_MODEL if window is None else None
-    return replace(settings, model=settings.model or asked.model or nameless, window=window, format=asked.wire.name)
+    return replace(
+        settings,
+        model=settings.model or asked.model or nameless,
+        window=window,
+        format=asked.wire.name,
+        bound_thinking=False if asked.drops_thinking else settings.bound_thinking,
+    )
 
 
 def can_summarise(settings: SessionSettings) -> bool:

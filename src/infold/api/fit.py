@@ -22,7 +22,7 @@ from infold.core.stubs import Rendering
 from infold.core.tokens import measure
 from infold.core.view import view
 from infold.engine.counting import Counting, counting_for
-from infold.engine.terms import as_text, divided, overhead_of, policy_under, rates_of, window_of
+from infold.engine.terms import as_text, divided, is_thinking_bound, overhead_of, policy_under, rates_of, window_of
 from infold.errors import WindowExceeded
 from infold.formats.wire import Decoded, WireFormat, detect, format_named
 
@@ -54,6 +54,7 @@ def fit(
     recall: bool = False,
     exact: bool = True,
     environ: Mapping[str, str] | None = None,
+    bound_thinking: bool | None = None,
 ) -> Fitted:
     """Make messages fit a model's window; give `model`, or `window` in tokens, or both.
 
@@ -61,6 +62,8 @@ def fit(
     and `tools` are what is sent beside them, in any shape. `recall`: name handles in stubs, because the request offers a way
     to ask for them. `exact` off keeps to the estimate even where a tokeniser is installed. `environ` has the off switches
     (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`); by default it is the environment of the process.
+    `bound_thinking`: whether the model refuses thinking once something before it changed; by default as the catalogue says. Say
+    `False` where the request asks the provider to drop such blocks itself.
 
     Raises `WindowExceeded` when even the smallest view does not fit, `UnknownFormat` or `BrokenInput` for messages that
     cannot be read, `UsageError` when neither model nor window is given or something is of a wrong kind.
@@ -80,7 +83,8 @@ def fit(
         reports_usage=False,
     )
     beside = {name: value for name, value in (("system", system), ("tools", tools)) if value}
-    return _played(decoded, wire, situation, _Terms(counting, known, beside, recall))
+    binds = is_thinking_bound(model, known, bound_thinking)
+    return _played(decoded, wire, situation, _Terms(counting, known, beside, recall, binds))
 
 
 class _Terms(NamedTuple):
@@ -90,13 +94,14 @@ class _Terms(NamedTuple):
     known: Lookup | None
     beside: Mapping[str, object]
     recall: bool
+    binds_thinking: bool
 
 
 def _played(decoded: Decoded, wire: WireFormat, situation: Situation, terms: _Terms) -> Fitted:
     """Play the history, compact for the request that is due, and tell what was done."""
     policy, counting = situation.policy, terms.counting
     preamble, history = divided(decoded.messages)
-    played = _REHEARSALS.play(history, situation, _rendering(policy, counting, recall=terms.recall))
+    played = _REHEARSALS.play(history, situation, _rendering(policy, terms))
     compaction = _compacted(played.log, situation)
     sent = (*preamble, *view(compaction.log, policy.summary))
     report = Report(
@@ -130,10 +135,10 @@ def _counting(policy: Policy, known: Lookup | None, *, exact: bool) -> Counting:
     return counting_for(family, exact=exact and policy.estimate == "features")
 
 
-def _rendering(policy: Policy, counting: Counting, *, recall: bool) -> Rendering:
+def _rendering(policy: Policy, terms: _Terms) -> Rendering:
     """A document's rule stays its own; `infold` sizes as it counts."""
-    ruler = counting.ruler if policy.estimate == "features" else policy.estimate
-    return Rendering(ruler, policy.stub, recall)
+    ruler = terms.counting.ruler if policy.estimate == "features" else policy.estimate
+    return Rendering(ruler, policy.stub, terms.recall, binds_thinking=terms.binds_thinking)
 
 
 def _compacted(log: Log, situation: Situation) -> Compaction:

@@ -189,7 +189,7 @@ class AsyncPassages(_Passages[AsyncSession]):
 
 def _told_apart(session_id: str, settings: SessionSettings) -> Hashable:
     """What an open session is known by: one for each model, window and format that it has had."""
-    return session_id, settings.model, settings.window, settings.format
+    return session_id, settings.model, settings.window, settings.format, settings.bound_thinking
 
 
 def _not_open(_: FullStore, key: SessionKey, __: SessionSettings) -> AsyncSession:

@@ -136,10 +136,17 @@ def _left(report: Report) -> Iterator[Left]:
         if now is None and is_empty(message):
             yield Left(item, handle_of(number, 0), "empty message", 0)
         for position, part in enumerate(() if now is message or is_empty(message) else message.parts):
-            if now is None or position >= len(now.parts) or now.parts[position] != part:
+            if now is None or not _is_shown(part, position, message, now):
                 tokens = measure_part(part, report.counting.ruler)
                 yield Left(item + min(position, items - 1), handle_of(number, position), _what(part), tokens)
         item += items
+
+
+def _is_shown(part: Part, position: int, message: Message, now: Message) -> bool:
+    """Whether a message shows a part as it was, at its place or, where others are gone, at another."""
+    if len(now.parts) == len(message.parts):
+        return now.parts[position] == part
+    return part in now.parts
 
 
 def is_empty(message: Message) -> bool:

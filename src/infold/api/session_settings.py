@@ -46,6 +46,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     `installed_plugins()` gives. `patience_seconds`: how long to wait for another process that is compacting this session.
     `environ` has the off switches (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`), read when a session is opened.
     Without it they are those of the process.
+    `bound_thinking`: whether the model refuses thinking once something before it changed; `None`: as the catalogue says, or a
+    refusal. Say `False` where the requests ask the provider to drop such blocks itself.
     """
 
     model: str | None = None
@@ -64,6 +66,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     now_ms: Callable[[], int] = _now_ms
     patience_seconds: float = 30.0
     environ: Mapping[str, str] | None = None
+    bound_thinking: bool | None = None
 
     def __post_init__(self) -> None:
         """Reject what is of a wrong kind, where it was written."""
@@ -75,7 +78,14 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
         """The terms these settings amount to; raises `UsageError` where they name neither a model nor a window."""
         environ = os.environ if self.environ is None else self.environ
         return replace(
-            terms_for(self.model, self.window, self.policy, recall=self.recall, environ=environ),
+            terms_for(
+                self.model,
+                self.window,
+                self.policy,
+                recall=self.recall,
+                environ=environ,
+                bound_thinking=self.bound_thinking,
+            ),
             format=self.format,
             summarises=self.summariser is not None,
             summariser_tokens=self.summariser_tokens,

@@ -6,6 +6,7 @@ While a store fails, requests are still made to fit.
 
 from asyncio import to_thread
 from collections.abc import Callable
+from functools import partial
 
 import httpx2
 
@@ -51,12 +52,16 @@ class InfoldTransport(httpx2.BaseTransport):
         if passage is None:
             return self._inner.send(request, stream=True)
         reply = self._sent(_with_body(request, passage.content), passage)
-        overflow = reply.overflow
-        smaller = None if overflow is None else tried(self._tell, passage, lambda: passage.recovered(overflow))
-        if smaller is not None:
+        recovered: list[bool] = []  # a fold after a refusal for size may be what thinking is refused for
+        while (overflow := reply.overflow) is not None and overflow.bound_thinking not in recovered:
+            recovered.append(overflow.bound_thinking)
+            changed = tried(self._tell, passage, partial(passage.recovered, overflow))
+            if changed is None:
+                break
             reply.close()
-            self._passages.let_go(smaller)
-            reply = self._sent(_with_body(request, smaller.content, anew=True), smaller)
+            passage = changed
+            self._passages.let_go(passage)
+            reply = self._sent(_with_body(request, passage.content, anew=True), passage)
         return reply.passed_on()
 
     def close(self) -> None:
@@ -115,13 +120,16 @@ class AsyncInfoldTransport(httpx2.AsyncBaseTransport):
         if passage is None:
             return await self._inner.send(request, stream=True)
         reply = await self._sent(_with_body(request, passage.content), passage)
-        overflow = reply.overflow
-        if overflow is not None:
-            smaller = await tried_async(self._tell, passage, lambda: passage.recovered(overflow))
-            if smaller is not None:
-                await reply.aclose()
-                self._passages.let_go(smaller)
-                reply = await self._sent(_with_body(request, smaller.content, anew=True), smaller)
+        recovered: list[bool] = []
+        while (overflow := reply.overflow) is not None and overflow.bound_thinking not in recovered:
+            recovered.append(overflow.bound_thinking)
+            changed = await tried_async(self._tell, passage, partial(passage.recovered, overflow))
+            if changed is None:
+                break
+            await reply.aclose()
+            passage = changed
+            self._passages.let_go(passage)
+            reply = await self._sent(_with_body(request, passage.content, anew=True), passage)
         return await reply.passed_on()
 
     async def aclose(self) -> None:

@@ -16,8 +16,9 @@ from types import MappingProxyType
 import msgspec
 
 from infold.catalogue.models import FamilyName
+from infold.catalogue.names import spellings
 
-__all__ = ["FAMILIES", "FRAMING", "Family", "family_of", "lower_bound", "upper_bound"]
+__all__ = ["FAMILIES", "FRAMING", "Family", "binds_thinking", "family_of", "lower_bound", "upper_bound"]
 
 FRAMING = 1.17
 """Reported input growth over the o200k count of what was added, highest of the Codex sessions (1.06 to 1.17):
@@ -71,10 +72,32 @@ _RULES: tuple[tuple[str, FamilyName], ...] = (
 )
 
 
+_BINDING = frozenset(
+    {
+        "claude-fable-5-1",
+        "claude-fable-5-2",
+        "claude-haiku-5-5",
+        "claude-mythos-5-1",
+        "claude-mythos-5-2",
+        "claude-opus-5-5",
+        "claude-sonnet-5-5",
+    }
+)
+"""Anthropic, "Prefix checks on thinking blocks", November 2026; the same on Bedrock and Vertex."""
+
+
 def family_of(model: str) -> FamilyName:
     """The tokeniser family of a model name; "other", whose bound is the widest, when no rule knows it."""
     last = model.rsplit("/", 1)[-1].lower().replace(".", "-")
     return next((family for pattern, family in _RULES if re.search(pattern, last)), "other")
+
+
+def binds_thinking(model: str) -> bool:
+    """Whether a model accepts its thinking blocks only behind the messages they were created behind, as its provider documents.
+
+    Other models may do so too; a refusal tells.
+    """
+    return any(spelling.key in _BINDING for spelling in spellings(model))
 
 
 def lower_bound(family: FamilyName) -> float:

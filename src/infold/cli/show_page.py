@@ -178,6 +178,8 @@ def _words(entry: Entry) -> str:  # noqa: PLR0911 - one return for each kind of 
             return f"entry {entry.sequence} undone"
         case Pin():
             return f"part {entry.handle} {'pinned' if entry.pinned else 'released'}"
+        case Rejection() if entry.bound_thinking:
+            return "the provider refused thinking that is bound to another conversation"
         case Rejection():
             return f"the provider refused the request of some {thousands(entry.estimated_tokens)} tokens"
         case Amendment():

@@ -3,6 +3,8 @@
 `Log.append` is the way in; these functions check an entry first and give a new log, or raise a `LogError` with nothing changed.
 """
 
+from collections.abc import Iterable
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -34,9 +36,8 @@ def hide_parts(log: "Log", entry: Pruning | Clipping) -> "Log":
         before = changed.get(sequence)
         changed[sequence] = hide(message, sequence, clips, by=log.next_sequence, before=before, rendering=log.rendering)
     freed = {**log.freed, log.next_sequence: entry.freed_tokens} if isinstance(entry, Pruning) else log.freed
-    return resummed(
-        replace(advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence, is_rejected=False)
-    )
+    hidden = replace(advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence, is_rejected=False)
+    return resummed(replace(hidden, thinking_from=_thinking_from(log, wanted)))
 
 
 def restore(log: "Log", sequence: int) -> "Log":
@@ -56,7 +57,8 @@ def restore(log: "Log", sequence: int) -> "Log":
         if left is not None:
             changed[number] = left
     freed = {number: tokens for number, tokens in log.freed.items() if number != sequence}
-    return resummed(replace(advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence))
+    shown = replace(advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence)
+    return resummed(replace(shown, thinking_from=_thinking_from(log, touched)))
 
 
 def pin(log: "Log", entry: Pin) -> "Log":
@@ -68,7 +70,10 @@ def pin(log: "Log", entry: Pin) -> "Log":
 
 
 def reject(log: "Log", entry: Rejection) -> "Log":
-    """The log after a provider refused its view as too large, with what that teaches (B11)."""
+    """The log after a provider refused its view, with what that teaches (B11); all thinking it refused leaves the view."""
+    if entry.bound_thinking:
+        limits, now = replace(log.limits, binds_thinking=True), log.next_sequence
+        return resummed(replace(advanced(log), limits=limits, thinking_from=now, altered_at=now))
     if entry.over_bytes is not None:
         limits = log.limits.after_bytes(entry.over_bytes)
     else:
@@ -114,6 +119,13 @@ def advanced(log: "Log") -> "Log":
     spine = log.writable_spine()
     spine.version += 1
     return replace(log, next_sequence=log.next_sequence + 1, spine=spine, version=spine.version)
+
+
+def _thinking_from(log: "Log", changed: Iterable[int]) -> int:
+    """Return below which number thinking is outdated once these messages look different; as before if none stands behind them."""
+    oldest = max(log.thinking_from, min(changed, default=log.next_sequence))
+    behind = takewhile(lambda placed: placed.sequence >= oldest, reversed(log.live))
+    return log.next_sequence if any(placed.has_thinking for placed in behind) else log.thinking_from
 
 
 def _known_index(log: "Log", sequence: int) -> int:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.continuing import is_under_way
-from infold.core.cut import Cut, head_size, newest_turns_within, tail_size
+from infold.core.cut import Cut, head_size, kept_size, newest_turns_within
 from infold.core.entries import Checkpoint, Clipping, Entry, Handle, MessageEntry, Pruning, split_handle
 from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
 from infold.core.fold import FoldedText, render_fold
@@ -102,7 +102,14 @@ def carry_out(
             tokens_after = estimated_tokens(after, situation)
             uncached = _uncached_tokens(after, plan.targets)
             pruned = Pruned(
-                log.session_id, plan.targets, plan.freed_tokens, before, tokens_after, step.reason, uncached
+                log.session_id,
+                plan.targets,
+                plan.freed_tokens,
+                before,
+                tokens_after,
+                step.reason,
+                uncached,
+                outdated_thinking=_outdated_between(log, after),
             )
             return Carried(after, (pruning,), (pruned,))
         case Shorten(clip):
@@ -110,7 +117,8 @@ def carry_out(
             after = log.append(clipping)
             tokens_after = estimated_tokens(after, situation)
             uncached = _uncached_tokens(after, (clip.handle,))
-            clipped = Clipped(log.session_id, (clip.handle,), before, tokens_after, step.reason, uncached)
+            outdated = _outdated_between(log, after)
+            clipped = Clipped(log.session_id, (clip.handle,), before, tokens_after, step.reason, uncached, outdated)
             return Carried(after, (clipping,), (clipped,))
         case Summarise() | Fold():
             return _carry_out_fold(log, step, situation, now_ms=now_ms)
@@ -172,7 +180,20 @@ def compacted_event(log: Log, checkpoint: Checkpoint, situation: Situation) -> C
         uncached_tokens=checkpoint.tokens_after - situation.overhead_tokens,
         ahead=checkpoint.ahead,
         faults=() if verdict is None else verdict.faults,
+        outdated_thinking=_outdated_by(log, log.length if kept is None else kept),
     )
+
+
+def _outdated_between(before: Log, after: Log) -> int:
+    """Return how many messages lost their thinking in the view because something before it changed."""
+    return before.shown_thinking - after.shown_thinking if after.binds_thinking else 0
+
+
+def _outdated_by(log: Log, kept: int) -> int:
+    """The same for a fold that keeps the live messages from this index on."""
+    if not log.binds_thinking:
+        return 0
+    return sum(placed.has_thinking and not log.is_outdated(placed) for placed in log.live[kept:])
 
 
 def _carry_out_fold(log: Log, step: Summarise | Fold, situation: Situation, *, now_ms: int | None) -> Carried:
@@ -275,7 +296,7 @@ def _recut(log: Log, cut: Cut, text: str, situation: Situation, *, cleaned: bool
 
 
 def _tokens_after(log: Log, cut: Cut, text: str, situation: Situation) -> int:
-    shown = tail_size(log, cut).plus(size_of_text(text, log.rendering))
+    shown = kept_size(log, cut).plus(size_of_text(text, log.rendering))
     if cut.index < log.length:
         shown = shown.plus(left_open(log))
     return situation.overhead_tokens + log.calibration.apply(shown)

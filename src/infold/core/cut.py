@@ -13,7 +13,17 @@ from infold.core.placing import Placed
 from infold.core.policy import TailPolicy
 from infold.core.tokens import Size, tokens_in, total_size
 
-__all__ = ["Cut", "Room", "choose_cut", "cut_before", "head_size", "newest_turns_within", "tail_size", "turn_starts"]
+__all__ = [
+    "Cut",
+    "Room",
+    "choose_cut",
+    "cut_before",
+    "head_size",
+    "kept_size",
+    "newest_turns_within",
+    "tail_size",
+    "turn_starts",
+]
 
 
 class Cut(Struct, frozen=True):
@@ -119,3 +129,8 @@ def head_size(log: Log, cut: Cut) -> Size:
 def tail_size(log: Log, cut: Cut) -> Size:
     """The size of what a cut keeps, as shown."""
     return total_size(map(log.size_of, log.live[cut.index :]))
+
+
+def kept_size(log: Log, cut: Cut) -> Size:
+    """Return the size that what a cut keeps will have once the head is folded."""
+    return total_size(map(log.size_after_fold, log.live[cut.index :]))

@@ -132,7 +132,8 @@ class Pin(Struct, frozen=True, tag_field="entry", tag="pin"):
 class Rejection(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag="rejection"):
     """A provider refused a request as too large: what it had been estimated at, and the provider's numbers if it told any.
 
-    `over_bytes`: it was refused for its bytes, of which it had at least that many.
+    `over_bytes`: it was refused for its bytes, of which it had at least that many. `bound_thinking`: it was refused for thinking
+    that is bound to another conversation, whatever its size.
     """
 
     estimated_tokens: int
@@ -140,6 +141,7 @@ class Rejection(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag=
     limit_tokens: int | None = None
     over_bytes: int | None = None
     rejected_ms: int | None = None
+    bound_thinking: bool = False
 
 
 class Amendment(Struct, frozen=True, tag_field="entry", tag="amendment"):

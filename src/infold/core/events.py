@@ -27,7 +27,11 @@ __all__ = [
 
 
 class Pruned(Struct, frozen=True, tag_field="event", tag="pruned"):
-    """Old tool results or call arguments became stubs; `uncached_tokens` is what of the next request no cache holds."""
+    """Old tool results or call arguments became stubs; `uncached_tokens` is what of the next request no cache holds.
+
+    `outdated_thinking` counts the messages whose thinking left the view with it, because the model binds thinking to what
+    stands before it.
+    """
 
     session_id: str
     targets: tuple[Handle, ...]
@@ -36,10 +40,11 @@ class Pruned(Struct, frozen=True, tag_field="event", tag="pruned"):
     tokens_after: int
     reason: Reason
     uncached_tokens: int = 0
+    outdated_thinking: int = 0
 
 
 class Clipped(Struct, frozen=True, tag_field="event", tag="clipped"):
-    """Parts too large for the window were shortened; `uncached_tokens` as for a pruning."""
+    """Parts too large for the window were shortened; `uncached_tokens` and `outdated_thinking` as for a pruning."""
 
     session_id: str
     targets: tuple[Handle, ...]
@@ -47,13 +52,15 @@ class Clipped(Struct, frozen=True, tag_field="event", tag="clipped"):
     tokens_after: int
     reason: Reason
     uncached_tokens: int = 0
+    outdated_thinking: int = 0
 
 
 class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted"):
     """The head of a session was folded (S3.7); `summariser` names the model, or is empty where code alone did it.
 
     `uncached_tokens` is what of the next request no cache holds; `ahead` says that the summary was prepared in the
-    background; `faults` are what the judge repaired or what made it reject the model's summary.
+    background; `faults` are what the judge repaired or what made it reject the model's summary; `outdated_thinking` as for a
+    pruning.
     """
 
     session_id: str
@@ -67,6 +74,7 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     uncached_tokens: int = 0
     ahead: bool = False
     faults: tuple[str, ...] = ()
+    outdated_thinking: int = 0
 
     @property
     def outcome(self) -> Literal["summarised", "folded"]:
@@ -133,12 +141,17 @@ class PluginFailed(Struct, frozen=True, tag_field="event", tag="plugin-failed"):
 
 
 class Rejected(Struct, frozen=True, tag_field="event", tag="request-rejected"):
-    """A provider reported an overflow: its numbers, where it told them, and what the request had been estimated at (B8)."""
+    """A provider refused a request that infold could change: what it had been estimated at (B8).
+
+    Either it reported an overflow, with its numbers where it gave any, or it refused the thinking of `outdated_thinking`
+    messages, which is bound to another conversation.
+    """
 
     session_id: str
     estimated_tokens: int
     reported_tokens: int | None = None
     limit_tokens: int | None = None
+    outdated_thinking: int = 0
 
 
 class PreparedAhead(Struct, frozen=True, tag_field="event", tag="prepared-ahead"):

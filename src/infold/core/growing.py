@@ -113,6 +113,7 @@ def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
         is_rejected=False,
         calibration=log.calibration if checkpoint.calibration is None else checkpoint.calibration,
         limits=log.limits if checkpoint.limits is None else checkpoint.limits,
+        thinking_from=log.next_sequence,
         pending=None,
         run=Run(log.run.open_calls & spine.unanswered, log.run.sealed and bool(kept)),
         carried=log.carried | (log.writable_spine().unanswered - spine.unanswered),

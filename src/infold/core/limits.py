@@ -38,7 +38,8 @@ class Limits(Struct, frozen=True, omit_defaults=True):
 
     `tokens` is the most it takes, `is_told` whether it said so itself; `bytes` the most bytes of media in a request.
     `factor` is by how much its count exceeded ours, learned when `reports` reports had been heard. `accepted` is the most it took
-    since it last refused, `refusals` how often it refused without a number.
+    since it last refused, `refusals` how often it refused without a number. `binds_thinking`: it refused thinking because what
+    stands before it had changed.
     """
 
     tokens: int | None = None
@@ -48,6 +49,7 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     reports: int = 0
     accepted: int = 0
     refusals: int = 0
+    binds_thinking: bool = False
 
     def after_bytes(self, refused: int) -> "Limits":
         """What is known after so many bytes were refused."""

@@ -17,6 +17,7 @@ from infold.core.entries import (
     Restoration,
     split_handle,
 )
+from infold.core.growing import resummed
 from infold.core.log import Log
 from infold.core.messages import Message, MessageId, SessionId, UserMessage, calls_of, is_compaction_request, results_of
 from infold.core.stubs import Rendering
@@ -57,7 +58,8 @@ class _Reading:
             self._before[sequence] = log.report
             self.log = replace(log, report=None)
         elif isinstance(entry, Restoration) and entry.sequence in self._before:
-            self.log = replace(log, report=self._before[entry.sequence], altered_at=sequence)
+            shown = replace(log, report=self._before[entry.sequence], altered_at=sequence, thinking_from=sequence)
+            self.log = resummed(shown)
         else:
             self._append(sequence, entry)
 

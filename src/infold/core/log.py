@@ -6,7 +6,7 @@ does not change (B17). Appending checks the entry first and raises a `LogError` 
 kept and branched; the newest of a line shares its storage with those before it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import assert_never
 
 from msgspec import Struct
@@ -30,8 +30,16 @@ from infold.core.entries import (
 )
 from infold.core.growing import append_message, fold_head
 from infold.core.limits import NO_LIMITS, Limits
-from infold.core.messages import Message, SessionId, UserMessage
-from infold.core.placing import Placed, Run, measures_of_reasoning, media_bytes, size_of_reasoning
+from infold.core.messages import Message, Part, ReasoningPart, SessionId, UserMessage
+from infold.core.placing import (
+    Placed,
+    Run,
+    is_loose_reasoning,
+    is_sealed_reasoning,
+    measures_of,
+    media_bytes,
+    size_of_chosen,
+)
 from infold.core.spine import Spine, within
 from infold.core.stubs import Rendering
 from infold.core.tokens import NO_SIZE, UNCALIBRATED, Calibration, Size
@@ -49,7 +57,8 @@ class Log(Struct, frozen=True, eq=False):
     tokens sent for them. `cut_off` says that the newest reply ended for length and nothing was compacted since (S5.3);
     `has_news`, that something was said or done since the newest checkpoint; `is_rejected`, that a provider refused the
     request and nothing was hidden or folded since (B7). `limits` are what its rejections taught. `carried` are calls of the
-    folded head that may still be answered. `spine`, `length` and `version` are how logs of one line share their storage; read
+    folded head that may still be answered. `thinking_from`: sealed reasoning of messages numbered below it was created behind
+    other messages than the view has now. `spine`, `length` and `version` are how logs of one line share their storage; read
     `live` instead.
     """
 
@@ -79,6 +88,7 @@ class Log(Struct, frozen=True, eq=False):
     pending: UserMessage | None = None
     run: Run = Run()
     carried: frozenset[str] = frozenset()
+    thinking_from: int = 0
     length: int = 0
     spine: Spine = Spine()
     version: int = -1
@@ -169,28 +179,67 @@ class Log(Struct, frozen=True, eq=False):
 
     def measured_of(self, placed: Placed) -> int:
         """What a live message measures as shown, in the unit of the session's estimate rule."""
-        if self.is_cleaned(placed):
-            return self.cleaned_measure_of(placed)
-        altered = self.altered.get(placed.sequence)
-        return placed.measured if altered is None else altered.measured
+        left_out = self.left_out_of(placed)
+        return self._measured(placed) if left_out is None else self._measured(placed) - measures_of(placed, left_out)
 
     def cleaned_measure_of(self, placed: Placed) -> int:
         """What a live message measures with its reasoning left out."""
-        altered = self.altered.get(placed.sequence)
-        measured = placed.measured if altered is None else altered.measured
-        return measured - sum(measures_of_reasoning(placed))
+        return self._measured(placed) - measures_of(placed, is_loose_reasoning)
 
     def size_of(self, placed: Placed) -> Size:
         """The size of a live message as shown."""
-        altered = self.altered.get(placed.sequence)
-        size = placed.size if altered is None else altered.size.plus(placed.beside)
-        return size.minus(size_of_reasoning(placed, self.rendering.estimate)) if self.is_cleaned(placed) else size
+        left_out, size = self.left_out_of(placed), self._size(placed)
+        return size if left_out is None else size.minus(size_of_chosen(placed, left_out, self.rendering.estimate))
+
+    def size_after_fold(self, placed: Placed) -> Size:
+        """Return the size that a live message would have behind a new checkpoint, which outdates its thinking."""
+        if not (self.binds_thinking and placed.has_thinking) or self.is_outdated(placed):
+            return self.size_of(placed)
+        return self.size_of(placed).minus(size_of_chosen(placed, is_sealed_reasoning, self.rendering.estimate))
+
+    def left_out_of(self, placed: Placed) -> Callable[[Part], bool] | None:
+        """Return which parts of a live message the view leaves out; `None` where it shows them all."""
+        is_cleaned, is_outdated = self.is_cleaned(placed), self.is_outdated(placed)
+        if is_cleaned and is_outdated:
+            return _is_reasoning
+        if is_outdated:
+            return is_sealed_reasoning
+        return is_loose_reasoning if is_cleaned else None
 
     def is_cleaned(self, placed: Placed) -> bool:
         """Whether the newest checkpoint left out the reasoning of this message (S4.5)."""
         checkpoint = self.checkpoint
         return checkpoint is not None and checkpoint.cleaned and placed.sequence < self.checkpoint_sequence
 
+    @property
+    def binds_thinking(self) -> bool:
+        """Whether the model accepts its thinking only behind the messages that it was created behind."""
+        return self.rendering.binds_thinking or self.limits.binds_thinking
+
+    def is_outdated(self, placed: Placed) -> bool:
+        """Whether a live message holds thinking that its model would refuse now.
+
+        All thinking from before the newest change is: a block that is missing between two others invalidates the second.
+        """
+        return placed.has_thinking and placed.sequence < self.thinking_from and self.binds_thinking
+
+    @property
+    def shown_thinking(self) -> int:
+        """Return how many messages of the view hold thinking that their provider sealed."""
+        return sum(placed.has_thinking and not self.is_outdated(placed) for placed in self.live)
+
+    def _measured(self, placed: Placed) -> int:
+        altered = self.altered.get(placed.sequence)
+        return placed.measured if altered is None else altered.measured
+
+    def _size(self, placed: Placed) -> Size:
+        altered = self.altered.get(placed.sequence)
+        return placed.size if altered is None else altered.size.plus(placed.beside)
+
     def writable_spine(self) -> Spine:
         """The storage if this log is the newest of its line, else a copy of its own part of it."""
         return self.spine if self.version == self.spine.version else Spine(self.live)
+
+
+def _is_reasoning(part: Part) -> bool:
+    return isinstance(part, ReasoningPart)

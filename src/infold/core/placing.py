@@ -5,7 +5,7 @@ first one kept, and which of its parts pruning may hide. All of it follows from 
 needs to be looked at again later.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from typing import assert_never
 
 from msgspec import Struct
@@ -40,11 +40,12 @@ __all__ = [
     "Placing",
     "Run",
     "is_loose_reasoning",
-    "measures_of_reasoning",
+    "is_sealed_reasoning",
+    "measures_of",
     "media_bytes",
     "place",
     "run_after",
-    "size_of_reasoning",
+    "size_of_chosen",
 ]
 
 
@@ -62,7 +63,7 @@ class Placed(Struct, frozen=True):
     of results that came after their step had closed; the view shows those as text. `beside`: what of its size a view adds to it,
     such as answers to calls that it leaves without one. `is_sent`: a view shows anything of it.
     `is_users`: it begins a user turn; `is_persons`: a person said it. `is_business`: it is about compaction, not work;
-    `is_own`: infold made it, and no caller's list has it.
+    `is_own`: infold made it, and no caller's list has it. `has_thinking`: it holds reasoning that its provider sealed.
     """
 
     sequence: int
@@ -82,6 +83,7 @@ class Placed(Struct, frozen=True):
     is_business: bool = False
     has_media: bool = False
     is_own: bool = False
+    has_thinking: bool = False
 
 
 class Placing(Struct, frozen=True):
@@ -122,6 +124,7 @@ def place(message: Message, sequence: int, run: Run, unanswered: Set[str], rule:
         is_business=business,
         has_media=media_bytes(message) > 0,
         is_own=not is_callers(message),
+        has_thinking=signed and any(map(is_sealed_reasoning, message.parts)),
     )
     return Placing(placed, _run_after(message, calls, results, Run(run.open_calls, run.sealed or signed)))
 
@@ -151,13 +154,17 @@ def media_bytes(message: Message) -> int:
     return sum(file.byte_size for group in files for file in group if isinstance(file, FilePart))
 
 
-def measures_of_reasoning(placed: Placed) -> tuple[int, ...]:
-    """What each reasoning part of a message measures that nothing seals."""
-    return tuple(
-        measured
-        for part, measured in zip(placed.message.parts, placed.measures, strict=True)
-        if is_loose_reasoning(part)
-    )
+def measures_of(placed: Placed, wanted: Callable[[Part], bool]) -> int:
+    """Return what the wanted parts of a message measure."""
+    pairs = zip(placed.message.parts, placed.measures, strict=True)
+    return sum(measured for part, measured in pairs if wanted(part))
+
+
+def size_of_chosen(placed: Placed, wanted: Callable[[Part], bool], rule: Ruler) -> Size:
+    """Return the size of the wanted parts of a message."""
+    parts = tuple(part for part in placed.message.parts if wanted(part))
+    in_tokens = token_ruler(rule)
+    return size_of_parts(parts, tuple(measure_part(part, in_tokens) for part in parts))
 
 
 def is_loose_reasoning(part: Part) -> bool:
@@ -165,11 +172,9 @@ def is_loose_reasoning(part: Part) -> bool:
     return isinstance(part, ReasoningPart) and not part.provider_data
 
 
-def size_of_reasoning(placed: Placed, rule: Ruler) -> Size:
-    """The size of a message's reasoning that nothing seals."""
-    parts = tuple(part for part in placed.message.parts if is_loose_reasoning(part))
-    in_tokens = token_ruler(rule)
-    return size_of_parts(parts, tuple(measure_part(part, in_tokens) for part in parts))
+def is_sealed_reasoning(part: Part) -> bool:
+    """Whether a part is reasoning that its provider sealed."""
+    return isinstance(part, ReasoningPart) and part.provider_data != ""
 
 
 def _check_calls(calls: Iterable[ToolCallPart]) -> None:

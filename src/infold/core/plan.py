@@ -263,7 +263,7 @@ def _cut(log: Log, situation: Situation) -> Cut | None:
         return choose_cut(log, policy.tail, Room(tail_tokens))
     scaled = scaler(log, situation)
     room = _room(log, situation, tail_tokens)
-    return choose_cut(log, policy.tail, room, sizer=lambda placed: scaled(log.size_of(placed)))
+    return choose_cut(log, policy.tail, room, sizer=lambda placed: scaled(log.size_after_fold(placed)))
 
 
 def _room(log: Log, situation: Situation, tail_tokens: int) -> Room:

@@ -2,7 +2,7 @@
 
 The plan is a deterministic replay over the message sequence: the same history gives the same cuts, so a stateless caller who
 brings the whole history each time gets the same prefix each time (B29). A rehearsal can be carried on where it ended, with the
-same outcome as from the beginning.
+same outcome as from the beginning, except for thinking that its model binds to what was sent.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from infold.core.compact import Compaction, compact
-from infold.core.entries import MessageEntry
+from infold.core.entries import MessageEntry, Rejection
 from infold.core.events import Event
 from infold.core.gauge import Situation
 from infold.core.log import Log
@@ -28,15 +28,24 @@ class Rehearsal(Struct, frozen=True):
 
 
 def carry_on(rehearsal: Rehearsal, messages: Iterable[Message], situation: Situation) -> Rehearsal:
-    """Play further messages; whoever sends a request after them compacts once more for it."""
+    """Play further messages; whoever sends a request after them compacts once more for it.
+
+    Only the first of them can be the reply to a request that was made from this rehearsal. A change of the view before any other
+    reply was never sent, so thinking that is bound to what was sent leaves the view.
+    """
     log, events, sequences = rehearsal.log, list(rehearsal.events), list(rehearsal.sequences)
+    was_sent, is_certain = bool(sequences), True
     for message in messages:
         if _is_reply(message) and log.next_sequence:
             compaction = compact(log, situation)
+            is_certain = is_certain and (was_sent or not compaction.entries)
             events += compaction.events
             log = compaction.log
+        was_sent = False
         sequences.append(log.next_sequence)
         log = log.append(MessageEntry(message))
+    if not is_certain and log.binds_thinking and log.shown_thinking:
+        log = log.append(Rejection(0, bound_thinking=True))
     return Rehearsal(log, tuple(events), tuple(sequences))
 
 

@@ -28,13 +28,15 @@ class Rendering(Struct, frozen=True):
     """How hidden parts look and how text is sized: fixed for a session, so that equal logs give equal bytes.
 
     `stub` is a document's own text; where it is empty the stub says what was there. `recall`: whether handles are named.
-    `least`: the least part of a size that a provider's count of it can be.
+    `least`: the least part of a size that a provider's count of it can be. `binds_thinking`: the model accepts its thinking only
+    behind the messages that it was created behind.
     """
 
     estimate: Ruler = "features"
     stub: str = ""
     recall: bool = False
     least: Calibration = LEAST_ESTIMATED
+    binds_thinking: bool = False
 
 
 def is_prunable(part: Part) -> bool:

@@ -5,7 +5,7 @@ fit to send: hidden parts as stubs, unanswered calls answered as interrupted, la
 The same log always gives the same messages, and a message that nothing changed is the very object that was appended.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -15,6 +15,8 @@ from infold.core.messages import (
     Message,
     MessageId,
     Part,
+    StepFinishPart,
+    StepStartPart,
     SystemMessage,
     TextPart,
     ToolCallPart,
@@ -22,11 +24,11 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.core.placing import Placed, is_loose_reasoning
+from infold.core.placing import Placed
 from infold.core.policy import SummaryPolicy
 from infold.core.standins import interrupted, late_heading
 
-__all__ = ["REQUEST_TEXT", "standing", "view"]
+__all__ = ["REQUEST_TEXT", "standing", "view", "without"]
 
 REQUEST_TEXT = "Summarise the work so far, so that it can go on from the summary alone."
 """How a compaction request reads where a view shows it as something that was said."""
@@ -78,7 +80,7 @@ def _sendable(log: Log) -> Iterator[Message]:
     asking: Placed | None = None
     open_calls: dict[str, ToolCallPart] = {}
     held: list[tuple[Placed, Message]] = []
-    altered, cleaned = log.altered, log.checkpoint is not None and log.checkpoint.cleaned
+    altered, shows_all = log.altered, _shows_all_reasoning(log)
     for placed in log.live:
         if open_calls and not _may_follow_calls(placed):
             yield from _closed(asking, open_calls, held)
@@ -88,8 +90,10 @@ def _sendable(log: Log) -> Iterator[Message]:
         message = altered[placed.sequence].message if placed.sequence in altered else placed.message
         if placed.late:
             message = _with_late_as_text(message, placed)
-        if cleaned and log.is_cleaned(placed):
-            message = _without_reasoning(message)
+        if not shows_all and (left_out := log.left_out_of(placed)) is not None:
+            message = without(message, left_out)
+            if not any(map(_says_something, message.parts)):
+                continue
         if open_calls and (held or not placed.results or placed.results[0].call_id != next(iter(open_calls))):
             held.append((placed, message))  # until it is known which calls before it are never answered
             continue
@@ -140,10 +144,23 @@ def _with_late_as_text(message: Message, placed: Placed) -> Message:
     return message
 
 
-def _without_reasoning(message: Message) -> Message:
-    if not any(map(is_loose_reasoning, message.parts)):
+def _shows_all_reasoning(log: Log) -> bool:
+    """Whether no live message has reasoning that the view leaves out; cheaper than asking for each."""
+    is_cleaned = log.checkpoint is not None and log.checkpoint.cleaned
+    return not is_cleaned and not (log.binds_thinking and log.live and log.live[0].sequence < log.thinking_from)
+
+
+def without(message: Message, left_out: Callable[[Part], bool]) -> Message:
+    """Return a message without these parts; the same one where it has none of them."""
+    if not any(map(left_out, message.parts)):
         return message
-    return replace(message, parts=tuple(part for part in message.parts if not is_loose_reasoning(part)))
+    return replace(message, parts=tuple(part for part in message.parts if not left_out(part)))
+
+
+def _says_something(part: Part) -> bool:
+    if isinstance(part, TextPart):
+        return not part.ignored and bool(part.text.strip())
+    return not isinstance(part, StepStartPart | StepFinishPart)
 
 
 def _late_as_text(parts: tuple[Part, ...], late: tuple[int, ...]) -> tuple[Part, ...]:

@@ -59,6 +59,8 @@ def _folded(checkpoint: Checkpoint) -> str:
 
 def _refused(rejection: Rejection) -> str:
     """A refusal in the provider's numbers, where it told any."""
+    if rejection.bound_thinking:
+        return "thinking refused, removed"
     counted = rejection.reported_tokens or rejection.estimated_tokens
     limit = "" if rejection.limit_tokens is None else f", {short(rejection.limit_tokens)} are allowed"
     return f"{short(counted)} tokens were too many{limit}"

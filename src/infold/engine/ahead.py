@@ -6,7 +6,7 @@ Decisions only; who writes it meanwhile, a thread or a task, is `background.py`'
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.cut import Cut
+from infold.core.cut import Cut, kept_size
 from infold.core.entries import Handle
 from infold.core.events import Event, PreparationDiscarded, PreparedAhead
 from infold.core.gauge import Situation, scaled_tokens
@@ -14,7 +14,7 @@ from infold.core.log import Log
 from infold.core.messages import SessionId
 from infold.core.plan import Summarise, next_step
 from infold.core.policy import Policy
-from infold.core.tokens import Size, measure, token_ruler, total_size
+from infold.core.tokens import Size, measure, token_ruler
 from infold.engine.notes import Notes
 
 __all__ = ["Preparation", "cut_with", "is_valid", "mark_of", "step_ahead", "told_of"]
@@ -80,7 +80,7 @@ def cut_with(preparation: Preparation, step: Summarise, log: Log, situation: Sit
     index = 0 if last is None else last + 1
     if not 0 < index < step.cut.index or not log.live[index].cuttable:
         return step.cut
-    tail = total_size(map(log.size_of, log.live[index:]))
+    tail = kept_size(log, Cut(index, None))
     ruler = token_ruler(log.rendering.estimate)
     said = Size(prose=situation.overhead_tokens + step.budget_tokens + measure(preparation.notes.text, ruler))
     after = scaled_tokens(tail.plus(said), log, situation)

@@ -154,6 +154,23 @@ class Keeper(Kept):
             raise self._exceeded()
         return ready
 
+    def recover_thinking(self) -> Flow[Ready | None]:
+        """Remove all thinking from a request that was refused for it, and remember for the session that the model binds it.
+
+        `None` where the request holds no thinking.
+        """
+        history = self._begun("recovering")
+        if self.is_behind:
+            yield from self.begin_anew(0)
+        shown = self.log.shown_thinking
+        if not shown:
+            return None
+        estimated = estimated_tokens(self.log, self.round.situation(self.log))
+        rejection = Rejection(estimated, rejected_ms=self.now_ms(), bound_thinking=True)
+        yield from self.insist(lambda _: (rejection,))
+        yield Publish((Rejected(self.log.session_id, estimated, outdated_thinking=shown),))
+        return (yield from self._prepare(history, _Reading))
+
     def record(self, reply: object, stamp: Stamp | None = None) -> Flow[None]:
         """Take in a provider's reply: what was said, the usage, and why it ended."""
         history = self._begun("recording a reply")

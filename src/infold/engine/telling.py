@@ -52,6 +52,9 @@ def in_words(event: Incident) -> str:  # noqa: C901, PLR0911, PLR0912 - a senten
             return f"a plugin vetoed the compaction: {event.why}"
         case PluginFailed():
             return f"the plugin {event.plugin} failed and was passed over: {event.problem}"
+        case Rejected() if event.outdated_thinking:
+            messages = f"{event.outdated_thinking:,} message{'s' if event.outdated_thinking != 1 else ''}"
+            return f"the provider refused the thinking of {messages}, which is bound to another conversation; removed"
         case Rejected():
             told = f", its limit is {event.limit_tokens:,}" if event.limit_tokens else ""
             return f"the provider refused a request estimated at {event.estimated_tokens:,} tokens{told}"

@@ -6,7 +6,7 @@ from types import MappingProxyType
 import msgspec
 from msgspec import Struct
 
-from infold.catalogue import Known, Lookup, lookup
+from infold.catalogue import Known, Lookup, binds_thinking, lookup
 from infold.core.budget import Window
 from infold.core.economics import Rates
 from infold.core.messages import Message, Overhead, SystemMessage
@@ -18,7 +18,17 @@ from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_message
 from infold.engine.counting import Counting, counting_for, least_for
 from infold.errors import UsageError
 
-__all__ = ["Terms", "as_text", "divided", "overhead_of", "policy_under", "rates_of", "terms_for", "window_of"]
+__all__ = [
+    "Terms",
+    "as_text",
+    "divided",
+    "is_thinking_bound",
+    "overhead_of",
+    "policy_under",
+    "rates_of",
+    "terms_for",
+    "window_of",
+]
 
 _NO_SWITCHES: Mapping[str, str] = MappingProxyType({})
 
@@ -53,6 +63,7 @@ def terms_for(
     *,
     recall: bool = False,
     environ: Mapping[str, str] = _NO_SWITCHES,
+    bound_thinking: bool | None = None,
 ) -> Terms:
     """Return the terms for a model, a window in tokens or both; raises `UsageError` where neither is given.
 
@@ -67,7 +78,9 @@ def terms_for(
         policy=chosen,
         window=window_of(window, known),
         counting=counting,
-        rendering=Rendering(ruler, chosen.stub, recall, least_for(family, ruler)),
+        rendering=Rendering(
+            ruler, chosen.stub, recall, least_for(family, ruler), is_thinking_bound(model, known, bound_thinking)
+        ),
         model=model or "",
         rates=rates_of(known),
     )
@@ -76,6 +89,13 @@ def terms_for(
 def policy_under(policy: str | Policy, environ: Mapping[str, str]) -> Policy:
     """Return the policy, or the preset of that name, with everything off that the switches in `environ` turn off."""
     return switched(preset(policy) if isinstance(policy, str) else policy, environ)
+
+
+def is_thinking_bound(model: str | None, known: Lookup | None, stated: bool | None) -> bool:
+    """Whether a request's thinking is bound to what stands before it: as stated, else as the catalogue has it for the model."""
+    if stated is not None or model is None:
+        return bool(stated)
+    return binds_thinking(model) or (known is not None and binds_thinking(known.entry.name))
 
 
 def divided(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:

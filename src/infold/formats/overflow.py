@@ -18,13 +18,15 @@ __all__ = ["Overflow", "recognise"]
 class Overflow(Struct, frozen=True):
     """A request reported too large: whose words they are, and the numbers in them.
 
-    `bytes_limit`: the request's bytes were refused, so its tokens may have fitted.
+    `bytes_limit`: the request's bytes were refused, so its tokens may have fitted. `bound_thinking`: its size was not the
+    problem, but thinking that is bound to another conversation; without that, the same request may be sent again.
     """
 
     family: str
     prompt_tokens: int | None = None
     limit_tokens: int | None = None
     bytes_limit: bool = False
+    bound_thinking: bool = False
 
 
 PHRASES: tuple[tuple[str, str], ...] = (
@@ -99,6 +101,13 @@ LIMIT_SIZES = (
     rf"(?:token limit|cannot exceed|must be <=):? {_N}",
     rf"input length should be \[\d+, {_N}",
 )
+_BOUND_THINKING = re.compile(
+    r"bound to a different conversation"
+    r"|`?thinking`? (?:or `?redacted_thinking`? )?blocks in the latest assistant message cannot be modified",
+    re.IGNORECASE,
+)
+"""How Anthropic refuses thinking whose prefix is not the one it was created behind."""
+
 EXACT_CODES = frozenset({"context_length_exceeded", "model_context_window_exceeded", "exceed_context_size_error"})
 MOST_TEXT = 20_000
 """Characters of an error that are read; no provider's report is longer."""
@@ -115,6 +124,8 @@ def recognise(status: int | None, body: bytes | str | Mapping[str, Any] | None) 
     has_code = any(code in text for code in EXACT_CODES)
     if not has_code and (status == 429 or TOO_FAST.search(text)):
         return None
+    if _BOUND_THINKING.search(text):
+        return Overflow("anthropic", bound_thinking=True)
     found = _by_phrase(text)
     if found is None and (status == 413 or _is_bodiless(status, text)):
         return Overflow("http", bytes_limit=status == 413 or text.startswith("413"))

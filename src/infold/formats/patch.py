@@ -16,6 +16,8 @@ from infold.core.messages import (
     Message,
     MessageId,
     Part,
+    StepFinishPart,
+    StepStartPart,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -38,6 +40,9 @@ class Slot(NamedTuple):
 
 Joined: TypeAlias = Callable[[Item, Item, Item], Item | None]
 """What the second and the third of three items are as one, or nothing if they stay apart."""
+
+_UNSENT = (StepStartPart, StepFinishPart)
+"""Marks of an agent's steps, which are on no wire."""
 
 GONE: Any = object()
 """What a slot is replaced by when none of its parts is left."""
@@ -124,7 +129,7 @@ def _new(codec: Codec, message: Message, decoded: Decoded) -> list[object]:
 
 def _altered(codec: Codec, message: Message, decoded: Decoded, place: int) -> list[object]:
     original = decoded.messages[place].parts
-    fates = _fates(original, message.parts)
+    fates = _fates(original, tuple(part for part in message.parts if not isinstance(part, _UNSENT)))
     items: list[object] = []
     taken = 0
     for source in decoded.sources[place]:

@@ -80,7 +80,8 @@ _NOT_FOR_SUMMARIES = (
 class Asked(Struct, frozen=True):
     """What a request asks for: its messages, what is sent beside them, the model, and the most it may answer with.
 
-    `window_tokens` is the window it asks for where that is another than its model's usual one.
+    `window_tokens` is the window it asks for where that is another than its model's usual one. `drops_thinking`: it asks the
+    provider to leave out thinking that is bound to another conversation, in place of refusing it.
     """
 
     wire: WireFormat
@@ -91,6 +92,7 @@ class Asked(Struct, frozen=True):
     output_tokens: int = 0
     streams: bool = False
     window_tokens: int | None = None
+    drops_thinking: bool = False
 
 
 class Unmanaged(Struct, frozen=True):
@@ -141,7 +143,14 @@ def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanage
         model=str(body.get("model") or model_in_path(path)),
         output_tokens=_output_tokens(body),
         streams=bool(body.get("stream")) or "streamGenerateContent" in path,
+        drops_thinking=_drops_thinking(body),
     )
+
+
+def _drops_thinking(body: Body) -> bool:
+    thinking = body.get("thinking")
+    binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
+    return isinstance(binding, Mapping) and binding.get("prefix_mismatch_behavior") == "drop_block"
 
 
 def larger_window(wire: WireFormat, body: Body, headers: Mapping[str, str]) -> int | None:
@@ -169,7 +178,13 @@ def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: S
     items = [item for message in asked for item in wire.encode_new(message)]
     limit = _limited(wire, body, request.output_tokens)
     if request.shares_prefix:
-        return {**kept, wire.items_field: [*shown, *items], **limit, **_without_calls(wire, kept)}
+        return {
+            **kept,
+            wire.items_field: [*shown, *items],
+            **limit,
+            **_without_calls(wire, kept),
+            **_same_thinking(wire, body),
+        }
     named = {"model": body["model"]} if "model" in body else {}
     return {**named, **_opened(wire, request.system, items), **limit}
 
@@ -223,6 +238,17 @@ def _without_calls(wire: WireFormat, kept: Body) -> dict[str, Any]:
     if wire is GEMINI:
         return {"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}}
     return {"tool_choice": {"type": "none"} if wire is ANTHROPIC_MESSAGES else "none"}
+
+
+def _same_thinking(wire: WireFormat, body: Body) -> dict[str, Any]:
+    """Return what a request says about thinking, by which the thinking in its messages is accepted, dropped or refused.
+
+    Nothing where it has a budget for thinking, which may be larger than the summary.
+    """
+    thinking = body.get("thinking")
+    if wire is not ANTHROPIC_MESSAGES or not isinstance(thinking, Mapping) or "budget_tokens" in thinking:
+        return {}
+    return {field: body[field] for field in ("thinking", "context_management") if field in body}
 
 
 def _opened(wire: WireFormat, system: str, items: list[Any]) -> dict[str, Any]:

@@ -87,14 +87,16 @@ class Relay:
     async def _passed_on(self, begun: _Begun) -> Response:
         outgoing, note = begun.outgoing, begun.note
         reply = await self._sent(outgoing, begun.content, begun.passage)
-        if reply.overflow is not None and reply.passage is not None:
-            smaller = await self._recovered(reply, reply.passage, reply.overflow)
-            if isinstance(smaller, str):
-                note = f"{note}; not recovered: {smaller}"
-            else:
-                await reply.aclose()
-                again = Outgoing(outgoing.method, outgoing.url, anew(outgoing.headers))
-                reply = await self._sent(again, smaller.content, smaller)
+        recovered: list[bool] = []  # a fold after a refusal for size may be what thinking is refused for
+        while (overflow := reply.overflow) is not None and reply.passage and overflow.bound_thinking not in recovered:
+            recovered.append(overflow.bound_thinking)
+            changed = await self._recovered(reply, reply.passage, overflow)
+            if isinstance(changed, str):
+                note = f"{note}; not recovered: {changed}"
+                break
+            await reply.aclose()
+            again = Outgoing(outgoing.method, outgoing.url, anew(outgoing.headers))
+            reply = await self._sent(again, changed.content, changed)
         return PassedOn(reply, returned(reply.headers.raw, note, _session_id(reply.passage)))
 
     # On the way out.
@@ -167,7 +169,7 @@ class Relay:
     # On the way back.
 
     async def _recovered(self, reply: Reply, passage: Underway, overflow: Overflow) -> Underway | str:
-        """The passage with a smaller body, or why there is none."""
+        """The passage with a body that may be accepted, or why there is none."""
         try:
             smaller = await passage.recovered(overflow)
         except Exception as error:  # as above

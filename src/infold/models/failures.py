@@ -46,6 +46,7 @@ class Failures(Struct, frozen=True):
 
 BROKE_OFF = "the reply broke off"
 SPOILT = "the provider ended the reply with an error"
+BOUND_THINKING = "the request holds thinking that is bound to another conversation"
 LONGEST_WORDS = 300
 """Characters of a provider's own words that an error repeats."""
 
@@ -152,7 +153,8 @@ def _by_status(
 ) -> ModelError:
     overflow = recognise(None if streamed else status, _readable(body))
     if overflow is not None:
-        return ModelOverflow(line.model, overflow.limit_tokens, refusal=overflow)
+        problem = BOUND_THINKING if overflow.bound_thinking else ""
+        return ModelOverflow(line.model, overflow.limit_tokens, refusal=overflow, problem=problem)
     told = line.words(_message(body)) or words
     match next((_NAMED[name] for name in _names(body) if name in _KNOWN_BETTER), status):
         case 401 | 402 | 403:

@@ -85,6 +85,7 @@ FAMILIES = (
     Family("preparations_discarded_cost_dollars_total", "counter", "Spent on summaries that were discarded."),
     Family("compactions_vetoed_total", "counter", "Compactions that a plugin put off.", ("reason", "urgent")),
     Family("overflows_reported_total", "counter", "Requests that a provider refused as too large."),
+    Family("thinking_refused_total", "counter", "Requests that a provider refused for thinking bound to another view."),
     Family("windows_exceeded_total", "counter", "Times that even the smallest view did not fit."),
     Family("restorations_total", "counter", "Changes undone."),
     Family("instructions_stubbed_total", "counter", "Instructions that no longer fitted word for word."),
@@ -177,7 +178,7 @@ def _of_rare(
         case PluginFailed():
             yield Sample("plugin_failures_total", labels=(event.plugin,))
         case Rejected():
-            yield Sample("overflows_reported_total")
+            yield Sample("thinking_refused_total" if event.outdated_thinking else "overflows_reported_total")
         case Exceeded():
             yield Sample("windows_exceeded_total")
         case Restored():

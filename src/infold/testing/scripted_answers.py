@@ -54,7 +54,7 @@ class Say(Struct, frozen=True):
     """A reply: text, calls as pairs of a tool's name and its arguments, and thinking before both.
 
     It ends for the reason its content suggests unless `finish` is given, reports what the server counts unless `usage` is,
-    and meets the server's trouble unless it brings its own.
+    and meets the server's trouble unless it brings its own. `signature` is what Anthropic's thinking is signed with.
     """
 
     text: str = ""
@@ -63,6 +63,7 @@ class Say(Struct, frozen=True):
     reasoning: str = ""
     usage: Usage | None = None
     trouble: Trouble | None = None
+    signature: str = "c2lnbmVk"
 
 
 class Fail(Struct, frozen=True):

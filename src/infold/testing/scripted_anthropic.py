@@ -89,7 +89,7 @@ def _deltas(block: Item) -> Iterator[Item]:
 
 def _blocks(reply: Reply) -> list[Item]:
     said = reply.say
-    thought = {"type": "thinking", "thinking": said.reasoning, "signature": "c2lnbmVk"}
+    thought = {"type": "thinking", "thinking": said.reasoning, "signature": said.signature}
     text = {"type": "text", "text": said.text}
     calls = [
         {"type": "tool_use", "id": f"toolu_{reply.number}_{index}", "name": name, "input": arguments}

@@ -292,3 +292,24 @@ def test_explain_tells_a_moment_that_did_not_fit() -> None:
     explained = fit(history(12), window=WINDOW, policy="turn-window").report.explain()
 
     assert re.search(r"still [\d,]+ tokens for 4,096 usable", explained)
+
+
+def test_thinking_that_left_is_told_alone() -> None:
+    """B22, B32: of a kept message whose thinking left the request, the thinking is listed and nothing else."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    steps = [
+        item
+        for number in range(12)
+        for item in (
+            {
+                "role": "assistant",
+                "content": [thought, {"type": "tool_use", "id": f"t{number}", "name": "bash", "input": {"n": number}}],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{number}", "content": LOG}]},
+        )
+    ]
+    fitted = fit([{"role": "user", "content": "Go."}, *steps], window=16_000, model="claude-opus-5-5")
+    kept = {left.index: left.what for left in fitted.report.left if left.index > 24 - 2 * 2}
+
+    assert "thinking" not in str(fitted.messages)
+    assert kept == {21: "reasoning", 23: "reasoning"}

@@ -15,6 +15,7 @@ from infold.catalogue import (
     OverrideError,
     Prices,
     Tier,
+    binds_thinking,
     lookup,
     read_overrides,
     shipped,
@@ -275,3 +276,44 @@ def test_unreadable_overrides_are_refused(value: object) -> None:
 def test_keys_ignore_case_and_punctuation() -> None:
     """Dots, underscores and capitals do not count in a key."""
     assert key_of("Vertex_AI/Claude-3.5-Sonnet@20240620") == "vertex/claude-3-5-sonnet-20240620"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "claude-opus-5-5",
+        "claude-opus-5.5",
+        "claude-5-5-opus",
+        "claude-sonnet-5-5-20260901",
+        "claude-haiku-5-5-latest",
+        "claude-opus-5-5[1m]",
+        "anthropic/claude-fable-5.1",
+        "anthropic/claude-fable-5.2:thinking",
+        "claude-mythos-5-1@20260801",
+        "vertex_ai/claude-mythos-5-2@20260801",
+        "us.anthropic.claude-opus-5-5-20260901-v1:0",
+        "bedrock/eu.anthropic.claude-haiku-5-5-v1:0",
+        "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-sonnet-5-5-v1:0",
+    ],
+)
+def test_models_that_bind_thinking_are_known(name: str) -> None:
+    """B32: the models whose provider documents the check are known under every spelling, at every host."""
+    assert binds_thinking(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "claude-opus-5",
+        "claude-opus-4-5",
+        "claude-fable-5",
+        "claude-haiku-4-5",
+        "claude-sonnet-5-50",
+        "gpt-5.5",
+        "",
+        "opus-5-5",
+    ],
+)
+def test_other_models_are_not_taken_for_them(name: str) -> None:
+    """B32: a model that is not documented to bind thinking keeps all of it, until it refuses."""
+    assert not binds_thinking(name)

@@ -92,7 +92,7 @@ def test_every_kind_of_entry_has_words(tmp_path: Path) -> None:
     ]
     entries: list[Entry] = [
         *said,
-        *(Pin(Handle("0.0")), Pin(Handle("0.0"), pinned=False), Rejection(9_000)),
+        *(Pin(Handle("0.0")), Pin(Handle("0.0"), pinned=False), Rejection(9_000), Rejection(9, bound_thinking=True)),
         *(Clipping((Clip(Handle("2.0"), 9, 9),)), Pruning((Handle("2.0"),), 9), Restoration(9), Amendment(4)),
         Title("Kites", MessageId("m0")),
     ]

@@ -34,6 +34,8 @@ TOLD: list[tuple[Incident, str]] = [
     (PluginFailed("s", "mine", "it broke"), "the plugin mine failed and was passed over: it broke"),
     (Rejected("s", 9_000), "the provider refused a request estimated at 9,000 tokens"),
     (Rejected("s", 9_000, 9_500, 8_192), "estimated at 9,000 tokens, its limit is 8,192"),
+    (Rejected("s", 9_000, outdated_thinking=1), "refused the thinking of 1 message, which is bound to another"),
+    (Rejected("s", 9_000, outdated_thinking=3), "refused the thinking of 3 messages, which is bound"),
     (PreparedAhead("s", 0.5, 2_345), "ahead of need in 2.3 s"),
     (PreparationDiscarded("s", "the pins changed"), "discarded: the pins changed"),
     (Restored("s", 12, 34_567), "entry 12 was undone; the view has 34,567 tokens again"),

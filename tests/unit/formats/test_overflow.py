@@ -150,3 +150,24 @@ def test_hostile_bodies_do_no_harm() -> None:
     assert recognise(400, nested) == Overflow("anthropic")
     assert recognise(400, b"[" * 100_000) is None
     assert recognise(400, b"\xff" * 1_000_000) is None
+
+
+BOUND = (
+    "messages.3.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove "
+    'the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
+)
+MODIFIED = (
+    "messages.7.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "
+    "These blocks must remain as they were in the original response."
+)
+
+
+@pytest.mark.parametrize("words", [BOUND, MODIFIED])
+def test_thinking_of_another_conversation_is_told_apart(words: str) -> None:
+    """B32: a refusal of bound thinking is recognised as such, whoever reports it and however long its last sentence is."""
+    expected = Overflow("anthropic", bound_thinking=True)
+    for more in ("", " This beta is enabled by the header `anthropic-beta`.", " Changed: tools."):
+        body = {"type": "error", "error": {"type": "invalid_request_error", "message": words + more}}
+        assert recognise(400, body) == expected
+        assert recognise(None, f"Error code: 400 - {body}") == expected
+    assert recognise(200, {"content": [{"type": "text", "text": words}]}) is None

@@ -251,6 +251,36 @@ def test_a_summary_leaves_no_thinking_out_of_what_does_not_think() -> None:
     assert not {"thinking", "context_management"} & made.keys()
 
 
+def test_a_summary_asks_for_the_same_thinking() -> None:
+    """B32: a summary that shares the prefix has its thinking checked as the ordinary request does; one of its own has none."""
+    thinking = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    edits = {"edits": [THINKING]}
+    body = {"model": "m", "thinking": thinking, "context_management": edits}
+    made = summary_body(ANTHROPIC_MESSAGES, body, shared(ANTHROPIC_MESSAGES), HI["anthropic-messages"])
+    own = summary_body(ANTHROPIC_MESSAGES, body, ASK)
+
+    assert (made["thinking"], made["context_management"]) == (thinking, edits)
+    assert not {"thinking", "context_management"} & own.keys()
+
+
+@pytest.mark.parametrize(
+    ("thinking", "drops"),
+    [
+        ({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}, True),
+        ({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}, False),
+        ({"type": "adaptive", "block_binding": "drop_block"}, False),
+        ({"type": "adaptive"}, False),
+        ("adaptive", False),
+        (None, False),
+    ],
+)
+def test_a_request_may_ask_for_dropping(thinking: object, drops: bool) -> None:
+    """B32: only a request that asks for it has bound thinking dropped by the provider."""
+    body: dict[str, Any] = {"model": "m", "messages": HI["anthropic-messages"], "thinking": thinking}
+
+    assert asked(ANTHROPIC_MESSAGES, **body).drops_thinking is drops
+
+
 def test_a_summary_names_no_field_twice() -> None:
     """Gemini knows its fields in two spellings and refuses a request that has both."""
     body = {"tools": [{"functionDeclarations": []}], "generation_config": {"topK": 1}, "tool_config": {"x": 1}}

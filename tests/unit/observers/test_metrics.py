@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from infold.core.events import Compacted, Event, PluginFailed, Pruned, SummaryProgressed
+from infold.core.events import Compacted, Event, PluginFailed, Pruned, Rejected, SummaryProgressed
 from infold.observers.metrics import CONTENT_TYPE, FAMILIES, SECONDS, Metrics, samples_of
 
 from .events import EVENTS, SECRET
@@ -207,3 +207,8 @@ def test_threads_may_count_together() -> None:
         thread.join()
 
     assert read(metrics.text())["prunings_total", (("reason", "trigger"),)] == 1_000
+
+
+def test_thinking_that_is_refused_is_no_overflow() -> None:
+    """B22, B32: a request refused for its thinking is counted apart from those that were too large."""
+    assert counted([Rejected("s", 9_000, outdated_thinking=2)]) == {("thinking_refused_total", ()): 1}
