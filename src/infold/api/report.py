@@ -24,6 +24,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolResultPart,
     UserMessage,
+    is_attached_or_own,
     results_of,
 )
 from infold.core.policy import Ruler
@@ -172,7 +173,7 @@ def _category(message: Message, part: Part) -> str:
             return "results"
         case FilePart():
             return "media"
-        case TextPart() if isinstance(message, UserMessage) and part.synthetic and not _is_own(message):
+        case TextPart() if isinstance(message, UserMessage) and not is_attached_or_own(part) and not _is_own(message):
             return "injected"
         case _:
             return _speaker(message)

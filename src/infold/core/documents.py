@@ -10,10 +10,16 @@ from infold.core.messages import FilePart, Message, ReasoningPart, TextPart, Too
 from infold.core.recall import Document
 from infold.core.toolfacts import arguments_of, exit_status_of
 
-__all__ = ["documents_of"]
+__all__ = ["attached", "attached_text", "documents_of"]
 
 LONGEST_TITLE = 300
 """Characters of a call that stand above its result."""
+
+
+LONGEST_NAME = 120
+"""Characters of a name or an address that a line shows."""
+
+_UNITS = (("MB", 1_000_000), ("kB", 1_000), ("bytes", 1))
 
 
 def documents_of(messages: Iterable[tuple[int, Message]]) -> Iterator[Document]:
@@ -27,7 +33,7 @@ def documents_of(messages: Iterable[tuple[int, Message]]) -> Iterator[Document]:
             handle = f"{sequence}.{index}"
             match part:
                 case TextPart() | ReasoningPart() if part.text.strip():
-                    yield Document(handle, part.text)
+                    yield Document(handle, part.text, title=getattr(part, "document", None) or "")
                 case ToolCallPart():
                     calls[part.call_id] = _call(handle, part)
                 case ToolResultPart():
@@ -54,9 +60,41 @@ def _answered(handle: str, part: ToolResultPart, call: Document | None) -> Itera
     yield Document(handle, part.output, title=f"{title[:LONGEST_TITLE]}{_ended(part)}")
 
 
+def attached(part: FilePart) -> str:
+    """Return the line that stands for a medium where it is no longer shown."""
+    size = f" ({_size(part.byte_size)}{', not stored' if _is_lost(part) else ''})" if part.byte_size else ""
+    reference = f" {_one_line(part.reference)}" if part.reference else ""
+    return f"[attached: {_one_line(part.media_type)}{_title(part.name)}{reference}{size}]"
+
+
+def _is_lost(part: FilePart) -> bool:
+    """Whether neither the bytes nor an address of a medium are kept."""
+    return not part.digest and not part.reference
+
+
+def attached_text(part: TextPart) -> str:
+    """Return a text document as it is quoted: under a line that says what it is."""
+    return f"[attached: text{_title(part.document or '')}]\n{part.text.strip()}"
+
+
+def _title(name: str) -> str:
+    return f' "{_one_line(name)}"' if name.strip() else ""
+
+
+def _one_line(text: str) -> str:
+    """A name as part of a line, whatever its sender put in it."""
+    return " ".join(text.split())[:LONGEST_NAME].replace('"', "'")
+
+
+def _size(count: int) -> str:
+    unit, divisor = next((unit, divisor) for unit, divisor in _UNITS if count >= divisor)
+    return f"{count / divisor:.{1 if divisor > 1_000 else 0}f} {unit}"
+
+
 def _described(part: FilePart) -> str:
-    """A medium by what is known of it; its bytes are the caller's and are not in the log."""
-    known = (part.name, part.media_type, f"{part.byte_size:,} bytes" if part.byte_size else "", part.reference)
+    """A medium by what is known of it; its bytes are not in the log."""
+    kept = "bytes, which were not stored" if _is_lost(part) else "bytes"
+    known = (part.name, part.media_type, f"{part.byte_size:,} {kept}" if part.byte_size else "", part.reference)
     return ", ".join(filter(None, known))
 
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from infold.core.constraints import constraint_sentences, sentences
 from infold.core.declined import declined, words_of_decline
+from infold.core.documents import attached, attached_text
 from infold.core.ledger import (
     EMPTY_LEDGER,
     MOST_NAMES,
@@ -83,6 +84,7 @@ class _Walk:
     def __init__(self, pinned: frozenset[str], before: Ledger) -> None:
         self.pinned_handles = pinned
         self.requests: list[Quote] = []
+        self.attachments: list[Quote] = []
         self.constraints: list[Quote] = []
         self.pinned: list[Quote] = []
         self.decisions: list[Quote] = []
@@ -120,6 +122,22 @@ class _Walk:
                     self._end(part.call_id, part, handle)
                 case _:
                     pass
+        if isinstance(message, UserMessage):
+            self._attach(sequence, message)
+
+    def _attach(self, sequence: int, message: UserMessage) -> None:
+        """Note what came with the user's words; where no words came with it, it is itself what was asked."""
+        quotes = [
+            Quote(f"{sequence}.{index}", attached(part) if isinstance(part, FilePart) else attached_text(part))
+            for index, part in enumerate(message.parts)
+            if isinstance(part, FilePart) or (isinstance(part, TextPart) and part.document is not None)
+        ]
+        if quotes and not any(
+            quote.handle.startswith(f"{sequence}.") for quote in self.requests[-len(message.parts) :]
+        ):
+            self.requests.append(quotes[0])
+            self.question = None
+        self.attachments += quotes
 
     def _hear(self, handle: str, text: str) -> None:
         if not text.strip():
@@ -209,6 +227,7 @@ class _Walk:
             reports=tuple(self.reports),
             jobs=(*self.jobs.values(), *unanswered),
             ended=tuple(self.ended),
+            attachments=tuple(self.attachments),
         )
 
 

@@ -1,8 +1,8 @@
 """The user's own words in a checkpoint: what stands word for word, what as a stub, and what there is no room for (B2).
 
-The first request comes before the latest, then rules, newest first, then what else was asked. Rules and other requests are all
-given a line before any is given more, so that a long new one does not push short old ones out. Whatever does not stand word for
-word is named by its handle, so that it can be told.
+The first request comes before the latest, then rules, newest first, then what was attached, then what else was asked. Each of
+these kinds is given a line for all it has before any is given more, so that a long new one does not push short old ones out.
+Whatever does not stand word for word is named by its handle, so that it can be told.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,10 +15,14 @@ from infold.core.ledger import Ledger, Quote
 __all__ = ["Instructions", "told_instructions"]
 
 FIRST, LATEST = "The user's first request, verbatim:", "The user's latest request, verbatim:"
+ATTACHED = "Attached by the user, newest first:"
 RULES, OTHERS = "Rules the user laid down, verbatim, newest first:", "Other requests, newest first:"
 
 MORE_TOKENS = 8
 """Room for the count of what is left out."""
+
+LONGEST_DOCUMENT = 2_000
+"""Characters of an attached text that are quoted: a short specification whole, of a longer text its beginning."""
 
 Sizer = Callable[[str], int]
 
@@ -43,6 +47,10 @@ def told_instructions(
     telling.write(RULES, rules)
     told = {quote.text for quote in (first, latest, *rules) if quote is not None}
     telling.left += more_tokens
+    asked = {quote.handle for quote in (first, latest) if quote is not None}
+    attached = tuple(quote for quote in reversed(ledger.attachments) if quote.handle not in asked)
+    telling.write(ATTACHED, attached, LONGEST_DOCUMENT)
+    told.update(quote.text for quote in ledger.attachments)
     telling.write(OTHERS, telling.unsaid(quote for quote in ledger.requests if quote.text not in told), LONGEST_EXCERPT)
     return Instructions(tuple(telling.blocks), telling.tokens, tuple(dict.fromkeys(telling.short)))
 

@@ -92,8 +92,8 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     `settled` names what succeeded in this head, so that merging can drop older errors of the same origin, and `ended` the older
     jobs that came to their end in it; both are spent by that merge. `todos` none means that no list was written, which is not
     the same as an empty one. `narratives` are the words of earlier summaries, which a fold by code carries on and a model's next
-    summary replaces. `forgotten` names the instructions that found no place when this ledger was merged; those are told once
-    and then only in the log.
+    summary replaces. `attachments` are the media and documents that came with the user's words. `forgotten` names the
+    instructions that found no place when this ledger was merged; those are told once and then only in the log.
     """
 
     first_request: Quote | None = None
@@ -114,6 +114,7 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     jobs: tuple[JobFact, ...] = ()
     forgotten: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
+    attachments: tuple[Quote, ...] = ()
 
 
 EMPTY_LEDGER = Ledger()
@@ -126,6 +127,7 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
     answered = newer.latest_request is not None
     requests = _unique((*older.requests, *newer.requests))
     constraints = _unique((*older.constraints, *newer.constraints))
+    attachments = _unique((*older.attachments, *newer.attachments))
     return Ledger(
         first_request=older.first_request or newer.first_request,
         latest_request=newer.latest_request or older.latest_request,
@@ -145,7 +147,8 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
             _unique((*(job for job in older.jobs if not job.id or job.id not in newer.ended), *newer.jobs)),
             MOST_COMMANDS,
         ),
-        forgotten=_unique((*_dropped(requests), *_dropped(constraints))),
+        forgotten=_unique((*_dropped(requests), *_dropped(constraints), *_dropped(attachments))),
+        attachments=_newest(attachments, MOST_QUOTES),
     )
 
 

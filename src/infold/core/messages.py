@@ -34,6 +34,7 @@ __all__ = [
     "WorkPath",
     "calls_of",
     "has_own_text",
+    "is_attached_or_own",
     "is_compaction_request",
     "is_genuine_user",
     "is_signed",
@@ -125,12 +126,14 @@ class TextPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     """Written text.
 
     `synthetic`: put there by a program (a harness's reminder, a rule file, a continue message), so never taken for
-    the user's own words. `ignored`: kept for people, never sent to a model.
+    the user's own words. `ignored`: kept for people, never sent to a model. `document`: the text is that of a document that was
+    attached, under this title, which may be empty.
     """
 
     text: str
     synthetic: bool = False
     ignored: bool = False
+    document: str | None = None
 
 
 class ReasoningPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
@@ -150,13 +153,17 @@ class ToolCallPart(Struct, frozen=True, omit_defaults=True, tag_field="type", ta
 
 
 class FilePart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="file"):
-    """An image, document or other medium, by what it costs and where it is, not by its bytes."""
+    """An image, document or other medium, by what it costs and where it is, not by its bytes.
+
+    `digest` names the bytes, which are kept beside the log; empty where nothing keeps them.
+    """
 
     media_type: str
     tokens: int
     name: str = ""
     reference: str = ""
     byte_size: int = 0
+    digest: str = ""
 
 
 class ToolResultPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool-result"):
@@ -296,9 +303,14 @@ def has_own_text(parts: tuple[Part, ...]) -> bool:
     """Whether any of these parts is somebody's own text or medium."""
     return any(
         isinstance(part, FilePart)
-        or (isinstance(part, TextPart) and not part.synthetic and not part.ignored and bool(part.text.strip()))
+        or (isinstance(part, TextPart) and is_attached_or_own(part) and not part.ignored and bool(part.text.strip()))
         for part in parts
     )
+
+
+def is_attached_or_own(part: TextPart) -> bool:
+    """Whether a user's text is theirs: their words, or a document that they attached."""
+    return not part.synthetic or part.document is not None
 
 
 def is_signed(message: Message) -> bool:

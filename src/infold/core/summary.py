@@ -21,6 +21,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolResultPart,
     UserMessage,
+    is_attached_or_own,
 )
 from infold.core.policy import Ruler
 from infold.core.tokens import measure
@@ -241,7 +242,7 @@ def _line(part: Part, message: Message) -> str:
 def _speaker(part: TextPart, message: Message) -> str:
     if isinstance(message, AssistantMessage):
         return "assistant"
-    return "user" if isinstance(message, UserMessage) and not part.synthetic else "program"
+    return "user" if isinstance(message, UserMessage) and is_attached_or_own(part) else "program"
 
 
 def _shortened(text: str, most: int) -> str:

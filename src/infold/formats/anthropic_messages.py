@@ -212,7 +212,7 @@ def _document(block: Item) -> tuple[Part, ...]:
     """A document is a medium unless its source is text, which costs what its text costs."""
     source = plain(block.get("source") or {})
     if source.get("type") == "text":
-        return (TextPart(text_field(source, "data"), synthetic=True),)
+        return (TextPart(text_field(source, "data"), synthetic=True, document=text_field(block, "title")),)
     if source.get("type") == "content":
         return opaque(block)
     return (_medium(block, "application/pdf"),)

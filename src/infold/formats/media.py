@@ -6,7 +6,9 @@ two, or a size cannot be read, the dearer is taken: too high costs an early prun
 
 import base64
 import binascii
+import hashlib
 import re
+from collections.abc import Mapping, Set
 from math import ceil
 from typing import Literal, TypeAlias
 
@@ -14,7 +16,19 @@ from msgspec import Struct
 
 from infold.core.messages import FilePart
 
-__all__ = ["Provider", "Size", "file_part", "image_size", "image_tokens", "media_tokens", "parse_data_url"]
+__all__ = [
+    "Provider",
+    "Size",
+    "data_url",
+    "decoded",
+    "digest_of",
+    "file_part",
+    "image_size",
+    "image_tokens",
+    "media_tokens",
+    "parse_data_url",
+    "payloads",
+]
 
 Provider: TypeAlias = Literal["openai", "anthropic", "gemini"]
 
@@ -37,6 +51,10 @@ VIDEO_TOKENS_PER_SECOND, VIDEO_BYTES_PER_SECOND = 300, 60_000
 TEXT_BYTES_PER_TOKEN = 3
 UNKNOWN_TOKENS, UNKNOWN_PAGES, UNKNOWN_SECONDS = 1_600, 10, 60
 """What a medium is taken for of which only the address is known."""
+
+
+SHORTEST_DATA = 4
+"""Characters of base64 that hold a byte at all."""
 
 
 class Size(Struct, frozen=True):
@@ -67,7 +85,46 @@ def file_part(
     if found is not None:
         media_type, data, reference = found.media_type or media_type, found.data, ""
     tokens = media_tokens(provider, media_type, data, detail=detail)
-    return FilePart(media_type or "application/octet-stream", tokens, name, reference, _byte_size(data))
+    digest = digest_of(data) if data else ""
+    return FilePart(media_type or "application/octet-stream", tokens, name, reference, _byte_size(data), digest)
+
+
+def digest_of(data: str) -> str:
+    """Return the name under which a medium's bytes are kept: a hash of its base64, which need not be decoded for it."""
+    return hashlib.blake2b(data.encode(), digest_size=16).hexdigest()
+
+
+def payloads(item: object, wanted: Set[str]) -> dict[str, bytes]:
+    """Return the bytes of the media with these digests that a wire item holds, whatever its format, walked without recursion."""
+    found: dict[str, bytes] = {}
+    waiting: list[object] = [item]
+    while waiting and len(found) < len(wanted):
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            waiting += one.values()
+        elif isinstance(one, list | tuple):
+            waiting += one
+        elif isinstance(one, str) and len(one) >= SHORTEST_DATA:
+            url = parse_data_url(one)
+            data = one if url is None else url.data
+            digest = digest_of(data)
+            if digest in wanted:
+                found[digest] = decoded(data)
+    return found
+
+
+def decoded(data: str) -> bytes:
+    """Return the bytes that base64 of either alphabet stands for; of what is no base64, the text itself."""
+    piece = re.sub(r"\s", "", data).replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(piece + "=" * (-len(piece) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return data.encode()
+
+
+def data_url(media_type: str, data: bytes) -> str:
+    """Return a medium as a `data:` address."""
+    return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
 
 
 def parse_data_url(url: str) -> DataUrl | None:

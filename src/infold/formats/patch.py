@@ -26,6 +26,7 @@ from infold.core.messages import (
 from infold.core.view import REQUEST_TEXT
 from infold.formats.items import Decoded, Item, as_came, plain
 from infold.formats.pairing import Pairing
+from infold.formats.slots import undigested
 
 __all__ = ["Codec", "GONE", "Slot", "begun_by_user", "encode_view", "gather"]
 
@@ -128,8 +129,8 @@ def _new(codec: Codec, message: Message, decoded: Decoded) -> list[object]:
 
 
 def _altered(codec: Codec, message: Message, decoded: Decoded, place: int) -> list[object]:
-    original = decoded.messages[place].parts
-    fates = _fates(original, tuple(part for part in message.parts if not isinstance(part, _UNSENT)))
+    original = tuple(map(undigested, decoded.messages[place].parts))
+    fates = _fates(original, tuple(undigested(part) for part in message.parts if not isinstance(part, _UNSENT)))
     items: list[object] = []
     taken = 0
     for source in decoded.sources[place]:

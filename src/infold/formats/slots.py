@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from infold.core.messages import (
     FilePart,
@@ -29,6 +30,7 @@ __all__ = [
     "result_or_text",
     "shown",
     "shown_text",
+    "undigested",
     "unpacked_input",
 ]
 
@@ -97,13 +99,25 @@ def replaced_content(
     text = left_text((part,))
     if not isinstance(content, list | tuple):
         return text
-    kept = part.files if isinstance(part, ToolResultPart) else ()
+    result = undigested(part) if isinstance(part, ToolResultPart) else None
+    kept = result.files if isinstance(result, ToolResultPart) else ()
     texts = (plain(block) for block in content if not isinstance(block, str) and "text" in plain(block))
     new = {**next(texts, {"type": text_type}), "text": text}
     return [
         *([new] if text else []),
-        *(block for block in content if any(found in kept for found in read(block))),
+        *(block for block in content if any(undigested(found) in kept for found in read(block))),
     ]
+
+
+def undigested(part: Part) -> Part:
+    """A part without the names of its media's bytes, which a log has only where it keeps them."""
+    match part:
+        case FilePart() if part.digest:
+            return replace(part, digest="")
+        case ToolResultPart() if any(file.digest for file in part.files):
+            return replace(part, files=tuple(replace(file, digest="") for file in part.files))
+        case _:
+            return part
 
 
 def shown(message: Message) -> tuple[Part, ...]:

@@ -21,6 +21,7 @@ from infold.core.messages import (
 )
 from infold.errors import BrokenInput
 from infold.formats.anthropic_messages import decode, encode, encode_new, looks_like
+from infold.formats.media import digest_of
 
 USE = {"type": "tool_use", "id": "t1", "name": "bash", "input": {"command": "ls"}}
 RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "out", "cache_control": {"type": "ephemeral"}}
@@ -133,7 +134,7 @@ def test_pruned_arguments_are_an_object_again() -> None:
 
 
 def test_documents_cost_by_their_source() -> None:
-    """A text document counts as text that nobody said, a PDF as a medium, other content by its JSON."""
+    """B35: a text document counts as attached text, a PDF as a medium whose bytes have a name, other content by its JSON."""
     text = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "abc"}, "title": "t"}
     pdf = {
         "type": "document",
@@ -143,7 +144,10 @@ def test_documents_cost_by_their_source() -> None:
     blocks = {"type": "document", "source": {"type": "content", "content": []}}
     item = {"role": "user", "content": [text, pdf, blocks]}
     parts = decode([item]).messages[0].parts
-    assert parts[:2] == (TextPart("abc", synthetic=True), FilePart("application/pdf", 3_000, "p", "", 3))
+    assert parts[:2] == (
+        TextPart("abc", synthetic=True, document="t"),
+        FilePart("application/pdf", 3_000, "p", "", 3, digest_of("AAAA")),
+    )
     assert isinstance(parts[2], TextPart)
     changed = altered([item], replace(parts[0], text="a"), *parts[1:])[0]
     assert changed["content"][0]["source"]["data"] == "a"
