@@ -5,8 +5,9 @@ from typing import TypeAlias
 
 from infold.engine.finding import SESSION_HEADER
 from infold.gateway.guard import COOKIE, TOKEN_HEADER
+from infold.gateway.tenants import TENANT_HEADER
 
-__all__ = ["Headers", "NOTE_HEADER", "anew", "forwarded", "header", "readable", "returned", "uncompressed"]
+__all__ = ["Headers", "NOTE_HEADER", "anew", "by_name", "forwarded", "header", "readable", "returned", "uncompressed"]
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
@@ -24,7 +25,7 @@ HOP_BY_HOP = frozenset(
 """What is said between two neighbours and goes no further."""
 
 REQUEST_FRAMING = frozenset({b"host", b"content-length", b"expect"})
-OURS = frozenset({SESSION_HEADER.encode(), TOKEN_HEADER.encode()})
+OURS = frozenset({SESSION_HEADER.encode(), TENANT_HEADER.encode(), TOKEN_HEADER.encode()})
 ENCODING, ONCE, PACKED = b"accept-encoding", b"idempotency-key", b"content-encoding"
 
 
@@ -59,6 +60,11 @@ def returned(headers: Iterable[tuple[bytes, bytes]], note: str, session_id: str 
     kept = (pair for pair in given if pair[0].lower() not in dropped)
     session = () if session_id is None else ((SESSION_HEADER.encode(), _named_so(session_id)),)
     return (*kept, (NOTE_HEADER.encode(), _one_line(note)), *session)
+
+
+def by_name(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return headers by their names in lower case, the first of each name; a client may send thousands."""
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in reversed(tuple(headers))}
 
 
 def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str:

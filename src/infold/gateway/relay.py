@@ -22,7 +22,7 @@ from infold.formats.overflow import Overflow
 from infold.formats.requests import Unmanaged, wire_of_path
 from infold.gateway.aside import LARGE_BYTES, Underway
 from infold.gateway.bodies import Limits, Refusal, read_body, unpacked
-from infold.gateway.headers import NOTE_HEADER, anew, forwarded, readable, returned, uncompressed
+from infold.gateway.headers import NOTE_HEADER, anew, by_name, forwarded, readable, returned, uncompressed
 from infold.gateway.hub import Hub
 from infold.gateway.leaving import until_left
 from infold.gateway.replies import PassedOn, Reply
@@ -105,27 +105,33 @@ class Relay:
         raw = await read_body(request, self._limits)
         if isinstance(raw, Refusal):
             return raw
+        headers = by_name(request.headers.raw)
         try:
-            outgoing = self._outgoing(request)
+            outgoing = self._outgoing(request, headers)
         except UsageError as error:
             return Refusal(503, str(error))
         except (httpx2.InvalidURL, ValueError):
             return Refusal(400, "the path is none that can be sent on; check the base URL of your client")
-        return await self._fitted(request, outgoing, raw)
+        try:
+            tenant = self._tenants.of(headers, request.query_params)
+        except UsageError as error:
+            return Refusal(400, str(error))
+        return await self._fitted(request, headers, tenant, outgoing, raw)
 
-    def _outgoing(self, request: Request) -> Outgoing:
+    def _outgoing(self, request: Request, headers: Mapping[str, str]) -> Outgoing:
         target: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-        url = self._upstreams.url_for(target, request.scope["query_string"], request.headers)
+        url = self._upstreams.url_for(target, request.scope["query_string"], headers)
         return Outgoing(request.method, url, forwarded(request.headers.raw))
 
-    async def _fitted(self, request: Request, outgoing: Outgoing, raw: bytes) -> _Begun:
+    async def _fitted(
+        self, request: Request, headers: Mapping[str, str], tenant: str, outgoing: Outgoing, raw: bytes
+    ) -> _Begun:
         name = None
         try:
-            exchange = await self._opened(request, raw)
+            exchange = await self._opened(request, headers, raw)
             if isinstance(exchange, Unmanaged):
                 return _Begun(outgoing, None, raw, f"relayed; {exchange.why}")
             name = exchange.name
-            tenant = self._tenants.of(request.headers, request.query_params)
             passage = await self._tenancy.begin(tenant, exchange, lambda body: self._sender.ask(outgoing, body))
             note = self._note_on(passage)
             if passage.content is exchange.raw:  # what came may have been compressed
@@ -141,10 +147,10 @@ class Relay:
             return MANAGED
         return f"{MANAGED}; not stored: {self._failed(passage.trouble, passage.exchange.name)}"
 
-    async def _opened(self, request: Request, raw: bytes) -> Exchange | Unmanaged:
+    async def _opened(self, request: Request, headers: Mapping[str, str], raw: bytes) -> Exchange | Unmanaged:
         if request.method != "POST":
             return Unmanaged("not a conversation")
-        path, headers = request.scope["path"], dict(request.headers)
+        path = request.scope["path"]
         if wire_of_path(path) is None:
             return Unmanaged("the path takes no messages")
         if not raw:

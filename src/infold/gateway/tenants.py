@@ -1,6 +1,8 @@
-"""Whose a request is: a keyed hash of its credential, so that sessions of two callers never meet (B28).
+"""Whose a request is: a keyed hash of its credential, so that sessions of two callers never meet.
 
-The credential itself is forwarded and forgotten; neither it nor anything it could be guessed from is kept.
+The credential itself is forwarded and forgotten; neither it nor anything it could be guessed from is kept. A credential that
+changes takes its sessions along in two ways: its client sends a secret that stays the same, such as the old credential, in
+`x-infold-tenant`; or the operator names one tenant for all callers.
 """
 
 import hashlib
@@ -14,7 +16,11 @@ from tempfile import NamedTemporaryFile
 
 from infold.errors import UsageError
 
-__all__ = ["Tenants", "secret_for"]
+__all__ = ["TENANT_HEADER", "Tenants", "secret_for"]
+
+TENANT_HEADER = "x-infold-tenant"
+SHORTEST_SECRET = 16
+"""Characters of a client's own secret; every provider's keys are longer."""
 
 _CREDENTIALS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 """Headers that providers take credentials in; Gemini takes one in the query too."""
@@ -23,18 +29,44 @@ SECRET_BYTES = 32
 
 
 class Tenants:
-    """Tells callers apart by their credentials, under a secret of this gateway and its replicas."""
+    """Tells callers apart by their credentials, under a secret of this gateway and its replicas.
 
-    def __init__(self, secret: bytes) -> None:
+    `fixed` is the tenant of every caller, if the operator wants only one.
+    """
+
+    def __init__(self, secret: bytes, fixed: str | None = None) -> None:
         self._secret = secret
+        self._fixed = fixed
 
     def of(self, headers: Mapping[str, str], query: Mapping[str, str]) -> str:
-        """The tenant a request belongs to; those without any credential are one."""
-        given = [headers.get(name, "") for name in _CREDENTIALS]
-        credential = "\n".join((*given, query.get("key", "")))
+        """Return the tenant a request belongs to; requests without any credential share one.
+
+        A text in `x-infold-tenant` counts as if it stood in place of the credential: whoever knows the old one has its
+        sessions. Raise `UsageError` if the text is short enough to be guessed.
+        """
+        if self._fixed is not None:
+            return self._fixed
+        given = [*(headers.get(name, "") for name in _CREDENTIALS), query.get("key", "")]
+        named = headers.get(TENANT_HEADER, "")
+        if named and len(named) < SHORTEST_SECRET:
+            raise UsageError(
+                f"The header {TENANT_HEADER} has {len(named)} characters. Send a secret of {SHORTEST_SECRET} or more, "
+                "such as the credential you used before."
+            )
+        if named:
+            given = [_in_place_of(one, named) for one in given] if any(given) else [f"Bearer {named}", *given[1:]]
+        credential = "\n".join(given)
         if not credential.strip():
             return "anonymous"
         return hmac.new(self._secret, credential.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:32]
+
+
+def _in_place_of(credential: str, named: str) -> str:
+    """Return another credential as the same header would hold it: `Bearer new` becomes `Bearer old`."""
+    scheme = credential[: credential.find(" ") + 1]
+    if not credential:
+        return ""
+    return named if named.startswith(scheme) else scheme + named
 
 
 def secret_for(place: str, environ: Mapping[str, str]) -> bytes:

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+import brotli
 import httpx2
 import msgspec
 import pytest
+import zstandard
 
 from infold.core.events import Compacted, FailedOpen, Rejected
 from infold.errors import StoreBroken
@@ -293,13 +295,16 @@ def test_why_a_body_is_not_read() -> None:
             [reply] = asked(Stage(upstream.url), ("POST", CHAT, body))
             assert reply.headers["x-infold"] == f"relayed; {note}"
         [files] = asked(Stage(upstream.url), ("POST", "/v1/files", b"x"), **{"content-encoding": "zstd"})
-        [packed] = asked(Stage(upstream.url), ("POST", CHAT, b"x"), **{"content-encoding": "zstd"})
+        [packed] = asked(Stage(upstream.url), ("POST", CHAT, b"x"), **{"content-encoding": "zip"})
 
     assert files.headers["x-infold"] == "relayed; the path takes no messages"
-    assert packed.headers["x-infold"] == "relayed; the body is compressed (zstd)"
+    assert packed.headers["x-infold"] == "relayed; the body is compressed (zip)"
 
 
-@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [("gzip", gzip.compress), ("deflate", zlib.compress), ("br", brotli.compress), ("zstd", zstandard.compress)],
+)
 def test_a_compressed_request_is_managed(encoding: str, pack: Callable[[bytes], bytes]) -> None:
     """B29: below the trigger the compressed bytes go out as they came; what was cut, and a summary's request, goes out plain."""
     small, large = pack(msgspec.json.encode(chat(turns(1)))), pack(msgspec.json.encode(chat(turns(90))))
@@ -431,3 +436,34 @@ def test_a_history_without_a_reply_has_no_name_yet() -> None:
 
     assert (reply.headers["x-infold"], "x-infold-session" in reply.headers) == ("managed", False)
     assert stage.sessions() == []
+
+
+def test_a_rotated_credential_keeps_its_sessions() -> None:
+    """B28: with the old credential in `x-infold-tenant` the new one goes on in its session; without it, in another."""
+    history, old = turns(3), "sk-the-old-one-of-ada"
+    with RawUpstream(lambda _: [whole(REPLY)]) as upstream:
+        stage = Stage(upstream.url)
+        asked(stage, ("POST", CHAT, chat(history)), authorization=f"Bearer {old}")
+        before = stage.sessions()
+        longer = [*history, {"role": "assistant", "content": "yes"}, {"role": "user", "content": "and now?"}]
+        carried = {"authorization": "Bearer sk-the-new-one", "x-infold-tenant": old}
+        [reply] = asked(stage, ("POST", CHAT, chat(longer)), **carried)
+        after = stage.sessions()
+        asked(stage, ("POST", CHAT, chat(longer)), authorization="Bearer sk-the-new-one")
+        sent = upstream.requests[1]
+
+    assert [tenant for tenant, _, _ in before] == [tenant for tenant, _, _ in after]
+    assert after[0][2] > before[0][2]
+    assert reply.headers["x-infold-session"] == before[0][1]
+    assert len(stage.sessions()) == 2
+    assert (sent.header("authorization"), sent.header("x-infold-tenant")) == ("Bearer sk-the-new-one", None)
+
+
+def test_a_tenant_that_can_be_guessed_is_refused() -> None:
+    """B28: nobody takes over sessions by a short name; the request is not sent on."""
+    with RawUpstream(lambda _: [whole(REPLY)]) as upstream:
+        [reply] = asked(Stage(upstream.url), ("POST", CHAT, chat(turns(0))), **{"x-infold-tenant": "ada"})
+        assert upstream.requests == ()
+
+    assert reply.status_code == 400
+    assert "16 or more" in reply.json()["error"]["message"]

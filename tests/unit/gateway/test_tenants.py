@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infold.errors import UsageError
-from infold.gateway.tenants import Tenants, secret_for
+from infold.gateway.tenants import TENANT_HEADER, Tenants, secret_for
 
 TENANTS = Tenants(b"a secret")
 
@@ -37,6 +37,58 @@ def test_a_tenant_does_not_tell_the_credential() -> None:
 
     assert "one" not in TENANTS.of(headers, {})
     assert Tenants(b"another").of(headers, {}) != TENANTS.of(headers, {})
+
+
+OLD, NEW = "sk-the-old-one-of-ada", "sk-the-new-one-of-ada"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ({"authorization": f"Bearer {OLD}"}, {"authorization": f"Bearer {NEW}"}, OLD),
+        ({"authorization": f"Bearer {OLD}"}, {"authorization": f"Bearer {NEW}"}, f"Bearer {OLD}"),
+        ({"authorization": f"bearer {OLD}"}, {"authorization": f"bearer {NEW}"}, OLD),
+        ({"authorization": OLD}, {"authorization": NEW}, OLD),
+        ({"x-api-key": OLD}, {"x-api-key": NEW}, OLD),
+        ({"x-goog-api-key": OLD}, {"x-goog-api-key": NEW}, OLD),
+        ({"authorization": f"Bearer {OLD}", "api-key": OLD}, {"authorization": f"Bearer {NEW}", "api-key": NEW}, OLD),
+    ],
+)
+def test_the_old_credential_shows_whose_the_new_one_is(old: dict[str, str], new: dict[str, str], named: str) -> None:
+    """B28: sent along in `x-infold-tenant`, as a key or as the header held it, it names the tenant that it always named."""
+    assert TENANTS.of({**new, TENANT_HEADER: named}, {}) == TENANTS.of(old, {})
+    assert TENANTS.of(new, {}) != TENANTS.of(old, {})
+
+
+def test_a_secret_of_its_own_names_a_caller_whatever_its_credential() -> None:
+    """B28: a client with a token for an hour sends the same secret with each; nobody without it is the same tenant."""
+    secret = {TENANT_HEADER: "a secret that only Ada knows"}
+    hourly = [TENANTS.of({"authorization": f"Bearer token-{hour}", **secret}, {}) for hour in range(3)]
+    others = [
+        TENANTS.of({"authorization": "Bearer token-0"}, {}),
+        TENANTS.of({"authorization": "Bearer token-0", TENANT_HEADER: "a secret that only Eve knows"}, {}),
+        TENANTS.of({}, {}),
+    ]
+
+    assert len(set(hourly)) == 1
+    assert hourly[0] not in others
+    assert TENANTS.of(secret, {}) == hourly[0]
+    assert TENANTS.of({TENANT_HEADER: OLD}, {"key": NEW}) == TENANTS.of({}, {"key": OLD})
+
+
+@pytest.mark.parametrize("text", ["a", "anonymous", "x" * 15])
+def test_a_secret_that_can_be_guessed_is_refused(text: str) -> None:
+    """B28: the error says how long it has to be."""
+    with pytest.raises(UsageError, match="16 or more"):
+        TENANTS.of({"authorization": "Bearer x", TENANT_HEADER: text}, {})
+
+
+def test_an_operator_may_have_one_tenant() -> None:
+    """B28: under `gateway.tenant` every credential, old or new, is that tenant; what a client says of itself changes nothing."""
+    one = Tenants(b"a secret", "ada")
+    given: tuple[dict[str, str], ...] = ({}, {"authorization": "Bearer one"}, {"x-api-key": "two", TENANT_HEADER: "a"})
+
+    assert {one.of(headers, {}) for headers in given} == {"ada"}
 
 
 def test_odd_credentials_are_tenants_too() -> None:
