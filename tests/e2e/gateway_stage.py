@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-import uvicorn
 from starlette.types import ASGIApp
+
+from infold.gateway.bodies import Limits
+from infold.gateway.server import Server
 
 __all__ = ["WORKER", "Worker", "ended", "serving", "worker"]
 
@@ -20,12 +22,9 @@ LONGEST_WAIT = 60.0
 
 
 @contextmanager
-def serving(app: ASGIApp) -> Iterator[str]:
+def serving(app: ASGIApp, limits: Limits = Limits()) -> Iterator[str]:
     """The address of an application that runs in a thread, as `infold serve` would run it."""
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, date_header=False, ws="none"
-    )
-    server = uvicorn.Server(config)
+    server = Server(app, limits)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()

@@ -17,6 +17,7 @@ import uvicorn
 from infold.gateway.app import Gateway, application
 from infold.gateway.bodies import Limits
 from infold.gateway.hub import Hub
+from infold.gateway.server import Server
 from infold.gateway.tenancy import Tenancy
 from infold.gateway.tenants import Tenants
 from infold.gateway.upstreams import PROVIDERS, Upstreams
@@ -26,7 +27,6 @@ from infold.stores.postgres import PostgresStore
 from infold.stores.sqlite import SqliteStore
 
 SECRET = b"the same for all replicas"
-DRAIN_SECONDS = 30
 
 
 def opened(place: str) -> FullStore:
@@ -47,18 +47,13 @@ def main(place: str, upstream: str) -> None:
         hub=hub,
         limits=msgspec.json.decode(os.environ.get("GATEWAY_LIMITS", "{}"), type=Limits),
     )
-    config = uvicorn.Config(
-        application(gateway),
-        log_level=level,
-        log_config=None if level == "debug" else uvicorn.config.LOGGING_CONFIG,
-        access_log=False,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
-    )
+    log_config = None if level == "debug" else uvicorn.config.LOGGING_CONFIG
+    server = Server(application(gateway), gateway.limits, log_level=level, log_config=log_config)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
 
 
 if __name__ == "__main__":

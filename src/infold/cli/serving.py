@@ -1,17 +1,13 @@
 """Serving: the one place where the faces are put together. Settings in, a running server out."""
 
-import logging
 import os
-import signal
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from types import FrameType
 
 import click
-import uvicorn
 
 from infold.api.session_settings import plugins_from
 from infold.cli.stored import kept_within
@@ -20,23 +16,19 @@ from infold.dashboard.desk import Desk
 from infold.errors import UsageError
 from infold.gateway.acts import SessionActs
 from infold.gateway.app import Gateway, application
+from infold.gateway.bodies import Limits
 from infold.gateway.guard import check_address
 from infold.gateway.hub import Hub
+from infold.gateway.server import Server, connections_allowed
 from infold.gateway.tenancy import Tenancy
 from infold.gateway.tenants import Tenants, secret_for
 from infold.gateway.upstreams import PROVIDERS, Upstreams, is_address
 from infold.ports import FullStore
-from infold.settings import Settings, StoreLimits, read_settings
+from infold.settings import GatewaySettings, Settings, StoreLimits, read_settings
 from infold.settings.values import told
 from infold.wiring import embedded_model, located, open_store
 
-__all__ = ["is_news", "keeping_within", "serve_until_told"]
-
-DRAIN_SECONDS = 30
-"""How long open streams may go on after the server was asked to end."""
-
-IDLE_SECONDS = 75
-"""How long a client's connection is kept between requests: longer than SDKs keep theirs, so that they close first."""
+__all__ = ["keeping_within", "serve_until_told"]
 
 HINT = """\
 infold is listening on {url}   (page: {url}/)
@@ -69,7 +61,7 @@ def serve_until_told(
     token, place = environ.get("INFOLD_TOKEN", ""), located(store or settings.store)
     check_address(address[0], token)
     named = _checked({**settings.upstreams, **dict(map(_upstream, upstreams))})
-    tenants = Tenants(secret_for(place, environ))
+    tenants = Tenants(secret_for(place, environ), settings.gateway.tenant)
     with ExitStack() as stack:
         listener = stack.enter_context(_bound(address))
         opened = stack.enter_context(open_store(place, busy_seconds=BUSY_SECONDS))
@@ -79,10 +71,10 @@ def serve_until_told(
         default = "" if named else stack.enter_context(embedded_model()).url
         hub = Hub()
         tenancy = Tenancy(opened, settings, hub, plugins_from(settings))
-        gateway = _gateway(Upstreams(named, default), tenants, tenancy, hub, token=token)
-        server = _Server(gateway)
+        gateway = _gateway(Upstreams(named, default), tenants, tenancy, hub, token=token, given=settings.gateway)
+        server = Server(application(gateway), gateway.limits, on_exit=hub.close)
         _tell(listener, named, place, token=token)
-        server.serve_until_told(listener)
+        server.serve_until_signal(listener)
 
 
 def _upstream(text: str) -> tuple[str, str]:
@@ -131,7 +123,9 @@ def keeping_within(store: FullStore, limits: StoreLimits, every_seconds: float =
         thread.join()
 
 
-def _gateway(upstreams: Upstreams, tenants: Tenants, tenancy: Tenancy, hub: Hub, *, token: str) -> Gateway:
+def _gateway(
+    upstreams: Upstreams, tenants: Tenants, tenancy: Tenancy, hub: Hub, *, token: str, given: GatewaySettings
+) -> Gateway:
     acts = SessionActs(tenancy)
     desk = Desk(store=tenancy.store, acts=acts, feed=hub, window_of=acts.window_of, preview=acts.preview)
     return Gateway(
@@ -139,9 +133,16 @@ def _gateway(upstreams: Upstreams, tenants: Tenants, tenancy: Tenancy, hub: Hub,
         tenants=tenants,
         tenancy=tenancy,
         hub=hub,
+        limits=Limits(
+            header_seconds=given.header_seconds,
+            body_seconds=given.body_seconds,
+            idle_seconds=given.idle_seconds,
+            connections=connections_allowed(given.max_connections),
+        ),
         token=token,
         pages=page_routes(desk),
         content_policy=CONTENT_POLICY,
+        allowed_hosts=given.allowed_hosts,
     )
 
 
@@ -173,50 +174,3 @@ def _tell(listener: socket.socket, upstreams: Mapping[str, str], place: str, *, 
             store=told(place),
         )
     )
-
-
-NO_NEWS = (
-    "ASGI callable returned without completing response",
-    "Unsupported upgrade request",
-    "No supported WebSocket",
-)
-"""How warnings begin that help nobody: of a reply that was not completed the relay has told, and whoever asks for another
-protocol, as Java's clients do with their first request, is answered in this one."""
-
-
-def is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of the server's says something that an operator can act on."""
-    return not record.getMessage().startswith(NO_NEWS)
-
-
-class _Server(uvicorn.Server):
-    """A server that ends well when it is told to: open streams are finished, open pages are not waited for."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        config = uvicorn.Config(
-            application(gateway),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            date_header=False,  # an upstream's own is passed on
-            ws="none",
-            timeout_keep_alive=IDLE_SECONDS,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
-        )
-        super().__init__(config)
-        logging.getLogger("uvicorn.error").addFilter(is_news)
-        self._hub = gateway.hub
-
-    def serve_until_told(self, listener: socket.socket) -> None:
-        """Run until a signal comes; the server raises it again when it has ended, and is then the one that hears it."""
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            self.run(sockets=[listener])
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end."""
-        self._hub.close()
-        super().handle_exit(sig, frame)

@@ -30,7 +30,7 @@ READY_SECONDS = 5.0
 
 
 class Gateway(Struct, frozen=True, kw_only=True):
-    """All that a gateway is made of."""
+    """All that a gateway is made of; `allowed_hosts` are names it answers to without a token, beside those of this machine."""
 
     upstreams: Upstreams
     tenants: Tenants
@@ -40,6 +40,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
     token: str = ""
     pages: Sequence[BaseRoute] = ()
     content_policy: str = "default-src 'none'; frame-ancestors 'none'"
+    allowed_hosts: Sequence[str] = ()
 
 
 def application(gateway: Gateway) -> Starlette:
@@ -52,7 +53,14 @@ def application(gateway: Gateway) -> Starlette:
         *gateway.pages,
     ]
     relay = Relay(sender, gateway.upstreams, gateway.tenants, gateway.tenancy, hub=gateway.hub, limits=gateway.limits)
-    guard = Middleware(Guard, relay=relay, token=gateway.token, content_policy=gateway.content_policy, pages=own)
+    guard = Middleware(
+        Guard,
+        relay=relay,
+        token=gateway.token,
+        content_policy=gateway.content_policy,
+        pages=own,
+        allowed_hosts=gateway.allowed_hosts,
+    )
     return Starlette(routes=own, middleware=[guard], lifespan=_lifespan(sender, gateway.tenancy))
 
 

@@ -2,15 +2,16 @@
 
 Loopback needs no token. With one, every request but the health checks carries it: in a header, in the path (`/t/TOKEN/v1/…`, for
 agents that can set nothing but a base URL), or, for a person, in a cookie set by the log-in page; a browser that opens a page by
-such a path is given the cookie too. Without a token the pages answer only to names of this machine, so that no foreign site can
-pass for them. What changes anything on the pages must come from the pages: another site's form is refused.
+such a path is given the cookie too. Without a token everything answers only to names of this machine and of the settings, so that
+no foreign site can pass for it, and the API takes nothing that a browser sends for another site. What changes anything on the
+pages must come from the pages: another site's form is refused. What is not HTTP/1.1 with one clear length is refused here too.
 """
 
 import hmac
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
-from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -18,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from starlette.websockets import WebSocketClose
+from starlette.websockets import WebSocket, WebSocketClose
 
 from infold.errors import UsageError
 from infold.gateway.bodies import Limits, Refusal, read_body
@@ -84,6 +85,15 @@ started.</p>
 """
 WRONG = '<p role="alert" class="notice trouble">That is not the token.</p>'
 
+FOREIGN_NAME = (
+    "Without INFOLD_TOKEN the gateway answers to names of this machine only. Use http://127.0.0.1, add the host to "
+    "gateway.allowed_hosts, or set INFOLD_TOKEN."
+)
+FOREIGN_SITE = "Without INFOLD_TOKEN the gateway takes no request from a web page of another site. Set INFOLD_TOKEN."
+CLOSE = {"connection": "close"}
+NO_SOCKETS = {"connection": "close, upgrade", "upgrade": "HTTP/1.1"}
+"""Headers of a 426, which has to name a protocol that is spoken."""
+
 TOKEN_SCOPE = "infold.token"
 """In the scope of a request where a token is asked for, so that a page can say so."""
 
@@ -118,17 +128,19 @@ class Guard:
         token: str = "",
         content_policy: str = "default-src 'none'",
         pages: Sequence[BaseRoute] = (),
+        allowed_hosts: Collection[str] = (),
     ) -> None:
         self._app = app
         self._relay = relay
         self._token = token.encode()
         self._policy = content_policy
         self._pages = pages
+        self._hosts = frozenset(name.lower() for name in allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, send it to the log-in page, or refuse it."""
         if scope["type"] == "websocket":
-            await WebSocketClose()(scope, receive, send)
+            await _close_socket(WebSocket(scope, receive, send))
             return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -143,20 +155,38 @@ class Guard:
     async def _answer(self, request: Request, named: str, *, is_page: bool) -> Response | None:
         """What is said in place of what was asked for; none where that may be had."""
         path: str = request.scope["path"]
-        if path in OPEN_PATHS or path.startswith(STYLE):
-            return None
-        if is_page and not self._token and not _is_loopback(request):
-            return _refused(403, "without INFOLD_TOKEN the pages are shown on this machine alone")
+        problem = _unreadable(request)
+        if problem is not None or path in OPEN_PATHS or path.startswith(STYLE):
+            return problem
         if is_page and self._token and path == LOGIN_PATH:
             return await self._login(request)
+        outsider = self._outsider(request, named, is_page=is_page)
+        if outsider is not None:
+            return outsider
+        if _asks_for_socket(request):
+            return _no_socket()
+        is_entering = is_page and _is_browsing(request) and self._is_token(named)
+        return self._entered(request, _path_of(request)) if is_entering else None
+
+    def _outsider(self, request: Request, named: str, *, is_page: bool) -> Response | None:
+        """The answer to a client that has no business here; none for any other."""
+        if not self._token and not self._is_addressed(request):
+            return _refused(403, FOREIGN_NAME)
         if not self._knows(request, named):
             is_person = is_page and request.method == "GET"
             form = _login_form(_path_of(request), status=401)
             return form if is_person else _refused(401, "a token is needed, as INFOLD_TOKEN has it")
         if is_page and request.method not in ("GET", "HEAD") and not _is_own(request):
             return _refused(403, "what changes anything must be asked for from the gateway's own pages")
-        is_entering = is_page and _is_browsing(request) and self._is_token(named)
-        return self._entered(request, _path_of(request)) if is_entering else None
+        if not is_page and not self._token and not _is_own(request):
+            return _refused(403, FOREIGN_SITE)
+        return None
+
+    def _is_addressed(self, request: Request) -> bool:
+        """Whether a request names this machine or an allowed host; any other name may be a site's that was made to lead here."""
+        named = _split(f"//{request.headers.get('host', '')}")
+        host = "" if named is None or named.hostname is None else named.hostname
+        return host in self._hosts or _is_loopback(host)
 
     def _is_page(self, scope: Scope) -> bool:
         path: str = scope["path"]
@@ -240,10 +270,47 @@ def _is_browsing(request: Request) -> bool:
     return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 
-def _is_loopback(request: Request) -> bool:
-    """Whether a request names this machine; one by another name may be of a site whose name was made to lead here."""
-    named = _split(f"//{request.headers.get('host', '')}")
-    return named is not None and named.hostname in LOOPBACK
+def _is_loopback(host: str) -> bool:
+    """Whether a host is this machine to every client: `localhost`, or an address of its loopback interface."""
+    if host in LOOPBACK:
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _unreadable(request: Request) -> Response | None:
+    """The answer to HTTP/2 on a connection that did not negotiate it, and to a body with two lengths; else none.
+
+    After two lengths nothing on the connection can be trusted: another program on the way may believe the other one.
+    """
+    if request.method == "PRI":
+        return _refused(
+            505, "The gateway speaks HTTP/1.1, not HTTP/2 with prior knowledge. Turn HTTP/2 off in the client.", CLOSE
+        )
+    if "content-length" in request.headers and "transfer-encoding" in request.headers:
+        return _refused(400, "The request has both content-length and transfer-encoding. Send one of them.", CLOSE)
+    return None
+
+
+def _asks_for_socket(request: Request) -> bool:
+    wishes = request.headers.get("connection", "").lower().split(",")
+    return "upgrade" in map(str.strip, wishes) and request.headers.get("upgrade", "").lower() == "websocket"
+
+
+def _no_socket() -> Response:
+    return _refused(
+        426, "The gateway has no websockets. Send the request by HTTP, as with POST /v1/responses.", NO_SOCKETS
+    )
+
+
+async def _close_socket(socket: WebSocket) -> None:
+    """Refuse a websocket that the server has already recognised."""
+    if "websocket.http.response" in socket.scope.get("extensions", {}):
+        await socket.send_denial_response(_no_socket())
+    else:
+        await WebSocketClose()(socket.scope, socket.receive, socket.send)
 
 
 def _is_own(request: Request) -> bool:
@@ -266,13 +333,11 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _cookie(headers: Headers) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+    """The token in a cookie; it is never quoted, and the standard library takes seconds to read a long quoted one."""
+    pairs = (pair.partition("=") for pair in headers.get("cookie", "").split(";"))
+    return next((value.strip() for name, _, value in pairs if name.strip() == COOKIE), "")
 
 
-def _refused(status: int, message: str) -> Response:
+def _refused(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     error = {"message": message, "type": "infold_gateway_error", "code": status}
-    return JSONResponse({"type": "error", "error": error}, status)
+    return JSONResponse({"type": "error", "error": error}, status, headers)

@@ -23,6 +23,7 @@ __all__ = [
     "CAP",
     "COUNT",
     "HOST",
+    "HOSTS",
     "Kind",
     "NAMES",
     "PLACE",
@@ -30,6 +31,7 @@ __all__ = [
     "PRESET",
     "RULES",
     "SWITCH",
+    "TENANT",
     "TEXT",
     "TOKENS",
 ]
@@ -172,6 +174,20 @@ def _host(raw: object) -> Value:
     return host
 
 
+def _hosts(raw: object) -> Value:
+    hosts = [part.strip() for part in raw.split(",") if part.strip()] if isinstance(raw, str) else raw
+    if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
+        raise ValueError(f"{raw!r} is no list of hosts")
+    return () if hosts == ["none"] else tuple(str(_host(host)) for host in hosts)
+
+
+def _tenant(raw: object) -> Value:
+    tenant = _stated_text(raw)
+    if not re.fullmatch(r"[\w.@-]{1,64}", tenant):
+        raise ValueError(f"{tenant!r} is no tenant")
+    return tenant
+
+
 def _preset(raw: object) -> Value:
     if not isinstance(raw, str) or raw not in PRESETS:
         raise ValueError(f"no preset is named {raw!r}")
@@ -208,6 +224,8 @@ TEXT = Kind("text", "give a text of one line", _text)
 PLACE = Kind("place", PLACES, _place)
 ADDRESS = Kind("address", "give an address that begins with http:// or https://", _address)
 HOST = Kind("host", "give a host name or an IP address", _host)
+HOSTS = Kind("list of hosts", "give a list of host names or IP addresses", _hosts)
+TENANT = Kind("tenant", "give up to 64 letters, digits and . _ @ -", _tenant)
 PRESET = Kind("preset", f"choose one of {', '.join(sorted(PRESETS))}", _preset)
 NAMES = Kind("list of names", "give a list of names, or 'all' or 'none'", _names)
 RULES = Kind("list of rules", "give a list of tools, or of tools with a pattern such as 'shell:git status*'", _rules)

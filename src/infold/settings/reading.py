@@ -57,10 +57,16 @@ class AgentSettings(Struct, frozen=True):
 
 
 class GatewaySettings(Struct, frozen=True):
-    """Where the gateway listens."""
+    """Where the gateway listens, whom it answers, whose sessions are whose, and how long a client may take."""
 
     host: str
     port: int
+    allowed_hosts: tuple[str, ...]
+    tenant: str | None
+    max_connections: int
+    header_seconds: int
+    body_seconds: int
+    idle_seconds: int
 
 
 class StoreLimits(Struct, frozen=True):

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from infold.errors import SettingsError
-from infold.settings.kinds import ADDRESS, HOST, PLACE
+from infold.settings.kinds import ADDRESS, HOST, HOSTS, PLACE, TENANT
 from infold.settings.layers import Layer, Stated, Written, agreed, read_value
 from infold.settings.schema import ALIASES, BY_NAME, KEYS, MISSPELT, Key, key_named, nearest, variable_of
 from infold.settings.sources import Source
@@ -129,4 +129,4 @@ def _is_section(name: str) -> bool:
 
 
 def _names_a_server(key: Key, value: Value) -> bool:
-    return key.kind in (ADDRESS, HOST) or (key.kind is PLACE and "://" in str(value))
+    return key.kind in (ADDRESS, HOST, HOSTS, TENANT) or (key.kind is PLACE and "://" in str(value))

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from infold.cli.serving import is_news, keeping_within
+from infold.cli.serving import keeping_within
 from infold.errors import StoreBroken
 from infold.settings import StoreLimits
 from infold.stores.memory import MemoryStore
@@ -31,22 +31,6 @@ class Watched(MemoryStore):
         if self._broken:
             raise StoreBroken("x.sqlite3", "the disk is full", remedy="make room")
         return super().expire(older_than_ms)
-
-
-def test_what_the_relay_has_told_is_not_told_again() -> None:
-    """B22: an upstream that breaks off is named once; the server's own complaint would look like a fault of the gateway's."""
-    said = ("ASGI callable returned without completing response.", "Exception in ASGI application")
-    records = [logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, text, (), None) for text in said]
-
-    assert [is_news(record) for record in records] == [False, True]
-
-
-def test_who_asks_for_another_protocol_is_not_told_of() -> None:
-    """B22: Java's clients offer HTTP/2 with their first request; the server's advice to install a library would not help."""
-    said = ("Unsupported upgrade request.", 'No supported WebSocket library detected. Please use "pip install …"')
-    records = [logging.LogRecord("uvicorn.error", logging.WARNING, "", 0, text, (), None) for text in said]
-
-    assert not any(map(is_news, records))
 
 
 def test_a_store_is_held_to_its_limits_from_the_start() -> None:

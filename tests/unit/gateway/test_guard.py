@@ -1,6 +1,7 @@
 """Who may speak to the gateway, and what its pages may do."""
 
 import asyncio
+import time
 from urllib.parse import urlencode
 
 import httpx2
@@ -26,7 +27,7 @@ async def echo(request: Request) -> Response:
     return PlainTextResponse(f"{request.scope['path']} {request.scope['raw_path'].decode()}")
 
 
-def guarded(token: str = TOKEN) -> Starlette:
+def guarded(token: str = TOKEN, allowed_hosts: tuple[str, ...] = ()) -> Starlette:
     """A page at `/page`, an open path, and everything else as a client's."""
     page = Route("/page", echo, methods=["GET", "POST"])
 
@@ -34,10 +35,10 @@ def guarded(token: str = TOKEN) -> Starlette:
         response = await echo(Request(scope))
         await response(scope, receive, send)
 
-    return Starlette(
-        routes=[page, Route("/healthz", echo)],
-        middleware=[Middleware(Guard, relay=everything, token=token, content_policy=POLICY, pages=[page])],
+    guard = Middleware(
+        Guard, relay=everything, token=token, content_policy=POLICY, pages=[page], allowed_hosts=allowed_hosts
     )
+    return Starlette(routes=[page, Route("/healthz", echo)], middleware=[guard])
 
 
 def asked(
@@ -49,10 +50,10 @@ def asked(
     content: bytes = b"",
     host: str = "127.0.0.1:8377",
 ) -> httpx2.Response:
-    """What is answered."""
+    """What is answered; one host besides this machine's is allowed."""
 
     async def ask() -> httpx2.Response:
-        way = httpx2.ASGITransport(guarded(token))
+        way = httpx2.ASGITransport(guarded(token, ("Gateway.lan",)))
         async with httpx2.AsyncClient(transport=way, base_url=f"http://{host}") as client:
             return await client.request(method, path, headers=headers, content=content)
 
@@ -158,9 +159,68 @@ def test_what_is_no_page_among_pages_is_not_sent_on(path: str) -> None:
     assert asked(path, {TOKEN_HEADER: TOKEN}).status_code == 404
 
 
-def test_a_client_may_come_from_any_site() -> None:
-    """What is relayed needs the client's own credential, which no browser adds."""
-    assert asked("/v1/x", {"origin": "http://app.test"}, method="POST", token="").status_code == 200
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "127.0.0.1:8377", "localhost:8377", "[::1]:8377", "127.0.0.2:8377", "gateway.lan", "GATEWAY.LAN:9"],
+)
+@pytest.mark.parametrize("path", ["/v1/x", "/page"])
+def test_without_a_token_this_machines_names_and_allowed_ones_are_served(host: str, path: str) -> None:
+    """B23: curl, SDKs and agents send no Origin and name the address they were given."""
+    assert asked(path, token="", host=host, method="POST").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.test:8377", "evil.test", "10.0.0.1", "localhost.evil.test", "[", "", "a@evil.test"]
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_without_a_token_the_api_answers_to_no_foreign_name(host: str, method: str) -> None:
+    """B23: a web page whose name was made to lead to this machine cannot use the model or write into the store."""
+    answer = asked("/v1/x", {"host": host}, token="", method=method)
+
+    assert answer.status_code == 403
+    assert "gateway.allowed_hosts" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site", "origin": "http://evil.test"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "http://evil.test"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9999"},
+    ],
+)
+def test_without_a_token_the_api_serves_no_other_site(headers: dict[str, str]) -> None:
+    """B23: a web page that names this machine rightly is refused for where it comes from; with a token it is known by that."""
+    assert asked("/v1/x", {**headers, "content-type": "text/plain"}, method="POST", token="").status_code == 403
+    assert asked("/v1/x", headers, token="").status_code == 403
+    assert asked("/v1/x", {**headers, TOKEN_HEADER: TOKEN}, method="POST").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"origin": "http://127.0.0.1:8377"}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-mode": "cors"}],
+)
+def test_programs_and_own_pages_use_the_api(headers: dict[str, str]) -> None:
+    """B23: no Origin is no browser; Node's fetch sends a mode and nothing else."""
+    assert asked("/v1/x", headers, method="POST", token="").status_code == 200
+
+
+def test_two_lengths_are_refused() -> None:
+    """B23: no two programs on the way may differ about where a request ends; the connection ends with the answer."""
+    answer = asked("/v1/x", {"transfer-encoding": "chunked", "content-length": "2"}, method="POST", content=b"{}")
+
+    assert (answer.status_code, answer.headers["connection"]) == (400, "close")
+
+
+def test_a_long_cookie_costs_little() -> None:
+    """B17: a cookie of any length is read in linear time, before the token is known."""
+    began = time.process_time()
+    answer = asked("/v1/x", {"cookie": 'a="' + '\\"' * 30_000 + f'"; {COOKIE}={TOKEN}'})
+
+    assert answer.status_code == 200
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(
@@ -248,8 +308,12 @@ def test_logging_in_is_bounded_and_of_the_page() -> None:
     assert (foreign.status_code, "set-cookie" in foreign.headers) == (200, False)
 
 
-def test_a_socket_is_closed() -> None:
-    """The gateway speaks HTTP; nothing else gets past the guard."""
+@pytest.mark.parametrize(
+    ("extensions", "told"),
+    [({}, ["websocket.close"]), ({"websocket.http.response": {}}, [426, "websocket.http.response.body"])],
+)
+def test_a_socket_is_closed(extensions: dict[str, object], told: list[object]) -> None:
+    """B23: a server with websockets gets the same 426 where it can pass one on."""
     sent: list[Message] = []
 
     async def speak() -> None:
@@ -259,11 +323,12 @@ def test_a_socket_is_closed() -> None:
         async def send(message: Message) -> None:
             sent.append(message)
 
-        await guarded()({"type": "websocket", "path": "/v1/x", "headers": []}, receive, send)
+        scope = {"type": "websocket", "path": "/v1/x", "headers": [], "extensions": extensions}
+        await guarded()(scope, receive, send)
 
     asyncio.run(speak())
 
-    assert [message["type"] for message in sent] == ["websocket.close"]
+    assert [message.get("status", message["type"]) for message in sent] == told
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,12 @@ EXAMPLES = {
     "permissions.deny": "shell:rm *",
     "gateway.host": "0.0.0.0",
     "gateway.port": "0",
+    "gateway.allowed_hosts": "gateway.lan, 10.0.0.7",
+    "gateway.tenant": "ada",
+    "gateway.max_connections": "200",
+    "gateway.header_seconds": "5",
+    "gateway.body_seconds": "30",
+    "gateway.idle_seconds": "10",
     "store_limits.max_age_days": "30",
     "store_limits.max_bytes": "1_000_000",
 }

@@ -17,7 +17,7 @@ def test_without_anything_the_defaults_hold(project: Project) -> None:
     assert (settings.model, settings.store, settings.upstreams, settings.files) == (None, "memory", {}, ())
     assert settings.recall == RecallSettings(enabled=True, budget_tokens=2_000)
     assert settings.plugins == PluginSettings(enabled=None, seven_sections=False)
-    assert settings.gateway == GatewaySettings("127.0.0.1", 8377)
+    assert settings.gateway == GatewaySettings("127.0.0.1", 8377, (), None, 1_000, 20, 60, 75)
     assert settings.store_limits == StoreLimits(None, None)
     assert settings.for_session().policy == preset("infold")
 
@@ -27,14 +27,19 @@ def test_every_section_is_read(project: Project) -> None:
     project.user_says('model = "a"\nstore = "memory"\n[upstreams.openai]\nbase_url = "https://example.com/v1"')
     project.says(
         'model = "b"\n[recall]\nenabled = false\nbudget_tokens = "1k"\n[plugins]\nenabled = ["x"]\nseven_sections = true\n'
-        "[gateway]\nport = 9000\n[store_limits]\nmax_age_days = 30\nmax_bytes = 1_000_000"
+        "[gateway]\nport = 9000\nidle_seconds = 5\nmax_connections = 20\n[store_limits]\nmax_age_days = 30\nmax_bytes = 1_000_000"
     )
-    settings = project.read(INFOLD_GATEWAY_HOST="0.0.0.0", INFOLD_STORE_LIMITS_MAX_BYTES="off")
+    settings = project.read(
+        INFOLD_GATEWAY_HOST="0.0.0.0",
+        INFOLD_GATEWAY_ALLOWED_HOSTS="gateway.lan, 10.0.0.7",
+        INFOLD_GATEWAY_TENANT="ada",
+        INFOLD_STORE_LIMITS_MAX_BYTES="off",
+    )
 
     assert settings.model == "b"
     assert settings.recall == RecallSettings(enabled=False, budget_tokens=1_000)
     assert settings.plugins == PluginSettings(enabled=("x",), seven_sections=True)
-    assert settings.gateway == GatewaySettings("0.0.0.0", 9_000)
+    assert settings.gateway == GatewaySettings("0.0.0.0", 9_000, ("gateway.lan", "10.0.0.7"), "ada", 20, 20, 60, 5)
     assert settings.store_limits == StoreLimits(30, None)
     assert settings.upstreams == {"openai": "https://example.com/v1"}
     assert settings.files == (str(project.own), str(project.folder / "infold.toml"))

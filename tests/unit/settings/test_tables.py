@@ -91,6 +91,8 @@ def test_a_password_in_an_address_is_a_secret(project: Project) -> None:
         "store = 'postgresql://db/x'",
         "[upstreams.openai]\nbase_url = 'https://example.com'",
         "[gateway]\nhost = '0.0.0.0'",
+        "[gateway]\nallowed_hosts = ['evil.test']",
+        "[gateway]\ntenant = 'ada'",
     ],
 )
 def test_a_project_chooses_no_servers(project: Project, toml: str) -> None:
