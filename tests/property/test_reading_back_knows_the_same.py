@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from infold.core.compact import compact
 from infold.core.entries import (
     Amendment,
+    Checkpoint,
     Entry,
     MessageEntry,
     Pin,
@@ -20,6 +21,7 @@ from infold.core.loading import load
 from infold.core.log import Log
 from infold.core.messages import (
     AssistantMessage,
+    CompactionPart,
     Message,
     MessageId,
     SessionId,
@@ -90,6 +92,35 @@ def test_an_amended_session_read_back_is_the_session(
     assert view(read, situation.policy.summary) == view(log, situation.policy.summary)
     assert (read.size, read.measured, read.next_sequence) == (log.size, log.measured, log.next_sequence)
     assert (read.altered, read.run, read.limits, read.carried) == (log.altered, log.run, log.limits, log.carried)
+
+
+@given(
+    st.lists(st.sampled_from(("user", "reply", "pair", "pair", "asked", "checkpoint")), min_size=4, max_size=14),
+    st.data(),
+)
+def test_imported_compactions_read_back_are_the_same(kinds: list[str], data: st.DataObject) -> None:
+    """S4.1, B13: whatever tails imported compactions keep, among checkpoints of infold's own, the same messages stand."""
+    log, entries = Log(SESSION), list[Entry]()
+    for kind in kinds:
+        number, live = log.next_sequence, [placed.message.id for placed in log.live]
+        tail = data.draw(st.sampled_from([*live[-6:], None, MessageId("n2"), MessageId("unknown")]))
+        request = UserMessage(MessageId(f"n{number}"), (CompactionPart("part", auto=True, first_kept_id=tail),))
+        answer = AssistantMessage(
+            MessageId(f"n{number + 1}"), (TextPart("S"),), parent_id=request.id, summary=True, finish="stop"
+        )
+        cuttable = [placed.sequence for placed in log.live if placed.cuttable]
+        more: dict[str, tuple[Entry, ...]] = {
+            "user": (spoken(number),),
+            "reply": (MessageEntry(AssistantMessage(MessageId(f"n{number}"), (TextPart("so"),), finish="stop")),),
+            "pair": (MessageEntry(request), MessageEntry(answer)),
+            "asked": (MessageEntry(request),),
+            "checkpoint": (Checkpoint("own", first_kept=data.draw(st.sampled_from([None, *cuttable]))),),
+        }
+        log = grown(log, entries, more[kind])
+    read = read_back(entries, log)
+
+    assert standing(read) == standing(log)
+    assert (read.size, read.next_sequence, read.pending) == (log.size, log.next_sequence, log.pending)
 
 
 def may_follow(message: Message, log: Log) -> bool:

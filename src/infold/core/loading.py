@@ -33,7 +33,7 @@ def load(session_id: SessionId, newest_first: Iterable[tuple[int, Entry]], rende
     the checkpoint and is learned on from there.
     """
     numbers, boundary = _Numbers(), _Boundary()
-    needed = list(_needed(numbers.seen(newest_first), boundary))
+    needed = _without_halves(list(_needed(numbers.seen(newest_first), boundary)), boundary)
     held = frozenset(sequence for sequence, entry in needed if isinstance(entry, MessageEntry))
     reading = _Reading(Log(session_id, rendering, carried=_carried(needed, boundary)), boundary, held)
     for sequence, entry in reversed(needed):
@@ -105,7 +105,11 @@ class _Numbers:
 
 
 class _Boundary:
-    """Where reading may end: nowhere yet, at once, or at the first message that a checkpoint kept."""
+    """Where reading may end: nowhere until a compaction is found, then once the first message that it kept has been read.
+
+    Every compaction that is carried out again on the way needs its own first kept message too: `missing` has the number or the id
+    of each that has not been read yet.
+    """
 
     def __init__(self) -> None:
         self.undone: set[int] = set()
@@ -113,8 +117,7 @@ class _Boundary:
         self.found = False
         self.newest: int | None = None
         self.unanswered: dict[str, str] = {}
-        self.first_kept: int | None = None
-        self.first_kept_id: MessageId | None = None
+        self.missing: set[int | MessageId] = set()
         self.amended: int | None = None
         self.withdrawn: set[str] = set()
         self.taken_back: list[Message] = []
@@ -145,27 +148,24 @@ class _Boundary:
             self.withdrawn.update([] if entry.request is None else [entry.request.id])
             return
         if isinstance(entry, Checkpoint) and self.newest is None:
-            self.newest = sequence
-        if self.found:
-            return
-        if isinstance(entry, Checkpoint):
-            self.found, self.first_kept, self.unanswered = True, entry.first_kept, entry.unanswered
+            self.found, self.newest, self.unanswered = True, sequence, entry.unanswered
+            self._need(entry.first_kept)
         elif isinstance(entry, MessageEntry):
             message = entry.message
             if is_finished_summary(message) and message.parent_id is not None:
                 self.answered.add(message.parent_id)
             elif message.id in self.answered and isinstance(message, UserMessage) and is_compaction_request(message):
-                self.found, self.first_kept_id = True, tail_start_id(message)
+                self.found = True
+                self._need(tail_start_id(message))
+
+    def _need(self, first_kept: int | MessageId | None) -> None:
+        self.missing.update([] if first_kept is None else [first_kept])
 
     def reached(self, sequence: int, entry: Entry) -> bool:
         """Whether everything the view needs has been read."""
-        if not self.found:
-            return False
-        if self.first_kept is None and self.first_kept_id is None:
-            return True
-        return isinstance(entry, MessageEntry) and (
-            sequence == self.first_kept or entry.message.id == self.first_kept_id
-        )
+        if isinstance(entry, MessageEntry):
+            self.missing -= {sequence, entry.message.id}
+        return self.found and not self.missing
 
 
 def _needed(newest_first: Iterable[tuple[int, Entry]], boundary: _Boundary) -> Iterator[tuple[int, Entry]]:
@@ -175,6 +175,19 @@ def _needed(newest_first: Iterable[tuple[int, Entry]], boundary: _Boundary) -> I
             yield sequence, entry
         if boundary.reached(sequence, entry):
             return
+
+
+def _without_halves(needed: list[tuple[int, Entry]], boundary: _Boundary) -> list[tuple[int, Entry]]:
+    """Leave out a summary whose request lies before the boundary: the compaction that they made is over."""
+    ids = {entry.message.id for _, entry in needed if isinstance(entry, MessageEntry)}
+    halves = boundary.answered - ids if boundary.found else frozenset[MessageId]()
+    return [
+        (sequence, entry)
+        for sequence, entry in needed
+        if not (
+            isinstance(entry, MessageEntry) and is_finished_summary(entry.message) and entry.message.parent_id in halves
+        )
+    ]
 
 
 def _carried(needed: Iterable[tuple[int, Entry]], boundary: _Boundary) -> frozenset[str]:

@@ -5,7 +5,8 @@ by what its messages say, not by their marks. What was folded must still be ther
 an amendment.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from infold.core.likeness import likeness
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Finish, Message, MessageId, Usage
+from infold.core.messages import AssistantMessage, CompactionPart, Finish, Message, MessageId, Usage
 from infold.core.placing import Placed
 from infold.core.spine import within
 from infold.engine.known import begins_with_the_fold, settled
@@ -22,6 +23,8 @@ from infold.formats.items import plain, refuse_text
 from infold.formats.wire import Decoded, Pairing, WireFormat, joined
 
 __all__ = ["Followed", "History", "numbered"]
+
+_NUMBERED = re.compile(r"m\d{1,18}")
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 
@@ -178,9 +181,24 @@ class History:
 
 
 def numbered(messages: Sequence[Message], log: Log) -> tuple[Message, ...]:
-    """Messages that came from no wire, with the ids they have at the end of this log."""
+    """Return messages that came from no wire with the ids they have at the end of this log, and references to match."""
     first = _position(log)
-    return tuple(replace(message, id=MessageId(f"m{first + n}")) for n, message in enumerate(messages))
+    ids = {message.id: MessageId(f"m{first + n}") for n, message in enumerate(messages)}
+    return tuple(_renamed(message, MessageId(f"m{first + n}"), ids) for n, message in enumerate(messages))
+
+
+def _renamed(message: Message, own: MessageId, ids: Mapping[MessageId, MessageId]) -> Message:
+    """Return a message under its new id; what it refers to by an id that has no new one is in the log already."""
+    parts = tuple(
+        replace(part, first_kept_id=ids.get(part.first_kept_id, part.first_kept_id))
+        if isinstance(part, CompactionPart) and part.first_kept_id is not None
+        else part
+        for part in message.parts
+    )
+    parts = message.parts if parts == message.parts else parts
+    if isinstance(message, AssistantMessage) and message.parent_id is not None:
+        return replace(message, id=own, parts=parts, parent_id=ids.get(message.parent_id, message.parent_id))
+    return replace(message, id=own, parts=parts)
 
 
 def _first(decoded: Decoded, count: int) -> Decoded:
@@ -193,8 +211,13 @@ def _callers(log: Log) -> list[Placed]:
 
 
 def _position(log: Log) -> int:
-    """Where in the caller's list the next message stands; its id is made of that, so that every process makes the same."""
-    return _folded(log) + log.length - len(within(log.spine.own, log.length))
+    """Where in the caller's list the next message stands; its id is made of that, so that every process makes the same.
+
+    An imported compaction does not say how many messages it folded, so the newest id counts too.
+    """
+    newest = next((placed.message.id for placed in reversed(log.live) if not placed.is_own), "")
+    number = int(newest[1:]) + 1 if _NUMBERED.fullmatch(newest) else 0
+    return max(number, _folded(log) + log.length - len(within(log.spine.own, log.length)))
 
 
 def _folded(log: Log) -> int:

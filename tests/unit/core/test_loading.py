@@ -172,6 +172,41 @@ def test_what_was_said_while_the_summary_was_written_stays(tail: str | None) -> 
         assert "m4" in ids(log)
 
 
+REPEATED = (
+    *(user("one"), replies(), user("two"), replies(), user("three"), replies()),
+    *(requests_compaction(first_kept_id="m2"), summary("S1"), user("four"), replies()),
+    *(requests_compaction(first_kept_id="m4"), summary("S2"), user("five")),
+)
+"""Two compactions by messages; the tail that the second keeps begins within the tail of the first."""
+
+
+def test_the_tail_of_repeated_imported_compactions_stays() -> None:
+    """S4.1, S1.9: turns from before the older of two imported compactions, kept by both, are there after reading back."""
+    for log in (appended(said(*REPEATED)), loaded(said(*REPEATED))):
+        assert ids(log) == ["m10", "m11", "m4", "m5", "m8", "m9", "m12"]
+
+
+def test_a_tail_over_an_older_imported_compaction_stays() -> None:
+    """S4.1: a checkpoint of infold's own that keeps messages from before an imported compaction is read back so."""
+    entries = [*said(*REPEATED[:10]), Checkpoint("own", first_kept=4)]
+
+    for log in (appended(entries), loaded(entries)):
+        assert ids(log) == ["m4", "m5", "m8", "m9"]
+
+
+def test_an_imported_tail_over_a_checkpoint_stays() -> None:
+    """S4.1: an imported compaction that keeps messages from before a checkpoint of infold's own is read back so."""
+    said_later = numbered([*[user()] * 7, requests_compaction(first_kept_id="m4"), summary("S")])[7:]
+    entries = [
+        *said(*REPEATED[:6]),
+        Checkpoint("own", first_kept=2, unanswered={"call": "bash"}),
+        *(MessageEntry(message) for message in said_later),
+    ]
+
+    for log in (appended(entries), loaded(entries)):
+        assert ids(log) == ["m7", "m8", "m4", "m5"]
+
+
 # The same session either way.
 
 HISTORIES: dict[str, list[Entry]] = {

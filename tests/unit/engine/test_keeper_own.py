@@ -4,6 +4,7 @@ from infold.core.entries import Clipping, MessageEntry
 from infold.core.events import Clipped
 from infold.core.messages import (
     AssistantMessage,
+    CompactionPart,
     MessageId,
     ModelRef,
     StepStartPart,
@@ -12,7 +13,9 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
     WorkPath,
+    text_of,
 )
+from infold.core.view import standing
 from infold.engine.circumstances import Beside, Stamp
 from infold.formats.overflow import Overflow
 
@@ -108,3 +111,38 @@ def test_a_new_message_may_be_refused_anew() -> None:
         assert ready.events
 
     assert kept.keeper.window_tokens == 6_192
+
+
+def test_references_are_renamed_with_the_messages() -> None:
+    """S4.1, S1.9: added messages get ids of their own, and what they refer to by id is still found: the pair is a boundary."""
+    kept = Kept()
+    kept.drive(kept.keeper.add(PAIR))
+
+    assert [text_of(message) for message in standing(kept.log)] == ["", "SUMMARY", "kept", "new"]
+
+
+def test_messages_after_an_imported_compaction_get_free_ids() -> None:
+    """S4.1: messages added one by one after an imported compaction never get the id of one that stands."""
+    kept = Kept()
+    for messages in (PAIR, *((UserMessage(MessageId("x"), (TextPart(f"{n}"),)),) for n in range(6))):
+        kept.drive(kept.keeper.add(messages))
+
+    assert [text_of(message) for message in standing(kept.log)][4:] == ["0", "1", "2", "3", "4", "5"]
+
+
+PAIR = (
+    UserMessage(MessageId("alpha"), (TextPart("old"),)),
+    UserMessage(MessageId("beta"), (TextPart("kept"),)),
+    UserMessage(MessageId("gamma"), (CompactionPart("p", auto=True, first_kept_id=MessageId("beta")),)),
+    AssistantMessage(
+        MessageId("delta"),
+        (TextPart("SUMMARY"),),
+        parent_id=MessageId("gamma"),
+        summary=True,
+        mode="compaction",
+        agent="compaction",
+        finish="stop",
+    ),
+    UserMessage(MessageId("epsilon"), (TextPart("new"),)),
+)
+"""An imported compaction, under the ids of another program."""
