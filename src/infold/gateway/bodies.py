@@ -1,13 +1,12 @@
 """Read a request's body within bounds: so many bytes, in so much time, and so many when it is unpacked."""
 
-import zlib
 from asyncio import timeout
 
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 
 from infold.formats.requests import Unmanaged
-from infold.gateway.decoding import GZIP_OR_ZLIB, KNOWN, PLAIN
+from infold.gateway.decoding import PLAIN, decompressor_for
 
 __all__ = ["Limits", "Refusal", "read_body", "unpacked"]
 
@@ -17,17 +16,22 @@ still sends would never see the answer."""
 
 
 class Limits(Struct, frozen=True):
-    """How large a request may be, how long it may take to arrive, and how long an upstream may take to answer.
+    """How large a request may be, how long each side may take, and how many clients may be connected.
 
     `managed_bytes` is the most that infold reads itself; what is larger is relayed as it came. `upstream_seconds` is the
-    longest silence: a stream may go on for as long as it says something.
+    longest silence: a stream may go on for as long as it says something. `idle_seconds` are those between two requests, longer
+    than SDKs keep a connection, so that they close first; `stall_seconds` those in which a client reads nothing of its reply.
     """
 
     body_bytes: int = 64 * 2**20
     managed_bytes: int = 32 * 2**20
+    header_seconds: float = 20.0
     body_seconds: float = 60.0
+    idle_seconds: float = 75.0
+    stall_seconds: float = 300.0
     connect_seconds: float = 10.0
     upstream_seconds: float = 600.0
+    connections: int = 1_000
 
 
 class Refusal(Struct, frozen=True):
@@ -75,17 +79,16 @@ def unpacked(raw: bytes, encoding: str, limits: Limits) -> bytes | Unmanaged:
     name = encoding.strip().lower()
     if name in PLAIN:
         return raw if len(raw) <= limits.managed_bytes else _too_much(limits)
-    if name not in KNOWN:
+    inner = decompressor_for(name)
+    if inner is None:
         return Unmanaged(f"the body is compressed ({name})")
-    inflating = zlib.decompressobj(GZIP_OR_ZLIB)
     try:
-        text = inflating.decompress(raw, limits.managed_bytes + 1)
-    except zlib.error:
+        text = inner.decompress(raw, limits.managed_bytes + 1)
+    except ValueError:
         return Unmanaged(f"the body is no {name}")
-    if len(text) > limits.managed_bytes:
+    if inner.is_full or len(text) > limits.managed_bytes:
         return _too_much(limits)
-    is_whole = inflating.eof and not inflating.unused_data
-    return text if is_whole else Unmanaged(f"the body is no {name}")
+    return text if inner.is_whole else Unmanaged(f"the body is no {name}")
 
 
 def _too_much(limits: Limits) -> Unmanaged:

@@ -2,8 +2,11 @@
 
 import gzip
 import zlib
+from collections.abc import Callable
 
+import brotli
 import pytest
+import zstandard
 
 from infold.gateway.decoding import Decoding
 
@@ -18,6 +21,8 @@ TEXT = b"data: apples\n\n" * 100
         ("gzip", gzip.compress(TEXT, mtime=0)),
         ("X-GZIP", gzip.compress(TEXT, mtime=0)),
         ("deflate", zlib.compress(TEXT)),
+        ("br", brotli.compress(TEXT)),
+        ("zstd", zstandard.compress(TEXT)),
     ],
 )
 @pytest.mark.parametrize("size", [1, 7, 10_000])
@@ -29,7 +34,9 @@ def test_a_body_is_read_however_it_is_split(encoding: str, body: bytes, size: in
     assert decoding.is_possible
 
 
-@pytest.mark.parametrize(("encoding", "body"), [("br", b"x"), ("zstd", TEXT), ("gzip", b"no gzip at all")])
+@pytest.mark.parametrize(
+    ("encoding", "body"), [("br", b"x" * 99), ("zstd", TEXT), ("gzip", b"no gzip at all"), ("zip", TEXT)]
+)
 def test_what_cannot_be_read_is_told(encoding: str, body: bytes) -> None:
     """An encoding that is not known, or is not what it says, gives nothing."""
     decoding = Decoding(encoding)
@@ -38,9 +45,11 @@ def test_what_cannot_be_read_is_told(encoding: str, body: bytes) -> None:
     assert not decoding.is_possible
 
 
-def test_a_trap_is_not_sprung() -> None:
+@pytest.mark.parametrize("pack", [("gzip", gzip.compress), ("br", brotli.compress), ("zstd", zstandard.compress)])
+def test_a_trap_is_not_sprung(pack: tuple[str, Callable[[bytes], bytes]]) -> None:
     """A piece that would become a thousand times as large is not read on."""
-    decoding = Decoding("gzip")
+    decoding = Decoding(pack[0])
 
-    assert len(decoding.decode(gzip.compress(bytes(12 * 2**20)))) == 8 * 2**20
+    assert 8 * 2**20 <= len(decoding.decode(pack[1](bytes(100 * 2**20)))) <= 24 * 2**20
     assert not decoding.is_possible
+    assert decoding.decode(b"more") == b""
