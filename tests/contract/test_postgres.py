@@ -179,3 +179,16 @@ def _end_every_connection(postgres: str) -> None:
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+
+
+@pytest.mark.parametrize(
+    "damage", ["DELETE FROM infold_entries WHERE sequence = 1", "UPDATE infold_sessions SET next_sequence = 7"]
+)
+def test_a_gap_in_a_session_is_told(postgres: str, damage: str) -> None:
+    """B13: a missing entry or a wrong count is an error that names the entry."""
+    with PostgresStore(postgres) as store:
+        store.append(ONE, said("a", "b", "c"), expected=0)
+        with psycopg.connect(postgres) as connection:
+            connection.execute(damage.encode())
+        with pytest.raises(StoreBroken, match=r"entry [16] of session 'one' is missing"):
+            list(store.newest_first(ONE))

@@ -18,7 +18,7 @@ from infold.core.documents import documents_of
 from infold.core.entries import Entry, MessageEntry, handle_of, split_handle
 from infold.core.messages import Message, calls_of, results_of
 from infold.core.recall import Document, tokens_of
-from infold.errors import UnknownReference, UnknownSession
+from infold.errors import StoreBroken, UnknownReference, UnknownSession
 from infold.ports import Found, SessionKey, Store
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "askable",
     "document_at",
     "index_all",
+    "places_in",
     "ranked",
     "slices_of",
 ]
@@ -83,23 +84,40 @@ def index_all(
     key: SessionKey,
     state: Callable[[], Indexed | None],
     add: Callable[[Indexed, int, Sequence[Slice]], None],
-) -> bool:
-    """Index what was appended since somebody last searched; false for a session that is not there.
+) -> list[Slice] | None:
+    """Index what was appended since the last search, and return what could not be indexed; `None` if the session does not exist.
 
     Finding words costs more than storing them, and most sessions are never searched: so it is done here and not as entries
-    come. `state` tells how far the index has come; `add` takes it on from there to that number, unless another has done so.
+    come. `state` returns how far the index has come; `add` takes it on from there to that number, unless another has done so.
+    Where the index cannot be written (a full disk, a file that may only be read), the rest is searched without it.
     """
+    before: Indexed | None = None
     while True:
         reached = state()
         if reached is None:
-            return False
+            return None
         if reached.entries >= reached.of:
-            return True
+            return []
         end = min(reached.of, reached.entries + BATCH)
-        newest_first = islice(store.newest_first(key, before=end), end - reached.entries)
-        entries = [entry for _, entry in newest_first][::-1]
-        first = end - len(entries)
-        add(reached, end, slices_of(entries, first, partial(store.newest_first, key, before=first)))
+        try:
+            if reached != before:
+                add(reached, end, _slices_between(store, key, reached.entries, end))
+                before = reached
+                continue
+        except StoreBroken:
+            pass  # what cannot be read either is reported by the reading below
+        return _slices_between(store, key, max(0, reached.entries), reached.of)
+
+
+def _slices_between(store: Store, key: SessionKey, first: int, end: int) -> list[Slice]:
+    entries = [entry for _, entry in islice(store.newest_first(key, before=end), end - first)][::-1]
+    first = end - len(entries)
+    return slices_of(entries, first, partial(store.newest_first, key, before=first))
+
+
+def places_in(slices: Sequence[Slice], token: str) -> list[Place]:
+    """Return where a token stands in what is not indexed."""
+    return [(piece.sequence, piece.position) for piece in slices if token in piece.tokens]
 
 
 def slices_of(entries: Sequence[Entry], first: int, earlier: Earlier) -> list[Slice]:

@@ -17,7 +17,7 @@ from infold.stores.clock import SystemClock
 from infold.stores.closing import Closing
 from infold.stores.findable import MOST_PLACES, Indexed, Place, Slice, askable, document_at, index_all, ranked
 from infold.stores.keeping import surplus
-from infold.stores.paging import PAGE, decoded, in_pages
+from infold.stores.paging import PAGE, EntryRow, numbered_entries
 
 __all__ = ["MemoryStore"]
 
@@ -54,11 +54,11 @@ class MemoryStore(Closing):
         """The numbered entries, newest first; nothing for a session that is not there."""
         stored = self._sessions[key].stored if key in self._sessions else []
 
-        def fetch(last: tuple[int, bytes] | None) -> list[tuple[int, bytes]]:
-            end = last[0] if last else len(stored) if before is None else min(max(0, before), len(stored))
-            return [(number, stored[number]) for number in range(end - 1, max(-1, end - 1 - PAGE), -1)]
+        def fetch(end: int) -> list[EntryRow]:
+            last = min(end, len(stored)) - 1
+            return [(len(stored), number, stored[number]) for number in range(last, max(-1, last - PAGE), -1)]
 
-        return decoded(in_pages(fetch), key, WHERE)
+        return numbered_entries(fetch, key, WHERE, before)
 
     @contextmanager
     def hold(self, key: SessionKey) -> Iterator[bool]:
@@ -106,7 +106,7 @@ class MemoryStore(Closing):
 
     def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
         """The parts that hold any of these tokens, best first, of equals the newest."""
-        if not index_all(self, key, lambda: self._indexed(key), partial(self._index, key)):
+        if index_all(self, key, lambda: self._indexed(key), partial(self._index, key)) is None:
             return ()
         with self._lock:
             places = self._sessions[key].places if key in self._sessions else {}

@@ -22,15 +22,22 @@ from infold.errors import StoreBroken, StoreConflict, UnknownSession
 from infold.ports import Clock, Found, SessionKey, StoredSession
 from infold.stores.clock import SystemClock
 from infold.stores.closing import Closing
-from infold.stores.findable import MOST_PLACES, Indexed, Place, Slice, askable, document_at, index_all, ranked
+from infold.stores.findable import (
+    MOST_PLACES,
+    Indexed,
+    Place,
+    Slice,
+    askable,
+    document_at,
+    index_all,
+    places_in,
+    ranked,
+)
 from infold.stores.keeping import surplus
-from infold.stores.paging import PAGE, decoded, in_pages
+from infold.stores.paging import LAST, PAGE, EntryRow, in_pages, numbered_entries
 from infold.stores.postgres_pool import Connection, Pools, connect, name_of, prepare, translated
 
 __all__ = ["PostgresStore"]
-
-LAST = 2**62
-"""Above every number and every moment."""
 
 TRIES = 5
 """Times a transaction is begun that the server rolled back in favour of another."""
@@ -74,15 +81,14 @@ class PostgresStore(Closing):
         if number is None:
             return iter(())
 
-        def fetch(last: tuple[int, bytes] | None) -> list[tuple[int, bytes]]:
-            end = last[0] if last else LAST if before is None else before
+        def fetch(end: int) -> list[EntryRow]:
             return self._rows(
-                "SELECT sequence, stored FROM infold_entries WHERE session = %s AND sequence < %s "
-                "ORDER BY sequence DESC LIMIT %s",
-                (number, end, PAGE),
+                "SELECT next_sequence, sequence, stored FROM infold_sessions LEFT JOIN infold_entries "
+                "ON session = number AND sequence < %s WHERE number = %s ORDER BY sequence DESC LIMIT %s",
+                (end, number, PAGE),
             )
 
-        return decoded(in_pages(fetch), key, self._where)
+        return numbered_entries(fetch, key, self._where, before)
 
     @contextmanager
     def hold(self, key: SessionKey) -> Iterator[bool]:
@@ -149,12 +155,13 @@ class PostgresStore(Closing):
 
     def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
         """The parts that hold any of these tokens, best first, of equals the newest."""
-        if not index_all(self, key, lambda: self._indexed(key), partial(self._index, key)):
+        rest = index_all(self, key, lambda: self._indexed(key), partial(self._index, key))
+        if rest is None:
             return ()
         number = self._number(key)
         if number is None:
             return ()
-        return ranked([self._places(number, token) for token in askable(tokens)], most)
+        return ranked([places_in(rest, token) + self._places(number, token) for token in askable(tokens)], most)
 
     def read(self, key: SessionKey, handle: str) -> Document:
         """A part as it was said; raises `UnknownReference` if there is no text under that handle."""

@@ -20,17 +20,24 @@ from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, Found, SessionKey, StoredSession
 from infold.stores.clock import SystemClock
 from infold.stores.closing import Closing
-from infold.stores.findable import MOST_PLACES, Indexed, Place, Slice, askable, document_at, index_all, ranked
+from infold.stores.findable import (
+    MOST_PLACES,
+    Indexed,
+    Place,
+    Slice,
+    askable,
+    document_at,
+    index_all,
+    places_in,
+    ranked,
+)
 from infold.stores.keeping import surplus
 from infold.stores.locks import holding, lock_path
-from infold.stores.paging import PAGE, decoded, in_pages
+from infold.stores.paging import LAST, PAGE, EntryRow, in_pages, numbered_entries
 from infold.stores.sqlite_connections import Connections
 from infold.stores.sqlite_file import BUSY_SECONDS, prepare, translated
 
 __all__ = ["SqliteStore"]
-
-LAST = 2**62
-"""Above every number and every moment."""
 
 
 class SqliteStore(Closing):
@@ -74,14 +81,14 @@ class SqliteStore(Closing):
         if number is None:
             return iter(())
 
-        def fetch(last: tuple[int, bytes] | None) -> list[tuple[int, bytes]]:
-            end = last[0] if last else LAST if before is None else before
+        def fetch(end: int) -> list[EntryRow]:
             return self._rows(
-                "SELECT sequence, stored FROM entries WHERE session = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?",
-                (number, end, PAGE),
+                "SELECT CAST(next_sequence AS INTEGER), sequence, CAST(stored AS BLOB) FROM sessions "
+                "LEFT JOIN entries ON session = number AND sequence < ? WHERE number = ? ORDER BY sequence DESC LIMIT ?",
+                (end, number, PAGE),
             )
 
-        return decoded(in_pages(fetch), key, str(self._path))
+        return numbered_entries(fetch, key, str(self._path), before)
 
     @contextmanager
     def hold(self, key: SessionKey) -> Iterator[bool]:
@@ -98,14 +105,15 @@ class SqliteStore(Closing):
     def sessions(self, tenant: str) -> Iterator[StoredSession]:
         """A tenant's sessions, the last changed first."""
 
-        def fetch(last: tuple[int, int, str, int, int] | None) -> list[tuple[int, int, str, int, int]]:
+        def fetch(last: tuple[int, int, str, int, int, int] | None) -> list[tuple[int, int, str, int, int, int]]:
             return self._rows(
-                "SELECT changed_ms, number, id, next_sequence, stored_bytes FROM sessions "
+                "SELECT changed_ms, number, id, "
+                "CAST(next_sequence AS INTEGER), CAST(stored_bytes AS INTEGER), CAST(changed_ms AS INTEGER) FROM sessions "
                 "WHERE tenant = ? AND (changed_ms, number) < (?, ?) ORDER BY changed_ms DESC, number DESC LIMIT ?",
                 (tenant, *(last[:2] if last else (LAST, LAST)), PAGE),
             )
 
-        for changed_ms, _, session_id, entries, stored_bytes in in_pages(fetch):
+        for _, _, session_id, entries, stored_bytes, changed_ms in in_pages(fetch):
             yield StoredSession(SessionKey(tenant, SessionId(session_id)), entries, stored_bytes, changed_ms)
 
     def delete(self, key: SessionKey) -> None:
@@ -143,19 +151,22 @@ class SqliteStore(Closing):
 
     def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
         """The parts that hold any of these tokens, best first, of equals the newest."""
-        if not index_all(self, key, lambda: self._indexed(key), partial(self._index, key)):
+        rest = index_all(self, key, lambda: self._indexed(key), partial(self._index, key))
+        if rest is None:
             return ()
         number = self._number(key)
         if number is None:
             return ()
-        return ranked([self._places(number, token) for token in askable(tokens)], most)
+        return ranked([places_in(rest, token) + self._places(number, token) for token in askable(tokens)], most)
 
     def read(self, key: SessionKey, handle: str) -> Document:
         """A part as it was said; raises `UnknownReference` if there is no text under that handle."""
         return document_at(self, key, handle)
 
     def _indexed(self, key: SessionKey) -> Indexed | None:
-        query = "SELECT indexed, next_sequence FROM sessions WHERE tenant = ? AND id = ?"
+        query = (
+            "SELECT CAST(indexed AS INTEGER), CAST(next_sequence AS INTEGER) FROM sessions WHERE tenant = ? AND id = ?"
+        )
         return next((Indexed(*row) for row in self._rows(query, (key.tenant, key.session_id))), None)
 
     def _index(self, key: SessionKey, reached: Indexed, end: int, slices: Sequence[Slice]) -> None:

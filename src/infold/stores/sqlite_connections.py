@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from infold.errors import StoreClosed
-from infold.stores.sqlite_file import BUSY_SECONDS, connect, disconnect, in_use, is_connected, translated
+from infold.stores.sqlite_file import BUSY_SECONDS, connect, disconnect, in_use, is_connected, is_frozen, translated
 from infold.stores.sqlite_writer import Writer
 
 __all__ = ["Connections"]
@@ -83,7 +83,10 @@ class _Process:
             try:
                 yield connection
             finally:
-                self._idle.append(connection)
+                if is_frozen(connection):
+                    disconnect(connection)
+                else:
+                    self._idle.append(connection)
                 self._keep(0 if self._closed else MOST_IDLE)
 
     def _take(self) -> sqlite3.Connection:
@@ -91,7 +94,7 @@ class _Process:
             try:
                 connection = self._idle.pop()
             except IndexError:
-                return connect(self._path, self._busy_seconds)
+                return connect(self._path, self._busy_seconds, to_read=True)
             if is_connected(connection):
                 return connection
 

@@ -28,6 +28,7 @@ __all__ = [
     "in_use",
     "is_connected",
     "is_displaced",
+    "is_frozen",
     "prepare",
     "put_in_place",
     "translated",
@@ -46,6 +47,7 @@ _WRITING = "let its owner run infold, or make the file and its folder writable"
 
 REMEDIES: tuple[tuple[str, str, str], ...] = (
     ("SQLITE_FULL", "the disk is full", "free some space and try again; nothing that was stored is lost"),
+    ("SQLITE_IOERR_SHMSIZE", "the disk is full", "free some space and try again; nothing that was stored is lost"),
     ("SQLITE_NOTADB", "it is not an infold store", "name another file"),
     ("SQLITE_CORRUPT", "the file is damaged", _MENDING),
     ("SQLITE_READONLY", "it may not be written", _WRITING),
@@ -53,9 +55,15 @@ REMEDIES: tuple[tuple[str, str, str], ...] = (
     ("SQLITE_CANTOPEN", "it cannot be opened or made", f"make sure that its folder exists, and {_WRITING}"),
     ("SQLITE_BUSY", "another process has been writing for too long", "wait for it, or end it"),
     ("SQLITE_LOCKED", "it is locked", "wait for the other user of the file, or end it"),
+    ("SQLITE_ERROR", "its tables are not as infold made them", _MENDING),
+    ("SQLITE_CONSTRAINT", "its tables are not as infold made them", _MENDING),
+    ("SQLITE_MISMATCH", "its tables are not as infold made them", _MENDING),
     ("SQLITE_IOERR", "the disk did not do what it was asked", "look at its space and its health, then try again"),
 )
 """What an error whose name begins so means, and what to do; the first that fits counts."""
+
+FULL = ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE")
+"""What SQLite says on a full disk to a program that only wants to read."""
 
 _UNKNOWN = ("", "SQLite refused", "look the error up by its name")
 
@@ -66,18 +74,22 @@ def prepare(path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
         if not path.exists():
             _create(path, busy_seconds)
         _refuse_special(path)
-        connection = connect(path, busy_seconds)
+        connection = connect(path, busy_seconds, to_read=True)
         try:
             _refuse_foreign(connection, path)
+            _refuse_planted(connection, path)
             _close_to_others(path)
-            _use_write_ahead_log(connection, busy_seconds)
+            if not is_frozen(connection):
+                _use_write_ahead_log(connection, busy_seconds)
             _migrate(connection, path)
         finally:
             disconnect(connection)
 
 
-def connect(path: Path, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
+def connect(path: Path, busy_seconds: float = BUSY_SECONDS, *, to_read: bool = False) -> sqlite3.Connection:
     """Open an existing file; the connection may be handed from thread to thread, and a commit is on the disk when it returns.
+
+    One that is only to read is frozen if the disk is full, since SQLite wants a little space to share a file: see `is_frozen`.
 
     Use it within `in_use()`. It stays open until `disconnect`, even if no reference to it is left: a forked child must not close
     a connection of its parent, not even at its own end.
@@ -87,8 +99,14 @@ def connect(path: Path, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connectio
         problem = "this process was forked while the store was in use, so SQLite's locks do not work here"
         raise StoreBroken(str(path), problem, remedy="open the store after the fork, or start the process by 'spawn'")
     with translated(path):
-        connection = _connection(path, busy_seconds)
-        _OPEN[connection] = _Opened(os.getpid(), path, _files(path))
+        frozen = False
+        try:
+            connection = _connection(path, "mode=rw", busy_seconds)
+        except sqlite3.OperationalError as error:
+            if not to_read or getattr(error, "sqlite_errorname", "") not in FULL or _has_log(path):
+                raise
+            frozen, connection = True, _connection(path, "immutable=1", busy_seconds)
+        _OPEN[connection] = _Opened(os.getpid(), path, _files(path), frozen)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
         return connection
 
@@ -103,6 +121,14 @@ def disconnect(connection: sqlite3.Connection) -> None:
 def is_connected(connection: sqlite3.Connection | None) -> bool:
     """Return whether a connection is open; a fork closes all connections that are not in use."""
     return connection in _OPEN
+
+
+def is_frozen(connection: sqlite3.Connection) -> bool:
+    """Return whether a connection reads the file as it is now, without locks; it is to be closed after one use.
+
+    Another process that had the file open would have made the space that is missing, so none is writing.
+    """
+    return _OPEN[connection].frozen
 
 
 def is_displaced(connection: sqlite3.Connection) -> bool:
@@ -127,9 +153,15 @@ def _file(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _connection(path: Path, busy_seconds: float) -> sqlite3.Connection:
+def _has_log(path: Path) -> bool:
+    """Return whether a write-ahead log holds anything, which a frozen connection would not see."""
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def _connection(path: Path, how: str, busy_seconds: float) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        f"{path.as_uri()}?mode=rw", uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+        f"{path.as_uri()}?{how}", uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False
     )
     try:
         connection.execute("PRAGMA synchronous = FULL")
@@ -154,6 +186,7 @@ class _Opened(NamedTuple):
     pid: int
     path: Path
     files: tuple[tuple[int, int] | None, ...]
+    frozen: bool
 
 
 _OPEN: dict[sqlite3.Connection, _Opened] = {}
@@ -217,10 +250,11 @@ def translated(path: Path) -> Iterator[None]:
     """Run the block, and tell what goes wrong with the file as `StoreBroken`, with its remedy."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
-        name = getattr(error, "sqlite_errorname", "")
-        if not name or isinstance(error, sqlite3.ProgrammingError):
+    except (UnicodeDecodeError, sqlite3.DatabaseError) as error:
+        if isinstance(error, sqlite3.ProgrammingError):
             raise
+        # What is not UTF-8, in a name of the schema or in a column, has no error name of SQLite's.
+        name = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT")
         _, problem, remedy = next((known for known in REMEDIES if name.startswith(known[0])), _UNKNOWN)
         raise StoreBroken(str(path), f"{problem} ({name}: {error})", remedy=remedy) from error
     except OSError as error:
@@ -247,7 +281,7 @@ def _draft(path: Path) -> Path:
     for left in (draft, path.with_name(f"{path.name}-new-journal")):
         left.unlink(missing_ok=True)
     os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY))
-    connection = _connection(draft, BUSY_SECONDS)
+    connection = _connection(draft, "mode=rw", BUSY_SECONDS)
     try:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         _migrate(connection, path)
@@ -288,6 +322,16 @@ def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
     tables, application = _seen(connection)
     if application != APPLICATION_ID and (tables or application):
         raise StoreBroken(str(path), "it is another program's database", remedy="name another file")
+
+
+def _refuse_planted(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `StoreBroken` for a trigger or a view, which could change what is stored or read; infold makes none."""
+    found = connection.execute("SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')").fetchone()
+    if found is not None:
+        problem = "it has a {} that infold did not make ({!r})".format(*found)
+        raise StoreBroken(
+            str(path), problem, remedy="remove it with the program sqlite3, or restore the file from a copy"
+        )
 
 
 def _seen(connection: sqlite3.Connection) -> tuple[int, int]:

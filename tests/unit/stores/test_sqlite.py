@@ -2,12 +2,14 @@
 
 import errno
 import os
+import random
 import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -17,7 +19,11 @@ import pytest
 
 from infold.agent.tools.files import content_of
 from infold.agent.tools.tool import ToolFailed, Workplace
-from infold.errors import BrokenInput, StoreBroken, StoreClosed, StoreConflict
+from infold.api.session import Session
+from infold.api.session_settings import SessionSettings
+from infold.core.loading import load
+from infold.core.stubs import Rendering
+from infold.errors import BrokenInput, InfoldError, StoreBroken, StoreClosed, StoreConflict
 from infold.formats.transcripts.registry import read_transcript
 from infold.stores.sqlite import SqliteStore
 from infold.stores.sqlite_connections import MOST_IDLE
@@ -358,6 +364,114 @@ def test_damaged_entry_is_told(tmp_path: Path) -> None:
             next(reading)
 
 
+def test_damage_in_the_schema_is_told(tmp_path: Path) -> None:
+    """B13: a name in the schema that is not UTF-8 any more is reported as damage, with what to do."""
+    SqliteStore(tmp_path / "a.db").close()
+    stored = (tmp_path / "a.db").read_bytes()
+    (tmp_path / "a.db").write_bytes(stored.replace(b"tablesessions", b"table\xffessions", 1))
+    with pytest.raises(StoreBroken, match=r"damaged.*restore it from a copy"):
+        SqliteStore(tmp_path / "a.db")
+
+
+def use(store: SqliteStore) -> None:
+    """Every act of a store; one that fails by infold's rules does not keep the others from being tried."""
+    acts: list[Callable[[], object]] = [
+        lambda: [list(store.sessions(tenant)) for tenant in store.tenants()],
+        lambda: load(ONE.session_id, store.newest_first(ONE), Rendering()),
+        lambda: store.search(ONE, ["word"], most=5),
+        lambda: store.read(ONE, "1.0"),
+        lambda: store.append(ONE, said("c", prefix="c"), expected=3),
+        lambda: (store.trim(10**9), store.expire(10**12)),
+        lambda: store.delete(ONE),
+    ]
+    for act in acts:
+        with suppress(InfoldError):
+            act()
+
+
+FLIPS = int(os.environ.get("INFOLD_FLIPS", "40"))
+"""How many damaged copies of a file are tried."""
+
+
+@pytest.mark.slow
+def test_damage_anywhere_is_told(tmp_path: Path) -> None:
+    """B13: bytes that were changed anywhere, the schema above all, never raise anything but infold's own errors."""
+    with SqliteStore(tmp_path / "whole.db") as store:
+        store.append(ONE, said("word one", "word two"), expected=0)
+        store.search(ONE, ["word"], most=5)
+        store.append(ONE, said("word three", prefix="n"), expected=2)
+    whole, chance = (tmp_path / "whole.db").read_bytes(), random.Random(12)
+    for number in range(FLIPS):
+        damaged = bytearray(whole)
+        for _ in range(chance.choice((1, 3, 20))):
+            damaged[chance.randrange(chance.choice((8_192, len(whole))))] = chance.randrange(256)
+        path = tmp_path / f"{number}.db"
+        path.write_bytes(damaged[: chance.choice((len(whole), len(whole), chance.randrange(1, len(whole))))])
+        with suppress(InfoldError), SqliteStore(path, busy_seconds=1) as store:
+            use(store)
+
+
+@pytest.mark.parametrize("column", ["next_sequence", "stored_bytes", "changed_ms", "indexed", "stored"])
+@pytest.mark.parametrize("value", ["'abc'", "x'ff00'", "1.5", "-1"])
+def test_a_value_of_another_type_is_told(tmp_path: Path, column: str, value: str) -> None:
+    """B13: a column that holds a value of another type raises nothing but infold's own errors, and keeps no search waiting."""
+    with SqliteStore(tmp_path / "a.db") as store:
+        store.append(ONE, said("a", "b", "c"), expected=0)
+        with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
+            connection.execute(f"UPDATE {'entries' if column == 'stored' else 'sessions'} SET {column} = {value}")
+        use(store)
+
+
+@pytest.mark.parametrize(
+    ("damage", "missing"),
+    [
+        ("DELETE FROM entries WHERE sequence = 1", "entry 1 of session 'one' is missing"),
+        ("UPDATE sessions SET next_sequence = 7", "entry 6 of session 'one' is missing"),
+        ("UPDATE sessions SET next_sequence = 2", "entry 1 of session 'one' is missing"),
+    ],
+)
+def test_a_gap_in_a_session_is_told_at_once(tmp_path: Path, damage: str, missing: str) -> None:
+    """B13: a missing entry or a wrong count is an error when the session is opened, and soon for one that has it open."""
+    settings = SessionSettings(window=100_000, format="openai-chat")
+    with SqliteStore(tmp_path / "a.db") as store:
+        session = Session(store, ONE.session_id, settings)
+        for number in range(4):
+            session.prepare_new([{"role": "user", "content": f"{number}"}])
+        with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
+            connection.execute(damage)
+        began = time.monotonic()
+        with pytest.raises(StoreBroken, match=missing):
+            Session(store, ONE.session_id, settings)
+        if "next" in damage:
+            with pytest.raises(StoreBroken, match=missing):
+                session.prepare_new([{"role": "user", "content": "go on"}])
+        assert time.monotonic() - began < 5
+
+
+def test_a_planted_trigger_is_refused(tmp_path: Path) -> None:
+    """B13: a trigger that another program added, which could change what is stored, is named and refused."""
+    SqliteStore(tmp_path / "a.db").close()
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
+        connection.execute("CREATE TRIGGER evil AFTER INSERT ON entries BEGIN DELETE FROM entries; END")
+    with pytest.raises(StoreBroken, match=r"trigger that infold did not make \('evil'\); remove it"):
+        SqliteStore(tmp_path / "a.db")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
+def test_opening_waits_no_longer_than_it_may(tmp_path: Path, journal: str) -> None:
+    """B14: a file that another process has locked is waited for so long as `busy_seconds` says, while it is opened too."""
+    SqliteStore(tmp_path / "a.db").close()
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {journal}")
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        with pytest.raises(StoreBroken, match=r"another process has been writing|locked"):
+            SqliteStore(tmp_path / "a.db", busy_seconds=0.3)
+        assert 0.2 < time.monotonic() - began < 5
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that any user may enter, unlike those of `tmp_path`."""
@@ -418,6 +532,28 @@ def test_full_disk_is_told_and_survived(small_disk: Path) -> None:
         assert [number for number, _ in store.newest_first(ONE)] == list(range(at - 1, -1, -1))
         ballast.unlink()
         assert store.append(ONE, said("z", prefix="z"), expected=at) == at + 1
+
+
+@pytest.mark.slow
+def test_a_full_disk_can_be_read(small_disk: Path) -> None:
+    """B13, B6: on a full disk a store is opened, listed, read and searched, what was never indexed too; then it goes on."""
+    with SqliteStore(small_disk / "a.db") as store:
+        store.append(ONE, said("nightingale", "blackbird"), expected=0)
+        store.search(ONE, ["blackbird"], most=1)
+        store.append(ONE, said("nightingale again", prefix="n"), expected=2)
+    with suppress(OSError), (small_disk / "ballast").open("wb", buffering=0) as ballast:
+        while True:
+            ballast.write(bytes(4_096))
+    with SqliteStore(small_disk / "a.db") as store:
+        assert len(list(store.newest_first(ONE))) == 3
+        assert [stored.entries for stored in store.sessions(ONE.tenant)] == [3]
+        assert [found.handle for found in store.search(ONE, ["nightingale"], most=5)] == ["2.0", "0.0"]
+        assert store.read(ONE, "1.0").text == "blackbird"
+        with pytest.raises(StoreBroken, match=r"the disk is full .*free some space"):
+            store.append(ONE, said("x", prefix="x"), expected=3)
+        (small_disk / "ballast").unlink()
+        assert store.append(ONE, said("x", prefix="x"), expected=3) == 4
+        assert len(list(store.newest_first(ONE))) == 4
 
 
 def test_every_error_of_sqlite_is_told() -> None:
