@@ -5,9 +5,12 @@ One `Policy` type serves every preset: a preset changes values and picks rules b
 """
 
 from collections.abc import Callable
+from functools import cache
 from math import isfinite
-from typing import Literal, TypeAlias, assert_never
+from types import NoneType
+from typing import Any, Literal, TypeAlias, assert_never, get_args, get_origin
 
+import msgspec
 from msgspec import Struct
 
 from infold.errors import PolicyError
@@ -56,6 +59,43 @@ def _expect(fine: bool, field: str, problem: str, remedy: str) -> None:
         raise PolicyError(field, problem, remedy=remedy)
 
 
+def _expect_types(policy: Struct, prefix: str = "") -> None:
+    """Raise `PolicyError` for the first field whose value is not of its type, with what to give."""
+    for name, kind in _kinds(type(policy)).items():
+        value = getattr(policy, name)
+        if type(value) is not kind and not _is_of(value, kind):
+            remedy = f"give {_described(kind)}"
+            raise PolicyError(f"{prefix}{name}", f"{value!r} ({type(value).__name__})", remedy=remedy)
+
+
+def _is_of(value: object, kind: Any) -> bool:
+    try:
+        return bool(msgspec.convert(value, kind) == value)
+    except msgspec.ValidationError:
+        return False
+
+
+@cache
+def _kinds(policy: type[Struct]) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(policy)}
+
+
+def _described(kind: Any) -> str:
+    """Return what to give for a field, in words and by example."""
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(repr, get_args(kind)))}"
+    if NoneType in get_args(kind):
+        return " or ".join((*(_described(one) for one in get_args(kind) if one is not NoneType), "None"))
+    return {
+        Amount: "share(0.8), tokens(100_000) or remaining(20_000)",
+        bool: "True or False",
+        float: "a number such as 0.5",
+        frozenset[str]: "a frozenset of names",
+        int: "a whole number such as 2_000",
+        str: "text",
+    }.get(kind, f"a {getattr(kind, '__name__', kind)}")
+
+
 class Amount(Struct, frozen=True):
     """A threshold in the unit its user thinks in: tokens, a share of the usable window, or tokens remaining (B19)."""
 
@@ -64,6 +104,10 @@ class Amount(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Reject what no window could mean."""
+        units = get_args(_kinds(Amount)["unit"])
+        _expect(
+            self.unit in units, "amount", f"{self.unit!r} is not a unit", f"give one of {', '.join(map(repr, units))}"
+        )
         is_number = isinstance(self.value, int | float) and not isinstance(self.value, bool)
         if not is_number or not isfinite(self.value) or self.value < 0 or self.value > LARGEST_TOKENS:
             raise PolicyError(
@@ -126,7 +170,8 @@ class PrunePolicy(Struct, frozen=True):
     arguments: bool = False
 
     def __post_init__(self) -> None:
-        """Reject a negative or absurd number of turns."""
+        """Reject values of another type, and a negative or absurd number of turns."""
+        _expect_types(self, "prune.")
         _expect(
             0 <= self.spare_turns <= 1_000,
             "prune.spare_turns",
@@ -154,7 +199,8 @@ class TailPolicy(Struct, frozen=True):
     recut: bool = False
 
     def __post_init__(self) -> None:
-        """Reject a tail that contradicts itself."""
+        """Reject values of another type, and a tail that contradicts itself."""
+        _expect_types(self, "tail.")
         _expect(0 <= self.turns <= 10_000, "tail.turns", f"{self.turns}", "give 0 to 10,000 turns")
         _expect(
             0 <= self.minimum_tokens <= self.maximum_tokens <= LARGEST_TOKENS,
@@ -194,7 +240,8 @@ class SummaryPolicy(Struct, frozen=True):
     must_keep_share: float = 0.6
 
     def __post_init__(self) -> None:
-        """Reject sizes that cannot hold a summary."""
+        """Reject values of another type, and sizes that cannot hold a summary."""
+        _expect_types(self, "summary.")
         _expect(
             0 < self.minimum_tokens <= self.maximum_tokens <= LARGEST_TOKENS,
             "summary.minimum_tokens",
@@ -256,7 +303,8 @@ class Policy(Struct, frozen=True):
         return self.count in ("input+cache-read+output", "total")
 
     def __post_init__(self) -> None:
-        """Reject numbers that contradict each other."""
+        """Reject values of another type, and numbers that contradict each other."""
+        _expect_types(self)
         _expect(
             self.window_tokens is None or 0 <= self.window_tokens <= LARGEST_TOKENS,
             "window_tokens",

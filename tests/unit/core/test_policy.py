@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from math import inf, nan
 
+import msgspec
 import pytest
+from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.policy import (
@@ -172,3 +174,44 @@ def test_opencode_and_its_port_compare_usage() -> None:
     comparing = {name for name, policy in PRESETS.items() if policy.compares_usage}
 
     assert comparing == {"opencode-1.1.23", "opencode-1.1.57", "opencode-1.18", "proactive"}
+
+
+WRONG: list[tuple[type[Struct], str, object, str]] = [
+    (Policy, "trigger", 0.7, r"policy.trigger: 0.7 \(float\); give share\(0.8\), tokens"),
+    (Policy, "target", 0.5, r"policy.target: 0.5 \(float\); give share\(0.8\).* or None"),
+    (Policy, "reserve_tokens", "2k", r"policy.reserve_tokens: '2k' \(str\); give a whole number .* or None"),
+    (Policy, "tail", 5, r"policy.tail: 5 \(int\); give a TailPolicy"),
+    (Policy, "prune", False, r"policy.prune: False \(bool\); give a PrunePolicy"),
+    (Policy, "count", "all", r"policy.count: 'all' \(str\); give one of 'input\+cache-read"),
+    (Policy, "auto", "no", r"policy.auto: 'no' \(str\); give True or False"),
+    (PrunePolicy, "protected_tools", ["skill"], r"policy.prune.protected_tools: .* give a frozenset of names"),
+    (SummaryPolicy, "must_keep_share", "half", r"policy.summary.must_keep_share: 'half' .* give a number such as 0.5"),
+]
+
+
+@pytest.mark.parametrize(("kind", "field", "value", "problem"), WRONG)
+def test_a_value_of_another_type_is_refused_with_what_to_give(
+    kind: type[Struct], field: str, value: object, problem: str
+) -> None:
+    """B19: a policy with a value of another type cannot be built, and the error says what to give."""
+    named = {"name": "mine"} if kind is Policy else {}
+    with pytest.raises(PolicyError, match=problem):
+        kind(**{**named, field: value})
+
+
+@pytest.mark.parametrize("kind", [Policy, PrunePolicy, TailPolicy, SummaryPolicy, Amount])
+def test_every_field_is_checked(kind: type[Struct]) -> None:
+    """B19: no field of any policy takes an object that means nothing; the error is infold's own."""
+    needed: dict[str, object] = (
+        {"name": "mine"} if kind is Policy else {"unit": "share", "value": 0.5} if kind is Amount else {}
+    )
+    for field in msgspec.structs.fields(kind):
+        for value in (object(), [object()], b"", 1j):
+            with pytest.raises(PolicyError):
+                kind(**{**needed, field.name: value})
+
+
+def test_values_that_mean_the_same_are_taken() -> None:
+    """B19: whole numbers for a share and a set for a frozenset are fine."""
+    assert SummaryPolicy(must_keep_share=1).must_keep_share == 1
+    assert "bash" in PrunePolicy(protected_tools={"bash"}).protected_tools  # type: ignore[arg-type]  # as a user may write
