@@ -48,7 +48,6 @@ class AsyncSession:
         self._keeper = Keeper(log, place.terms, settings.now_ms)
         self._shelf = AsyncShelf(settings.patience_seconds)
         self._turn = Lock()
-        self._world = _at_once(place, place.async_world(self._ask, self._fetch))
 
     @classmethod
     async def open(
@@ -188,9 +187,13 @@ class AsyncSession:
 
     async def _drive(self, flow: Flow[Outcome]) -> Outcome:
         async with self._turn:
-            outcome = await drive_async(flow, self._world)
+            outcome = await drive_async(flow, self._world())
             self._go_ahead()
         return outcome
+
+    def _world(self) -> AsyncWorld:
+        """What the flows act on; made for each, for a session that held it would hold itself and be freed late."""
+        return _at_once(self._place, self._place.async_world(self._ask, self._fetch))
 
     def _go_ahead(self) -> None:
         """Begin the summary that will soon be needed."""
@@ -205,7 +208,7 @@ class AsyncSession:
         return left or await self._shelf.fetch(wait)
 
     async def _prepared(self, log: Log, plan: SummaryPlan) -> Preparation | None:
-        notes = await drive_async(ask_for_notes(log, plan), self._world)
+        notes = await drive_async(ask_for_notes(log, plan), self._world())
         for event in told_of(notes, log.session_id):
             self.bus.observe(event)
         return Preparation(mark_of(log, plan.step, plan.situation.policy), notes) if notes.text else None

@@ -20,7 +20,7 @@ from infold.engine.asking import Summariser, ask, check_sync
 from infold.engine.background import Shelf
 from infold.engine.call import Flow
 from infold.engine.circumstances import Stamp
-from infold.engine.drive import drive
+from infold.engine.drive import World, drive
 from infold.engine.effects import Told
 from infold.engine.history import Followed
 from infold.engine.keeper import Keeper, Ready
@@ -48,7 +48,6 @@ class Session:
         self._keeper = Keeper(self._place.load(), self._place.terms, settings.now_ms)
         self._shelf = Shelf(settings.patience_seconds)
         self._turn = RLock()
-        self._world = self._place.world(self._ask, self._fetch)
 
     def close(self) -> None:
         """Give up a summary that waits from the background, one in writing ends unheard; the session needs no closing."""
@@ -180,9 +179,13 @@ class Session:
 
     def _drive(self, flow: Flow[Outcome]) -> Outcome:
         with self._turn:
-            outcome = drive(flow, self._world)
+            outcome = drive(flow, self._world())
             self._go_ahead()
         return outcome
+
+    def _world(self) -> World:
+        """What the flows act on; made for each, for a session that held it would hold itself and be freed late."""
+        return self._place.world(self._ask, self._fetch)
 
     def _go_ahead(self) -> None:
         """Begin the summary that will soon be needed."""
@@ -197,7 +200,7 @@ class Session:
         return left or self._shelf.fetch(wait)
 
     def _prepared(self, log: Log, plan: SummaryPlan) -> Preparation | None:
-        notes = drive(ask_for_notes(log, plan), self._world)
+        notes = drive(ask_for_notes(log, plan), self._world())
         for event in told_of(notes, log.session_id):
             self.bus.observe(event)
         return Preparation(mark_of(log, plan.step, plan.situation.policy), notes) if notes.text else None

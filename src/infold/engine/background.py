@@ -110,6 +110,8 @@ class AsyncShelf:
                 written = await write()
             except InfoldError:
                 return
+            finally:
+                self._task = None  # its context holds the request that it was written for, and the session
             if written is not None:
                 self.put(written)
 

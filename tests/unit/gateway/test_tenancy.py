@@ -1,6 +1,8 @@
 """Each request's session is found among its tenant's own."""
 
 import asyncio
+import gc
+import weakref
 from threading import current_thread, main_thread
 
 import msgspec
@@ -10,11 +12,12 @@ from infold.api.exchanges import Exchange, Relayed, opened
 from infold.core.events import Event
 from infold.gateway.aside import LARGE_BYTES, AsidePassage
 from infold.gateway.hub import Hub
-from infold.gateway.tenancy import MOST_KEPT, MOST_TOLD, Tenancy
+from infold.gateway.tenancy import MOST_KEPT, MOST_OPEN, MOST_TOLD, Tenancy
 from infold.stores.memory import MemoryStore
 
 from .stage import CHAT, Item, chat, said, settings
 
+REPLY = b'{"choices": [{"message": {"role": "assistant", "content": "no"}, "finish_reason": "stop"}]}'
 TURN: list[Item] = [{"role": "user", "content": said(0)}, {"role": "assistant", "content": "yes"}]
 
 
@@ -111,6 +114,29 @@ def test_only_so_many_are_kept_open() -> None:
     tenancy, _ = made()
 
     assert asyncio.run(begin())
+
+
+def test_a_session_that_is_let_go_is_freed_at_once() -> None:
+    """B17: it holds no reference to itself, so its memory does not wait for the garbage collector."""
+
+    async def begin() -> int:
+        for number in range(MOST_OPEN + 20):
+            passage = await tenancy.begin("ada", exchange(*TURN, *TURN[:1], name=f"s{number}"), nobody)
+            await passage.record(REPLY)
+            seen.append(weakref.ref(passage.session))
+        del passage
+        return sum(session() is not None for session in seen)
+
+    tenancy, _ = made()
+    seen: list[weakref.ref[object]] = []
+    gc.collect()
+    gc.disable()
+    try:
+        alive = asyncio.run(begin())
+    finally:
+        gc.enable()
+
+    assert alive == MOST_OPEN
 
 
 @pytest.mark.parametrize(
