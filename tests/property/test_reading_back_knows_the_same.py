@@ -125,7 +125,7 @@ def test_imported_compactions_read_back_are_the_same(kinds: list[str], data: st.
 
 def may_follow(message: Message, log: Log) -> bool:
     """Whether every call that a message answers is still there."""
-    waiting = log.run.open_calls | log.writable_spine().unanswered | log.carried
+    waiting = log.open_calls | log.writable_spine().unanswered | log.carried
     return all(result.call_id in waiting for result in results_of(message))
 
 

@@ -18,7 +18,7 @@ def test_requests_break_only_at_own_cuts(history: tuple[Message, ...], situation
     for played in play(log_of((), policy=situation.policy), history, situation):
         if before is not None and not played.compaction.steps:
             assert played.request[: len(before)] == before
-        settled = not played.compaction.log.run.open_calls
+        settled = not played.compaction.log.open_calls
         before = played.request if settled else None
 
 

@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
-from infold.core.entries import MessageEntry
+from infold.core.entries import Clip, Clipping, Handle, MessageEntry
 from infold.core.log import Log
 from infold.core.messages import (
     FilePart,
@@ -193,10 +193,11 @@ def test_the_log_is_never_given_an_orphan(history: WireHistory, data: st.DataObj
 @EXAMPLES
 @given(wire_histories(), st.data())
 def test_the_log_s_own_view_is_accepted(history: WireHistory, data: st.DataObject) -> None:
-    """Whatever results are missing or late, the view that the log gives is a valid request."""
+    """B12, B30: whatever results are missing or late, a view with a change of infold's in it is a valid request."""
     items = _disordered(history, data)
     decoded = history.format.decode(items)
     log = Log(SessionId("s")).extend(MessageEntry(message) for message in decoded.messages)
+    log = log.append(Clipping((Clip(Handle("0.0"), 10_000, 10_000),)))
 
     _accepted(history, history.format.encode(view(log, SummaryPolicy(shape="marked")), decoded))
 

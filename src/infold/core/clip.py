@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from infold.core.entries import Clip, Handle, handle_of
 from infold.core.log import Log
-from infold.core.messages import FilePart, Message, Part, TextPart, ToolResultPart
+from infold.core.messages import AssistantMessage, FilePart, Message, Part, TextPart, ToolResultPart, is_opaque
 from infold.core.spine import within
 from infold.core.stubs import Rendering, clip_part, is_clippable
 from infold.core.tokens import measure_part, token_ruler
@@ -77,13 +77,15 @@ def _candidates(log: Log) -> Iterator[_Candidate]:
         for position, part in enumerate(placed.message.parts):
             handle = handle_of(placed.sequence, position)
             visible = measure_part(shown.parts[position], token_ruler(log.rendering.estimate))
-            if visible > 2 * SMALLEST_CLIP_TOKENS and is_clippable(part) and handle not in log.pins:
+            if visible <= 2 * SMALLEST_CLIP_TOKENS or not is_clippable(part) or handle in log.pins:
+                continue
+            if not (isinstance(placed.message, AssistantMessage) and is_opaque(part)):
                 yield _Candidate(handle, part, visible, shown.parts[position] is not part)
 
 
 def _clip_to(part: Part, handle: Handle, allowed: int, rendering: Rendering) -> Clip:
     """The longest head and tail, by repeated tries, with which the part is within what is allowed."""
-    if isinstance(part, FilePart):
+    if isinstance(part, FilePart) or is_opaque(part):
         return Clip(handle, 0, 0)
     assert isinstance(part, TextPart | ToolResultPart)
     text = part.text if isinstance(part, TextPart) else part.output

@@ -14,11 +14,13 @@ __all__ = [
     "Exceeded",
     "FailedOpen",
     "InstructionStubbed",
+    "NotManaged",
     "PluginFailed",
     "PreparationDiscarded",
     "PreparedAhead",
     "Pruned",
     "Rejected",
+    "Repaired",
     "Restored",
     "StubRepeated",
     "SummaryProgressed",
@@ -177,6 +179,20 @@ class FailedOpen(Struct, frozen=True, tag_field="event", tag="failed-open"):
     problem: str
 
 
+class NotManaged(Struct, frozen=True, tag_field="event", tag="not-managed"):
+    """A request was relayed at any size, because the provider holds or cuts its history, or infold does not read its body."""
+
+    session_id: str
+    why: str
+
+
+class Repaired(Struct, frozen=True, tag_field="event", tag="request-repaired"):
+    """Calls without any result were answered as interrupted, for providers refuse a request with one; told once per call."""
+
+    session_id: str
+    call_ids: tuple[str, ...]
+
+
 class Restored(Struct, frozen=True, tag_field="event", tag="restored"):
     """A pruning, clipping or compaction was undone, named by its number."""
 
@@ -200,6 +216,8 @@ Event: TypeAlias = (
     | PreparationDiscarded
     | Restored
     | FailedOpen
+    | NotManaged
+    | Repaired
     | Exceeded
 )
 """Everything the core can report."""

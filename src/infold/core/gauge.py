@@ -174,7 +174,7 @@ def _whole(log: Log) -> Size:
 
 def left_open(log: Log) -> Size:
     """What a view says in place of the results that calls have not got yet."""
-    return size_of_interrupted(len(log.run.open_calls), log.rendering.estimate)
+    return size_of_interrupted(len(log.open_calls), log.rendering.estimate)
 
 
 def _wide_share(log: Log) -> float:

@@ -29,8 +29,13 @@ def append_message(log: "Log", message: Message) -> "Log":
     spine = log.writable_spine()
     if message.id in spine.ids:
         raise DuplicateId("message", message.id)
-    waiting = spine.unanswered | log.carried
-    placing = place(message, log.next_sequence, log.run, waiting, log.rendering.estimate)
+    placing = place(
+        message,
+        log.next_sequence,
+        log.run,
+        lambda call_id: call_id in spine.unanswered or call_id in log.carried,
+        log.rendering.estimate,
+    )
     placed = placing.placed
     request = request_answered_by(message, spine)
     if request is not None:
@@ -46,7 +51,7 @@ def append_message(log: "Log", message: Message) -> "Log":
         has_news=log.has_news or bool(placed.results) or not placed.is_users or placed.is_persons,
         pending=message if placed.is_business and isinstance(message, UserMessage) else log.pending,
         run=placing.run,
-        carried=log.carried.difference(result.call_id for result in placed.results),
+        carried=log.carried.difference(result.call_id for result in placed.results) if log.carried else log.carried,
         length=log.length + 1,
         spine=spine,
         version=spine.version,
@@ -115,7 +120,7 @@ def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
         limits=log.limits if checkpoint.limits is None else checkpoint.limits,
         thinking_from=log.next_sequence,
         pending=None,
-        run=Run(log.run.open_calls & spine.unanswered, log.run.sealed and bool(kept)),
+        run=Run(log.run.step & spine.unanswered, log.run.sealed and bool(kept)),
         carried=log.carried | (log.writable_spine().unanswered - spine.unanswered),
         length=len(kept),
         spine=spine,

@@ -2,7 +2,8 @@
 
 Callers bring the same history again and again with other marks on it: cache marks move, reasoning is left out, reminders come
 and go, arguments are written anew. None of that makes it another history. Neither do old results that a caller has cleared to
-save room, once they are folded, if the ids of the calls tell that it is the same one.
+save room, once they are folded, if the ids of the calls tell that it is the same one. Blocks that infold has no reading for count
+by their JSON, and reasoning counts where a message holds nothing else: two such messages are equal only if they say the same.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from infold.core.messages import (
     FilePart,
     Message,
     Part,
+    ReasoningPart,
     TextPart,
     ToolCallPart,
     ToolMessage,
@@ -43,8 +45,12 @@ def is_callers(message: Message) -> bool:
 
 
 def likeness(message: Message) -> str:
-    """What a message says, as a short fingerprint; equal for messages that differ in marks alone."""
-    return _joined(message, map(_piece, message.parts))
+    """What a message says, as a short fingerprint; equal for messages that differ in marks alone.
+
+    Where nothing in a message counts, its reasoning does: it is all the message has.
+    """
+    pieces = tuple(filter(None, map(_piece, message.parts)))
+    return _joined(message, pieces or map(_sealed, message.parts))
 
 
 def chained(earlier: str, messages: Iterable[Message]) -> str:
@@ -86,6 +92,8 @@ def _role(message: Message) -> bytes:
 
 def _piece(part: Part) -> bytes:
     match part:
+        case TextPart(opaque=True):
+            return b"opaque" + _FIELD + _unmarked(part.text)
         case TextPart():
             return b"" if part.synthetic or part.ignored else _encoded(part.text.strip())
         case ToolCallPart():
@@ -105,10 +113,27 @@ def _outlined(part: Part) -> bytes:
         case ToolResultPart():
             own = _own_id(part.call_id)
             return b"result" + _FIELD + own if own else _piece(part)
-        case FilePart():
+        case FilePart() | TextPart(opaque=True):
             return b""
         case _:
             return _piece(part)
+
+
+def _sealed(part: Part) -> bytes:
+    """A reasoning part by its provider data, or by its text where it has none."""
+    if not isinstance(part, ReasoningPart):
+        return b""
+    return b"reasoning" + _FIELD + _encoded(part.provider_data or part.text)
+
+
+def _unmarked(text: str) -> bytes:
+    """An opaque block in one order and spacing, without cache marks, which move, and without fields that say nothing."""
+    try:
+        value = msgspec.json.decode(_encoded(text), type=dict[str, object])
+        kept = {name: field for name, field in value.items() if name != "cache_control" and field is not None}
+        return msgspec.json.encode(kept, order="sorted")
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return _encoded(text)
 
 
 def _own_id(call_id: str) -> bytes:

@@ -111,6 +111,17 @@ class Log(Struct, frozen=True, eq=False):
         items = self.spine.items
         return items if len(items) == self.length else items[: self.length]
 
+    @property
+    def open_calls(self) -> frozenset[str]:
+        """The calls of the newest step that have no result yet."""
+        waiting = set(self.run.step)
+        for index in range(self.length - 1, -1, -1) if waiting else ():
+            placed = self.spine.items[index]
+            waiting.difference_update(result.call_id for result in placed.results)
+            if placed.calls:
+                break
+        return frozenset(waiting)
+
     def append(self, entry: Entry) -> "Log":  # noqa: PLR0911 - one return for each kind of entry
         """The session with one more entry; raises a `LogError` when the entry cannot follow, and changes nothing then."""
         match entry:

@@ -37,6 +37,7 @@ __all__ = [
     "is_attached_or_own",
     "is_compaction_request",
     "is_genuine_user",
+    "is_opaque",
     "is_signed",
     "results_of",
     "text_of",
@@ -127,13 +128,17 @@ class TextPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
 
     `synthetic`: put there by a program (a harness's reminder, a rule file, a continue message), so never taken for
     the user's own words. `ignored`: kept for people, never sent to a model. `document`: the text is that of a document that was
-    attached, under this title, which may be empty.
+    attached, under this title, which may be empty. `opaque`: the JSON of a block that infold has no reading for; it is counted,
+    never edited, and folded only as a whole. `links`: ids that an opaque block shares with its partners; parts with an id in
+    common are never separated.
     """
 
     text: str
     synthetic: bool = False
     ignored: bool = False
     document: str | None = None
+    opaque: bool = False
+    links: tuple[str, ...] = ()
 
 
 class ReasoningPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
@@ -311,6 +316,11 @@ def has_own_text(parts: tuple[Part, ...]) -> bool:
 def is_attached_or_own(part: TextPart) -> bool:
     """Whether a user's text is theirs: their words, or a document that they attached."""
     return not part.synthetic or part.document is not None
+
+
+def is_opaque(part: Part) -> bool:
+    """Whether a part is a block that infold has no reading for."""
+    return isinstance(part, TextPart) and part.opaque
 
 
 def is_signed(message: Message) -> bool:

@@ -5,7 +5,7 @@ first one kept, and which of its parts pruning may hide. All of it follows from 
 needs to be looked at again later.
 """
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from msgspec import Struct
@@ -50,9 +50,9 @@ __all__ = [
 
 
 class Run(Struct, frozen=True):
-    """Where the log stands: the newest step's unanswered calls, and whether its loop was opened by signed reasoning."""
+    """Where the log stands: the calls of the newest step, answered or not, and whether signed reasoning opened its loop."""
 
-    open_calls: frozenset[str] = frozenset()
+    step: frozenset[str] = frozenset()
     sealed: bool = False
 
 
@@ -61,7 +61,8 @@ class Placed(Struct, frozen=True):
 
     `cuttable`: it may be the first kept message (B12). `prunable`: positions pruning may hide, last first. `late`: positions
     of results that came after their step had closed; the view shows those as text. `beside`: what of its size a view adds to it,
-    such as answers to calls that it leaves without one. `is_sent`: a view shows anything of it.
+    such as answers to calls that it leaves without one. `is_sent`: a view shows it; `is_blank`: there is nothing in it for a
+    model, which some providers refuse. `links`: ids that its opaque parts share with their partners.
     `is_users`: it begins a user turn; `is_persons`: a person said it. `is_business`: it is about compaction, not work;
     `is_own`: infold made it, and no caller's list has it. `has_thinking`: it holds reasoning that its provider sealed.
     """
@@ -78,6 +79,8 @@ class Placed(Struct, frozen=True):
     prunable: tuple[int, ...] = ()
     cuttable: bool = True
     is_sent: bool = True
+    is_blank: bool = False
+    links: tuple[str, ...] = ()
     is_users: bool = False
     is_persons: bool = False
     is_business: bool = False
@@ -93,19 +96,21 @@ class Placing(Struct, frozen=True):
     run: Run
 
 
-def place(message: Message, sequence: int, run: Run, unanswered: Set[str], rule: Ruler) -> Placing:
-    """Measure a message and fit it to what came before; raises `OrphanResult` for a result nobody is waiting for."""
+def place(message: Message, sequence: int, run: Run, is_unanswered: Callable[[str], bool], rule: Ruler) -> Placing:
+    """Measure a message and fit it to what came before; raise `OrphanResult` for a result whose call is not open."""
     calls, results = calls_of(message), results_of(message)
     _check_calls(calls)
-    _check_results(message, results, run, unanswered)
+    _check_results(message, results, is_unanswered)
     measures = measure_message(message, rule)
     in_tokens = token_ruler(rule)
     tokens = measures if in_tokens == rule else measure_message(message, in_tokens)
     signed = is_signed(message)
     bound = run.sealed and not signed and isinstance(message, AssistantMessage)
     late = _late_positions(message, run) if results else ()
-    beside = _beside(message, results, late, run, rule) if late or run.open_calls else NO_SIZE
     business = _is_business(message)
+    closes = not (results or business or isinstance(message, SystemMessage | ToolMessage))
+    left_open = sum(map(is_unanswered, run.step)) if closes else 0
+    beside = _beside(message, late, left_open, rule) if late or left_open else NO_SIZE
     placed = Placed(
         sequence=sequence,
         message=message,
@@ -118,7 +123,9 @@ def place(message: Message, sequence: int, run: Run, unanswered: Set[str], rule:
         late=late,
         prunable=_prunable_positions(message, sealed=signed or bound, late=late) if calls or results else (),
         cuttable=not (results or bound or business or isinstance(message, ToolMessage | SystemMessage)),
-        is_sent=not business and any(map(_has_content, message.parts)),
+        is_sent=not business and (not message.parts or any(map(_is_sendable, message.parts))),
+        is_blank=not any(map(_has_content, message.parts)),
+        links=tuple(link for part in message.parts if isinstance(part, TextPart) for link in part.links),
         is_users=isinstance(message, UserMessage),
         is_persons=is_genuine_user(message),
         is_business=business,
@@ -126,25 +133,21 @@ def place(message: Message, sequence: int, run: Run, unanswered: Set[str], rule:
         is_own=not is_callers(message),
         has_thinking=signed and any(map(is_sealed_reasoning, message.parts)),
     )
-    return Placing(placed, _run_after(message, calls, results, Run(run.open_calls, run.sealed or signed)))
+    return Placing(placed, _run_after(placed, Run(run.step, run.sealed or signed)))
 
 
-def _beside(
-    message: Message, results: tuple[ToolResultPart, ...], late: tuple[int, ...], run: Run, rule: Ruler
-) -> Size:
-    """What a view says before a message that leaves calls unanswered, and before results that it shows as text."""
-    closes = not results and not isinstance(message, SystemMessage | ToolMessage)
-    told = (part for position, part in enumerate(message.parts) if position in late)
-    headings = size_of_late((part for part in told if isinstance(part, ToolResultPart)), rule)
-    return headings.plus(size_of_interrupted(len(run.open_calls) if closes else 0, rule))
+def _beside(message: Message, late: tuple[int, ...], left_open: int, rule: Ruler) -> Size:
+    """Return the size of what a view adds: answers to calls left open, and headings of results shown as text."""
+    shown = (message.parts[position] for position in late)
+    headings = size_of_late((part for part in shown if isinstance(part, ToolResultPart)), rule)
+    return headings.plus(size_of_interrupted(left_open, rule))
 
 
 def run_after(messages: Iterable[Placed]) -> Run:
     """Where a log stands that holds these messages and nothing else."""
     run = Run()
     for placed in messages:
-        opened = Run(run.open_calls, run.sealed or is_signed(placed.message))
-        run = _run_after(placed.message, placed.calls, placed.results, opened)
+        run = _run_after(placed, Run(run.step, run.sealed or is_signed(placed.message)))
     return run
 
 
@@ -185,12 +188,12 @@ def _check_calls(calls: Iterable[ToolCallPart]) -> None:
         seen.add(call.call_id)
 
 
-def _check_results(message: Message, results: Iterable[ToolResultPart], run: Run, unanswered: Set[str]) -> None:
+def _check_results(message: Message, results: Iterable[ToolResultPart], is_unanswered: Callable[[str], bool]) -> None:
     seen: set[str] = set()
     for result in results:
         if result.call_id in seen:
             raise OrphanResult(result.call_id, message_id=message.id, problem="which it answers twice")
-        if result.call_id not in run.open_calls and result.call_id not in unanswered:
+        if not is_unanswered(result.call_id):
             raise OrphanResult(result.call_id, message_id=message.id, problem="which no earlier message leaves open")
         seen.add(result.call_id)
 
@@ -199,17 +202,17 @@ def _late_positions(message: Message, run: Run) -> tuple[int, ...]:
     return tuple(
         position
         for position, part in enumerate(message.parts)
-        if isinstance(part, ToolResultPart) and part.call_id not in run.open_calls
+        if isinstance(part, ToolResultPart) and part.call_id not in run.step
     )
 
 
 def _prunable_positions(message: Message, *, sealed: bool, late: tuple[int, ...]) -> tuple[int, ...]:
     """What pruning may hide, last first; calls bound to signed reasoning must stay as they are (B24)."""
-    parts = message.parts
+    parts, shown_as_text = message.parts, frozenset(late)
     return tuple(
         position
         for position in range(len(parts) - 1, -1, -1)
-        if position not in late
+        if position not in shown_as_text
         and is_prunable(parts[position])
         and not (sealed and isinstance(parts[position], ToolCallPart))
     )
@@ -219,26 +222,36 @@ def _is_business(message: Message) -> bool:
     return is_compaction_request(message) or (isinstance(message, AssistantMessage) and message.summary)
 
 
+def _is_sendable(part: Part) -> bool:
+    """Whether a part is of a kind that requests hold, with or without content."""
+    if isinstance(part, TextPart):
+        return not part.ignored
+    return isinstance(part, ReasoningPart | ToolCallPart | ToolResultPart | FilePart)
+
+
 def _has_content(part: Part) -> bool:
-    """Whether a part is anything to a provider; reasoning alone is no message."""
+    """Whether a part is anything to a provider; reasoning alone is, where the provider sealed it."""
     match part:
         case TextPart():
             return not part.ignored and bool(part.text.strip())
+        case ReasoningPart():
+            return part.provider_data != ""
         case ToolCallPart() | ToolResultPart() | FilePart():
             return True
         case _:
             return False
 
 
-def _run_after(message: Message, calls: tuple[ToolCallPart, ...], results: tuple[ToolResultPart, ...], run: Run) -> Run:
-    match message:
+def _run_after(placed: Placed, run: Run) -> Run:
+    """Return where the log stands after a message; what is about compaction is not sent, and closes nothing."""
+    if placed.is_business:
+        return run
+    match placed.message:
         case AssistantMessage():
-            return Run(frozenset(call.call_id for call in calls), run.sealed)
-        case UserMessage() if not results:
+            return Run(frozenset(call.call_id for call in placed.calls), run.sealed)
+        case UserMessage() if not placed.results:
             return Run()
-        case UserMessage() | ToolMessage():
-            return Run(run.open_calls.difference(result.call_id for result in results), run.sealed)
-        case SystemMessage():
+        case UserMessage() | ToolMessage() | SystemMessage():
             return run
         case _:
-            assert_never(message)
+            assert_never(placed.message)

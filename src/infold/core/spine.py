@@ -8,13 +8,22 @@ first (`version` tells).
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from infold.core.placing import Placed
 
 __all__ = ["Spine", "within"]
 
+FARTHEST_PARTNER = 16
+"""Messages that partners are apart at most: a call of the provider's own tool and its result, a request for approval and its
+answer. An id that returns later than that is a reference, and must not keep a long session from being folded."""
+
 
 class Spine:
-    """Placed messages in order, where to find what among them, and the calls that nobody answered yet."""
+    """Placed messages in order, where to find what among them, and the calls without a result so far.
+
+    `links` has where each call, and each id that opaque parts share with their partners, was last met.
+    """
 
     def __init__(self, items: Iterable[Placed] = ()) -> None:
         self.items: list[Placed] = []
@@ -26,6 +35,7 @@ class Spine:
         self.business: list[int] = []
         self.media: list[int] = []
         self.own: list[int] = []
+        self.links: dict[str, int] = {}
         self.version = 0
         for placed in items:
             self.add(placed)
@@ -49,7 +59,17 @@ class Spine:
             self.own.append(index)
         if placed.has_media:
             self.media.append(index)
+        self._link(placed, index)
         self.version += 1
+
+    def _link(self, placed: Placed, index: int) -> None:
+        """Let no cut fall between an opaque part and the part before it that has an id in common with it."""
+        for link in placed.links:
+            partner = self.links.get(link, index)
+            for place in range(partner + 1, index + 1) if index - partner <= FARTHEST_PARTNER else ():
+                if self.items[place].cuttable:
+                    self.items[place] = replace(self.items[place], cuttable=False)
+        self.links.update(dict.fromkeys((*placed.links, *(call.call_id for call in placed.calls)), index))
 
 
 def within(indices: list[int], length: int) -> Sequence[int]:

@@ -62,13 +62,19 @@ def prune_part(part: Part, handle: Handle, rendering: Rendering) -> Part:
 
 
 def is_clippable(part: Part) -> bool:
-    """Whether a part can be shortened: text, tool output and media; never reasoning or calls, which must stay valid."""
-    return isinstance(part, TextPart | ToolResultPart | FilePart)
+    """Whether a part can be shortened: text, tool output and media; never reasoning or calls, which must stay valid.
+
+    An opaque part is left out whole, and only where no other part depends on it.
+    """
+    return isinstance(part, TextPart | ToolResultPart | FilePart) and not (isinstance(part, TextPart) and part.links)
 
 
 def clip_part(part: Part, clip: Clip, rendering: Rendering) -> Part:
     """The part as the view shows it once clipped: its head and tail, or a note in place of a medium."""
     match part:
+        case TextPart(opaque=True):
+            note = f"[left out: a block of {len(part.text):,} characters{_hint(clip.handle, rendering)}]"
+            return TextPart(note, synthetic=True)
         case TextPart():
             return replace(part, text=_clip_text(part.text, clip, rendering))
         case ToolResultPart():

@@ -1,11 +1,12 @@
 """From log to the messages the model is sent.
 
 `standing` is what the log holds after its newest checkpoint, as the documents' *filterCompacted* gives it. `view` is that, made
-fit to send: hidden parts as stubs, unanswered calls answered as interrupted, late answers as text, nothing empty (B12).
+fit to send. While nothing is hidden or folded, that is every message as it came; only calls without any result are answered as
+interrupted. In a view that infold has changed, late answers also become text, and messages with nothing in them are left out.
 The same log always gives the same messages, and a message that nothing changed is the very object that was appended.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -23,12 +24,16 @@ from infold.core.messages import (
     ToolMessage,
     ToolResultPart,
     UserMessage,
+    results_of,
 )
 from infold.core.placing import Placed
 from infold.core.policy import SummaryPolicy
 from infold.core.standins import interrupted, late_heading
 
-__all__ = ["REQUEST_TEXT", "standing", "view", "without"]
+__all__ = ["REQUEST_TEXT", "answered_as_interrupted", "standing", "view", "without"]
+
+_INTERRUPTED = "interrupted-"
+"""How the ids of messages begin that answer calls without a result."""
 
 REQUEST_TEXT = "Summarise the work so far, so that it can go on from the summary alone."
 """How a compaction request reads where a view shows it as something that was said."""
@@ -40,12 +45,22 @@ def standing(log: Log) -> tuple[Message, ...]:
     return (*(message for message in pair if message is not None), *(placed.message for placed in log.live))
 
 
-def view(log: Log, summary: SummaryPolicy) -> tuple[Message, ...]:
-    """The messages to send now; not empty unless the log is."""
-    messages = tuple(_sendable(log))
-    if messages and _broke_off(messages[-1]):
+def view(log: Log, summary: SummaryPolicy, *, brought: bool = False) -> tuple[Message, ...]:
+    """Return the messages to send now; not empty unless the log is.
+
+    `brought`: the caller brings its whole list with each request, and so wants each message in it to be sent. Otherwise a
+    recorded reply without content is left out, and so is one that ended in an error while nothing follows it.
+    """
+    messages = tuple(_sendable(log, brought=brought))
+    if messages and not brought and _broke_off(messages[-1]):
         messages = messages[:-1]
     return (*_opening(log, summary), *messages)
+
+
+def answered_as_interrupted(messages: Iterable[Message]) -> frozenset[str]:
+    """Return the ids of the calls that a view answers because they have no result."""
+    own = (message for message in messages if message.id.startswith(_INTERRUPTED))
+    return frozenset(result.call_id for message in own for result in results_of(message))
 
 
 def _broke_off(message: Message) -> bool:
@@ -76,65 +91,102 @@ def _opening(log: Log, summary: SummaryPolicy) -> tuple[Message, ...]:
     return (replace(asked, parts=(TextPart(REQUEST_TEXT, synthetic=True),)), answer)
 
 
-def _sendable(log: Log) -> Iterator[Message]:
-    asking: Placed | None = None
-    open_calls: dict[str, ToolCallPart] = {}
-    held: list[tuple[Placed, Message]] = []
-    altered, shows_all = log.altered, _shows_all_reasoning(log)
+def _sendable(log: Log, *, brought: bool) -> Iterator[Message]:
+    shows_all = _shows_all_reasoning(log)
+    is_changed = log.checkpoint is not None or bool(log.altered) or not shows_all
+    answered = _answered_elsewhere(log.live, late_counts=not is_changed)
+    step = _Step()
     for placed in log.live:
-        if open_calls and not _may_follow_calls(placed):
-            yield from _closed(asking, open_calls, held)
-            open_calls, held = {}, []
-        if not placed.is_sent:
+        if not _may_follow_calls(placed):
+            yield from step.closed(in_order=is_changed)
+            step = _Step()
+        if not placed.is_sent or (placed.is_blank and (is_changed or not (brought or _is_given(placed.message)))):
             continue
-        message = altered[placed.sequence].message if placed.sequence in altered else placed.message
-        if placed.late:
+        message = log.shown(placed)
+        if is_changed and placed.late:
             message = _with_late_as_text(message, placed)
         if not shows_all and (left_out := log.left_out_of(placed)) is not None:
             message = without(message, left_out)
             if not any(map(_says_something, message.parts)):
                 continue
-        if open_calls and (held or not placed.results or placed.results[0].call_id != next(iter(open_calls))):
-            held.append((placed, message))  # until it is known which calls before it are never answered
+        if placed.calls:
+            step = _Step(placed, answered)
+        elif step.holds_back(placed.results):
+            step.held.append((placed, message))
             continue
         yield message
-        if placed.calls:
-            asking, open_calls = placed, {call.call_id: call for call in placed.calls}
-        elif open_calls:
-            for result in placed.results:
-                open_calls.pop(result.call_id, None)
-    yield from _closed(asking, open_calls, held)
+    yield from step.closed(in_order=is_changed)
+
+
+def _answered_elsewhere(live: Sequence[Placed], *, late_counts: bool) -> frozenset[str]:
+    """Return the calls that an opaque part names, and those with a result after their step where it stays one."""
+    late = (result.call_id for placed in live if late_counts and placed.late for result in placed.results)
+    return frozenset((*late, *(link for placed in live for link in placed.links)))
+
+
+def _is_given(message: Message) -> bool:
+    """Whether a message is one that the caller wrote, not a reply that was recorded."""
+    return not isinstance(message, AssistantMessage) or message.finish is None
 
 
 def _may_follow_calls(placed: Placed) -> bool:
-    """Whether a message answers a call of the step before it, or is a program's note in the midst of one."""
-    return len(placed.late) < len(placed.results) or isinstance(placed.message, SystemMessage)
+    """Whether a message leaves the step before it open: it brings results, or is a program's note in the midst of one."""
+    return bool(placed.results) or isinstance(placed.message, SystemMessage | ToolMessage)
 
 
-def _closed(
-    asking: Placed | None, open_calls: dict[str, ToolCallPart], held: Sequence[tuple[Placed, Message]]
-) -> Iterator[Message]:
-    """What was held back of a step, with an answer for each call that has none.
+class _Step:
+    """The calls of one message while their results are read; what follows the first one missing is held back.
 
-    Answers stand in the order of their calls, and what a program noted in between comes after them (I1).
+    `answered` are calls whose result stands elsewhere.
     """
-    if asking is None or not open_calls:
-        return
-    places = {call.call_id: place for place, call in enumerate(asking.calls)}
-    unanswered = set(open_calls).difference(result.call_id for placed, _ in held for result in placed.results)
-    missing = [call for call_id, call in open_calls.items() if call_id in unanswered]
-    notes: list[Message] = []
-    for placed, message in held:
-        answered = [places[result.call_id] for result in placed.results if result.call_id in open_calls]
-        if not answered:
-            notes.append(message)
-            continue
-        before = [call for call in missing if places[call.call_id] < min(answered)]
-        yield from _interrupted(asking, places, before)
-        missing = missing[len(before) :]
-        yield message
-    yield from _interrupted(asking, places, missing)
-    yield from notes
+
+    def __init__(self, asking: Placed | None = None, answered: frozenset[str] = frozenset()) -> None:
+        self.held: list[tuple[Placed, Message]] = []
+        self._sequence = -1 if asking is None else asking.sequence
+        self._calls = () if asking is None else asking.calls
+        self._places = {call.call_id: place for place, call in enumerate(self._calls)}
+        self._answered = set(answered)
+        self._next = 0
+
+    def holds_back(self, results: Sequence[ToolResultPart]) -> bool:
+        """Take in results; whether their message has to wait until it is known which calls before it have none."""
+        while self._next < len(self._calls) and self._calls[self._next].call_id in self._answered:
+            self._next += 1
+        if self._next == len(self._calls) and not self.held:
+            return False
+        is_next = bool(results) and not self.held and results[0].call_id == self._calls[self._next].call_id
+        self._answered.update(result.call_id for result in results)
+        return not is_next
+
+    def closed(self, *, in_order: bool) -> Iterator[Message]:
+        """Yield what was held back, with an answer for each call that has none.
+
+        Answers stand in the order of their calls, and what a program noted in between comes after them. A step without a
+        missing result is left as it came, unless it is put `in_order` because infold changes the request anyway.
+        """
+        missing = [call for call in self._calls if call.call_id not in self._answered]
+        if not missing and not in_order:
+            yield from (message for _, message in self.held)
+            return
+        notes: list[Message] = []
+        told = 0
+        for placed, message in self.held:
+            places = [self._places[result.call_id] for result in placed.results if result.call_id in self._places]
+            if not places:
+                notes.append(message)
+                continue
+            begun = told
+            while told < len(missing) and self._places[missing[told].call_id] < min(places):
+                told += 1
+            yield from self._interrupted(missing[begun:told])
+            yield message
+        yield from self._interrupted(missing[told:])
+        yield from notes
+
+    def _interrupted(self, calls: Sequence[ToolCallPart]) -> Iterator[ToolMessage]:
+        if calls:
+            number = f"{self._sequence}.{self._places[calls[0].call_id]}"
+            yield ToolMessage(MessageId(f"{_INTERRUPTED}{number}"), tuple(map(interrupted, calls)))
 
 
 def _with_late_as_text(message: Message, placed: Placed) -> Message:
@@ -164,15 +216,10 @@ def _says_something(part: Part) -> bool:
 
 
 def _late_as_text(parts: tuple[Part, ...], late: tuple[int, ...]) -> tuple[Part, ...]:
+    positions = frozenset(late)
     return tuple(
         TextPart(f"{late_heading(part)}{part.output}", synthetic=True)
-        if position in late and isinstance(part, ToolResultPart)
+        if position in positions and isinstance(part, ToolResultPart)
         else part
         for position, part in enumerate(parts)
     )
-
-
-def _interrupted(asking: Placed, places: dict[str, int], calls: Sequence[ToolCallPart]) -> Iterator[ToolMessage]:
-    if calls:
-        number = f"{asking.sequence}.{places[calls[0].call_id]}"
-        yield ToolMessage(MessageId(f"interrupted-{number}"), tuple(map(interrupted, calls)))

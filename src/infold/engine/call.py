@@ -26,6 +26,7 @@ class Call(Struct, frozen=True):
     summary that shares its prefix; `summariser_tokens` is the window of the model that summarises, 0 where it is the session's
     own. `up_to` is the first message a person wants kept. `defers`: a summary that is not yet needed is written in the
     background, and the request goes out meanwhile. `patience_seconds` is how long to wait for another process that compacts.
+    `brought`: the caller brings its whole list each time, and wants all of it sent.
     """
 
     messages: tuple[Message, ...]
@@ -40,6 +41,7 @@ class Call(Struct, frozen=True):
     defers: bool = False
     patience_seconds: float = 30.0
     now_ms: int | None = None
+    brought: bool = False
 
 
 class Outrun(Struct, frozen=True):

@@ -108,7 +108,8 @@ def _compact(log: Log, call: Call) -> Flow[Prepared | Outrun]:
             step = replace(step, cut=_before_what_came_since(log, step.cut))
         match step:
             case Fits():
-                return replace(_prepared(log, situation, events, _wanted(log, situation, call)), anew=anew)
+                wanted = _wanted(log, situation, call)
+                return replace(_prepared(log, situation, events, wanted, brought=call.brought), anew=anew)
             case Stuck():
                 yield Publish((Exceeded(log.session_id, step.floor_tokens, step.usable_tokens),))
                 raise _exceeded(step)
@@ -124,7 +125,7 @@ def _compact(log: Log, call: Call) -> Flow[Prepared | Outrun]:
         if isinstance(done, Left):
             log = done.log or log
             if not asked or situation.budget.excess_tokens(gauge(log, situation).upper_tokens) == 0:
-                return replace(_prepared(log, situation, events, done.wanted), anew=anew)
+                return replace(_prepared(log, situation, events, done.wanted, brought=call.brought), anew=anew)
             situation = replace(situation, manual=False)  # that does not help; what must fit still must
             continue
         log, anew = done.log, anew or done.anew
@@ -175,8 +176,11 @@ def _hide(log: Log, step: Prune | Shorten, situation: Situation, call: Call) -> 
     return Done(after, carried.events)
 
 
-def _prepared(log: Log, situation: Situation, events: Sequence[Event], wanted: SummaryPlan | None) -> Prepared:
-    return Prepared(log, view(log, situation.policy.summary), gauge(log, situation), tuple(events), wanted)
+def _prepared(
+    log: Log, situation: Situation, events: Sequence[Event], wanted: SummaryPlan | None, *, brought: bool
+) -> Prepared:
+    shown = view(log, situation.policy.summary, brought=brought)
+    return Prepared(log, shown, gauge(log, situation), tuple(events), wanted)
 
 
 def _wanted(log: Log, situation: Situation, call: Call) -> SummaryPlan | None:

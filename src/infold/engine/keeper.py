@@ -9,14 +9,16 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from infold.core.entries import Rejection
-from infold.core.events import Event, Rejected
+from infold.core.events import Event, Rejected, Repaired
 from infold.core.gauge import Gauge, estimated_tokens
 from infold.core.likeness import likeness
 from infold.core.log import Log
 from infold.core.messages import Message
 from infold.core.summary import Additions
+from infold.core.view import answered_as_interrupted
 from infold.engine.ahead import Preparation
 from infold.engine.call import Call, Flow
 from infold.engine.circumstances import NOTHING_BESIDE, Beside, Circumstances, Stamp
@@ -81,6 +83,7 @@ class Keeper(Kept):
         self._unsent: _Unsent | None = None
         self._rejections = 0
         self._refused: int | None = None
+        self._answered: frozenset[str] = frozenset()
 
     # Flows.
 
@@ -150,7 +153,7 @@ class Keeper(Kept):
         yield Publish((Rejected(self.log.session_id, estimated, overflow.prompt_tokens, overflow.limit_tokens),))
         ready = yield from self._prepare(history, _Reading)
         self._rejections += 1
-        if not ready.events:
+        if all(isinstance(event, Repaired) for event in ready.events):
             raise self._exceeded()
         return ready
 
@@ -227,9 +230,12 @@ class Keeper(Kept):
                 except StoreConflict:
                     yield from self.begin_anew(attempt)
                     continue
-                outcome = yield from compact(self.log, call or self._call())
+                called = replace(call or self._call(), brought=history.is_whole)
+                outcome = yield from compact(self.log, called)
                 if isinstance(outcome, Prepared):
                     events += outcome.events
+                    if call is None or not call.situation.manual:
+                        events += yield from self._repaired(outcome.view)
                     self.log, self.wanted = outcome.log, outcome.wanted
                     if not outcome.anew or not history.is_whole:
                         messages = history.encode(outcome.view, outcome.log)
@@ -242,6 +248,16 @@ class Keeper(Kept):
                 if self.log.checkpoint_sequence != folded:
                     call = None  # what was asked for, another has done
         raise self.conflict()
+
+    def _repaired(self, view: Sequence[Message]) -> Flow[tuple[Event, ...]]:
+        """Report the calls that a view answers as interrupted, each of them once."""
+        answered = answered_as_interrupted(view)
+        new, self._answered = answered - self._answered, answered
+        if not new:
+            return ()
+        told = (Repaired(self.log.session_id, tuple(sorted(new))),)
+        yield Publish(told)
+        return told
 
     def begin_anew(self, attempt: int) -> Flow[None]:
         """Read the session again; the caller's list is then held against it from the beginning."""

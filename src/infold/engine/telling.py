@@ -7,10 +7,12 @@ from infold.core.events import (
     Exceeded,
     FailedOpen,
     InstructionStubbed,
+    NotManaged,
     PluginFailed,
     PreparationDiscarded,
     PreparedAhead,
     Rejected,
+    Repaired,
     Restored,
     StubRepeated,
     SummaryProgressed,
@@ -31,6 +33,8 @@ Incident: TypeAlias = (
     | PreparationDiscarded
     | Restored
     | FailedOpen
+    | NotManaged
+    | Repaired
     | Exceeded
 )
 """Every event that does not itself make the view smaller."""
@@ -66,6 +70,11 @@ def in_words(event: Incident) -> str:  # noqa: C901, PLR0911, PLR0912 - a senten
             return f"entry {event.sequence} was undone; the view has {event.tokens_after:,} tokens again"
         case FailedOpen():
             return f"a request was relayed as it came: {event.problem}"
+        case NotManaged():
+            return f"a request was relayed at its own size: {event.why}"
+        case Repaired():
+            calls = "call" if len(event.call_ids) == 1 else "calls"
+            return f"answered as interrupted, because there is no result: {len(event.call_ids):,} {calls}"
         case Exceeded():
             return f"still {event.floor_tokens:,} tokens for {event.usable_tokens:,} usable"
         case _:

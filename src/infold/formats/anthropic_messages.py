@@ -235,8 +235,7 @@ def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
 
 
 def _retold(slot: Slot, text: str) -> Item:
-    del slot
-    return {"type": "text", "text": text}
+    return {"type": "text", "text": text} if slot.path else {"role": "user", "content": text}
 
 
 def _replaced_text(slot: Slot, text: str) -> Any:

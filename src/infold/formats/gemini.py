@@ -160,16 +160,21 @@ def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, .
     if part.get("thought") is True:
         return (ReasoningPart(text_field(part, "text"), *signed),)
     mark = (ReasoningPart("", *signed),) if signed else ()
-    return (*_said(part, is_user=slot.kind == "user"), *mark)
+    run = tuple(pairing.code_run(begins=key == "executableCode") for key in _CODE if _field(part, key, _CODE[key]))
+    return (*_said(part, *run, is_user=slot.kind == "user"), *mark)
 
 
-def _said(part: Item, *, is_user: bool) -> tuple[Part, ...]:
+_CODE = {"executableCode": "executable_code", "codeExecutionResult": "code_execution_result"}
+"""Code that the provider runs, and what it printed; older models give neither an id."""
+
+
+def _said(part: Item, *links: str, is_user: bool) -> tuple[Part, ...]:
     text = part.get("text")
     if isinstance(text, str):
         return user_text(text) if is_user else (TextPart(cleaned(text)),)
     if medium := _field(part, "inlineData", "inline_data") or _field(part, "fileData", "file_data"):
         return (_medium(plain(medium)),)
-    return opaque(part)
+    return opaque(part, *links)
 
 
 def _medium(medium: Item) -> FilePart:

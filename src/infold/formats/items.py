@@ -250,9 +250,23 @@ def id_field(item: Mapping[str, Any], *names: str) -> str:
     return ""
 
 
-def opaque(value: object) -> tuple[Part, ...]:
-    """What infold has no reading for: counted by its JSON, never taken for anybody's words."""
-    return (TextPart(json_text(value), synthetic=True),)
+NO_PARTNERS = frozenset({"file_id", "container_id", "response_id", "session_id", "thread_id", "vector_store_id"})
+"""Fields with the id of something outside the history, which any number of blocks may share."""
+
+
+def opaque(value: Item, *links: str) -> tuple[Part, ...]:
+    """Return a block that infold has no reading for as an opaque part, linked by the ids it holds to its partners.
+
+    Those are its fields `id` and `…_id`, and the same of the objects in it: `server_tool_use` has in `id` what its result
+    has in `tool_use_id`. `links` are for partners that have no id.
+    """
+    objects = (value, *(plain(inner) for inner in value.values() if isinstance(inner, dict)))
+    ids = (id_field(one, name) for one in objects for name in one if _is_partners_id(name))
+    return (TextPart(json_text(value), synthetic=True, opaque=True, links=(*filter(None, ids), *links)),)
+
+
+def _is_partners_id(name: object) -> bool:
+    return isinstance(name, str) and (name == "id" or name.endswith(("_id", "Id"))) and name not in NO_PARTNERS
 
 
 def user_text(text: str) -> tuple[Part, ...]:

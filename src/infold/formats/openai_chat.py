@@ -224,7 +224,7 @@ def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
 
 def _retold(slot: Slot, text: str) -> Any:
     """Text for a medium or a result; a result in words is no tool's any more."""
-    if slot.kind == "result":
+    if not slot.path:
         return {"role": "user", "content": text}
     return GONE if slot.kind == "audio" else {"type": "text", "text": text}
 

@@ -40,6 +40,7 @@ class Pairing:
         self.aliases: dict[str, str] = {}
         self.announced = Announced()
         self._times: dict[str, int] = {}
+        self._code_runs = 0
         self._open: dict[str, list[Asked]] = {}
         self._of_tool: dict[str, dict[str, Asked]] = {}
 
@@ -63,6 +64,7 @@ class Pairing:
         copied.aliases = dict(self.aliases)
         copied.announced = self.announced.copy()
         copied._times = dict(self._times)
+        copied._code_runs = self._code_runs
         copied._open = {key: list(asked) for key, asked in self._open.items()}
         copied._of_tool = {tool: dict(asked) for tool, asked in self._of_tool.items()}
         return copied
@@ -74,6 +76,11 @@ class Pairing:
             self.aliases[call_id] = wire_id
         self._add(Asked(call_id, tool), wire_id)
         return call_id
+
+    def code_run(self, *, begins: bool) -> str:
+        """What links code that the provider ran to what it printed, where neither has an id."""
+        self._code_runs += begins
+        return f"code-run-{self._code_runs}"
 
     def result(self, *keys: str) -> Asked | None:
         """The call a result answers, found by the first key that has one open; nothing if it is an orphan."""

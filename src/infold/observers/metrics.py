@@ -22,11 +22,13 @@ from infold.core.events import (
     Exceeded,
     FailedOpen,
     InstructionStubbed,
+    NotManaged,
     PluginFailed,
     PreparationDiscarded,
     PreparedAhead,
     Pruned,
     Rejected,
+    Repaired,
     Restored,
     StubRepeated,
     SummaryProgressed,
@@ -91,6 +93,12 @@ FAMILIES = (
     Family("instructions_stubbed_total", "counter", "Instructions that no longer fitted word for word."),
     Family("stubs_repeated_total", "counter", "Replies that wrote a stub as if it were content."),
     Family("failed_open_total", "counter", "Times that infold could not manage a request, or could not store it."),
+    Family(
+        "not_managed_total",
+        "counter",
+        "Requests relayed at their own size: the provider holds the history, or the body is not read.",
+    ),
+    Family("calls_repaired_total", "counter", "Calls without a result that were answered as interrupted."),
     Family("plugin_failures_total", "counter", "Times that a plugin was passed over.", ("plugin",)),
 )
 """All metrics there are, in the order they are written."""
@@ -170,6 +178,8 @@ def _of_rare(
     | InstructionStubbed
     | StubRepeated
     | FailedOpen
+    | NotManaged
+    | Repaired
     | SummaryProgressed,
 ) -> Iterator[Sample]:
     match event:
@@ -189,6 +199,10 @@ def _of_rare(
             yield Sample("stubs_repeated_total")
         case FailedOpen():
             yield Sample("failed_open_total")
+        case NotManaged():
+            yield Sample("not_managed_total")
+        case Repaired():
+            yield Sample("calls_repaired_total", len(event.call_ids))
         case SummaryProgressed():
             return
         case _:

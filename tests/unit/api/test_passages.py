@@ -281,7 +281,7 @@ def test_results_stay_results() -> None:
     log = log_of(store, "ferry")
 
     assert [len(placed.results) for placed in log.live] == [0, 0, 1, 0, 1, 0, 1]
-    assert not log.run.open_calls
+    assert not log.open_calls
 
 
 def test_agents_that_make_the_same_calls_never_mix() -> None:

@@ -112,7 +112,7 @@ def test_a_call_taken_back_to_waits_again() -> None:
     log = session(user(), calls("bash"), result(50)).append(Amendment(2))
     answered = log.append(answer("m1-call0", "another"))
 
-    assert log.run.open_calls == {"m1-call0"}
+    assert log.open_calls == {"m1-call0"}
     assert answered.live[-1].late == ()
     with pytest.raises(OrphanResult):
         answered.append(answer("m1-call0", name="twice"))

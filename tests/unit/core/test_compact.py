@@ -340,7 +340,7 @@ def test_what_is_left_has_the_answers_to_open_calls() -> None:
     event = done.events[0]
 
     assert isinstance(event, Compacted)
-    assert log.run.open_calls
+    assert log.open_calls
     assert event.tokens_after == estimated_tokens(done.log, situation(INFOLD, Window(64_000)))
 
 

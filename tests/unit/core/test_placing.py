@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from infold.core.entries import Checkpoint, MessageEntry
+from infold.core.entries import Checkpoint, Clip, Clipping, Handle, MessageEntry
 from infold.core.log import Log
 from infold.core.messages import (
     AssistantMessage,
@@ -11,6 +11,7 @@ from infold.core.messages import (
     MessageId,
     Part,
     ReasoningPart,
+    SessionId,
     SystemMessage,
     TextPart,
     ToolCallPart,
@@ -21,13 +22,14 @@ from infold.core.messages import (
     text_of,
 )
 from infold.core.placing import Placed, Run, place
-from infold.core.policy import SummaryPolicy
+from infold.core.policy import Ruler, SummaryPolicy
 from infold.core.standins import INTERRUPTED_TEXT
 from infold.core.view import view
 from infold.errors import DuplicateId, OrphanResult
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, session, summary, user
 
 SENT = SummaryPolicy(shape="marked")
+RULES: tuple[Ruler, ...] = ("features", "ceil")
 SEAL = ReasoningPart("thinking", '"signature"')
 
 
@@ -48,12 +50,12 @@ def answer(*call_ids: str) -> ToolMessage:
 
 def placed(message: Message, run: Run = Run(), unanswered: frozenset[str] = frozenset()) -> Placed:
     """A message in its place."""
-    return place(message, 7, run, unanswered, "features").placed
+    return place(message, 7, run, (run.step | unanswered).__contains__, "features").placed
 
 
 def after(message: Message, run: Run = Run()) -> Run:
     """Where the log stands once a message is placed."""
-    return place(message, 7, run, run.open_calls, "features").run
+    return place(message, 7, run, run.step.__contains__, "features").run
 
 
 def spoken(log: Log, *drafts: Message) -> Log:
@@ -105,20 +107,24 @@ def test_a_seal_lasts_until_somebody_speaks() -> None:
     """B12: results and later replies stay in the sealed loop; a user message ends it."""
     sealed = after(said(SEAL, call("1")))
 
-    assert after(answer("1"), sealed) == Run(frozenset(), sealed=True)
+    assert after(answer("1"), sealed) == Run(frozenset({"1"}), sealed=True)
     assert after(said(TextPart("t")), sealed).sealed
     assert after(SystemMessage(MessageId("s"), ()), sealed) == sealed
     assert after(numbered([user()])[0], sealed) == Run()
 
 
 def test_calls_stay_open_until_each_is_answered() -> None:
-    """B12: parallel calls are waited for one by one; the next reply closes those nobody answered."""
-    run = after(said(call("1"), call("2")))
+    """B12: parallel calls are waited for one by one; the next reply closes those that have no result."""
+    log = Log(SessionId("s")).append(MessageEntry(said(call("1"), call("2"))))
 
-    assert run.open_calls == {"1", "2"}
-    assert after(answer("2"), run).open_calls == {"1"}
-    assert after(UserMessage(MessageId("u"), (ToolResultPart("1", "bash", "ok"),)), run).open_calls == {"2"}
-    assert after(said(call("3")), run).open_calls == {"3"}
+    def then(message: Message) -> frozenset[str]:
+        return log.append(MessageEntry(message)).open_calls
+
+    assert log.open_calls == {"1", "2"}
+    assert then(answer("2")) == {"1"}
+    assert then(UserMessage(MessageId("u"), (ToolResultPart("1", "bash", "ok"),))) == {"2"}
+    assert then(replace(said(call("3")), id=MessageId("b"))) == {"3"}
+    assert log.open_calls == {"1", "2"}
 
 
 def test_a_result_after_its_step_is_late() -> None:
@@ -151,7 +157,7 @@ def test_one_message_makes_a_call_once() -> None:
 def test_each_part_is_measured_by_the_session_s_rule() -> None:
     """B17: measures are taken part by part as a message is placed, and sized by features whatever the rule."""
     message = numbered([user("x" * 40)])[0]
-    ours, theirs = place(message, 0, Run(), set(), "features").placed, place(message, 0, Run(), set(), "ceil").placed
+    ours, theirs = (place(message, 0, Run(), bool, rule).placed for rule in RULES)
 
     assert (theirs.measures, theirs.measured) == ((40,), 40)
     assert ours.size == theirs.size
@@ -185,12 +191,12 @@ def test_what_pruning_may_hide_is_marked_last_first() -> None:
     [
         (user(), (True, True, True, False)),
         (user(synthetic=True), (True, True, False, False)),
-        (user(" "), (False, True, False, False)),
+        (user(" "), (True, True, False, False)),
         (requests_compaction(), (False, True, False, True)),
         (summary(), (False, False, False, True)),
         (replies(), (True, False, False, False)),
         (calls("bash"), (True, False, False, False)),
-        (AssistantMessage(MessageId("a"), (ReasoningPart("only"),)), (False, False, False, False)),
+        (AssistantMessage(MessageId("a"), (ReasoningPart("only"),)), (True, False, False, False)),
         (UserMessage(MessageId("u"), (TextPart("x", ignored=True),)), (False, True, False, False)),
     ],
 )
@@ -205,9 +211,11 @@ def test_who_speaks_and_what_is_sent_is_marked(message: Message, marks: tuple[bo
 
 
 def test_a_late_result_is_shown_as_text() -> None:
-    """B12: a result that comes after its step closed is in the view as text, and its call as interrupted."""
+    """B12, B30: in a view that infold changes, a result after its step is text and its call interrupted; else both stay."""
     log = spoken(session(user(), calls("bash")), user("hello?")).append(came("m1-call0", "at last"))
-    shown = view(log, SENT)
+    shown = view(log.append(Clipping((Clip(Handle("2.0"), 1, 1),))), SENT)
+
+    assert view(log, SENT) == tuple(placed.message for placed in log.live)
 
     assert log.live[-1].late == (0,)
     assert results_of(shown[2])[0].output == INTERRUPTED_TEXT

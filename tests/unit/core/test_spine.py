@@ -10,7 +10,7 @@ def in_place(messages: tuple[Message, ...]) -> list[Placed]:
     """Messages placed one after the other."""
     run, spine = Run(), Spine()
     for number, message in enumerate(messages):
-        placing = place(message, number, run, spine.unanswered, "ceil")
+        placing = place(message, number, run, spine.unanswered.__contains__, "ceil")
         run = placing.run
         spine.add(placing.placed)
     return spine.items

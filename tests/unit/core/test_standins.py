@@ -45,7 +45,9 @@ def test_what_is_not_said_takes_no_room() -> None:
         session(user(), calls(*MANY), user("and now?")),
         session(user(), calls(*MANY), replies("never mind")),
         session(user(), calls(*MANY), result(9), user("the rest?")),
-        session(user(), calls(*MANY), user("and now?"), *(result(9) for _ in MANY)),
+        session(user(), calls(*MANY), user("and " * 900), *(result(9) for _ in MANY)).append(
+            Clipping((Clip(Handle("2.0"), 40, 40),))
+        ),
         session(user(), calls(*MANY), user("and " * 900)).append(Clipping((Clip(Handle("2.0"), 40, 40),))),
     ],
     ids=["open", "closed by a person", "closed by a reply", "answered in part", "answered late", "beside a clip"],

@@ -38,6 +38,11 @@ def sent(log: Log, shape: SummaryPolicy = INFOLD.summary) -> tuple[Message, ...]
     return view(log, shape)
 
 
+def changed(log: Log) -> Log:
+    """The same log with something hidden in its first message."""
+    return log.append(Clipping((Clip(Handle("0.0"), 200, 200),)))
+
+
 def words(messages: tuple[Message, ...]) -> list[tuple[str, str]]:
     """Roles and texts."""
     return [(type(message).__name__, text_of(message)) for message in messages]
@@ -187,9 +192,12 @@ def test_answers_stand_in_the_order_of_the_calls(given: tuple[Message, ...], exp
 
 
 def test_a_note_between_a_call_and_its_answer_comes_after_it() -> None:
-    """B12: a system message in between neither answers the call nor parts the two."""
+    """B12, B30: once infold changes the request, a system message no longer stands between a call and its result."""
     noted = SystemMessage(MessageId(""), (TextPart("Mind the gap.", synthetic=True),))
-    messages = sent(session(user(), calls("read", "read"), answer(0), noted, answer(1), user("on")))
+    log = session(user(), calls("read", "read"), answer(0), noted, answer(1), user("on"))
+    messages = sent(changed(log))
+
+    assert sent(log) == tuple(placed.message for placed in log.live)
 
     assert [type(message).__name__ for message in messages[1:]] == [
         "AssistantMessage",
@@ -216,10 +224,11 @@ def test_an_unanswered_call_before_another_step() -> None:
 
 
 def test_a_late_result_is_text() -> None:
-    """B12: an answer that came after its step had closed is told in words, once, and the call stays answered."""
+    """B12, B30: an answer after its step stays as it came, until infold changes the request: then it is told in words."""
     log = session(user("a"), calls("bash"), user("b"), result(output="at last"))
 
-    assert words(sent(log)) == [
+    assert sent(log) == tuple(placed.message for placed in log.live)
+    assert words(sent(changed(log))) == [
         ("UserMessage", "a"),
         ("AssistantMessage", ""),
         ("ToolMessage", ""),
@@ -232,7 +241,7 @@ def test_a_late_result_beside_one_in_time() -> None:
     """B12: a message with both keeps the result that answers the open call, and tells the other."""
     both = ToolMessage(MessageId(""), (ToolResultPart("", "", "late"), ToolResultPart("", "", "in time")))
     log = session(user(), calls("bash"), user(), calls("read"), both)
-    last = sent(log)[-1]
+    last = sent(changed(log))[-1]
 
     assert isinstance(last, ToolMessage)
     assert [part.output for part in results_of(last)] == ["in time"]
@@ -244,25 +253,66 @@ def test_a_late_result_in_a_user_message() -> None:
     late = UserMessage(MessageId(""), (ToolResultPart("m1-call0", "", "at last"), TextPart("and go on")))
     log = session(user(), calls("bash"), user(), late)
 
-    assert text_of(sent(log)[-1]) == "[late result of a tool, call m1-call0]\nat last\nand go on"
+    assert text_of(sent(changed(log))[-1]) == "[late result of a tool, call m1-call0]\nat last\nand go on"
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        (),
-        (TextPart(""),),
-        (TextPart("  \n"),),
-        (TextPart("for people", ignored=True),),
-        (ReasoningPart("thinking alone"),),
-        (StepStartPart(), StepFinishPart("stop")),
-    ],
+BLANK: tuple[tuple[Part, ...], ...] = ((), (TextPart(""),), (TextPart("  \n"),), (ReasoningPart("thinking alone"),))
+UNSENT: tuple[tuple[Part, ...], ...] = (
+    (TextPart("for people", ignored=True),),
+    (StepStartPart(), StepFinishPart("stop")),
 )
+
+
+@pytest.mark.parametrize("parts", [*BLANK, *UNSENT])
 def test_what_is_nothing_to_a_provider_is_not_sent(parts: tuple[Part, ...]) -> None:
-    """B12: no message without content is sent."""
+    """B12: no recorded reply without content is sent, where infold keeps the list of messages."""
     empty = AssistantMessage(MessageId(""), parts, finish="abort")
 
     assert len(sent(session(user("a"), empty, user("b")))) == 2
+
+
+@pytest.mark.parametrize("parts", BLANK)
+def test_what_a_caller_brings_is_sent(parts: tuple[Part, ...]) -> None:
+    """B30: a message without content goes out as the caller wrote or brought it, until infold changes the request."""
+    recorded = session(user("a"), AssistantMessage(MessageId(""), parts, finish="abort"), user("b"))
+    written = session(user("a"), AssistantMessage(MessageId(""), parts), user("b"))
+
+    assert len(view(recorded, INFOLD.summary, brought=True)) == 3
+    assert len(view(written, INFOLD.summary)) == 3
+    assert len(view(changed(written), INFOLD.summary, brought=True)) == 2
+
+
+def test_what_is_never_sent_is_not_sent_for_a_caller_either() -> None:
+    """B12: text kept for people and marks of steps are no part of a request."""
+    for parts in UNSENT:
+        log = session(user("a"), AssistantMessage(MessageId(""), parts), user("b"))
+        assert len(view(log, INFOLD.summary, brought=True)) == 2
+
+
+@pytest.mark.parametrize("part", [ReasoningPart("", '"seal"'), TextPart('{"type":"new"}', synthetic=True, opaque=True)])
+def test_a_message_that_is_only_sealed_or_opaque_is_a_message(part: Part) -> None:
+    """B30: it is sent as it is, whatever else infold changes."""
+    log = session(user("a"), AssistantMessage(MessageId(""), (part,), finish="stop"), user("b"))
+
+    assert sent(log)[1] is log.live[1].message
+    assert sent(changed(log))[1] is log.live[1].message
+
+
+def test_a_result_that_answers_nothing_leaves_the_step_open() -> None:
+    """B30: a tool's message without a result that is known, in the midst of a step, moves nothing and repairs nothing."""
+    stray = ToolMessage(MessageId(""), (TextPart("stray", synthetic=True),))
+    log = session(user(), calls("read", "read"), answer(0), stray, answer(1), user("on"))
+
+    assert sent(log) == tuple(placed.message for placed in log.live)
+    assert [len(results_of(message)) for message in sent(changed(log))] == [0, 0, 1, 1, 0, 0]
+
+
+def test_a_call_that_an_opaque_part_names_is_answered() -> None:
+    """B30: a call whose answer infold cannot read is not answered a second time."""
+    named = UserMessage(MessageId(""), (TextPart("{}", synthetic=True, opaque=True, links=("m1-call0",)),))
+    log = session(user(), calls("read", "bash"), named)
+
+    assert [part.call_id for message in sent(log) for part in results_of(message)] == ["m1-call1"]
 
 
 @pytest.mark.parametrize("part", [FilePart("image/png", 9), ToolCallPart("c", "bash", "{}"), TextPart("x")])

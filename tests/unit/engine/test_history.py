@@ -282,7 +282,7 @@ def test_new_items_go_on_from_the_session() -> None:
     (answer,) = again.added(LIST[2:3])
 
     assert answer.id == "m2"
-    assert again.log.run.open_calls == frozenset()
+    assert again.log.open_calls == frozenset()
     assert again.history.is_whole is False
 
 
@@ -387,7 +387,7 @@ def test_calls_of_a_reply_are_open_once() -> None:
     session.replied(reply(0))
     session.brought([*LIST[:1], reserialised(0), LIST[2]])
 
-    assert session.log.run.open_calls == frozenset()
+    assert session.log.open_calls == frozenset()
     assert [call.call_id for placed in session.log.live for call in calls_of(placed.message)] == ["c0"]
 
 

@@ -12,11 +12,13 @@ from infold.core.events import (
     Exceeded,
     FailedOpen,
     InstructionStubbed,
+    NotManaged,
     PluginFailed,
     PreparationDiscarded,
     PreparedAhead,
     Pruned,
     Rejected,
+    Repaired,
     Restored,
     StubRepeated,
     SummaryProgressed,
@@ -40,6 +42,9 @@ TOLD: list[tuple[Incident, str]] = [
     (PreparationDiscarded("s", "the pins changed"), "discarded: the pins changed"),
     (Restored("s", 12, 34_567), "entry 12 was undone; the view has 34,567 tokens again"),
     (FailedOpen("s", "the store is gone"), "relayed as it came: the store is gone"),
+    (NotManaged("s", "the provider holds it"), "relayed at its own size: the provider holds it"),
+    (Repaired("s", ("a",)), "there is no result: 1 call"),
+    (Repaired("s", ("a", "b")), "there is no result: 2 calls"),
     (Exceeded("s", 5_000, 4_000), "still 5,000 tokens for 4,000 usable"),
 ]
 

@@ -154,12 +154,12 @@ def test_documents_cost_by_their_source() -> None:
 
 
 def test_server_tools_are_opaque() -> None:
-    """What the provider ran itself counts by its JSON and cannot be altered, only left out."""
+    """B30: what the provider ran itself counts by its JSON and cannot be altered, only left out; its id links it to its call."""
     block = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
     item = {"role": "assistant", "content": [block, {"type": "text", "text": "x"}]}
     parts = decode([item]).messages[0].parts
     assert isinstance(parts[0], TextPart)
-    assert parts[0].synthetic
+    assert (parts[0].synthetic, parts[0].opaque, parts[0].links) == (True, True, ("s",))
     assert altered([item], TextPart("?", synthetic=True), TextPart("y"))[0]["content"] == [
         block,
         {"type": "text", "text": "y"},

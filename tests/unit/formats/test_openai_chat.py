@@ -147,7 +147,7 @@ def test_what_is_unknown_is_opaque() -> None:
     """Unknown blocks and roles count by their JSON, are nobody's words and come back as they are."""
     block = {"type": "hologram", "hologram": [1]}
     assert one({"role": "user", "content": [block]}).parts == (
-        TextPart('{"type":"hologram","hologram":[1]}', synthetic=True),
+        TextPart('{"type":"hologram","hologram":[1]}', synthetic=True, opaque=True),
     )
     assert one({"role": "critic", "content": "x"}).parts[0].synthetic
     assert one({"role": "user", "content": [{"type": "file", "file": 3}]}).parts[0].synthetic
