@@ -11,7 +11,7 @@ import httpx2
 
 from infold.api.exchanges import Exchange
 from infold.api.passage import AsyncPassage, Passage
-from infold.core.events import FailedOpen
+from infold.core.events import FailedOpen, NotManaged
 from infold.errors import BrokenInput
 from infold.formats.items import plain
 from infold.formats.overflow import Overflow, recognise
@@ -19,8 +19,8 @@ from infold.formats.streams import ReplyBuilder, builder_for
 
 __all__ = ["AsyncReply", "FRAMING", "Reply", "Tell", "tell_trouble", "tried", "tried_async"]
 
-Tell = Callable[[FailedOpen], None]
-"""Tells of a failure; must not raise."""
+Tell = Callable[[FailedOpen | NotManaged], None]
+"""Tells of a request that was relayed as it came; must not raise."""
 
 STREAM = "text/event-stream"
 FRAMING = frozenset({"content-length", "transfer-encoding", "content-encoding"})

@@ -14,6 +14,7 @@ from infold.api.exchanges import Exchange, Relayed, opened
 from infold.api.passage import AsyncPassage, Passage
 from infold.api.passages import AsyncPassages, Passages
 from infold.api.replies import FRAMING, AsyncReply, Reply, Tell, tell_trouble, tried, tried_async
+from infold.core.events import NotManaged
 from infold.engine.finding import SESSION_HEADER
 from infold.formats.requests import Unmanaged, unstreamed, wire_of_path
 
@@ -71,7 +72,7 @@ class InfoldTransport(httpx2.BaseTransport):
 
     def _begun(self, request: httpx2.Request, headers: dict[str, str]) -> Passage | None:
         content = request.read()
-        exchange = tried(self._tell, None, lambda: _exchange(request, headers, content))
+        exchange = tried(self._tell, None, lambda: _exchange(request, headers, content, self._tell))
         if exchange is None:
             return None
         passage = tried(
@@ -140,7 +141,7 @@ class AsyncInfoldTransport(httpx2.AsyncBaseTransport):
 
     async def _begun(self, request: httpx2.Request, headers: dict[str, str]) -> AsyncPassage | None:
         content = await request.aread()
-        exchange = tried(self._tell, None, lambda: _exchange(request, headers, content))
+        exchange = tried(self._tell, None, lambda: _exchange(request, headers, content, self._tell))
         if exchange is None:
             return None
         begin = self._passages.begin
@@ -180,9 +181,13 @@ def _is_ours(request: httpx2.Request) -> bool:
     return request.method == "POST" and wire_of_path(request.url.path) is not None
 
 
-def _exchange(request: httpx2.Request, headers: dict[str, str], content: bytes) -> Exchange | None:
+def _exchange(request: httpx2.Request, headers: dict[str, str], content: bytes, tell: Tell) -> Exchange | None:
     exchange = opened(request.url.path, headers, content)
-    return None if isinstance(exchange, Unmanaged) else exchange
+    if not isinstance(exchange, Unmanaged):
+        return exchange
+    if exchange.is_history:
+        tell(NotManaged(headers.get(SESSION_HEADER, ""), exchange.why))
+    return None
 
 
 def _with_body(request: httpx2.Request, content: bytes, *, anew: bool = False) -> httpx2.Request:

@@ -197,7 +197,7 @@ def _reasoning(item: Item) -> ReasoningPart:
 def _call(item: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     kind = item["type"]
     field = CALL_TYPES[kind]
-    value = item.get(field)
+    value = item.get(field, item.get("actions"))  # a newer computer tool asks for several at once
     tool = text_field(item, "name") or kind.removesuffix("_call")
     arguments = json_text({"input": value}) if field == "input" else arguments_of(value)
     return ToolCallPart(pairing.call(id_field(item, "call_id", "id"), tool, message_id), tool, arguments)

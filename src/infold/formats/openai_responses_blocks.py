@@ -8,7 +8,7 @@ from infold.formats.media import file_part
 from infold.formats.pairing import Asked, Pairing
 from infold.formats.slots import left_text, replaced_content, result_or_text, shown_text
 
-__all__ = ["block_parts", "replaced_result", "result"]
+__all__ = ["BLANK_IMAGE", "block_parts", "replaced_result", "result"]
 
 
 def result(item: Item, pairing: Pairing) -> Part:

@@ -14,6 +14,7 @@ from infold.core.messages import (
     ToolResultPart,
 )
 from infold.formats.items import Decoded, Item, as_came, id_field, lines, plain, text_field
+from infold.formats.openai_responses_blocks import BLANK_IMAGE
 from infold.formats.slots import has_address, mentioned, provider_value, shown, shown_text
 
 __all__ = ["BOUND_TYPES", "answers_in_order", "answers_matched", "encode_new"]
@@ -96,7 +97,7 @@ def _is_output(item: object) -> bool:
 
 def _is_other_call(item: Item) -> bool:
     kind = text_field(item, "type")
-    return kind.endswith("_call") and kind not in ("function_call", "computer_call") and "call_id" in item
+    return kind.endswith("_call") and kind != "function_call" and "call_id" in item
 
 
 def _answer(item: Item, kinds: Mapping[str, str]) -> Item:
@@ -110,6 +111,9 @@ def _answer(item: Item, kinds: Mapping[str, str]) -> Item:
             return {"type": "shell_call_output", "call_id": call_id, "output": [run]}
         case "apply_patch_call":
             return {"type": "apply_patch_call_output", "call_id": call_id, "status": "failed", "output": output}
+        case "computer_call":
+            screenshot = {"type": "computer_screenshot", "image_url": BLANK_IMAGE}
+            return {"type": "computer_call_output", "call_id": call_id, "output": screenshot}
         case "local_shell_call":
             return {"type": "local_shell_call_output", "id": call_id, "output": output}
         case _:

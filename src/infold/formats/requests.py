@@ -48,8 +48,12 @@ _OUTPUT_FIELD = {
     "anthropic-messages": "max_tokens",
 }
 _HELD_BY_PROVIDER = ("previous_response_id", "conversation", "context_management", "cached_content", "cachedContent")
-_HELD_ITEMS = frozenset({"item_reference", "compaction", "compaction_summary", "context_compaction"})
-"""Items that stand for what only the provider can read: one that it keeps, or a whole history that it compacted."""
+_HELD_IN_MESSAGES = ("thread", "compaction")
+"""The same of Anthropic's alone: a history that the server keeps, and a request to compact this one."""
+
+_HELD_ITEMS = ("item_reference", "compaction", "context_compaction")
+"""How the types of items begin that stand for what only the provider can read, such as a history that it compacted, or that
+ask it to compact this one."""
 
 _THINKING_EDIT = "clear_thinking"
 """How the name of an edit of Anthropic's begins that touches thinking alone; a date follows."""
@@ -96,9 +100,10 @@ class Asked(Struct, frozen=True):
 
 
 class Unmanaged(Struct, frozen=True):
-    """A request that is relayed as it is, and why."""
+    """A request that is relayed as it is, and why; `is_history`: it brings or continues one, which may be too large."""
 
     why: str
+    is_history: bool = False
 
 
 def wire_of_path(path: str) -> WireFormat | None:
@@ -134,7 +139,7 @@ def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanage
         raise BrokenInput(wire.name, f"{wire.items_field} is no list", remedy="send the messages as a list")
     held = _held_by_provider(wire, body, items)
     if held:
-        return Unmanaged(f"the provider holds or cuts the history itself ({held})")
+        return Unmanaged(f"the provider holds or cuts the history itself ({held})", is_history=True)
     return Asked(
         wire,
         tuple(items),
@@ -199,9 +204,15 @@ def answer_of(wire: WireFormat, body: object) -> Answer:
 
 def _held_by_provider(wire: WireFormat, body: Body, items: Sequence[object]) -> str:
     """What says that the provider has a part of the history, or cuts it; empty where nothing does."""
-    fields = (field for field in _HELD_BY_PROVIDER if body.get(field) and not _cuts_nothing(wire, field, body[field]))
-    types = (str(item.get("type")) for item in items if isinstance(item, Mapping))
-    return next(fields, next((kind for kind in types if kind in _HELD_ITEMS), ""))
+    names = (*_HELD_BY_PROVIDER, *(_HELD_IN_MESSAGES if wire is ANTHROPIC_MESSAGES else ()))
+    fields = (field for field in names if body.get(field) and not _cuts_nothing(wire, field, body[field]))
+    types = (_type_of(item) for item in items if isinstance(item, Mapping))
+    return next(fields, next((kind for kind in types if kind.startswith(_HELD_ITEMS)), ""))
+
+
+def _type_of(item: Body) -> str:
+    """An item's type; one that has nothing but an id is a reference to what the provider keeps."""
+    return "item_reference" if item.keys() == {"id"} else str(item.get("type"))
 
 
 def _cuts_nothing(wire: WireFormat, field: str, value: object) -> bool:

@@ -81,7 +81,7 @@ def unpacked(raw: bytes, encoding: str, limits: Limits) -> bytes | Unmanaged:
         return raw if len(raw) <= limits.managed_bytes else _too_much(limits)
     inner = decompressor_for(name)
     if inner is None:
-        return Unmanaged(f"the body is compressed ({name})")
+        return Unmanaged(f"the body is compressed ({name})", is_history=True)
     try:
         text = inner.decompress(raw, limits.managed_bytes + 1)
     except ValueError:
@@ -92,4 +92,4 @@ def unpacked(raw: bytes, encoding: str, limits: Limits) -> bytes | Unmanaged:
 
 
 def _too_much(limits: Limits) -> Unmanaged:
-    return Unmanaged(f"larger than the {limits.managed_bytes:,} bytes that infold reads")
+    return Unmanaged(f"larger than the {limits.managed_bytes:,} bytes that infold reads", is_history=True)

@@ -15,7 +15,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from infold.api.exchanges import Exchange, opened
-from infold.core.events import FailedOpen
+from infold.core.events import FailedOpen, NotManaged
+from infold.engine.finding import SESSION_HEADER
 from infold.errors import BrokenInput, InfoldError, StoreError, UsageError
 from infold.formats.items import MalformedError
 from infold.formats.overflow import Overflow
@@ -130,6 +131,8 @@ class Relay:
         try:
             exchange = await self._opened(request, headers, raw)
             if isinstance(exchange, Unmanaged):
+                if exchange.is_history:
+                    self._hub.observe(NotManaged(request.headers.get(SESSION_HEADER, ""), exchange.why))
                 return _Begun(outgoing, None, raw, f"relayed; {exchange.why}")
             name = exchange.name
             passage = await self._tenancy.begin(tenant, exchange, lambda body: self._sender.ask(outgoing, body))

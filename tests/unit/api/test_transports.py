@@ -12,7 +12,7 @@ import pytest
 from infold.api.passages import AsyncPassages, Passages
 from infold.api.session_settings import SessionSettings
 from infold.api.transports import AsyncInfoldTransport, InfoldTransport
-from infold.core.events import FailedOpen
+from infold.core.events import FailedOpen, NotManaged
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted import Answer, Fail, Say, Script, ScriptedRequest, ScriptedServer, in_turn
 
@@ -31,7 +31,7 @@ class Wire:
 
     def __init__(self, server: ScriptedServer, store: MemoryStore, settings: SessionSettings) -> None:
         self.server = server
-        self.failures: list[FailedOpen] = []
+        self.failures: list[FailedOpen | NotManaged] = []
         self.ended: list[str] = []
         self.inner = httpx2.Client(base_url=server.url)
         transport = InfoldTransport(
@@ -118,7 +118,7 @@ def test_uploads_are_not_read_into_memory() -> None:
 
 
 def test_history_at_the_provider_is_relayed_untouched() -> None:
-    """B23: `previous_response_id` means that the provider holds the history; nothing is stored and nothing changed."""
+    """B22, B23, B30: `previous_response_id` means that the provider holds the history: nothing changes, and an event says so."""
     store = MemoryStore()
     with wired(in_turn(Say()), store=store) as wire:
         raw = b'{ "input" : "go on", "previous_response_id":"resp_1", "store":true }'
@@ -127,7 +127,8 @@ def test_history_at_the_provider_is_relayed_untouched() -> None:
 
     assert sent.body == msgspec.json.decode(raw)
     assert list(store.sessions("")) == []
-    assert wire.failures == []
+    assert [type(event) for event in wire.failures] == [NotManaged]
+    assert "previous_response_id" in str(wire.failures)
 
 
 @pytest.mark.parametrize("raw", [b"no json", b'{"messages": 3}', b'{"messages": [{"content": "no role"}]}'])

@@ -203,3 +203,12 @@ def test_items_and_blocks_of_its_own_tell_the_format(items: list[object]) -> Non
     """One item or block that no other format has is enough."""
     assert looks_like(items)
     assert not looks_like([{"role": "user", "content": "x"}, {"type": "human", "content": "x"}])
+
+
+def test_several_actions_of_a_computer_are_counted() -> None:
+    """B30: a computer call of either shape is a call, with what it asks for as its arguments."""
+    call = {"type": "computer_call", "call_id": "c", "actions": [{"type": "type", "text": "x" * 900}]}
+    (part,) = decode([call]).messages[0].parts
+
+    assert isinstance(part, ToolCallPart)
+    assert "x" * 900 in part.arguments

@@ -16,6 +16,7 @@ from infold.core.messages import (
 )
 from infold.formats.items import provider_text
 from infold.formats.openai_responses import decode, encode
+from infold.formats.openai_responses_blocks import BLANK_IMAGE
 from infold.formats.openai_responses_new import encode_new
 
 HERE = MessageId("x")
@@ -64,6 +65,7 @@ def test_images_with_an_address_are_shown() -> None:
     [
         ("custom_tool_call", {"call_id": "a", "output": "gone"}),
         ("local_shell_call", {"id": "a", "output": "gone"}),
+        ("computer_call", {"call_id": "a", "output": {"type": "computer_screenshot", "image_url": BLANK_IMAGE}}),
         ("apply_patch_call", {"call_id": "a", "output": "gone", "status": "failed"}),
         (
             "shell_call",

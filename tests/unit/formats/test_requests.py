@@ -141,6 +141,11 @@ def test_a_strange_size_is_no_size(garbage: object) -> None:
         (OPENAI_RESPONSES, {"input": "go on", "context_management": [{"type": "compaction"}]}),
         (OPENAI_RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}),
         (OPENAI_RESPONSES, {"input": [{"type": "compaction", "encrypted_content": "gAAA"}, *HI["openai-responses"]]}),
+        (OPENAI_RESPONSES, {"input": [{"id": "msg_1"}]}),
+        (OPENAI_RESPONSES, {"input": [*HI["openai-responses"], {"type": "compaction_trigger"}]}),
+        (OPENAI_RESPONSES, {"input": [*HI["openai-responses"], {"type": "context_compaction_new"}]}),
+        (ANTHROPIC_MESSAGES, {"messages": [], "thread": {"type": "create"}}),
+        (ANTHROPIC_MESSAGES, {"messages": [], "compaction": {"type": "summarize"}}),
         (OPENAI_RESPONSES, {"prompt": {"id": "pmpt_1"}}),
         (ANTHROPIC_MESSAGES, {"messages": [], "context_management": {"edits": [{"type": "clear_tool_uses"}]}}),
         (
@@ -157,7 +162,10 @@ def test_a_strange_size_is_no_size(garbage: object) -> None:
 )
 def test_what_a_provider_holds_is_left_to_it(wire: WireFormat, body: dict[str, Any]) -> None:
     """B23: history that the provider holds or cuts, or that is not in the request, is relayed and said to be so."""
-    assert isinstance(asked_of(wire, body), Unmanaged)
+    found = asked_of(wire, body)
+
+    assert isinstance(found, Unmanaged)
+    assert found.is_history is (wire.items_field in body)
 
 
 @pytest.mark.parametrize("body", [{"store": True}, {"previous_response_id": None}, {"context_management": None}])

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import zstandard
 
-from infold.core.events import Compacted, FailedOpen, Rejected
+from infold.core.events import Compacted, FailedOpen, NotManaged, Rejected
 from infold.errors import StoreBroken
 from infold.gateway.bodies import Limits
 from infold.gateway.upstreams import Upstreams
@@ -346,12 +346,14 @@ def test_what_is_too_large_to_read_is_relayed() -> None:
 
 
 def test_history_that_a_provider_holds_is_let_be() -> None:
-    """What is not all there cannot be cut."""
+    """B22, B30: what is not all there cannot be cut; an event says so, and none is told for paths that take no messages."""
     body = {"model": "gpt-x", "previous_response_id": "resp_1", "input": "go on"}
     with ScriptedServer() as upstream:
-        [reply] = asked(Stage(upstream.url), ("POST", "/v1/responses", body))
+        stage = Stage(upstream.url)
+        [reply, _] = asked(stage, ("POST", "/v1/responses", body), ("POST", "/v1/embeddings", {"input": "x"}))
 
     assert (reply.status_code, "previous_response_id" in reply.headers["x-infold"]) == (200, True)
+    assert [(type(event), "previous_response_id" in str(event)) for event in stage.events] == [(NotManaged, True)]
 
 
 def test_a_request_that_is_too_large_is_refused() -> None:
