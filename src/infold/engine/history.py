@@ -17,7 +17,7 @@ from infold.core.log import Log
 from infold.core.messages import AssistantMessage, CompactionPart, Finish, Message, MessageId, Usage
 from infold.core.placing import Placed
 from infold.core.spine import within
-from infold.engine.known import begins_with_the_fold, settled
+from infold.engine.known import begins_with_the_fold, is_rewritten, settled
 from infold.errors import HistoryChanged, UsageError
 from infold.formats.items import plain, refuse_text
 from infold.formats.wire import Decoded, Pairing, WireFormat, joined
@@ -161,11 +161,12 @@ class History:
         if live and not same and not start:
             raise HistoryChanged(f"its first message is not the session's ({live[0].message.id})")
         gone = live[same:]
+        new = _with_reports(messages[start + same :], gone)
         return Followed(
             preamble,
-            replace(decoded, messages=(*messages[:start], *_as_placed(messages[start:], live[:same]))),
+            replace(decoded, messages=(*messages[:start], *_as_placed(messages[start : start + same], live), *new)),
             pairing,
-            messages[start + same :],
+            new,
             start + same,
             gone[0].sequence if gone else None,
             sum(placed.is_persons for placed in gone),
@@ -254,6 +255,20 @@ def _as_placed(messages: Sequence[Message], placed: Sequence[Placed]) -> tuple[M
     pairs = zip(messages, placed, strict=False)
     ours = (message if message.id == one.message.id else replace(message, id=one.message.id) for message, one in pairs)
     return (*ours, *messages[len(placed) :])
+
+
+def _with_reports(messages: Sequence[Message], gone: Sequence[Placed]) -> tuple[Message, ...]:
+    """Give a reply that the client wrote in its own way the usage that was recorded with the reply it stands for."""
+    pairs = zip(messages, gone, strict=False)
+    rewritten = list(takewhile(lambda pair: is_rewritten(pair[1].message, pair[0]), pairs))
+    kept = (_reported_as(message, placed.message) for message, placed in rewritten)
+    return (*kept, *messages[len(rewritten) :])
+
+
+def _reported_as(message: Message, recorded: Message) -> Message:
+    assert isinstance(message, AssistantMessage)
+    assert isinstance(recorded, AssistantMessage)
+    return replace(message, usage=recorded.usage, finish=recorded.finish)
 
 
 def _begins_with(items: Sequence[object], known: Sequence[object]) -> bool:

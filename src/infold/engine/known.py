@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from infold.core.entries import Checkpoint
 from infold.core.likeness import chained, has_ids, likeness, outlined
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, calls_of, results_of
+from infold.core.messages import AssistantMessage, Message, ReasoningPart, calls_of, results_of, text_of
 from infold.core.placing import Placed
 
-__all__ = ["begins_with_the_fold", "ends_with", "is_known", "settled"]
+__all__ = ["begins_with_the_fold", "ends_with", "is_known", "is_rewritten", "settled"]
 
 _REPEATED = re.compile(r"#\d+$")
 
@@ -48,6 +48,20 @@ def is_known(log: Log, replies: Sequence[Message]) -> bool:
     if not replies or not isinstance(newest, AssistantMessage):
         return False
     return likeness(newest) == likeness(replies[-1]) and _wire_ids(newest) == _wire_ids(replies[-1])
+
+
+def is_rewritten(recorded: Message, brought: Message) -> bool:
+    """Whether a client brings a recorded reply in words of its own: some send reasoning back as text.
+
+    It makes the same calls; where it makes none, it contains what the reply said or thought.
+    """
+    if not isinstance(recorded, AssistantMessage) or not isinstance(brought, AssistantMessage):
+        return False
+    if calls_of(recorded) or calls_of(brought):
+        return _wire_ids(recorded) == _wire_ids(brought)
+    thought = (part.text for part in recorded.parts if isinstance(part, ReasoningPart))
+    said = [" ".join(text.split()) for text in (text_of(recorded), *thought)]
+    return any(text and text in " ".join(text_of(brought).split()) for text in said)
 
 
 def _wire_ids(message: Message) -> list[str]:

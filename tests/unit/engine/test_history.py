@@ -480,3 +480,38 @@ def test_what_is_stored_already_is_taken_up_again() -> None:
 
     assert session.sent() == LIST[:3]
     assert ids(session.added(LIST[3:4])) == ["m3"]
+
+
+CALL = called(7)["tool_calls"][0]
+
+
+def thoughtful(content: str | None, *calls: Any) -> dict[str, Any]:
+    """A chat completion that thinks before it answers, with its usage."""
+    message = {"role": "assistant", "reasoning_content": "I look first.", "content": content}
+    made = {"tool_calls": [*calls]} if calls else {}
+    usage = {"prompt_tokens": 900, "completion_tokens": 5}
+    return {"choices": [{"message": {**message, **made}, "finish_reason": "stop"}], "usage": usage}
+
+
+@pytest.mark.parametrize(
+    ("body", "brought", "kept"),
+    [
+        (thoughtful("Done."), {"content": "<think>\nI look first.\n</think>\n\nDone."}, True),
+        (thoughtful(None), {"content": "<think>I look first.</think>"}, True),
+        (thoughtful(None, CALL), {"content": "<think>x</think>", "tool_calls": [CALL]}, True),
+        (thoughtful(None, CALL), {"content": None, "tool_calls": [{**CALL, "id": "c8"}]}, False),
+        (thoughtful("Done."), {"content": "Something else."}, False),
+        (thoughtful("Done."), {"role": "user", "content": "Done."}, False),
+    ],
+)
+def test_a_reply_that_the_client_rewrites_keeps_its_usage(body: Any, brought: Any, kept: bool) -> None:
+    """B15, B30: a client that brings a reply in its own words replaces it, and what was reported with it stays known."""
+    followed = Followed()
+    followed.brought(LIST)
+    followed.replied(body)
+    new = followed.brought([*LIST, {"role": "assistant", **brought}])
+
+    assert len(new) == 1
+    assert (getattr(new[0], "usage", None) is not None) is kept
+    assert (followed.log.anchor is not None) is kept
+    assert followed.history.decoded.messages[-1] is new[0]
