@@ -29,6 +29,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolResultPart,
     UserMessage,
+    calls_of,
 )
 from infold.core.toolfacts import (
     Arguments,
@@ -103,6 +104,7 @@ class _Walk:
         self.settled: dict[str, None] = {}
 
     def see(self, sequence: int, message: Message) -> None:
+        makes_calls = bool(calls_of(message))
         for index, part in enumerate(message.parts):
             handle = f"{sequence}.{index}"
             if handle in self.pinned_handles:
@@ -110,8 +112,10 @@ class _Walk:
             match part:
                 case TextPart() if isinstance(message, UserMessage) and not part.synthetic and not part.ignored:
                     self._hear(handle, part.text)
-                case TextPart() if isinstance(message, AssistantMessage) and not message.summary and not part.ignored:
-                    self._read(handle, part.text, message)
+                case TextPart(ignored=False, opaque=False) if (
+                    isinstance(message, AssistantMessage) and not message.summary
+                ):
+                    self._read(handle, part.text, is_report=not makes_calls)
                 case ToolCallPart():
                     self.calls[part.call_id] = (part, handle)
                 case TextPart() if isinstance(message, UserMessage) and (self.older_jobs or self.jobs):
@@ -146,13 +150,13 @@ class _Walk:
         self.constraints += [Quote(handle, sentence) for sentence in constraint_sentences(text)]
         self.question = None
 
-    def _read(self, handle: str, text: str, message: AssistantMessage) -> None:
+    def _read(self, handle: str, text: str, *, is_report: bool) -> None:
         for sentence in sentences(text):
             if len(sentence) <= LONGEST_REPORT and _DECISION.search(sentence):
                 self.decisions.append(Quote(handle, sentence))
             elif len(sentence) <= LONGEST_REPORT and _FINDING.search(sentence):
                 self.findings.append(Quote(handle, sentence))
-        if text.strip() and not any(isinstance(part, ToolCallPart) for part in message.parts):
+        if text.strip() and is_report:
             self.reports.append(Quote(handle, text.strip()[:LONGEST_REPORT]))
             last = sentences(text)[-1]
             self.question = Quote(handle, last) if last.rstrip("*_`\"')）」 ").endswith(("?", "？")) else None

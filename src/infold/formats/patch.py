@@ -4,6 +4,7 @@ A format tells which slots of an item hold parts and what to put in a slot. This
 copies only along the way to it: what a format does not know survives, and the caller's objects stay as they are.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -158,24 +159,24 @@ def _fates(original: tuple[Part, ...], parts: tuple[Part, ...]) -> list[Part | N
         return [*parts]
     fates: list[Part | None] = []
     at = 0
-    for place, part in enumerate(original):
-        is_kept = at < len(parts) and _is_same(part, parts[at], original[place:], parts[at:])
+    left, wanted = Counter(map(type, original)), Counter(map(type, parts))
+    for part in original:
+        kind = type(part)
+        is_kept = at < len(parts) and _is_same(part, parts[at], is_needed=left[kind] <= wanted[kind])
         fates.append(parts[at] if is_kept else None)
+        left[kind] -= 1
+        wanted[kind] -= is_kept
         at += is_kept
     return [*fates, *parts[at:]]
 
 
-def _is_same(old: Part, new: Part, left: tuple[Part, ...], wanted: tuple[Part, ...]) -> bool:
-    """Whether one is the other, perhaps altered; without an id, its text or the number left of its kind tells."""
+def _is_same(old: Part, new: Part, *, is_needed: bool) -> bool:
+    """Whether one is the other, perhaps altered; without an id, its text tells, or that all left of its kind are wanted."""
     if type(old) is not type(new):
         return False
     if isinstance(old, ToolCallPart | ToolResultPart) and isinstance(new, ToolCallPart | ToolResultPart):
         return old.call_id == new.call_id
-    return old == new or _count(left, type(old)) <= _count(wanted, type(old))
-
-
-def _count(parts: tuple[Part, ...], kind: type) -> int:
-    return sum(type(part) is kind for part in parts)
+    return old == new or is_needed
 
 
 def _rewritten(codec: Codec, source: object, item: Item, edits: dict[tuple[str | int, ...], Any]) -> list[object]:

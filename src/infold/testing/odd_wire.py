@@ -43,11 +43,15 @@ def odd_histories(draw: st.DrawFn, wire: WireFormat, *, most: int = 10) -> OddHi
 
 
 def grown(history: OddHistory, words: str) -> OddHistory:
-    """The same history with text of that kind after each group, so that it is larger than a window."""
+    """The same history with such a text after each group, or between two partners, so that it is larger than a window."""
     said = _SAID[history.format.name]
-    return OddHistory(
-        history.format, tuple([*group, *said(f"{number}: {words}")] for number, group in enumerate(history.groups))
-    )
+    groups = enumerate(history.groups)
+    return OddHistory(history.format, tuple(_parted(group, said(f"{number}: {words}")) for number, group in groups))
+
+
+def _parted(group: list[Item], words: list[Item]) -> list[Item]:
+    is_pair = len(group) == 2 and bool(partners(group[0]) & partners(group[1]))
+    return [group[0], *words, group[1]] if is_pair else [*group, *words]
 
 
 def partners(item: object) -> frozenset[str]:

@@ -3,11 +3,21 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from infold.core.clip import SMALLEST_CLIP_TOKENS, choose_clip, clips_on_arrival
 from infold.core.entries import Clip, Clipping, Handle, Pin
 from infold.core.log import Log
-from infold.core.messages import FilePart, MessageId, TextPart, ToolCallPart, ToolMessage, ToolResultPart, UserMessage
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    MessageId,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
+)
 from infold.core.stubs import clip_part
 from infold.core.tokens import measure_part
 from infold.testing.builders import calls, replies, result, session, user
@@ -118,3 +128,24 @@ def test_a_long_result_is_shortened_as_it_arrives(longest: int, text: str) -> No
 
     assert [clip.handle for clip in clips] in ([], ["2.0"])
     assert measure_part(shown, "features") <= max(longest, SMALLEST_CLIP_TOKENS)
+
+
+def test_an_opaque_block_of_the_users_goes_whole() -> None:
+    """B30: a block infold has no reading for is never edited; where nothing else fits, a note stands for all of it."""
+    large = TextPart('{"type":"new","data":"' + "b " * 4_000 + '"}', synthetic=True, opaque=True)
+    log = session(UserMessage(MessageId(""), (TextPart("see"), large)))
+    clip = choose_clip(log, excess_tokens=10, own_tokens=10)
+
+    assert clip == Clip(Handle("0.1"), 0, 0)
+    shown = clipped(log, clip)
+    assert shown.shown(shown.live[0]).parts[1] == TextPart("[left out: a block of 8,024 characters]", synthetic=True)
+
+
+def test_a_models_opaque_block_and_one_with_a_partner_stay() -> None:
+    """B30: what other blocks may depend on is not left out by itself; it is folded with its message."""
+    large = TextPart('{"type":"new","data":"' + "b " * 4_000 + '"}', synthetic=True, opaque=True)
+    models = session(user(), AssistantMessage(MessageId(""), (large,), finish="stop"))
+    partners = session(UserMessage(MessageId(""), (replace(large, links=("a",)),)))
+
+    assert choose_clip(models, excess_tokens=10, own_tokens=10) is None
+    assert choose_clip(partners, excess_tokens=10, own_tokens=10) is None

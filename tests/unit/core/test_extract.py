@@ -381,3 +381,11 @@ def test_a_pinned_part_without_words_is_quoted_as_nothing() -> None:
     ledger = ledger_of(AssistantMessage(MessageId(""), (StepStartPart(),)), pinned=frozenset({"0.0"}))
 
     assert ledger.pinned == (Quote("0.0", ""),)
+
+
+def test_an_opaque_block_reports_nothing() -> None:
+    """B26, B30: the JSON of a block that infold has no reading for is nobody's sentence."""
+    block = TextPart('{"text": "Decided to use SQLite. Is that right?"}', synthetic=True, opaque=True)
+    found = ledger_of(user(), AssistantMessage(MessageId(""), (block,), finish="stop"))
+
+    assert (found.reports, found.decisions, found.questions) == ((), (), ())

@@ -1,5 +1,7 @@
 """How a log grows: messages at its end, checkpoints in place of a head."""
 
+from time import process_time
+
 import pytest
 from msgspec.structs import replace
 
@@ -12,11 +14,21 @@ from infold.core.growing import resummed, size_of_text
 from infold.core.limits import NO_LIMITS, Limits
 from infold.core.loading import load
 from infold.core.log import Log
-from infold.core.messages import Message, MessageId, SessionId, ToolMessage, ToolResultPart, Usage
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    MessageId,
+    SessionId,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    Usage,
+)
 from infold.core.plan import Fold
 from infold.core.presets import INFOLD, PRESETS
 from infold.core.stubs import Rendering
 from infold.core.tokens import NO_SIZE, UNCALIBRATED, Calibration, estimate
+from infold.core.view import view
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, session, summary, user
 
 SITUATION = Situation(INFOLD, budget_for(Window(64_000), INFOLD))
@@ -176,3 +188,18 @@ def test_a_checkpoint_without_text_takes_no_room() -> None:
     """S4.5: where cleaning left no summary there is no message to frame; where there is one, its frame counts."""
     assert size_of_text("", Rendering()) == NO_SIZE
     assert size_of_text("word", Rendering("ceil")).measure == estimate("word", "features") + 4
+
+
+@pytest.mark.slow
+def test_many_parallel_calls_take_no_time_each() -> None:
+    """B17, B30: the calls of one step are not copied for each of their results: 20,000 take seconds, not minutes."""
+    names = [f"c{n}" for n in range(20_000)]
+    asked = AssistantMessage(MessageId("a"), tuple(ToolCallPart(name, "bash", "{}") for name in names))
+    begun = process_time()
+    log = session(user()).append(MessageEntry(asked))
+    for name in names:
+        log = log.append(MessageEntry(ToolMessage(MessageId(f"r-{name}"), (ToolResultPart(name, "bash", "ok"),))))
+
+    assert not log.open_calls
+    assert len(view(log, INFOLD.summary)) == 20_002
+    assert process_time() - begun < 8

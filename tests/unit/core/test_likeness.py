@@ -36,7 +36,23 @@ HELLO = says(TextPart("hello"))
 SEEN = FilePart("image/png", 85, "a.png", "sha:1", 900)
 RESULT = ToolResultPart("c", "bash", "ok")
 
+
+def thinks(text: str, seal: str = "") -> AssistantMessage:
+    """A reply that is reasoning alone."""
+    return AssistantMessage(MessageId("a"), (ReasoningPart(text, seal),))
+
+
+def block(text: str) -> AssistantMessage:
+    """A reply that is one block infold has no reading for."""
+    return AssistantMessage(MessageId("a"), (TextPart(text, synthetic=True, opaque=True),))
+
+
 SAME: list[tuple[Message, Message]] = [
+    (
+        block('{"type":"new","x":1}'),
+        block('{"x": 1, "type": "new", "cache_control": {"type": "ephemeral"}, "y": null}'),
+    ),
+    (thinks("hm", '"seal"'), thinks("hm", '"seal"')),
     (HELLO, says(TextPart("hello"), name="other")),
     (HELLO, says(TextPart(" hello\n"))),
     (HELLO, says(TextPart("hello"), TextPart("<reminder>be brief</reminder>", synthetic=True))),
@@ -48,6 +64,12 @@ SAME: list[tuple[Message, Message]] = [
     (says(SEEN), says(replace(SEEN, tokens=1_600, name="b.png"))),
 ]
 OTHER: list[tuple[Message, Message]] = [
+    (block('{"type":"new","x":1}'), block('{"type":"new","x":2}')),
+    (block("[1]"), block("[2]")),
+    (block('{"type":"new"}'), AssistantMessage(MessageId("a"), ())),
+    (thinks("hm"), thinks("ah")),
+    (thinks("", '"seal"'), thinks("", '"other"')),
+    (thinks("hm"), AssistantMessage(MessageId("a"), ())),
     (HELLO, says(TextPart("hello there"))),
     (HELLO, AssistantMessage(MessageId("m"), HELLO.parts)),
     (HELLO, SystemMessage(MessageId("m"), HELLO.parts)),

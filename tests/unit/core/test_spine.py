@@ -1,8 +1,8 @@
 """The spine: what successive logs share."""
 
-from infold.core.messages import Message
+from infold.core.messages import AssistantMessage, Message, MessageId, TextPart
 from infold.core.placing import Placed, Run, place
-from infold.core.spine import Spine, within
+from infold.core.spine import FARTHEST_PARTNER, Spine, within
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, user
 
 
@@ -59,3 +59,31 @@ def test_a_reused_call_id_is_open_again() -> None:
     reused = (again[0], again[1], numbered([calls("bash")], prefix="m")[0])
 
     assert Spine(in_place(reused)).unanswered == {"m0-call0"}
+
+
+def linked(*links: str) -> AssistantMessage:
+    """A reply that is one opaque block with these ids."""
+    return AssistantMessage(MessageId(""), (TextPart("{}", synthetic=True, opaque=True, links=links),))
+
+
+def test_no_cut_separates_partners() -> None:
+    """B30: from the block that an opaque block shares an id with up to itself, no message may be the first one kept."""
+    drafts: list[Message] = [user(), linked("a"), user(), linked("b", "a", "a"), user(), linked("c")]
+    items = in_place(numbered(drafts))
+
+    assert [placed.cuttable for placed in items] == [True, True, False, False, True, True]
+
+
+def test_a_call_may_have_an_opaque_partner() -> None:
+    """B30: a block that names a call stays with the message that made it."""
+    items = in_place(numbered([user(), calls("bash"), user(), linked("m1-call0"), user()]))
+
+    assert [placed.cuttable for placed in items] == [True, True, False, False, True]
+
+
+def test_an_id_that_returns_much_later_binds_nothing() -> None:
+    """B9, B30: a long session can be folded although an id is named again and again."""
+    between: list[Message] = [user() for _ in range(FARTHEST_PARTNER)]
+    items = in_place(numbered([linked("a"), *between, linked("a")]))
+
+    assert all(placed.cuttable for placed in items)

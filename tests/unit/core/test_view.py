@@ -27,7 +27,7 @@ from infold.core.messages import (
 from infold.core.policy import SummaryPolicy
 from infold.core.presets import INFOLD, PRESETS, preset
 from infold.core.standins import INTERRUPTED_TEXT
-from infold.core.view import REQUEST_TEXT, view
+from infold.core.view import REQUEST_TEXT, answered_as_interrupted, view
 from infold.testing.builders import calls, replies, requests_compaction, result, session, summary, user
 
 TURN = (user("do it"), calls("bash"), result(5), replies("done"))
@@ -212,6 +212,13 @@ def test_a_note_between_a_call_and_its_answer_comes_after_it() -> None:
 def test_a_call_open_at_the_end_is_answered_too() -> None:
     """B12, B13: the request ends in a state the provider accepts."""
     assert [part.status for part in results_of(sent(session(user(), calls("bash")))[-1])] == ["interrupted"]
+
+
+def test_calls_that_a_view_answers_are_named() -> None:
+    """B22, B30: what was repaired in a view can be told."""
+    log = session(user(), calls("bash", "read"), result(5), user("stop"))
+
+    assert answered_as_interrupted(sent(log)) == {"m1-call1"}
 
 
 def test_an_unanswered_call_before_another_step() -> None:
