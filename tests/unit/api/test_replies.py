@@ -13,7 +13,7 @@ from infold.api.passages import AsyncPassages, Passages
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.api.transports import AsyncInfoldTransport, InfoldTransport
-from infold.core.events import Event, FailedOpen, Rejected
+from infold.core.events import Event, FailedOpen, NotManaged, Rejected
 from infold.core.log import Log
 from infold.core.messages import text_of
 from infold.stores.memory import MemoryStore
@@ -77,7 +77,7 @@ class Heard:
         transport = AsyncInfoldTransport(httpx2.AsyncClient(), passages, self.tell, session="s")
         return httpx2.AsyncClient(base_url=self.server.url, transport=transport)
 
-    def tell(self, event: FailedOpen) -> None:
+    def tell(self, event: FailedOpen | NotManaged) -> None:
         """Hear of a failure."""
         self.events.append(event)
 
