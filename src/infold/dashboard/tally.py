@@ -13,9 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pruning, Restoration, Title
-from infold.core.messages import AssistantMessage, Overhead, Usage
+from infold.core.messages import AssistantMessage, Message, Overhead, Usage, UserMessage, is_genuine_user, results_of
 from infold.dashboard.reading import fill_tokens, log_before
 from infold.dashboard.timeline import Numbered, reply_of
+from infold.engine.titles import closes_examples
 from infold.errors import UnknownSession
 from infold.ports import SessionKey, Store
 
@@ -31,7 +32,8 @@ class Tally(Struct, frozen=True):
     """What was counted of a session up to its entry `newest`; `is_partial`: older entries than were read are not in it.
 
     `folds` are the numbers of its checkpoints, less those undone; `models` all that answered, the one that did last at the end;
-    `unpriced` the replies of which the usage was told and nobody knows the price.
+    `unpriced` the replies of which the usage was told and nobody knows the price. `is_staged`: since the last reply only an agent
+    has written under the user's name, as before a reply that it brings along itself.
     """
 
     newest: Numbered | None = None
@@ -50,6 +52,7 @@ class Tally(Struct, frozen=True):
     overhead: Overhead = Overhead()
     fill_tokens: int = 0
     is_partial: bool = False
+    is_staged: bool = False
 
     @property
     def cached_share(self) -> float | None:
@@ -141,16 +144,28 @@ def _counted(tally: Tally, sequence: int, entry: Entry) -> Tally:  # noqa: PLR09
         case MessageEntry():
             reply = reply_of(entry)
             tally = replace(tally, messages=tally.messages + 1)
-            return tally if reply is None else _answered(tally, reply)
+            return _asked(tally, entry.message) if reply is None else _answered(tally, reply)
         case _:
             return tally
 
 
+def _asked(tally: Tally, message: Message) -> Tally:
+    """Count what stands between two replies; the replies in an agent's opening examples were no requests."""
+    if is_genuine_user(message) or results_of(message):
+        return replace(tally, is_staged=False)
+    if not isinstance(message, UserMessage):
+        return tally
+    are_examples = closes_examples(message) and not tally.prompt_tokens
+    return replace(tally, is_staged=True, requests=0 if are_examples else tally.requests)
+
+
 def _answered(tally: Tally, reply: AssistantMessage) -> Tally:
     usage = reply.usage or Usage()
+    is_brought = tally.is_staged and reply.usage is None and reply.finish is None
     return replace(
         tally,
-        requests=tally.requests + 1,
+        requests=tally.requests + (not is_brought),
+        is_staged=False,
         cost=tally.cost + reply.cost,
         unpriced=tally.unpriced + (usage.prompt > 0 and not reply.cost),
         prompt_tokens=tally.prompt_tokens + usage.prompt,

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from infold.core.entries import Entry, MessageEntry, Title
-from infold.core.messages import FilePart, Message, MessageId, TextPart, is_genuine_user
+from infold.core.messages import FilePart, Message, MessageId, TextPart, UserMessage, is_genuine_user
+from infold.formats.injected import ends_examples
 from infold.ports import SessionKey, Store
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "LONGEST",
     "LONGEST_TOLD",
     "SESSION",
+    "closes_examples",
     "message_title",
     "title_from_reply",
     "title_from_text",
@@ -87,12 +89,21 @@ def titles_of(entries: Iterable[Entry]) -> dict[MessageId, str]:
 def title_of(store: Store, key: SessionKey) -> str:
     """A session's title for a listing, from its first entries alone, however long it is.
 
-    What it was titled there, or else what its first user message says; empty where nobody has said anything.
+    What it was titled there, or else what its first user message says, after an agent's examples if it opens with any; empty
+    if the user said nothing.
     """
     entries = [entry for _, entry in store.newest_first(key, before=FIRST_ENTRIES)][::-1]
     given = titles_of(entries).get(SESSION, "")
-    said = (entry.message for entry in entries if isinstance(entry, MessageEntry) and is_genuine_user(entry.message))
+    messages = [entry.message for entry in entries if isinstance(entry, MessageEntry)]
+    begin = max((at for at, message in enumerate(messages) if closes_examples(message)), default=0)
+    said = filter(is_genuine_user, messages[begin:])
     return given or next(filter(None, map(message_title, said)), "")
+
+
+def closes_examples(message: Message) -> bool:
+    """Return whether a message closes the examples with which an agent opens a conversation."""
+    texts = (part.text for part in message.parts if isinstance(part, TextPart))
+    return isinstance(message, UserMessage) and any(map(ends_examples, texts))
 
 
 # Lines.

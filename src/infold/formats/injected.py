@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-__all__ = ["Piece", "announces_text", "is_injected", "is_wrapped", "split_injected"]
+__all__ = ["Piece", "announces_text", "ends_examples", "is_injected", "is_wrapped", "split_injected"]
 
 
 class Piece(Struct, frozen=True):
@@ -70,6 +70,9 @@ LOCAL_COMMANDS = frozenset({
 LOCAL_OUTPUT = "<local-command-std"
 """How the tags begin in which the output of such a command stands."""
 
+EXAMPLES_END = "I switched to a new code base."
+"""How aider closes the examples with which it opens a conversation; the user said nothing of what stands before it."""
+
 OPENINGS: tuple[str, ...] = (
     "# AGENTS.md instructions for ",
     "# CLAUDE.md instructions for ",
@@ -79,10 +82,15 @@ OPENINGS: tuple[str, ...] = (
     "Base directory for this skill: ",
     "Another language model started to solve this problem and produced a summary",
     "This is the Gemini CLI. We are setting up the context",
+    "This is the Qwen Code. We are setting up the context",
     "The conversation history before this point was compacted into the following summary",
     "Called the Read tool with the following input:",
     "The following tool was executed by the user",
     "I have *added these files to the chat*",
+    "I am not sharing any files that you can edit yet",
+    "Here are summaries of some files present in my git repo",
+    "Here are some READ ONLY files, provided for your reference",
+    EXAMPLES_END,
 )
 """Fixed beginnings; what begins so is injected to its end."""
 
@@ -99,6 +107,11 @@ _TRAILER = re.compile(r"(?:[ \t]*\n[ \t]*[^\s<][^\n]*)*")
 def is_injected(text: str) -> bool:
     """Whether a harness wrote all of this text; blank text is nobody's."""
     return text.lstrip().startswith(OPENINGS) or is_wrapped(text)
+
+
+def ends_examples(text: str) -> bool:
+    """Return whether a text closes the examples with which an agent opens a conversation."""
+    return text.lstrip().startswith(EXAMPLES_END)
 
 
 def is_wrapped(text: str) -> bool:

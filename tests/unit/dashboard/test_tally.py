@@ -5,10 +5,13 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from infold.api.session import Session
+from infold.api.session_settings import SessionSettings
 from infold.core.entries import Checkpoint, Clip, Clipping, Entry, Handle, Pin, Pruning, Restoration, Title
 from infold.core.messages import MessageId, ModelRef, SessionId
 from infold.dashboard import tally as tally_module
 from infold.dashboard.tally import MOST_COUNTED, MOST_KEPT, NO_TALLY, Tallies, added
+from infold.engine.titles import title_of
 from infold.errors import UnknownSession
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
@@ -64,6 +67,53 @@ def test_all_models_are_known() -> None:
     found = added(NO_TALLY, entries_of(user("a"), *named, replies("nameless")))
 
     assert (found.models, found.model, NO_TALLY.model) == (("small", "large"), "large", "")
+
+
+QWEN = "This is the Qwen Code. We are setting up the context for our chat.\nToday's date is Monday."
+SWITCHED = "I switched to a new code base. Please don't consider the above files or try to edit them any longer."
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        pytest.param([(QWEN, "Got it. Thanks for the context!")], id="qwen-code"),
+        pytest.param(
+            [
+                ("Change the greeting to be more casual", "Ok, I will: ..."),
+                (SWITCHED, "Ok."),
+                ("I have *added these files to the chat* so you can go ahead and edit them.", "Ok."),
+            ],
+            id="aider",
+        ),
+    ],
+)
+def test_an_agents_opening_is_neither_title_nor_request(opening: list[tuple[str, str]]) -> None:
+    """B26: a preamble and examples that an agent sends along are its own; what the user says first is the title."""
+    said = [
+        {"role": role, "content": text}
+        for pair in opening
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+    store = MemoryStore()
+    session = Session(store, "s", SessionSettings(window=100_000, format="openai-chat"))
+    messages: list[object] = [*said, {"role": "user", "content": "Count the ships."}]
+    for _ in range(5):
+        session.prepare(messages)
+        session.record({"choices": [{"message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}]})
+        messages += [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "go on"}]
+    key = SessionKey("", SessionId("s"))
+
+    assert Tallies(store).of(key).requests == 5
+    assert title_of(store, key) == "Count the ships."
+
+
+def test_a_history_that_a_client_brings_was_requested() -> None:
+    """A session that began elsewhere counts its replies, those to tool results too; an aside of an agent changes nothing."""
+    brought = entries_of(
+        user("a"), calls("t"), result(9), replies("b"), user("<env>", synthetic=True), user("c"), replies("d")
+    )
+
+    assert added(NO_TALLY, brought).requests == 3
 
 
 def test_the_last_title_of_the_session_is_told() -> None:
