@@ -34,7 +34,18 @@ def test_a_named_preset_compacts_only_where_nothing_is_off(
     with ScriptedServer(Director([FULL, Say("Nothing is left to do.")])) as server:
         ran = infold(
             place,
-            *("run", "Read page one.", "--json", "--policy", policy, "--window", "100k", "--model", "openai-chat/m"),
+            *(
+                "run",
+                "Read page one.",
+                "--json",
+                "--trust",
+                "--policy",
+                policy,
+                "--window",
+                "100k",
+                "--model",
+                "openai-chat/m",
+            ),
             *("--base-url", base_of("openai-chat", server.url)),
             environ={**place.environ, **variables},
         )

@@ -127,7 +127,7 @@ def test_instructions_that_fill_the_window_are_named(place: Place) -> None:
     """B9: what infold adds unseen is named where it may be the reason."""
     (place.root / "AGENTS.md").write_text("Keep to the word list. " * 100)
     with ScriptedServer() as server:
-        ran = asked(place, server.url, "Hello?", "--window", "500")
+        ran = asked(place, server.url, "Hello?", "--window", "500", "--trust")
         check_line(ran, "the instructions in AGENTS.md: shorten those first")
 
 
@@ -142,7 +142,7 @@ def test_nothing_to_do(place: Place) -> None:
         ("[compaction\n", ("the file is no TOML", "mend that place, or remove the file")),
         ("frob = 1\n", ("frob", "there is no such setting; mend the name or remove the line")),
         ('[compaction]\ntrigger = "often"\n', ("compaction.trigger", "infold.toml")),
-        ('[permissions]\nallow = ["shell"]\n', ("a file that belongs to a project cannot say",)),
+        ('[permissions]\nallow = ["shell"]\n', ("a file that belongs to a project cannot set it",)),
     ],
 )
 def test_a_wrong_file_of_settings(place: Place, text: str, told: tuple[str, ...]) -> None:
@@ -150,7 +150,7 @@ def test_a_wrong_file_of_settings(place: Place, text: str, told: tuple[str, ...]
     settings = place.root / "infold.toml"
     settings.write_text(text)
     with ScriptedServer() as server:
-        check_line(asked(place, server.url, "Hello?"), str(settings), *told)
+        check_line(asked(place, server.url, "Hello?", "--trust"), str(settings), *told)
         settings.unlink()
         works(place, server.url, "All is well.")
 

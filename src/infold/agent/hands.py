@@ -102,7 +102,10 @@ class Hands:
     def instructions(self, most_tokens: int = 0) -> Instructions:
         """What the project and the user tell every agent here, as it stands on disk now; within so many tokens, if it must be."""
         place = self.workplace
-        return instructions_for(place.root, self._touched, place.home, most_tokens=most_tokens)
+        found = instructions_for(
+            place.root, self._touched, place.home, most_tokens=most_tokens, is_trusted=place.is_trusted
+        )
+        return replace(found, ignored=tuple(dict.fromkeys((*place.ignored, *found.ignored))))
 
     def run(self, call: ToolCallPart, tell: Callable[[Happening], None], rendering: Rendering) -> ToolResultPart:
         """Carry out one call, and tell of it before; an interrupt passes through, and `broken_off` answers for it."""

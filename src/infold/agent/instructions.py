@@ -13,9 +13,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from infold.agent.tools.secret_files import is_secret
 from infold.core.features import estimate_tokens
 
-__all__ = ["Instructions", "instructions_for"]
+__all__ = ["Instructions", "instruction_files", "instructions_for", "top_of"]
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """The files that are looked for in a folder; the first that is there counts."""
@@ -35,11 +36,12 @@ MOST_BYTES = 1_000_000
 
 class Instructions(Struct, frozen=True):
     """Instructions as a model is given them; `files` are where they are from, `shortened` those of them that it is not given
-    whole, each with how much of it."""
+    whole, each with how much of it. `ignored` are files of a folder that the user does not trust."""
 
     text: str = ""
     files: tuple[str, ...] = ()
     shortened: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 class _Written(Struct, frozen=True):
@@ -51,21 +53,37 @@ class _Written(Struct, frozen=True):
 
 
 def instructions_for(
-    root: Path, touched_paths: Iterable[Path], home: Path | None = None, *, most_tokens: int = 0
+    root: Path,
+    touched_paths: Iterable[Path],
+    home: Path | None = None,
+    *,
+    most_tokens: int = 0,
+    is_trusted: bool = True,
 ) -> Instructions:
     """The instructions that hold for work in a project in which these paths were touched; empty where there are none.
 
     All together have at most `most_tokens`, where there is such a bound. A file that is too long is cut, one that cannot be read
-    is named: both with a note, so that a model knows that it does not know everything.
+    is named: both with a note, so that a model knows that it does not know everything. In a folder that is not trusted the user's
+    own count alone, and the others are named in `ignored`.
     """
     place = Path(os.path.realpath(root))
-    written = [one for one in _written(place, touched_paths, home) if one.text or one.problem]
+    theirs = instruction_files(place, touched_paths)
+    own = [] if home is None else [_read(home / OWN, f"~/{OWN}")]
+    written = [one for one in (*own, *_written(place, theirs if is_trusted else ())) if one.text or one.problem]
     most = _longest([one.text[:MOST_CHARACTERS] for one in written], most_tokens)
     return Instructions(
         "\n\n".join(_told(one, most) for one in written),
         tuple(one.name for one in written),
         tuple(f"{one.name} ({most:,} of {len(one.text):,} characters)" for one in written if len(one.text) > most),
+        () if is_trusted else tuple(os.path.relpath(file, place) for file in theirs),
     )
+
+
+def instruction_files(root: Path, touched_paths: Iterable[Path] = ()) -> tuple[Path, ...]:
+    """Return the files of instructions in a project, those further up first, given its real path and what was touched."""
+    folders = _folders(root, touched_paths, top_of(root))
+    found = (next((folder / name for name in NAMES if os.path.lexists(folder / name)), None) for folder in folders)
+    return tuple(file for file in found if file is not None)
 
 
 def _longest(texts: Sequence[str], most_tokens: int) -> int:
@@ -99,22 +117,20 @@ def _told(written: _Written, most: int) -> str:
 # Which files there are.
 
 
-def _written(root: Path, touched_paths: Iterable[Path], home: Path | None) -> Iterator[_Written]:
-    """What the files say, in the order in which it is given."""
-    if home is not None:
-        yield _read(home / OWN, f"~/{OWN}")
-    top = _top(root)
-    for folder in _folders(root, touched_paths, top):
-        found = next((folder / name for name in NAMES if os.path.lexists(folder / name)), None)
-        if found is not None:
-            name = os.path.relpath(found, root)
-            leads_out = not Path(os.path.realpath(found)).is_relative_to(top)
-            yield (
-                _Written(name, problem="leads out of the project and is not read") if leads_out else _read(found, name)
-            )
+def _written(root: Path, files: Iterable[Path]) -> Iterator[_Written]:
+    """What the files of a project say; one that leads elsewhere, or to a file of secrets, is named and not read."""
+    top = top_of(root)
+    for file in files:
+        name, place = os.path.relpath(file, root), Path(os.path.realpath(file))
+        if not place.is_relative_to(top):
+            yield _Written(name, problem="leads out of the project and is not read")
+        elif is_secret(str(place.relative_to(top))):
+            yield _Written(name, problem="leads to a file that may hold secrets and is not read")
+        else:
+            yield _read(file, name)
 
 
-def _top(root: Path) -> Path:
+def top_of(root: Path) -> Path:
     """The top of the repository that the root stands in, or else the root.
 
     Only of one that belongs to whom the root does: in a folder that everybody may write to, anybody can make a repository.

@@ -55,6 +55,8 @@ CUT_OFF = (
 INSTRUCTIONS_SHARE = 0.25
 """What part of a request instructions may be: beside tools and prompt, in a small window, that leaves half for the work."""
 
+UNTRUSTED = "not used, because this folder is not trusted: {files}; --trust uses them, now and from now on"
+
 SILENT = "the model said nothing; ask again, or in other words"
 
 
@@ -202,6 +204,8 @@ class Loop:
         if found.shortened and found.shortened != self._instructions.shortened:
             only = ", ".join(found.shortened)
             self._tell(Noted(f"too long to be given to the model whole, so it has the beginning only: {only}"))
+        if found.ignored and found.ignored != self._instructions.ignored:
+            self._tell(Noted(UNTRUSTED.format(files=", ".join(found.ignored))))
         self._instructions = found
 
     def _request(self, ready: Ready) -> ModelRequest:

@@ -17,10 +17,11 @@ from infold.agent.hands import Hands
 from infold.agent.loop import Bounds, Loop
 from infold.agent.naming import Namer
 from infold.agent.permissions import Consent, Rules, parse_rules, rules_in
-from infold.agent.places import default_snapshots, home_of, skill_folders
+from infold.agent.places import default_snapshots, home_of, own_skills, project_skills
 from infold.agent.snapshots import Snapshots
 from infold.agent.tools.registry import tools_for
 from infold.agent.tools.tool import Wish, Workplace
+from infold.agent.trust import brought_by
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings, plugins_from, settings_from
 from infold.catalogue import lookup
@@ -54,7 +55,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     """What a face says of the work: where it is done, by whom and within what bounds, over what settings say.
 
     `allow` are rules that hold for this work alone; `window`, `steps` and `output_tokens` are 0 where settings or the model
-    decide.
+    decide. `is_trusted`: the project's own instructions and skills may be used.
     """
 
     root: Path
@@ -66,6 +67,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     policy: str = ""
     steps: int = 0
     output_tokens: int = 0
+    is_trusted: bool = False
 
 
 class Work(Struct, frozen=True):
@@ -149,9 +151,11 @@ def _rules(agent: Agent, stated: Permissions, allowed: tuple[str, ...]) -> Rules
 def _hands(session: Session, settings: Settings, place: Assignment, person: Person, *, rules: Rules) -> Hands:
     recall = partial(session.recall, budget_tokens=settings.recall.budget_tokens) if settings.recall.enabled else None
     root, environ = place.root.resolve(), place.environ
+    skills = (*(project_skills(root) if place.is_trusted else ()), own_skills(environ))
+    ignored = () if place.is_trusted else brought_by(root)
     return Hands(
         tools_for(rules, recall),
-        Workplace(root, skill_folders(root, environ), home_of(environ)),
+        Workplace(root, skills, home_of(environ), is_trusted=place.is_trusted, ignored=ignored),
         rules=rules,
         consent=person.consent,
         clock=place.clock,

@@ -1,6 +1,7 @@
 """A chat: read a line, let the agent work on it or carry out a command, show what happens, and again, until the person leaves."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,8 +22,9 @@ from infold.cli.chat_line import Line, history_at, without_echo
 from infold.cli.chat_page import exchange_page, last_exchange
 from infold.cli.chat_screen import Screen
 from infold.cli.chat_status import Piece, Status, pieces_of, status_of
+from infold.cli.consenting import trust_for
 from infold.cli.render import console_for, legible, one_line
-from infold.cli.working import Job, at_work, ended_by_signals, new_key, opened
+from infold.cli.working import Job, at_work, ended_by_signals, new_key, opened, with_trust
 from infold.dashboard.tally import Tallies
 from infold.errors import InfoldError
 from infold.ports import SessionKey
@@ -40,8 +42,9 @@ CONSENTS: dict[str, Consent] = {"yes": "once", "always": "always", "no": "no"}
 def talk(job: Job) -> None:
     """Chat until the person leaves; raises `InfoldError` where it cannot begin."""
     console = console_for(plain=False)
-    chat = Chat(job, console)
     with ended_by_signals(), ExitStack() as stack:
+        job = with_trust(job, trust_for(sys.stdin, console))
+        chat = Chat(job, console)
         with console.status("opening the session"):
             work = stack.enter_context(opened(job, chat.person))
         stack.callback(chat.leave)

@@ -4,6 +4,7 @@ import shlex
 import termios
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 from rich.console import Console
@@ -14,7 +15,7 @@ from infold.agent.permissions import Consent, granted, told
 from infold.agent.tools.tool import Wish
 from infold.cli.render import legible, one_line
 
-__all__ = ["can_ask", "consent_for", "forget_typed", "leave_wanted"]
+__all__ = ["can_ask", "consent_for", "forget_typed", "leave_wanted", "trust_for"]
 
 MOST_WISHES, LONGEST_WISH = 5, 80
 """How many refused wishes are named at the end, and how much of each."""
@@ -49,6 +50,36 @@ def forget_typed(source: IO[str]) -> None:
         termios.tcflush(source, termios.TCIFLUSH)
 
 
+def trust_for(source: IO[str] | None, console: Console) -> Callable[[Path, Sequence[str]], bool] | None:
+    """Return what asks the person at this terminal whether a folder is trusted; `None` without a terminal."""
+    if source is None or not can_ask(source):
+        return None
+
+    def ask(folder: Path, brought: Sequence[str]) -> bool:
+        more = f" and {len(brought) - MOST_WISHES} more" if len(brought) > MOST_WISHES else ""
+        files = ", ".join(one_line(name, LONGEST_WISH) for name in brought[:MOST_WISHES])
+        console.print(Text(legible(f"? This folder has rules of its own for the agent: {files}{more}"), "bold yellow"))
+        console.print(Text("  Use them only if you trust those who wrote them. You are asked once.", "dim"))
+        console.print(Text(legible(f"  Trust {folder} and all below it?")))
+        forget_typed(source)
+        answer = _answered(source, console, "  [bold]y[/]es or [bold]n[/]o: ")
+        return answer in ("once", "always")
+
+    return ask
+
+
+def _answered(source: IO[str], console: Console, question: str) -> Consent:
+    """Return what is answered, asking until it is an answer; no where the terminal has gone."""
+    while True:
+        console.print(question, end="")
+        line = source.readline()
+        if not line:
+            return "no"
+        answer = _ANSWERS.get(line.strip().lower())
+        if answer is not None:
+            return answer
+
+
 def consent_for(source: IO[str] | None, console: Console) -> Callable[[Wish], Consent]:
     """Who decides on wishes: the person at this terminal, or nobody."""
     if source is None or not can_ask(source):
@@ -59,13 +90,6 @@ def consent_for(source: IO[str] | None, console: Console) -> Callable[[Wish], Co
         console.print(Text(legible(f"? {wish.tool}{where}: {wish.what}"), style="bold yellow"))
         console.print(Text(f"  always would allow {one_line(told(granted(wish)), LONGEST_GRANT)}", style="dim"))
         forget_typed(source)  # none of it is an answer to this question
-        while True:
-            console.print("  [bold]y[/]es, [bold]a[/]lways in this session, or [bold]n[/]o: ", end="")
-            line = source.readline()
-            if not line:  # the terminal has gone
-                return "no"
-            answer = _ANSWERS.get(line.strip().lower())
-            if answer is not None:
-                return answer
+        return _answered(source, console, "  [bold]y[/]es, [bold]a[/]lways in this session, or [bold]n[/]o: ")
 
     return ask

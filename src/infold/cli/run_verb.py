@@ -12,9 +12,9 @@ from rich.console import Console
 
 from infold.agent.events import Ending, Refused
 from infold.agent.work import Person
-from infold.cli.consenting import can_ask, consent_for, leave_wanted
+from infold.cli.consenting import can_ask, consent_for, leave_wanted, trust_for
 from infold.cli.narrating import Narrator, Told, json_lines, voice_on
-from infold.cli.working import Job, ended_by_signals, opened, working
+from infold.cli.working import Job, ended_by_signals, opened, with_trust, working
 from infold.errors import UsageError
 from infold.formats.items import cleaned
 
@@ -62,6 +62,7 @@ def run(task: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     prompt = _prompt(task, goes_on=job.session is not None)
     try:
         with ended_by_signals(), _leave_told(tell) as hear:
+            job = with_trust(job, trust_for(sys.stdin, console))
             ending = _carried_out(job, prompt, Person(hear, consent_for(sys.stdin, console)))
     except KeyboardInterrupt:  # before the work began, or while it was being put away
         ending = "aborted"

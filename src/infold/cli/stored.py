@@ -13,7 +13,7 @@ import click
 
 from infold.agent.diffs import session_root
 from infold.agent.places import default_store
-from infold.cli.render import legible
+from infold.cli.render import counted, legible
 from infold.core.messages import SessionId
 from infold.dashboard.listing import by_change
 from infold.errors import InfoldError, UsageError
@@ -60,12 +60,12 @@ def naming(function: F) -> F:
     return reduce(lambda wrapped, option: option(wrapped), (_TENANT, _STORE), function)
 
 
-def place_of(named: str | None, environ: Mapping[str, str] | None = None, *, folder: Path | None = None) -> str:
+def place_of(named: str | None, environ: Mapping[str, str] | None = None) -> str:
     """Where sessions are kept: as named, as set, or in the user's own file."""
     if named is not None:
         return named
     environ = os.environ if environ is None else environ
-    settings = read_settings(environ, folder or Path.cwd())
+    settings = read_settings(environ, None)  # a project has no say in where sessions are kept
     return settings.store if settings.is_store_stated else default_store(environ)
 
 
@@ -87,11 +87,14 @@ def is_there(place: str) -> bool:
 
 
 def kept_within(store: FullStore, limits: StoreLimits) -> None:
-    """Delete what is beyond the limits that are set (B27); where that fails, it is told in the log and nothing else ends."""
+    """Delete what is beyond the limits that are set (B27), and say on stderr how much; a failure is logged and ends nothing."""
     try:
-        keep_within(store, limits)
+        gone = keep_within(store, limits)
     except InfoldError as error:
         _log.warning("the store was not held to its limits: %s", error)
+        return
+    if gone:
+        click.echo(f"deleted {counted(gone, 'session')} beyond your store_limits", err=True)
 
 
 @contextmanager

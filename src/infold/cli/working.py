@@ -4,7 +4,7 @@ import logging
 import os
 import shlex
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import reduce
@@ -15,12 +15,15 @@ from typing import Any, TypeVar
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from infold.agent.agents import AGENTS, DEFAULT_AGENT
 from infold.agent.events import Noted
 from infold.agent.permissions import parse_rules
+from infold.agent.trust import brought_by, is_trusted, project_of, remember_trust
 from infold.agent.work import Assignment, Person, Work, begin
 from infold.cli import options
+from infold.cli.render import legible
 from infold.cli.stored import LAST, chosen_key, kept_within, place_of, tell_where
 from infold.core.messages import SessionId
 from infold.core.presets import PRESETS
@@ -30,7 +33,7 @@ from infold.settings import read_settings, told
 from infold.settings.places import path_of
 from infold.wiring import EMBEDDED, open_model, open_store, system_clock
 
-__all__ = ["Job", "at_work", "ended_by_signals", "new_key", "opened", "working"]
+__all__ = ["Job", "at_work", "ended_by_signals", "new_key", "opened", "with_trust", "working"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -83,6 +86,11 @@ _OPTIONS = (
         help="Do this unasked: shell, or 'shell:git *'. Repeatable.",
     ),
     click.option("--yes", is_flag=True, help="Ask for nothing at all; for containers and other places you can lose."),
+    click.option(
+        "--trust",
+        is_flag=True,
+        help="Trust this folder: use its AGENTS.md, skills and infold.toml, now and from now on.",
+    ),
     click.option("--steps", type=click.IntRange(1), help="The most steps for one prompt."),
     click.option("--policy", type=click.Choice(sorted(PRESETS)), help="Which preset keeps the session in its window."),
     options.window,
@@ -109,6 +117,7 @@ class Job(Struct, frozen=True, kw_only=True):
     policy: str | None
     window: int | None
     store: str | None
+    trust: bool = False
 
     @property
     def root(self) -> Path:
@@ -125,7 +134,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
         Empty where the session ends with this process.
         """
-        if place_of(self.store, folder=self.root) == "memory":
+        if place_of(self.store) == "memory":
             return ""
         return shlex.join(("infold", verb, "--session", session_id, *self._said()))
 
@@ -142,14 +151,39 @@ class Job(Struct, frozen=True, kw_only=True):
             yield from (name, told(str(bound))) if bound else ()
 
 
+def with_trust(job: Job, ask: Callable[[Path, Sequence[str]], bool] | None) -> Job:
+    """Return the job with `trust` decided: by its options, by settings, by an earlier answer, or by asking.
+
+    `ask` is `None` where there is no person to ask, which leaves an unknown folder untrusted. An answer is kept.
+    """
+    if job.yes or read_settings(os.environ, None).agent.trust:
+        return replace(job, trust=True)
+    folder, brought = project_of(job.root), brought_by(job.root)
+    known = True if job.trust else is_trusted(folder, os.environ)
+    answer = ask(folder, brought) if known is None and brought and ask is not None else known
+    if answer is not None and (known is None or job.trust):
+        _remember(folder, trusted=answer)
+    return replace(job, trust=bool(answer))
+
+
+def _remember(folder: Path, *, trusted: bool) -> None:
+    try:
+        remember_trust(folder, os.environ, trusted=trusted)
+    except OSError as error:
+        told = error.strerror or str(error)
+        click.echo(
+            f"whether {legible(str(folder))} is trusted could not be kept ({told}), so it holds only now", err=True
+        )
+
+
 @contextmanager
 def opened(job: Job, person: Person) -> Iterator[Work]:
     """An agent ready to work, and all that is closed when it is done.
 
     Raises `InfoldError` for whatever is missing or wrong: settings, a key, a store, a session.
     """
-    limits = read_settings(os.environ, job.root).store_limits
-    with _store(place_of(job.store, folder=job.root)) as store:
+    limits = read_settings(os.environ, None).store_limits
+    with _store(place_of(job.store)) as store:
         kept_within(store, limits)
         key = _key(store, job.session, job.root)
         with _log_told(person), at_work(job, person, store, key) as work:
@@ -162,7 +196,7 @@ def opened(job: Job, person: Person) -> Iterator[Work]:
 @contextmanager
 def at_work(job: Job, person: Person, store: FullStore, key: SessionKey) -> Iterator[Work]:
     """An agent ready to work on that session, and its model as long as it does."""
-    settings = read_settings(os.environ, job.root)
+    settings = read_settings(os.environ, job.root if job.trust else None)
     name = job.model or settings.model or EMBEDDED
     place = Assignment(
         root=job.root,
@@ -174,6 +208,7 @@ def at_work(job: Job, person: Person, store: FullStore, key: SessionKey) -> Iter
         policy=job.policy or "",
         steps=job.steps or 0,
         output_tokens=EMBEDDED_OUTPUT_TOKENS if name == EMBEDDED else 0,
+        is_trusted=job.trust,
     )
     with open_model(name, job.base_url) as model:
         yield begin(store, key, model, place=place, settings=settings, person=person)

@@ -26,11 +26,15 @@ class Stated(Struct, frozen=True):
 
 
 class Layer(Struct, frozen=True):
-    """What one table, or the environment, says by key; `name` is the pattern or the agent that a table holds for."""
+    """What one table, or the environment, says by key; `name` is the pattern or the agent that a table holds for.
+
+    `of_project`: the table stands in a project's file.
+    """
 
     scope: Scope
     values: Mapping[str, Stated]
     name: str = ""
+    of_project: bool = False
 
 
 class Written(Struct, frozen=True):

@@ -54,6 +54,8 @@ class AgentSettings(Struct, frozen=True):
     result_tokens: int
     titles: bool
     snapshots: bool
+    trust: bool = False
+    environment: tuple[str, ...] | None = ()
 
 
 class GatewaySettings(Struct, frozen=True):
@@ -125,8 +127,11 @@ class Settings(Struct, frozen=True):
         return {name: of_session.get(name) or chain.get(name) for name in names}
 
 
-def read_settings(environ: Mapping[str, str], folder: Path) -> Settings:
-    """The settings of a process in that folder with that environment; raises `SettingsError` for what is wrong."""
+def read_settings(environ: Mapping[str, str], folder: Path | None) -> Settings:
+    """The settings of a process in that folder with that environment; raises `SettingsError` for what is wrong.
+
+    Without a folder, no project's file is read.
+    """
     files = sources(environ, folder)
     variables = relevant(environ)
     layers = (

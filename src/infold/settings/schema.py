@@ -48,6 +48,15 @@ LIKE, MISSPELT = 0.6, 0.85
 """How like a known name, from 0 to 1, another must be: to be hinted at, and to count as a slip of the pen."""
 
 
+PROJECT_KEYS = frozenset(
+    {
+        *("preset", "window", "recall.enabled", "recall.budget_tokens", "plugins.seven_sections"),
+        *("permissions.ask", "permissions.deny"),
+    }
+)
+"""The keys that a project's file may hold, next to those of `compaction` except its model."""
+
+
 class Key(Struct, frozen=True):
     """One setting: its name in a file, how it is written, and what holds where nobody sets it.
 
@@ -66,6 +75,13 @@ class Key(Struct, frozen=True):
     def per_session(self) -> bool:
         """Whether the tables of a model and of an agent may hold it."""
         return self.name in ("preset", "window") or self.name.startswith(("compaction.", "permissions."))
+
+    @property
+    def per_project(self) -> bool:
+        """Whether a file that belongs to a project may hold it: only how sessions are kept in their window, and what agents
+        are forbidden. Everything else chooses who is asked, what is run, paid for, sent somewhere or deleted."""
+        is_of_window = self.name.startswith("compaction.") and self.name != "compaction.model"
+        return is_of_window or self.name in PROJECT_KEYS
 
     @property
     def variable(self) -> str:
@@ -176,6 +192,18 @@ KEYS: tuple[Key, ...] = (
         SWITCH,
         "Whether the agent keeps the working tree of each step, for `infold diff`.",
         default=True,
+    ),
+    Key(
+        "agent.trust",
+        SWITCH,
+        "Whether the instructions, skills and settings in project folders are used without asking.",
+        default=False,
+    ),
+    Key(
+        "agent.environment",
+        NAMES,
+        "Which variables with keys of model providers the agent's commands may see.",
+        (),
     ),
     Key("permissions.allow", RULES, "What an agent does unasked: tools, or `tool:pattern` of what they are to do.", ()),
     Key("permissions.ask", RULES, "What an agent asks for first; a rule with a pattern wins over one without.", ()),

@@ -4,14 +4,14 @@ Decides which files count and in what order; what their keys mean is decided in 
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
 from infold.errors import SettingsError
 
-__all__ = ["Source", "sources", "user_file"]
+__all__ = ["Source", "project_file", "sources", "user_file"]
 
 PROJECT_FILE = "infold.toml"
 
@@ -19,7 +19,7 @@ PROJECT_FILE = "infold.toml"
 class Source(Struct, frozen=True):
     """A file of settings and its table.
 
-    `found`: it was met in a project's folder, not put in place by the user, so it may not say which servers are used.
+    `found`: it is a file of a project, which anyone may have written, so it may hold few keys (`Key.per_project`).
     """
 
     path: Path
@@ -27,8 +27,10 @@ class Source(Struct, frozen=True):
     found: bool = False
 
 
-def sources(environ: Mapping[str, str], folder: Path) -> tuple[Source, ...]:
+def sources(environ: Mapping[str, str], folder: Path | None) -> tuple[Source, ...]:
     """The files that count, weakest first: the user's, then the project's; or the one that `INFOLD_CONFIG` names.
+
+    Without a folder there is no project.
 
     Raises `SettingsError` for a file that is named but not there, and for one that cannot be read.
     """
@@ -37,7 +39,12 @@ def sources(environ: Mapping[str, str], folder: Path) -> tuple[Source, ...]:
         return (Source(Path(named), _table(Path(named))),)
     own = user_file(environ)
     first = () if own is None or not own.is_file() else (Source(own, _table(own)),)
-    return (*first, *_of_project(folder))
+    return first if folder is None else (*first, *_of_project(folder))
+
+
+def project_file(folder: Path) -> Path | None:
+    """Return the project's file of settings for a folder, whatever it holds; `None` if there is none."""
+    return next((path for path in _project_files(folder) if path.name == PROJECT_FILE or _mentions_us(path)), None)
 
 
 def user_file(environ: Mapping[str, str]) -> Path | None:
@@ -50,17 +57,39 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def _of_project(folder: Path) -> tuple[Source, ...]:
-    """The nearest project file at or above a folder, no further up than the repository goes."""
+    """The nearest project file at or above a folder."""
+    for path in _project_files(folder):
+        table = _table(path) if path.name == PROJECT_FILE else _tool_table(path)
+        if table is not None:
+            return (Source(path, table, found=True),)
+    return ()
+
+
+def _project_files(folder: Path) -> Iterator[Path]:
+    """The files that may hold a project's settings, nearest first: no further up than the repository goes, and not from a
+    folder of another owner, such as one that everyone may write to."""
     here = folder.resolve()
     for place in (here, *here.parents):
-        own, shared = place / PROJECT_FILE, place / "pyproject.toml"
-        if _is_file(own):
-            return (Source(own, _table(own), found=True),)
-        if _is_file(shared) and (table := _tool_table(shared)) is not None:
-            return (Source(shared, table, found=True),)
+        if _owner(place) != _owner(here):
+            return
+        yield from filter(_is_file, (place / PROJECT_FILE, place / "pyproject.toml"))
         if _is_repository(place):
-            break
-    return ()
+            return
+
+
+def _owner(place: Path) -> int | None:
+    try:
+        return place.stat().st_uid
+    except OSError:
+        return None
+
+
+def _mentions_us(path: Path) -> bool:
+    """Whether a `pyproject.toml` may have a table for infold."""
+    try:
+        return b"tool.infold" in path.read_bytes()
+    except OSError:
+        return False
 
 
 def _is_repository(place: Path) -> bool:

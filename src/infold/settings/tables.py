@@ -1,7 +1,7 @@
 """From a file's tables to layers: what each name means there, and what may not stand in a file.
 
-Refused are names that no key has, secrets, and servers or permissions named by a file that belongs to a project: whoever
-clones one must not find requests or sessions sent elsewhere, nor commands run unasked.
+Refused are names that no key has, secrets, and in a file that belongs to a project every key but those that a stranger may
+set: a cloned project must not choose models, servers, stores or plugins, delete sessions, or let commands run unasked.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from infold.errors import SettingsError
-from infold.settings.kinds import ADDRESS, HOST, HOSTS, PLACE, TENANT
+from infold.settings.kinds import PLACE
 from infold.settings.layers import Layer, Stated, Written, agreed, read_value
 from infold.settings.schema import ALIASES, BY_NAME, KEYS, MISSPELT, Key, key_named, nearest, variable_of
 from infold.settings.sources import Source
@@ -33,7 +33,7 @@ def file_layers(source: Source, *, home: str = "") -> tuple[Layer, ...]:
     """
     general = {name: value for name, value in source.table.items() if name not in ("models", "agents")}
     return (
-        Layer("general", _Reader(source, home).values(general)),
+        Layer("general", _Reader(source, home).values(general), of_project=source.found),
         *_tables("model", source, home),
         *_tables("agent", source, home),
     )
@@ -47,7 +47,8 @@ def _tables(scope: Literal["model", "agent"], source: Source, home: str) -> Iter
         raise SettingsError(title, "it does not hold tables", where=str(source.path), remedy=remedy)
     for name, table in tables.items():
         heading = name if re.fullmatch(r"[\w-]+", name) else f'"{name}"'
-        yield Layer(scope, _Reader(source, home, f"[{title}.{heading}]").values(table), name)
+        values = _Reader(source, home, f"[{title}.{heading}]").values(table)
+        yield Layer(scope, values, name, of_project=source.found)
 
 
 class _Reader(Struct, frozen=True):
@@ -97,13 +98,9 @@ class _Reader(Struct, frozen=True):
             problem = "it holds a password, and secrets are not read from files"
             remedy = f"put it in the environment ({variable_of(name)}) and remove it here"
             raise SettingsError(name, problem, where=self.place, remedy=remedy)
-        if self.source.found and key.name == "permissions.allow":
-            problem = "a file that belongs to a project cannot say what an agent may do unasked"
-            remedy = f"put it in your own file of settings, or in {variable_of(name)}"
-            raise SettingsError(name, problem, where=self.place, remedy=remedy)
-        if self.source.found and _names_a_server(key, value):
-            problem = "a file that belongs to a project cannot say which servers are used"
-            remedy = f"put it in your own file of settings, or in {variable_of(name)}"
+        if self.source.found and not key.per_project:
+            problem = f"a file that belongs to a project cannot set it, because {_danger_of(key)}"
+            remedy = f"move it to your own file of settings (~/.config/infold/config.toml) or to {variable_of(name)}"
             raise SettingsError(name, problem, where=self.place, remedy=remedy)
 
     def _located(self, place: str) -> str:
@@ -128,5 +125,19 @@ def _is_section(name: str) -> bool:
     return name == "upstreams" or any(known.startswith(f"{name}.") for known in BY_NAME)
 
 
-def _names_a_server(key: Key, value: Value) -> bool:
-    return key.kind in (ADDRESS, HOST, HOSTS, TENANT) or (key.kind is PLACE and "://" in str(value))
+_DANGERS = {
+    "permissions.allow": "it decides what an agent does unasked",
+    "model": "it decides which model is asked and paid",
+    "compaction.model": "it decides which model is asked and paid",
+    "store": "it decides where sessions are kept",
+    "store_limits": "it deletes sessions",
+    "plugins": "it decides which plugins run",
+    "agent": "it decides how far the agent goes and what is kept of its work",
+    "gateway": "it decides which servers are used",
+    "upstreams": "it decides which servers are used",
+}
+
+
+def _danger_of(key: Key) -> str:
+    """Why a stranger may not set a key."""
+    return _DANGERS.get(key.name) or _DANGERS[key.name.partition(".")[0]]

@@ -34,7 +34,10 @@ def test_without_a_name_the_store_is_that_of_the_other_verbs(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    (tmp_path / "infold.toml").write_text(settings, "utf-8")
+    own = tmp_path / "config" / "infold" / "config.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(settings, "utf-8")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     told = mcp()
 
     assert told.exit_code == 1

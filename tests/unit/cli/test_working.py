@@ -4,7 +4,7 @@ import logging
 import os
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,24 @@ from msgspec.structs import replace
 
 from infold.agent.events import Noted
 from infold.agent.work import Person, Told
-from infold.cli.working import ENDING, SUMMARIES, Job, at_work, ended_by_signals, opened, working
+from infold.cli.working import ENDING, SUMMARIES, Job, at_work, ended_by_signals, opened, with_trust, working
 from infold.core.entries import MessageEntry
 from infold.core.messages import MessageId, SessionId, TextPart, UserMessage
 from infold.core.policy import share
-from infold.errors import StoreBroken, UsageError
+from infold.errors import SettingsError, StoreBroken, UsageError
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
 from infold.testing.scripted import ScriptedServer
 
 NOBODY = Person(lambda _: None, lambda _: "no")
+
+
+@pytest.fixture(autouse=True)
+def nothing_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No snapshot is taken and no title is asked for."""
+    for name in ("SNAPSHOTS", "TITLES"):
+        monkeypatch.setenv(f"INFOLD_AGENT_{name}", "no")
 
 
 @click.command()
@@ -39,7 +46,6 @@ def shown(**given: Any) -> None:
 
 def job_in(folder: Path, **given: Any) -> Job:
     """A command line for work in a folder that keeps nothing elsewhere, with a store in it."""
-    (folder / "infold.toml").write_text("[agent]\nsnapshots = false\ntitles = false\n")
     plain: dict[str, Any] = {
         "model": "openai-chat/scripted",
         "base_url": "http://127.0.0.1:9/v1",
@@ -280,3 +286,81 @@ def test_what_ignores_hangups_goes_on() -> None:
             os.kill(os.getpid(), signal.SIGHUP)
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+# Trust.
+
+
+def test_trust_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B41: a folder that brings something is asked about once, whatever the answer; --trust changes it for good."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    asked: list[tuple[Path, tuple[str, ...]]] = []
+
+    def no(folder: Path, brought: Sequence[str]) -> bool:
+        asked.append((folder, tuple(brought)))
+        return False
+
+    root = tmp_path / "project"
+    (root / "sub").mkdir(parents=True)
+    job = job_in(root)
+    assert not with_trust(job, no).trust  # nothing to trust, so nothing to ask
+    (root / "AGENTS.md").write_text("Sing.")
+    assert not with_trust(job, None).trust
+    assert asked == []
+    assert [with_trust(job, no).trust for _ in range(2)] == [False, False]
+    assert asked == [(root, ("AGENTS.md",))]
+    assert with_trust(replace(job, trust=True), no).trust
+    assert with_trust(job, None).trust
+    assert with_trust(job_in(root / "sub"), None).trust
+    assert len(asked) == 1
+
+
+def test_settings_and_yes_trust_for_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B41: `agent.trust` and --yes hold for this process and leave no answer behind."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "AGENTS.md").write_text("Sing.")
+    assert with_trust(job_in(tmp_path, yes=True), None).trust
+    with monkeypatch.context() as patch:
+        patch.setenv("INFOLD_AGENT_TRUST", "1")
+        assert with_trust(job_in(tmp_path), None).trust
+
+    assert not with_trust(job_in(tmp_path), None).trust
+
+
+def test_an_answer_that_cannot_be_kept_still_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """B41: where nothing can be written, the answer is for now, and the person is told."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    (tmp_path / "AGENTS.md").write_text("Sing.")
+
+    assert with_trust(job_in(tmp_path), lambda *_: True).trust
+    assert "could not be kept" in capsys.readouterr().err
+
+
+def test_an_untrusted_folder_sets_nothing(tmp_path: Path) -> None:
+    """B41: the settings of a folder count once it is trusted; until then not even a broken file is read."""
+    (tmp_path / "infold.toml").write_text("window = 9000\n[permissions]\ndeny = ['read']\n")
+    for trust, window in ((False, None), (True, 9_000)):
+        with closing(MemoryStore()) as store:
+            job = job_in(tmp_path, window=None, trust=trust)
+            with at_work(job, NOBODY, store, SessionKey("", SessionId("s"))) as work:
+                assert (work.session.window_tokens == window) is (window is not None)
+    (tmp_path / "infold.toml").write_text("nonsense [")
+    with opened(job_in(tmp_path), NOBODY):
+        pass
+
+
+def test_a_project_deletes_no_sessions(tmp_path: Path) -> None:
+    """B41, B27: limits in a project's file are never applied, even where it is trusted: they are refused."""
+    (tmp_path / "infold.toml").write_text("[store_limits]\nmax_bytes = 1\n")
+    job = job_in(tmp_path)
+    key = SessionKey("", SessionId("old"))
+    (tmp_path / "kept").mkdir()
+    with closing(SqliteStore(tmp_path / "kept" / "sessions.db")) as store:
+        store.append(key, [MessageEntry(UserMessage(MessageId("m"), (TextPart("Hello"),)))], expected=0)
+    with opened(job, NOBODY) as work:
+        assert [stored.key for stored in work.store.sessions("")] == [key]
+    with pytest.raises(SettingsError, match="it deletes sessions"), opened(replace(job, trust=True), NOBODY):
+        pass

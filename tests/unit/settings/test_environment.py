@@ -31,6 +31,8 @@ EXAMPLES = {
     "agent.result_tokens": "2k",
     "agent.titles": "no",
     "agent.snapshots": "no",
+    "agent.trust": "yes",
+    "agent.environment": "OPENAI_API_KEY",
     "permissions.allow": "write, shell:git status*",
     "permissions.ask": "edit",
     "permissions.deny": "shell:rm *",

@@ -24,11 +24,12 @@ def test_without_anything_the_defaults_hold(project: Project) -> None:
 
 def test_every_section_is_read(project: Project) -> None:
     """S8.1: each value of the process reaches its field, the stronger file's first."""
-    project.user_says('model = "a"\nstore = "memory"\n[upstreams.openai]\nbase_url = "https://example.com/v1"')
-    project.says(
-        'model = "b"\n[recall]\nenabled = false\nbudget_tokens = "1k"\n[plugins]\nenabled = ["x"]\nseven_sections = true\n'
+    project.user_says(
+        'model = "b"\nstore = "memory"\nrecall.enabled = true\n[plugins]\nenabled = ["x"]\n[upstreams.openai]\n'
+        'base_url = "https://example.com/v1"\n'
         "[gateway]\nport = 9000\nidle_seconds = 5\nmax_connections = 20\n[store_limits]\nmax_age_days = 30\nmax_bytes = 1_000_000"
     )
+    project.says('[recall]\nenabled = false\nbudget_tokens = "1k"\n[plugins]\nseven_sections = true\n')
     settings = project.read(
         INFOLD_GATEWAY_HOST="0.0.0.0",
         INFOLD_GATEWAY_ALLOWED_HOSTS="gateway.lan, 10.0.0.7",
@@ -47,7 +48,7 @@ def test_every_section_is_read(project: Project) -> None:
 
 def test_the_model_that_is_set_is_the_sessions(project: Project) -> None:
     """B19: the tables of the set model hold unless a session names another."""
-    settings = project.says('model = "claude-opus-4-5"\n[models."claude-*"]\nwindow = 9000').read()
+    settings = project.user_says('model = "claude-opus-4-5"\n[models."claude-*"]\nwindow = 9000').read()
 
     assert settings.for_session().window_tokens == 9_000
     assert settings.for_session(model="gpt-4o").window_tokens is None

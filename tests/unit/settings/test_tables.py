@@ -5,6 +5,8 @@ import pytest
 from infold.core.policy import share
 from infold.errors import SettingsError
 from infold.settings.layers import Stated
+from infold.settings.reading import read_settings
+from infold.settings.schema import KEYS, Key
 from infold.settings.sources import Source
 from infold.settings.tables import file_layers
 
@@ -56,14 +58,65 @@ def test_what_is_wrong_is_told(project: Project, toml: str, told: str) -> None:
         project.says(toml).read()
 
 
-def test_a_project_allows_nothing(project: Project) -> None:
-    """A cloned project's file may tighten what agents do unasked, and not loosen it."""
-    tightened = project.says("[permissions]\nask = ['edit']\ndeny = ['shell:rm *']").read().for_session()
+def test_a_project_only_forbids(project: Project) -> None:
+    """B41: a project's file adds to what the user's own forbids, in its general values and its tables, and takes nothing away."""
+    project.user_says("[permissions]\nask = ['read']\ndeny = ['shell:git push*']")
+    project.says("[permissions]\nask = []\ndeny = ['shell:rm *']\n[agents.plan]\npermissions.deny = []")
+    tightened = project.read().for_session(agent="plan")
 
-    assert tightened.permissions.ask == ("edit",)
-    assert tightened.permissions.deny == ("shell:rm *",)
-    with pytest.raises(SettingsError, match=r"cannot say what an agent may do unasked; put it in your own file"):
-        project.says("[permissions]\nallow = ['shell']").read()
+    assert tightened.permissions.ask == ("read",)
+    assert tightened.permissions.deny == ("shell:git push*", "shell:rm *")
+    assert project.read(INFOLD_PERMISSIONS_DENY="shell:curl*").for_session().permissions.deny == (
+        *("shell:curl*", "shell:rm *"),
+    )
+    assert tightened.values["permissions.deny"].origin.startswith(f"{project.own}, ")
+
+
+EXAMPLES = {
+    "text": "'x'",
+    "true or false": "true",
+    "whole number": "3",
+    "tokens": "3000",
+    "whole number or off": "3",
+    "port": "80",
+    "host": "'0.0.0.0'",
+    "list of hosts": "['x.test']",
+    "tenant": "'ada'",
+    "address": "'https://example.com'",
+    "place": "'x.db'",
+    "list of names": "['x']",
+    "list of rules": "['shell']",
+    "amount": "0.5",
+    "preset": "'infold'",
+}
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if not key.per_project], ids=lambda key: key.name)
+def test_a_project_sets_only_listed_keys(project: Project, key: Key) -> None:
+    """B41: a project's file that chooses a model, a store, a server or a plugin, deletes sessions, steers the agent or allows
+    anything is refused with the reason and the place where it belongs; the user's own file may do all that."""
+    name = key.name.replace("<provider>", "openai")
+    toml = f"{name} = {EXAMPLES[key.kind.name]}"
+    with pytest.raises(
+        SettingsError, match=r"cannot set it, because it .*; move it to your own file .*INFOLD_"
+    ) as told:
+        project.says(toml).read()
+
+    assert name in str(told.value)
+    (project.folder / "infold.toml").unlink()
+    assert project.user_says(toml).read()
+    assert project.read(INFOLD_CONFIG=str(project.own))
+
+
+def test_the_keys_of_a_project(project: Project) -> None:
+    """B41: what a stranger may set is how sessions stay in their window, and what agents are forbidden."""
+    others = {key.name for key in KEYS if key.per_project and not key.name.startswith("compaction.")}
+
+    assert others == {
+        *("preset", "window", "recall.enabled", "recall.budget_tokens", "plugins.seven_sections"),
+        *("permissions.ask", "permissions.deny"),
+    }
+    assert read_settings({"HOME": str(project.home)}, None).files == ()
 
 
 @pytest.mark.parametrize(
@@ -83,26 +136,6 @@ def test_a_password_in_an_address_is_a_secret(project: Project) -> None:
         project.user_says("store = 'postgresql://ada:kite@db/infold'").read()
 
     assert "kite" not in str(told.value)
-
-
-@pytest.mark.parametrize(
-    "toml",
-    [
-        "store = 'postgresql://db/x'",
-        "[upstreams.openai]\nbase_url = 'https://example.com'",
-        "[gateway]\nhost = '0.0.0.0'",
-        "[gateway]\nallowed_hosts = ['evil.test']",
-        "[gateway]\ntenant = 'ada'",
-    ],
-)
-def test_a_project_chooses_no_servers(project: Project, toml: str) -> None:
-    """A cloned project cannot redirect requests or sessions; the user's own file and a named one can."""
-    with pytest.raises(SettingsError, match="cannot say which servers are used"):
-        project.says(toml).read()
-
-    (project.folder / "infold.toml").unlink()
-    assert project.user_says(toml).read()
-    assert project.read(INFOLD_CONFIG=str(project.own))
 
 
 @pytest.mark.parametrize(
@@ -153,9 +186,9 @@ def test_another_files_alias_is_no_contradiction(project: Project) -> None:
 )
 def test_a_stores_path_is_seen_from_its_file(project: Project, written: str, store: str) -> None:
     """A relative path in a file means the same wherever the process was started."""
-    settings = project.says(f"store = '{written}'").read()
+    settings = project.user_says(f"store = '{written}'").read()
 
-    assert settings.store == store.format(folder=project.folder, home=project.home)
+    assert settings.store == store.format(folder=project.own.parent, home=project.home)
 
 
 def test_without_a_home_a_tilde_is_a_name(project: Project) -> None:

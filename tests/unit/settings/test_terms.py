@@ -33,7 +33,7 @@ compaction.auto = false
 
 def test_model_and_agent_choose(project: Project) -> None:
     """B19: triggers in each unit, by the general value, the model's pattern, the longer pattern and the agent."""
-    settings = project.says(TABLES).read()
+    settings = project.user_says(TABLES).read()
 
     assert settings.for_session().policy.trigger == share(0.9)
     assert settings.for_session(model="claude-sonnet-4-5").policy.trigger == remaining(20_000)
@@ -43,7 +43,7 @@ def test_model_and_agent_choose(project: Project) -> None:
 
 def test_each_key_is_decided_by_itself(project: Project) -> None:
     """B19: a stronger table that does not mention a key leaves it to weaker ones."""
-    terms = project.says(TABLES).read().for_session(model="claude-opus-4-5", agent="reviewer")
+    terms = project.user_says(TABLES).read().for_session(model="claude-opus-4-5", agent="reviewer")
 
     assert (terms.policy.attempts, terms.window_tokens, terms.background) == (4, 150_000, True)
     assert terms.summariser == "gpt-4o-mini"
@@ -52,7 +52,7 @@ def test_each_key_is_decided_by_itself(project: Project) -> None:
 
 def test_off_means_off(project: Project) -> None:
     """B19: an agent whose compaction is off never overflows, others do."""
-    settings = project.says(TABLES).read()
+    settings = project.user_says(TABLES).read()
     asleep, awake = (settings.for_session(agent=name).policy for name in ("sleeper", "other"))
     budget = budget_for(Window(100_000), asleep)
 
@@ -62,7 +62,7 @@ def test_off_means_off(project: Project) -> None:
 
 def test_the_environment_holds_for_all(project: Project) -> None:
     """S8.1: a variable wins over every table of every file."""
-    settings = project.says(TABLES).read(INFOLD_COMPACTION_TRIGGER="0.7")
+    settings = project.user_says(TABLES).read(INFOLD_COMPACTION_TRIGGER="0.7")
     terms = settings.for_session(model="claude-opus-4-5", agent="reviewer")
 
     assert terms.policy.trigger == share(0.7)

@@ -33,11 +33,14 @@ class Workplace(Struct, frozen=True):
     """Where tools work: the project's root, which is also where commands run, and the folders skills are found in.
 
     `home` is the user's own folder, where instructions for every project may lie; `trace` is of the call that is being run.
+    `is_trusted`: the user trusts the project; else `ignored` are the settings and skills in it that are not used.
     """
 
     root: Path
     skills: tuple[Path, ...] = ()
     home: Path | None = None
+    is_trusted: bool = True
+    ignored: tuple[str, ...] = ()
     trace: Trace = field(default_factory=Trace)
 
 

@@ -1,0 +1,89 @@
+"""Which folders a user trusts, and what a folder brings along for which that matters.
+
+A project's instructions, skills and settings steer an agent, and anyone may have written them. They are used only in a folder
+that the user trusts. The user is asked once for each folder; answers are kept in one file of the user's own, by resolved path
+and by the owner the folder had, and hold for everything below it.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from infold.agent.instructions import instruction_files, top_of
+from infold.agent.places import data_folder, home_of, project_skills
+from infold.agent.tools.files import replace_file
+from infold.settings.sources import project_file
+
+__all__ = ["brought_by", "is_trusted", "project_of", "remember_trust"]
+
+FILE = "trust.json"
+OWNER_ONLY = 0o700
+
+
+class Answer(Struct, frozen=True):
+    """What the user answered for a folder, and whose folder that was then."""
+
+    folder: str
+    owner: int
+    trusted: bool
+
+
+def project_of(root: Path) -> Path:
+    """Return the folder that trust is asked for: the top of the repository that a root is in, or else the root."""
+    return top_of(Path(os.path.realpath(root)))
+
+
+def brought_by(root: Path) -> tuple[str, ...]:
+    """Return what a folder brings for an agent to go by, as paths from it: settings, instructions, folders of skills."""
+    place = Path(os.path.realpath(root))
+    return tuple(os.path.relpath(path, place) for path in _brought(place))
+
+
+def is_trusted(folder: Path, environ: Mapping[str, str]) -> bool | None:
+    """Return the user's answer for a folder or the nearest one above it; `None` if there is none.
+
+    An answer for the home folder, or one above that, holds for that folder alone.
+    """
+    answers = {answer.folder: answer for answer in _answers(environ)}
+    home = Path(os.path.realpath(home_of(environ)))
+    for place in (folder, *folder.parents):
+        answer = answers.get(str(place))
+        is_wide = place in (home, *home.parents) and place != folder
+        if answer is not None and not is_wide and answer.owner == _owner(place):
+            return answer.trusted
+    return None
+
+
+def remember_trust(folder: Path, environ: Mapping[str, str], *, trusted: bool) -> None:
+    """Keep the user's answer for a folder; raise `OSError` if it cannot be written."""
+    kept = [answer for answer in _answers(environ) if answer.folder != str(folder)]
+    answers = [*kept, Answer(str(folder), _owner(folder), trusted)]
+    place = data_folder(environ)
+    place.mkdir(parents=True, exist_ok=True, mode=OWNER_ONLY)
+    replace_file(place / FILE, msgspec.json.format(msgspec.json.encode(answers), indent=1) + b"\n")
+
+
+def _brought(root: Path) -> Iterator[Path]:
+    settings = project_file(root)
+    if settings is not None:
+        yield settings
+    yield from instruction_files(root)
+    yield from (folder for folder in project_skills(root) if folder.is_dir())
+
+
+def _answers(environ: Mapping[str, str]) -> list[Answer]:
+    """The answers so far; none where the file cannot be read, so that the user is asked again."""
+    try:
+        return msgspec.json.decode((data_folder(environ) / FILE).read_bytes(), type=list[Answer])
+    except (OSError, msgspec.DecodeError):
+        return []
+
+
+def _owner(folder: Path) -> int:
+    try:
+        return folder.stat().st_uid
+    except OSError:
+        return -1
