@@ -63,7 +63,7 @@ class Hands:
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as a model is told of them, and with them the skills there are."""
         told = (spec_of(tool) for tool in self._tools.values())
-        return tuple(announced(spec, self.workplace.skills) if spec.name == SKILL.name else spec for spec in told)
+        return tuple(announced(spec, self.workplace) if spec.name == SKILL.name else spec for spec in told)
 
     @property
     def takes_snapshots(self) -> bool:

@@ -1,15 +1,15 @@
 """What an agent may do: rules about tools and about what a call wishes, and what they answer. Nothing here asks or acts.
 
 A rule names a tool and a pattern of what is wished: a command, a path from the project's root. The last rule that fits wins.
-Two names are no tools but say what holds beside a tool's own rules: `outside` for what lies outside the project and for changes
-to git's own files in it, `secrets` for files of keys and passwords; their patterns begin with the tool, as in
-`outside:read /usr/include/*`. The strictest answer counts.
+Two names are not tools but add to a tool's own rules: `outside` for what lies outside the project and for changes to files that
+run later (`.git`, hooks, build servers' files), `secrets` for files of keys and passwords; their patterns begin with the tool,
+as in `outside:read /usr/include/*`. The strictest answer counts.
 
 Commands. An allowing pattern speaks for one simple command, never for what follows behind an operator: `git status*` does not
 allow `git status; rm -rf x`, because each piece must be allowed by itself. Substitutions, groups, redirections to files,
 here-documents and comments are asked for unless all commands are allowed, or a rule without `*` names the command word for word.
 What is not caught: an allowed program that runs others by itself (`make`, `find -exec`, `git -c alias…`) or writes files by an
-option; a path outside the project that a command builds as it runs; names of secrets behind a glob. And a denying pattern is a
+option; a path outside the project, or a name of secrets, that a program builds as it runs. And a denying pattern is a
 seat belt, no wall: there is always another way to spell a command. Allow patterns, not whole programs that can do anything.
 """
 
@@ -257,7 +257,7 @@ def _beyond(wish: Wish) -> tuple[str, ...]:
 def _reveals(wish: Wish) -> bool:
     """Whether a wish is for a file of secrets, or a command that names one."""
     if wish.tool == "shell":
-        return any(map(mentions_secret, words_in(wish.what)))
+        return wish.reveals or any(map(mentions_secret, words_in(wish.what)))
     return wish.tool in REVEALING and is_secret(wish.what)
 
 

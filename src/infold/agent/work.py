@@ -155,7 +155,14 @@ def _hands(session: Session, settings: Settings, place: Assignment, person: Pers
     ignored = () if place.is_trusted else brought_by(root)
     return Hands(
         tools_for(rules, recall),
-        Workplace(root, skills, home_of(environ), is_trusted=place.is_trusted, ignored=ignored),
+        Workplace(
+            root,
+            skills,
+            home_of(environ),
+            passed=settings.agent.environment,
+            is_trusted=place.is_trusted,
+            ignored=ignored,
+        ),
         rules=rules,
         consent=person.consent,
         clock=place.clock,

@@ -200,7 +200,7 @@ class Chat:
 
 def _question(wish: Wish) -> Iterator[RenderableType]:
     """What is wished, whole, and what leave for good would mean."""
-    where = " outside the project" if wish.outside else ""
+    where = f" ({wish.why or 'outside the project'})" if wish.outside else ""
     yield Text(f"? {legible(wish.tool)}{where}", style="bold yellow")
     yield Padding(Text(legible(wish.what[:MOST_ASKED])), (0, 0, 0, 4), expand=False)
     over = len(wish.what) - MOST_ASKED

@@ -86,7 +86,7 @@ def consent_for(source: IO[str] | None, console: Console) -> Callable[[Wish], Co
         return lambda _: "no"
 
     def ask(wish: Wish) -> Consent:
-        where = " (outside the project)" if wish.outside else ""
+        where = f" ({wish.why or 'outside the project'})" if wish.outside else ""
         console.print(Text(legible(f"? {wish.tool}{where}: {wish.what}"), style="bold yellow"))
         console.print(Text(f"  always would allow {one_line(told(granted(wish)), LONGEST_GRANT)}", style="dim"))
         forget_typed(source)  # none of it is an answer to this question

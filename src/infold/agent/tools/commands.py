@@ -9,7 +9,7 @@ that is not plain are a best guess, good enough to refuse by.
 import re
 from typing import NamedTuple
 
-__all__ = ["Apart", "taken_apart", "words_in"]
+__all__ = ["Apart", "Simple", "Word", "simple_commands", "taken_apart", "words_in"]
 
 _TOKEN = re.compile(
     r"""
@@ -57,6 +57,45 @@ def taken_apart(command: str) -> Apart:
                 pass
     simple = tuple(piece for piece in (piece.strip(" \t") for piece in pieces) if piece)
     return Apart(simple, plain and not any(map(_ASSIGNMENT.match, simple)))
+
+
+class Word(NamedTuple):
+    """A word as the program gets it, quotes and escapes removed; `live`: the shell still replaces a glob, brace, `~` or `$`."""
+
+    text: str
+    live: bool
+
+
+class Simple(NamedTuple):
+    """One simple command of a line: its program and the words after it, files of redirections among them."""
+
+    program: str
+    words: tuple[Word, ...]
+
+
+def simple_commands(command: str) -> tuple[Simple, ...]:
+    """The simple commands of a line with their words; a best guess where the line is not plain."""
+    found: list[list[Word]] = [[]]
+    text, live, has_word, quote, is_escaped = "", False, False, "", False
+    for character in f"{command}\n":
+        if is_escaped:
+            text, has_word, is_escaped = text + character, True, False
+        elif character == "\\" and quote != "'":
+            is_escaped = True
+        elif quote:
+            quote = "" if character == quote else quote
+            text, live = (text + character if quote else text), live or (character == "$" and quote == '"')
+        elif character in "'\"":
+            quote, has_word = character, True
+        elif character in " \t\n;&|<>()`":
+            if has_word:
+                found[-1].append(Word(text, live))
+                text, live, has_word = "", False, False
+            if character in "\n;&|()`" and found[-1]:
+                found.append([])
+        else:
+            text, live, has_word = text + character, live or character in "*?[{~$", True
+    return tuple(Simple(words[0].text, tuple(words[1:])) for words in found if words)
 
 
 def words_in(command: str) -> tuple[str, ...]:

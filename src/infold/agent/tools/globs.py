@@ -2,7 +2,7 @@
 
 import re
 
-__all__ = ["glob_pattern", "left_out", "placed", "without_braces"]
+__all__ = ["MOST_GLOBS", "glob_pattern", "left_out", "placed", "without_braces"]
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _PIECE = re.compile(r"(?P<deep>\*\*/?)|(?P<any>\*)|(?P<one>\?)|(?P<of>\[!?[^\]/]+\])|(?P<plain>.)", re.DOTALL)

@@ -1,7 +1,7 @@
 """Where the paths lead that a model writes, whether that is inside the project, and how they are named to model and person.
 
 Every link is followed before anything is decided, so a link in the project that leads out of it counts as outside. So does, for
-whoever would change it, what belongs to git itself: settings and hooks name programs that the next harmless git command runs.
+a tool that would change it, a file that runs later: settings and hooks name programs that the next harmless command runs.
 """
 
 import os
@@ -10,9 +10,23 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from infold.agent.tools.later_files import runs_later
 from infold.agent.tools.tool import ToolFailed, Wish, Workplace
 
-__all__ = ["change_wish", "folder_at", "is_inside", "located", "missing", "named", "path_wish"]
+__all__ = [
+    "RUNS_LATER",
+    "change_wish",
+    "folder_at",
+    "is_inside",
+    "is_run_later",
+    "located",
+    "missing",
+    "named",
+    "path_wish",
+]
+
+RUNS_LATER = "it runs later, without being asked for again"
+"""Why a change inside the project is asked for."""
 
 MOST_NAMES = 500
 """Names of a folder that are compared with one that is not there."""
@@ -52,15 +66,21 @@ def path_wish(tool: str, path: str, workplace: Workplace) -> Wish:
 def change_wish(tool: str, path: str, workplace: Workplace) -> Wish:
     """The wish of a tool that would change what is at a path."""
     wish = path_wish(tool, path, workplace)
-    return replace(wish, outside=True) if _is_gits_own(located(path, workplace), workplace) else wish
+    later = is_run_later(located(path, workplace), workplace)
+    return replace(wish, outside=True, why="" if wish.outside else RUNS_LATER) if later else wish
+
+
+def is_run_later(place: Path, workplace: Workplace) -> bool:
+    """Whether a located path is one of a repository's own files, or another file that runs without being started."""
+    return runs_later(named(place, workplace)) or _is_gits_own(place, workplace)
 
 
 def _is_gits_own(place: Path, workplace: Workplace) -> bool:
-    """Whether a located path belongs to a repository's own files: at or below a `.git`, in a folder that is a repository under
-    another name, or what would make a folder one, which always has a `HEAD`."""
+    """Whether a located path belongs to a repository that is not called `.git`, or would make a folder one, which always has a
+    `HEAD`."""
     parts = [part.casefold() for part in Path(named(place, workplace)).parts]
     within = (folder for folder in place.parents if is_inside(folder, workplace))
-    return ".git" in parts or parts[-1:] == ["head"] or any(map(_is_repository, within))
+    return parts[-1:] == ["head"] or any(map(_is_repository, within))
 
 
 def _is_repository(folder: Path) -> bool:

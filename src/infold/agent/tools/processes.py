@@ -5,11 +5,13 @@ left that group (`setsid`, a daemon) is out of reach.
 """
 
 import os
+import re
 import selectors
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from shutil import which
 from threading import current_thread, main_thread
@@ -18,7 +20,10 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["MOST_BYTES", "Ran", "held_back_signals", "program_at", "run_process"]
+from infold.catalogue.table import shipped
+from infold.settings.values import has_password
+
+__all__ = ["MOST_BYTES", "Ran", "environment_for", "held_back_signals", "program_at", "run_process"]
 
 MOST_BYTES = 8 * 1024 * 1024
 """Bytes of output that are kept whole; of more, the first and the last half of this."""
@@ -41,6 +46,46 @@ QUIET = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "G
 """What keeps programs from colours, pagers and questions."""
 
 
+TOKENS = frozenset(
+    {
+        *("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_ADMIN_KEY", "AZURE_OPENAI_AD_TOKEN"),
+        *("AWS_BEARER_TOKEN_BEDROCK", "HF_TOKEN", "HUGGINGFACE_TOKEN", "HUGGINGFACEHUB_API_TOKEN"),
+        *("HUGGING_FACE_HUB_TOKEN", "REPLICATE_API_TOKEN", "CLOUDFLARE_AI_TOKEN", "COPILOT_TOKEN"),
+    }
+)
+OTHERS = frozenset(
+    {
+        *(
+            "GEMINI",
+            "CLAUDE",
+            "AZURE_OPENAI",
+            "AZURE_AI",
+            "VERTEX_AI",
+            "AI_GATEWAY",
+            "LITELLM",
+            "OLLAMA",
+            "CO",
+            "VOYAGE",
+        ),
+        *("HUGGINGFACE", "TOGETHERAI", "TOGETHER_AI", "FIREWORKS_AI", "MOONSHOTAI", "KIMI", "QWEN", "ZHIPUAI", "ZHIPU"),
+        *(
+            "PORTKEY",
+            "HELICONE",
+            "CODESTRAL",
+            "NVIDIA_NIM",
+            "BASETEN",
+            "ANYSCALE",
+            "OPENCODE",
+            "LLM",
+            "OPENAI_COMPATIBLE",
+        ),
+    }
+)
+"""Variables with keys of model providers, next to `<PROVIDER>_API_KEY` of every provider in the catalogue."""
+
+_OWN_SECRET = re.compile(r"TOKEN|SECRET|KEY|PASSWORD")
+
+
 class Ran(Struct, frozen=True):
     """How a program ran: what it said, stdout and stderr in order; `exit_status` is none where the limit ended it.
 
@@ -60,6 +105,29 @@ def program_at(name: str, environ: Mapping[str, str]) -> str | None:
     """
     folders = [folder for folder in environ.get("PATH", os.defpath).split(os.pathsep) if folder.startswith(os.sep)]
     return which(name, path=os.pathsep.join(folders)) if folders else None
+
+
+def environment_for(environ: Mapping[str, str], passed: Collection[str] | None) -> dict[str, str]:
+    """Return the environment for a command: without keys of model providers and secrets of infold's own.
+
+    `passed` are variables to keep all the same; `None` keeps everything.
+    """
+    return {
+        name: value for name, value in environ.items() if passed is None or name in passed or not _is_key(name, value)
+    }
+
+
+def _is_key(name: str, value: str) -> bool:
+    if name.startswith("INFOLD_"):
+        return _OWN_SECRET.search(name) is not None or has_password(value)
+    provider, _, _ = name.partition("_API_KEY")
+    return name in TOKENS or (provider != name and provider in _providers())
+
+
+@cache
+def _providers() -> frozenset[str]:
+    """How the variables of the catalogue's providers begin."""
+    return frozenset({entry.provider.upper().replace("-", "_") for entry in shipped().models}) | OTHERS
 
 
 def run_process(

@@ -2,16 +2,15 @@
 
 import os
 import re
-from pathlib import Path
 from shlex import quote
 from typing import Annotated
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from infold.agent.tools.commands import words_in
-from infold.agent.tools.paths import folder_at, is_inside, located
-from infold.agent.tools.processes import Ran, program_at, run_process
+from infold.agent.tools.paths import RUNS_LATER, folder_at, is_inside, located
+from infold.agent.tools.processes import Ran, environment_for, program_at, run_process
+from infold.agent.tools.reach import reach_of
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
 __all__ = ["SHELL", "ShellArguments"]
@@ -22,8 +21,6 @@ TIMED_OUT = 124
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])")
 """What colours a terminal or moves its cursor; some programs do so to whomever they speak. To a model it is of no use."""
-
-HARMLESS = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 
 
 class ShellArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,30 +33,28 @@ class ShellArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _wish(arguments: ShellArguments, workplace: Workplace) -> Wish:
     """The command as a person would type it at the root; outside where its folder, or a path it names, lies outside."""
-    command = arguments.command.strip()
+    command = _command(arguments)
     what = f"cd {quote(arguments.folder)} && {command}" if arguments.folder else command
-    leads_out = not is_inside(located(arguments.folder, workplace), workplace)
-    return Wish("shell", what, outside=leads_out or any(_leads_out(word, workplace) for word in words_in(command)))
+    start = located(arguments.folder, workplace)
+    reach = reach_of(command, start, workplace)
+    leads_out = reach.outside or not is_inside(start, workplace)
+    why = RUNS_LATER if reach.later and not leads_out else ""
+    return Wish("shell", what, outside=leads_out or reach.later, why=why, reveals=reach.secret)
 
 
-def _leads_out(word: str, workplace: Workplace) -> bool:
-    """Whether a word of a command is the path of something outside the project; words that only look like one are let be."""
-    if not (word.startswith(("/", "~")) or ".." in word) or word in HARMLESS or "\0" in word:
-        return False
-    place = located(word, workplace)
-    if is_inside(place, workplace):
-        return False
-    beside = place.parent
-    return os.path.lexists(place) or (beside != Path(beside.anchor) and os.path.lexists(beside))
+def _command(arguments: ShellArguments) -> str:
+    """The command that is judged and run: one text for both."""
+    return arguments.command.strip(" \t\n")
 
 
 def _run(arguments: ShellArguments, workplace: Workplace) -> Done:
-    command = arguments.command
+    command = _command(arguments)
     if not command.strip() or "\0" in command:
         raise ToolFailed("there is no command to run; give one, without NUL characters")
     folder = folder_at(arguments.folder, workplace)
     words, seconds = [program_at("bash", os.environ) or "/bin/sh", "-c", command], arguments.timeout_seconds
-    ran = run_process(words, folder, limit_seconds=seconds, leave=workplace.trace.leave)
+    environ = environment_for(os.environ, workplace.passed)
+    ran = run_process(words, folder, limit_seconds=seconds, environ=environ, leave=workplace.trace.leave)
     status = TIMED_OUT if ran.exit_status is None else ran.exit_status
     said = _ESCAPES.sub("", ran.output).replace("\0", "\ufffd").rstrip("\n")
     notes = _notes(replace(ran, output=said), arguments)

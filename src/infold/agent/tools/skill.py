@@ -3,15 +3,18 @@
 A skill's output is never pruned by any policy, because a model that loaded instructions is to go by them until it is done.
 """
 
+import os
 import re
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from infold.agent.tools.paths import is_inside, named
+from infold.agent.tools.secret_files import is_secret
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 from infold.ports import ToolSpec
 
@@ -22,6 +25,9 @@ LARGEST_BYTES = 256 * 1024
 
 MOST_FILES = 50
 """Files beside a SKILL.md that are named."""
+
+MOST_WALKED = 2_000
+"""Files beside a SKILL.md that are looked at."""
 
 LONGEST_DESCRIPTION = 500
 
@@ -48,10 +54,14 @@ class SkillArguments(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(description="The skill to load; none lists all.")] = ""
 
 
-def skills_in(folders: Sequence[Path]) -> tuple[Skill, ...]:
-    """The skills in some folders, by name; of two with one name the first counts. What cannot be read is passed over."""
+def skills_in(workplace: Workplace) -> tuple[Skill, ...]:
+    """The skills of a workplace, by name; of two with one name the first counts. What cannot be read is passed over.
+
+    So is a skill in the project whose file leads out of it, or to a file of secrets: a link would show it unasked.
+    """
     found: dict[str, Skill] = {}
-    for file in (file for folder in folders for file in _skill_files(folder)):
+    files = (file for folder in workplace.skills for file in _skill_files(folder))
+    for file in (file for file in files if not _leads_astray(file, workplace)):
         try:
             with file.open("rb") as opened:
                 text = opened.read(LARGEST_BYTES).decode("utf-8-sig", "replace").replace("\r\n", "\n")
@@ -62,12 +72,12 @@ def skills_in(folders: Sequence[Path]) -> tuple[Skill, ...]:
     return tuple(sorted(found.values(), key=lambda skill: skill.name))
 
 
-def announced(spec: ToolSpec, folders: Sequence[Path]) -> ToolSpec:
+def announced(spec: ToolSpec, workplace: Workplace) -> ToolSpec:
     """The skill tool as a model is told of it, with the skills there are: who does not know of one never loads it.
 
     Of many only the first are named, and that there are more.
     """
-    lines = [_one_line(skill)[:LONGEST_ANNOUNCED] for skill in skills_in(folders)]
+    lines = [_one_line(skill)[:LONGEST_ANNOUNCED] for skill in skills_in(workplace)]
     room = accumulate(len(line) + 1 for line in lines)
     shown = [line for line, reached in zip(lines, room, strict=True) if reached <= MOST_ANNOUNCED]
     over = len(lines) - len(shown)
@@ -81,6 +91,14 @@ def _skill_files(folder: Path) -> Iterator[Path]:
     except OSError:
         return
     yield from (place / "SKILL.md" for place in places if (place / "SKILL.md").is_file())
+
+
+def _leads_astray(file: Path, workplace: Workplace) -> bool:
+    """Whether a file of a project is a link to something that may not be read unasked; the user's own may be any link."""
+    if not file.is_relative_to(workplace.root):
+        return False
+    place = Path(os.path.realpath(file))
+    return not is_inside(place, workplace) or is_secret(named(place, workplace))
 
 
 def _skill(folder: Path, text: str) -> Skill:
@@ -105,7 +123,7 @@ def _wish(arguments: SkillArguments, workplace: Workplace) -> Wish:  # noqa: ARG
 
 
 def _run(arguments: SkillArguments, workplace: Workplace) -> Done:
-    skills = skills_in(workplace.skills)
+    skills = skills_in(workplace)
     if not arguments.name:
         return Done(_listed(skills))
     chosen = next((skill for skill in skills if skill.name == arguments.name), None)
@@ -123,12 +141,10 @@ def _one_line(skill: Skill) -> str:
 
 
 def _beside(skill: Skill) -> str:
-    """Where the files are that a skill's instructions speak of."""
-    files = sorted(
-        str(path.relative_to(skill.folder))
-        for path in skill.folder.rglob("*")
-        if path.is_file() and path.name != "SKILL.md"
-    )
+    """Where the files are that a skill's instructions speak of; links are not followed, and a large folder not walked whole."""
+    walked = ((Path(place) / name for name in sorted(names)) for place, _, names in os.walk(skill.folder))
+    found = islice((path for paths in walked for path in paths if path.name != "SKILL.md"), MOST_WALKED)
+    files = sorted(str(path.relative_to(skill.folder)) for path in found)
     told = "\n".join(files[:MOST_FILES])
     return f"Files in {skill.folder}:\n{told}" if files else ""
 

@@ -33,13 +33,15 @@ class Workplace(Struct, frozen=True):
     """Where tools work: the project's root, which is also where commands run, and the folders skills are found in.
 
     `home` is the user's own folder, where instructions for every project may lie; `trace` is of the call that is being run.
-    `is_trusted`: the user trusts the project; else `ignored` are the settings and skills in it that are not used.
+    `passed` are the variables with keys of model providers that commands may see, `None` all of them. `is_trusted`: the user
+    trusts the project; else `ignored` are the settings and skills in it that are not used.
     """
 
     root: Path
     skills: tuple[Path, ...] = ()
     home: Path | None = None
     is_trusted: bool = True
+    passed: tuple[str, ...] | None = ()
     ignored: tuple[str, ...] = ()
     trace: Trace = field(default_factory=Trace)
 
@@ -47,13 +49,15 @@ class Workplace(Struct, frozen=True):
 class Wish(Struct, frozen=True):
     """What a call would do, in one line for the person who is asked: a command, a path.
 
-    `outside`: it reaches beyond the project, or would change what belongs to git itself, which is asked for whatever the rules
-    of the tool say.
+    `outside`: it reaches beyond the project, or would change a file that runs later, which is asked for whatever the rules of
+    the tool say; `why` tells the person which of the two. `reveals`: a command would read a file of secrets.
     """
 
     tool: str
     what: str
     outside: bool = False
+    why: str = ""
+    reveals: bool = False
 
 
 class Done(Struct, frozen=True):

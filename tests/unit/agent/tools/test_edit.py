@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from infold.agent.tools.edit import EDIT
+from infold.agent.tools.paths import RUNS_LATER
 from infold.agent.tools.tool import Done, ToolFailed, Wish
 
 from .conftest import Ran, Wished
@@ -130,4 +131,6 @@ def test_what_is_not_there_is_not_edited(ran: Ran) -> None:
 
 def test_gits_own_files_are_asked_for(wished: Wished) -> None:
     """A change of what git runs programs by counts as one outside the project."""
-    assert wished(EDIT, path=".git/config", old="a", new="b") == Wish("edit", ".git/config", outside=True)
+    assert wished(EDIT, path=".git/config", old="a", new="b") == Wish(
+        "edit", ".git/config", outside=True, why=RUNS_LATER
+    )

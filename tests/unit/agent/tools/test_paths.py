@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.paths import change_wish, folder_at, located, missing, named, path_wish
+from infold.agent.tools.paths import RUNS_LATER, change_wish, folder_at, located, missing, named, path_wish
 from infold.agent.tools.tool import ToolFailed, Wish, Workplace
 
 
@@ -118,3 +118,28 @@ def test_a_repository_under_another_name_is_gits_own(root: Path, workplace: Work
 def test_other_names_are_the_projects(workplace: Workplace, path: str) -> None:
     """What only looks like git's own is changed unasked."""
     assert change_wish("write", path, workplace) == Wish("write", path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(".husky/pre-commit", ".envrc", "sub/.envrc", ".github/workflows/ci.yml", ".gitlab-ci.yml", "Jenkinsfile"),
+        *(".vscode/tasks.json", ".vscode/settings.json", ".venv/bin/python", "venv/lib/python3.12/site-packages/x.pth"),
+        *(".pre-commit-config.yaml", "node_modules/.bin/eslint", ".claude/settings.json", "web/.circleci/config.yml"),
+    ],
+)
+def test_files_that_run_later_are_asked_for(workplace: Workplace, path: str) -> None:
+    """B41: writing and editing what a hook, a shell, an editor or a build server runs is asked for, with the reason; reading is
+    not."""
+    for tool in ("write", "edit"):
+        wish = change_wish(tool, path, workplace)
+        assert (wish.outside, wish.why) == (True, RUNS_LATER)
+    assert not path_wish("read", path, workplace).outside
+
+
+@pytest.mark.parametrize(
+    "path", ["Makefile", "package.json", "src/bin/run.py", ".github/CODEOWNERS", "envrc.md", "env.py"]
+)
+def test_files_that_a_person_starts_are_the_agents_work(workplace: Workplace, path: str) -> None:
+    """What runs only when somebody starts it is changed unasked."""
+    assert not change_wish("write", path, workplace).outside

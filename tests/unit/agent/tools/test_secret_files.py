@@ -20,15 +20,30 @@ from infold.agent.tools.secret_files import is_secret, mentions_secret
             "x/id_ed25519",
         ),
         *("/home/ada/.ssh/config", ".aws/credentials", ".netrc", ".npmrc"),
+        *("credentials.json", "service-account.json", "secrets.yaml", "Secrets.toml", "terraform.tfvars", "x.tfstate"),
+        *(
+            "x.tfstate.backup",
+            "kubeconfig",
+            ".vault-token",
+            "auth.json",
+            "id_rsa.bak",
+            ".bash_history",
+            ".psql_history",
+        ),
+        *("gcp-credentials.json", "client_secret_1.json", ".docker/config.json", "infra/prod.auto.tfvars", ".dev.vars"),
     ],
 )
 def test_secrets_are_known_by_name(path: str) -> None:
-    """Environments, keys and credentials are secrets, in any folder and however they are spelt."""
+    """B41: environments, keys, credentials and histories are secrets, in any folder and however they are spelt."""
     assert is_secret(path)
 
 
 @pytest.mark.parametrize(
-    "path", ["env.py", ".env.example", ".env.sample", "id_rsa.pub", "keys.py", "environment", "a.b/c"]
+    "path",
+    [
+        *("env.py", ".env.example", ".env.sample", "id_rsa.pub", "keys.py", "environment", "a.b/c", "secrets.py"),
+        *("docs/secrets.md", "credentials.ts", "tokens.json", ".docker/Dockerfile", "history.txt", "auth/login.json"),
+    ],
 )
 def test_other_files_are_none(path: str) -> None:
     """Code, examples and public keys are read like any file."""

@@ -5,8 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from infold.agent.permissions import BUILD_RULES, decide, parse_rules
+from infold.agent.tools.paths import RUNS_LATER
 from infold.agent.tools.shell import SHELL, ShellArguments
-from infold.agent.tools.tool import Done, ToolFailed, Wish
+from infold.agent.tools.tool import Done, ToolFailed, Wish, Workplace
 
 from .conftest import Ran, Wished
 
@@ -100,6 +102,131 @@ def test_paths_outside_are_noticed(wished: Wished, command: str) -> None:
 def test_what_only_looks_like_a_path_is_let_be(root: Path, wished: Wished, command: str) -> None:
     """Addresses, ranges and expressions are no paths outside; the root of all folders alone is one."""
     assert wished(SHELL, command=command).outside is (command == "echo /")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "cat out/notes.txt",
+            "cd out && cat notes.txt",
+            "cat out/new.txt",
+            "cat sub/../out/notes.txt",
+            "cat 'out'/n*",
+        ),
+        *("cat /et[c]/passwd", "cat /{etc,x}/passwd", "cat /{d..f}tc/passwd", "cat /e\\tc/passwd", 'cat /e"t"c/passwd'),
+        *("cat ''/etc/passwd", "cat $HOME/notes.txt", 'cat "$HOME"/notes.txt', "cat $nothing/etc/passwd"),
+        *(
+            "cat ~+/../x",
+            "cat ~root/x",
+            "cat $OLDPWD/x",
+            "cd - && cat x",
+            "cd && cat x",
+            "cat $PWD/../x",
+            "cd sub/up && ls",
+        ),
+        *(
+            "grep -f/etc/passwd x",
+            "curl -d@/etc/passwd x",
+            "cat file:///etc/passwd",
+            "tar -C/etc x",
+            "cat o*/notes.txt",
+        ),
+        *("cat /{" + "x," * 70 + "etc}/passwd", "cat " + "a" * 5_000, "cat\t/etc/passwd", "true|cat /etc/passwd"),
+    ],
+)
+def test_no_spelling_leads_out_unasked(root: Path, wished: Wished, command: str) -> None:
+    """B41: links, globs, braces, escapes, quotes, variables and options lead a command out of the project only when asked."""
+    (root / "out").symlink_to(root.parent)
+    (root / "sub").mkdir()
+    (root / "sub" / "up").symlink_to("/etc")
+    (root.parent / "notes.txt").touch()
+    wish = wished(SHELL, command=command)
+
+    assert wish.outside
+    assert decide(wish, (*BUILD_RULES, *parse_rules({"shell:*": "allow"}))) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("cat inner", "cat .e*", "cat sub/../inner", "cp inner x", "cd sub && cat ../*.json", "cat {inner,x}"),
+        *("cat cred*", "wc -l ./*.json"),
+    ],
+)
+def test_a_file_of_secrets_is_known_by_where_it_leads(root: Path, wished: Wished, command: str) -> None:
+    """B41: a link or a glob that leads to a file of secrets is asked for like its name."""
+    (root / "sub").mkdir()
+    for name in (".env", "credentials.json"):
+        (root / name).touch()
+    (root / "inner").symlink_to(".env")
+
+    assert wished(SHELL, command=command).reveals or wished(SHELL, command=command).outside
+    assert decide(wished(SHELL, command=command), (*BUILD_RULES, *parse_rules({"shell:*": "allow"}))) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("command", "asks"),
+    [
+        ("echo x > .envrc", True),
+        ("cat a > .github/workflows/ci.yml", True),
+        ("cp evil .husky/pre-commit", True),
+        ("sed -i s/a/b/ .vscode/tasks.json", True),
+        ("tee .venv/bin/pip", True),
+        ("mv x .git/hooks/pre-commit", True),
+        ("cd .git && cp ../x hooks/pre-commit", True),
+        ("cat .github/workflows/ci.yml", False),
+        ("ls .git", False),
+        ("source .venv/bin/activate", False),
+        (".venv/bin/python -m pytest", False),
+        ("python -m venv .venv", False),
+        ("git add .github/workflows/ci.yml", False),
+        ("for f in a b; do wc -l $f; done", False),
+        ("make test", False),
+    ],
+)
+def test_files_that_run_later_are_asked_for(root: Path, wished: Wished, command: str, asks: bool) -> None:
+    """B41: a command that may change a file that runs later is asked for; reading one, or using an environment, is not."""
+    for folder in (".git/hooks", ".venv/bin", ".github/workflows"):
+        (root / folder).mkdir(parents=True)
+    (root / ".venv" / "bin" / "python").symlink_to("/usr/bin/env")
+    wish = wished(SHELL, command=command)
+
+    assert wish.outside is asks
+    assert not asks or wish.why == RUNS_LATER or ".." in command
+
+
+def test_what_is_judged_is_what_runs(root: Path, wished: Wished, ran: Ran) -> None:
+    """B41: spaces that only Python strips are part of the command for the rules as they are for the shell."""
+    rules = (*BUILD_RULES, *parse_rules({"shell:echo *": "allow"}))
+    for ending in ("\u2028", "\x85", "\u3000", "\x1c", "\r"):
+        command = f"echo x >&2{ending}"
+        assert decide(wished(SHELL, command=command), rules) == "ask"
+        assert wished(SHELL, command=command).what == command
+    assert wished(SHELL, command=" \techo x\n ").what == "echo x"
+    assert ran(SHELL, command=" echo x\n").output == "x"
+
+
+def test_commands_see_no_keys(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B41: keys of model providers and infold's own secrets are not in the environment of commands, unless they are named."""
+    hidden = {
+        **dict.fromkeys(
+            ("OPENAI_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENROUTER_API_KEY_2", "AZURE_OPENAI_API_KEY"), "k"
+        ),
+        **dict.fromkeys(("INFOLD_TOKEN", "INFOLD_SECRET"), "k"),
+        "INFOLD_STORE": "postgresql://ada:k@db/x",
+    }
+    seen = {"STRIPE_API_KEY": "k", "GITHUB_TOKEN": "k", "INFOLD_WINDOW": "64k", "EDITOR": "ed"}
+    for name, value in {**hidden, **seen}.items():
+        monkeypatch.setenv(name, value)
+
+    def names(passed: tuple[str, ...] | None) -> set[str]:
+        output = SHELL.run(ShellArguments("env"), Workplace(root, passed=passed)).output
+        return {line.partition("=")[0] for line in output.splitlines()} & {*hidden, *seen}
+
+    assert names(()) == set(seen)
+    assert names(("OPENAI_API_KEY",)) == {*seen, "OPENAI_API_KEY"}
+    assert names(None) == {*hidden, *seen}
 
 
 def test_a_folder_outside_is_outside(wished: Wished) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.skill import MOST_ANNOUNCED, SKILL, SkillArguments, announced, skills_in
+from infold.agent.tools.skill import MOST_ANNOUNCED, MOST_FILES, SKILL, SkillArguments, announced, skills_in
 from infold.agent.tools.tool import Done, ToolFailed, Wish, Workplace, spec_of
 from infold.core.presets import PRESETS
 
@@ -64,7 +64,9 @@ def test_the_first_of_a_name_counts(folder: Path, tmp_path: Path) -> None:
     (own / "plain").mkdir(parents=True)
     (own / "plain" / "SKILL.md").write_text("My way.")
 
-    assert [skill.instructions for skill in skills_in((own, folder)) if skill.name == "plain"] == ["My way."]
+    assert [skill.instructions for skill in skills_in(Workplace(folder, (own, folder))) if skill.name == "plain"] == [
+        "My way."
+    ]
 
 
 def test_no_policy_prunes_a_skill() -> None:
@@ -77,10 +79,10 @@ def test_no_policy_prunes_a_skill() -> None:
 
 def test_skills_are_announced(folder: Path) -> None:
     """S5.5: the tool's description names the skills there are; where there are none it is as it was."""
-    told = announced(spec_of(SKILL), (folder,)).description
+    told = announced(spec_of(SKILL), Workplace(folder, (folder,))).description
 
     assert told == f"{SKILL.description} There are:\n- pdf: Reads and fills PDF forms.\n- plain\n- q: x"
-    assert announced(spec_of(SKILL), ()) == spec_of(SKILL)
+    assert announced(spec_of(SKILL), Workplace(folder)) == spec_of(SKILL)
 
 
 def test_many_skills_are_announced_within_bounds(tmp_path: Path) -> None:
@@ -88,8 +90,44 @@ def test_many_skills_are_announced_within_bounds(tmp_path: Path) -> None:
     for number in range(60):
         (tmp_path / f"s{number:02}").mkdir()
         (tmp_path / f"s{number:02}" / "SKILL.md").write_text(f"---\ndescription: {'long ' * 100}\n---\n")
-    told = announced(spec_of(SKILL), (tmp_path,)).description.split("\n")
+    told = announced(spec_of(SKILL), Workplace(tmp_path, (tmp_path,))).description.split("\n")
 
     assert sum(map(len, told)) < MOST_ANNOUNCED + 300
     assert told[1].startswith("- s00: long long")
     assert told[-1] == f"and {60 - len(told) + 2} more: call it without a name to see all"
+
+
+def test_a_link_shows_nothing_unasked(tmp_path: Path) -> None:
+    """B41: a project's skill that links out of the project, or to a file of secrets, is none; the user's own may be links."""
+    root, own = tmp_path / "project", tmp_path / "own"
+    skills = root / ".agents" / "skills"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "SKILL.md").write_text("Private.")
+    (root / ".env").parent.mkdir()
+    (root / ".env").write_text("TOKEN=1")
+    for name, target in (("environ", "/proc/self/environ"), ("secret", root / ".env"), ("plain", root / "README.md")):
+        (skills / name).mkdir(parents=True)
+        (skills / name / "SKILL.md").symlink_to(target)
+    (root / "README.md").write_text("Inside.")
+    (skills / "folder").symlink_to(tmp_path / "elsewhere")
+    own.mkdir()
+    (own / "mine").symlink_to(tmp_path / "elsewhere")
+    place = Workplace(root, (skills, own))
+
+    assert [skill.name for skill in skills_in(place)] == ["mine", "plain"]
+    with pytest.raises(ToolFailed, match="there is no skill 'environ'"):
+        SKILL.run(SkillArguments("environ"), place)
+
+
+def test_a_large_folder_is_not_walked_whole(tmp_path: Path) -> None:
+    """B41: links next to a skill are not followed, and of many files the first are named."""
+    folder = tmp_path / "skills" / "big"
+    (folder / "more").mkdir(parents=True)
+    (folder / "SKILL.md").write_text("Use them.")
+    (folder / "all").symlink_to("/")
+    for number in range(MOST_FILES + 5):
+        (folder / "more" / f"{number:03}").touch()
+    told = SKILL.run(SkillArguments("big"), Workplace(tmp_path, (tmp_path / "skills",))).output
+
+    assert told.count("\n") == MOST_FILES + 4
+    assert "all/" not in told

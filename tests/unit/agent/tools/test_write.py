@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from infold.agent.tools.paths import RUNS_LATER
 from infold.agent.tools.tool import Done, ToolFailed, Wish
 from infold.agent.tools.write import WRITE
 
@@ -38,4 +39,4 @@ def test_a_link_stays_a_link(root: Path, ran: Ran, wished: Wished) -> None:
 
 def test_gits_own_files_are_asked_for(wished: Wished) -> None:
     """A change of what git runs programs by counts as one outside the project."""
-    assert wished(WRITE, path=".git/config", content="x") == Wish("write", ".git/config", outside=True)
+    assert wished(WRITE, path=".git/config", content="x") == Wish("write", ".git/config", outside=True, why=RUNS_LATER)
