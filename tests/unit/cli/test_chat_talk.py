@@ -27,7 +27,7 @@ def test_a_question_shows_the_whole_wish() -> None:
 
 def test_what_lies_outside_is_said() -> None:
     """A wish that leads out of the project is marked."""
-    assert asked(Wish("read", "/etc/hosts", outside=True)).startswith("? read outside the project\n    /etc/hosts\n")
+    assert asked(Wish("read", "/etc/hosts", outside=True)).startswith("? read (outside the project)\n    /etc/hosts\n")
 
 
 def test_what_is_too_long_is_said_to_be() -> None:

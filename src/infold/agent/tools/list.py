@@ -1,14 +1,13 @@
 """The list tool: what is in a folder, or which files below it a glob means."""
 
 import os
-import re
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from infold.agent.tools.globs import glob_pattern
+from infold.agent.tools.globs import LONGEST_GLOB, Glob
 from infold.agent.tools.paths import folder_at, located, named, path_wish
 from infold.agent.tools.repository import files_below, ignored_among
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
@@ -59,11 +58,10 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def _matching(folder: Path, glob: str, workplace: Workplace) -> list[str]:
     """The files below a folder that a glob means and that are there, as far as they are told and one more."""
-    try:
-        pattern = glob_pattern(glob)
-    except re.error as error:
-        raise ToolFailed(f"the glob {glob!r} is none ({error}); give one such as *.py or src/**/test_*") from None
-    wanted = (folder / path for path in files_below(folder) if pattern.fullmatch(path))
+    if len(glob) > LONGEST_GLOB:
+        raise ToolFailed(f"the glob has {len(glob):,} characters; give one such as *.py or src/**/test_*")
+    pattern = Glob(glob)
+    wanted = (folder / path for path in files_below(folder) if pattern.matches(path))
     there = (named(path, workplace) for path in wanted if os.path.lexists(path))
     return list(islice(there, MOST_NAMES + 1))
 
