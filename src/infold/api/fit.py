@@ -79,6 +79,7 @@ def fit(
         budget_for(window_of(window, known), chosen),
         overhead_tokens=overhead_of(divided(decoded.messages)[0], system, tools, counting.ruler).tokens,
         bound=counting.margin,
+        wide_bound=counting.wide_margin,
         rates=rates_of(known),
         reports_usage=False,
     )
@@ -132,7 +133,8 @@ def _wire_format(messages: Sequence[object], name: str | None) -> WireFormat:
 def _counting(policy: Policy, known: Lookup | None, *, exact: bool) -> Counting:
     """How text is counted; a document that has a rule of its own is not counted exactly."""
     family = known.entry.family if known else "o200k"
-    return counting_for(family, exact=exact and policy.estimate == "features")
+    own = policy.estimate == "features"
+    return counting_for(family, exact=exact and own, scaled=own)
 
 
 def _rendering(policy: Policy, terms: _Terms) -> Rendering:

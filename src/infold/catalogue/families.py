@@ -7,6 +7,9 @@ script may exceed them, which reported usage then corrects.
 A bound is the larger of two figures: the highest ratio met over 25 recorded agent sessions (English, Chinese,
 Japanese, Korean) times `FRAMING`, and the highest ratio met on one kind of content (logs, Chinese prose).
 Claude's is measured against reported usage, so framing is in it already.
+
+Where a refusal is recovered within the request, the expected count decides instead: the estimate times the family's factor.
+Models that no rule knows are expected to count as the estimate does; the one recorded model of family "other" does (0.99).
 """
 
 import re
@@ -29,23 +32,37 @@ class Family(msgspec.Struct, frozen=True):
     """A tokeniser family: its bounds over o200k and where the upper one comes from.
 
     `lower_bound` holds for text in ASCII; no vocabulary measured has less than 0.85 of o200k's tokens there, over whole sessions.
+    `factor` and `wide_factor` are how many tokens to expect for one token of the estimate, of text in ASCII and of other text
+    (`benchmarks/family_factors.py` fits them; rounded to one decimal, and not below 1).
     """
 
     upper_bound: float
     origin: str
     lower_bound: float = 0.85
+    factor: float = 1.0
+    wide_factor: float = 1.0
 
 
 FAMILIES: Mapping[FamilyName, Family] = MappingProxyType(
     {
         "o200k": Family(1.17, "reported usage of Codex sessions, 1.06 to 1.17"),
-        "cl100k": Family(1.47, "Chinese prose 1.47; sessions up to 1.16 × framing = 1.36"),
-        "claude": Family(1.65, "reported usage of Claude Code sessions: 1.21 to 1.35 en, zh, ja; 1.65 ko", 1.2),
-        "gemini": Family(1.45, "Gemma vocabulary, one agent transcript 1.24 × framing = 1.45"),
+        "cl100k": Family(1.47, "Chinese prose 1.47; sessions up to 1.16 × framing = 1.36", wide_factor=1.4),
+        "claude": Family(
+            1.65,
+            "reported usage of Claude Code sessions: 1.21 to 1.35 en, zh, ja; 1.65 ko",
+            1.2,
+            factor=1.2,
+            wide_factor=1.6,
+        ),
+        "gemini": Family(
+            1.45, "Gemma vocabulary, one agent transcript 1.24 × framing = 1.45", factor=1.1, wide_factor=1.2
+        ),
         "llama3": Family(1.22, "sessions up to 1.04 × framing = 1.22; Chinese prose 1.04"),
         "qwen": Family(1.45, "service logs 1.45; sessions up to 1.19 × framing = 1.40"),
-        "deepseek": Family(1.38, "sessions up to 1.18 × framing = 1.38; indented JSON 1.10"),
-        "mistral": Family(1.48, "service logs 1.48; sessions up to 1.25 × framing = 1.46 (vocabulary v3)"),
+        "deepseek": Family(1.38, "sessions up to 1.18 × framing = 1.38; indented JSON 1.10", factor=1.1),
+        "mistral": Family(
+            1.48, "service logs 1.48; sessions up to 1.25 × framing = 1.46 (vocabulary v3)", factor=1.1, wide_factor=1.3
+        ),
         "glm": Family(1.31, "sessions up to 1.12 × framing = 1.31"),
         "kimi": Family(1.26, "sessions up to 1.07 × framing = 1.26; Chinese prose 0.75"),
         "grok": Family(1.96, "no public vocabulary: as for other"),

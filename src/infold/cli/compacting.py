@@ -89,7 +89,7 @@ def _recorded_model(session: RecordedSession) -> str | None:
 def _played(session: RecordedSession, aim: Aim, known: Lookup | None) -> Outcome:
     policy = preset(aim.policy)
     exact = policy.estimate == "features"
-    counting = counting_for(known.entry.family if known else "o200k", exact=exact)
+    counting = counting_for(known.entry.family if known else "o200k", exact=exact, scaled=exact)
     history = tuple(_without_usage(message) for message in session.messages)
     opening = len(divided(history)[0])
     situation = _situation(session, aim, policy, counting, known)
@@ -129,6 +129,7 @@ def _situation(
         budget_for(window_of(aim.window_tokens, known), policy),
         overhead_tokens=overhead_of(opening, session.system, session.tools, counting.ruler).tokens,
         bound=counting.margin,
+        wide_bound=counting.wide_margin,
         rates=rates_of(known),
         reports_usage=False,
     )

@@ -1,7 +1,8 @@
 """How full the window is: what the policy counts, and what the request can be at most (B8).
 
 Two numbers, never one: `count_tokens` is compared with the trigger and follows the preset's own rule; `upper_tokens` is
-compared with what the provider takes, counts system prompt and tools, and carries the margin of an estimate.
+compared with what the provider takes, counts system prompt and tools, and carries the margin of an estimate. Where a refusal is
+recovered within the request it carries none: the expected count decides, and a refusal corrects it.
 """
 
 from collections.abc import Callable
@@ -43,15 +44,21 @@ class Situation(Struct, frozen=True):
     """Everything a decision depends on beside the log.
 
     `overhead_tokens`: system prompt and tool schemas. `bound`: how far the provider's count may exceed an uncorrected
-    estimate, by the model's family. `summariser`: whether a model can be asked. `manual`: a person asked for a compaction
-    now. `rates`: the model's prices, where known; `is_cold`: its cache has expired since the last request. `reports_usage`:
-    whether replies tell their usage; where they never do, a rule on reported usage is given our estimate instead.
+    estimate, by the model's family; `wide_bound`: the same for text outside ASCII, 0 where it is the same. `recovers`: the
+    provider refuses a request that is too large, and the request is then made smaller and sent again within the same call.
+    `window_tokens`: the most the model takes in one request, reply included; 0 where only the budget is known.
+    `summariser`: whether a model can be asked. `manual`: a person asked for a compaction now. `rates`: the model's prices, where
+    known; `is_cold`: its cache has expired since the last request. `reports_usage`: whether replies tell their usage; where they
+    never do, a rule on reported usage is given our estimate instead.
     """
 
     policy: Policy
     budget: Budget
     overhead_tokens: int = 0
     bound: float = 1.1
+    wide_bound: float = 0.0
+    recovers: bool = False
+    window_tokens: int = 0
     summariser: bool = False
     manual: bool = False
     rates: Rates | None = None
@@ -79,12 +86,21 @@ def bound_after(bound: float, reports: int) -> float:
 
 
 def bound_of(log: Log, situation: Situation) -> float:
-    """The margin this session's estimates need now: the family's as far as reports have left it, or what a rejection taught."""
+    """The margin this session's estimates need now: the family's as far as reports have left it, or what a rejection taught.
+
+    The family's margin is not needed where a refusal is recovered.
+    """
     calibration = log.calibration
     learned = log.limits.factor_after(calibration.reports)
-    own, wide = (bound_after(situation.bound, heard) for heard in (calibration.reports, calibration.wide_reports))
-    own += (wide - own) * _wide_share(log)
+    own = 1.0 if situation.recovers else _own_bound(log, situation)
     return own if learned <= 1.0 else max(own, learned * REJECTED_BOUND)
+
+
+def _own_bound(log: Log, situation: Situation) -> float:
+    calibration = log.calibration
+    own = bound_after(situation.bound, calibration.reports)
+    wide = bound_after(situation.wide_bound or situation.bound, calibration.wide_reports)
+    return own + (wide - own) * _wide_share(log)
 
 
 def estimated_tokens(log: Log, situation: Situation) -> int:

@@ -4,17 +4,17 @@ Exact counts need the `tokens` extra (splintr-rs, whose vocabularies are inside 
 it has read a known text right. The margin says how far the provider's own count may still be above ours (B8).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Protocol
 
 from msgspec import Struct
 
-from infold.catalogue import FamilyName, lower_bound, upper_bound
+from infold.catalogue import FAMILIES, FamilyName, lower_bound, upper_bound
 from infold.core.believing import LEAST_ESTIMATED
 from infold.core.policy import Ruler
-from infold.core.readings import remembering
+from infold.core.readings import remembered, remembering
 from infold.core.tokens import Calibration
 
 __all__ = ["Counting", "counting_for", "is_trustworthy", "least_for"]
@@ -29,7 +29,7 @@ vocabulary saves a little more."""
 LEAST_OF_ESTIMATE = 0.7
 """How far the estimate of text in ASCII runs high at most: French, of all the text tried."""
 
-_VOCABULARIES = {
+VOCABULARIES: Mapping[FamilyName, str] = {
     "o200k": "o200k_base",
     "cl100k": "cl100k_base",
     "llama3": "llama3",
@@ -47,11 +47,15 @@ _KNOWN_IDS = {"o200k_base": [83, 8251, 2488, 382, 2212, 0], "cl100k_base": [83, 
 
 
 class Counting(Struct, frozen=True):
-    """How text is counted, how far a provider's count may exceed that, and whether it is a tokeniser's own count."""
+    """How text is counted, how far a provider's count may exceed that, and whether it is a tokeniser's own count.
+
+    `wide_margin` is the margin of text outside ASCII; 0 where it is the same.
+    """
 
     ruler: Ruler
     margin: float
     is_exact: bool
+    wide_margin: float = 0.0
 
 
 class Tokeniser(Protocol):
@@ -62,12 +66,19 @@ class Tokeniser(Protocol):
     def decode(self, ids: Sequence[int]) -> str: ...
 
 
-def counting_for(family: FamilyName, *, exact: bool = True) -> Counting:
-    """The best way there is here to count for a family of models; `exact` off keeps to the estimate."""
-    counter = _exact_counter(_VOCABULARIES.get(family, "")) if exact else None
-    if counter is None:
-        return Counting("features", upper_bound(family), is_exact=False)
-    return Counting(counter, EXACT_MARGIN, is_exact=True)
+def counting_for(family: FamilyName, *, exact: bool = True, scaled: bool = True) -> Counting:
+    """Return the best way there is here to count for a family of models.
+
+    `exact` off keeps to the estimate; `scaled` off leaves it as it is, in o200k tokens, for a policy with a rule of its own.
+    """
+    counter = _exact_counter(VOCABULARIES.get(family, "")) if exact else None
+    if counter is not None:
+        return Counting(counter, EXACT_MARGIN, is_exact=True)
+    known, most = FAMILIES[family], upper_bound(family)
+    if not scaled or (known.factor, known.wide_factor) == (1.0, 1.0):
+        return Counting("features", most, is_exact=False)
+    scale = _scaled_estimate(known.factor, known.wide_factor)
+    return Counting(scale, most / known.factor, is_exact=False, wide_margin=most / known.wide_factor)
 
 
 def least_for(family: FamilyName | None, ruler: Ruler) -> Calibration:
@@ -77,10 +88,13 @@ def least_for(family: FamilyName | None, ruler: Ruler) -> Calibration:
     """
     if family is None:
         return LEAST_ESTIMATED
-    if not isinstance(ruler, str):
+    known = FAMILIES[family]
+    is_scaled = ruler is _scaled_estimate(known.factor, known.wide_factor)
+    if not isinstance(ruler, str) and not is_scaled:
         return LEAST_EXACT
-    least = lower_bound(family) * LEAST_OF_ESTIMATE
-    return Calibration(prose=least, material=least, wide=LEAST_ESTIMATED.wide)
+    factor, wide_factor = (known.factor, known.wide_factor) if is_scaled else (1.0, 1.0)
+    least = lower_bound(family) * LEAST_OF_ESTIMATE / factor
+    return Calibration(prose=least, material=least, wide=LEAST_ESTIMATED.wide / wide_factor)
 
 
 def is_trustworthy(tokeniser: Tokeniser, vocabulary: str) -> bool:
@@ -90,6 +104,17 @@ def is_trustworthy(tokeniser: Tokeniser, vocabulary: str) -> bool:
     if known is not None:
         return ids == known
     return len(ids) < len(_PROBE) // 2 and tokeniser.decode(ids).strip() == _PROBE
+
+
+@cache
+def _scaled_estimate(factor: float, wide_factor: float) -> Callable[[str], int]:
+    """The estimate in the tokens that a family is expected to count; the same object for the same factors."""
+
+    def estimate(text: str) -> int:
+        reading = remembered(text)
+        return round(reading.tokens * (wide_factor if reading.is_wide else factor))
+
+    return estimate
 
 
 @cache

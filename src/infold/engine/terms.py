@@ -38,7 +38,8 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     `summarises`: a model can be asked; `summariser_tokens` is its window where it is not the session's own model, and
     `shares_prefix` says that it is sent what the session's model is sent. `defers`: summaries are written in the background.
-    `patience_seconds`: how long to wait for another process that is compacting.
+    `patience_seconds`: how long to wait for another process that is compacting. `recovers`: a request that the provider refuses
+    as too large is made smaller and sent again within the same call.
     """
 
     policy: Policy
@@ -54,6 +55,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     has_hooks: bool = False
     defers: bool = False
     patience_seconds: float = 30.0
+    recovers: bool = False
 
 
 def terms_for(
@@ -72,7 +74,7 @@ def terms_for(
     chosen = policy_under(policy, environ)
     known = None if model is None else lookup(model)
     family = known.entry.family if known else None
-    counting = counting_for(family or "o200k")
+    counting = counting_for(family or "o200k", scaled=chosen.estimate == "features")
     ruler = counting.ruler if chosen.estimate == "features" else chosen.estimate
     return Terms(
         policy=chosen,

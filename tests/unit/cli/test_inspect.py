@@ -197,10 +197,10 @@ def test_control_characters_are_not_obeyed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_corpus_file_is_shown(corpus: Path) -> None:
-    """A real session of 230k tokens: compactions, usage, sub-agents and the largest tool are found."""
+    """A real session of 275k tokens as Claude is expected to count: compactions, usage, sub-agents and the largest tool are found."""
     file = told(corpus / "claude-code" / "entireio-cli_1284c080.jsonl.gz")
 
-    assert 220_000 < file["tokens"]["whole"] < 240_000
+    assert 260_000 < file["tokens"]["whole"] < 290_000
     assert (len(file["compactions"]), len(file["sessions"])) == (2, 3)
     assert file["by_tool"][0]["tool"] == "Read"
     assert file["usage"]["largest_request_tokens"] > 160_000

@@ -4,8 +4,17 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
-from infold.core.entries import Checkpoint, Handle, MessageEntry, Pruning, Restoration
-from infold.core.gauge import CALIBRATED_BOUND, Situation, bound_after, bound_of, gauge, scaled_tokens
+from infold.core.entries import Checkpoint, Handle, MessageEntry, Pruning, Rejection, Restoration
+from infold.core.gauge import (
+    CALIBRATED_BOUND,
+    REJECTED_BOUND,
+    Situation,
+    bound_after,
+    bound_of,
+    estimated_tokens,
+    gauge,
+    scaled_tokens,
+)
 from infold.core.log import Log
 from infold.core.messages import (
     AssistantMessage,
@@ -343,3 +352,34 @@ def test_a_bound_below_the_calibrated_one_is_kept() -> None:
     exact = replace(situation(INFOLD), bound=1.0)
 
     assert gauge(session(user("hello there")), exact).upper_tokens == count(session(user("hello there")), INFOLD)
+
+
+# Where a refusal is recovered.
+
+
+def test_where_a_refusal_is_recovered_the_expected_count_decides() -> None:
+    """B8, B34: without the family's margin the most a request can be is what it is expected to be."""
+    log = session(user(tokens_of_text(1_000)), replies())
+    bounded = situation(INFOLD, overhead=500, bound=1.96)
+    expected = replace(bounded, recovers=True)
+
+    assert gauge(log, expected).upper_tokens == estimated_tokens(log, expected)
+    assert gauge(log, bounded).upper_tokens > 1.9 * estimated_tokens(log, bounded)
+    assert scaled_tokens(Size(prose=100), log, expected) == 100
+
+
+def test_a_refusal_corrects_the_expected_count() -> None:
+    """B8, B34: what the provider counted of the request it refused holds for the next ones, with a little more."""
+    log = session(user(tokens_of_text(1_000)), replies()).append(Rejection(1_000, 1_250, 200_000))
+
+    assert bound_of(log, replace(situation(INFOLD), recovers=True)) == pytest.approx(1.25 * REJECTED_BOUND)
+
+
+def test_text_outside_ascii_has_its_own_margin() -> None:
+    """B8, B15: a family that counts such text for more is expected to, so that its margin there is smaller."""
+    latin, han = session(user(tokens_of_text(1_000))), session(user("数据库连接失败" * 200))
+    two = replace(situation(INFOLD, bound=1.4), wide_bound=1.1)
+
+    assert bound_of(latin, two) == pytest.approx(1.4)
+    assert bound_of(han, two) == pytest.approx(1.1, abs=0.01)
+    assert bound_of(han, situation(INFOLD, bound=1.4)) == pytest.approx(1.4)

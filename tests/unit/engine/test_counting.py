@@ -8,9 +8,11 @@ from infold import fit
 from infold.catalogue import FAMILIES, FamilyName, upper_bound
 from infold.core.believing import LEAST_ESTIMATED
 from infold.core.features import estimate_tokens
+from infold.core.tokens import estimate
 from infold.engine.counting import EXACT_MARGIN, _exact_counter, counting_for, is_trustworthy, least_for
 
 PROBE = "tiktoken is great!"
+PROSE, HAN = "The ferry leaves Husum at noon. " * 20, "数据库连接失败，请检查配置文件。" * 20
 O200K = [83, 8251, 2488, 382, 2212, 0]
 CLOSED: tuple[FamilyName, ...] = ("claude", "gemini", "grok", "other")
 OPEN: tuple[FamilyName, ...] = tuple(family for family in FAMILIES if family not in CLOSED)
@@ -56,17 +58,32 @@ def test_o200k_counts_what_is_published() -> None:
 
 @pytest.mark.parametrize("family", CLOSED)
 def test_closed_vocabularies_are_estimated(family: FamilyName) -> None:
-    """B8: where nobody has the vocabulary, the estimate carries the family's measured bound."""
-    counting = counting_for(family)
+    """B8, B15: where nobody has the vocabulary, the estimate is scaled by the family's factor, and carries its measured bound."""
+    counting, known = counting_for(family), FAMILIES[family]
+    narrow, wide = (estimate(text, counting.ruler) for text in (PROSE, HAN))
 
-    assert (counting.ruler, counting.is_exact) == ("features", False)
-    assert counting.margin == upper_bound(family)
+    assert not counting.is_exact
+    assert narrow == round(estimate_tokens(PROSE) * known.factor)
+    assert wide == round(estimate_tokens(HAN) * known.wide_factor)
+    assert counting.margin * known.factor == pytest.approx(upper_bound(family))
+    assert (counting.wide_margin or counting.margin) * known.wide_factor == pytest.approx(upper_bound(family))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_policy_with_its_own_rule_is_not_scaled(family: FamilyName) -> None:
+    """S1.0: a document's preset is held to the plain estimate and the family's whole bound."""
+    counting = counting_for(family, exact=False, scaled=False)
+
+    assert (counting.ruler, counting.margin) == ("features", upper_bound(family))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_exact_can_be_switched_off(family: FamilyName) -> None:
-    """Off, every family is estimated, whatever is installed."""
-    assert counting_for(family, exact=False).ruler == "features"
+    """Off, every family is estimated, whatever is installed, and each family is counted the same way each time."""
+    counting = counting_for(family, exact=False)
+
+    assert not counting.is_exact
+    assert counting.ruler is counting_for(family, exact=False).ruler
 
 
 @pytest.mark.parametrize(
@@ -121,3 +138,5 @@ def test_a_report_is_held_to_what_is_known_of_the_vocabulary() -> None:
     assert 1.0 > claude.prose > exact.prose > grok.prose > 0.5
     assert grok == least_for("o200k", "features")
     assert least_for(None, len) == LEAST_ESTIMATED
+    scaled = least_for("claude", counting_for("claude").ruler)
+    assert scaled.prose * FAMILIES["claude"].factor == pytest.approx(claude.prose)
