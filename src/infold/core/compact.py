@@ -40,6 +40,9 @@ __all__ = [
 CONTINUE_TEXT = "Go on with the next step if there is one; otherwise stop and say what you need."
 """The synthetic message after an automatic compaction (S3.8)."""
 
+RATES_PER_TOKEN = 1_000_000
+"""Rates are prices of a million tokens, as the catalogue has them."""
+
 ROOM_GROWTH = 1.2
 """By how much the room of a fold's text grows at a time until the user's instructions stand in it word for word."""
 
@@ -159,6 +162,7 @@ def checkpoint_for(
         fingerprint=chained("" if log.checkpoint is None else log.checkpoint.fingerprint, callers),
         outline=outlined("" if log.checkpoint is None else log.checkpoint.outline, callers),
         unanswered=unanswered_in(log, cut),
+        saving=step.saving / RATES_PER_TOKEN,
     )
     stubbed = (InstructionStubbed(log.session_id, folded.stubbed),) if folded.stubbed else ()
     return checkpoint, stubbed
@@ -181,6 +185,7 @@ def compacted_event(log: Log, checkpoint: Checkpoint, situation: Situation) -> C
         ahead=checkpoint.ahead,
         faults=() if verdict is None else verdict.faults,
         outdated_thinking=_outdated_by(log, log.length if kept is None else kept),
+        saving=checkpoint.saving,
     )
 
 

@@ -9,17 +9,21 @@ forecast will do.
 
 from msgspec import Struct
 
-__all__ = ["Outlook", "Rates", "pays"]
+__all__ = ["Outlook", "Rates", "saving"]
 
 MOST_CALLS_AHEAD = 100
 """A session is expected to go on for as many calls as it has had, but not for ever."""
+
+LEAST_CALLS = 20
+"""Calls that must have been made in a session before its price is weighed: a history that arrives complete says nothing of how
+long the work with it will go on, and nothing was paid for it here."""
 
 LEAST_RATIO = 2.0
 """A cut for its price alone must at least halve the view: what is folded has a value that no price list has."""
 
 
 class Rates(Struct, frozen=True):
-    """Prices per token, in any one currency: read afresh (and written to the cache), read from the cache, written."""
+    """Prices per million tokens, in US dollars: read afresh (and written to the cache), read from the cache, written."""
 
     fresh: float
     cached: float
@@ -30,8 +34,8 @@ class Outlook(Struct, frozen=True):
     """What a cut now would mean.
 
     `after_tokens`: the request after it; `overhead_tokens` of that stay cached. `sent_tokens` were sent in `calls` calls since
-    the last cut; `calls_before` is all calls of the session. `summary_tokens` a model would write; none where code folds.
-    `is_cold`: the cache has expired, so that the next request is read afresh in any case.
+    the last cut; `calls_before` is all calls of the session. Only calls whose replies were recorded count. `summary_tokens` a
+    model would write; none where code folds. `is_cold`: the cache has expired, so that the next request is read afresh anyway.
     """
 
     view_tokens: int
@@ -44,17 +48,21 @@ class Outlook(Struct, frozen=True):
     is_cold: bool = False
 
 
-def pays(outlook: Outlook, rates: Rates) -> bool:
-    """Whether cutting now is cheaper than going on; never for less than half of the view."""
+def saving(outlook: Outlook, rates: Rates) -> float:
+    """Return what cutting now is expected to save, in the currency of the rates; 0.0 where it does not pay.
+
+    It never pays for less than half of the view, nor in a session of few calls.
+    """
     surplus = outlook.view_tokens - outlook.after_tokens
-    if outlook.view_tokens < LEAST_RATIO * outlook.after_tokens:
-        return False
+    if outlook.calls_before < LEAST_CALLS or outlook.view_tokens < LEAST_RATIO * outlook.after_tokens:
+        return 0.0
     price = _price_of_cut(outlook, rates)
+    ahead = min(outlook.calls_before, MOST_CALLS_AHEAD) * surplus * rates.cached
     if outlook.is_cold:
-        return surplus * rates.fresh > price
+        gain = surplus * rates.fresh - price
+        return gain + ahead if gain > 0 else 0.0
     carried = max(0, outlook.sent_tokens - outlook.calls * outlook.after_tokens)
-    ahead = min(outlook.calls_before, MOST_CALLS_AHEAD)
-    return carried * rates.cached >= price and ahead * surplus * rates.cached >= price
+    return max(0.0, ahead - price) if carried * rates.cached >= price else 0.0
 
 
 def _price_of_cut(outlook: Outlook, rates: Rates) -> float:

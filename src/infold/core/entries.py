@@ -80,7 +80,8 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     `narrative` is the part of the text that a model or a foreign agent wrote; the rest was written by code. `first_kept`
     none: nothing before this entry stays. `request` and `summary` are the messages of a compaction carried out as the
     documents have it. `cleaned`: reasoning left the kept tail too (S4.5). `attempt` counts the compactions since a person
-    last spoke, `calls` the replies of the session so far. `tokens_before` and `tokens_after` are of the whole view.
+    last spoke, `calls` the replies recorded in the session so far. `saving` is what a fold for its price was expected to save, in
+    US dollars. `tokens_before` and `tokens_after` are of the whole view.
     `verdict`, `summariser`, `cost` and `duration_ms` tell of a model's summary: what the judge found, who wrote it, at
     what price; `ahead`, that it was written before it was needed. `calibration` and `limits` are what reports and rejections
     had taught by then. `folded` counts the caller's messages before the first kept one, and `fingerprint` is their chain of
@@ -114,6 +115,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     budget_tokens: int = 0
     unanswered: dict[str, str] = {}
     outline: str = ""
+    saving: float = 0.0
 
 
 class Restoration(Struct, frozen=True, tag_field="entry", tag="restoration"):
@@ -133,7 +135,7 @@ class Rejection(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag=
     """A provider refused a request as too large: what it had been estimated at, and the provider's numbers if it told any.
 
     `over_bytes`: it was refused for its bytes, of which it had at least that many. `bound_thinking`: it was refused for thinking
-    that is bound to another conversation, whatever its size.
+    that is bound to another conversation, whatever its size. `believed_tokens` is the limit it was held to.
     """
 
     estimated_tokens: int
@@ -142,6 +144,7 @@ class Rejection(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag=
     over_bytes: int | None = None
     rejected_ms: int | None = None
     bound_thinking: bool = False
+    believed_tokens: int | None = None
 
 
 class Amendment(Struct, frozen=True, tag_field="entry", tag="amendment"):

@@ -62,7 +62,7 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
 
     `uncached_tokens` is what of the next request no cache holds; `ahead` says that the summary was prepared in the
     background; `faults` are what the judge repaired or what made it reject the model's summary; `outdated_thinking` as for a
-    pruning.
+    pruning. `saving` is what a fold for its price is expected to save over the calls to come, in US dollars.
     """
 
     session_id: str
@@ -77,6 +77,7 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     ahead: bool = False
     faults: tuple[str, ...] = ()
     outdated_thinking: int = 0
+    saving: float = 0.0
 
     @property
     def outcome(self) -> Literal["summarised", "folded"]:

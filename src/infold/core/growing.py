@@ -62,14 +62,16 @@ def append_message(log: "Log", message: Message) -> "Log":
 
 
 def _hear_reply(log: "Log", reply: AssistantMessage, placed: Placed, *, before: "Log") -> "Log":
-    sent = before.calibration.apply(before.size.plus(before.checkpoint_size))
+    # A reply that arrived with a history was not answered here; only one that was recorded says how it ended.
+    heard = int(reply.finish is not None)
+    sent = before.calibration.apply(before.size.plus(before.checkpoint_size)) * heard
     taken = 0 if reply.usage is None else reply.usage.context
     log = replace(
         log,
         limits=log.limits if reply.error or reply.finish == "error" else log.limits.after_reply(taken),
         cut_off=reply.finish == "length" if reply.finish is not None else log.cut_off,
-        calls=log.calls + 1,
-        calls_since=log.calls_since + 1,
+        calls=log.calls + heard,
+        calls_since=log.calls_since + heard,
         sent_since=log.sent_since + sent,
         is_rejected=False,
     )

@@ -53,8 +53,9 @@ class Log(Struct, frozen=True, eq=False):
     `measured` and `size` are of the live messages as the view shows them. `freed` has the gross tokens of each pruning in
     force, by its number; `altered_at` is the number of the newest entry that hid or showed anything. `pending` is a
     compaction that was requested and not yet carried out (S3.1). `attempts` counts checkpoints since a person last spoke,
-    `calls` the replies of the session; `calls_since` and `sent_since` are the replies since the newest checkpoint and the
-    tokens sent for them. `cut_off` says that the newest reply ended for length and nothing was compacted since (S5.3);
+    `calls` the replies recorded in the session, without those that arrived with a history; `calls_since` and `sent_since` are
+    the same since the newest checkpoint and the tokens sent for them. `cut_off` says that the newest reply
+    ended for length and nothing was compacted since (S5.3);
     `has_news`, that something was said or done since the newest checkpoint; `is_rejected`, that a provider refused the
     request and nothing was hidden or folded since (B7). `limits` are what its rejections taught. `carried` are calls of the
     folded head that may still be answered. `thinking_from`: sealed reasoning of messages numbered below it was created behind

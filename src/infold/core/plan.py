@@ -12,7 +12,7 @@ from msgspec import Struct
 from infold.core.budget import overflows
 from infold.core.clip import choose_clip, choose_medium
 from infold.core.cut import Cut, Room, choose_cut, head_size
-from infold.core.economics import Outlook, pays
+from infold.core.economics import Outlook, saving
 from infold.core.entries import Clip, Reason
 from infold.core.gauge import Gauge, Situation, estimated_tokens, gauge, scaled_tokens, scaler
 from infold.core.log import Log
@@ -46,19 +46,24 @@ class Prune(Struct, frozen=True):
 
 
 class Summarise(Struct, frozen=True):
-    """Ask a model for the text that stands for the head, in at most `budget_tokens`."""
+    """Ask a model for the text that stands for the head, in at most `budget_tokens`.
+
+    `saving` is what a fold for its price is expected to save, in the unit of the rates.
+    """
 
     cut: Cut
     budget_tokens: int
     reason: Reason
+    saving: float = 0.0
 
 
 class Fold(Struct, frozen=True):
-    """Fold the head by code alone, in at most `budget_tokens`."""
+    """Fold the head by code alone, in at most `budget_tokens`; `saving` as above."""
 
     cut: Cut
     budget_tokens: int
     reason: Reason
+    saving: float = 0.0
 
 
 class Shorten(Struct, frozen=True):
@@ -119,7 +124,8 @@ def fold_at(log: Log, cut: Cut, situation: Situation, reason: Reason) -> Summari
     most = max(summary.minimum_tokens, head // 2)
     asks = not cut.index or is_worth_asking(log, head - log.checkpoint_size.measure, situation, reason)
     step = Summarise if situation.summariser and asks else Fold
-    return step(cut, min(summary.budget_tokens(situation.budget.usable_tokens), most), reason)
+    gain = _saving(log, situation) if reason == "price" else 0.0
+    return step(cut, min(summary.budget_tokens(situation.budget.usable_tokens), most), reason, gain)
 
 
 def _reason_to_act(log: Log, situation: Situation, measured: Gauge) -> Reason | None:
@@ -149,13 +155,13 @@ def _own_reason(log: Log, situation: Situation, measured: Gauge) -> Reason | Non
         return None
     if _has_count(log, situation) and overflows(measured.count_tokens, situation.budget, policy):
         return "trigger"
-    return "price" if policy.priced and log.has_news and _pays(log, situation) else None
+    return "price" if policy.priced and log.has_news and _saving(log, situation) > 0 else None
 
 
-def _pays(log: Log, situation: Situation) -> bool:
-    """Whether a fold as deep as the policy makes it is cheaper than going on, at prices that are known."""
+def _saving(log: Log, situation: Situation) -> float:
+    """What a fold as deep as the policy makes it is expected to save, at prices that are known; 0.0 where it does not pay."""
     if situation.rates is None:
-        return False
+        return 0.0
     policy, usable = situation.policy, situation.budget.usable_tokens
     summary_tokens = policy.summary.budget_tokens(usable)
     written = min(summary_tokens, log.checkpoint_size.measure + SUMMARY_GROWTH_TOKENS)
@@ -169,7 +175,7 @@ def _pays(log: Log, situation: Situation) -> bool:
         summary_tokens=summary_tokens if situation.summariser else 0,
         is_cold=situation.is_cold,
     )
-    return pays(outlook, situation.rates)
+    return saving(outlook, situation.rates)
 
 
 def _has_count(log: Log, situation: Situation) -> bool:

@@ -74,7 +74,7 @@ def plan_for(
 ) -> SummaryPlan:
     """What is to be summarised for a step."""
     return SummaryPlan(
-        Summarise(step.cut, step.budget_tokens, step.reason),
+        Summarise(step.cut, step.budget_tokens, step.reason, step.saving),
         situation,
         call.system,
         call.additions if additions is None else replace(additions, focus=call.additions.focus),

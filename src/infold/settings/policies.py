@@ -30,6 +30,7 @@ _FIELDS = MappingProxyType(
         "compaction.target": "target",
         "compaction.keep_turns": "tail.turns",
         "compaction.attempts": "attempts",
+        "compaction.price": "priced",
     }
 )
 """Where in a policy each key stands."""

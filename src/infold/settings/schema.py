@@ -174,6 +174,18 @@ KEYS: tuple[Key, ...] = (
         from_preset=True,
     ),
     Key("compaction.model", TEXT, "The model that writes summaries.", unset="none: by code, or the client's own"),
+    Key(
+        "compaction.price",
+        SWITCH,
+        "Whether the head is also folded where that is cheaper at the model's prices, after 20 calls at least.",
+        from_preset=True,
+    ),
+    Key(
+        "compaction.recovers",
+        SWITCH,
+        "Whether the server refuses what is too large, so that the expected size decides; off for one that truncates.",
+        unset="by the server's address: off for Ollama, LM Studio and Z.ai",
+    ),
     Key("compaction.background", SWITCH, "Whether compactions are prepared before they are due.", default=False),
     Key("recall.enabled", SWITCH, "Whether recall is offered to the model, where a face can offer it.", default=True),
     Key("recall.budget_tokens", TOKENS, "How much one answer of recall may hold.", 2_000),

@@ -35,7 +35,8 @@ class SessionTerms(Struct, frozen=True):
     """What a session is kept by, and where each value came from.
 
     `window_tokens` is none where the model's own window holds. `summariser` names a model; none leaves summaries to code, or
-    to the client's own model. `values` has every setting that may differ by session, under its key.
+    to the client's own model. `recovers` is none where whoever sends the requests decides it. `values` has every
+    setting that may differ by session, under its key.
     """
 
     model: str | None
@@ -44,6 +45,7 @@ class SessionTerms(Struct, frozen=True):
     window_tokens: int | None
     summariser: str | None
     background: bool
+    recovers: bool | None
     permissions: Permissions
     values: Mapping[str, Stated]
 
@@ -75,6 +77,7 @@ def terms_of(
         window_tokens=policy.window_tokens,
         summariser=cast(str | None, values["compaction.model"].value),
         background=values["compaction.background"].value is True,
+        recovers=cast("bool | None", values["compaction.recovers"].value),
         permissions=Permissions(
             *(cast("tuple[str, ...]", values[f"permissions.{name}"].value) for name in Permissions.__struct_fields__)
         ),

@@ -4,14 +4,16 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
-from infold.core.economics import Outlook, Rates, pays
+from infold.core.compact import compact
+from infold.core.economics import LEAST_CALLS, Outlook, Rates, saving
 from infold.core.entries import MessageEntry
+from infold.core.events import Compacted
 from infold.core.gauge import Situation
 from infold.core.log import Log
-from infold.core.messages import SessionId
+from infold.core.messages import AssistantMessage, SessionId
 from infold.core.plan import Fits, Fold, next_step
 from infold.core.presets import INFOLD
-from infold.testing.builders import calls, numbered, result, session, user
+from infold.testing.builders import calls, log_of, numbered, result, session, user
 
 RATES = Rates(fresh=1.25, cached=0.1, output=5.0)
 OUTLOOK = Outlook(
@@ -24,6 +26,11 @@ OUTLOOK = Outlook(
 )
 
 
+def pays(outlook: Outlook, rates: Rates) -> bool:
+    """Whether a cut is expected to save anything."""
+    return saving(outlook, rates) > 0
+
+
 def test_a_surplus_that_cost_as_much_as_a_cut_is_cut() -> None:
     """B16: 25 calls carried 25,000 tokens too many at 0.1; a cut rewrites 16,000 at 1.15 more."""
     assert pays(OUTLOOK, RATES)
@@ -32,9 +39,26 @@ def test_a_surplus_that_cost_as_much_as_a_cut_is_cut() -> None:
 
 
 def test_calls_still_to_come_must_earn_it_back() -> None:
-    """B16: a session of four calls is not expected to go on for long enough."""
-    assert not pays(replace(OUTLOOK, calls_before=4), RATES)
-    assert pays(replace(OUTLOOK, calls_before=5), RATES)
+    """B16: at a dear rewrite, a session of 49 calls is not expected to go on for long enough."""
+    dear, carried = Rates(fresh=12.5, cached=0.1), replace(OUTLOOK, sent_tokens=25 * 20_000 + 2_000_000)
+
+    assert not pays(replace(carried, calls_before=49), dear)
+    assert pays(replace(carried, calls_before=50), dear)
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_few_calls_are_no_reason(is_cold: bool) -> None:
+    """B16, B34: a session with fewer than 20 recorded calls is not cut for its price, however large it is."""
+    few = replace(OUTLOOK, is_cold=is_cold, calls_before=LEAST_CALLS - 1)
+
+    assert saving(few, RATES) == 0
+    assert saving(replace(few, calls_before=LEAST_CALLS), RATES) > 0
+
+
+def test_the_expected_saving_is_what_the_calls_to_come_save_less_the_cut() -> None:
+    """B16, B22: 60 calls without 40,000 tokens at 0.1, less 16,000 rewritten at 1.15."""
+    assert saving(OUTLOOK, RATES) == pytest.approx(60 * 40_000 * 0.1 - 16_000 * 1.15)
+    assert saving(replace(OUTLOOK, is_cold=True), RATES) == pytest.approx(60 * 40_000 * 0.1 + 40_000 * 1.25)
 
 
 def test_less_than_half_is_never_cut_for_its_price() -> None:
@@ -44,7 +68,7 @@ def test_less_than_half_is_never_cut_for_its_price() -> None:
 
 def test_an_expired_cache_makes_a_cut_free() -> None:
     """B16: when the next request is read afresh in any case, cutting costs nothing."""
-    assert pays(replace(OUTLOOK, is_cold=True, sent_tokens=0, calls=0, calls_before=0), RATES)
+    assert pays(replace(OUTLOOK, is_cold=True, sent_tokens=0, calls=0), RATES)
 
 
 def test_a_models_summary_has_its_price() -> None:
@@ -97,3 +121,30 @@ def test_calls_are_counted_once() -> None:
 
     assert (log.calls, log.calls_since) == (2, 2)
     assert log.sent_since == log.live[0].size.measure + sum(placed.size.measure for placed in log.live[:3])
+
+
+def test_a_history_that_arrived_is_no_reason() -> None:
+    """B16, B34: replies that came with a history were not recorded here, so nothing was paid for them in this session."""
+    priced = Situation(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    drafts = (user("Port it all."), *(draft for _ in range(140) for draft in (calls("bash"), result(5_000))))
+    arrived = [replace(m, finish=None) if isinstance(m, AssistantMessage) else m for m in numbered(drafts)]
+    log = log_of(arrived)
+
+    assert (log.calls, log.calls_since, log.sent_since) == (0, 0, 0)
+    assert isinstance(next_step(log, priced), Fits)
+    assert isinstance(next_step(log, replace(priced, is_cold=True)), Fits)
+
+
+def test_a_fold_for_its_price_tells_the_expected_saving() -> None:
+    """B22: the event and the checkpoint have it in US dollars; a fold for another reason has none; one switch turns it off."""
+    priced = Situation(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    log = long_session(140)
+    folded = compact(log, priced)
+    event = next(event for event in folded.events if isinstance(event, Compacted))
+    asked = compact(log, replace(priced, manual=True))
+
+    assert event.reason == "price"
+    assert folded.log.checkpoint is not None
+    assert 0.1 < event.saving == folded.log.checkpoint.saving < 10
+    assert [told.saving for told in asked.events if isinstance(told, Compacted)] == [0.0]
+    assert isinstance(next_step(log, replace(priced, policy=replace(INFOLD, priced=False))), Fits)

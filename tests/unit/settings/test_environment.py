@@ -22,6 +22,8 @@ EXAMPLES = {
     "compaction.keep_turns": "4",
     "compaction.attempts": "2",
     "compaction.model": "gpt-4o-mini",
+    "compaction.price": "off",
+    "compaction.recovers": "no",
     "compaction.background": "1",
     "recall.enabled": "0",
     "recall.budget_tokens": "500",

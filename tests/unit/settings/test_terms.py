@@ -199,6 +199,8 @@ def test_every_value_of_a_session_has_an_origin(project: Project) -> None:
         "compaction.keep_turns": "preset infold",
         "compaction.attempts": "preset infold",
         "compaction.model": "INFOLD_COMPACTION_MODEL",
+        "compaction.price": "preset infold",
+        "compaction.recovers": "default",
         "compaction.background": "default",
         "permissions.allow": "default",
         "permissions.ask": "default",
