@@ -11,16 +11,22 @@ from infold.core.entries import Handle
 from infold.core.events import Event, PreparationDiscarded, PreparedAhead
 from infold.core.gauge import Situation, scaled_tokens
 from infold.core.log import Log
-from infold.core.messages import SessionId
+from infold.core.messages import AssistantMessage, SessionId
 from infold.core.plan import Summarise, next_step
 from infold.core.policy import Policy
-from infold.core.tokens import Size, measure, token_ruler
+from infold.core.tokens import NO_SIZE, Size, measure, token_ruler
 from infold.engine.notes import Notes
 
 __all__ = ["Preparation", "cut_with", "is_valid", "mark_of", "step_ahead", "told_of"]
 
-SOFT_SHARE = 0.8
-"""The part of the trigger at which a summary is begun: a fifth of the window is left to grow while it is written."""
+EARLIEST_SHARE, LATEST_SHARE = 0.8, 0.95
+"""The part of the trigger at which a summary is begun at the earliest, and at which it is begun in any case."""
+
+SUMMARY_MS = 5_000
+"""How long a summary is expected to take where none was written yet; document 002 has 2 to 5 s."""
+
+RECENT_CALLS = 8
+"""The newest calls that tell how fast a session grows."""
 
 ROOMY_SHARE = 0.9
 """A cut prepared earlier is used as it is if the view then is below this part of the trigger; else the cut moves on."""
@@ -46,9 +52,33 @@ class Preparation(Struct, frozen=True):
 def step_ahead(log: Log, situation: Situation) -> Summarise | None:
     """The summary that will soon be needed, if the view is near enough to its trigger to begin it now."""
     budget = situation.budget
-    soon = replace(situation, budget=replace(budget, trigger_tokens=int(budget.trigger_tokens * SOFT_SHARE)))
+    earliest, latest = (int(budget.trigger_tokens * share) for share in (EARLIEST_SHARE, LATEST_SHARE))
+    begin = min(max(budget.trigger_tokens - _growth_meanwhile(log), earliest), latest)
+    soon = replace(situation, budget=replace(budget, trigger_tokens=begin))
     step = next_step(log, soon)
     return step if isinstance(step, Summarise) and step.cut.index else None
+
+
+def _growth_meanwhile(log: Log) -> int:
+    """By how many tokens the view is expected to grow while a summary is written, at the pace of the newest calls.
+
+    One call more than fits in that time, since the summary is fetched with the call after. Replies that arrived with a history
+    tell no pace.
+    """
+    times: list[int] = []
+    size = NO_SIZE
+    for placed in reversed(log.live):
+        size = size.plus(log.size_of(placed))
+        message = placed.message
+        if isinstance(message, AssistantMessage) and message.finish is not None:
+            times.append(message.created_ms or 0)
+        if len(times) > RECENT_CALLS:
+            break
+    if len(times) < 2:
+        return 0
+    took = (0 if log.checkpoint is None else log.checkpoint.duration_ms) or SUMMARY_MS
+    pause = max(0, times[0] - times[-1]) // (len(times) - 1) or took
+    return log.calibration.apply(size) * (took // pause + 2) // len(times)
 
 
 def mark_of(log: Log, step: Summarise, policy: Policy) -> Mark:

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from infold.core.cut import Cut
 from infold.core.entries import Amendment, Checkpoint, Clip, Clipping, Entry, Handle, MessageEntry, Pin
 from infold.core.events import PreparationDiscarded, PreparedAhead, SummaryRejected
-from infold.core.gauge import Situation
+from infold.core.gauge import Situation, gauge
 from infold.core.log import Log
-from infold.core.messages import SessionId
+from infold.core.messages import AssistantMessage, SessionId
 from infold.core.plan import Fits, Summarise, next_step
 from infold.core.presets import INFOLD
 from infold.engine.ahead import Preparation, cut_with, is_valid, mark_of, step_ahead, told_of
@@ -41,12 +41,48 @@ def more(log: Log, *texts: str) -> Log:
 
 
 def test_a_summary_is_begun_before_it_is_needed() -> None:
-    """B18: at four fifths of the trigger, while the request itself still fits; not sooner."""
+    """B18: at four fifths of the trigger at the earliest, while the request itself still fits; not sooner."""
     log = session(SOON)
 
     assert isinstance(next_step(log, situation()), Fits)
     assert isinstance(step_ahead(log, situation()), Summarise)
     assert step_ahead(session(SOON - 1), situation()) is None
+
+
+def paced(share: float, *, pause_ms: int, took_ms: int = 0, heard: bool = True) -> Log:
+    """A session of small steps that fills so much of the trigger, with a call in each pause."""
+    given, log = situation(), Log(SessionId("s"))
+    if took_ms:
+        log = log.append(MessageEntry(user("Begin."))) if not log.live else log
+        log = log.append(Checkpoint("Earlier.", duration_ms=took_ms))
+    number = 0
+    while gauge(log, given).count_tokens < share * given.budget.trigger_tokens:
+        number += 1
+        step = numbered((user("go on " * 40), replies("done")), prefix=f"p{number}-")
+        stamped = [replace(message, created_ms=1_000_000 + number * pause_ms) for message in step]
+        if not heard:
+            stamped = [replace(m, finish=None) if isinstance(m, AssistantMessage) else m for m in stamped]
+        log = log.extend(MessageEntry(message) for message in stamped)
+    return log
+
+
+def test_a_slow_session_begins_near_the_trigger() -> None:
+    """B18, B34: where each call takes longer than a summary, and adds little, it is begun when 5 % are left."""
+    assert step_ahead(paced(0.92, pause_ms=60_000), situation()) is None
+    assert step_ahead(paced(0.96, pause_ms=60_000), situation()) is not None
+
+
+def test_a_fast_session_begins_earlier() -> None:
+    """B18: the more calls fit in the time of a summary, the sooner it is begun; the newest summary tells that time."""
+    assert step_ahead(paced(0.85, pause_ms=100), situation()) is not None
+    assert step_ahead(paced(0.75, pause_ms=100), situation()) is None
+    assert step_ahead(paced(0.85, pause_ms=10_000), situation()) is None
+    assert step_ahead(paced(0.85, pause_ms=10_000, took_ms=300_000), situation()) is not None
+
+
+def test_a_history_that_arrived_tells_no_pace() -> None:
+    """B18, B34: messages that came all at once say nothing of how fast the session grows."""
+    assert step_ahead(paced(0.92, pause_ms=0, heard=False), situation()) is None
 
 
 def test_what_needs_no_model_is_not_begun() -> None:
