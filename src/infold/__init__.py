@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    __version__: str
     from infold.api.async_session import AsyncSession
     from infold.api.fit import Fitted, fit
     from infold.api.session import Session
@@ -73,11 +74,13 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Load a public name when it is first asked for, so that `import infold` stays light."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("infold")
     if name not in _HOMES:
         raise AttributeError(f"module 'infold' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    """The public names."""
-    return __all__
+    """Return the public names, and those of every module."""
+    return sorted({*__all__, "__version__", *(name for name in globals() if name.startswith("__"))})

@@ -64,6 +64,7 @@ __all__ = [
     "UnusableKey",
     "UsageError",
     "WindowExceeded",
+    "kind_of",
     "raised_at",
 ]
 
@@ -147,7 +148,7 @@ class UnknownReference(LogError):
     def __init__(self, kind: str, reference: str, *, remedy: str) -> None:
         self.kind = kind
         self.reference = reference
-        super().__init__(f"no {kind} {reference!r} in the part of the session that is held; {remedy}")
+        super().__init__(f"no {kind} {reference!r} in this session; {remedy}")
 
 
 class IllegalCut(LogError):
@@ -356,3 +357,9 @@ class ModelOverflow(ModelError):
         told = "" if limit_tokens is None else f" of {limit_tokens:,} tokens"
         size = f"the request is over its limit{told}"
         super().__init__(model, problem or size, remedy="remove that" if problem else "ask it for less at once")
+
+
+def kind_of(value: object) -> str:
+    """Return what a value is, for an error that says what was given: "an int", "a Client"."""
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"

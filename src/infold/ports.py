@@ -21,7 +21,7 @@ from infold.core.messages import ModelRef, SessionId
 from infold.core.occasion import Decision, Occasion
 from infold.core.recall import Document
 from infold.core.summary import Additions, SummaryRequest
-from infold.errors import UnusableKey
+from infold.errors import UnusableKey, kind_of
 
 __all__ = [
     "Archive",
@@ -64,7 +64,7 @@ class SessionKey(Struct, frozen=True, order=True):
     def __post_init__(self) -> None:
         for name, text in (("tenant", self.tenant), ("session id", self.session_id)):
             if not isinstance(text, str):
-                raise UnusableKey(name, f"is a {type(text).__name__}, not text")
+                raise UnusableKey(name, f"is {kind_of(text)}, not text")
         if not self.session_id:
             raise UnusableKey("session id", "is empty")
         for name, text in (("tenant", self.tenant), ("session id", self.session_id)):

@@ -12,7 +12,7 @@ from typing import cast
 from infold.catalogue import Known, lookup
 from infold.core.messages import ModelRef
 from infold.engine.asking import AsyncSummariser, Summariser
-from infold.errors import UsageError
+from infold.errors import UsageError, kind_of
 from infold.models.embedded import EmbeddedModel
 from infold.ports import Clock, FullStore, Model, OpenedStore
 from infold.settings import StoreLimits
@@ -94,7 +94,7 @@ def summariser_for(given: AsyncSummariser | str | None) -> Summariser | None:
     """
     if given is not None and not isinstance(given, str) and not callable(given):
         raise UsageError(
-            f"the summariser is a {type(given).__name__}; give a function from a request to text, or the name of a model"
+            f"the summariser is {kind_of(given)}; give a function from a request to text, or the name of a model"
         )
     if not isinstance(given, str):
         return cast("Summariser | None", given)

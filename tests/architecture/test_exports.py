@@ -1,6 +1,7 @@
 """Each module says what it offers."""
 
 import importlib
+from importlib.metadata import version
 
 import pytest
 
@@ -36,6 +37,12 @@ def test_package_names_are_sorted() -> None:
     offered = list(getattr(infold, "__all__", []))
 
     assert offered == sorted(set(offered))
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    """`infold.__version__` is the installed version, and `dir` shows it."""
+    assert infold.__version__ == version("infold")
+    assert {"__version__", "__name__", "fit"} <= set(dir(infold))
 
 
 def test_exports_are_read_as_written() -> None:

@@ -3,7 +3,7 @@
 from infold.core.budget import Window
 from infold.core.policy import Policy
 from infold.engine.circumstances import Beside
-from infold.errors import UsageError
+from infold.errors import UsageError, kind_of
 from infold.ports import FullStore
 
 __all__ = ["beside", "check_plugins", "check_store", "check_terms", "text", "whole"]
@@ -12,11 +12,11 @@ __all__ = ["beside", "check_plugins", "check_store", "check_terms", "text", "who
 def check_terms(model: object, window: object, policy: object) -> None:
     """Raise `UsageError` for a model, a window or a policy of a wrong kind."""
     if model is not None and not isinstance(model, str):
-        raise UsageError(f"the model is a {_kind(model)}; give its name as text, such as 'gpt-5'")
+        raise UsageError(f"the model is {kind_of(model)}; give its name as text, such as 'gpt-5'")
     if window is not None and not isinstance(window, Window) and not _is_whole(window):
         raise UsageError(f"the window is {window!r}; give a whole number of tokens such as 8000, or a Window")
     if not isinstance(policy, str | Policy):
-        raise UsageError(f"the policy is a {_kind(policy)}; give a preset's name such as 'infold', or a Policy")
+        raise UsageError(f"the policy is {kind_of(policy)}; give a preset's name such as 'infold', or a Policy")
 
 
 def check_plugins(plugins: object) -> None:
@@ -30,13 +30,13 @@ def check_store(store: object) -> None:
     if isinstance(store, str):
         raise UsageError(f"the store is a text; open it first: open_store({store!r})")
     if not hasattr(store, "newest_first"):
-        raise UsageError(f"the store is a {_kind(store)}; give what open_store(…) gives, or a {FullStore.__name__}")
+        raise UsageError(f"the store is {kind_of(store)}; give what open_store(…) gives, or a {FullStore.__name__}")
 
 
 def text(what: str, value: str, *, example: str) -> str:
     """The value, if it is text; raises `UsageError` otherwise."""
     if not isinstance(value, str):
-        raise UsageError(f"the {what} is a {_kind(value)}; give text, such as {example!r}")
+        raise UsageError(f"the {what} is {kind_of(value)}; give text, such as {example!r}")
     return value
 
 
@@ -54,7 +54,3 @@ def beside(system: object, tools: object, output_tokens: int) -> Beside:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__

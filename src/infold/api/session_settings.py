@@ -22,7 +22,7 @@ from infold.engine.asking import AsyncSummariser, Summariser
 from infold.engine.drive import AsyncWorld, World
 from infold.engine.effects import Guidance, Told
 from infold.engine.terms import Terms, terms_for
-from infold.errors import UsageError
+from infold.errors import UsageError, kind_of
 from infold.observers.bus import Bus
 from infold.plugins.manager import PluginHooks, installed_plugins
 from infold.ports import FullStore, SessionKey
@@ -134,9 +134,7 @@ class Place:
     def __init__(self, store: FullStore, key: SessionKey, settings: SessionSettings) -> None:
         check_store(store)
         if not isinstance(settings, SessionSettings):
-            raise UsageError(
-                f"the settings are a {type(settings).__name__}; give SessionSettings(window=…) or the like"
-            )
+            raise UsageError(f"the settings are {kind_of(settings)}; give SessionSettings(window=…) or the like")
         self.store = store
         self.key = key
         self.terms = settings.terms

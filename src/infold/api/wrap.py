@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, TypeVar, cast
 
 from infold.api.session_settings import SessionSettings
-from infold.errors import UsageError
+from infold.errors import UsageError, kind_of
 from infold.ports import FullStore
 from infold.wiring import open_store
 
@@ -41,7 +41,7 @@ def wrap(
     with_options = getattr(client, "with_options", None)
     kind = next((kind.__name__ for kind in type(client).__mro__ if kind.__name__ in KNOWN), "")
     if not kind or with_options is None:
-        raise UsageError(f"cannot wrap a {type(client).__name__}; pass a client of {', '.join(KNOWN)}")
+        raise UsageError(f"cannot wrap {kind_of(client)}; pass a client of {', '.join(KNOWN)}")
     clients = _clients(kind)
     inner = clients.inner_of(client)
     given = settings or SessionSettings()

@@ -14,7 +14,7 @@ from infold.catalogue.models import Assumed, Known, Lookup, ModelEntry, Step
 from infold.catalogue.names import is_local, key_of, spellings
 from infold.catalogue.overrides import Override, apply_override
 from infold.catalogue.table import entries, shipped
-from infold.errors import UsageError
+from infold.errors import UsageError, kind_of
 
 __all__ = ["ASSUMED_CONTEXT_TOKENS", "find", "lookup"]
 
@@ -38,7 +38,7 @@ def lookup(name: str, *, overrides: Mapping[str, Override] | None = None) -> Loo
     that states no window for a model nobody knows leaves the answer `Assumed`. Raises `OverrideError`.
     """
     if not isinstance(name, str):
-        raise UsageError(f"the model is a {type(name).__name__}; give its name as text, such as 'gpt-5'")
+        raise UsageError(f"the model is {kind_of(name)}; give its name as text, such as 'gpt-5'")
     found = _in_catalogue(name) if len(name) <= _LONGEST_NAME else _assumed(name[:_LONGEST_NAME])
     if not overrides or (stated := _override_for(name, overrides)) is None:
         return found

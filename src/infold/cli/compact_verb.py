@@ -12,6 +12,8 @@ from infold.cli.compacting import Aim, Outcome, checkpoint_of, compacted
 from infold.cli.opening import Recording, chosen_session, open_recording
 from infold.cli.render import console_for
 from infold.cli.writing import SHAPES, in_shape, json_bytes, write_file
+from infold.errors import PolicyError, WindowExceeded
+from infold.formats.transcripts.record import RecordedSession
 
 __all__ = ["compact"]
 
@@ -61,7 +63,7 @@ def compact(**given: Any) -> None:
     asked = Asked(**given)
     recording = open_recording(asked.file, asked.format)
     session = chosen_session(recording, asked.session)
-    outcome = compacted(recording, session, Aim(asked.window, asked.model, asked.policy))
+    outcome = _compacted(recording, session, asked)
     written = None if asked.preview or asked.output is None else _written(recording, outcome, asked)
     if written == "-":
         return
@@ -70,6 +72,17 @@ def compact(**given: Any) -> None:
         return
     show_outcome(console_for(plain=False), outcome, preview=asked.preview)
     click.echo(_ending(written, asked))
+
+
+def _compacted(recording: Recording, session: RecordedSession, asked: Asked) -> Outcome:
+    """Compact; what is too small is the window, which is all that this command can change."""
+    try:
+        return compacted(recording, session, Aim(asked.window, asked.model, asked.policy))
+    except WindowExceeded as error:
+        smallest = f"the smallest request has {error.floor_tokens:,} tokens"
+        raise click.ClickException(f"{smallest}, {error.usable_tokens:,} are usable; give a larger --window") from error
+    except PolicyError as error:
+        raise click.ClickException(f"{error.problem}; give a larger --window") from error
 
 
 def _written(recording: Recording, outcome: Outcome, asked: Asked) -> str:

@@ -4,8 +4,11 @@ Verbs are named in a table and loaded when they are used, so that `infold --help
 """
 
 import errno
+import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -81,6 +84,15 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb; one that does not exist is refused with those that are nearest to it."""
+        near = [] if args[0] in self.list_commands(ctx) else get_close_matches(args[0], self.list_commands(ctx), n=2)
+        if near and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}; did you mean {' or '.join(map(repr, near))}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs from the table, importing none."""
         del ctx
@@ -109,11 +121,16 @@ def _told_in_one_line() -> Iterator[None]:
         raise BadUsage(f"{error.format_message()} (see '{path} --help')") from error
     except (click.exceptions.Exit, click.Abort, click.ClickException):
         raise
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # rich ends the program by itself
+            raise click.exceptions.Exit(0) from error
+        raise
     except InfoldError as error:
         raise click.ClickException(_line(error)) from error
     except OSError as error:
-        if error.errno == errno.EPIPE:  # whoever read the output has gone; click ends quietly
-            raise
+        if error.errno == errno.EPIPE:  # the reader of the output has gone, as after `| head`
+            _discard_output()
+            raise click.exceptions.Exit(0) from error
         raise click.ClickException(_line(error)) from error
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
@@ -122,6 +139,12 @@ def _told_in_one_line() -> Iterator[None]:
         raise click.ClickException(f"{package or 'a package'} is not installed{remedy}") from error
     except Exception as error:  # a face never shows a traceback
         raise click.ClickException(f"infold failed ({type(error).__name__}): {_line(error)}") from error
+
+
+def _discard_output() -> None:
+    """Send what is still in the buffer nowhere, so that the interpreter can end without an error."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _line(error: Exception) -> str:

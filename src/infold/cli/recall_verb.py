@@ -20,6 +20,7 @@ from infold.cli.writing import json_bytes
 from infold.core.entries import handle_of
 from infold.core.messages import Message, Part, ToolCallPart
 from infold.core.recall import Document, Hit, Index, tokens_of
+from infold.errors import UnknownReference
 from infold.formats.transcripts.record import RecordedSession
 
 __all__ = ["recall"]
@@ -29,6 +30,9 @@ MOST_LINES = 6
 
 SHORTEST_MARKED = 2
 """Letters of a word before its occurrences inside others are marked; single CJK characters are marked all the same."""
+
+
+_HANDLE = re.compile(r"\d+\.\d+")
 
 
 class Asked(Struct, frozen=True):
@@ -78,12 +82,17 @@ def recall(**given: Any) -> None:
     Example:
       infold recall session.jsonl "database migration failed"
     """
-    asked = Asked(**given)
+    asked = Asked(**{**given, "query": given["query"].strip()})
+    if not asked.query:
+        raise click.UsageError("QUERY is empty; give words to search for, or a handle such as 12.0")
     recording = open_recording(asked.file, asked.format)
     places = dict(_places(_searched(recording, asked.session), recording.sessions[0]))
     if asked.query in places:
         whole = content_of(places[asked.query].part)
         found = [_found(Hit(asked.query, 1.0, whole), places[asked.query])]
+    elif _is_handle(asked.query, recording):
+        remedy = "take a handle from an earlier answer; to search for the number itself, add a word"
+        raise UnknownReference("part", asked.query, remedy=remedy)
     else:
         index = Index.of(Document(handle, _searchable(place.part)) for handle, place in places.items())
         found = [_found(hit, places[hit.handle]) for hit in index.search(asked.query, most=asked.most)]
@@ -95,6 +104,12 @@ def recall(**given: Any) -> None:
         click.echo(f"nothing in {asked.file} mentions {asked.query!r}; try fewer or other words", err=True)
     else:
         _show(console_for(plain=False), found, asked.query)
+
+
+def _is_handle(query: str, recording: Recording) -> bool:
+    """Return whether a query is written like a handle: a number and a position, behind the id of another session or not."""
+    session, _, handle = query.rpartition("/")
+    return bool(_HANDLE.fullmatch(handle)) and session in ("", *(session.id for session in recording.sessions))
 
 
 def _searched(recording: Recording, wanted: str | None) -> tuple[RecordedSession, ...]:

@@ -43,11 +43,16 @@ def json_bytes(value: Any) -> bytes:
 
 
 def write_file(path: Path, content: bytes, *, source: Path, force: bool) -> None:
-    """Put content at a path, whole or not at all: it is written beside it and then moved into place.
+    """Put content at a path, whole or not at all: it is written to another file and then moved into place.
+
+    A device or a pipe is written to as it is.
 
     Never over the file that was read; over another only if `force` says so. Raises a `ClickException` that says why not.
     """
     place = path.resolve()
+    if path.exists() and not place.is_file() and not place.is_dir():  # /dev/null, /dev/stdout, a pipe
+        path.write_bytes(content)
+        return
     _refuse(path, place, source, force=force)
     beside = place.with_name(f".{place.name[:80]}.{secrets.token_hex(4)}.part")
     try:
@@ -70,7 +75,7 @@ def _refuse(path: Path, place: Path, source: Path, *, force: bool) -> None:
     if place.samefile(source):
         raise click.ClickException(f"{path} is the file that was read and is never overwritten; name another with -o")
     if not place.is_file():
-        raise click.ClickException(f"{path} is no regular file; name one with -o")
+        raise click.ClickException(f"{path} is a folder; name a file with -o")
     if not force:
         raise click.ClickException(f"{path} exists; add --force to overwrite it, or name another file with -o")
 

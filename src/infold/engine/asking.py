@@ -20,7 +20,7 @@ from infold.core.judge import Answer
 from infold.core.summary import SummaryRequest
 from infold.engine.effects import Told
 from infold.engine.refusals import overflow_of
-from infold.errors import InfoldError, ModelError, ModelOverflow, UsageError, raised_at
+from infold.errors import InfoldError, ModelError, ModelOverflow, UsageError, kind_of, raised_at
 
 __all__ = ["AsyncSummariser", "Summariser", "Written", "ask", "ask_async", "check_sync"]
 
@@ -179,7 +179,7 @@ def _within(seconds: float | None, act: Callable[[], Value]) -> Value:
 
 
 def _no_text(written: object) -> ModelError:
-    return ModelError(NAME, f"gave a {type(written).__name__} where text is wanted", remedy="return text, or an Answer")
+    return ModelError(NAME, f"gave {kind_of(written)} where text is wanted", remedy="return text, or an Answer")
 
 
 def _too_slow(seconds: float) -> ModelError:

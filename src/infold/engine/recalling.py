@@ -54,8 +54,10 @@ def recall(store: Finder, key: SessionKey, query: str, *, budget_tokens: int = 2
 
     A query is words to search for; or handles such as `42.1`, separated by spaces or commas, whose parts are then read;
     `42.1: words` searches in one part, and `42.1+6000` reads on from that character. Raises `UnknownReference` for a handle
-    that names nothing, and `UsageError` where a query names too many or reads on behind a part's end.
+    that names nothing, and `UsageError` where a query is empty, names too many or reads on behind a part's end.
     """
+    if not query.strip():
+        raise UsageError("the query is empty; give words to search for, or a handle such as 42.1")
     room = _Room(budget_tokens, rule)
     query = query.strip()[:LONGEST_QUERY]
     wanted, within = _wanted(query), _WITHIN.fullmatch(query)

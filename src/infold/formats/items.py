@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from infold.core.messages import Message, MessageId, Part, TextPart
-from infold.errors import BrokenInput
+from infold.errors import BrokenInput, kind_of
 from infold.formats.injected import OPENINGS, split_injected
 from infold.formats.pairing import Pairing
 
@@ -125,7 +125,7 @@ def plain(value: object) -> Item:
         return _dumped(dump)
     if isinstance(value, Mapping):
         return dict(value)
-    raise MalformedError(f"a {type(value).__name__} stands where an object belongs", remedy="give a dict")
+    raise MalformedError(f"{kind_of(value)} stands where an object belongs", remedy="give a dict")
 
 
 def _parsed(text: bytes) -> Item:
@@ -228,7 +228,7 @@ def listed(value: object, what: str) -> Sequence[Any]:
         return value
     if value is None:
         return ()
-    raise MalformedError(f"{what} is a {type(value).__name__}", remedy="give text or a list of blocks")
+    raise MalformedError(f"{what} is {kind_of(value)}", remedy="give text or a list of blocks")
 
 
 def text_field(item: Mapping[str, Any], *names: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from infold.errors import BrokenInput
+from infold.errors import BrokenInput, kind_of
 from infold.formats.items import Item, MalformedError, cleaned, plain
 from infold.formats.tool_specs import tool_item
 from infold.formats.wire import format_named
@@ -116,7 +116,7 @@ def _asked(value: object) -> str:
         case int() | float() if not isinstance(value, bool):
             return str(value)
         case _:
-            raise _refused(f"the query is a {type(value).__name__}")
+            raise _refused(f"the query is {kind_of(value)}")
 
 
 def _parsed(text: str) -> object:

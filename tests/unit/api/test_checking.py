@@ -34,10 +34,10 @@ def session(store: FullStore) -> Session:
         ({"window": 8000.5}, "the window is 8000.5"),
         ({"window": True}, "the window is True"),
         ({"window": [8_000]}, "or a Window"),
-        ({"model": 5}, "the model is a int; give its name"),
+        ({"model": 5}, "the model is an int; give its name"),
         ({"model": b"gpt-5"}, "the model is a bytes"),
-        ({"policy": None}, "the policy is a NoneType; give a preset's name"),
-        ({"policy": 5}, "the policy is a int"),
+        ({"policy": None}, "the policy is None; give a preset's name"),
+        ({"policy": 5}, "the policy is an int"),
     ],
 )
 def test_terms_of_a_wrong_kind_are_told(wrong: dict[str, Any], told: str) -> None:
@@ -80,9 +80,9 @@ def test_settings_are_settings(store: FullStore, settings: Any) -> None:
 
 def test_keys_are_text(store: FullStore) -> None:
     """A number names no session, and nothing is no tenant."""
-    with pytest.raises(UsageError, match="the session id is a int, not text"):
+    with pytest.raises(UsageError, match="the session id is an int, not text"):
         Session(store, 5, SETTINGS)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="the tenant is a NoneType, not text"):
+    with pytest.raises(UsageError, match="the tenant is None, not text"):
         Session(store, "s", SETTINGS, tenant=None)  # type: ignore[arg-type]
 
 
@@ -109,7 +109,7 @@ def test_callbacks_can_be_called(store: FullStore, callback: str) -> None:
 
 def test_a_summariser_can_be_called(store: FullStore) -> None:
     """What is neither a function nor a name is told before the first compaction."""
-    with pytest.raises(UsageError, match="the summariser is a int; give a function"):
+    with pytest.raises(UsageError, match="the summariser is an int; give a function"):
         Session(store, "s", SessionSettings(window=8_000, summariser=5))  # type: ignore[arg-type]
 
 
@@ -126,11 +126,11 @@ def test_messages_are_a_list(store: FullStore, messages: Any, way: str, format_n
 @pytest.mark.parametrize(
     ("way", "arguments", "told"),
     [
-        ("pin", {"handle": None}, "the handle is a NoneType; give text, such as '12.0'"),
+        ("pin", {"handle": None}, "the handle is None; give text, such as '12.0'"),
         ("unpin", {"handle": 0.0}, "the handle is a float"),
-        ("recall", {"query": None}, "the query is a NoneType"),
+        ("recall", {"query": None}, "the query is None"),
         ("recall", {"query": "x", "budget_tokens": "y"}, "budget_tokens is 'y'; give a whole number"),
-        ("compact", {"focus": 5}, "the focus is a int"),
+        ("compact", {"focus": 5}, "the focus is an int"),
         ("prepare", {"messages": HI, "output_tokens": "5"}, "output_tokens is '5'"),
     ],
 )
@@ -150,5 +150,5 @@ def test_arguments_of_a_wrong_kind_are_told(
 
 def test_a_title_is_text(session: Session) -> None:
     """The one act that only a `Session` has."""
-    with pytest.raises(UsageError, match="the title is a int"):
+    with pytest.raises(UsageError, match="the title is an int"):
         session.title(5)  # type: ignore[arg-type]

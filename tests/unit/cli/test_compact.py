@@ -152,12 +152,13 @@ def test_the_recorded_model_gives_the_window(data: Path) -> None:
 
 
 def test_a_window_too_small_is_told_with_numbers(long_file: Path) -> None:
-    """What cannot fit ends with status 1 and advice."""
+    """What cannot fit ends with status 1 and the one advice that the command can follow."""
     shown = compact(long_file, "--window", "300")
 
     assert shown.exit_code == 1
     assert len(shown.stderr.splitlines()) == 1
-    assert "the usable window is" in shown.stderr
+    assert "are usable; give a larger --window" in shown.stderr
+    assert "leave nothing of a window of 100; give a larger --window" in compact(long_file, "--window", "100").stderr
 
 
 @pytest.mark.parametrize("window", ["huge", "0", "-8k", "k", "", "1.k", "9" * 5_000])

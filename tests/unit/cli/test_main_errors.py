@@ -1,12 +1,15 @@
 """Whatever goes wrong in a verb is told in one line, and the status says who is to blame."""
 
 import errno
+import subprocess
+import sys
+from collections.abc import Sequence
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
-from infold.cli.main import LazyGroup, Verb
+from infold.cli.main import LazyGroup, Verb, main
 
 
 def fail(kind: str) -> Result:
@@ -42,8 +45,34 @@ def test_a_verb_may_choose_its_status() -> None:
 
 
 def test_a_reader_that_left_is_no_error_to_tell() -> None:
-    """A closed pipe ends quietly."""
-    assert fail("pipe").stderr == ""
+    """A closed pipe ends quietly, with status 0."""
+    assert (fail("pipe").stderr, fail("pipe").exit_code) == ("", 0)
+
+
+def test_a_program_that_ends_itself_keeps_its_status() -> None:
+    """A status that was not set because of a closed pipe is passed on."""
+    assert fail("ended").exit_code == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [("models",), ("--help",), ("models", "--json")])
+def test_output_to_head_ends_quietly(arguments: Sequence[str]) -> None:
+    """`infold … | head` leaves no message and no error status, whatever wrote the output."""
+    command = [sys.executable, "-m", "infold", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+
+        assert (process.stderr.read(), process.wait(60)) == (b"", 0)
+
+
+def test_a_misspelt_verb_is_refused_with_the_nearest() -> None:
+    """A verb that does not exist is refused with those that are spelt almost so."""
+    done = CliRunner().invoke(main, ["inspekt"])
+
+    assert (done.exit_code, "No such command 'inspekt'; did you mean 'inspect'?" in done.stderr) == (2, True)
+    assert "did you mean" not in CliRunner().invoke(main, ["xyzzy"]).stderr
 
 
 @click.command()
@@ -59,5 +88,6 @@ def burst(kind: str) -> None:
         "package": ModuleNotFoundError("no", name="kite"),
         "click": click.ClickException("told"),
         "exit": click.exceptions.Exit(3),
+        "ended": SystemExit(4),
     }
     raise failures[kind]

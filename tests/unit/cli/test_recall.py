@@ -44,6 +44,24 @@ def test_a_handle_brings_a_part_back(data: Path) -> None:
     assert recall(data / "claude-code.jsonl", "2.0").stdout == "Exit code 2\nno such file\n"
 
 
+def test_a_handle_that_names_nothing_is_refused(data: Path) -> None:
+    """B6: a handle is never searched for as words; a number within words is."""
+    told = recall(data / "claude-code.jsonl", "999.9")
+
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert "no part '999.9' in this session" in told.stderr
+    assert recall(data / "claude-code.jsonl", "sess-1/999.9").exit_code == 1
+    assert recall(data / "claude-code.jsonl", "python/3.11").exit_code == 0
+
+
+@pytest.mark.parametrize("query", ["", "  "])
+def test_an_empty_query_is_refused(data: Path, query: str) -> None:
+    """B6: without a query the error says what to give."""
+    told = recall(data / "claude-code.jsonl", query)
+
+    assert (told.exit_code, "QUERY is empty; give words" in told.stderr) == (2, True)
+
+
 def test_no_more_than_asked_for(chat_file: Path) -> None:
     """--most bounds the places; fewer than one is bad usage."""
     assert len(hits(chat_file, "kites", "--most", "1")) == 1
@@ -56,7 +74,7 @@ def test_json_has_stable_keys(chat_file: Path) -> None:
         assert set(hits(chat_file, query)[0]) == {"handle", "session", "who", "what", "when", "score", "excerpt"}
 
 
-@pytest.mark.parametrize("query", ["zebra", "", "(*"])
+@pytest.mark.parametrize("query", ["zebra", "(*"])
 def test_nothing_found_is_no_error(data: Path, query: str) -> None:
     """It is told on stderr, and JSON has an empty list."""
     shown = recall(data / "pi.jsonl", query)

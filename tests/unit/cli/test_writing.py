@@ -57,7 +57,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, source: Path) -> None:
     """A folder that is not there, and a folder in the place of the file, are told and change nothing."""
     with pytest.raises(click.ClickException, match="cannot write"):
         write_file(tmp_path / "none" / "out", b"new", source=source, force=False)
-    with pytest.raises(click.ClickException, match="no regular file"):
+    with pytest.raises(click.ClickException, match="is a folder"):
         write_file(tmp_path, b"new", source=source, force=True)
 
     assert [path.name for path in tmp_path.iterdir()] == ["source.json"]
@@ -71,3 +71,10 @@ def test_a_link_is_followed(tmp_path: Path, source: Path) -> None:
 
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_a_device_is_written_to(source: Path) -> None:
+    """Output to /dev/null goes there, and the device stays what it is."""
+    write_file(Path("/dev/null"), b"content", source=source, force=False)
+
+    assert Path("/dev/null").is_char_device()

@@ -205,11 +205,11 @@ def test_roles_beyond_the_two_are_read() -> None:
 @pytest.mark.parametrize(
     ("items", "problem"),
     [
-        ([CALLING, None], "item 1: a NoneType"),
-        ([{"role": "user", "content": 3}], "item 0: content is a int"),
+        ([CALLING, None], "item 1: None"),
+        ([{"role": "user", "content": 3}], "item 0: content is an int"),
         ([{"content": "x"}], "item 0: it has no role"),
-        ([{"role": "user", "content": [{**RESULT, "content": 3}]}], "item 0: content of a tool_result is a int"),
-        ([{"role": "user", "content": [3]}], "item 0: a int"),
+        ([{"role": "user", "content": [{**RESULT, "content": 3}]}], "item 0: content of a tool_result is an int"),
+        ([{"role": "user", "content": [3]}], "item 0: an int"),
     ],
 )
 def test_wrong_types_are_named(items: Any, problem: str) -> None:

@@ -262,8 +262,8 @@ def test_new_messages_are_contents() -> None:
     [
         (["hi"], "item 0: a str"),
         ([{"role": "user", "text": "x"}], "item 0: it has no parts"),
-        ([{"role": "user", "parts": 3}], "item 0: parts is a int"),
-        ([{"role": "user", "parts": [3]}], "item 0: a int"),
+        ([{"role": "user", "parts": 3}], "item 0: parts is an int"),
+        ([{"role": "user", "parts": [3]}], "item 0: an int"),
     ],
 )
 def test_wrong_types_are_named(items: Any, problem: str) -> None:

@@ -101,7 +101,7 @@ def test_what_cannot_be_json_is_refused() -> None:
 def test_blocks_are_a_list_or_nothing() -> None:
     """Nothing is no blocks; a number is a mistake."""
     assert listed(None, "content") == ()
-    with pytest.raises(MalformedError, match="content is a int"):
+    with pytest.raises(MalformedError, match="content is an int"):
         listed(3, "content")
 
 
@@ -120,7 +120,7 @@ def test_ids_may_be_whole_numbers() -> None:
 
 def test_a_malformed_item_has_its_place() -> None:
     """Whoever catches the error can ask which item it was."""
-    with pytest.raises(MalformedError, match=r"openai-chat: item 1: content is a int") as caught:
+    with pytest.raises(MalformedError, match=r"openai-chat: item 1: content is an int") as caught:
         decode([{"role": "user", "content": "x"}, {"role": "user", "content": 5}])
 
     assert caught.value.index == 1

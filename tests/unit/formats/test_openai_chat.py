@@ -252,11 +252,11 @@ def test_repeated_ids_go_back_as_they_came() -> None:
 @pytest.mark.parametrize(
     ("items", "problem"),
     [
-        ([{"role": "user", "content": "a"}, 3], "item 1: a int"),
-        ([{"role": "user", "content": 3}], "item 0: content is a int"),
+        ([{"role": "user", "content": "a"}, 3], "item 1: an int"),
+        ([{"role": "user", "content": 3}], "item 0: content is an int"),
         ([{"content": "x"}], "item 0: it has no role"),
         ([{"role": "assistant", "tool_calls": "x"}], "item 0: tool_calls is a str"),
-        ([{"role": "user", "content": [3]}], "item 0: a int"),
+        ([{"role": "user", "content": [3]}], "item 0: an int"),
         ("hi", "not a list"),
     ],
 )

@@ -183,10 +183,10 @@ def test_orphans_are_text_and_sdk_objects_are_read() -> None:
 @pytest.mark.parametrize(
     ("items", "problem"),
     [
-        ([SAID, 3], "item 1: a int"),
-        ([SAID, {"role": "user", "content": 3}], "item 1: content is a int"),
+        ([SAID, 3], "item 1: an int"),
+        ([SAID, {"role": "user", "content": 3}], "item 1: content is an int"),
         ([{"content": "x"}], "item 0: it has neither a type nor a role"),
-        ([{"type": "function_call_output", "output": 3}], "item 0: output is a int"),
+        ([{"type": "function_call_output", "output": 3}], "item 0: output is an int"),
         ("hi", "not a list"),
     ],
 )

@@ -70,7 +70,7 @@ def test_the_item_that_fits_no_format_is_named(wrong: dict[str, str]) -> None:
 
 def test_the_item_that_is_no_object_is_named() -> None:
     """The same for what is no message at all."""
-    with pytest.raises(BrokenInput, match="item 2: a NoneType stands where an object belongs"):
+    with pytest.raises(BrokenInput, match="item 2: None stands where an object belongs"):
         detect([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}, None])
 
 
