@@ -6,7 +6,7 @@ session without saying whose it is.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -33,6 +33,7 @@ __all__ = [
     "FullStore",
     "Heard",
     "Hooks",
+    "MediaStore",
     "Model",
     "ModelRequest",
     "Observer",
@@ -162,8 +163,24 @@ class Finder(Protocol):
         ...
 
 
+@runtime_checkable
+class MediaStore(Protocol):
+    """Keeps the bytes of media, which the log only names, for each session apart."""
+
+    def keep_media(self, key: SessionKey, media: Mapping[str, bytes]) -> None:
+        """Keep these bytes under their digests, each once; begins the session if there is none yet.
+
+        They count as bytes of the session and go with it. Raises `StoreBroken` if the store cannot keep them.
+        """
+        ...
+
+    def medium(self, key: SessionKey, digest: str) -> bytes | None:
+        """Return the bytes that this session has under a digest; `None` if it has none."""
+        ...
+
+
 class FullStore(Store, Archive, Finder, Protocol):
-    """What infold's own stores are: all three."""
+    """What infold's own stores are: all three. They are a `MediaStore` too, which another store need not be."""
 
 
 class OpenedStore(FullStore, Protocol):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infold.core.entries import Entry
-from infold.ports import FullStore, SessionKey
+from infold.ports import FullStore, MediaStore, SessionKey
 from infold.stores.memory import MemoryStore
 from infold.stores.postgres import PostgresStore
 from infold.stores.sqlite import SqliteStore
@@ -36,6 +36,12 @@ def test_postgres_keeps_the_rule(rule: Rule, postgres: str) -> None:
     """B14, B27, B28, B6: the store in a PostgreSQL database keeps the contract, rule by rule."""
     with PostgresStore(postgres) as store:
         rule(store)
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, SqliteStore, PostgresStore])
+def test_own_stores_keep_media(kind: type) -> None:
+    """B35: each of infold's own stores keeps the bytes of media, so that their rules are tried on it."""
+    assert issubclass(kind, MediaStore)
 
 
 def test_contract_is_one_call() -> None:

@@ -63,6 +63,7 @@ def run_call(call: ToolCallPart, running: Running) -> ToolResultPart:
         exit_status=done.exit_status,
         started_ms=started_ms,
         finished_ms=running.clock.now_ms(),
+        files=done.files,
     )
 
 

@@ -154,7 +154,7 @@ def _hands(session: Session, settings: Settings, place: Assignment, person: Pers
     skills = (*(project_skills(root) if place.is_trusted else ()), own_skills(environ))
     ignored = () if place.is_trusted else brought_by(root)
     return Hands(
-        tools_for(rules, recall),
+        tools_for(rules, recall, session.files),
         Workplace(
             root,
             skills,

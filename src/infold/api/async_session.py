@@ -22,8 +22,9 @@ from infold.engine.drive import AsyncWorld, drive_async
 from infold.engine.effects import Told
 from infold.engine.history import Followed
 from infold.engine.keeper import Keeper, Ready
+from infold.engine.media import Medium
 from infold.engine.previewing import Preview
-from infold.engine.recalling import recall
+from infold.engine.recalling import recall, recall_media
 from infold.engine.refusals import overflow_of
 from infold.engine.summarising import SummaryPlan, ask_for_notes
 from infold.errors import UsageError
@@ -182,6 +183,14 @@ class AsyncSession:
         budget_tokens = checking.whole("budget_tokens", budget_tokens)
         place = self._place
         return await to_thread(recall, place.store, place.key, query, budget_tokens=budget_tokens, rule=rule)
+
+    async def media(self, handle: str) -> tuple[Medium, ...]:
+        """Return the images, documents and sound under a handle with their bytes, folded or not.
+
+        Raises `UnknownReference` for a handle that names no medium, or one that is not stored (`media_limit_bytes`).
+        """
+        handle = checking.text("handle", handle, example="12.0")
+        return await to_thread(recall_media, self._place.store, self._place.key, handle)
 
     # How it is done.
 

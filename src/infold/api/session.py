@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from infold.api import checking
 from infold.api.session_settings import Place, SessionSettings
 from infold.core.log import Log
-from infold.core.messages import Message, SessionId
+from infold.core.messages import FilePart, Message, SessionId
 from infold.core.policy import Policy
 from infold.core.summary import SummaryRequest
 from infold.engine.ahead import Preparation, mark_of, told_of
@@ -24,8 +24,9 @@ from infold.engine.drive import World, drive
 from infold.engine.effects import Told
 from infold.engine.history import Followed
 from infold.engine.keeper import Keeper, Ready
+from infold.engine.media import Medium
 from infold.engine.previewing import Preview
-from infold.engine.recalling import recall
+from infold.engine.recalling import files_at, recall, recall_media
 from infold.engine.refusals import overflow_of
 from infold.engine.summarising import SummaryPlan, ask_for_notes
 from infold.observers.bus import Bus
@@ -174,6 +175,18 @@ class Session:
         rule, query = self._place.terms.rendering.estimate, checking.text("query", query, example="the feed")
         budget_tokens = checking.whole("budget_tokens", budget_tokens)
         return recall(self._place.store, self._place.key, query, budget_tokens=budget_tokens, rule=rule)
+
+    def media(self, handle: str) -> tuple[Medium, ...]:
+        """Return the images, documents and sound under a handle with their bytes, folded or not.
+
+        Raises `UnknownReference` for a handle that names no medium, or one that is not stored (`media_limit_bytes`).
+        """
+        handle = checking.text("handle", handle, example="12.0")
+        return recall_media(self._place.store, self._place.key, handle)
+
+    def files(self, handle: str) -> tuple[FilePart, ...]:
+        """Return what is known of the media under a handle, without their bytes; nothing where it names none."""
+        return files_at(self._place.store, self._place.key, handle)
 
     # How it is done.
 

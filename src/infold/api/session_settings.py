@@ -25,10 +25,14 @@ from infold.engine.terms import Terms, terms_for
 from infold.errors import UsageError, kind_of
 from infold.observers.bus import Bus
 from infold.plugins.manager import PluginHooks, installed_plugins
-from infold.ports import FullStore, SessionKey
+from infold.ports import FullStore, MediaStore, SessionKey
 from infold.settings import Settings
 
 __all__ = ["Place", "SessionSettings", "plugins_from", "settings_from"]
+
+
+MEDIA_LIMIT_BYTES = 20_000_000
+"""What providers take at most of one image or document is no larger: 5 to 20 MB, of a PDF 32."""
 
 
 # Defined before its user, as its default; settings can then be pickled.
@@ -47,7 +51,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     `environ` has the off switches (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`), read when a session is opened.
     Without it they are those of the process.
     `bound_thinking`: whether the model refuses thinking once something before it changed; `None`: as the catalogue says, or a
-    refusal. Say `False` where the requests ask the provider to drop such blocks itself.
+    refusal. Say `False` where the requests ask the provider to drop such blocks itself. `media_limit_bytes`: the bytes of images,
+    documents and sound up to this size are kept in the store, so that recall brings them back; 0 keeps none.
     """
 
     model: str | None = None
@@ -67,6 +72,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     patience_seconds: float = 30.0
     environ: Mapping[str, str] | None = None
     bound_thinking: bool | None = None
+    media_limit_bytes: int = MEDIA_LIMIT_BYTES
 
     def __post_init__(self) -> None:
         """Reject what is of a wrong kind, where it was written."""
@@ -93,6 +99,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
             has_hooks=bool(self.plugins),
             defers=self.background and self.summariser is not None,
             patience_seconds=self.patience_seconds,
+            media_limit_bytes=self.media_limit_bytes,
         )
 
 
@@ -119,6 +126,7 @@ def settings_from(
         recall=False,
         plugins=plugins,
         environ=process.variables,
+        media_limit_bytes=process.store_limits.media_bytes or 0,
     )
 
 
@@ -138,6 +146,8 @@ class Place:
         self.store = store
         self.key = key
         self.terms = settings.terms
+        if not isinstance(store, MediaStore):
+            self.terms = replace(self.terms, media_limit_bytes=0)
         self.bus = Bus()
         if settings.on_event is not None:
             self.bus.subscribe(Event, settings.on_event)
@@ -154,6 +164,8 @@ class Place:
             publish=self.bus.observe,
             consult=self._consult,
             announce=self._announce,
+            keep_media=self._keep_media,
+            read_media=self._read_media,
             ask=ask,
             fetch=fetch,
         )
@@ -171,6 +183,8 @@ class Place:
             publish=self.bus.observe,
             consult=self._consult,
             announce=self._announce,
+            keep_media=self._keep_media,
+            read_media=self._read_media,
             ask=ask,
             fetch=fetch,
         )
@@ -185,6 +199,16 @@ class Place:
 
     def _append(self, entries: Sequence[Entry], expected: int) -> int:
         return self.store.append(self.key, entries, expected=expected)
+
+    def _keep_media(self, media: Mapping[str, bytes]) -> None:
+        if isinstance(self.store, MediaStore):
+            self.store.keep_media(self.key, media)
+
+    def _read_media(self, digests: Sequence[str]) -> Mapping[str, bytes]:
+        if not isinstance(self.store, MediaStore):
+            return {}
+        found = {digest: self.store.medium(self.key, digest) for digest in digests}
+        return {digest: data for digest, data in found.items() if data is not None}
 
     def _consult(self, occasion: Occasion) -> Guidance:
         hooks = self._hooks

@@ -104,7 +104,7 @@ def _for_embedded(settings: Settings, environ: Mapping[str, str]) -> Settings:
 @contextmanager
 def keeping_within(store: FullStore, limits: StoreLimits, every_seconds: float = UPKEEP_SECONDS) -> Iterator[None]:
     """Hold a store to its limits while a block runs, beside whatever else is done with it; without limits nothing is done."""
-    if limits == StoreLimits(None, None):
+    if limits.max_age_days is None and limits.max_bytes is None:
         yield
         return
     ended = Event()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,6 +20,8 @@ from infold.core.log import Log
 from infold.core.messages import Overhead
 from infold.dashboard.reading import fill_tokens, log_before
 from infold.dashboard.rows import state_of
+from infold.engine.media import Medium
+from infold.engine.recalling import recall_media
 from infold.engine.titles import SESSION, title_of, titles_of
 from infold.ports import FullStore, SessionKey
 
@@ -34,6 +37,8 @@ class Asked(Struct, frozen=True):
     whole: bool
     full: bool
     color: bool
+    media: str | None
+    output: Path | None
     store: str | None
     tenant: str | None
     as_json: bool
@@ -44,6 +49,8 @@ class Asked(Struct, frozen=True):
 @click.option("--all", "whole", is_flag=True, help="The whole log, also what is folded, pruned or taken back.")
 @click.option("--full", is_flag=True, help="Show tool results and thoughts to their last line.")
 @click.option("--color", is_flag=True, help="Colours also where the page goes into a pipe, as less -R shows them.")
+@click.option("--media", metavar="HANDLE", help="Write the image, document or sound under this handle to --output.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The file for --media.")
 @naming
 @options.as_json
 def show(**given: Any) -> None:
@@ -56,16 +63,30 @@ def show(**given: Any) -> None:
     Examples:
       infold show last
       infold show last --all --color | less -R
+      infold show last --media 0.1 -o mockup.png
     """
     asked = Asked(**given)
+    if (asked.media is None) != (asked.output is None):
+        raise click.UsageError("--media HANDLE and --output FILE go together")
     with reading_store(asked.store) as store:
         key = chosen_key(store, asked.session, asked.tenant)
+        if asked.media is not None and asked.output is not None:
+            _write(recall_media(store, key, asked.media)[0], asked.output)
+            return
         page = _page(store, key, whole=asked.whole)
     if asked.as_json:
         entries = [{"number": line.number, "state": line.state, **_plain(line.entry)} for line in page.lines]
         click.echo(json_bytes({"session": page.id, "title": page.title, "entries": entries}), nl=False)
     else:
         show_page(_coloured() if asked.color else console_for(plain=False), page, full=asked.full)
+
+
+def _write(medium: Medium, path: Path) -> None:
+    try:
+        path.write_bytes(medium.data)
+    except OSError as error:
+        raise click.FileError(str(path), error.strerror or "cannot be written") from error
+    click.echo(f"{path}: {len(medium.data):,} bytes of {medium.media_type}", err=True)
 
 
 def _coloured() -> Console:

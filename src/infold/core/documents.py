@@ -51,13 +51,14 @@ def _call(handle: str, part: ToolCallPart) -> Document:
 
 
 def _answered(handle: str, part: ToolResultPart, call: Document | None) -> Iterator[Document]:
+    text = "\n".join((part.output, *map(attached, part.files))) if part.files else part.output
     if call is None:
-        yield Document(handle, part.output, title=f"{part.tool}{_ended(part)}")
+        yield Document(handle, text, title=f"{part.tool}{_ended(part)}")
         return
     title = " ".join((call.title, *call.text.split()))
     if len(title) > LONGEST_TITLE:
         yield call
-    yield Document(handle, part.output, title=f"{title[:LONGEST_TITLE]}{_ended(part)}")
+    yield Document(handle, text, title=f"{title[:LONGEST_TITLE]}{_ended(part)}")
 
 
 def attached(part: FilePart) -> str:

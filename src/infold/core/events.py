@@ -14,6 +14,7 @@ __all__ = [
     "Exceeded",
     "FailedOpen",
     "InstructionStubbed",
+    "MediaNotStored",
     "NotManaged",
     "PluginFailed",
     "PreparationDiscarded",
@@ -180,6 +181,16 @@ class FailedOpen(Struct, frozen=True, tag_field="event", tag="failed-open"):
     problem: str
 
 
+class MediaNotStored(Struct, frozen=True, tag_field="event", tag="media-not-stored"):
+    """A medium is larger than the session keeps, so that recall cannot bring its bytes back."""
+
+    session_id: str
+    media_type: str
+    name: str
+    byte_size: int
+    limit_bytes: int
+
+
 class NotManaged(Struct, frozen=True, tag_field="event", tag="not-managed"):
     """A request was relayed at any size, because the provider holds or cuts its history, or infold does not read its body."""
 
@@ -220,5 +231,6 @@ Event: TypeAlias = (
     | NotManaged
     | Repaired
     | Exceeded
+    | MediaNotStored
 )
 """Everything the core can report."""

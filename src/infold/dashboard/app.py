@@ -49,6 +49,7 @@ def page_routes(desk: Desk) -> list[BaseRoute]:
         Route("/events", pages.events, middleware=told),
         Route(SESSION, pages.session, middleware=told),
         Route(f"{SESSION}/messages/{{handle}}", pages.message, middleware=told),
+        Route(f"{SESSION}/media/{{handle}}", pages.media, middleware=told),
         Route(f"{SESSION}/changes/{{sequence:int}}", pages.change, middleware=told),
         Route(f"{SESSION}/recall", pages.recall, middleware=told),
         Route(f"{SESSION}/compact", pages.compact, middleware=told),

@@ -1,5 +1,7 @@
 """The pages that show something: the sessions, one session, a message, what an entry did, what recall finds."""
 
+from urllib.parse import quote
+
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -18,7 +20,7 @@ from infold.dashboard.tally import Tallies, Tally
 from infold.dashboard.troubles import status_of
 from infold.dashboard.utterance import utterance_at
 from infold.engine.previewing import Preview
-from infold.engine.recalling import recall
+from infold.engine.recalling import recall, recall_media
 from infold.errors import InfoldError
 from infold.ports import SessionKey
 
@@ -106,6 +108,15 @@ class Pages:
         found = utterance_at(self._desk.store, key, request.path_params["handle"], whole=whole)
         done = DONE.get(request.query_params.get("done", ""), "")
         return self._of_session(request, key, "message", utterance=found, done=done)
+
+    def media(self, request: Request) -> Response:
+        """A medium as a file to keep, never as something that the browser opens on this page's own address."""
+        key = key_at(request.path_params["address"])
+        found = recall_media(self._desk.store, key, request.path_params["handle"])
+        medium = found[min(number_in(request.query_params, "n") or 0, len(found) - 1)]
+        name = quote(medium.name or f"{request.path_params['handle']}.{medium.media_type.rpartition('/')[2]}", safe="")
+        headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}", "x-content-type-options": "nosniff"}
+        return Response(medium.data, media_type="application/octet-stream", headers=headers)
 
     def change(self, request: Request) -> Response:
         """What one entry folded or hid."""

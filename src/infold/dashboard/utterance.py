@@ -25,6 +25,7 @@ from infold.dashboard.reading import entry_at, log_before
 from infold.dashboard.rows import PINNABLE, Ending, State, ending_of, message_tokens, role_of, state_of
 from infold.dashboard.texts import Capped, capped
 from infold.dashboard.timeline import RENDERING
+from infold.engine.media import files_of
 from infold.errors import UnknownReference
 from infold.ports import SessionKey, Store
 
@@ -46,6 +47,7 @@ class Piece(Struct, frozen=True):
     tokens: int
     can_pin: bool
     is_pinned: bool
+    media: tuple[str, ...] = ()
 
 
 class Utterance(Struct, frozen=True):
@@ -119,6 +121,7 @@ def _piece(sequence: int, position: int, message: Message, log: Log, *, whole: b
         measure_part(part, RENDERING.estimate),
         can_pin=is_live and isinstance(part, PINNABLE),
         is_pinned=handle in log.pins,
+        media=tuple(file.name or file.media_type for file in files_of(part) if file.digest),
     )
 
 

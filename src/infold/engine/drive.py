@@ -9,7 +9,7 @@ from asyncio import CancelledError, ensure_future, shield, to_thread, wrap_futur
 from asyncio import Future as LoopFuture
 from asyncio import sleep as sleep_async
 from asyncio import wait as wait_for
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, closing
 from time import sleep
@@ -34,8 +34,10 @@ from infold.engine.effects import (
     Fetch,
     Guidance,
     Hold,
+    Keep,
     Load,
     Publish,
+    ReadMedia,
     Release,
     Told,
     Wait,
@@ -47,8 +49,19 @@ __all__ = ["AsyncWorld", "World", "drive", "drive_async"]
 Outcome = TypeVar("Outcome")
 
 
+def _keep_nothing(_: Mapping[str, bytes]) -> None:
+    pass
+
+
+def _read_nothing(_: Sequence[str]) -> Mapping[str, bytes]:
+    return {}
+
+
 class Surroundings(Struct, frozen=True, kw_only=True):
-    """What every flow may touch: one session in a store, plugins, observers. All of it is sync."""
+    """What every flow may touch: one session in a store, plugins, observers. All of it is sync.
+
+    A store without media keeps none.
+    """
 
     append: Callable[[Sequence[Entry], int], int]
     load: Callable[[], Log]
@@ -56,6 +69,8 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     publish: Callable[[Event], None]
     consult: Callable[[Occasion], Guidance]
     announce: Callable[[Checkpoint], None]
+    keep_media: Callable[[Mapping[str, bytes]], None] = _keep_nothing
+    read_media: Callable[[Sequence[str]], Mapping[str, bytes]] = _read_nothing
 
 
 class World(Surroundings, frozen=True, kw_only=True):
@@ -170,6 +185,10 @@ def _touch(effect: Effect, world: Surroundings, held: ExitStack) -> object:
     match effect:
         case Append():
             return world.append(effect.entries, effect.expected)
+        case Keep():
+            world.keep_media(effect.media)
+        case ReadMedia():
+            return world.read_media(effect.digests)
         case Load():
             return world.load()
         case Hold():

@@ -3,6 +3,7 @@
 An effect is a value. The flow yields it and is sent the outcome, so that one flow serves sync and async callers alike.
 """
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -23,8 +24,10 @@ __all__ = [
     "Fetch",
     "Guidance",
     "Hold",
+    "Keep",
     "Load",
     "Publish",
+    "ReadMedia",
     "Release",
     "Told",
     "Wait",
@@ -40,6 +43,18 @@ class Append(Struct, frozen=True):
 
 class Load(Struct, frozen=True):
     """Read the session from its store; the outcome is a `Log`."""
+
+
+class Keep(Struct, frozen=True):
+    """Keep the bytes of media for the session, before the messages that name them are appended; there is no outcome."""
+
+    media: Mapping[str, bytes]
+
+
+class ReadMedia(Struct, frozen=True):
+    """Read the bytes of media by their digests; the outcome is a mapping with those that are there."""
+
+    digests: tuple[str, ...]
 
 
 class Hold(Struct, frozen=True):
@@ -86,8 +101,10 @@ class Publish(Struct, frozen=True):
     events: tuple[Event, ...]
 
 
-Effect: TypeAlias = Append | Load | Hold | Release | Wait | Ask | Fetch | Consult | Announce | Publish
-EFFECTS = (Append, Load, Hold, Release, Wait, Ask, Fetch, Consult, Announce, Publish)
+Effect: TypeAlias = (
+    Append | Keep | ReadMedia | Load | Hold | Release | Wait | Ask | Fetch | Consult | Announce | Publish
+)
+EFFECTS = (Append, Keep, ReadMedia, Load, Hold, Release, Wait, Ask, Fetch, Consult, Announce, Publish)
 
 
 class Guidance(Struct, frozen=True):

@@ -113,6 +113,17 @@ class History:
         usage, finish = self.wire.usage(body), self.wire.finish(body)
         return tuple(_told(message, usage, finish) for message in later.messages)
 
+    def sources_of(self, messages: Sequence[Message]) -> dict[MessageId, tuple[object, ...]]:
+        """Return the caller's items of these messages, as far as they came from any."""
+        wanted = {message.id for message in messages}
+        pairs = zip(self.decoded.messages, self.decoded.sources, strict=True)
+        return {message.id: sources for message, sources in pairs if message.id in wanted}
+
+    def without_source(self, view: Sequence[Message]) -> tuple[Message, ...]:
+        """Return the messages of a view that are sent from the log alone."""
+        known = {message.id for message in self.decoded.messages}
+        return tuple(message for message in view if message.id not in known)
+
     def encode(self, view: Sequence[Message], log: Log) -> list[object]:
         """A view in the caller's shape; what nothing changed are the caller's own objects."""
         known = {message.id: message for message in self.decoded.messages}

@@ -4,7 +4,7 @@ Everything a face offers is a flow here, written once; a face drives it, sync or
 the session again and begins anew, so that two processes on one session neither interleave nor lose anything (B14).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -22,11 +22,12 @@ from infold.core.view import answered_as_interrupted
 from infold.engine.ahead import Preparation
 from infold.engine.call import Call, Flow
 from infold.engine.circumstances import NOTHING_BESIDE, Beside, Circumstances, Stamp
-from infold.engine.effects import Publish
+from infold.engine.effects import Keep, Publish, ReadMedia
 from infold.engine.flow import Prepared, compact, record, take_in
 from infold.engine.history import Followed, History
 from infold.engine.kept import MOST_TRIES, Kept
 from infold.engine.known import ends_with, is_known
+from infold.engine.media import digests_in, take_media, with_media
 from infold.engine.previewing import check_up_to
 from infold.engine.summarising import SummaryPlan
 from infold.engine.terms import Terms
@@ -188,6 +189,7 @@ class Keeper(Kept):
                 if is_known(self.log, replies):
                     history.forget()
                     return
+                replies = yield from self._keep_media(history, replies)
                 marked = replies if stamp is None else (*replies[:-1], stamp.on(replies[-1], self.log))
                 outcome = yield from record(self.log, self.round.stamped(marked))
                 if isinstance(outcome, Log):
@@ -218,9 +220,8 @@ class Keeper(Kept):
                 try:
                     if not taken:
                         reading = read()
-                        self.log = yield from take_in(
-                            self.log, self.round.stamped(reading.new), amended=reading.amended
-                        )
+                        new = yield from self._keep_media(history, reading.new)
+                        self.log = yield from take_in(self.log, self.round.stamped(new), amended=reading.amended)
                         history.settle()
                         taken = True
                         if reading.new:  # another request than the one that may have been refused
@@ -238,7 +239,8 @@ class Keeper(Kept):
                         events += yield from self._repaired(outcome.view)
                     self.log, self.wanted = outcome.log, outcome.wanted
                     if not outcome.anew or not history.is_whole:
-                        messages = history.encode(outcome.view, outcome.log)
+                        shown = yield from self._with_media(history, outcome.view)
+                        messages = history.encode(shown, outcome.log)
                         return Ready(messages, outcome.gauge, events, self.limit_tokens)
                     call = None  # what was asked for is done; what others wrote is now held against the caller's list
                 else:
@@ -258,6 +260,34 @@ class Keeper(Kept):
         told = (Repaired(self.log.session_id, tuple(sorted(new))),)
         yield Publish(told)
         return told
+
+    def _keep_media(self, history: History, messages: tuple[Message, ...]) -> Flow[tuple[Message, ...]]:
+        """Keep the bytes of new messages' media, before the log names them; gives the messages as the log is to have them."""
+        if not digests_in(messages):
+            return messages
+        sources = history.sources_of(messages)
+        taken = take_media(
+            messages,
+            lambda message_id: sources.get(message_id, ()),
+            session_id=self.log.session_id,
+            limit_bytes=self.terms.media_limit_bytes,
+        )
+        if taken.media:
+            yield Keep(taken.media)
+        if taken.events:
+            yield Publish(taken.events)
+        return taken.messages
+
+    def _with_media(self, history: History, view: tuple[Message, ...]) -> Flow[tuple[Message, ...]]:
+        """Give messages that are sent from the log alone the bytes of their media."""
+        alone = history.without_source(view) if digests_in(view) else ()
+        digests = digests_in(alone)
+        if not digests:
+            return view
+        read = yield ReadMedia(tuple(sorted(digests)))
+        assert isinstance(read, Mapping)
+        filled = {message.id: with_media(message, read) for message in alone}
+        return tuple(filled.get(message.id, message) for message in view)
 
     def begin_anew(self, attempt: int) -> Flow[None]:
         """Read the session again; the caller's list is then held against it from the beginning."""

@@ -10,15 +10,17 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.entries import split_handle
+from infold.core.entries import MessageEntry, split_handle
+from infold.core.messages import FilePart
 from infold.core.policy import Ruler
 from infold.core.recall import Document, Hit, Index, reply, tokens_of
 from infold.core.tokens import estimate
-from infold.errors import UsageError
+from infold.engine.media import Medium, files_of
+from infold.errors import UnknownReference, UsageError
 from infold.formats.recall_tool import is_recall
-from infold.ports import Finder, SessionKey
+from infold.ports import Finder, MediaStore, SessionKey, Store
 
-__all__ = ["recall"]
+__all__ = ["files_at", "recall", "recall_media"]
 
 MOST_CANDIDATES = 50
 """How many parts a store proposes before they are ranked passage by passage."""
@@ -28,6 +30,9 @@ MOST_CHARACTERS = 4_000_000
 
 MOST_HANDLES = 20
 """Parts that one query may name; of more, each would get too little room to be of use."""
+
+LONGEST_HANDLE = 18
+"""Characters of a handle that a session could have."""
 
 LONGEST_QUERY = 4_000
 """Characters of a query that are looked at: a question is shorter, a pasted log is not a question."""
@@ -68,6 +73,36 @@ def recall(store: Finder, key: SessionKey, query: str, *, budget_tokens: int = 2
     else:
         shown = _passages(_candidates(store, key, query), query, room)
     return room.held(shown)
+
+
+def recall_media(store: Store, key: SessionKey, handle: str) -> tuple[Medium, ...]:
+    """Return the media of a part with their bytes: of an attachment itself, of a tool's result all that it brought.
+
+    Raises `UnknownReference` for a handle that names no medium, or one whose bytes were not stored.
+    """
+    files = files_at(store, key, handle)
+    if not files:
+        raise UnknownReference("medium", handle, remedy="name a medium by the handle that its line or a search gives")
+    read = store.medium if isinstance(store, MediaStore) else _nothing
+    found = [(file, read(key, file.digest)) for file in files if file.digest]
+    media = tuple(Medium(file.media_type, file.name, data) for file, data in found if data is not None)
+    if not media:
+        where = next((file.reference for file in files if file.reference), "")
+        remedy = f"fetch it from {where}" if where else "raise media_limit_bytes before it is sent, or send it again"
+        raise UnknownReference("stored medium", handle, remedy=remedy)
+    return media
+
+
+def files_at(store: Store, key: SessionKey, handle: str) -> tuple[FilePart, ...]:
+    """Return what is known of the media under a handle; nothing where it names none."""
+    sequence, position = split_handle(handle) if len(handle) <= LONGEST_HANDLE else (-1, -1)
+    number, entry = next(store.newest_first(key, before=max(0, sequence) + 1), (None, None))
+    parts = entry.message.parts if number == sequence and isinstance(entry, MessageEntry) else ()
+    return files_of(parts[position]) if 0 <= position < len(parts) else ()
+
+
+def _nothing(_: SessionKey, __: str) -> bytes | None:
+    return None
 
 
 class _Room(Struct, frozen=True):

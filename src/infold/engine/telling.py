@@ -7,6 +7,7 @@ from infold.core.events import (
     Exceeded,
     FailedOpen,
     InstructionStubbed,
+    MediaNotStored,
     NotManaged,
     PluginFailed,
     PreparationDiscarded,
@@ -36,6 +37,7 @@ Incident: TypeAlias = (
     | NotManaged
     | Repaired
     | Exceeded
+    | MediaNotStored
 )
 """Every event that does not itself make the view smaller."""
 
@@ -70,6 +72,9 @@ def in_words(event: Incident) -> str:  # noqa: C901, PLR0911, PLR0912 - a senten
             return f"entry {event.sequence} was undone; the view has {event.tokens_after:,} tokens again"
         case FailedOpen():
             return f"a request was relayed as it came: {event.problem}"
+        case MediaNotStored():
+            what = f"{event.name} ({event.media_type})" if event.name else event.media_type
+            return f"{what} has {event.byte_size:,} bytes, over the limit of {event.limit_bytes:,}, and is not stored"
         case NotManaged():
             return f"a request was relayed at its own size: {event.why}"
         case Repaired():

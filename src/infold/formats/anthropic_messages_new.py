@@ -14,7 +14,8 @@ from infold.core.messages import (
     ToolResultPart,
 )
 from infold.formats.items import Item
-from infold.formats.slots import has_address, mentioned, parsed_arguments, provider_value, shown
+from infold.formats.media import parse_data_url
+from infold.formats.slots import has_address, is_image, is_pdf, mentioned, parsed_arguments, provider_value, shown
 
 __all__ = ["THINKING", "encode_new"]
 
@@ -56,14 +57,19 @@ def _new_blocks(part: Part, ids: Mapping[str, str]) -> list[Item]:
 
 def _new_result(part: ToolResultPart, ids: Mapping[str, str]) -> Item:
     call_id = ids.get(part.call_id) or part.call_id
-    block: Item = {"type": "tool_result", "tool_use_id": call_id, "content": part.output}
+    media = [_new_medium(file) for file in part.files]
+    content = [*([{"type": "text", "text": part.output}] if part.output.strip() else []), *media]
+    block: Item = {"type": "tool_result", "tool_use_id": call_id, "content": content if media else part.output}
     return block if part.status == "completed" else {**block, "is_error": True}
 
 
 def _new_medium(part: FilePart) -> Item:
-    source = {"type": "url", "url": part.reference}
-    if has_address(part) and part.media_type.startswith("image/"):
+    found = parse_data_url(part.reference)
+    source: Item = {"type": "url", "url": part.reference}
+    if found is not None:
+        source = {"type": "base64", "media_type": found.media_type, "data": found.data}
+    if is_image(part):
         return {"type": "image", "source": source}
-    if has_address(part) and part.media_type == "application/pdf":
-        return {"type": "document", "source": source}
+    if is_pdf(part) or (has_address(part) and part.media_type == "application/pdf"):
+        return {"type": "document", "source": source, **({"title": part.name} if part.name and found else {})}
     return {"type": "text", "text": mentioned(part)}

@@ -39,7 +39,7 @@ from infold.formats.items import (
     text_field,
     user_text,
 )
-from infold.formats.media import file_part
+from infold.formats.media import file_part, parse_data_url
 from infold.formats.pairing import Pairing, by_name
 from infold.formats.patch import GONE, Codec, Slot, begun_by_user, encode_view, gather
 from infold.formats.slots import (
@@ -51,6 +51,7 @@ from infold.formats.slots import (
     provider_value,
     result_or_text,
     shown,
+    told_output,
 )
 
 __all__ = ["NAME", "decode", "encode", "encode_new", "looks_like"]
@@ -279,7 +280,7 @@ def _new_parts(part: Part, ids: Mapping[str, str]) -> list[Item]:
             return [{"functionCall": call, **signed}]
         case ToolResultPart():
             field = "output" if part.status == "completed" else "error"
-            response = {"name": part.tool, "response": {field: part.output}}
+            response = {"name": part.tool, "response": {field: told_output(part)}}
             return [{"functionResponse": _with_id(response, part.call_id, ids)}]
         case FilePart():
             return [_new_medium(part)]
@@ -293,6 +294,9 @@ def _with_id(body: Item, call_id: str, ids: Mapping[str, str]) -> Item:
 
 
 def _new_medium(part: FilePart) -> Item:
+    found = parse_data_url(part.reference)
+    if found is not None:
+        return {"inlineData": {"mimeType": part.media_type, "data": found.data}}
     if has_address(part) or part.reference.startswith("gs://"):
         return {"fileData": {"mimeType": part.media_type, "fileUri": part.reference}}
     return {"text": mentioned(part)}

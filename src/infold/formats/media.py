@@ -104,6 +104,8 @@ def payloads(item: object, wanted: Set[str]) -> dict[str, bytes]:
             waiting += one.values()
         elif isinstance(one, list | tuple):
             waiting += one
+        elif isinstance(one, bytes):
+            waiting.append(base64.b64encode(one).decode())
         elif isinstance(one, str) and len(one) >= SHORTEST_DATA:
             url = parse_data_url(one)
             data = one if url is None else url.data

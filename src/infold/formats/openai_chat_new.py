@@ -12,9 +12,22 @@ from infold.core.messages import (
     ToolResultPart,
 )
 from infold.formats.items import Item, lines
-from infold.formats.slots import has_address, mentioned, provider_value, shown, shown_text
+from infold.formats.media import parse_data_url
+from infold.formats.slots import (
+    has_address,
+    is_image,
+    is_pdf,
+    mentioned,
+    provider_value,
+    shown,
+    shown_text,
+    told_output,
+)
 
 __all__ = ["encode_new"]
+
+_SOUND = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
+"""The kinds of sound that a request may hold, and what it calls them."""
 
 
 def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
@@ -45,15 +58,27 @@ def _new_call(part: ToolCallPart, ids: Mapping[str, str]) -> Item:
 
 
 def _new_result(part: ToolResultPart, ids: Mapping[str, str]) -> Item:
-    wire_id = ids.get(part.call_id, part.call_id)
+    wire_id, output = ids.get(part.call_id, part.call_id), told_output(part)
     if not wire_id:
-        return {"role": "function", "name": part.tool, "content": part.output}
-    return {"role": "tool", "tool_call_id": wire_id, "content": part.output}
+        return {"role": "function", "name": part.tool, "content": output}
+    return {"role": "tool", "tool_call_id": wire_id, "content": output}
 
 
 def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:
-    """Text alone stays text; an image that has an address makes a list of blocks."""
+    """Text alone stays text; media whose bytes or address are at hand make a list of blocks."""
     files = [part for part in parts if isinstance(part, FilePart)]
-    text = lines([shown_text(parts), *(mentioned(file) for file in files if not has_address(file))])
-    images = [{"type": "image_url", "image_url": {"url": file.reference}} for file in files if has_address(file)]
-    return [{"type": "text", "text": text or "Attached:"}, *images] if images else text
+    media = {place: block for place, file in enumerate(files) if (block := _new_medium(file)) is not None}
+    text = lines([shown_text(parts), *(mentioned(file) for place, file in enumerate(files) if place not in media)])
+    return [{"type": "text", "text": text or "Attached:"}, *media.values()] if media else text
+
+
+def _new_medium(file: FilePart) -> Item | None:
+    if is_image(file) or has_address(file):
+        return {"type": "image_url", "image_url": {"url": file.reference}}
+    if is_pdf(file):
+        return {"type": "file", "file": {"filename": file.name or "attached.pdf", "file_data": file.reference}}
+    found = parse_data_url(file.reference)
+    sound = _SOUND.get(file.media_type)
+    if found is None or sound is None:
+        return None
+    return {"type": "input_audio", "input_audio": {"data": found.data, "format": sound}}

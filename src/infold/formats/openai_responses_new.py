@@ -1,6 +1,6 @@
 """What infold itself says, as OpenAI Responses input items."""
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
 
 from infold.core.messages import (
@@ -15,7 +15,7 @@ from infold.core.messages import (
 )
 from infold.formats.items import Decoded, Item, as_came, id_field, lines, plain, text_field
 from infold.formats.openai_responses_blocks import BLANK_IMAGE
-from infold.formats.slots import has_address, mentioned, provider_value, shown, shown_text
+from infold.formats.slots import has_address, is_image, is_pdf, mentioned, provider_value, shown, shown_text
 
 __all__ = ["BOUND_TYPES", "answers_in_order", "answers_matched", "encode_new"]
 
@@ -46,7 +46,7 @@ def _new_items(part: Part, ids: Mapping[str, str]) -> list[Item]:
             return [{"type": "function_call", "call_id": call_id, "name": part.tool, "arguments": part.arguments}]
         case ToolResultPart():
             call_id = ids.get(part.call_id) or part.call_id
-            return [{"type": "function_call_output", "call_id": call_id, "output": part.output}]
+            return [{"type": "function_call_output", "call_id": call_id, "output": _new_output(part)}]
         case ReasoningPart():
             value = provider_value(part)
             return [value] if isinstance(value, dict) and value.get("type") in BOUND_TYPES else []
@@ -55,13 +55,27 @@ def _new_items(part: Part, ids: Mapping[str, str]) -> list[Item]:
 
 
 def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:
-    """Text alone stays text; an image that has an address makes a list of blocks."""
-    files = [part for part in parts if isinstance(part, FilePart)]
-    text = lines([shown_text(parts), *(mentioned(file) for file in files if not has_address(file))])
-    images = [
-        {"type": "input_image", "detail": "auto", "image_url": file.reference} for file in files if has_address(file)
-    ]
-    return [*([{"type": "input_text", "text": text}] if text else []), *images] if images else text
+    """Text alone stays text; media whose bytes or address are at hand make a list of blocks."""
+    return _with_media(shown_text(parts), [part for part in parts if isinstance(part, FilePart)])
+
+
+def _new_output(part: ToolResultPart) -> str | list[Item]:
+    """The same for what a tool answered."""
+    return _with_media(part.output, part.files)
+
+
+def _with_media(text: str, files: Sequence[FilePart]) -> str | list[Item]:
+    media = {place: block for place, file in enumerate(files) if (block := _new_medium(file)) is not None}
+    text = lines([text, *(mentioned(file) for place, file in enumerate(files) if place not in media)])
+    return [*([{"type": "input_text", "text": text}] if text else []), *media.values()] if media else text
+
+
+def _new_medium(file: FilePart) -> Item | None:
+    if is_image(file) or has_address(file):
+        return {"type": "input_image", "detail": "auto", "image_url": file.reference}
+    if is_pdf(file):
+        return {"type": "input_file", "filename": file.name or "attached.pdf", "file_data": file.reference}
+    return None
 
 
 # Each kind of call wants its own kind of output; a new result knows only the call's id.
@@ -104,7 +118,7 @@ def _answer(item: Item, kinds: Mapping[str, str]) -> Item:
     kind = kinds.get(id_field(item, "call_id"))
     if kind is None or item.get("type") != "function_call_output":
         return item
-    call_id, output = item["call_id"], item["output"]
+    call_id, output = item["call_id"], _text_of(item["output"])
     match kind:
         case "shell_call":
             run = {"stdout": output, "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}
@@ -118,3 +132,8 @@ def _answer(item: Item, kinds: Mapping[str, str]) -> Item:
             return {"type": "local_shell_call_output", "id": call_id, "output": output}
         case _:
             return {"type": f"{kind}_output", "call_id": call_id, "output": output}
+
+
+def _text_of(output: str | list[Item]) -> str:
+    """An output as text, for calls of a kind whose output takes no media."""
+    return output if isinstance(output, str) else lines(text_field(block, "text") for block in output)

@@ -22,6 +22,8 @@ from infold.formats.pairing import Asked
 __all__ = [
     "arguments_of",
     "has_address",
+    "is_image",
+    "is_pdf",
     "left_text",
     "mentioned",
     "parsed_arguments",
@@ -30,6 +32,7 @@ __all__ = [
     "result_or_text",
     "shown",
     "shown_text",
+    "told_output",
     "undigested",
     "unpacked_input",
 ]
@@ -127,7 +130,23 @@ def shown(message: Message) -> tuple[Part, ...]:
 
 def mentioned(file: FilePart) -> str:
     """A medium in words, where its bytes are not at hand."""
-    return f"[{' '.join(filter(None, (file.media_type, file.name, file.reference)))}]"
+    reference = "" if file.reference.startswith("data:") else file.reference
+    return f"[{' '.join(filter(None, (file.media_type, file.name, reference)))}]"
+
+
+def told_output(part: ToolResultPart) -> str:
+    """Return a result's output with its media in words, for a wire that takes no media in results."""
+    return lines([part.output, *map(mentioned, part.files)])
+
+
+def is_image(file: FilePart) -> bool:
+    """Whether a medium is an image whose bytes or address are at hand."""
+    return file.media_type.startswith("image/") and (has_address(file) or file.reference.startswith("data:"))
+
+
+def is_pdf(file: FilePart) -> bool:
+    """Whether a medium is a PDF whose bytes are at hand."""
+    return file.media_type == "application/pdf" and file.reference.startswith("data:")
 
 
 def has_address(file: FilePart) -> bool:

@@ -4,7 +4,9 @@ Standard output belongs to the protocol; nothing here writes to it. A failure be
 model reads what to do, and the server goes on.
 """
 
+import base64
 from importlib.metadata import version
+from urllib.parse import quote
 
 import anyio
 from anyio import to_thread
@@ -12,8 +14,12 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.types import (
+    AudioContent,
+    BlobResourceContents,
     CallToolRequestParams,
     CallToolResult,
+    EmbeddedResource,
+    ImageContent,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
@@ -21,11 +27,15 @@ from mcp.types import (
     ToolAnnotations,
 )
 
+from infold.engine.media import Medium
 from infold.errors import InfoldError
 from infold.mcp import tools
 from infold.mcp.tools import INSTRUCTIONS, TOOLS, Toolbox
 
 __all__ = ["serve", "server_for"]
+
+MOST_MEDIA_BYTES = 5_000_000
+"""What providers take of one image, which a client passes on to its model."""
 
 READS_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 """What lets a client call without asking: nothing is changed, and nothing but the store is looked at."""
@@ -74,7 +84,10 @@ def _listed(tool: tools.Tool) -> Tool:
 
 def _answer(toolbox: Toolbox, params: CallToolRequestParams) -> CallToolResult:
     try:
-        return _told(toolbox.call(params.name, params.arguments or {}))
+        given = params.arguments or {}
+        told = _told(toolbox.call(params.name, given))
+        shown = [_shown(params, medium) for medium in toolbox.media(params.name, given)]
+        return CallToolResult(content=[*told.content, *shown], is_error=False)
     except InfoldError as error:
         return _told(str(error), is_error=True)
     except Exception as error:  # a face answers whatever happens; the client shows it, and the next call may succeed
@@ -83,3 +96,21 @@ def _answer(toolbox: Toolbox, params: CallToolRequestParams) -> CallToolResult:
 
 def _told(text: str, *, is_error: bool = False) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
+
+
+def _shown(
+    params: CallToolRequestParams, medium: Medium
+) -> TextContent | ImageContent | AudioContent | EmbeddedResource:
+    """A medium in the protocol's shape; one that is too large for an answer is told of."""
+    kind = medium.media_type.partition("/")[0]
+    if len(medium.data) > MOST_MEDIA_BYTES:
+        size = f"{len(medium.data):,} bytes of {medium.media_type} are too many to be shown here"
+        return TextContent(type="text", text=f"[{size}; get them with Session.media]")
+    data = base64.b64encode(medium.data).decode()
+    if kind == "image":
+        return ImageContent(type="image", data=data, mime_type=medium.media_type)
+    if kind == "audio":
+        return AudioContent(type="audio", data=data, mime_type=medium.media_type)
+    uri = f"infold://media/{quote(medium.name or str((params.arguments or {}).get('handle') or 'part'))}"
+    resource = BlobResourceContents(uri=uri, mime_type=medium.media_type, blob=data)
+    return EmbeddedResource(type="resource", resource=resource)

@@ -14,7 +14,8 @@ from msgspec import Struct
 from infold.core.entries import split_handle
 from infold.core.messages import SessionId
 from infold.core.tokens import estimate
-from infold.engine.recalling import recall
+from infold.engine.media import Medium
+from infold.engine.recalling import recall, recall_media
 from infold.errors import UnknownReference, UnknownSession, UsageError
 from infold.formats.recall_tool import DESCRIPTION, QUERY, RECALL_TOOL_NAME, query_of
 from infold.ports import FullStore, SessionKey, StoredSession
@@ -95,6 +96,17 @@ class Toolbox(Struct, frozen=True):
                 return self.sessions()
             case _:
                 raise UsageError(f"there is no tool {name!r}; call {', '.join(tool.name for tool in TOOLS)}")
+
+    def media(self, name: str, arguments: Mapping[str, object]) -> tuple[Medium, ...]:
+        """Return the media that an answer brings with it: those under the one handle that was asked for."""
+        session = _text(arguments, "session")
+        wanted = _text(arguments, "handle" if name == "read" else "query").strip().strip("[]")
+        if name == "sessions" or split_handle(wanted) == (-1, -1):
+            return ()
+        try:
+            return recall_media(self.store, self._key(session), wanted)
+        except UnknownReference:
+            return ()
 
     def recall(self, query: str, session: str = "") -> str:
         """Search a session, or read its parts by their handles."""

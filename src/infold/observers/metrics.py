@@ -22,6 +22,7 @@ from infold.core.events import (
     Exceeded,
     FailedOpen,
     InstructionStubbed,
+    MediaNotStored,
     NotManaged,
     PluginFailed,
     PreparationDiscarded,
@@ -89,6 +90,7 @@ FAMILIES = (
     Family("overflows_reported_total", "counter", "Requests that a provider refused as too large."),
     Family("thinking_refused_total", "counter", "Requests that a provider refused for thinking bound to another view."),
     Family("windows_exceeded_total", "counter", "Times that even the smallest view did not fit."),
+    Family("media_not_stored_total", "counter", "Media that were too large to be stored."),
     Family("restorations_total", "counter", "Changes undone."),
     Family("instructions_stubbed_total", "counter", "Instructions that no longer fitted word for word."),
     Family("stubs_repeated_total", "counter", "Replies that wrote a stub as if it were content."),
@@ -169,7 +171,7 @@ def kind_of_fault(fault: str) -> str:
     return kind if kind in KNOWN_FAULTS else "other"
 
 
-def _of_rare(
+def _of_rare(  # noqa: C901, PLR0912 - a line for each kind
     event: CompactionVetoed
     | PluginFailed
     | Rejected
@@ -178,6 +180,7 @@ def _of_rare(
     | InstructionStubbed
     | StubRepeated
     | FailedOpen
+    | MediaNotStored
     | NotManaged
     | Repaired
     | SummaryProgressed,
@@ -199,6 +202,8 @@ def _of_rare(
             yield Sample("stubs_repeated_total")
         case FailedOpen():
             yield Sample("failed_open_total")
+        case MediaNotStored():
+            yield Sample("media_not_stored_total")
         case NotManaged():
             yield Sample("not_managed_total")
         case Repaired():

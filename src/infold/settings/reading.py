@@ -72,10 +72,11 @@ class GatewaySettings(Struct, frozen=True):
 
 
 class StoreLimits(Struct, frozen=True):
-    """From what age or size on sessions are deleted; none is never (B27)."""
+    """From what age or size on sessions are deleted; none is never (B27). `media_bytes`: up to what size a medium is kept."""
 
     max_age_days: int | None
     max_bytes: int | None
+    media_bytes: int | None = 20_000_000
 
 
 class Settings(Struct, frozen=True):

@@ -241,6 +241,13 @@ KEYS: tuple[Key, ...] = (
     UPSTREAM,
     Key("store_limits.max_age_days", CAP, "Delete sessions that have not changed for so many days.", unset="off"),
     Key("store_limits.max_bytes", CAP, "Delete the oldest sessions beyond this size of the store.", unset="off"),
+    Key(
+        "store_limits.media_bytes",
+        CAP,
+        "Keep the bytes of images, documents and sound up to this size each.",
+        20_000_000,
+        unset="off",
+    ),
 )
 
 BY_NAME = MappingProxyType({key.name: key for key in KEYS if key is not UPSTREAM})

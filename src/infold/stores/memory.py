@@ -3,7 +3,7 @@
 Entries are kept encoded, like everywhere else, so that what works here works with a database.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -116,6 +116,18 @@ class MemoryStore(Closing):
         """A part as it was said; raises `UnknownReference` if there is no text under that handle."""
         return document_at(self, key, handle)
 
+    def keep_media(self, key: SessionKey, media: Mapping[str, bytes]) -> None:
+        """Keep the bytes of media under their digests, each once."""
+        with self._lock:
+            session = self._sessions.setdefault(key, _Session())
+            session.changed_ms = session.changed_ms or self._clock.now_ms()
+            session.media = {**media, **session.media}
+
+    def medium(self, key: SessionKey, digest: str) -> bytes | None:
+        """Return the bytes under a digest; `None` if the session has none."""
+        with self._lock:
+            return self._sessions[key].media.get(digest) if key in self._sessions else None
+
     def _indexed(self, key: SessionKey) -> Indexed | None:
         with self._lock:
             session = self._sessions.get(key)
@@ -145,10 +157,11 @@ class _Session:
         self.places: dict[str, list[Place]] = {}
         self.indexed = 0
         self.changed_ms = 0
+        self.media: dict[str, bytes] = {}
 
     @property
     def stored_bytes(self) -> int:
-        return sum(map(len, self.stored))
+        return sum(map(len, self.stored)) + sum(map(len, self.media.values()))
 
 
 def _newest(places: Sequence[Place]) -> list[Place]:

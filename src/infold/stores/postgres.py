@@ -7,7 +7,7 @@ and the server must therefore keep a session on one server connection.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, LiteralString, TypeVar
@@ -167,6 +167,18 @@ class PostgresStore(Closing):
         """A part as it was said; raises `UnknownReference` if there is no text under that handle."""
         return document_at(self, key, handle)
 
+    def keep_media(self, key: SessionKey, media: Mapping[str, bytes]) -> None:
+        """Keep the bytes of media under their digests, each once."""
+        self._transact(lambda connection: _keep_media(connection, key, media, self._clock.now_ms()))
+
+    def medium(self, key: SessionKey, digest: str) -> bytes | None:
+        """Return the bytes under a digest; `None` if the session has none."""
+        query: LiteralString = (
+            "SELECT media.stored FROM infold_media AS media JOIN infold_sessions AS sessions "
+            "ON sessions.number = media.session WHERE sessions.tenant = %s AND sessions.id = %s AND media.digest = %s"
+        )
+        return next((bytes(row[0]) for row in self._rows(query, (key.tenant, key.session_id, digest))), None)
+
     def _transact(self, act: Callable[[Connection], T]) -> T:
         """Run an act in a transaction, again if the server rolled it back in favour of another.
 
@@ -243,6 +255,24 @@ def _insert(connection: Connection, number: int, first: int, stored: Sequence[by
         cursor.executemany(
             "INSERT INTO infold_entries VALUES (%s, %s, %s)",
             [(number, first + at, entry) for at, entry in enumerate(stored)],
+        )
+
+
+def _keep_media(connection: Connection, key: SessionKey, media: Mapping[str, bytes], now_ms: int) -> None:
+    """Store what the session does not have yet and count it in; the session is begun if this comes before its first entry."""
+    row: Any = connection.execute(
+        "INSERT INTO infold_sessions (tenant, id, next_sequence, stored_bytes, changed_ms) VALUES (%s, %s, 0, 0, %s) "
+        "ON CONFLICT (tenant, id) DO UPDATE SET changed_ms = infold_sessions.changed_ms RETURNING number",
+        (key.tenant, key.session_id, now_ms),
+    ).fetchone()
+    for digest, content in media.items():
+        added = connection.execute(
+            "INSERT INTO infold_media VALUES (%s, %s, %s) ON CONFLICT (session, digest) DO NOTHING",
+            (row[0], digest, content),
+        ).rowcount
+        connection.execute(
+            "UPDATE infold_sessions SET stored_bytes = stored_bytes + %s WHERE number = %s",
+            (added * len(content), row[0]),
         )
 
 

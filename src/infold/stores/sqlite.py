@@ -6,7 +6,7 @@ processes may use one file: each append is a transaction that first checks the n
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -163,6 +163,18 @@ class SqliteStore(Closing):
         """A part as it was said; raises `UnknownReference` if there is no text under that handle."""
         return document_at(self, key, handle)
 
+    def keep_media(self, key: SessionKey, media: Mapping[str, bytes]) -> None:
+        """Keep the bytes of media under their digests, each once."""
+        self._connections.write(lambda connection: _keep_media(connection, key, media, self._clock.now_ms()))
+
+    def medium(self, key: SessionKey, digest: str) -> bytes | None:
+        """Return the bytes under a digest; `None` if the session has none."""
+        query = (
+            "SELECT media.stored FROM media JOIN sessions ON sessions.number = media.session "
+            "WHERE sessions.tenant = ? AND sessions.id = ? AND media.digest = ?"
+        )
+        return next((bytes(row[0]) for row in self._rows(query, (key.tenant, key.session_id, digest))), None)
+
     def _indexed(self, key: SessionKey) -> Indexed | None:
         query = (
             "SELECT CAST(indexed AS INTEGER), CAST(next_sequence AS INTEGER) FROM sessions WHERE tenant = ? AND id = ?"
@@ -234,6 +246,22 @@ def _insert(connection: sqlite3.Connection, number: int, first: int, stored: Seq
     )
 
 
+def _keep_media(connection: sqlite3.Connection, key: SessionKey, media: Mapping[str, bytes], now_ms: int) -> None:
+    """Store what the session does not have yet and count it in; the session is begun if this comes before its first entry."""
+    (number,) = connection.execute(
+        "INSERT INTO sessions (tenant, id, next_sequence, stored_bytes, changed_ms) VALUES (?, ?, 0, 0, ?) "
+        "ON CONFLICT (tenant, id) DO UPDATE SET next_sequence = next_sequence RETURNING number",
+        (key.tenant, key.session_id, now_ms),
+    ).fetchone()
+    for digest, content in media.items():
+        added = connection.execute(
+            "INSERT INTO media VALUES (?, ?, ?) ON CONFLICT (session, digest) DO NOTHING", (number, digest, content)
+        ).rowcount
+        connection.execute(
+            "UPDATE sessions SET stored_bytes = stored_bytes + ? WHERE number = ?", (added * len(content), number)
+        )
+
+
 def _index(connection: sqlite3.Connection, key: SessionKey, span: tuple[int, int], slices: Sequence[Slice]) -> None:
     """Take a session's index on, unless another writer has done so or the session has gone."""
     row = connection.execute(
@@ -260,6 +288,7 @@ def _forget(connection: sqlite3.Connection, numbers: Sequence[int]) -> int:
             "DELETE FROM words WHERE rowid IN (SELECT rowid FROM words WHERE words MATCH ?)", (f'"{_mark(number)}"',)
         )
         connection.execute("DELETE FROM entries WHERE session = ?", (number,))
+        connection.execute("DELETE FROM media WHERE session = ?", (number,))
         connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
     if numbers:
         connection.execute("INSERT INTO words (words) VALUES ('optimize')")

@@ -18,7 +18,9 @@ from infold.core.entries import (
     Title,
     decode_entry,
 )
-from infold.core.messages import FilePart, MessageId, TextPart, UserMessage
+from infold.core.messages import FilePart, MessageId, SessionId, TextPart, UserMessage
+from infold.ports import SessionKey
+from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import calls, numbered, replies, result, user
 
 from .kept import KITE, infold, keep, kite_entries
@@ -136,3 +138,18 @@ def test_no_store_says_how_to_begin(tmp_path: Path) -> None:
     assert told.exit_code == 1
     assert "there are no sessions yet" in told.stderr
     assert "infold run" in told.stderr
+
+
+def test_a_medium_is_written_to_a_file(tmp_path: Path) -> None:
+    """B35: the bytes under a handle go to the file that is named; without one, or without a medium, that is told."""
+    part = FilePart("image/png", 9, "a.png", byte_size=5, digest="d")
+    with SqliteStore(keep(tmp_path, {KITE: [MessageEntry(UserMessage(MessageId("m"), (part,)))]})) as store:
+        store.keep_media(SessionKey("", SessionId(KITE)), {"d": b"bytes"})
+    file = tmp_path / "out.png"
+    done = infold(tmp_path, "show", "last", "--media", "0.0", "-o", str(file))
+
+    assert (done.exit_code, file.read_bytes()) == (0, b"bytes")
+    assert "5 bytes of image/png" in done.stderr
+    assert "go together" in infold(tmp_path, "show", "last", "--media", "0.0").stderr
+    assert "no medium '0.7'" in infold(tmp_path, "show", "last", "--media", "0.7", "-o", str(file)).stderr
+    assert infold(tmp_path, "show", "last", "--media", "0.0", "-o", str(tmp_path / "no" / "x")).exit_code != 0

@@ -8,9 +8,20 @@ from msgspec.structs import replace
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from infold.core.entries import Checkpoint, Clip, Clipping, Handle, Pin, Pruning, Rejection, Restoration, Title
+from infold.core.entries import (
+    Checkpoint,
+    Clip,
+    Clipping,
+    Handle,
+    MessageEntry,
+    Pin,
+    Pruning,
+    Rejection,
+    Restoration,
+    Title,
+)
 from infold.core.ledger import Ledger, Quote
-from infold.core.messages import ModelRef, SessionId
+from infold.core.messages import FilePart, MessageId, ModelRef, SessionId, UserMessage
 from infold.core.verdict import Verdict
 from infold.dashboard.addresses import address_of
 from infold.dashboard.pages import MOST_ROWS
@@ -508,3 +519,27 @@ def test_huge_messages_do_not_make_huge_pages(make: Callable[[], str]) -> None:
 
     assert len(shown(*things)) < 60_000
     assert len(shown(*things, path="/messages/0")) < 200_000
+
+
+# Media.
+
+
+def test_a_medium_can_be_downloaded() -> None:
+    """B35: a message's page links each stored medium, which comes as a file and never as a page of its own."""
+    store = MemoryStore()
+    key = SessionKey("", SessionId("ferry-42"))
+    store.keep_media(key, {"d": b"<svg onload=alert(1)>"})
+    kept = FilePart("image/svg+xml", 9, 'a "b".svg', byte_size=21, digest="d")
+    message = UserMessage(MessageId("m"), (kept, FilePart("image/png", 9)))
+    store.append(key, [MessageEntry(message)], expected=0)
+    page = client(store).get(f"{HERE}/messages/0").text
+    file = client(store).get(f"{HERE}/media/0.0?n=7")
+    missing = client(store).get(f"{HERE}/media/0.1")
+
+    assert page.count("/media/0.0?n=0") == 1
+    assert "/media/0.1" not in page
+    assert (file.status_code, file.content) == (200, b"<svg onload=alert(1)>")
+    assert file.headers["content-type"] == "application/octet-stream"
+    assert file.headers["content-disposition"] == "attachment; filename*=UTF-8''a%20%22b%22.svg"
+    assert file.headers["x-content-type-options"] == "nosniff"
+    assert missing.status_code == 404

@@ -5,7 +5,19 @@ import struct
 
 import pytest
 
-from infold.formats.media import Provider, Size, file_part, image_size, image_tokens, media_tokens, parse_data_url
+from infold.formats.media import (
+    Provider,
+    Size,
+    data_url,
+    decoded,
+    digest_of,
+    file_part,
+    image_size,
+    image_tokens,
+    media_tokens,
+    parse_data_url,
+    payloads,
+)
 
 
 def png(width: int, height: int) -> str:
@@ -112,3 +124,25 @@ def test_only_data_addresses_hold_media() -> None:
     """An address on the web is no medium to measure."""
     assert parse_data_url("https://example.org/a.png") is None
     assert file_part("gemini", "", reference="gs://a/b").media_type == "application/octet-stream"
+
+
+def test_bytes_are_found_by_their_digest() -> None:
+    """B35: whatever shape holds a medium, its bytes are found by the digest of its part, and nothing else is decoded."""
+    data, other = _encoded(b"a picture"), _encoded(b"another one")
+    wanted = {digest_of(data), digest_of(other), "missing"}
+    item = {
+        "a": [{"url": f"data:image/png;base64,{data}"}, ("x", {"deep": {"bytes": b"another one"}})],
+        "n": 7,
+        "s": "no",
+    }
+
+    assert payloads(item, wanted) == {digest_of(data): b"a picture", digest_of(other): b"another one"}
+    assert payloads({"data": data}, set()) == {}
+
+
+def test_base64_of_either_alphabet_is_read() -> None:
+    """B35: line breaks, the other alphabet and missing padding do not change the bytes; what is no base64 is kept as it is."""
+    assert decoded("-_\n8=") == decoded("+/8=") == b"\xfb\xff"
+    assert decoded("YWI") == b"ab"
+    assert decoded("no base64!") == b"no base64!"
+    assert parse_data_url(data_url("image/png", b"ab")) == parse_data_url("data:image/png;base64,YWI=")

@@ -98,3 +98,34 @@ def test_outputs_stand_in_the_order_of_their_calls() -> None:
     assert [item["call_id"] for item in encoded[3:] if isinstance(item, dict)] == ["a", "b", "c"]
     assert encoded[3] is theirs[0]
     assert encoded[5] is theirs[1]
+
+
+def test_media_with_bytes_are_blocks() -> None:
+    """B35: an image and a PDF whose bytes are at hand are sent as such, in messages and results; other media are named."""
+    image = FilePart("image/png", 9, reference="data:image/png;base64,AAAA", digest="d")
+    paper = FilePart("application/pdf", 9, "a.pdf", "data:application/pdf;base64,AAAA", digest="e")
+    sound = FilePart("audio/ogg", 9, reference="data:audio/ogg;base64,AAAA", digest="f")
+    blocks = [
+        {"type": "input_text", "text": "see\n[audio/ogg]"},
+        {"type": "input_image", "detail": "auto", "image_url": image.reference},
+        {"type": "input_file", "filename": "a.pdf", "file_data": paper.reference},
+    ]
+
+    assert encode_new(UserMessage(HERE, (TextPart("see"), image, paper, sound))) == [
+        {"role": "user", "content": blocks}
+    ]
+    result = ToolMessage(HERE, (ToolResultPart("c", "shot", "see", files=(image, paper, sound)),))
+    assert encode_new(result) == [{"type": "function_call_output", "call_id": "c", "output": blocks}]
+
+
+def test_outputs_of_other_calls_are_text() -> None:
+    """B12, B35: a call of a kind whose output takes no media is answered with the text alone."""
+    image = FilePart("image/png", 9, reference="data:image/png;base64,AAAA", digest="d")
+    decoded = decode([{"type": "local_shell_call", "call_id": "c", "action": {"type": "exec", "command": ["ls"]}}])
+    result = ToolMessage(HERE, (ToolResultPart("c", "local_shell", "done", files=(image,)),))
+
+    assert encode([*decoded.messages, result], decoded)[-1] == {
+        "type": "local_shell_call_output",
+        "id": "c",
+        "output": "done",
+    }

@@ -1,15 +1,16 @@
 """The tools in the protocol's shapes, spoken to by the SDK's own client in this process."""
 
 import asyncio
+import base64
 
 import pytest
 from mcp import Client
-from mcp.types import CallToolResult, ListToolsResult, TextContent
+from mcp.types import AudioContent, CallToolResult, EmbeddedResource, ImageContent, ListToolsResult, TextContent
 
 from infold.core.entries import MessageEntry
-from infold.core.messages import SessionId
+from infold.core.messages import FilePart, MessageId, SessionId, UserMessage
 from infold.core.recall import Document
-from infold.mcp.server import server_for
+from infold.mcp.server import MOST_MEDIA_BYTES, server_for
 from infold.mcp.tools import INSTRUCTIONS, Toolbox
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
@@ -99,3 +100,25 @@ def test_an_unforeseen_failure_is_an_answer_too() -> None:
 
     assert answer.is_error
     assert told(answer) == "infold failed (ZeroDivisionError): of all things"
+
+
+@pytest.mark.parametrize(
+    ("media_type", "kind"),
+    [("image/png", ImageContent), ("audio/wav", AudioContent), ("application/pdf", EmbeddedResource)],
+)
+def test_a_medium_comes_with_its_answer(media_type: str, kind: type) -> None:
+    """B35: a client that asks for a medium's handle gets what is known of it, and the medium itself."""
+    store, key = MemoryStore(), SessionKey("", SessionId("s"))
+    store.keep_media(key, {"d": b"bytes of it", "large": bytes(MOST_MEDIA_BYTES + 1)})
+    parts = (FilePart(media_type, 9, "a b.x", byte_size=11, digest="d"), FilePart(media_type, 9, digest="large"))
+    store.append(key, [MessageEntry(UserMessage(MessageId("m"), parts))], expected=0)
+    told, medium = asyncio.run(calling(Toolbox(store), "recall", {"query": "0.0"})).content
+    _, large = asyncio.run(calling(Toolbox(store), "read", {"handle": "[0.1]"})).content
+
+    assert isinstance(told, TextContent)
+    assert "11 bytes" in told.text
+    assert isinstance(medium, kind)
+    assert base64.b64encode(b"bytes of it").decode() in medium.model_dump_json()
+    assert isinstance(large, TextContent)
+    assert "too many to be shown here" in large.text
+    assert len(asyncio.run(calling(Toolbox(store), "recall", {"query": "a b.x"})).content) == 1

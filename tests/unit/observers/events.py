@@ -9,6 +9,7 @@ from infold.core.events import (
     Exceeded,
     FailedOpen,
     InstructionStubbed,
+    MediaNotStored,
     NotManaged,
     PluginFailed,
     PreparationDiscarded,
@@ -44,4 +45,5 @@ EVENTS: tuple[Event, ...] = (
     NotManaged("s", SECRET),
     Repaired("s", (SECRET,)),
     Exceeded("s", 900, 800),
+    MediaNotStored("s", "image/png", SECRET, 9_000, 8_000),
 )

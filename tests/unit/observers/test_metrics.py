@@ -77,6 +77,7 @@ def test_every_event_is_counted() -> None:
         ("instructions_stubbed_total", ()): 2,
         ("stubs_repeated_total", ()): 1,
         ("failed_open_total", ()): 1,
+        ("media_not_stored_total", ()): 1,
         ("not_managed_total", ()): 1,
         ("calls_repaired_total", ()): 1,
         ("plugin_failures_total", (("plugin", "kites"),)): 1,

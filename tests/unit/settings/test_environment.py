@@ -48,6 +48,7 @@ EXAMPLES = {
     "gateway.idle_seconds": "10",
     "store_limits.max_age_days": "30",
     "store_limits.max_bytes": "1_000_000",
+    "store_limits.media_bytes": "5_000",
 }
 
 

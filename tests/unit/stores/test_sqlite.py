@@ -338,7 +338,7 @@ def test_migrations_are_recorded_once(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
         rows = connection.execute("SELECT number, name FROM migrations").fetchall()
 
-    assert rows == [(1, "sessions"), (2, "words"), (3, "indexed")]
+    assert rows == [(1, "sessions"), (2, "words"), (3, "indexed"), (4, "media")]
 
 
 def test_damaged_page_is_told(tmp_path: Path) -> None:
@@ -573,3 +573,17 @@ def test_mistakes_of_ours_are_not_hidden() -> None:
     """An error that is no fault of the file passes through as it is."""
     with pytest.raises(sqlite3.ProgrammingError), translated(Path("a.db")):
         raise sqlite3.ProgrammingError("wrong number of values")
+
+
+def test_a_file_from_before_media_is_upgraded(tmp_path: Path) -> None:
+    """B1, B35: a file without the table of media opens with all it had, and keeps media from then on."""
+    path, entries, key = tmp_path / "a.db", said("look", "and again"), ONE
+    with SqliteStore(path) as store:
+        store.append(key, entries, expected=0)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("DROP TABLE media; DELETE FROM migrations WHERE number = 4")
+    with SqliteStore(path) as store:
+        store.keep_media(key, {"d": b"bytes"})
+
+        assert [entry for _, entry in store.newest_first(key)] == entries[::-1]
+        assert store.medium(key, "d") == b"bytes"

@@ -6,10 +6,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+from infold.core.messages import FilePart
 from infold.errors import UsageError
 from infold.formats.recall_tool import DESCRIPTION, QUERY, RECALL_TOOL_NAME
 
-__all__ = ["RecallArguments", "recall_tool"]
+__all__ = ["RecallArguments", "no_files", "recall_tool"]
 
 
 class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,12 +19,21 @@ class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):
     query: Annotated[str, Meta(description=QUERY)]
 
 
-def recall_tool(recall: Callable[[str], str]) -> Tool:
-    """Recall as a tool of one session; `recall` takes a query and gives text, or raises `UsageError` for a query that is none."""
+def no_files(_: str) -> tuple[FilePart, ...]:
+    """Return nothing: the session has no media to show."""
+    return ()
+
+
+def recall_tool(recall: Callable[[str], str], files: Callable[[str], tuple[FilePart, ...]] = no_files) -> Tool:
+    """Recall as a tool of one session; `recall` takes a query and gives text, or raises `UsageError` for a query that is none.
+
+    `files` gives the media under a handle, which the model is then shown.
+    """
 
     def run(arguments: RecallArguments, workplace: Workplace) -> Done:  # noqa: ARG001
         try:
-            return Done(recall(arguments.query))
+            text = recall(arguments.query)
+            return Done(text, files=tuple(file for file in files(arguments.query.strip()) if file.digest))
         except UsageError as error:
             raise ToolFailed(str(error)) from error
 

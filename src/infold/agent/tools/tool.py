@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from infold.core.messages import ResultStatus
+from infold.core.messages import FilePart, ResultStatus
 from infold.ports import ToolSpec
 
 __all__ = ["Done", "Tool", "ToolFailed", "Trace", "Wish", "Workplace", "spec_of"]
@@ -61,11 +61,12 @@ class Wish(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """What a tool answers: its output, whole, and how it went."""
+    """What a tool answers: its output, whole, and how it went; `files` are media that the session has already."""
 
     output: str
     status: ResultStatus = "completed"
     exit_status: int | None = None
+    files: tuple[FilePart, ...] = ()
 
 
 class ToolFailed(Exception):

@@ -6,6 +6,7 @@ import pytest
 
 from infold.agent.tools.recall import RecallArguments, recall_tool
 from infold.agent.tools.tool import Done, ToolFailed, Wish, Workplace, spec_of
+from infold.core.messages import FilePart
 from infold.errors import UsageError
 from infold.formats.recall_tool import recall_tool as recall_item
 
@@ -39,3 +40,12 @@ def test_it_is_the_tool_other_faces_offer() -> None:
         "description": spec.description,
         "input_schema": spec.parameters,
     }
+
+
+def test_recall_shows_the_medium_itself() -> None:
+    """B35: asked for the handle of a medium whose bytes are stored, the answer holds it; others are only described."""
+    image, lost = FilePart("image/png", 85, digest="d"), FilePart("image/png", 85)
+    tool = recall_tool(lambda query: f"found {query}", lambda handle: (image, lost) if handle == "0.1" else ())
+
+    assert tool.run(RecallArguments(" 0.1 "), PLACE) == Done("found  0.1 ", files=(image,))
+    assert tool.run(RecallArguments("words"), PLACE) == Done("found words")
