@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from infold.api import checking
 from infold.api.session_settings import Place, SessionSettings
 from infold.core.log import Log
-from infold.core.messages import Message, SessionId
+from infold.core.messages import FilePart, Message, SessionId
 from infold.core.policy import Policy
 from infold.core.summary import SummaryRequest
 from infold.engine.ahead import Preparation, mark_of, told_of
@@ -24,7 +24,7 @@ from infold.engine.history import Followed
 from infold.engine.keeper import Keeper, Ready
 from infold.engine.media import Medium
 from infold.engine.previewing import Preview
-from infold.engine.recalling import recall, recall_media
+from infold.engine.recalling import files_at, recall, recall_media
 from infold.engine.refusals import overflow_of
 from infold.engine.summarising import SummaryPlan, ask_for_notes
 from infold.errors import UsageError
@@ -191,6 +191,10 @@ class AsyncSession:
         """
         handle = checking.text("handle", handle, example="12.0")
         return await to_thread(recall_media, self._place.store, self._place.key, handle)
+
+    async def files(self, handle: str) -> tuple[FilePart, ...]:
+        """Return what is known of the media under a handle, without their bytes; nothing where it names none."""
+        return await to_thread(files_at, self._place.store, self._place.key, handle)
 
     # How it is done.
 

@@ -283,6 +283,7 @@ def test_async_sessions_do_the_same() -> None:
         settings = SessionSettings(window=64_000, format="anthropic-messages")
         session = await AsyncSession.open(MemoryStore(), "s", settings)
         await session.prepare([ATTACHED["anthropic-messages"]])
+        assert [file.media_type for file in await session.files("0.1")] == ["application/pdf"]
         return await session.media("0.0")
 
     assert asyncio.run(work())[0].data == PICTURE
