@@ -30,15 +30,15 @@ class Rehearsal(Struct, frozen=True):
 def carry_on(rehearsal: Rehearsal, messages: Iterable[Message], situation: Situation) -> Rehearsal:
     """Play further messages; whoever sends a request after them compacts once more for it.
 
-    Only the first of them can be the reply to a request that was made from this rehearsal. A change of the view before any other
-    reply was never sent, so thinking that is bound to what was sent leaves the view.
+    Only the first of them can be the reply to a request that was made from this rehearsal. Any other reply was created behind a
+    view that is not known, so once this view was changed, thinking that is bound to what was sent leaves it.
     """
     log, events, sequences = rehearsal.log, list(rehearsal.events), list(rehearsal.sequences)
     was_sent, is_certain = bool(sequences), True
     for message in messages:
         if _is_reply(message) and log.next_sequence:
             compaction = compact(log, situation)
-            is_certain = is_certain and (was_sent or not compaction.entries)
+            is_certain = is_certain and (was_sent or _is_untouched(compaction.log))
             events += compaction.events
             log = compaction.log
         was_sent = False
@@ -61,6 +61,10 @@ def rehearse(log: Log, messages: Iterable[Message], situation: Situation) -> Ite
             log = compaction.log
         log = log.append(MessageEntry(message))
     yield compact(log, situation)
+
+
+def _is_untouched(log: Log) -> bool:
+    return log.checkpoint is None and not log.altered
 
 
 def _is_reply(message: Message) -> bool:

@@ -246,10 +246,14 @@ def test_a_rehearsal_trusts_only_what_was_sent() -> None:
     stepwise = begun
     for count in range(1, len(history) + 1, 2):
         stepwise = carry_on(stepwise, history[len(stepwise.sequences) : count], situation)
+    missed = begun
+    for count in range(1, len(history) + 1, 6):
+        missed = carry_on(missed, history[len(missed.sequences) : count], situation)
     unbound = carry_on(Rehearsal(Log(SESSION, Rendering())), history, situation).log
 
     assert thinking_in(at_once) == []
     assert thinking_in(stepwise.log)
+    assert thinking_in(missed.log) == []
     assert thinking_in(unbound)
     assert not unbound.limits.binds_thinking
     assert at_once.checkpoint == stepwise.log.checkpoint
