@@ -14,6 +14,7 @@ from infold.core.events import (
     Exceeded,
     FailedOpen,
     InstructionStubbed,
+    MediaNotStored,
     NotManaged,
     PluginFailed,
     PreparationDiscarded,
@@ -45,6 +46,7 @@ EVENTS: tuple[Event, ...] = (
     Restored("s", 12, 900),
     FailedOpen("s", "the body is no JSON object"),
     Exceeded("s", 900, 800),
+    MediaNotStored("s", "image/png", "a.png", 9_000, 8_000),
 )
 
 
