@@ -37,7 +37,7 @@ def hide_parts(log: "Log", entry: Pruning | Clipping) -> "Log":
         changed[sequence] = hide(message, sequence, clips, by=log.next_sequence, before=before, rendering=log.rendering)
     freed = {**log.freed, log.next_sequence: entry.freed_tokens} if isinstance(entry, Pruning) else log.freed
     hidden = replace(advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence, is_rejected=False)
-    return resummed(replace(hidden, thinking_from=_thinking_from(log, wanted)))
+    return resummed(replace(hidden, thinking_from=_thinking_from(log, wanted, untouched=not log.altered)))
 
 
 def restore(log: "Log", sequence: int) -> "Log":
@@ -58,7 +58,7 @@ def restore(log: "Log", sequence: int) -> "Log":
             changed[number] = left
     freed = {number: tokens for number, tokens in log.freed.items() if number != sequence}
     shown = replace(advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence)
-    return resummed(replace(shown, thinking_from=_thinking_from(log, touched)))
+    return resummed(replace(shown, thinking_from=_thinking_from(log, touched, untouched=not changed)))
 
 
 def pin(log: "Log", entry: Pin) -> "Log":
@@ -121,9 +121,14 @@ def advanced(log: "Log") -> "Log":
     return replace(log, next_sequence=log.next_sequence + 1, spine=spine, version=spine.version)
 
 
-def _thinking_from(log: "Log", changed: Iterable[int]) -> int:
-    """Return below which number thinking is outdated once these messages look different; as before if none stands behind them."""
+def _thinking_from(log: "Log", changed: Iterable[int], *, untouched: bool) -> int:
+    """Return below which number thinking is outdated once these messages look different; as before if none stands behind them.
+
+    `untouched`: nothing else changes the view before or after. Then blank messages and late results look different too.
+    """
     oldest = max(log.thinking_from, min(changed, default=log.next_sequence))
+    if untouched and log.checkpoint is None and any(placed.late or placed.is_blank for placed in log.live):
+        oldest = log.thinking_from
     behind = takewhile(lambda placed: placed.sequence >= oldest, reversed(log.live))
     return log.next_sequence if any(placed.has_thinking for placed in behind) else log.thinking_from
 

@@ -116,6 +116,19 @@ def test_a_change_behind_all_thinking_removes_none(entry: Pruning | Clipping) ->
     assert thinking_in(log_of(*WORK).append(entry)) == ["m1", "m3", "m5"]
 
 
+def test_the_first_change_counts_for_the_whole_view() -> None:
+    """B30, B32: with the first stub a blank message leaves the view, which thinking behind it was created behind."""
+    blank = AssistantMessage(MessageId(""), (TextPart(" "),), finish="stop")
+    log = log_of(user("build it"), blank, user("now"), *step(), *step())
+    pruned = log.append(Pruning((Handle("6.0"),), 10))
+    later_on = later(pruned, *step())
+
+    assert thinking_in(log) == ["m3", "m5"]
+    assert thinking_in(pruned) == []
+    assert thinking_in(later_on) == ["x8-0"]
+    assert thinking_in(later_on.append(Restoration(7))) == []
+
+
 def test_a_change_before_outdated_thinking_removes_no_more() -> None:
     """B32: thinking that was created after a change stays when something older changes that it never saw."""
     log = later(log_of(*WORK).append(Pruning((Handle("4.0"),), 10)), user("and now?"), *step())
