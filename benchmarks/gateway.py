@@ -12,7 +12,13 @@ for as long as the rate leaves, so that fifty streams are open all the time. Thr
 CPU is that of the server's process, by request; the first byte is the client's wait for it, the upstream's 50 ms included. Each
 is played several times in turn, and the least of either counts. Then infold alone answers 10,000 requests as fast as it
 can, in sessions that come and go, and its resident memory is sampled. Load and upstream run in this process; on a machine with
-one core they would slow the server. Not measured: compactions (`engine.py`), TLS, other wire formats.
+one core they would slow the server.
+
+Last, one client at a time asks for complete replies of 10 kB, each from the upstream itself, through the relay and through infold
+in turn, on connections that stay open: the median until the last byte, and what each server adds to it. `--latency` measures
+this alone, in half a minute, and with `--write` replaces only these figures. The machine must be idle: these are milliseconds.
+
+Not measured: compactions (`engine.py`), TLS, other wire formats.
 """
 
 import argparse
@@ -27,9 +33,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import mean, median, quantiles
+from threading import Thread
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -43,10 +52,11 @@ Row: TypeAlias = dict[str, Any]
 
 HERE = Path(__file__).parent
 RESULTS, PEERS = HERE / "results", HERE / "peers"
-CPU_TARGET, PEER_TARGET, MEMORY_TARGET = 1.3, 5.0, 1.05
+CPU_TARGET, PEER_TARGET, MEMORY_TARGET, ADDED_MS_TARGET = 1.3, 5.0, 1.05, 5.0
 START_SECONDS, END_SECONDS = 120, 30
 RUNS = 2
 MEMORY_REQUESTS, MEMORY_CALLS = 10_000, 20
+REPLY_BYTES, REPLY_SESSIONS, REPLY_CALLS = 10_000, 40, 5
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -75,9 +85,19 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "infold-peers", help="for LiteLLM")
     parser.add_argument("--no-litellm", action="store_true", help="leave out what needs a package registry")
     parser.add_argument("--no-memory", action="store_true", help="leave out the 10,000 requests")
+    parser.add_argument("--latency", action="store_true", help="measure only complete replies of 10 kB")
     parser.add_argument("--runs", type=int, default=RUNS, help="how often each server is measured")
     parser.add_argument("--rate", type=float, default=10.0, help="requests a second, of all streams together")
     chosen = parser.parse_args()
+    figures = {"replies": replies()} if chosen.latency else under_load(chosen)
+    print(table(figures))
+    if chosen.write:
+        keep(figures, "--latency --write" if chosen.latency else "--write")
+    return 0
+
+
+def under_load(chosen: argparse.Namespace) -> Row:
+    """Measure everything."""
     load = paced(chosen.rate)
     servers = [RELAY, INFOLD, *([] if chosen.no_litellm else [litellm(chosen.cache)])]
     told = stories(load)
@@ -85,10 +105,7 @@ def main() -> int:
     figures: Row = {"load": shown(load, told), "servers": [best(runs) for runs in zip(*rows, strict=True)]}
     if not chosen.no_memory:
         figures["memory"] = memory(INFOLD)
-    print(table(figures))
-    if chosen.write:
-        keep(figures)
-    return 0
+    return {**figures, "replies": replies()}
 
 
 def paced(rate: float) -> Load:
@@ -224,6 +241,74 @@ async def _memory(server: Server, load: Load, days: int, folder: Path) -> Row:
     }
 
 
+# Complete replies.
+
+
+class _Answer(BaseHTTPRequestHandler):
+    """Answers each request at once with a complete reply of 10 kB."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1  # headers and body in one write
+
+    def do_POST(self) -> None:
+        """Answer one request."""
+        self.rfile.read(int(self.headers["content-length"]))
+        message = {"role": "assistant", "content": "ferry " * (REPLY_BYTES // len("ferry "))}
+        body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+def replies() -> Row:
+    """Milliseconds until the last byte of complete replies: direct, through the relay, through infold."""
+    upstream = ThreadingHTTPServer(("127.0.0.1", 0), _Answer)
+    Thread(target=upstream.serve_forever, daemon=True).start()
+    direct = f"http://127.0.0.1:{upstream.server_address[1]}"
+    with ExitStack() as stack:
+        addresses = {"direct": direct}
+        for server in (RELAY, INFOLD):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            addresses[server.name] = stack.enter_context(running(server, direct, folder))[1]
+        clients = {
+            name: stack.enter_context(closing(HTTPConnection(at.removeprefix("http://"))))
+            for name, at in addresses.items()
+        }
+        took: dict[str, list[float]] = {name: [] for name in clients}
+        for session in range(-1, REPLY_SESSIONS):  # the first one warms up
+            for name, milliseconds in asked_in_turn(clients, session):
+                if session >= 0:
+                    took[name].append(milliseconds)
+    upstream.shutdown()
+    upstream.server_close()
+    return {
+        "reply_bytes": REPLY_BYTES,
+        "requests": REPLY_SESSIONS * REPLY_CALLS,
+        "ms": {name: round(median(values), 2) for name, values in took.items()},
+        "p95_ms": {name: round(quantiles(values, n=20)[-1], 2) for name, values in took.items()},
+    }
+
+
+def asked_in_turn(clients: dict[str, HTTPConnection], session: int) -> Iterator[tuple[str, float]]:
+    """The calls of one session, which grows by its replies, each by every way; gives the way and its milliseconds."""
+    messages: list[Row] = []
+    for call in range(REPLY_CALLS):
+        messages.append({"role": "user", "content": f"Session {session}: tell me of ferry {call}."})
+        body = json.dumps({"model": "gpt-4.1", "messages": messages}).encode()
+        for name, client in clients.items():
+            began = time.perf_counter()
+            client.request("POST", "/v1/chat/completions", body, {"authorization": f"Bearer {KEY}"})
+            reply = client.getresponse().read()
+            yield name, (time.perf_counter() - began) * 1e3
+        messages.append(json.loads(reply)["choices"][0]["message"])
+
+
 # LiteLLM.
 
 
@@ -281,7 +366,13 @@ def shown(load: Load, told: tuple[Story, ...]) -> Row:
 
 
 def table(figures: Row) -> str:
-    """The figures as text, with the targets beside them."""
+    """The figures as text, with the targets beside them; those that were measured."""
+    loaded = load_lines(figures) if "servers" in figures else []
+    return "\n".join([*loaded, *memory_lines(figures.get("memory")), *reply_lines(figures.get("replies"))])
+
+
+def load_lines(figures: Row) -> list[str]:
+    """What each server took under load."""
     load, rows = figures["load"], {row["server"]: row for row in figures["servers"]}
     relay, infold, peer = rows["relay"], rows["infold"], rows.get("litellm")
     lines = [
@@ -298,7 +389,7 @@ def table(figures: Row) -> str:
             f"LiteLLM's CPU against infold's: {peer['cpu_ms'] / infold['cpu_ms']:.1f} (target {PEER_TARGET:.0f})",
             f"what LiteLLM adds before the first byte, against infold: {added[0] / added[1]:.1f} (target {PEER_TARGET:.0f})",
         ]
-    return "\n".join([*lines, *memory_lines(figures.get("memory"))])
+    return lines
 
 
 def line(row: Row, upstream_ms: float) -> str:
@@ -320,16 +411,35 @@ def memory_lines(told: Row | None) -> list[str]:
     ]
 
 
-def keep(figures: Row) -> None:
-    """Write the figures with machine, commit and command."""
+def reply_lines(told: Row | None) -> list[str]:
+    """What complete replies waited for."""
+    if told is None:
+        return []
+    direct = told["ms"]["direct"]
+    return [
+        f"complete replies of {told['reply_bytes'] // 1000} kB, {told['requests']} requests one after the other:",
+        "way         ms to the last byte   p95 ms   added ms",
+        *(f"{name:<8}{ms:>22.2f}{told['p95_ms'][name]:>9.2f}{ms - direct:>11.2f}" for name, ms in told["ms"].items()),
+        f"what infold adds: {told['ms']['infold'] - direct:.2f} ms (target {ADDED_MS_TARGET:.0f})",
+    ]
+
+
+def keep(figures: Row, options: str) -> None:
+    """Write the figures with machine, commit and command; what was not measured this time stays."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    record = {"command": "python benchmarks/gateway.py --write", "commit": commit, "machine": machine, **figures}
+    origin = {"command": f"python benchmarks/gateway.py {options}", "commit": commit, "machine": machine}
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "gateway.json").write_text(json.dumps(record, indent=2) + "\n")
-    (RESULTS / "gateway.txt").write_text(f"{machine}, commit {commit}\n{table(figures)}\n")
+    path = RESULTS / "gateway.json"
+    if "servers" in figures:
+        record = {**origin, **figures}
+    else:
+        before = json.loads(path.read_text()) if path.exists() else origin
+        record = {**before, "replies": {**figures["replies"], **origin}}
+    path.write_text(json.dumps(record, indent=2) + "\n")
+    (RESULTS / "gateway.txt").write_text(f"{record['machine']}, commit {record['commit']}\n{table(record)}\n")
 
 
 if __name__ == "__main__":
