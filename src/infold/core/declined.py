@@ -24,7 +24,7 @@ _DECLINED = re.compile(
 """In this order: Claude Code, OpenCode and Copilot, Cline and its kin, Codex, Gemini."""
 _SAID = re.compile(r"(?:the user said|following feedback|user feedback): *", re.IGNORECASE)
 _TAGGED = re.compile(r"\s*<feedback>(.*?)</feedback>", re.DOTALL)
-_ADDED_NOTE = re.compile(r"\n\s*Note: The user['’]s next message may contain ")
+_ADDED_NOTE = re.compile(r"\n[^\S\n]*+Note: The user['’]s next message may contain ")
 """What Claude Code adds for the model after the person's words."""
 
 

@@ -45,16 +45,17 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _NOTHING = re.compile(
-    r"^\s*(?:#+.*|\*\*[^*]*\*\*:?|[-*\d.]*\s*\(?(?:none|n/a|nothing|empty|无|なし|없음)\)?[.:]?)\s*$", re.I | re.M
+    r"^[^\S\n]*+(?:#+.*|\*\*[^*\n]*\*\*:?|[-*\d.]*+[^\S\n]*+\(?(?:none|n/a|nothing|empty|无|なし|없음)\)?[.:]?)[^\S\n]*+$",
+    re.I | re.M,
 )
 """Lines that say nothing: headings, and the words for having nothing to say."""
 
 _SCRATCHPAD = re.compile(r"<(analysis|thinking|scratchpad|think)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _CLAIMS = re.compile(
-    r"(?:[\w.~@-]+/)+[\w.~@-]*\w"  # paths
-    r"|\b[\w-]+\.(?:py|js|ts|tsx|go|rs|java|c|h|cpp|md|json|toml|yaml|yml|sql|sh|txt|html|css)\b"  # file names
+    r"(?<![\w.~@-])(?<![\w.~@-]/)(?:[\w.~@-]++/)+[\w.~@-]*\w"  # paths
+    r"|\b[\w-]{1,100}\.(?:py|js|ts|tsx|go|rs|java|c|h|cpp|md|json|toml|yaml|yml|sql|sh|txt|html|css)\b"  # file names
     r"|\b[a-z0-9]+_[a-z0-9_]+\b|\b[a-z]+[A-Z]\w+\b|\b[A-Z][a-z]+[A-Z]\w+\b"  # identifiers
-    r"|\b[0-9a-f]{7,40}\b|\b\d[\d,.]*\d\d\b"  # hashes, numbers of three digits or more
+    r"|\b[0-9a-f]{7,40}\b|\b\d[\d,.]{0,40}\d\d\b"  # hashes, numbers of three digits or more
 )
 _WRITINGS = {
     "latin": re.compile(r"[A-Za-zÀ-ɏ]"),
@@ -135,7 +136,7 @@ def plain_fault(answer: Answer) -> Fault | None:
         return "cut-off"
     if answer.finish in ("content-filter", "error", "abort") or _is_refusal(text):
         return "refused"
-    return "empty" if len(_NOTHING.sub("", text).strip()) < SMALLEST_SUMMARY else None
+    return "empty" if len(" ".join(_NOTHING.sub("", text).split())) < SMALLEST_SUMMARY else None
 
 
 def _is_refusal(text: str) -> bool:

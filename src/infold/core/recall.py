@@ -52,7 +52,7 @@ _RUN = re.compile(rf"(?P<wide>[{_WIDE}]+)|(?:(?![{_WIDE}])\w)+(?:[./\\:@#+-]+(?:
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _NAME = re.compile(
-    r"https?://[^\s\"'<>)\]]+|(?:[\w.@+-]*/)+[\w.@+-]+|\b[A-Za-z]\w*(?:[a-z][A-Z]|_)\w+\b|\b[0-9a-f]{7,40}\b"
+    r"https?://[^\s\"'<>)\]]+|(?<![\w.@+/-])(?:[\w.@+-]*+/)+[\w.@+-]+|\b[A-Za-z]\w*(?:[a-z][A-Z]|_)\w+\b|\b[0-9a-f]{7,40}\b"
 )
 _SHOWABLE = re.compile(rf"[^\0]{{1,{LONGEST_LINE}}}(?=[\s,;|)\]}}，。；]|\Z)|[^\0]{{1,{LONGEST_LINE}}}|\0")
 _PIECE = re.compile(r"[^\W_]+")

@@ -50,7 +50,7 @@ SEAM = 4
 """Tokens set aside where texts are joined: what joins them, and what a tokeniser counts anew there."""
 
 _WANTED = re.compile(r"[\[(\"'`]*(?P<handle>\d+\.\d+)(?:\+(?P<start>\d{1,12}))?[\])\"'`]*")
-_WITHIN = re.compile(r"[\[\"'`]*(?P<handle>\d+\.\d+)[\]\"'`]*:\s*(?P<words>.*\S)\s*", re.DOTALL)
+_WITHIN = re.compile(r"[\[\"'`]*(?P<handle>\d+\.\d+)[\]\"'`]*:\s*+(?P<words>\S.*)", re.DOTALL)
 _BETWEEN_HANDLES = re.compile(r"[\s,;]+")
 
 

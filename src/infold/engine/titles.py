@@ -38,9 +38,9 @@ MOST_READ, MOST_OF_LINE = 20_000, 1_000
 SESSION = MessageId("")
 """Under what the title of the whole session stands."""
 
-_FENCE = re.compile(r"^(`{3,}|~{3,})[^\n]*\n(?P<code>.*?)(?:^\1[`~]*\s*$|\Z)", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(`{3,}+|~{3,}+)[^\n]*+\n(?P<code>.*?)(?:^\1[`~]*\s*$|\Z)", re.MULTILINE | re.DOTALL)
 _MARKS = re.compile(r"^\s*(?:(?:#{1,6}|>|[-*+•]|\d{1,3}[.)])\s+|\[[ xX]\]\s+)+")
-_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
+_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^)\n]{0,500}\)")
 _TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>\n]*)?/?>")
 _EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|~~)(?=\S)(.+?)(?<=\S)\1(?!\w)")
 _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)\b[^>]*>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)

@@ -75,7 +75,7 @@ TOO_FAST = re.compile(
 )
 """What is refused for its pace; these words outweigh every phrase above but the exact code."""
 
-_N = r"(\d[\d,_]*)"
+_N = r"(\d[\d,_]{0,20})"
 PROMPT_SIZES = (
     rf"\({_N} (?:of text |tokens )?in the (?:messages|prompt|input)",
     rf"n_prompt_tokens\W+{_N}",

@@ -25,7 +25,7 @@ MOST_OF_A_KIND = 80
 WORDS_AROUND = 12
 """Words on either side of an answer that a query is made of."""
 
-_PATH = re.compile(r"(?<![\w:/.])/?(?:[\w.@+-]+/)+[\w@+-]+\.[A-Za-z]\w{0,7}\b")
+_PATH = re.compile(r"(?<![\w:/.@+-])/?(?:[\w.@+-]++/)+[\w@+-]+\.[A-Za-z]\w{0,7}\b")
 _NAME = re.compile(r"(?<![\w$])(?=\w{6,})(?:[a-z]+[A-Z]\w*|[A-Z][a-z0-9]+[A-Z]\w*|[A-Za-z]+_\w*[A-Za-z]\w*)(?!\w)")
 _NAMED = re.compile(f"{_PATH.pattern}|{_NAME.pattern}|`([^`\\n]{{4,60}})`")
 _BLANK = re.compile(r"\s+")

@@ -20,7 +20,7 @@ from infold.replay.calls import Call, Recording
 __all__ = ["refetching"]
 
 _NAMES = re.compile(
-    r"(?:[\w.@+-]+/)+[\w@+-]+\.\w{1,8}\b"  # paths to files
+    r"(?<![\w.@+-])(?<![\w.@+-]/)(?:[\w.@+-]++/)+[\w@+-]+\.\w{1,8}\b"  # paths to files
     r"|\b(?:[a-z]+[A-Z]\w{3,}|[A-Z][a-z0-9]+[A-Z]\w{2,}|[A-Za-z]+_\w{4,})\b"  # identifiers of six letters or so
     r"|\b[0-9a-f]{7,40}\b"  # hashes
 )

@@ -60,9 +60,9 @@ REPLY_TOKENS = 2_000
 """What one recall may bring back."""
 
 MOST_HITS, MOST_DECOYS = 40, 40
-_FRAME = re.compile(r"\[[\d.]+\]|\(\d+ times\)|\d[\d,]* more\b|\[[\d,]+ characters in all[^\]]*\]")
+_FRAME = re.compile(r"\[[\d.]+\]|\(\d+ times\)|(?<![\d,])\d[\d,]*+ more\b|\[[\d,]+ characters in all[^\]]{0,200}\]")
 _CLAIMS = re.compile(
-    r"(?:[\w.@+-]+/)+[\w@+-]+\.\w+|(?<![\w.])\d[\d,]*\d{2}(?!\w)|(?<!\w)\d+\.\d+(?!\w)|\b[A-Za-z]+(?:_\w+|[a-z][A-Z]\w*)\b"
+    r"(?<![\w.@+-])(?<![\w.@+-]/)(?:[\w.@+-]++/)+[\w@+-]+\.\w+|(?<![\w.])\d[\d,]{0,40}\d{2}(?!\w)|(?<!\w)\d+\.\d+(?!\w)|\b[A-Za-z]+(?:_\w+|[a-z][A-Z]\w*)\b"
 )
 
 
