@@ -216,7 +216,7 @@ def test_the_sdks_own_retries_do_no_harm(scene: Scene) -> None:
 
     assert len(requests) > 30
     assert max(request.tokens for request in requests) <= WINDOW
-    assert only_log(store).calls == 24
+    assert only_log(store).calls == 23  # the first reply came back with the history, which had no name before
 
 
 @each_scene

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from infold.core.messages import AssistantMessage
 from infold.core.summary import Agent, SummaryRequest
 from infold.engine.asking import AsyncSummariser, Summariser, Written
 from infold.errors import ModelError, ModelOverflow
+from infold.formats.requests import truncates
 from infold.ports import Clock, FullStore, Model, SessionKey
 from infold.settings import Settings
 from infold.settings.terms import Permissions
@@ -55,7 +57,8 @@ class Assignment(Struct, frozen=True, kw_only=True):
     """What a face says of the work: where it is done, by whom and within what bounds, over what settings say.
 
     `allow` are rules that hold for this work alone; `window`, `steps` and `output_tokens` are 0 where settings or the model
-    decide. `is_trusted`: the project's own instructions and skills may be used.
+    decide. `is_trusted`: the project's own instructions and skills may be used. `address` is where the model is asked, if not at
+    its provider's own.
     """
 
     root: Path
@@ -68,6 +71,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     steps: int = 0
     output_tokens: int = 0
     is_trusted: bool = False
+    address: str = ""
 
 
 class Work(Struct, frozen=True):
@@ -185,4 +189,5 @@ def _kept(settings: Settings, model: Model, agent: Agent, place: Assignment, *, 
         summariser=stated.summariser or (model.summarise if summarises else None),
         format=model.format,
         recall=settings.recall.enabled and agent.allows_tools,
+        recovers=not truncates(urlsplit(place.address).netloc) if stated.recovers is None else stated.recovers,
     )

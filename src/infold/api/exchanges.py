@@ -20,7 +20,17 @@ from infold.engine.finding import Brought, brought_by, name_of
 from infold.errors import ModelError, ModelOverflow
 from infold.formats.items import json_text, plain
 from infold.formats.overflow import recognise
-from infold.formats.requests import Asked, Unmanaged, answer_of, asked_of, larger_window, wire_of_path, with_items
+from infold.formats.requests import (
+    Asked,
+    Unmanaged,
+    answer_of,
+    asked_of,
+    asks_to_truncate,
+    larger_window,
+    truncates,
+    wire_of_path,
+    with_items,
+)
 
 __all__ = [
     "Exchange",
@@ -68,8 +78,8 @@ class Exchange(Struct, frozen=True):
         return encoded(with_items(self.body, self.asked.wire, items))
 
 
-def opened(path: str, headers: Mapping[str, str], raw: bytes) -> Exchange | Unmanaged:
-    """Read a request; raises `BrokenInput` for a body that is none."""
+def opened(path: str, headers: Mapping[str, str], raw: bytes, *, host: str = "") -> Exchange | Unmanaged:
+    """Read a request that goes to this host (`name:port`); raises `BrokenInput` for a body that is none."""
     wire = wire_of_path(path)
     if wire is None:
         return Unmanaged("the path takes no messages")
@@ -77,21 +87,30 @@ def opened(path: str, headers: Mapping[str, str], raw: bytes) -> Exchange | Unma
     asked = asked_of(wire, body, path)
     if isinstance(asked, Unmanaged):
         return asked
-    asked = replace(asked, window_tokens=larger_window(wire, body, headers))
+    asked = replace(
+        asked,
+        window_tokens=larger_window(wire, body, headers),
+        is_truncated=asks_to_truncate(body) or truncates(host),
+    )
     brought = brought_by(asked)
     return Exchange(asked, body, raw, brought, name_of(asked, brought, body, headers))
 
 
 def settings_for(settings: SessionSettings, asked: Asked) -> SessionSettings:
-    """Settings for the session of a request: its format, and its model and window unless they name them or it has none."""
+    """Settings for the session of a request: its format, and its model and window unless they name them or it has none.
+
+    Whoever relays it recovers from a refusal, so that the expected size decides where the server does refuse.
+    """
     window = asked.window_tokens if settings.window is None else settings.window
     nameless = UNKNOWN_MODEL if window is None else None
+    recovers = not asked.is_truncated if settings.recovers is None else settings.recovers
     return replace(
         settings,
         model=settings.model or asked.model or nameless,
         window=window,
         format=asked.wire.name,
         bound_thinking=False if asked.drops_thinking else settings.bound_thinking,
+        recovers=recovers,
     )
 
 

@@ -188,8 +188,8 @@ class AsyncPassages(_Passages[AsyncSession]):
 
 
 def _told_apart(session_id: str, settings: SessionSettings) -> Hashable:
-    """What an open session is known by: one for each model, window and format that it has had."""
-    return session_id, settings.model, settings.window, settings.format, settings.bound_thinking
+    """What an open session is known by: one for each model, window and format that it has had, and way to be refused."""
+    return session_id, settings.model, settings.window, settings.format, settings.bound_thinking, settings.recovers
 
 
 def _not_open(_: FullStore, key: SessionKey, __: SessionSettings) -> AsyncSession:

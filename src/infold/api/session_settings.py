@@ -53,6 +53,9 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     `bound_thinking`: whether the model refuses thinking once something before it changed; `None`: as the catalogue says, or a
     refusal. Say `False` where the requests ask the provider to drop such blocks itself. `media_limit_bytes`: the bytes of images,
     documents and sound up to this size are kept in the store, so that recall brings them back; 0 keeps none.
+    `recovers`: the server refuses what is too large instead of truncating it, and whoever sends the requests passes the refusal
+    to `recover` and sends what it gives. Then the expected size decides, not the largest one possible, and the window is filled
+    further. Unset, `wrap`, the gateway and the agent, which recover by themselves, decide by the server's address.
     """
 
     model: str | None = None
@@ -73,6 +76,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str] | None = None
     bound_thinking: bool | None = None
     media_limit_bytes: int = MEDIA_LIMIT_BYTES
+    recovers: bool | None = None
 
     def __post_init__(self) -> None:
         """Reject what is of a wrong kind, where it was written."""
@@ -83,15 +87,16 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     def terms(self) -> Terms:
         """The terms these settings amount to; raises `UsageError` where they name neither a model nor a window."""
         environ = os.environ if self.environ is None else self.environ
+        terms = terms_for(
+            self.model,
+            self.window,
+            self.policy,
+            recall=self.recall,
+            environ=environ,
+            bound_thinking=self.bound_thinking,
+        )
         return replace(
-            terms_for(
-                self.model,
-                self.window,
-                self.policy,
-                recall=self.recall,
-                environ=environ,
-                bound_thinking=self.bound_thinking,
-            ),
+            terms,
             format=self.format,
             summarises=self.summariser is not None,
             summariser_tokens=self.summariser_tokens,
@@ -100,6 +105,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
             defers=self.background and self.summariser is not None,
             patience_seconds=self.patience_seconds,
             media_limit_bytes=self.media_limit_bytes,
+            # A document says itself when to act; where that would be too late the upper bound steps in.
+            recovers=bool(self.recovers) and terms.policy.usable == "scaled-reserve",
         )
 
 
@@ -127,6 +134,7 @@ def settings_from(
         plugins=plugins,
         environ=process.variables,
         media_limit_bytes=process.store_limits.media_bytes or 0,
+        recovers=terms.recovers,
     )
 
 

@@ -182,7 +182,7 @@ def _is_ours(request: httpx2.Request) -> bool:
 
 
 def _exchange(request: httpx2.Request, headers: dict[str, str], content: bytes, tell: Tell) -> Exchange | None:
-    exchange = opened(request.url.path, headers, content)
+    exchange = opened(request.url.path, headers, content, host=request.url.netloc.decode("ascii"))
     if not isinstance(exchange, Unmanaged):
         return exchange
     if exchange.is_history:

@@ -209,6 +209,7 @@ def at_work(job: Job, person: Person, store: FullStore, key: SessionKey) -> Iter
         steps=job.steps or 0,
         output_tokens=EMBEDDED_OUTPUT_TOKENS if name == EMBEDDED else 0,
         is_trusted=job.trust,
+        address=job.base_url or os.environ.get("OPENAI_BASE_URL", ""),
     )
     with open_model(name, job.base_url) as model:
         yield begin(store, key, model, place=place, settings=settings, person=person)

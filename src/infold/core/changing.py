@@ -82,6 +82,7 @@ def reject(log: "Log", entry: Rejection) -> "Log":
             reported_tokens=entry.reported_tokens,
             limit_tokens=entry.limit_tokens,
             reports=log.calibration.reports,
+            believed_tokens=entry.believed_tokens,
         )
     return replace(advanced(log), limits=limits, is_rejected=True)
 

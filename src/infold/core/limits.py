@@ -20,6 +20,10 @@ UNTOLD_SHARE = 0.9
 LARGEST_FACTOR = 4.0
 """No provider counts more than four times what we do; a larger factor comes from a misread number."""
 
+NEAR_SHARE = 0.5
+"""A refusal without a number at this part of the limit that was believed, or above, is one for size: a provider's count may be
+twice ours, where nothing is known of its vocabulary."""
+
 WIDENING = 1.1
 """By how much each reply widens a limit that one refusal without a number taught: in seven replies it has doubled."""
 
@@ -67,9 +71,18 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         return replace(self, accepted=accepted, tokens=None if tokens and tokens > LARGEST_TOKENS else tokens)
 
     def after_tokens(
-        self, *, estimated_tokens: int, reported_tokens: int | None, limit_tokens: int | None, reports: int
+        self,
+        *,
+        estimated_tokens: int,
+        reported_tokens: int | None,
+        limit_tokens: int | None,
+        reports: int,
+        believed_tokens: int | None = None,
     ) -> "Limits":
-        """What is known after a request of that estimate was refused, with the provider's own numbers where there are any."""
+        """What is known after a request of that estimate was refused, with the provider's own numbers where there are any.
+
+        `believed_tokens` is the limit the request was held to; a refusal near it needs no second one to confirm it.
+        """
         factor = 1.0 if not reported_tokens or not estimated_tokens else reported_tokens / estimated_tokens
         learned = replace(
             self, factor=min(LARGEST_FACTOR, max(1.0, factor, self.factor_after(reports))), reports=reports, accepted=0
@@ -81,8 +94,11 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         # was refused for something else.
         if self.is_told or most < SMALLEST_TOKENS:
             return learned
+        is_near = bool(believed_tokens) and estimated_tokens >= NEAR_SHARE * (believed_tokens or 0)
         return replace(
-            learned, tokens=most if self.tokens is None else min(self.tokens, most), refusals=self.refusals + 1
+            learned,
+            tokens=most if self.tokens is None else min(self.tokens, most),
+            refusals=self.refusals + (2 if is_near else 1),
         )
 
     def factor_after(self, reports: int) -> float:

@@ -99,6 +99,9 @@ class Circumstances:
             self._budget(log),
             overhead_tokens=self._overhead_of_next(log).tokens,
             bound=terms.counting.margin,
+            wide_bound=terms.counting.wide_margin,
+            recovers=terms.recovers,
+            window_tokens=self._whole_window(log).limit_tokens,
             summariser=terms.summarises,
             manual=manual,
             rates=terms.rates,
@@ -152,6 +155,8 @@ class Circumstances:
     def _budget(self, log: Log) -> Budget:
         """What may be filled; a reserve or a trigger in tokens that a learned window has no room for gives way to it."""
         policy, window, learned = self._terms.policy, self.window(log), log.limits.tokens
+        if self._has_own_window:
+            policy = replace(policy, window_tokens=None)  # it is in the window, with what was learned and asked for
         if policy.window_tokens is not None and learned is not None:  # a window that was set may still be too large
             policy = replace(policy, window_tokens=min(policy.window_tokens, learned))
         try:
@@ -166,11 +171,24 @@ class Circumstances:
 
     def window(self, log: Log) -> Window:
         """The window as it is known by now, less what the request asks to be answered with."""
-        window, asked = narrowed(self._terms.window, log.limits), self.beside.output_tokens
+        window, asked = self._whole_window(log), self.beside.output_tokens
         if not 0 < asked < window.context_tokens:
             return window
         most = window.context_tokens - asked
         return replace(window, input_tokens=min(window.limit_tokens, most))
+
+    def _whole_window(self, log: Log) -> Window:
+        """The window as it is known by now."""
+        window, stated = self._terms.window, self._terms.policy.window_tokens
+        if self._has_own_window and stated is not None:
+            window = Window(stated, output_tokens=window.output_tokens, request_bytes=window.request_bytes)
+        return narrowed(window, log.limits)
+
+    @property
+    def _has_own_window(self) -> bool:
+        """Whether the policy states the model's window; a document states what it fills, which is another thing (S1.7)."""
+        policy = self._terms.policy
+        return policy.window_tokens is not None and policy.usable == "scaled-reserve"
 
 
 def _replies(log: Log) -> Iterator[AssistantMessage]:

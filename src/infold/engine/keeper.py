@@ -149,7 +149,7 @@ class Keeper(Kept):
             self._rejections += 1
             return (yield from self._prepare(history, _Reading))
         self._refused = estimated
-        rejection = _rejection(overflow, estimated, self.log, self.now_ms())
+        rejection = _rejection(overflow, estimated, self.log, self.now_ms(), believed=self.limit_tokens)
         yield from self.insist(lambda _: (rejection,))
         yield Publish((Rejected(self.log.session_id, estimated, overflow.prompt_tokens, overflow.limit_tokens),))
         ready = yield from self._prepare(history, _Reading)
@@ -349,9 +349,10 @@ class Keeper(Kept):
         )
 
 
-def _rejection(overflow: Overflow, estimated: int, log: Log, now_ms: int) -> Rejection:
+def _rejection(overflow: Overflow, estimated: int, log: Log, now_ms: int, *, believed: int) -> Rejection:
     over_bytes = log.media_bytes or None if overflow.bytes_limit else None
-    return Rejection(estimated, overflow.prompt_tokens, overflow.limit_tokens, over_bytes, now_ms)
+    told = overflow.prompt_tokens, overflow.limit_tokens
+    return Rejection(estimated, *told, over_bytes, now_ms, believed_tokens=believed or None)
 
 
 def _format_of(messages: Sequence[object], name: str | None) -> WireFormat:

@@ -118,7 +118,7 @@ def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> Generator[Effect, object, 
         return (yield from _told(request, bill))
     tail = (placed.message for placed in log.live[plan.step.cut.index :])
     additions = replace(plan.additions, earlier=_earlier(log), later=later_text(tail))
-    window = plan.summariser_tokens or plan.situation.budget.limit_tokens
+    window = _summariser_window(plan)
     output_tokens = min(plan.step.budget_tokens, int(window * LARGEST_OUTPUT_SHARE))
     pieces = records(
         _head(log, plan),
@@ -144,8 +144,14 @@ def _told(request: SummaryRequest, bill: _Bill) -> Generator[Effect, object, Tol
 
 
 def _asking_for_less(plan: SummaryPlan, refused: ModelOverflow) -> SummaryPlan:
-    window = plan.summariser_tokens or plan.situation.budget.limit_tokens
+    window = _summariser_window(plan)
     return replace(plan, summariser_tokens=min(window, refused.limit_tokens or int(window * REFUSED_SHARE)))
+
+
+def _summariser_window(plan: SummaryPlan) -> int:
+    """The window of the model that summarises; the reserve for a reply is not kept free, since the summary is the reply."""
+    situation = plan.situation
+    return plan.summariser_tokens or situation.window_tokens or situation.budget.limit_tokens
 
 
 def _shares_prefix(log: Log, plan: SummaryPlan) -> bool:
@@ -155,7 +161,7 @@ def _shares_prefix(log: Log, plan: SummaryPlan) -> bool:
         return False
     ruler = token_ruler(log.rendering.estimate)
     whole = estimated_tokens(log, situation) + measure(instruction(plan.additions), ruler)
-    if (whole + plan.step.budget_tokens) * bound_of(log, situation) > situation.budget.limit_tokens:
+    if (whole + plan.step.budget_tokens) * bound_of(log, situation) > _summariser_window(plan):
         return False
     afresh = sum(measure(block, ruler) for block in flattened(_head(log, plan)))
     return whole * situation.rates.cached < afresh * situation.rates.fresh

@@ -20,9 +20,11 @@ __all__ = [
     "Unmanaged",
     "answer_of",
     "asked_of",
+    "asks_to_truncate",
     "larger_window",
     "model_in_path",
     "summary_body",
+    "truncates",
     "unstreamed",
     "wire_of_path",
     "with_items",
@@ -55,6 +57,11 @@ _HELD_ITEMS = ("item_reference", "compaction", "context_compaction")
 """How the types of items begin that stand for what only the provider can read, such as a history that it compacted, or that
 ask it to compact this one."""
 
+_TRUNCATING_NAMES, _TRUNCATING_PORTS = ("ollama", "lmstudio", "lm-studio"), ("11434", "1234")
+_TRUNCATING_DOMAINS = (".z.ai", ".bigmodel.cn", ".xiaomimimo.com")
+"""Servers that answer a request over their window as if it had fitted: Ollama and LM Studio, by name or by the port they listen
+on, drop a part of it; Z.ai and MiMo accept it."""
+
 _THINKING_EDIT = "clear_thinking"
 """How the name of an edit of Anthropic's begins that touches thinking alone; a date follows."""
 
@@ -85,7 +92,8 @@ class Asked(Struct, frozen=True):
     """What a request asks for: its messages, what is sent beside them, the model, and the most it may answer with.
 
     `window_tokens` is the window it asks for where that is another than its model's usual one. `drops_thinking`: it asks the
-    provider to leave out thinking that is bound to another conversation, in place of refusing it.
+    provider to leave out thinking that is bound to another conversation, in place of refusing it. `is_truncated`: what is too
+    large is not refused but answered without a part of it.
     """
 
     wire: WireFormat
@@ -97,6 +105,7 @@ class Asked(Struct, frozen=True):
     streams: bool = False
     window_tokens: int | None = None
     drops_thinking: bool = False
+    is_truncated: bool = False
 
 
 class Unmanaged(Struct, frozen=True):
@@ -156,6 +165,20 @@ def _drops_thinking(body: Body) -> bool:
     thinking = body.get("thinking")
     binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
     return isinstance(binding, Mapping) and binding.get("prefix_mismatch_behavior") == "drop_block"
+
+
+def truncates(host: str) -> bool:
+    """Whether the server at this host (`name:port`) is known not to refuse a request that is too large."""
+    name, _, port = host.lower().partition(":")
+    is_named = any(part in name for part in _TRUNCATING_NAMES) or f".{name}".endswith(_TRUNCATING_DOMAINS)
+    return is_named or port in _TRUNCATING_PORTS
+
+
+def asks_to_truncate(body: Body) -> bool:
+    """Whether a body asks its provider to shorten what is too large: Responses, OpenRouter, vLLM."""
+    transforms = body.get("transforms")
+    asks = body.get("truncation") == "auto" or body.get("truncate_prompt_tokens") is not None
+    return asks or (isinstance(transforms, list) and "middle-out" in transforms)
 
 
 def larger_window(wire: WireFormat, body: Body, headers: Mapping[str, str]) -> int | None:

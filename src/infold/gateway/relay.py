@@ -129,7 +129,7 @@ class Relay:
     ) -> _Begun:
         name = None
         try:
-            exchange = await self._opened(request, headers, raw)
+            exchange = await self._opened(request, headers, raw, outgoing.url.netloc.decode("ascii"))
             if isinstance(exchange, Unmanaged):
                 if exchange.is_history:
                     self._hub.observe(NotManaged(request.headers.get(SESSION_HEADER, ""), exchange.why))
@@ -150,7 +150,9 @@ class Relay:
             return MANAGED
         return f"{MANAGED}; not stored: {self._failed(passage.trouble, passage.exchange.name)}"
 
-    async def _opened(self, request: Request, headers: Mapping[str, str], raw: bytes) -> Exchange | Unmanaged:
+    async def _opened(
+        self, request: Request, headers: Mapping[str, str], raw: bytes, host: str
+    ) -> Exchange | Unmanaged:
         if request.method != "POST":
             return Unmanaged("not a conversation")
         path = request.scope["path"]
@@ -160,8 +162,10 @@ class Relay:
             return Unmanaged("the body is empty")
         encoding = ", ".join(request.headers.getlist("content-encoding"))
         if len(raw) > LARGE_BYTES or encoding:
-            return await self._tenancy.aside.run(lambda: _read(path, headers, unpacked(raw, encoding, self._limits)))
-        return _read(path, headers, unpacked(raw, encoding, self._limits))
+            return await self._tenancy.aside.run(
+                lambda: _read(path, headers, unpacked(raw, encoding, self._limits), host)
+            )
+        return _read(path, headers, unpacked(raw, encoding, self._limits), host)
 
     async def _sent(self, outgoing: Outgoing, content: bytes, passage: Underway | None) -> Reply:
         """The reply, opened; its bytes are asked for as they are where they have to be read here."""
@@ -209,12 +213,12 @@ class Relay:
         return told if isinstance(error, InfoldError) and not isinstance(error, StoreError) else kind
 
 
-def _read(path: str, headers: Mapping[str, str], body: bytes | Unmanaged) -> Exchange | Unmanaged:
+def _read(path: str, headers: Mapping[str, str], body: bytes | Unmanaged, host: str) -> Exchange | Unmanaged:
     """What a request asks for; a body that is none is the client's affair, an item that cannot be read may be ours."""
     if isinstance(body, Unmanaged):
         return body
     try:
-        return opened(path, headers, body)
+        return opened(path, headers, body, host=host)
     except MalformedError as error:
         if error.index is not None:
             raise

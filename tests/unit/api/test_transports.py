@@ -207,7 +207,7 @@ def test_each_request_is_recovered() -> None:
 
     def script(request: ScriptedRequest) -> Answer:
         refusal = Fail(400, {"error": {"message": "prompt exceeds max length"}})
-        return refusal if request.tokens > 600 else Say("Hello!")
+        return refusal if request.tokens > 1_000 else Say("Hello!")
 
     with wired(script) as wire:
         statuses = [wire.chat(long_list()).status_code for _ in range(3)]

@@ -197,7 +197,7 @@ def test_control_characters_are_not_obeyed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_corpus_file_is_shown(corpus: Path) -> None:
-    """A real session of 275k tokens as Claude is expected to count: compactions, usage, sub-agents and the largest tool are found."""
+    """A real session of 275k tokens as Claude counts: compactions, usage, sub-agents and the largest tool are found."""
     file = told(corpus / "claude-code" / "entireio-cli_1284c080.jsonl.gz")
 
     assert 260_000 < file["tokens"]["whole"] < 290_000

@@ -127,6 +127,18 @@ def test_a_single_refusal_without_a_number_wears_off() -> None:
     assert once.tokens is None
 
 
+@pytest.mark.parametrize(("believed", "wears_off"), [(12_000, False), (100_000, True), (None, True)])
+def test_a_refusal_near_the_limit_stays(believed: int | None, wears_off: bool) -> None:
+    """B11, B34: one refusal without a number is enough where the request nearly filled the window: our count was low."""
+    once = NO_LIMITS.after_tokens(
+        estimated_tokens=10_000, reported_tokens=None, limit_tokens=None, reports=0, believed_tokens=believed
+    )
+    later = once.after_reply(0)
+
+    assert once.tokens == 9_000
+    assert (later.tokens != once.tokens) is wears_off
+
+
 def test_a_told_limit_does_not_wear_off() -> None:
     """B11: the provider's own number stands, also after a refusal without one."""
     told = refused(refused(estimated=20_000), limit=8_192)
