@@ -16,6 +16,8 @@ from infold.core.economics import Outlook, saving
 from infold.core.entries import Clip, Reason
 from infold.core.gauge import Gauge, Situation, estimated_tokens, gauge, scaled_tokens, scaler
 from infold.core.log import Log
+from infold.core.messages import AssistantMessage
+from infold.core.policy import Policy
 from infold.core.prune import PrunePlan, plan_prune
 from infold.core.tokens import Size
 from infold.core.worth import LEAST_GAIN_SHARE, is_too_soon, is_worth_asking, is_worth_folding
@@ -149,13 +151,23 @@ def _own_reason(log: Log, situation: Situation, measured: Gauge) -> Reason | Non
         return "overflow"
     if policy.attempts is not None and log.attempts >= policy.attempts:
         return None
-    if policy.force_on_length and log.cut_off:
+    if policy.force_on_length and log.cut_off and not _was_forced(log, policy):
         return "forced"
     if is_too_soon(log, situation):
         return None
     if _has_count(log, situation) and overflows(measured.count_tokens, situation.budget, policy):
         return "trigger"
     return "price" if policy.priced and log.has_news and _saving(log, situation) > 0 else None
+
+
+def _was_forced(log: Log, policy: Policy) -> bool:
+    """Return whether a policy without a limit of attempts has just forced a compaction for this prompt."""
+    return (
+        policy.attempts is None
+        and log.attempts > 0
+        and log.checkpoint is not None
+        and log.checkpoint.reason == "forced"
+    )
 
 
 def _saving(log: Log, situation: Situation) -> float:
@@ -188,9 +200,16 @@ def _has_count(log: Log, situation: Situation) -> bool:
 def _first_rung(log: Log, situation: Situation, measured: Gauge, reason: Reason) -> NextStep | None:
     """The gentlest step of the ladder that helps."""
     excess = _excess(situation, measured, reason)
-    pruning = None if reason == "price" else _prune_enough(log, situation, measured, reason)
-    gentle = pruning or _fold(log, situation, reason, urgent=excess > 0)
+    insists = reason == "forced" and situation.policy.attempts is None and _ended_work(log)
+    pruning = None if reason == "price" or insists else _prune_enough(log, situation, measured, reason)
+    gentle = pruning or _fold(log, situation, reason, urgent=excess > 0, insists=insists)
     return gentle or (_last_resort(log, situation, excess, reason) if excess else None)
+
+
+def _ended_work(log: Log) -> bool:
+    """Return whether a reply that was cut off has the last word: unless something is folded, the work ends with it."""
+    newest = next((placed.message for placed in reversed(log.live) if not placed.is_business), None)
+    return isinstance(newest, AssistantMessage)
 
 
 def _excess(situation: Situation, measured: Gauge, reason: Reason) -> int:
@@ -241,9 +260,12 @@ def _shorten(log: Log, situation: Situation, excess: int, reason: Reason) -> Sho
     return None if clip is None else Shorten(clip, reason)
 
 
-def _fold(log: Log, situation: Situation, reason: Reason, *, urgent: bool) -> Summarise | Fold | None:
-    cut = _cut(log, situation)
-    return None if cut is None else _worth_folding(log, cut, situation, reason, urgent=urgent)
+def _fold(log: Log, situation: Situation, reason: Reason, *, urgent: bool, insists: bool) -> Summarise | Fold | None:
+    """Fold before the cut that the policy's tail has; `insists`: there is room enough, and something is folded all the same."""
+    cut = _cut(log, situation, halves=situation.manual or insists)
+    if cut is None or (insists and all(placed.is_users for placed in log.live[: cut.index])):
+        return None  # a reply that was cut off cannot go on without its own prompt
+    return _worth_folding(log, cut, situation, reason, urgent=urgent or insists)
 
 
 def _worth_folding(
@@ -262,23 +284,23 @@ def _fold_everything(log: Log, situation: Situation, reason: Reason) -> Summaris
     return _worth_folding(log, Cut(len(log.live), None), situation, reason, urgent=True) if log.live else None
 
 
-def _cut(log: Log, situation: Situation) -> Cut | None:
+def _cut(log: Log, situation: Situation, *, halves: bool) -> Cut | None:
     policy, budget = situation.policy, situation.budget
     tail_tokens = policy.tail.budget_tokens(budget.usable_tokens)
     if policy.target is None or policy.tail.rule != "tokens":
         return choose_cut(log, policy.tail, Room(tail_tokens))
     scaled = scaler(log, situation)
-    room = _room(log, situation, tail_tokens)
+    room = _room(log, situation, tail_tokens, halves=halves)
     return choose_cut(log, policy.tail, room, sizer=lambda placed: scaled(log.size_after_fold(placed)))
 
 
-def _room(log: Log, situation: Situation, tail_tokens: int) -> Room:
+def _room(log: Log, situation: Situation, tail_tokens: int, *, halves: bool) -> Room:
     """What the target leaves for a tail beside the summary and the overhead, in tokens as the provider may count them."""
     policy, budget = situation.policy, situation.budget
     summary_tokens = policy.summary.budget_tokens(budget.usable_tokens)
     beside = scaled_tokens(Size(prose=summary_tokens + situation.overhead_tokens), log, situation)
     most = max(0, budget.target_tokens - beside)
-    if situation.manual:  # a person who asks for a compaction wants one, however little there is
+    if halves:  # what is asked for is done, however little there is
         most = min(most, scaled_tokens(log.size, log, situation) // 2)
     least = min(policy.tail.minimum_tokens, int(budget.usable_tokens * LARGEST_LEAST_TAIL))
     return Room(min(tail_tokens, most), scaled_tokens(Size(prose=least), log, situation), most)

@@ -218,17 +218,29 @@ def test_a_reply_cut_off_ends_it_where_compacting_does_not_help(tmp_path: Path) 
     assert loop_in(tmp_path, model_saying(Say("And th", finish="length"))).run("Tell me.").ending == "length"
 
 
-def test_a_reply_cut_off_is_asked_for_again_after_a_compaction(tmp_path: Path) -> None:
-    """S5.3, B21: `length` forces one compaction, and the model goes on with the work."""
+@pytest.mark.parametrize("window", [32_000, 200_000])
+def test_a_reply_cut_off_is_asked_for_again_after_a_compaction(tmp_path: Path, window: int) -> None:
+    """S5.3, B21: `length` forces one compaction, also in a window with room, and the model goes on with the work."""
     looks = [Say(f"Look {n}.", (call("shell", command=f"seq {n} 900"),)) for n in range(6)]
     answers = iter([*looks, Say("And th", finish="length"), Say("And then it was done.")])
 
     def script(request: object) -> Say:
         return Say("Six looks were taken.") if "You write the notes" in str(request) else next(answers)
 
-    ended = loop_in(tmp_path, ScriptedModel(script), window=32_000).run("Tell me.")
+    ended = loop_in(tmp_path, ScriptedModel(script), window=window).run("Tell me.")
 
     assert (ended.ending, ended.text) == ("done", "And then it was done.")
+
+
+def test_replies_cut_off_again_and_again_end_it(tmp_path: Path) -> None:
+    """S5.3, B9: a model that is cut off every time costs one compaction for each prompt, and then it is over."""
+    looks = [Say(f"Look {n}.", (call("shell", command=f"seq {n} 900"),)) for n in range(6)]
+    model = model_saying(*looks, Say("And th", finish="length"))
+    loop = loop_in(tmp_path, model, window=200_000)
+
+    assert loop.run("Tell me.").ending == "length"
+    assert loop.run("Tell me more.").ending == "length"
+    assert len(model.requests) < 20
 
 
 # What goes wrong.

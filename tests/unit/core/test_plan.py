@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
-from infold.core.cut import Cut
+from infold.core.cut import Cut, head_size
 from infold.core.entries import Checkpoint, Handle, MessageEntry, Pin, Pruning
 from infold.core.features import estimate_tokens
 from infold.core.gauge import Situation
@@ -185,6 +185,55 @@ def test_a_reply_cut_off_forces_a_compaction(name: str, finish: Finish) -> None:
         assert found.reason == "forced"
     else:
         assert isinstance(found, Fits)
+
+
+@pytest.mark.parametrize("fill", [5, 10, 40, 70, 90])
+@pytest.mark.parametrize("window", [8_000, 64_000, 200_000])
+def test_a_reply_cut_off_forces_infold_while_there_is_room(window: int, fill: int) -> None:
+    """S5.3: under `infold` a cut-off reply with the last word is answered by one fold, however empty the window is."""
+    policy = preset("infold")
+    size = budget_for(Window(window), policy).usable_tokens * fill // 1_200
+    read = [draft for _ in range(12) for draft in (user(prose(60)), calls("read"), result(size), replies(prose(40)))]
+    log = session(*read, user("go"), replies("half", finish="length"), policy=policy)
+    found = step(log, policy, Window(window))
+
+    assert isinstance(found, Fold)
+    assert found.reason == "forced"
+    assert found.budget_tokens < head_size(log, found.cut).measure
+
+
+def test_infold_forces_once_in_a_row() -> None:
+    """S5.3, B9: a second cut-off reply to the same prompt forces nothing; a person's next message gives a new attempt."""
+    policy = preset("infold")
+    cut_off = (MessageEntry(replace(replies(prose(400), finish="length"), id=MessageId(f"cut-{n}"))) for n in range(4))
+    first = session(*turns(12, 2_000), policy=policy).append(next(cut_off))
+    found = step(first, policy)
+    assert isinstance(found, Fold)
+    folded = first.append(Checkpoint("text", first_kept=found.cut.first_kept, reason="forced")).append(next(cut_off))
+
+    assert isinstance(step(folded, policy), Fits)
+    by_trigger = first.append(Checkpoint("text", first_kept=found.cut.first_kept)).append(next(cut_off))
+    assert isinstance(step(by_trigger, policy), Fold)
+    asked = folded.append(MessageEntry(replace(user("next prompt"), id=MessageId("next")))).append(next(cut_off))
+    assert isinstance(step(asked, policy), Fold)
+
+
+@pytest.mark.parametrize("after", [(), (user("Go on."),)])
+def test_a_prompt_alone_is_not_folded_for_its_own_reply(after: tuple[Message, ...]) -> None:
+    """S5.3, B2: the only prompt of a session stays when its reply is cut off, since there is nothing else to fold."""
+    policy = preset("infold")
+    log = session(user(prose(3_000)), replies(prose(9_000), finish="length"), *after, policy=policy)
+
+    assert isinstance(step(log, policy), Fits)
+
+
+def test_a_cut_off_call_that_was_answered_forces_no_fold_while_there_is_room() -> None:
+    """S5.3, B16: where the work goes on by itself, a cut-off reply folds no more than what is worth it."""
+    policy = preset("infold")
+    cut = replace(calls("write"), finish="length")
+    log = session(*turns(12, 500), cut, result(400), policy=policy)
+
+    assert isinstance(step(log, policy), Fits)
 
 
 def test_an_empty_old_part_is_not_compacted_even_when_forced() -> None:
