@@ -8,6 +8,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from infold.api.checking import check_terms
 from infold.api.rehearsals import Rehearsals
 from infold.api.report import Report
@@ -24,6 +26,7 @@ from infold.core.view import view
 from infold.engine.counting import Counting, counting_for
 from infold.engine.terms import as_text, divided, is_thinking_bound, overhead_of, policy_under, rates_of, window_of
 from infold.errors import WindowExceeded
+from infold.formats.injected import marked, marks_of
 from infold.formats.wire import Decoded, WireFormat, detect, format_named
 
 __all__ = ["Fitted", "fit"]
@@ -72,6 +75,7 @@ def fit(
     chosen = policy_under(policy, os.environ if environ is None else environ)
     wire = _wire_format(messages, format)
     decoded = wire.decode(messages)
+    decoded = replace(decoded, messages=marked(decoded.messages, marks_of((chosen,))))
     known = None if model is None else lookup(model, overrides=overrides)
     counting = _counting(chosen, known, exact=exact)
     situation = Situation(

@@ -185,7 +185,7 @@ def _speaker(message: Message) -> str:
     if isinstance(message, SystemMessage):
         return "system"
     if isinstance(message, AssistantMessage):
-        return "summary" if message.summary else "assistant"
+        return "summary" if message.summary or message.foreign_summary else "assistant"
     return "user" if isinstance(message, UserMessage) else "results"
 
 

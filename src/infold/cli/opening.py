@@ -20,7 +20,7 @@ from infold.cli.render import counted, legible
 from infold.core.messages import ModelRef
 from infold.errors import BrokenInput, FormatError, UnknownFormat
 from infold.formats.transcripts import source as sources
-from infold.formats.transcripts.record import Notes, RecordedSession, Skipped
+from infold.formats.transcripts.record import Notes, RecordedSession, Skipped, imported
 from infold.formats.transcripts.registry import FORMAT_NAMES, read_transcript
 from infold.formats.wire import (
     ANTHROPIC_MESSAGES,
@@ -133,7 +133,7 @@ def _read_request(path: Path, form: str | None, progress: sources.Progress | Non
         system=request.wire.system_text(body),
         tools=request.wire.tools_text(body),
     )
-    return Recording(path, request.wire.name, (session,), notes.skipped(), request)
+    return Recording(path, request.wire.name, (imported(session, first_kept=0),), notes.skipped(), request)
 
 
 def _document(path: Path, notes: Notes, progress: sources.Progress | None) -> Any:

@@ -172,7 +172,7 @@ class FilePart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="f
 
 
 class ToolResultPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool-result"):
-    """What a tool answered."""
+    """What a tool answered; `cleared`: another program had put a stub in its place before it came here."""
 
     call_id: str
     tool: str
@@ -182,6 +182,7 @@ class ToolResultPart(Struct, frozen=True, omit_defaults=True, tag_field="type", 
     started_ms: int | None = None
     finished_ms: int | None = None
     files: tuple[FilePart, ...] = ()
+    cleared: bool = False
 
 
 class StepStartPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="step-start"):
@@ -249,6 +250,7 @@ class AssistantMessage(Struct, frozen=True, omit_defaults=True, tag_field="role"
     """A model's reply: text, reasoning and tool calls; a summary is one whose `summary` is true (S3.6).
 
     `overhead` is what the request it answers sent beside the messages, `window_tokens` the window that was made for, if known.
+    `foreign_summary`: another program's summary, known by its marker on import; it is sent like any reply.
     """
 
     id: MessageId
@@ -266,6 +268,7 @@ class AssistantMessage(Struct, frozen=True, omit_defaults=True, tag_field="role"
     error: str = ""
     overhead: Overhead | None = None
     window_tokens: int = 0
+    foreign_summary: bool = False
 
 
 class ToolMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="tool"):

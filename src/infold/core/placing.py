@@ -64,7 +64,8 @@ class Placed(Struct, frozen=True):
     such as answers to calls that it leaves without one. `is_sent`: a view shows it; `is_blank`: there is nothing in it for a
     model, which some providers refuse. `links`: ids that its opaque parts share with their partners.
     `is_users`: it begins a user turn; `is_persons`: a person said it. `is_business`: it is about compaction, not work;
-    `is_own`: infold made it, and no caller's list has it. `has_thinking`: it holds reasoning that its provider sealed.
+    `is_summary`: it stands for what was said before it, whoever wrote it; `is_own`: infold made it, and no caller's list has it.
+    `has_thinking`: it holds reasoning that its provider sealed.
     """
 
     sequence: int
@@ -84,6 +85,7 @@ class Placed(Struct, frozen=True):
     is_users: bool = False
     is_persons: bool = False
     is_business: bool = False
+    is_summary: bool = False
     has_media: bool = False
     is_own: bool = False
     has_thinking: bool = False
@@ -129,6 +131,7 @@ def place(message: Message, sequence: int, run: Run, is_unanswered: Callable[[st
         is_users=isinstance(message, UserMessage),
         is_persons=is_genuine_user(message),
         is_business=business,
+        is_summary=isinstance(message, AssistantMessage) and (message.summary or message.foreign_summary),
         has_media=media_bytes(message) > 0,
         is_own=not is_callers(message),
         has_thinking=signed and any(map(is_sealed_reasoning, message.parts)),

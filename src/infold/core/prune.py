@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from infold.core.entries import Handle, handle_of
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, ToolCallPart, ToolResultPart
+from infold.core.messages import ToolCallPart, ToolResultPart
 from infold.core.placing import Placed
 from infold.core.policy import PrunePolicy
 from infold.core.spine import within
@@ -60,8 +60,11 @@ def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[Placed, int]]:
             return
         hidden = log.altered.get(placed.sequence)
         for position in placed.prunable:
-            if not _is_wanted(placed.message.parts[position], policy):
+            part = placed.message.parts[position]
+            if not _is_wanted(part, policy):
                 continue
+            if isinstance(part, ToolResultPart) and part.cleared:
+                return
             if hidden is not None and any(hiding.clip is None for hiding in hidden.hidings.get(position, ())):
                 return
             if not log.pins or handle_of(placed.sequence, position) not in log.pins:
@@ -91,8 +94,6 @@ def _newest_touchable(log: Log, policy: PrunePolicy) -> int:
 
 
 def _oldest_touchable(log: Log) -> int:
-    """The index after the newest summary, finished or not."""
-    for index in reversed(within(log.spine.business, log.length)):
-        if isinstance(log.spine.items[index].message, AssistantMessage):
-            return index + 1
-    return 0
+    """Return the index after the newest summary, finished or not."""
+    summaries = within(log.spine.summaries, log.length)
+    return summaries[-1] + 1 if summaries else 0

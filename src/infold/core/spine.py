@@ -32,7 +32,7 @@ class Spine:
         self.user_turns: list[int] = []
         self.persons_turns: list[int] = []
         self.prunable: list[int] = []
-        self.business: list[int] = []
+        self.summaries: list[int] = []
         self.media: list[int] = []
         self.own: list[int] = []
         self.links: dict[str, int] = {}
@@ -53,8 +53,8 @@ class Spine:
             self.persons_turns.append(index)
         if placed.prunable:
             self.prunable.append(index)
-        if placed.is_business:
-            self.business.append(index)
+        if placed.is_summary:
+            self.summaries.append(index)
         if placed.is_own:
             self.own.append(index)
         if placed.has_media:

@@ -19,6 +19,7 @@ from infold.core.placing import Placed
 from infold.core.spine import within
 from infold.engine.known import begins_with_the_fold, is_rewritten, settled
 from infold.errors import HistoryChanged, UsageError
+from infold.formats.injected import NO_MARKS, Marks, marked
 from infold.formats.items import plain, refuse_text
 from infold.formats.wire import Decoded, Pairing, WireFormat, joined
 
@@ -48,8 +49,9 @@ class Followed(Struct, frozen=True):
 class History:
     """The messages of one session as one wire format has them, decoded as they come."""
 
-    def __init__(self, wire: WireFormat) -> None:
+    def __init__(self, wire: WireFormat, marks: Marks = NO_MARKS) -> None:
         self.wire = wire
+        self._marks = marks
         self.is_whole = False
         self._settled = 0
         self._nothing = Decoded(wire.name, (), (), {})
@@ -90,7 +92,7 @@ class History:
                 "a system message belongs to every request and not to what is new; put it in front of the messages that "
                 "prepare_new gives, and pass it as system=… so that it is counted"
             )
-        later = self._decode(items, log, self._paired(log))
+        later = self._read(items, _position(log), self._paired(log))
         shown = self._still_shown(log)
         self._settled = min(self._settled, len(shown.messages))
         self.decoded, self.is_whole, self._brought = joined(shown, later), False, None
@@ -102,13 +104,13 @@ class History:
         if [message.id for message in self.decoded.messages[-count:]] == [placed.message.id for placed in stored]:
             return
         before = (placed.message for placed in log.live if placed.sequence < stored[0].sequence)
-        decoded = self.wire.decode(items, first=_position(log) - count, pairing=Pairing.after(before, _unanswered(log)))
+        decoded = self._read(items, _position(log) - count, Pairing.after(before, _unanswered(log)))
         self.decoded, self.is_whole, self._brought = joined(self.decoded, decoded), False, None
         self.settle()
 
     def reply(self, body: object, log: Log) -> tuple[Message, ...]:
         """Decode a provider's reply, with the usage and the reason it ended for."""
-        later = self._decode(self.wire.reply_items(body), log, self._paired(log))
+        later = self.wire.decode(self.wire.reply_items(body), first=_position(log), pairing=self._paired(log))
         self.decoded = joined(self.decoded, later)
         usage, finish = self.wire.usage(body), self.wire.finish(body)
         return tuple(_told(message, usage, finish) for message in later.messages)
@@ -138,8 +140,10 @@ class History:
             self.pairing = Pairing.after((placed.message for placed in log.live), _unanswered(log))
         return self.pairing
 
-    def _decode(self, items: Sequence[object], log: Log, pairing: Pairing) -> Decoded:
-        return self.wire.decode(items, first=_position(log), pairing=pairing)
+    def _read(self, items: Sequence[object], first: int, pairing: Pairing) -> Decoded:
+        """Decode what a caller brought; another program may have compacted it before."""
+        decoded = self.wire.decode(items, first=first, pairing=pairing)
+        return replace(decoded, messages=marked(decoded.messages, self._marks))
 
     def _going_on(self, preamble: Decoded, items: Sequence[object], log: Log) -> Followed | None:
         """The quick way, for a list that begins with all that was brought last and goes on with all that was heard since.
@@ -155,7 +159,7 @@ class History:
         if not known or live_from < 0 or not _begins_with(items, known):
             return None
         pairing, heard = brought.pairing.copy(), _callers(log)[live_from:]
-        later = self.wire.decode(items[len(known) :], first=count, pairing=pairing)
+        later = self._read(items[len(known) :], count, pairing)
         if _common(later.messages, heard) < len(heard):
             return None
         later = replace(later, messages=_as_placed(later.messages, heard))
@@ -164,7 +168,7 @@ class History:
 
     def _anew(self, preamble: Decoded, items: Sequence[object], log: Log) -> Followed:
         pairing = Pairing()
-        decoded = self.wire.decode(items, pairing=pairing)
+        decoded = self._read(items, 0, pairing)
         messages = decoded.messages
         start = _after_the_fold(messages, log)
         live = _callers(log)

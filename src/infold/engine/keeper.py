@@ -32,6 +32,7 @@ from infold.engine.previewing import check_up_to
 from infold.engine.summarising import SummaryPlan
 from infold.engine.terms import Terms
 from infold.errors import HistoryChanged, StoreConflict, UsageError, WindowExceeded
+from infold.formats.injected import marks_of
 from infold.formats.overflow import Overflow
 from infold.formats.wire import WireFormat, detect, format_named
 
@@ -90,7 +91,7 @@ class Keeper(Kept):
 
     def match(self, messages: Sequence[object]) -> Followed | None:
         """How a whole list of messages goes with this session; none where it is another's (`HistoryChanged`)."""
-        history = self._history or History(_format_of(messages, self.terms.format))
+        history = self._history or self._read_by(messages)
         try:
             return history.follow(messages, self.log)
         except HistoryChanged:
@@ -329,14 +330,18 @@ class Keeper(Kept):
         """The caller's list, in the format that was named or that its first messages show."""
         self.round.beside = beside
         if self._history is None:
-            self._history = History(_format_of(messages, self.terms.format))
+            self._history = self._read_by(messages)
         return self._history
+
+    def _read_by(self, messages: Sequence[object]) -> History:
+        """The reader of a caller's list, which knows the marks that the session's own policy would leave in one."""
+        return History(_format_of(messages, self.terms.format), marks_of((self.terms.policy,)))
 
     def _begun(self, doing: str) -> History:
         if self._history is None and not self.log.next_sequence:
             raise UsageError(f"nothing was prepared yet; call prepare with the messages before {doing}")
         if self._history is None:
-            self._history = History(_format_of((), self.terms.format))
+            self._history = self._read_by(())
         return self._history
 
     def _exceeded(self) -> WindowExceeded:

@@ -1,15 +1,31 @@
-"""Tells text that a harness put under the user's role from what the user said (B2, B26).
+"""Tells text that a harness put under the user's role from what the user said, and knows other programs' summaries and stubs.
 
 Agents wrap what they inject in tags of their own or begin it with a fixed phrase. The tables below hold those
-seen in the wild; text markers are read only here, on import. What to do with injected text is left to others.
+seen in the wild; text markers are read only here, on import. What to do with such text is left to others.
 """
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, TypeGuard
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-__all__ = ["Piece", "announces_text", "ends_examples", "is_injected", "is_wrapped", "split_injected"]
+from infold.core.messages import AssistantMessage, Message, Part, ToolResultPart, calls_of, text_of
+from infold.core.policy import Policy
+
+__all__ = [
+    "Marks",
+    "NO_MARKS",
+    "Piece",
+    "announces_text",
+    "ends_examples",
+    "is_injected",
+    "is_wrapped",
+    "marked",
+    "marks_of",
+    "split_injected",
+]
 
 
 class Piece(Struct, frozen=True):
@@ -136,6 +152,48 @@ def announces_text(text: str) -> bool:
     """Whether a slash command is all of this text, so that what it stands for comes next."""
     start = _expansion(text, _wrappers(text)) if "<command-name>" in text else -1
     return start >= 0 and not text[start:].strip()
+
+
+class Marks(Struct, frozen=True):
+    """The texts that mark a foreign history: how its summaries begin, and what stands for results that it cleared."""
+
+    summaries: tuple[str, ...] = ()
+    stubs: frozenset[str] = frozenset()
+
+
+NO_MARKS = Marks()
+
+
+def marks_of(policies: Iterable[Policy]) -> Marks:
+    """Return the marks that these policies write themselves, and so expect in a history that a system of their kind kept."""
+    known = tuple(policies)
+    prefixes = (policy.summary.prefix for policy in known)
+    return Marks(tuple(filter(None, prefixes)), frozenset(policy.stub for policy in known if policy.stub))
+
+
+def marked(messages: tuple[Message, ...], marks: Marks) -> tuple[Message, ...]:
+    """Return a foreign history with its summaries and cleared results known by fields; all else stays the same object.
+
+    A summary is a reply that begins with the mark and calls no tool: what a person says about one is none. A cleared result
+    is one that says nothing but the stub.
+    """
+    if not marks.summaries and not marks.stubs:
+        return messages
+    return tuple(_marked(message, marks) for message in messages)
+
+
+def _marked(message: Message, marks: Marks) -> Message:
+    if isinstance(message, AssistantMessage):
+        is_summary = text_of(message).lstrip().startswith(marks.summaries) and not message.summary
+        return replace(message, foreign_summary=True) if is_summary and not calls_of(message) else message
+    if not any(_is_cleared(part, marks) for part in message.parts):
+        return message
+    parts = (replace(part, cleared=True) if _is_cleared(part, marks) else part for part in message.parts)
+    return replace(message, parts=tuple(parts))
+
+
+def _is_cleared(part: Part, marks: Marks) -> TypeGuard[ToolResultPart]:
+    return isinstance(part, ToolResultPart) and not part.files and part.output.strip() in marks.stubs
 
 
 def _pieces(text: str) -> tuple[Piece, ...]:

@@ -76,6 +76,20 @@ def test_a_bare_list_is_read(chat_file: Path, tmp_path: Path) -> None:
     assert told(bare)["messages"] == 6
 
 
+@pytest.mark.parametrize("mark", ["[Conversation Summary]", "[COMPACTED_CONTEXT]"])
+def test_a_marked_summary_is_counted_as_one(tmp_path: Path, mark: str) -> None:
+    """B26: another program's summary in a chat history is told by its marker and counted; all messages still stand."""
+    path = tmp_path / "chat.json"
+    said = [("user", "Build it."), ("assistant", f"{mark} The keel is laid."), ("user", f"What is {mark}?")]
+    path.write_text(json.dumps([{"role": role, "content": text} for role, text in said]))
+    now = told(path)["by_category"]["now"]
+
+    assert now["summary"] > 0
+    assert (now["assistant"], now["user"] > 0) == (0, True)
+    assert now == told(path)["by_category"]["whole"]
+    assert [one["summary"] for one in told(path)["compactions"]] == [f"{mark} The keel is laid."]
+
+
 def test_plain_text_with_a_system_field_is_anthropics(tmp_path: Path) -> None:
     """Where messages look alike in two formats the fields beside them decide, and --format has the last word."""
     path = tmp_path / "plain.json"

@@ -195,6 +195,24 @@ def test_a_summary_stops_the_walk() -> None:
     assert planned(session(*folded, *TWO_TURNS, policy=OLD)) == NOTHING_TO_PRUNE
 
 
+def test_a_foreign_summary_stops_the_walk_and_is_sent() -> None:
+    """S2.3, B26: a summary of another program ends the walk and stays where it is, as its caller sends it."""
+    foreign = replace(replies("So it went."), foreign_summary=True)
+    log = session(*one_turn(90_000), foreign, *TWO_TURNS, policy=OLD)
+
+    assert planned(log) == NOTHING_TO_PRUNE
+    assert len(view(log, OLD.summary)) == log.length
+
+
+def test_a_result_cleared_elsewhere_stops_the_walk() -> None:
+    """S2.5, B26: a result that another program cleared counts as pruned already."""
+    first, call, answer = one_turn(10)[:3]
+    cleared = replace(answer, parts=(replace(results_of(answer)[0], cleared=True),))
+    log = session(*one_turn(90_000), first, call, cleared, *one_turn(40_000), *TWO_TURNS, policy=OLD)
+
+    assert planned(log) == NOTHING_TO_PRUNE
+
+
 def test_the_kept_tail_lies_behind_its_summary() -> None:
     """S2.3: a checkpoint stands before the walk reaches the tail it kept."""
     log = behind_two_turns(90_000).append(Checkpoint("summary", first_kept=0))

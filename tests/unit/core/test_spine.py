@@ -1,9 +1,11 @@
 """The spine: what successive logs share."""
 
+from msgspec.structs import replace
+
 from infold.core.messages import AssistantMessage, Message, MessageId, TextPart
 from infold.core.placing import Placed, Run, place
 from infold.core.spine import FARTHEST_PARTNER, Spine, within
-from infold.testing.builders import calls, numbered, replies, requests_compaction, result, user
+from infold.testing.builders import calls, numbered, replies, requests_compaction, result, summary, user
 
 
 def in_place(messages: tuple[Message, ...]) -> list[Placed]:
@@ -30,13 +32,15 @@ def test_growing_equals_building_at_once() -> None:
     assert grown.ids["m3"] == 3
 
 
-def test_turns_prunable_messages_and_business_are_found_by_index() -> None:
-    """B17: where turns begin, what may be pruned and what is compaction business is kept, not searched."""
+def test_turns_prunable_messages_and_summaries_are_found_by_index() -> None:
+    """B17: where turns begin, what may be pruned and what is a summary, a foreign one too, is kept, not searched."""
+    foreign = replace(replies("So it went."), foreign_summary=True)
     drafts: list[Message] = [user(), calls("bash"), result(), user(synthetic=True), requests_compaction(), user()]
+    drafts += [foreign, replace(summary("S"), parent_id=None)]
     spine = Spine(in_place(numbered(drafts)))
 
     assert (spine.user_turns, spine.persons_turns) == ([0, 3, 4, 5], [0, 5])
-    assert (spine.prunable, spine.business) == ([2], [4])
+    assert (spine.prunable, spine.summaries) == ([2], [6, 7])
 
 
 def test_a_log_sees_only_its_own_part() -> None:

@@ -5,10 +5,16 @@ its call) are enforced by `draft.py`; what could not be kept as it was is told i
 """
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from infold.core.messages import Message, ModelRef
+from infold.core.messages import AssistantMessage, Message, ModelRef, text_of
+from infold.core.presets import PRESETS
+from infold.formats.injected import marked, marks_of
 
-__all__ = ["Notes", "RecordedCompaction", "RecordedSession", "Skipped", "Transcript"]
+__all__ = ["Notes", "RecordedCompaction", "RecordedSession", "Skipped", "Transcript", "imported"]
+
+FOREIGN = marks_of(PRESETS.values())
+"""What the systems that presets reproduce write into a history."""
 
 
 class Skipped(Struct, frozen=True, omit_defaults=True):
@@ -49,6 +55,22 @@ class RecordedSession(Struct, frozen=True, omit_defaults=True):
     compactions: tuple[RecordedCompaction, ...] = ()
     parent: str | None = None
     title: str = ""
+
+
+def imported(session: RecordedSession, *, first_kept: int | None = None) -> RecordedSession:
+    """Return a foreign record with its marked summaries as compactions and its cleared results known.
+
+    `first_kept` is the first message that stood after such a compaction: none that came before it, unless the caller knows.
+    """
+    messages = marked(session.messages, FOREIGN)
+    told = {compaction.summary.strip() for compaction in session.compactions}
+    found = (
+        RecordedCompaction(position, text_of(message), first_kept=first_kept)
+        for position, message in enumerate(messages)
+        if isinstance(message, AssistantMessage) and message.foreign_summary and text_of(message).strip() not in told
+    )
+    compactions = sorted((*session.compactions, *found), key=lambda compaction: compaction.position)
+    return replace(session, messages=messages, compactions=tuple(compactions))
 
 
 class Transcript(Struct, frozen=True):

@@ -33,7 +33,7 @@ from infold.formats.transcripts import (
     tau,
     tau2,
 )
-from infold.formats.transcripts.record import Notes, RecordedSession, Transcript
+from infold.formats.transcripts.record import Notes, RecordedSession, Transcript, imported
 from infold.formats.transcripts.source import BOUNDS, Bounds, Head, Progress, Source, open_file
 
 __all__ = ["FORMAT_NAMES", "read_bytes", "read_transcript"]
@@ -48,8 +48,11 @@ class _Format(NamedTuple):
     file_names: tuple[str, ...] = ()
 
 
+OWN = "infold"
+"""The format whose records need no import: their summaries are known by fields already."""
+
 LINES = (
-    _Format("infold", infold_log.recognises, infold_log.read),
+    _Format(OWN, infold_log.recognises, infold_log.read),
     _Format("claude-code", claude_code.recognises, claude_code.read),
     _Format("codex", codex.recognises, codex.read, ("rollout-*.jsonl",)),
     _Format("copilot-cli", copilot_cli.recognises, copilot_cli.read),
@@ -115,6 +118,8 @@ def _read(source: Source, notes: Notes, asked: str | None) -> Transcript:
         raise BrokenInput(
             form.name, f"{source.name} holds no message", remedy="check the file, or name another --format"
         )
+    if form.name != OWN:
+        sessions = [imported(session) for session in sessions]
     return Transcript(form.name, _with_own_ids(sessions), notes.skipped())
 
 

@@ -1,0 +1,237 @@
+"""Foreign summaries and stubs, known by their words on import and by fields from then on."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from infold import Session, SessionSettings, fit, open_store
+from infold.core.budget import Window
+from infold.core.entries import MessageEntry, decode_entry, encode_entry
+from infold.core.messages import (
+    AssistantMessage,
+    MessageId,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
+)
+from infold.core.presets import PRESETS, preset
+from infold.formats.injected import marked, marks_of
+from infold.formats.transcripts.record import RecordedCompaction, RecordedSession, imported
+from infold.formats.transcripts.registry import read_bytes
+from infold.formats.transcripts.write_opencode import to_opencode
+from infold.formats.wire import OPENAI_CHAT
+
+MARKS = {"proactive": "[Conversation Summary]", "turn-window": "[COMPACTED_CONTEXT]"}
+STUBS = {
+    "opencode-1.1.23": "[Old tool result content cleared]",
+    "opencode-1.1.57": "[output truncated by compaction]",
+    "proactive": "[Output pruned]",
+}
+Item = dict[str, Any]
+EVERY = marks_of(PRESETS.values())
+
+
+def said(text: str, **fields: Any) -> AssistantMessage:
+    """A reply."""
+    return AssistantMessage(MessageId("a"), (TextPart(text),), **fields)
+
+
+def read(name: str, content: str) -> list[Item]:
+    """A turn in which something is read."""
+    call = {"id": name, "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    return [
+        {"role": "user", "content": f"read {name}"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": name, "content": content},
+        {"role": "assistant", "content": "ok"},
+    ]
+
+
+def talk(middle: list[Item]) -> list[Item]:
+    """Three turns with large results, something, and three small turns."""
+    old = [item for n in range(3) for item in read(f"o{n}", "word" * 30_000)]
+    return [*old, *middle, *(item for n in range(3) for item in read(f"n{n}", "x"))]
+
+
+def stubs_in(messages: list[Any], stub: str) -> int:
+    """How many results say that they were cleared."""
+    return sum(message.get("content") == stub for message in messages)
+
+
+# What is a mark.
+
+
+@pytest.mark.parametrize("mark", MARKS.values())
+@pytest.mark.parametrize("shown", ["{} So it went.", "\n {}\nSo it went.", "{}"])
+def test_a_reply_that_begins_with_a_mark_is_a_summary(mark: str, shown: str) -> None:
+    """B26, S2.3: on import the marker that a document writes is known, and becomes a field."""
+    (message,) = marked((said(shown.format(mark)),), EVERY)
+
+    assert isinstance(message, AssistantMessage)
+    assert message.foreign_summary
+    assert decode_entry(encode_entry(MessageEntry(message))) == MessageEntry(message)
+
+
+@pytest.mark.parametrize("mark", MARKS.values())
+def test_what_only_speaks_of_a_mark_is_none(mark: str) -> None:
+    """B26: a person's words, a reply with the marker in its midst, one that calls a tool: none of these is a summary."""
+    messages = (
+        UserMessage(MessageId("u"), (TextPart(f"{mark} Say it so."),)),
+        said(f"It begins with {mark}."),
+        replace(said(f"{mark} Reading."), parts=(TextPart(f"{mark} Reading."), ToolCallPart("c", "read", "{}"))),
+        said(f"{mark} So it went.", summary=True, finish="stop"),
+    )
+
+    assert all(after is before for after, before in zip(marked(messages, EVERY), messages, strict=True))
+    assert marked(messages, marks_of((preset("infold"),))) is messages
+
+
+@pytest.mark.parametrize("stub", STUBS.values())
+def test_a_result_that_is_a_stub_was_cleared(stub: str) -> None:
+    """B26, S2.5: a result that says nothing but the stub is known as cleared; one that quotes it is not."""
+    results = tuple(
+        ToolResultPart(f"c{n}", "read", text) for n, text in enumerate((stub, f"{stub}\n", f"{stub} it says"))
+    )
+    (message,) = marked((ToolMessage(MessageId("t"), results),), EVERY)
+
+    assert [part.cleared for part in message.parts if isinstance(part, ToolResultPart)] == [True, True, False]
+
+
+# `fit` and sessions.
+
+
+def test_pruning_stops_at_a_foreign_summary() -> None:
+    """S2.3, S1.6: under the preset that writes the marker, nothing behind it is pruned; the request is the one that came."""
+    summary = {"role": "assistant", "content": "[Conversation Summary]\nThree files were read."}
+    history = talk([summary])
+    fitted = fit(history, window=2_000_000, policy="proactive")
+
+    assert all(back is given for back, given in zip(fitted.messages, history, strict=True))
+    assert fitted.report.after["summary"] > 0
+    assert (
+        stubs_in(
+            fit(talk([{**summary, "role": "user"}]), window=2_000_000, policy="proactive").messages, "[Output pruned]"
+        )
+        == 2
+    )
+
+
+@pytest.mark.parametrize("name", STUBS)
+def test_pruning_stops_at_a_foreign_stub(name: str) -> None:
+    """S2.5: a result that was cleared before it came ends the walk, as one that infold cleared does."""
+
+    def history(second: str) -> list[Item]:
+        sizes = {"first": "word" * 30_000, "second": second, "third": "word" * 20_000, "fourth": "word" * 20_000}
+        return [item for name, content in {**sizes, "fifth": "x", "sixth": "x"}.items() for item in read(name, content)]
+
+    assert fit(history(STUBS[name]), window=2_000_000, policy=name).messages == history(STUBS[name])
+    assert stubs_in(fit(history("nothing"), window=2_000_000, policy=name).messages, STUBS[name]) == 1
+
+
+@pytest.mark.parametrize("name", sorted(set(PRESETS) - {"proactive"}))
+def test_other_presets_do_not_know_the_marker(name: str) -> None:
+    """B26: `[Conversation Summary]` is `proactive`'s alone; under every other preset it is a reply like any other."""
+    history = talk([{"role": "assistant", "content": "[Conversation Summary] Three files were read."}])
+    fitted = fit(history, window=2_000_000, policy=name, environ={})
+
+    assert "summary" not in fitted.report.before
+
+
+@pytest.mark.parametrize("bring", [Session.prepare, Session.prepare_new])
+def test_a_session_knows_what_a_caller_brings(bring: Callable[..., Any]) -> None:
+    """B26, S2.3: a foreign history that enters a session is read in the same way, also when the session is opened again."""
+    history = talk([{"role": "assistant", "content": "[Conversation Summary] Three files were read."}])
+    store, settings = open_store("memory"), SessionSettings(window=2_000_000, policy="proactive")
+    session = Session(store, "s", settings)
+    ready = bring(session, history)
+
+    assert (ready.messages, ready.events) == (history, ())
+    assert Session(store, "s", settings).log.spine.summaries == [12]
+
+
+def test_a_models_own_reply_is_not_read_for_marks() -> None:
+    """B26: what is recorded in a session is not imported, whatever it begins with."""
+    session = Session(open_store("memory"), "s", SessionSettings(window=2_000_000, policy="proactive"))
+    session.prepare([{"role": "user", "content": "How do your summaries begin?"}])
+    reply = {"role": "assistant", "content": "[Conversation Summary] is how they begin."}
+    session.record({"choices": [{"message": reply, "finish_reason": "stop"}]})
+
+    assert session.log.spine.summaries == []
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_a_foreign_summary_is_folded_like_what_was_said(name: str) -> None:
+    """S4.5, B3: past the trigger the foreign summary goes into the new one, which bears one marker, and pairs stay whole."""
+    turns = [
+        item
+        for n in range(12)
+        for item in ({"role": "user", "content": f"{n} " * 4_000}, {"role": "assistant", "content": "ok " * 4_000})
+    ]
+    history = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": f"{MARKS[name]} The keel is laid."},
+        *turns,
+        {"role": "user", "content": "On."},
+    ]
+    fitted = fit(history, window=Window(64_000, output_tokens=8_000), policy=name, environ={})
+
+    assert fitted.report.changed
+    assert OPENAI_CHAT.problems(fitted.messages) == ()
+    assert [str(item["content"]).startswith(MARKS[name]) for item in fitted.messages].count(True) <= 1
+
+
+# Transcripts.
+
+
+@pytest.mark.parametrize("mark", MARKS.values())
+def test_a_recorded_summary_is_a_compaction(mark: str) -> None:
+    """B26: a record's marked summary is a compaction that happened, and OpenCode is told of it as one."""
+    messages = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": f"{mark} The keel is laid."},
+        {"role": "user", "content": "On."},
+    ]
+    session = imported(RecordedSession("s", tuple(_core(messages))))
+    again = imported(session)
+
+    assert session.compactions == (RecordedCompaction(1, f"{mark} The keel is laid."),)
+    assert again == session
+    written = to_opencode(session)["messages"]
+    assert [part["type"] for one in written for part in one["parts"]] == ["text", "compaction", "text", "text"]
+    assert [one["info"].get("summary", False) for one in written] == [False, False, True, False]
+
+
+def test_a_transcript_is_read_with_its_marks() -> None:
+    """B26: every reader of foreign records knows the markers; infold's own log is not searched for them."""
+    lines = [
+        {"type": "user", "uuid": "1", "sessionId": "s", "message": {"role": "user", "content": "Go."}},
+        {
+            "type": "assistant",
+            "uuid": "2",
+            "sessionId": "s",
+            "message": {
+                "role": "assistant",
+                "content": [{"type": "text", "text": "[COMPACTED_CONTEXT] The keel is laid."}],
+            },
+        },
+    ]
+    data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+    (session,) = read_bytes(data, name="x", format="claude-code").sessions
+    own = b"".join(
+        encode_entry(MessageEntry(replace(m, foreign_summary=False) if isinstance(m, AssistantMessage) else m)) + b"\n"
+        for m in session.messages
+    )
+
+    assert [one.summary for one in session.compactions] == ["[COMPACTED_CONTEXT] The keel is laid."]
+    assert read_bytes(own, name="x").sessions[0].compactions == ()
+
+
+def _core(items: list[Item]) -> Any:
+    for n, item in enumerate(items):
+        kind = UserMessage if item["role"] == "user" else AssistantMessage
+        yield kind(MessageId(f"m{n}"), (TextPart(item["content"]),))
