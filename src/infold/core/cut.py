@@ -108,7 +108,9 @@ def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
     """
     live = log.live
     total = chosen = kept = 0
-    for index in range(len(live) - 1, -1, -1):
+    starts = turn_starts(live) if tail.turns else []
+    first = starts[-tail.turns] if tail.turns and len(starts) >= tail.turns else 0
+    for index in range(len(live) - 1, first - 1, -1):
         placed = live[index]
         if placed.is_business:
             continue

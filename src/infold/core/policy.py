@@ -184,9 +184,10 @@ class TailPolicy(Struct, frozen=True):
     """What stays verbatim after the cut.
 
     `rule`: nothing, the last `turns` user turns, or newest messages within a token budget, which is `size` of the
-    usable window held between `minimum_tokens` and `maximum_tokens`. `split_turns`: whether the cut may fall inside a
-    turn. `whole_head`: what happens when nothing can be folded because everything would be tail: fold it all, or leave
-    it (S4.5). `recut`: whether turns are dropped from the tail once the summary is known and still over target.
+    usable window held between `minimum_tokens` and `maximum_tokens`, and of no more than `turns` turns where any are given.
+    `split_turns`: whether the cut may fall inside a turn. `whole_head`: what happens when nothing can be folded because
+    everything would be tail: fold it all, or leave it (S4.5). `recut`: whether turns are dropped from the tail once the
+    summary is known and still over target.
     """
 
     rule: Literal["none", "turns", "tokens"] = "none"

@@ -34,6 +34,7 @@ __all__ = [
     "TENANT",
     "TEXT",
     "TOKENS",
+    "TURNS",
 ]
 
 LARGEST_PORT = 65_535
@@ -218,6 +219,7 @@ AMOUNT = Kind(
     _amount,
 )
 COUNT = Kind("whole number", "give a whole number from 1 on", _counted(1, LARGEST_TOKENS), _digits)
+TURNS = Kind("whole number", "give a whole number of turns from 0 to 10,000", _counted(0, 10_000), _digits)
 PORT = Kind("port", "give a port, or 0 for any that is free", _counted(0, LARGEST_PORT), _digits)
 CAP = Kind("whole number or off", "give a whole number from 1 on, or 'off'", _cap, _digits)
 TEXT = Kind("text", "give a text of one line", _text)

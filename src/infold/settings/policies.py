@@ -7,11 +7,11 @@ is checked by the policy itself.
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
-from infold.core.policy import Amount, Policy
+from infold.core.policy import LARGEST_TOKENS, Amount, Policy
 from infold.core.presets import PRESETS
 from infold.errors import PolicyError, SettingsError
 from infold.settings.chain import Chain
@@ -29,11 +29,22 @@ _FIELDS = MappingProxyType(
         "compaction.trigger": "trigger",
         "compaction.target": "target",
         "compaction.keep_turns": "tail.turns",
+        "compaction.tail_turns": "tail.turns",
+        "compaction.preserve_recent_tokens": "tail.size",
         "compaction.attempts": "attempts",
         "compaction.price": "priced",
     }
 )
 """Where in a policy each key stands."""
+
+_TAIL_RULES = MappingProxyType(
+    {
+        "compaction.keep_turns": "turns",
+        "compaction.tail_turns": "tokens",
+        "compaction.preserve_recent_tokens": "tokens",
+    }
+)
+"""The keys that only one rule for the tail looks at, and which."""
 
 _RESERVING = frozenset({"less-reserve", "input-less-reserve", "scaled-reserve"})
 """The rules for what is usable that look at a reserve."""
@@ -67,15 +78,16 @@ def preset_value(key: str, policy: Policy) -> Stated | None:
     if key not in _FIELDS or (key == "window" and policy.window_tokens is None):
         return None
     value: Value = attrgetter(_FIELDS[key])(policy)
-    has_none = key == "compaction.keep_turns" and policy.tail.rule != "turns"
+    has_none = key in _TAIL_RULES and not (key == "compaction.keep_turns" and policy.tail.rule == "turns")
     return Stated(None if has_none else value, f"preset {policy.name}")
 
 
 def _without_use(base: Policy) -> Iterator[tuple[str, str]]:
     """The keys that a preset ignores, each with what to do instead."""
-    if base.tail.rule != "turns":
-        turning = ", ".join(sorted(name for name, policy in PRESETS.items() if policy.tail.rule == "turns"))
-        yield "compaction.keep_turns", f"remove it, or choose a preset that counts its tail in turns ({turning})"
+    for key, rule in _TAIL_RULES.items():
+        if base.tail.rule != rule:
+            fitting = ", ".join(sorted(name for name, policy in PRESETS.items() if policy.tail.rule == rule))
+            yield key, f"remove it, or choose a preset that counts its tail in {rule} ({fitting})"
     if base.usable not in _RESERVING:
         yield "compaction.reserved", "remove it; a lower compaction.trigger leaves room for the reply as well"
 
@@ -99,12 +111,22 @@ def _changes(base: Policy, used: Mapping[str, Stated]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for key, stated in used.items():
         part, _, field = _FIELDS[key].rpartition(".")
-        changes[part or field] = replace(getattr(base, part), **{field: stated.value}) if part else stated.value
+        made = _fields(key, field, stated.value)
+        changes.update({part: replace(changes.get(part, getattr(base, part)), **made)} if part else made)
     return changes
 
 
+def _fields(key: str, field: str, value: Value) -> dict[str, Any]:
+    """Return the fields that a key sets; OpenCode's tail of so many tokens is exactly that, and one of no turns is none."""
+    if key == "compaction.preserve_recent_tokens":
+        return {"size": Amount("tokens", cast(int, value)), "minimum_tokens": 0, "maximum_tokens": LARGEST_TOKENS}
+    return {"rule": "none"} if key == "compaction.tail_turns" and value == 0 else {field: value}
+
+
 def _contradiction(error: PolicyError, used: Mapping[str, Stated]) -> SettingsError:
-    key = next(key for key, field in _FIELDS.items() if field == error.field)
+    key = next(
+        key for key, field in _FIELDS.items() if field == error.field and (key in used or key == "compaction.target")
+    )
     concerned = ("compaction.trigger", "compaction.target") if key == "compaction.target" else (key,)
     where = ", ".join(f"{one} from {used[one].origin}" for one in concerned if one in used)
     return SettingsError(key, error.problem, where=where, remedy=error.remedy)

@@ -27,6 +27,7 @@ from infold.settings.kinds import (
     TENANT,
     TEXT,
     TOKENS,
+    TURNS,
     Kind,
 )
 from infold.settings.values import Value
@@ -163,6 +164,20 @@ KEYS: tuple[Key, ...] = (
         "How many of the last turns stay verbatim, in presets that count their tail in turns.",
         unset="not by turns",
         aliases=("KEEP_LAST_TURNS",),
+        from_preset=True,
+    ),
+    Key(
+        "compaction.tail_turns",
+        TURNS,
+        "Of how many of the last turns the tail may be, in presets that count it in tokens; 0 keeps no tail.",
+        unset="no limit",
+        from_preset=True,
+    ),
+    Key(
+        "compaction.preserve_recent_tokens",
+        TOKENS,
+        "How many tokens of recent messages stay verbatim, in presets that count their tail in tokens.",
+        unset="by its rule",
         from_preset=True,
     ),
     Key(

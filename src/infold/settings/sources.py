@@ -1,19 +1,25 @@
-"""Where files of settings are looked for, and what TOML they hold.
+"""Where files of settings are looked for, and what TOML or JSON they hold.
 
 Decides which files count and in what order; what their keys mean is decided in `layers.py`.
 """
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from infold.errors import SettingsError
 
 __all__ = ["Source", "project_file", "sources", "user_file"]
 
-PROJECT_FILE = "infold.toml"
+PROJECT_FILES = ("infold.toml", "infold.json")
+"""The names of a project's own file; of two in one folder the first counts."""
+
+_COMMENT = re.compile(r'("(?:[^"\\]|\\(?s:.)?)*+(?:"|\Z))|//[^\n]*')
+"""A text, which is kept, or a comment at the end of a line, which documents put into their JSON."""
 
 
 class Source(Struct, frozen=True):
@@ -37,14 +43,15 @@ def sources(environ: Mapping[str, str], folder: Path | None) -> tuple[Source, ..
     named = environ.get("INFOLD_CONFIG")
     if named:
         return (Source(Path(named), _table(Path(named))),)
-    own = user_file(environ)
-    first = () if own is None or not own.is_file() else (Source(own, _table(own)),)
-    return first if folder is None else (*first, *_of_project(folder))
+    named_by_user = user_file(environ)
+    places = () if named_by_user is None else (named_by_user, named_by_user.with_suffix(".json"))
+    own = tuple(Source(path, _table(path)) for path in [path for path in places if path.is_file()][:1])
+    return own if folder is None else (*own, *_of_project(folder))
 
 
 def project_file(folder: Path) -> Path | None:
     """Return the project's file of settings for a folder, whatever it holds; `None` if there is none."""
-    return next((path for path in _project_files(folder) if path.name == PROJECT_FILE or _mentions_us(path)), None)
+    return next((path for path in _project_files(folder) if path.name in PROJECT_FILES or _mentions_us(path)), None)
 
 
 def user_file(environ: Mapping[str, str]) -> Path | None:
@@ -59,7 +66,7 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
 def _of_project(folder: Path) -> tuple[Source, ...]:
     """The nearest project file at or above a folder."""
     for path in _project_files(folder):
-        table = _table(path) if path.name == PROJECT_FILE else _tool_table(path)
+        table = _table(path) if path.name in PROJECT_FILES else _tool_table(path)
         if table is not None:
             return (Source(path, table, found=True),)
     return ()
@@ -72,7 +79,7 @@ def _project_files(folder: Path) -> Iterator[Path]:
     for place in (here, *here.parents):
         if _owner(place) != _owner(here):
             return
-        yield from filter(_is_file, (place / PROJECT_FILE, place / "pyproject.toml"))
+        yield from filter(_is_file, (*(place / name for name in PROJECT_FILES), place / "pyproject.toml"))
         if _is_repository(place):
             return
 
@@ -120,7 +127,18 @@ def _tool_table(path: Path) -> Mapping[str, object] | None:
 
 
 def _table(path: Path) -> Mapping[str, object]:
-    return _parsed(_text(path), path)
+    text = _text(path)
+    return _parsed_json(text, path) if path.suffix.lower() == ".json" else _parsed(text, path)
+
+
+def _parsed_json(text: str, path: Path) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(
+            _COMMENT.sub(lambda found: found[1] or "", text).strip() or "{}", type=dict[str, object]
+        )
+    except (msgspec.MsgspecError, RecursionError) as error:
+        problem = f"the file is not a JSON object ({error})"
+        raise SettingsError("", problem, where=str(path), remedy="correct that place, or remove the file") from error
 
 
 def _text(path: Path) -> str:

@@ -125,6 +125,43 @@ def test_older_summaries_do_not_count() -> None:
     assert cut(log, TODAY, tail_tokens=5) == Cut(1, 1)
 
 
+# OpenCode 1.18's own cases for `tail_turns`, with their numbers.
+
+
+def limited(log: Log, turns: int, budget: int) -> Cut | None:
+    """The cut of `opencode-1.18` with so many turns of tail at most, within that budget."""
+    return choose_cut(log, replace(TODAY.tail, turns=turns), Room(budget))
+
+
+@pytest.mark.parametrize(("turns", "index"), [(1, 4), (2, 2), (9, None)])
+def test_a_tail_has_no_more_turns_than_are_given(turns: int, index: int | None) -> None:
+    """S1.9: of three turns that would all fit, the last so many stay; with room for all, everything is head."""
+    log = session(user("first"), replies("a"), user("second"), replies("b"), user("third"), replies("c"))
+
+    assert limited(log, turns, 10_000) == (Cut(6, None) if index is None else Cut(index, index))
+
+
+def test_a_limit_of_turns_does_not_widen_the_budget() -> None:
+    """S1.9: a turn that is too large is left out or split although the limit has room for it."""
+    shrinks = session(user("first"), user("x" * 2_000), user("tiny"), policy=TODAY)
+    too_big = session(user("first"), user("y" * 2_000), policy=TODAY)
+    splits = session(user("older"), user("recent"), replies("z" * 2_000), replies("keep tail"), policy=TODAY)
+
+    assert limited(shrinks, 2, 100) == Cut(2, 2)
+    assert limited(too_big, 1, 20) == Cut(2, None)
+    assert limited(splits, 1, 100) == Cut(3, 3)
+
+
+def test_an_older_summary_is_not_counted_within_a_limit_of_turns() -> None:
+    """S1.9: a long summary between two turns neither takes up the budget nor counts as a turn."""
+    log = session(
+        *(user("older"), user("keep"), replies("reply"), summary("word " * 800), user("recent"), replies("reply")),
+        policy=TODAY,
+    )
+
+    assert limited(log, 2, 500) == Cut(1, 1)
+
+
 def test_a_turn_may_be_kept_whole_only() -> None:
     """S4.5, B12: without `split_turns` a tail begins at a user message."""
     tail = TailPolicy(rule="tokens", split_turns=False)

@@ -20,6 +20,8 @@ EXAMPLES = {
     "compaction.trigger": "90%",
     "compaction.target": "remaining 90000",
     "compaction.keep_turns": "4",
+    "compaction.tail_turns": "2",
+    "compaction.preserve_recent_tokens": "8k",
     "compaction.attempts": "2",
     "compaction.model": "gpt-4o-mini",
     "compaction.price": "off",

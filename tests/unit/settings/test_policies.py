@@ -51,6 +51,24 @@ def test_each_value_takes_its_place() -> None:
     assert (made.name, made.stub, made.prune.keep) == (base.name, base.stub, base.prune.keep)
 
 
+def test_opencodes_tail_can_be_set() -> None:
+    """S1.9, S8.1: 1.18's `tail_turns` and `preserve_recent_tokens` take their places together, and 0 turns are no tail."""
+    made = policy("opencode-1.18", tail_turns=2, preserve_recent_tokens=10_000)
+    exact = [policy("opencode-1.18", preserve_recent_tokens=n).tail.budget_tokens(168_000) for n in (0, 20, 30_000)]
+
+    assert (made.tail.rule, made.tail.turns, made.tail.budget_tokens(168_000)) == ("tokens", 2, 10_000)
+    assert exact == [0, 20, 30_000]
+    assert policy("opencode-1.18", tail_turns=0).tail.rule == "none"
+    assert policy("infold", tail_turns=3).tail.turns == 3
+
+
+@pytest.mark.parametrize("key", ["tail_turns", "preserve_recent_tokens"])
+def test_a_tail_by_turns_has_no_use_for_tokens(key: str) -> None:
+    """S8.1: a preset that counts its tail otherwise refuses the key and names those that have a use for it."""
+    with pytest.raises(SettingsError, match=rf"compaction\.{key} .*tokens \(infold, opencode-1\.18\)"):
+        policy("turn-window", **{key: 3})
+
+
 def test_pruning_can_be_switched_on() -> None:
     """S8.1: a preset without pruning prunes where somebody says so."""
     assert not policy("turn-window").prune.enabled

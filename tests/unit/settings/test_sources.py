@@ -96,6 +96,60 @@ def test_a_broken_file_is_named(project: Project, content: bytes, problem: str) 
     assert told.value.where == str(path)
 
 
+JSON = """{
+  "auto_compact": false,  // no automatic compaction
+  // a comment of its own, with a "quote
+  "enable_prune": true,
+  "store": "kite // not a comment \\" nor this",
+  "compaction": {"reserved": 5000}, "models": {"claude-*": {"window": 9000}}
+}"""
+
+
+@pytest.mark.parametrize("place", ["named", "project", "user"])
+def test_json_is_read_wherever_toml_is(project: Project, place: str) -> None:
+    """S8.1: document 002's settings are JSON with comments; a file that ends in `.json` holds the same tables as TOML would."""
+    path = {"named": project.folder / "x.JSON", "user": project.own.with_suffix(".json")}.get(
+        place, project.folder / "infold.json"
+    )
+    path.write_text(JSON)
+    environ = {"HOME": str(project.home), **({"INFOLD_CONFIG": str(path)} if place == "named" else {})}
+    (source,) = sources(environ, project.folder)
+
+    assert (source.path, source.found) == (path, place == "project")
+    assert source.table == {
+        "auto_compact": False,
+        "enable_prune": True,
+        "store": 'kite // not a comment " nor this',
+        "compaction": {"reserved": 5000},
+        "models": {"claude-*": {"window": 9000}},
+    }
+
+
+def test_toml_is_stronger_than_json_beside_it(project: Project) -> None:
+    """S8.1: of two files for the same place the TOML one counts, and JSON comes before `pyproject.toml`."""
+    project.user_says("").own.with_suffix(".json").touch()
+    project.says("").says("{}", "infold.json").says("[tool.infold]", "pyproject.toml")
+    assert read(project) == [project.own, project.folder / "infold.toml"]
+
+    (project.folder / "infold.toml").unlink()
+    assert read(project) == [project.own, project.folder / "infold.json"]
+
+
+@pytest.mark.parametrize("content", ["[]", "{", "nothing", '{"a": 1,}', "[" * 100_000, '{"a": NaN}', '{"a": "\ud800"}'])
+def test_broken_json_is_named(project: Project, content: str) -> None:
+    """S8.1: what is no JSON object is told with its path and what to do."""
+    with pytest.raises(SettingsError, match="the file is not a JSON object") as told:
+        read(project.says(content.replace("\ud800", "\\ud800"), "infold.json"))
+    assert told.value.where == str(project.folder / "infold.json")
+
+
+@pytest.mark.parametrize("piece", ['\\"', '"', "/", "//", '"\\\n', "\\"])
+def test_hostile_json_takes_no_longer_than_its_size(project: Project, piece: str) -> None:
+    """S8.1: a long file that is no JSON is refused at once, whatever it repeats."""
+    with pytest.raises(SettingsError, match="not a JSON object"):
+        read(project.says("{" + piece * 100_000, "infold.json"))
+
+
 def test_a_named_file_must_be_there(project: Project) -> None:
     """S8.1: a file that somebody names is not passed over."""
     with pytest.raises(SettingsError, match=r"gone\.toml: the file cannot be read"):

@@ -99,6 +99,25 @@ def test_opencodes_switches_count_for_its_presets(project: Project, name: str, o
     assert (policy.auto, policy.prune.enabled) == (not off, not off)
 
 
+@pytest.mark.parametrize("name", ["002.json", "002.toml"])
+def test_document_002s_block_is_a_file_of_settings(project: Project, name: str) -> None:
+    """S8.1: the document's own configuration switches off what it says, as JSON and as TOML."""
+    json = name.endswith(".json")
+    project.says(
+        '{"auto_compact": false, "enable_prune": false}' if json else "auto_compact = false\nenable_prune = false", name
+    )
+    terms = project.read(INFOLD_CONFIG=str(project.folder / name), INFOLD_PRESET="proactive").for_session()
+
+    assert (terms.policy.auto, terms.policy.prune.enabled) == (False, False)
+    assert terms.values["compaction.auto"].origin == f"{project.folder / name} (alias auto_compact)"
+
+
+def test_a_project_may_not_say_more_in_json(project: Project) -> None:
+    """S8.1: what a project's file may not set, it may not set in JSON either."""
+    with pytest.raises(SettingsError, match="a project cannot say"):
+        project.says('{"gateway": {"host": "0.0.0.0"}}', "infold.json").read()
+
+
 # A preset and a window named on a command line.
 
 
@@ -197,6 +216,8 @@ def test_every_value_of_a_session_has_an_origin(project: Project) -> None:
         "compaction.trigger": "preset infold",
         "compaction.target": "preset infold",
         "compaction.keep_turns": "preset infold",
+        "compaction.tail_turns": "preset infold",
+        "compaction.preserve_recent_tokens": "preset infold",
         "compaction.attempts": "preset infold",
         "compaction.model": "INFOLD_COMPACTION_MODEL",
         "compaction.price": "preset infold",
