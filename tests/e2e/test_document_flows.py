@@ -134,7 +134,7 @@ def test_the_request_for_it_is_durable(played: Played) -> None:
     assert (asked.agent, asked.model) == (BUILD.name, played.scene.model.ref)
     assert asked.created_ms is not None
     assert asked.created_ms > max(message.created_ms or 0 for message in before)
-    assert [(part.id, part.auto) for part in asked.parts if isinstance(part, CompactionPart)] == [("part-15", True)]
+    assert [(part.id, part.auto) for part in asked.parts if isinstance(part, CompactionPart)] == [("part-18", True)]
     assert isinstance(again, UserMessage)
     assert (again.agent, again.model) == (asked.agent, asked.model)
     assert not any(isinstance(entry, Checkpoint) for entry in played.scene.script.seen[0])

@@ -1,4 +1,4 @@
-"""Give a session its title: by a model, in the hidden agent's name, or by code (S6.2)."""
+"""Give a session its title: by a model, in the hidden agent's name, or by code."""
 
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
@@ -52,10 +52,19 @@ class Namer:
         self._tell(told)
         if isinstance(told, Stepped) and self._prompt:
             prompt, self._prompt = self._prompt, ""
-            title = (self._asked(self._model, prompt) if self._model else "") or title_from_text(prompt)
+            given = self._asked(self._model, prompt) if self._model else ""
+            title = given or title_from_text(prompt)
             if title:
                 self._session.title(title)
                 self._tell(Titled(self._session.log.session_id, title))
+            if given:
+                self._title_prompt(given)
+
+    def _title_prompt(self, title: str) -> None:
+        """Give the prompt the title that the model gave the session for it, in place of its own first words."""
+        newest = next((placed for placed in reversed(self._session.log.live) if placed.is_persons), None)
+        if newest is not None:
+            self._session.title(title, message_id=newest.message.id)
 
     def _asked(self, model: Model, prompt: str) -> str:
         """What the model calls it, if it says so soon enough: nobody waits long for a name."""

@@ -23,6 +23,7 @@ from infold.core.messages import (
 )
 from infold.core.summary import Agent
 from infold.engine.circumstances import Stamp
+from infold.engine.titles import message_title
 from infold.formats.wire import format_named
 from infold.ports import Model
 
@@ -44,10 +45,13 @@ class Scribe:
         self._path = WorkPath(root, root)
 
     def put(self, text: str, *, synthetic: bool = False) -> None:
-        """Write what is put to the agent and its model (S3.1); `synthetic` is what no person said."""
+        """Write what is put to the agent and its model, a person's words with a title; `synthetic` is what no person said."""
         said = TextPart(text, synthetic=synthetic)
         message = UserMessage(UNNUMBERED, (said,), agent=self._agent.name, model=self._model.ref, system=self.own)
         self._session.add((message,))
+        title = "" if synthetic else message_title(message)
+        if title:
+            self._session.title(title, message_id=self._session.log.live[-1].message.id)
 
     def recall_own(self) -> None:
         """Take the last user message's own system text from the session, as after a restart."""

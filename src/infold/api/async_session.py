@@ -170,9 +170,10 @@ class AsyncSession:
         """Release a pinned part."""
         await self._drive(self._keeper.pin(checking.text("handle", handle, example="12.0"), pinned=False))
 
-    async def title(self, text: str) -> None:
-        """Give the session a title; the last one counts (S6.2)."""
-        await self._drive(self._keeper.title(checking.text("title", text, example="Port the feed")))
+    async def title(self, text: str, *, message_id: str = "") -> None:
+        """Give the session a title, or one of its user messages; the last one counts."""
+        named = checking.text("message id", message_id, example="m0")
+        await self._drive(self._keeper.title(checking.text("title", text, example="Port the feed"), named))
 
     async def recall(self, query: str, *, budget_tokens: int = 2_000) -> str:
         """Bring back what was said or done, by words or by the handles that stubs name, in at most that many tokens (B6).

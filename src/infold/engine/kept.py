@@ -12,7 +12,7 @@ from infold.core.entries import Clipping, Entry, Handle, MessageEntry, Pin, Rest
 from infold.core.events import Clipped, Restored
 from infold.core.gauge import estimated_tokens
 from infold.core.log import Log
-from infold.core.messages import Message
+from infold.core.messages import Message, MessageId
 from infold.engine.call import Flow, append
 from infold.engine.circumstances import Circumstances
 from infold.engine.effects import Append, Load, Publish, Wait
@@ -71,9 +71,9 @@ class Kept:
         """Pin a part, so that it is never pruned nor folded away; or release it (B20)."""
         yield from self.insist(lambda _: (Pin(Handle(handle), pinned),))
 
-    def title(self, text: str) -> Flow[None]:
-        """Give the session a title; the last one counts (S6.2)."""
-        yield from self.insist(lambda _: (Title(text),))
+    def title(self, text: str, message_id: str = "") -> Flow[None]:
+        """Give a user message a title, or the session where no message is named; the last one counts."""
+        yield from self.insist(lambda _: (Title(text, MessageId(message_id)),))
 
     def add(self, messages: Sequence[Message], *, longest_tokens: int = 0) -> Flow[None]:
         """Store messages of infold's own making as they come; text and results longer than that are shown shortened."""

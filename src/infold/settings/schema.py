@@ -213,7 +213,12 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("agent.steps", COUNT, "How many steps the agent takes for one prompt at most.", 250),
     Key("agent.result_tokens", TOKENS, "How much of one tool result the agent's model is shown at first.", 8_000),
-    Key("agent.titles", SWITCH, "Whether the agent's model names its sessions; code does so otherwise.", default=True),
+    Key(
+        "agent.titles",
+        SWITCH,
+        "Whether the agent's model names its sessions and their first prompts; code does so otherwise.",
+        default=True,
+    ),
     Key(
         "agent.snapshots",
         SWITCH,

@@ -9,7 +9,17 @@ from infold.agent.events import Ended, Noted, SummaryBegun, Titled
 from infold.agent.places import default_snapshots
 from infold.agent.work import Assignment, Person, Told, Work, begin
 from infold.core.events import Compacted, SummaryProgressed
-from infold.core.messages import AssistantMessage, ModelRef, SessionId, StepStartPart, Usage, results_of, text_of
+from infold.core.messages import (
+    AssistantMessage,
+    ModelRef,
+    SessionId,
+    StepStartPart,
+    Usage,
+    UserMessage,
+    results_of,
+    text_of,
+)
+from infold.engine.titles import SESSION, titles_of
 from infold.errors import UsageError
 from infold.ports import FullStore, SessionKey
 from infold.settings import read_settings
@@ -73,6 +83,34 @@ def test_a_new_session_is_named_and_a_known_one_is_not(tmp_path: Path) -> None:
     put_to_work(tmp_path, model_saying("Hello."), told, store=store).run("And the buoys")
 
     assert [one.text for one in told if isinstance(one, Titled)] == ["Count the boats"]
+
+
+def test_every_prompt_has_a_title(tmp_path: Path) -> None:
+    """S6.2: each message of a person gets a title by code, what a program puts there gets none."""
+    store = MemoryStore()
+    work = put_to_work(tmp_path, model_saying(LISTS, "Hello."), store=store, allow=("shell",))
+    work.run("**Count** the boats\n\nin the harbour")
+    put_to_work(tmp_path, model_saying("Hello."), store=store).run("And the ships")
+    entries = [entry for _, entry in store.newest_first(KEY)][::-1]
+    prompts = [message.id for message in messages_in(store) if isinstance(message, UserMessage)]
+
+    assert titles_of(entries) == {
+        SESSION: "Count the boats",
+        prompts[0]: "Count the boats",
+        prompts[1]: "And the ships",
+    }
+
+
+def test_the_models_title_is_the_first_prompts_too(tmp_path: Path) -> None:
+    """S6.2: one call names the session and the message it began with; later messages cost no call."""
+    store, model = MemoryStore(), model_saying("Hello.", "Boats", "Hello again.")
+    work = put_to_work(tmp_path, model, store=store, variables={"INFOLD_AGENT_SNAPSHOTS": "false"})
+    work.run("Count the boats")
+    work.run("And the ships")
+    titles = titles_of([entry for _, entry in store.newest_first(KEY)][::-1])
+
+    assert sorted(titles.values()) == ["And the ships", "Boats", "Boats"]
+    assert len(model.requests) == 3
 
 
 def test_the_model_may_name_it(tmp_path: Path) -> None:

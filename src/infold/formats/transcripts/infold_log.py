@@ -35,6 +35,7 @@ class _About(Struct, frozen=True, omit_defaults=True):
     compactions: tuple[RecordedCompaction, ...] = ()
     parent: str | None = None
     title: str = ""
+    titles: dict[MessageId, str] = {}
 
 
 class _FirstLine(Struct, frozen=True, tag_field="entry", tag="message"):
@@ -52,6 +53,7 @@ def to_log(sessions: Iterable[RecordedSession]) -> bytes:
         about = _About(
             *(session.id, session.model, session.system, session.tools, session.compactions, session.parent),
             title=session.title,
+            titles=session.titles,
         )
         lines += (encode(_FirstLine(message, about)) for message in session.messages[:1])
         lines += (encode(MessageEntry(message)) for message in session.messages[1:])
@@ -104,6 +106,7 @@ class _Opened:
         self.messages: list[Message] = []
         self.numbers: list[int] = []
         self.title = about.title
+        self.titles = dict(about.titles)
         self._folds: dict[int, RecordedCompaction] = {}
         self._requests: dict[int, MessageId | None] = {}
 
@@ -124,6 +127,8 @@ class _Opened:
                 self._take_back(entry.first)
             case Title(message_id=""):
                 self.title = entry.text
+            case Title():
+                self.titles[entry.message_id] = entry.text
             case _:
                 is_told = False
         self.entries += 1
@@ -144,7 +149,9 @@ class _Opened:
         kept = tuple(one for one in found if one.position <= len(messages))
         models = (message.model for message in messages if isinstance(message, AssistantMessage))
         model = about.model or next(filter(None, models), None)
-        return RecordedSession(about.id, messages, model, about.system, about.tools, kept, about.parent, self.title)
+        return RecordedSession(
+            *(about.id, messages, model, about.system, about.tools, kept, about.parent, self.title), titles=self.titles
+        )
 
     def _compaction(self, checkpoint: Checkpoint) -> RecordedCompaction:
         """A fold of our own is a compaction that happened; its first kept entry becomes the message that was."""

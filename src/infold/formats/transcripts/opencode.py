@@ -63,9 +63,14 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
     document = source.document()
     info = mapping(dig(document, "info"))
     draft = Draft(string(info.get("id")), notes, parent=string(info.get("parentID")) or None)
-    for message in items(dig(document, "messages")):
+    messages = items(dig(document, "messages"))
+    for message in messages:
         _take(draft, mapping(message), notes)
-    return [replace(draft.session(), title=string(info.get("title")))] if draft.messages else []
+    if not draft.messages:
+        return []
+    told = ((dig(message, "info", "id"), dig(message, "info", "summary", "title")) for message in messages)
+    titles = {MessageId(string(name)): string(title) for name, title in told if isinstance(title, str) and title}
+    return [replace(draft.session(), title=string(info.get("title")), titles=titles)]
 
 
 def _take(draft: Draft, message: dict[str, Any], notes: Notes) -> None:

@@ -7,7 +7,7 @@ its call) are enforced by `draft.py`; what could not be kept as it was is told i
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.messages import AssistantMessage, Message, ModelRef, text_of
+from infold.core.messages import AssistantMessage, Message, MessageId, ModelRef, text_of
 from infold.core.presets import PRESETS
 from infold.formats.injected import marked, marks_of
 
@@ -45,7 +45,10 @@ class RecordedCompaction(Struct, frozen=True, omit_defaults=True):
 
 
 class RecordedSession(Struct, frozen=True, omit_defaults=True):
-    """One session: ids are unique, each tool result follows its call, and no call is answered twice."""
+    """One session: ids are unique, each tool result follows its call, and no call is answered twice.
+
+    `titles` are those of user messages, by id.
+    """
 
     id: str
     messages: tuple[Message, ...]
@@ -55,6 +58,7 @@ class RecordedSession(Struct, frozen=True, omit_defaults=True):
     compactions: tuple[RecordedCompaction, ...] = ()
     parent: str | None = None
     title: str = ""
+    titles: dict[MessageId, str] = {}
 
 
 def imported(session: RecordedSession, *, first_kept: int | None = None) -> RecordedSession:

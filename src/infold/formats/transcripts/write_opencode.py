@@ -189,6 +189,7 @@ class _Writer:
 
     def _asking(self, message: Message) -> dict[str, Any]:
         user = message if isinstance(message, UserMessage) else UserMessage(message.id, ())
+        title = self._session.titles.get(message.id, "")
         return {
             "id": self._ids[message.id],
             "sessionID": self.id,
@@ -197,6 +198,7 @@ class _Writer:
             "agent": user.agent or AGENT,
             "model": model_of(user.model or self._session.model),
             **({"system": user.system} if user.system else {}),
+            **({"summary": {"title": title, "diffs": []}} if title else {}),
         }
 
     def _reply(self, reply: AssistantMessage) -> dict[str, Any]:

@@ -101,6 +101,17 @@ def test_a_fold_whose_kept_messages_were_taken_back_still_counts() -> None:
     assert (fold.position, fold.first_kept) == (2, 2)
 
 
+def test_titles_of_messages_are_kept() -> None:
+    """S6.2: the last title of each message is in the record, and in the log that is written of it."""
+    said = messages(user("a"), replies("b"))
+    entries = [said[0], Title("First", MessageId("m0")), Title("Kites", MessageId("m0")), said[1]]
+    session = recorded("kites", entries)
+
+    assert (session.title, session.titles) == ("", {"m0": "Kites"})
+    assert read_bytes(to_log((session,)), name="x").sessions == (session,)
+    assert read_bytes(entries_to_log("kites", entries), name="x").sessions == (session,)
+
+
 def test_an_undone_compaction_leaves_nothing_behind() -> None:
     """B20, S3.1: with a compaction that was undone go the request for it and the message that asked to go on."""
     said = numbered((user("a"), replies("b"), requests_compaction(), replies("c")))

@@ -199,6 +199,14 @@ def test_the_request_of_a_fold_is_written_once() -> None:
     assert [one.summary for one in again(session).compactions] == ["first", "second"]
 
 
+def test_titles_of_messages_are_opencodes_summaries() -> None:
+    """S6.2: a user message's title stands where OpenCode has it, and is read back from there."""
+    session = recorded(user("Paint the kite red."), replies("Painted."), titles={MessageId("m0"): "Paint the kite"})
+
+    assert [info.get("summary") for info in infos(session)] == [{"title": "Paint the kite", "diffs": []}, None]
+    assert [*again(session).titles.values()] == ["Paint the kite"]
+
+
 def test_a_request_that_waits_is_written_as_it_is() -> None:
     """S3.1: a compaction that was asked for and not carried out still waits in OpenCode."""
     session = recorded(user("a"), replies("b"), requests_compaction())
