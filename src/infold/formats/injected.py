@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeGuard
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.messages import AssistantMessage, Message, Part, ToolResultPart, calls_of, text_of
+from infold.core.messages import AssistantMessage, Message, Part, TextPart, ToolResultPart, calls_of
 from infold.core.policy import Policy
 
 __all__ = [
@@ -184,8 +184,11 @@ def marked(messages: tuple[Message, ...], marks: Marks) -> tuple[Message, ...]:
 
 def _marked(message: Message, marks: Marks) -> Message:
     if isinstance(message, AssistantMessage):
-        is_summary = text_of(message).lstrip().startswith(marks.summaries) and not message.summary
-        return replace(message, foreign_summary=True) if is_summary and not calls_of(message) else message
+        # Some formats read neighbouring replies as one message, so each of its texts is looked at.
+        texts = (part.text.lstrip() for part in message.parts if isinstance(part, TextPart))
+        is_plain = not message.summary and not calls_of(message)
+        is_summary = is_plain and any(text.startswith(marks.summaries) for text in texts)
+        return replace(message, foreign_summary=True) if is_summary else message
     if not any(_is_cleared(part, marks) for part in message.parts):
         return message
     parts = (replace(part, cleared=True) if _is_cleared(part, marks) else part for part in message.parts)

@@ -1,5 +1,6 @@
 """Foreign summaries and stubs, known by their words on import and by fields from then on."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,48 @@ def test_pruning_stops_at_a_foreign_summary() -> None:
         )
         == 2
     )
+
+
+WIRES: dict[str, list[Item]] = {
+    "anthropic-messages": [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c{n}", "name": "read", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c{n}", "content": "{text}"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "{summary}"}]},
+    ],
+    "openai-responses": [
+        {"type": "function_call", "call_id": "c{n}", "name": "read", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c{n}", "output": "{text}"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "{summary}"}]},
+    ],
+    "gemini": [
+        {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"output": "{text}"}}}]},
+        {"role": "model", "parts": [{"text": "{summary}"}]},
+    ],
+}
+"""A call, its result and a summary as each provider writes them."""
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("mark", ["[Conversation Summary]", "Not a mark."])
+def test_a_foreign_summary_is_known_in_every_format(wire: str, mark: str) -> None:
+    """B26, S2.3: all wire formats are read for marks, and the request below the trigger is the one that came."""
+
+    def filled(item: Item, n: int) -> Item:
+        text = json.dumps(item).replace("{n}", str(n)).replace("{text}", "word" * 30_000)
+        made: Item = json.loads(text.replace("{summary}", f"{mark} Three files were read."))
+        return made
+
+    call, answer, summary = WIRES[wire]
+    field = "parts" if wire == "gemini" else "content"
+    turn = {"role": "user", field: [{"text": "go on"}] if wire == "gemini" else "go on"}
+    history = [item for n in range(3) for item in (turn, filled(call, n), filled(answer, n))]
+    history += [filled(summary, 0), turn, turn, turn]
+    fitted = fit(history, window=2_000_000, policy="proactive", format=wire, environ={})
+    known = mark == "[Conversation Summary]"
+
+    assert (fitted.messages == history) == known
+    assert ("summary" in fitted.report.after) == known
 
 
 @pytest.mark.parametrize("name", STUBS)
