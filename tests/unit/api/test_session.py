@@ -10,6 +10,7 @@ import anthropic
 import httpx2
 import openai
 import pytest
+from msgspec.structs import replace
 
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
@@ -27,6 +28,8 @@ from infold.core.events import (
 from infold.core.judge import Answer, Told
 from infold.core.messages import CompactionPart, SessionId, text_of
 from infold.core.occasion import Veto
+from infold.core.policy import tokens
+from infold.core.presets import preset
 from infold.core.summary import SEVEN_SECTIONS, SummaryRequest
 from infold.errors import UnknownReference, UsageError, WindowExceeded
 from infold.plugins import seven_sections
@@ -570,3 +573,23 @@ def test_the_request_after_a_refusal_says_so(policy: str) -> None:
         (True, True),
         (False, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("turns", "budget", "first_kept"), [(2, 10_000, "m2"), (1, 10_000, "m4"), (0, 10_000, None), (2, 0, None)]
+)
+def test_opencodes_tail_settings_reach_the_request(turns: int, budget: int, first_kept: str | None) -> None:
+    """S1.9, S3.1: of the turns first, second and third, 1.18's request names where the tail begins, as `tail_turns` has it."""
+    tail = replace(preset("opencode-1.18").tail, turns=turns, size=tokens(budget), minimum_tokens=0)
+    policy = replace(preset("opencode-1.18"), tail=tail if turns else replace(tail, rule="none"))
+    store = MemoryStore()
+    session = Session(store, "s", SessionSettings(window=200_000, policy=policy, summariser=lambda _: PORTED))
+    for said in ("first", "second", "third"):
+        session.prepare_new([{"role": "user", "content": f"{said} " * 400}])
+        message = {"role": "assistant", "content": "Done. " * 200}
+        session.record({"choices": [{"message": message, "finish_reason": "stop"}]})
+    session.compact()
+    entries = [entry for _, entry in store.newest_first(SessionKey("", SessionId("s")))]
+    asked = [part for entry in entries if isinstance(entry, MessageEntry) for part in entry.message.parts]
+
+    assert [part.first_kept_id for part in asked if isinstance(part, CompactionPart)] == [first_kept]

@@ -53,6 +53,14 @@ def test_before_and_after_are_shown(long_file: Path) -> None:
     assert page.endswith("nothing was written; -o OUT writes the request\n")
 
 
+def test_what_a_person_asks_for_is_done_though_it_is_off(long_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S1.1, S8.2: the switches are for what happens by itself; this command is a person's own."""
+    monkeypatch.setenv("INFOLD_DISABLE_AUTOCOMPACT", "1")
+    monkeypatch.setenv("INFOLD_DISABLE_PRUNE", "1")
+
+    assert told(long_file, "--window", "8k")["changed"]
+
+
 def test_json_has_stable_keys(long_file: Path, data: Path) -> None:
     """A request and a transcript, changed or not, are told with the same keys."""
     assert set(told(long_file, "--window", "8k")) == KEYS
