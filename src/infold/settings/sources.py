@@ -132,10 +132,10 @@ def _table(path: Path) -> Mapping[str, object]:
 
 
 def _parsed_json(text: str, path: Path) -> dict[str, object]:
+    # Comments become blanks of the same length, so that an error names the place in the file.
+    plain = _COMMENT.sub(lambda found: found[1] or " " * len(found[0].encode()), text)
     try:
-        return msgspec.json.decode(
-            _COMMENT.sub(lambda found: found[1] or "", text).strip() or "{}", type=dict[str, object]
-        )
+        return msgspec.json.decode(plain if plain.strip() else "{}", type=dict[str, object])
     except (msgspec.MsgspecError, RecursionError) as error:
         problem = f"the file is not a JSON object ({error})"
         raise SettingsError("", problem, where=str(path), remedy="correct that place, or remove the file") from error
