@@ -1,7 +1,9 @@
 """Each module says what it offers."""
 
 import importlib
+import re
 from importlib.metadata import version
+from inspect import getdoc, getmembers, isclass, isroutine
 
 import pytest
 
@@ -43,6 +45,18 @@ def test_the_version_is_that_of_the_package() -> None:
     """`infold.__version__` is the installed version, and `dir` shows it."""
     assert infold.__version__ == version("infold")
     assert {"__version__", "__name__", "fit"} <= set(dir(infold))
+
+
+def test_public_help_names_no_requirement() -> None:
+    """What `help` shows of the public names speaks to users, who know no ids of requirements."""
+    public = [getattr(infold, name) for name in infold.__all__]
+    shown = [*public, *(member for cls in public if isclass(cls) for _, member in getmembers(cls, isroutine))]
+    named = {doc for thing in shown if REQUIREMENT.search(doc := getdoc(thing) or "")}
+
+    assert named == set()
+
+
+REQUIREMENT = re.compile(r"\b[ABIS]\d{1,2}(\.\d+)?\b")
 
 
 def test_exports_are_read_as_written() -> None:

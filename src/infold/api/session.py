@@ -118,7 +118,7 @@ class Session:
         self._drive(self._keeper.add(messages, longest_tokens=longest_tokens))
 
     def recover(self, error: object) -> Ready | None:
-        """Change the request that a provider refused, for one more try: smaller, or without thinking (B7, B8).
+        """Change the request that a provider refused, for one more try: smaller, or without thinking.
 
         `error` is the SDK's exception or the body of the refusal. Return `None` if it is about something else than the request's
         size or thinking bound to another conversation. Raises `WindowExceeded` where nothing more can be left out, or at the
@@ -132,7 +132,7 @@ class Session:
         return self._drive(self._keeper.recover(overflow))
 
     def compact(self, focus: str = "", *, up_to: int | None = None) -> Ready:
-        """Compact now, whatever there is, with what the summary should give room to (B20).
+        """Compact now, whatever there is, with what the summary should give room to.
 
         `up_to` is the number of the first message to keep, as in its handle: 42 for `42.1`.
         """
@@ -152,7 +152,7 @@ class Session:
             return self._keeper.preview(up_to)
 
     def undo(self, sequence: int | None = None) -> None:
-        """Undo the newest compaction, or the pruning of that number: everything it hid is in the view again (B1, B20)."""
+        """Undo the newest compaction, or the pruning of that number: everything it hid is in the view again."""
         self._drive(self._keeper.undo(sequence))
 
     def pin(self, handle: str) -> None:
@@ -169,7 +169,7 @@ class Session:
         self._drive(self._keeper.title(checking.text("title", text, example="Port the feed"), named))
 
     def recall(self, query: str, *, budget_tokens: int = 2_000) -> str:
-        """Bring back what was said or done, by words or by the handles that stubs name, in at most that many tokens (B6).
+        """Bring back what was said or done, by words or by the handles that stubs name, in at most that many tokens.
 
         Pruned and folded parts are found like those in view. Raises `UnknownReference` for a handle that names nothing.
         """

@@ -45,7 +45,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
 
     `summariser` is any callable, or the name of a model; `summariser_tokens` its window, where it is not the session's own
     model; `summary_seconds` how long it may take. `background`: summaries are written ahead, in a thread or a task, so that no
-    request waits for one (B18). `format` names the wire format where the first messages do not tell; `recall`: whether stubs
+    request waits for one. `format` names the wire format where the first messages do not tell; `recall`: whether stubs
     name handles, because the requests offer a way to ask for them. `plugins` are objects with hooks or what
     `installed_plugins()` gives. `patience_seconds`: how long to wait for another process that is compacting this session.
     `environ` has the off switches (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`), read when a session is opened.
@@ -202,7 +202,7 @@ class Place:
         return load(self.key.session_id, self.store.newest_first(self.key), self.terms.rendering)
 
     def progress(self, text: str) -> None:
-        """Tell of a piece of a summary (S3.10)."""
+        """Tell of a piece of a summary."""
         self.bus.observe(SummaryProgressed(self.key.session_id, text))
 
     def _append(self, entries: Sequence[Entry], expected: int) -> int:

@@ -17,10 +17,10 @@ from infold.errors import PolicyError
 __all__ = ["Budget", "Window", "budget_for", "narrowed", "output_ceiling", "overflows", "usage_tokens"]
 
 LARGEST_OUTPUT_TOKENS = 32_000
-"""The documents' cap on what is set aside for a reply, and their guess where a model states none (S1.4)."""
+"""The documents' cap on what is set aside for a reply, and their guess where a model states none."""
 
 DEFAULT_RESERVE_TOKENS = 20_000
-"""The reserve of documents 000 and 002 where none is configured (S1.5)."""
+"""The reserve of documents 000 and 002 where none is configured."""
 
 RESERVE_SHARE = 0.15
 """`infold` leaves this part of the window for the reply: 614 tokens of 4k, 30,000 of 200k; larger windows keep the
@@ -38,8 +38,8 @@ def _is_whole(value: object) -> bool:
 class Window(Struct, frozen=True):
     """What a model can hold: in all, of input where that is limited apart, and of output.
 
-    `context_tokens` 0 is a declared absence of a limit (S1.2); an unknown window is not 0 but somebody's stated default
-    (B11). `request_bytes` is the most bytes of media that a request may carry, where that is limited too.
+     `context_tokens` 0 is a declared absence of a limit; an unknown window is not 0 but somebody's stated default
+    . `request_bytes` is the most bytes of media that a request may carry, where that is limited too.
     """
 
     context_tokens: int
@@ -65,7 +65,7 @@ class Budget(Struct, frozen=True):
     """A window seen through a policy: what may be filled, where to act, where to stop.
 
     `limit_tokens` is the most a request may be: the usable window in `infold`, and what the provider takes in a document
-    preset, whose own trigger comes first (S1.0). Unbounded: the window was declared to have no limit. `limit_bytes`: the most
+    preset, whose own trigger comes first. Unbounded: the window was declared to have no limit. `limit_bytes`: the most
     bytes of media, where they are limited.
     """
 
@@ -133,7 +133,7 @@ def usage_tokens(usage: Usage, rule: CountRule) -> int:
 
 
 def overflows(count_tokens: int, budget: Budget, policy: Policy) -> bool:
-    """Whether a count has reached the policy's trigger (*isOverflow*); never when automatic work is off (S1.1)."""
+    """Whether a count has reached the policy's trigger (*isOverflow*); never when automatic work is off."""
     if not policy.auto or not budget.bounded:
         return False
     return count_tokens >= budget.trigger_tokens if policy.reached else count_tokens > budget.trigger_tokens

@@ -1,7 +1,7 @@
 """The numbers a user may set, and the rules a preset may choose among.
 
-One `Policy` type serves every preset: a preset changes values and picks rules by name, never a code path of its own
-(S1.0). A policy that contradicts itself cannot be built: `PolicyError` names the field and the remedy.
+One `Policy` type serves every preset: a preset changes values and picks rules by name, never a code path of its own.
+A policy that contradicts itself cannot be built: `PolicyError` names the field and the remedy.
 """
 
 from collections.abc import Callable
@@ -38,19 +38,19 @@ SMALL_MUST_KEEP_TOKENS, LARGEST_MUST_KEEP_SHARE = 1_400, 0.8
 window, and what was done in it is less."""
 
 EstimateRule: TypeAlias = Literal["features", "round", "ceil"]
-"""How text is sized: our feature model, or UTF-16 units over four, rounded half up or always up (S7.1)."""
+"""How text is sized: our feature model, or UTF-16 units over four, rounded half up or always up."""
 
 Ruler: TypeAlias = EstimateRule | Callable[[str], int]
 """A rule by name, or an exact tokeniser's count in place of the feature model."""
 
 CountRule: TypeAlias = Literal["input+cache-read+output", "total", "estimate", "anchored"]
-"""What is compared with the trigger: reported usage (S1.4; S1.5), an estimate of everything (S1.7), or reported usage
+"""What is compared with the trigger: reported usage, an estimate of everything, or reported usage
 plus the calibrated estimate of what came since."""
 
 UsableRule: TypeAlias = Literal[
     "input-else-less-ceiling", "less-reserve", "input-less-reserve", "scaled-reserve", "whole"
 ]
-"""What part of the window may be filled: S1.4, S1.5, S1.9, `infold`'s own, or all of it (S1.7)."""
+"""What part of the window may be filled: as in OpenCode 1.1.23, 1.1.57 and 1.18, `infold`'s own, or all of it."""
 
 
 # Defined before its users: the defaults below are checked while the module is read.
@@ -97,7 +97,7 @@ def _described(kind: Any) -> str:
 
 
 class Amount(Struct, frozen=True):
-    """A threshold in the unit its user thinks in: tokens, a share of the usable window, or tokens remaining (B19)."""
+    """A threshold in the unit its user thinks in: tokens, a share of the usable window, or tokens remaining."""
 
     unit: Literal["tokens", "share", "remaining"]
     value: float
@@ -151,12 +151,12 @@ def remaining(value: int) -> Amount:
 
 
 class PrunePolicy(Struct, frozen=True):
-    """When old tool results become stubs, and which (A2).
+    """When old tool results become stubs, and which.
 
-    `timing`: at every request, or only once the trigger is reached, so that the provider's cache breaks seldom (B16).
+    `timing`: at every request, or only once the trigger is reached, so that the provider's cache breaks seldom.
     `enough`: at the trigger, how full the window may still be after pruning alone; above that the head is folded instead.
-    `genuine_turns`: whether only what a person said counts as a turn (S2.2). `arguments`: whether large values in old
-    call arguments go too (B24).
+    `genuine_turns`: whether only what a person said counts as a turn. `arguments`: whether large values in old
+    call arguments go too.
     """
 
     enabled: bool = True
@@ -186,7 +186,7 @@ class TailPolicy(Struct, frozen=True):
     `rule`: nothing, the last `turns` user turns, or newest messages within a token budget, which is `size` of the
     usable window held between `minimum_tokens` and `maximum_tokens`, and of no more than `turns` turns where any are given.
     `split_turns`: whether the cut may fall inside a turn. `whole_head`: what happens when nothing can be folded because
-    everything would be tail: fold it all, or leave it (S4.5). `recut`: whether turns are dropped from the tail once the
+    everything would be tail: fold it all, or leave it. `recut`: whether turns are dropped from the tail once the
     summary is known and still over target.
     """
 
@@ -224,10 +224,10 @@ class TailPolicy(Struct, frozen=True):
 class SummaryPolicy(Struct, frozen=True):
     """What stands for the folded head.
 
-    `shape`: a pair of request and summary message as OpenCode has it, the summary alone (S4.5), or one marked user
+    `shape`: a pair of request and summary message as OpenCode has it, the summary alone, or one marked user
     message. `prefix` opens the summary's text. `fallback`: what takes over when no model can summarise: the deterministic
-    fold (B10), or mechanical cleaning alone (S4.5). `ledger`: whether facts taken by code, the user's instructions first,
-    stand beside a model's words (B2, B4). `must_keep_share` is the most of a summary that verbatim instructions may take; a small
+    fold, or mechanical cleaning alone. `ledger`: whether facts taken by code, the user's instructions first,
+    stand beside a model's words. `must_keep_share` is the most of a summary that verbatim instructions may take; a small
     summary gives them more.
     """
 
@@ -269,12 +269,12 @@ class SummaryPolicy(Struct, frozen=True):
 class Policy(Struct, frozen=True):
     """All that decides when and how a session is compacted.
 
-    `auto` off means off (S1.1). `reached`: whether a count equal to the trigger acts (S1.4, S1.5). `window_tokens`
+    `auto` off means off. `reached`: whether a count equal to the trigger acts. `window_tokens`
     overrides the model's window. `attempts` bounds compactions per user prompt, none is no bound. `less_freed`: whether
-    what pruning freed is subtracted from reported usage (S5.4). `clip`: whether a single part too large for the window
-    is shortened. `priced`: whether the head is also folded where that is cheaper at the model's prices (B16).
-    `continue_always`: whether a continue message follows every automatic compaction (S3.8) or only work that was under
-    way (B21).
+    what pruning freed is subtracted from reported usage. `clip`: whether a single part too large for the window
+    is shortened. `priced`: whether the head is also folded where that is cheaper at the model's prices.
+    `continue_always`: whether a continue message follows every automatic compaction or only work that was under
+    way.
     """
 
     name: str
@@ -300,7 +300,7 @@ class Policy(Struct, frozen=True):
 
     @property
     def compares_usage(self) -> bool:
-        """Whether what a provider reported for a step is compared with the trigger, and nothing else (S5.2)."""
+        """Whether what a provider reported for a step is compared with the trigger, and nothing else."""
         return self.count in ("input+cache-read+output", "total")
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a compaction would do, before anybody decides on it (B20)."""
+"""What a compaction would do, before anybody decides on it."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ class Preview(Struct, frozen=True):
     """What a compaction would do: how many messages it folds, the tokens before and after, and the text by code alone.
 
     Where pruning is enough, nothing is folded and there is no text. Where a fold would be no smaller than what it stands for,
-    nothing at all is done, and the tokens stay the same (I7).
+    nothing at all is done, and the tokens stay the same.
     """
 
     folded_messages: int

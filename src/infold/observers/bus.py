@@ -1,4 +1,4 @@
-"""A typed bus: callbacks subscribe to kinds of events and are called with each, in the order they subscribed (S8.3).
+"""A typed bus: callbacks subscribe to kinds of events and are called with each, in the order they subscribed.
 
 A callback is somebody else's code. One that raises breaks neither the session nor the other callbacks; that it did is kept in
 `errors` and logged, without anything a session said. `KeyboardInterrupt` and its like pass through.
@@ -87,7 +87,7 @@ class Bus:
         return lambda: self._end(subscription)
 
     def on_compacted(self, callback: Callable[[Compacted], object]) -> Unsubscribe:
-        """Call back after each compaction (S3.7): the short way to what most people want to hear."""
+        """Call back after each compaction: the short way to what most people want to hear."""
         return self.subscribe(Compacted, callback)
 
     def observe(self, event: Event) -> None:

@@ -59,7 +59,7 @@ class Plugin(Struct, frozen=True):
 
 
 def installed_plugins(enabled: Sequence[str] | None = None) -> tuple[Plugin, ...]:
-    """The plugins that installed distributions offer, by name (S8.4); with `enabled` only those, in that order.
+    """The plugins that installed distributions offer, by name; with `enabled` only those, in that order.
 
     Nothing is imported yet. The bundled `seven-sections` is given only where it is named. Raises `UsageError` for a name that
     nobody offers.
@@ -103,7 +103,7 @@ class PluginHooks:
             pass
 
     def may_continue(self, session_id: SessionId) -> bool:
-        """Whether no plugin says that the model is not to be asked to go on (B21)."""
+        """Whether no plugin says that the model is not to be asked to go on."""
         return all(self._asked("may_continue", _yes_or_no, session_id, session_id=session_id))
 
     def _asked(

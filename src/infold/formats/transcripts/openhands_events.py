@@ -5,7 +5,7 @@ one message. What is observed without a call (recalled knowledge, a complaint ab
 model as text, and stands here as synthetic text.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infold.core.messages import (
@@ -45,8 +45,8 @@ CALLED = frozenset({"run", "run_ipython", "read", "write", "edit", "browse", "br
 
 
 def recognises_lines(head: Head) -> bool:
-    """Lines that hold an instance and its history."""
-    return any("history" in value and ("instance_id" in value or "instance" in value) for value in head.records)
+    """Lines that hold an instance, or the issue that was to be resolved, and its history."""
+    return any("history" in value and value.keys() & {"instance_id", "instance", "issue"} for value in head.records)
 
 
 def recognises(head: Head) -> bool:
@@ -60,8 +60,15 @@ def read_lines(source: Source, notes: Notes) -> list[RecordedSession]:
     return [
         session
         for line, value in source.records()
-        for session in _session(value.get("history"), string(value.get("instance_id")) or f"run-{line}", notes)
+        for session in _session(value.get("history"), _subject(value) or f"run-{line}", notes)
     ]
+
+
+def _subject(value: Mapping[str, Any]) -> str:
+    """Return what a run was about: an instance of a benchmark, or an issue of a repository."""
+    issue = mapping(value.get("issue"))
+    numbered = f"{string(issue.get('owner'))}/{string(issue.get('repo'))}#{issue.get('number')}" if issue else ""
+    return string(value.get("instance_id")) or numbered
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:

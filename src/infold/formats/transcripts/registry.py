@@ -146,7 +146,7 @@ def _recognised(head: Head) -> _Format:
     try:
         found = next((form for form in DOCUMENTS if form.recognises(head)), None)
     except BrokenInput:
-        if len(head.records) > 1 and hinted is None:
+        if head.begins_with_record and hinted is None:  # JSON lines, and not of an agent that is known
             raise _unknown(head) from None
         raise
     if found or hinted:

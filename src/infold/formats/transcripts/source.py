@@ -89,6 +89,8 @@ class Head:
         notes = Notes()
         self.records = [value for line in lines if (value := peek(line, notes)) is not None]
         self.is_repaired = bool(notes.skipped())
+        first = next((line for line in lines if line.strip()), b"")
+        self.begins_with_record = bool(self.records) and peek(first, Notes()) is not None
 
     @property
     def document(self) -> Any:

@@ -1,9 +1,11 @@
 """OpenHands event histories."""
 
+import json
 from collections.abc import Callable
 
 from infold.core.messages import AssistantMessage, calls_of, is_genuine_user, results_of, text_of
 from infold.formats.transcripts.record import Transcript
+from infold.formats.transcripts.registry import read_bytes
 
 Read = Callable[[str], Transcript]
 
@@ -39,3 +41,22 @@ def test_an_action_without_its_call_gets_one(read: Read) -> None:
 def test_a_bare_list_of_events_is_read(read: Read) -> None:
     """A trajectory that is only a list of events is one session."""
     assert [text_of(m) for m in read("openhands-events.json").sessions[0].messages] == ["Ring.", "Rung."]
+
+
+def test_the_output_of_the_resolver_is_read() -> None:
+    """Lines that hold an issue and its history, of many kilobytes each, are one session a line, named by the issue."""
+    lines = [
+        {
+            "issue": {"owner": "stable", "repo": "tack", "number": number, "title": "Mend the saddle"},
+            "git_patch": "+" * 90_000,
+            "history": [{"source": "user", "action": "message", "args": {"content": f"Mend saddle {number}."}}],
+            "success": True,
+        }
+        for number in (7, 8)
+    ]
+    data = "\n".join(json.dumps(line) for line in lines).encode()
+    transcript = read_bytes(data, name="output.jsonl")
+
+    assert transcript.format == "openhands-events"
+    assert [session.id for session in transcript.sessions] == ["stable/tack#7", "stable/tack#8"]
+    assert [text_of(session.messages[0]) for session in transcript.sessions] == ["Mend saddle 7.", "Mend saddle 8."]

@@ -1,6 +1,7 @@
 """Telling formats apart, and saying so when none fits."""
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -122,3 +123,17 @@ def test_sessions_of_one_name_are_told_apart(data: Path) -> None:
     content = (data / "openhands-events.jsonl").read_bytes().replace(b"pony-2", b"pony-1")
 
     assert [session.id for session in read_bytes(content, name="runs").sessions] == ["pony-1", "pony-1#2"]
+
+
+@pytest.mark.parametrize("longest", [10, 70_000, 200_000])
+def test_long_json_lines_of_no_format_are_unknown(longest: int) -> None:
+    """Whole documents, one a line, of an agent that is not known are called unknown, not cut off, however long they are."""
+    lines = [json.dumps({"id": number, "text": "x" * size}) for number, size in enumerate((longest, 5, longest))]
+    with pytest.raises(UnknownFormat, match="in no format infold knows"):
+        read_bytes("\n".join(lines).encode(), name="runs.jsonl")
+
+
+def test_a_document_that_was_cut_off_is_told_so() -> None:
+    """One document over several lines that ends too early is still called cut off."""
+    with pytest.raises(BrokenInput, match="cut off"):
+        read_bytes(b'{\n"messages": [\n{"role": "user"}\n', name="run.json")
