@@ -81,7 +81,7 @@ class Reply(_Heard, httpx2.SyncByteStream):
         if self._builder is None:
             self._body = self._response.read()
             return
-        self._pieces = self._response.iter_raw()
+        self._pieces = self._response.iter_bytes()
         any(map(self._has_begun, self._pieces))
 
     def passed_on(self) -> httpx2.Response:
@@ -122,7 +122,7 @@ class AsyncReply(_Heard, httpx2.AsyncByteStream):
         if self._builder is None:
             self._body = await self._response.aread()
             return
-        self._pieces = self._response.aiter_raw()
+        self._pieces = self._response.aiter_bytes()
         async for piece in self._pieces:
             if self._has_begun(piece):
                 return
@@ -156,11 +156,12 @@ class AsyncReply(_Heard, httpx2.AsyncByteStream):
 def _response(
     response: httpx2.Response, stream: httpx2.SyncByteStream | httpx2.AsyncByteStream, length: int | None
 ) -> httpx2.Response:
-    """A response with that stream for its body; what was read whole was decoded, and has that length."""
+    """Return a response with that stream for its body, which is decoded; what was read whole has that length."""
     headers = response.headers.multi_items()
+    if length is not None or "content-encoding" in response.headers:
+        headers = [(name, value) for name, value in headers if name.lower() not in FRAMING]
     if length is not None:
-        kept = [(name, value) for name, value in headers if name.lower() not in FRAMING]
-        headers = [*kept, ("content-length", str(length))]
+        headers.append(("content-length", str(length)))
     extensions = {name: value for name, value in response.extensions.items() if name != "network_stream"}
     return httpx2.Response(response.status_code, headers=headers, stream=stream, extensions=extensions)
 

@@ -6,7 +6,7 @@ While a store fails, requests are still made to fit.
 
 from asyncio import to_thread
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import httpx2
 
@@ -20,6 +20,7 @@ from infold.formats.requests import Unmanaged, unstreamed, wire_of_path
 
 __all__ = ["AsyncInfoldTransport", "InfoldTransport"]
 
+ENCODINGS = "accept-encoding"
 ONCE = "idempotency-key"
 """Says that two requests are the same one; a request with another body is not."""
 
@@ -192,15 +193,29 @@ def _exchange(request: httpx2.Request, headers: dict[str, str], content: bytes, 
 
 def _with_body(request: httpx2.Request, content: bytes, *, anew: bool = False) -> httpx2.Request:
     """The same request with that body; `anew`: it goes out beside or after the caller's own."""
-    left_out = FRAMING | {"accept-encoding", *([ONCE] if anew else [])}
+    left_out = FRAMING | {ENCODINGS, *([ONCE] if anew else [])}
     headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() not in left_out]
     return httpx2.Request(
         request.method,
         request.url,
-        headers=[*headers, ("accept-encoding", "identity")],
+        headers=[*headers, (ENCODINGS, _decodable(request.headers.get(ENCODINGS, "")))],
         content=content,
         extensions=request.extensions,
     )
+
+
+def _decodable(accepted: str) -> str:
+    """Return what of the encodings that a client accepts can be decoded here, for replies are read on their way."""
+    known = _known_encodings()
+    kept = [one for one in accepted.split(",") if one.partition(";")[0].strip().lower() in known]
+    return ",".join(kept).strip() or "identity"
+
+
+@cache
+def _known_encodings() -> frozenset[str]:
+    """Return the encodings that the HTTP library decodes, which are those that its clients ask for."""
+    with httpx2.Client(transport=httpx2.BaseTransport()) as client:
+        return frozenset({"identity", *client.headers[ENCODINGS].replace(" ", "").split(",")})
 
 
 def _in_one_piece(request: httpx2.Request) -> httpx2.Request:

@@ -1,7 +1,9 @@
 """The HTTP transports behind a wrapped client, against a server on loopback."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import gzip
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +14,9 @@ import pytest
 from infold.api.passages import AsyncPassages, Passages
 from infold.api.session_settings import SessionSettings
 from infold.api.transports import AsyncInfoldTransport, InfoldTransport
+from infold.core.entries import MessageEntry
 from infold.core.events import FailedOpen, NotManaged
+from infold.core.messages import text_of
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted import Answer, Fail, Say, Script, ScriptedRequest, ScriptedServer, in_turn
 
@@ -312,3 +316,80 @@ def test_the_session_may_be_named_once_for_all() -> None:
         client.post("/v1/chat/completions", json=body, headers={"x-infold-session": "own"})
 
     assert sorted(stored.key.session_id for stored in store.sessions("")) == ["all", "own"]
+
+
+class Packed(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
+    """A provider that compresses what it answers, and notes which encodings it was asked for."""
+
+    def __init__(self, encoding: str, *, stream: bool) -> None:
+        self.asked: list[str] = []
+        self._encoding, self._stream = encoding, stream
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Answer."""
+        self.asked.append(request.headers["accept-encoding"])
+        kind = "text/event-stream" if self._stream else "application/json"
+        headers = {"content-type": kind, "content-encoding": self._encoding}
+        content = STREAMED if self._stream else msgspec.json.encode(WHOLE)
+        return httpx2.Response(200, headers=headers, content=PACK[self._encoding](content))
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """The same for an async client."""
+        return self.handle_request(request)
+
+
+PACK: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
+WHOLE = {"choices": [{"message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}]}
+DELTA = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}]}
+STREAMED = b"data: " + msgspec.json.encode(DELTA) + b"\n\ndata: [DONE]\n\n"
+BODY = {"model": "some-model", "messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_compressed_replies_are_asked_for_and_heard(encoding: str, stream: bool) -> None:
+    """B23, B30: a wrapped client asks for the encodings that the bare one does; the reply arrives decoded and is recorded."""
+    store, provider = MemoryStore(), Packed(encoding, stream=stream)
+    transport = InfoldTransport(httpx2.Client(transport=provider), Passages(store, ROOMY), ignore)
+    with httpx2.Client(base_url="http://provider", transport=transport) as client:
+        reply = client.post("/v1/chat/completions", json={**BODY, "stream": stream}, headers=NAMED)
+        bare = client.headers["accept-encoding"]
+
+    assert [one.strip() for one in provider.asked[0].split(",")] == bare.split(", ")
+    assert reply.content == (STREAMED if stream else msgspec.json.encode(WHOLE))
+    assert "content-encoding" not in reply.headers
+    assert recorded(store) == ["hi", "hello"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_async_client_gets_compressed_replies_too(stream: bool) -> None:
+    """B23, B30: the same for an async client."""
+    store, provider = MemoryStore(), Packed("gzip", stream=stream)
+
+    async def talk() -> bytes:
+        transport = AsyncInfoldTransport(httpx2.AsyncClient(transport=provider), AsyncPassages(store, ROOMY), ignore)
+        async with httpx2.AsyncClient(base_url="http://provider", transport=transport) as client:
+            return (await client.post("/v1/chat/completions", json={**BODY, "stream": stream}, headers=NAMED)).content
+
+    assert asyncio.run(talk()) == (STREAMED if stream else msgspec.json.encode(WHOLE))
+    assert recorded(store) == ["hi", "hello"]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "sent"), [("snappy", "identity"), ("gzip;q=0.5, snappy", "gzip;q=0.5"), ("*", "identity")]
+)
+def test_encodings_that_cannot_be_decoded_are_not_asked_for(accepted: str, sent: str) -> None:
+    """B30: what a caller accepts and infold cannot decode is left out, for replies are read on their way."""
+    provider = Packed("gzip", stream=False)
+    transport = InfoldTransport(httpx2.Client(transport=provider), Passages(MemoryStore(), ROOMY), ignore)
+    with httpx2.Client(base_url="http://provider", transport=transport) as client:
+        client.post("/v1/chat/completions", json=BODY, headers={**NAMED, "accept-encoding": accepted})
+
+    assert provider.asked == [sent]
+
+
+def recorded(store: MemoryStore) -> list[str]:
+    """The texts of the one session."""
+    (session,) = store.sessions("")
+    entries = [entry for _, entry in store.newest_first(session.key)][::-1]
+    return [text_of(entry.message) for entry in entries if isinstance(entry, MessageEntry)]
