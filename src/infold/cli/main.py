@@ -123,14 +123,14 @@ def _told_in_one_line() -> Iterator[None]:
         raise
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # rich ends the program by itself
-            raise click.exceptions.Exit(0) from error
+            raise click.exceptions.Exit(_status_without_reader()) from error
         raise
     except InfoldError as error:
         raise click.ClickException(_line(error)) from error
     except OSError as error:
         if error.errno == errno.EPIPE:  # the reader of the output has gone, as after `| head`
             _discard_output()
-            raise click.exceptions.Exit(0) from error
+            raise click.exceptions.Exit(_status_without_reader()) from error
         raise click.ClickException(_line(error)) from error
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
@@ -139,6 +139,12 @@ def _told_in_one_line() -> Iterator[None]:
         raise click.ClickException(f"{package or 'a package'} is not installed{remedy}") from error
     except Exception as error:  # a face never shows a traceback
         raise click.ClickException(f"infold failed ({type(error).__name__}): {_line(error)}") from error
+
+
+def _status_without_reader() -> int:
+    """Return the status of a verb whose reader has gone: the agent's work is cut short, a page is not."""
+    context = click.get_current_context(silent=True)
+    return 1 if context is not None and context.invoked_subcommand == "run" else 0
 
 
 def _discard_output() -> None:

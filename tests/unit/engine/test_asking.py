@@ -266,7 +266,7 @@ def test_whatever_it_raises_is_its_failure(way: Way) -> None:
 @pytest.mark.parametrize("given", [None, 17, ["a", 3]])
 def test_what_is_no_text_is_a_failure(way: Way, given: object) -> None:
     """B10: a summariser that gives something else has failed, and says nothing to the session."""
-    with pytest.raises(ModelError, match=r"gave a .+ where text is wanted"):
+    with pytest.raises(ModelError, match=r"gave .+ where text is wanted"):
         way(saying(given))
 
 
