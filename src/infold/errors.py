@@ -15,6 +15,7 @@
     │   ├── UnusableKey       a tenant or session id that no store can keep
     │   ├── UnknownSession    no session of that id
     │   ├── StoreClosed       a store that was closed already
+    │   ├── SessionReentered  a session that its own summariser called
     │   └── FormatError       messages or a transcript that cannot be read
     │       ├── UnknownFormat     no format recognises it
     │       └── BrokenInput       a format recognises it, but it is damaged, hostile or too deep
@@ -27,12 +28,15 @@
     │   ├── KeyRefused        there is no key for it, or the key is not accepted
     │   ├── UnknownModel      the provider has no model of that name
     │   ├── RequestRefused    the provider does not take the request as it is
+    │   ├── SummaryFailed     a compaction that its policy gives up without a summary
     │   └── ModelOverflow     a model refused a request as too large for it
     └── WindowExceeded        the user can act: even the smallest view is larger than the window
 
 Branches say who can act. Each error keeps its numbers and names as attributes and ends its message with what
 to do.
 """
+
+import re
 
 __all__ = [
     "BrokenInput",
@@ -43,6 +47,7 @@ __all__ = [
     "InfoldError",
     "KeyRefused",
     "LogError",
+    "MAY_PASS",
     "ModelBusy",
     "ModelError",
     "ModelOverflow",
@@ -50,11 +55,13 @@ __all__ = [
     "OrphanResult",
     "PolicyError",
     "RequestRefused",
+    "SessionReentered",
     "SettingsError",
     "StoreBroken",
     "StoreClosed",
     "StoreConflict",
     "StoreError",
+    "SummaryFailed",
     "UndecodableLog",
     "UnknownFormat",
     "UnknownModel",
@@ -66,7 +73,30 @@ __all__ = [
     "WindowExceeded",
     "kind_of",
     "raised_at",
+    "reason_of",
+    "without_secrets",
 ]
+
+MAY_PASS = frozenset({408, 409, 425, 429})
+"""HTTP statuses below 500 after which the same request may succeed."""
+
+LONGEST_REASON, MOST_READ = 300, 4_000
+"""Characters of a foreign message that are repeated, and that are looked at for secrets."""
+
+_SECRETS = re.compile(
+    r"(?P<scheme>\bbearer +)[\w.~+/=-]{8,}"
+    r"|(?P<basic>\bbasic +)(?=[\w+/]{0,400}(?:[\d=]|(?-i:[a-z][A-Z])))[\w+/=]{8,}"
+    r"|(?P<field>[\w-]{0,40}(?:api.?key|authorization|token|secret|password|signature|credential)s?[\"']?(?: provided)?"
+    r" ?[:=] ?[\"']?)(?!\d+\b)(?:(?:bearer|basic) +)?[^\s\"'&,;)}\]]{4,}"
+    r"|(?P<query>[?&](?:key|sig|code|auth|access)=)[^\s\"'&#]+"
+    r"|(?P<address>://)[^\s/@]{1,400}@"
+    r"|\b(?:sk|pk|rk|gsk|xai|hf|ghp|gho|ghs|glpat|r8|nvapi|pplx|xox[abps])[-_][\w-]{6,}"
+    r"|\b(?:AIza|AKIA|ASIA)[\w-]{12,}|\bya29\.[\w.-]+|\beyJ[\w-]{8,}(?:\.[\w-]+){0,2}"
+    r"|\b(?=[A-Za-z]{0,400}\d)(?=\d{0,400}[A-Za-z])[A-Za-z0-9]{32,}\b",
+    re.IGNORECASE,
+)
+"""Bearer tokens, values of fields and query parameters that hold keys, credentials in addresses, keys by their known beginnings,
+and long runs of letters and digits as keys without a beginning are."""
 
 
 def raised_at(error: BaseException) -> str:
@@ -75,6 +105,18 @@ def raised_at(error: BaseException) -> str:
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
     return "" if frame is None else f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}"
+
+
+def without_secrets(text: str) -> str:
+    """Return foreign text as one short line without API keys, bearer tokens and control characters."""
+    seen = "".join(character if character.isprintable() else " " for character in text[:MOST_READ])
+    line = " ".join(_SECRETS.sub(_hidden, seen).split())
+    return f"{line[:LONGEST_REASON]}…" if len(line) > LONGEST_REASON else line
+
+
+def _hidden(found: re.Match[str]) -> str:
+    kept = next((group for group in found.groupdict().values() if group), "")
+    return f"{kept}***{'@' if found['address'] else ''}"
 
 
 class InfoldError(Exception):
@@ -199,6 +241,16 @@ class StoreClosed(UsageError):
         super().__init__(f"the store {where} is closed; open it again, or close it later")
 
 
+class SessionReentered(UsageError):
+    """A summariser called the session that waits for its summary."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the summariser called its own session, which waits for the summary; use another session, or call this one after "
+            "`prepare` has returned"
+        )
+
+
 class FormatError(UsageError):
     """Messages or a transcript that cannot be read as what they should be."""
 
@@ -281,11 +333,24 @@ class HistoryChanged(UsageError):
 
 
 class ModelError(InfoldError):
-    """A model could not be asked, or did not answer; waiting or another model may help."""
+    """A model could not be asked, or did not answer; waiting or another model may help.
+
+    `problem` is what was wrong, `status` the HTTP status it came with, if any. `is_lasting`: the same request would fail again.
+    """
+
+    is_lasting: bool = False
+    status: int | None = None
 
     def __init__(self, model: str, problem: str, *, remedy: str = "try again, or name another model") -> None:
         self.model = model
+        self.problem = problem
         super().__init__(f"{model}: {problem}; {remedy}")
+
+
+def reason_of(error: ModelError) -> str:
+    """Return why a model failed, for events, logs and pages: the provider's status and message, without secrets."""
+    told = error.status is None or str(error.status) in error.problem
+    return without_secrets(f"{error.model}: {error.problem if told else f'status {error.status}: {error.problem}'}")
 
 
 class ModelBusy(ModelError):
@@ -323,6 +388,8 @@ class ModelUnreachable(ModelError):
 class KeyRefused(ModelError):
     """There is no key for the model, or the provider does not accept it; `variable` is where the key is looked for."""
 
+    is_lasting = True
+
     def __init__(self, model: str, problem: str, *, variable: str) -> None:
         self.variable = variable
         super().__init__(model, problem, remedy=f"set {variable} to a key that may use this model")
@@ -331,6 +398,8 @@ class KeyRefused(ModelError):
 class UnknownModel(ModelError):
     """The provider has no model of that name, or the key may not use it."""
 
+    is_lasting = True
+
     def __init__(self, model: str, problem: str) -> None:
         super().__init__(model, problem, remedy="check the name with --model; 'infold models' lists known ones")
 
@@ -338,8 +407,19 @@ class UnknownModel(ModelError):
 class RequestRefused(ModelError):
     """The provider does not take the request, for another reason than its size."""
 
+    is_lasting = True
+
     def __init__(self, model: str, problem: str) -> None:
         super().__init__(model, problem, remedy="change what is asked, or name another model")
+
+
+class SummaryFailed(ModelError):
+    """A summary failed, and the policy ends the agent's loop there; `faults` say why each try was of no use."""
+
+    def __init__(self, reason: str, faults: tuple[str, ...]) -> None:
+        self.faults = faults
+        problem = f"no summary could be written ({', '.join(faults)}){f': {reason}' if reason else ''}"
+        super().__init__("compaction", problem, remedy="nothing was folded; ask again, or name another model")
 
 
 class ModelOverflow(ModelError):

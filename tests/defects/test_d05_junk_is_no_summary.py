@@ -4,6 +4,7 @@ import pytest
 
 from infold.core.events import Event, SummaryRejected
 from infold.core.judge import Answer
+from infold.core.presets import PRESETS
 from infold.formats.wire import OPENAI_CHAT
 
 from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to name
@@ -11,7 +12,6 @@ from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to nam
     Notetaker,
     compactions,
     conversation,
-    each_preset,
     opened,
     told_of,
     written,
@@ -36,12 +36,20 @@ JUNK = {
     "another project": Answer("All is well.\nThe invoices are in src/billing/ledger.py now.\nCommit 8f3a91c did it."),
 }
 each_junk = pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
+HARD = ("empty", "blank", "cut off", "refused", "failed", "aborted", "a call", "the history again")
+"""Junk whatever its words are: what documents' presets, which have no judge, take for a failed summary."""
+
+cases = [
+    pytest.param(name, JUNK[junk], id=f"{junk}-{name}")
+    for name in PRESETS
+    for junk in JUNK
+    if name == "infold" or junk in HARD
+]
 
 
-@each_preset
-@each_junk
+@pytest.mark.parametrize(("name", "junk"), cases)
 def test_d05_junk_is_asked_for_again_then_done_without(name: str, junk: Answer) -> None:
-    """B5, B10: it stands in no checkpoint; observers hear why, and what code could tell stands instead."""
+    """B5, B10, S1.0: it stands in no checkpoint; observers hear why, and what code could tell stands instead."""
     notes, events = Notetaker(junk), list[Event]()
     session = opened(name, OPENAI_CHAT, window=64_000, notes=notes, events=events)
     session.prepare_new(written(OPENAI_CHAT, LONG))
@@ -65,10 +73,9 @@ def test_d05_the_history_is_told_all_the_same(junk: Answer) -> None:
     assert "And the last part?" in told
 
 
-@each_preset
-@each_junk
+@pytest.mark.parametrize(("name", "junk"), cases)
 def test_d05_a_good_second_answer_is_used(name: str, junk: Answer) -> None:
-    """B5: one bad answer costs a second try and nothing else."""
+    """B5, B36: one bad answer costs a second try and nothing else."""
     session = opened(name, OPENAI_CHAT, window=64_000, notes=Notetaker(junk, GOOD_NOTES))
     session.prepare_new(written(OPENAI_CHAT, LONG))
 

@@ -212,6 +212,7 @@ class Scene:
             plugins=plugins,
             on_event=self.tell,
             now_ms=self._clock.now_ms,
+            stops=True,
         )
         self.session = Session(store, KEY.session_id, settings)
         rules = parse_rules({"*": "allow"})

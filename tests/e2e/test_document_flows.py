@@ -26,7 +26,7 @@ from infold.core.messages import (
     is_compaction_request,
 )
 from infold.core.presets import preset
-from infold.core.summary import COMPACTION_AGENT, Additions, assemble_system, instruction
+from infold.core.summary import COMPACTION_AGENT, Additions, instruction
 from infold.core.view import standing, view
 from infold.errors import UsageError
 from infold.stores.sqlite import SqliteStore
@@ -172,16 +172,24 @@ def test_a_hidden_agent_without_tools_is_asked(played: Played) -> None:
         agent_named(COMPACTION_AGENT.name)
 
 
-def test_it_reads_what_is_folded_and_then_what_it_is_asked(played: Played) -> None:
-    """S3.4: what was said and done since the last checkpoint, then one request for notes that somebody else can go on from."""
-    first, second = (" ".join(shown(asked)) for asked in played.notes)
+def test_it_reads_the_history_and_then_what_it_is_asked(played: Played) -> None:
+    """S3.4: 1.1.x and 002 send all since the last checkpoint one by one, 1.18 what is folded as one text without its tail;
+    then comes one request for a summary from which the work can go on.
+    """
+    first, second = map(shown, played.notes)
+    asks = instruction(contexts_of(played))
+    if preset(played.case.preset).summary.shows == "messages":
+        assert first == [*FIRST, *SECOND, *THIRD, f"user: {asks}"]
+        assert second[:2] == played.case.shows_notes(NOTES)
+        assert all(PROMPTS[0] not in line for line in second)
+        return
+    (record,), (again,) = first, second
     kept = {line.partition(": ")[2] for line in played.case.tail if line.startswith("user: ")}
-    record = first.partition("</record>")[0]
 
     assert [prompt for prompt in PROMPTS[:3] if prompt in record] == [p for p in PROMPTS[:3] if p not in kept]
-    assert first.endswith(assemble_system(instruction(contexts_of(played)), later_of(first), ""))
-    assert f"<earlier-notes>\n{NOTES}\n</earlier-notes>" in second
-    assert PROMPTS[0] not in second
+    assert record.endswith(f"</record>\n\n{asks}")
+    assert f"<earlier-notes>\n{NOTES}\n</earlier-notes>" in again
+    assert PROMPTS[0] not in again
 
 
 def contexts_of(played: Played) -> Additions:
@@ -189,15 +197,9 @@ def contexts_of(played: Played) -> Additions:
     return Additions(contexts=tuple(text for plugin in played.plugins for text in plugin.answer.contexts))
 
 
-def later_of(asked: str) -> str:
-    """How the conversation went on after what is folded, where anything is kept."""
-    mark = "The conversation went on after the record"
-    return mark + asked.partition(mark)[2] if mark in asked else ""
-
-
 def test_plugins_hear_of_it_first_and_are_told_after(played: Played) -> None:
     """S3.5: each plugin is asked by the hook's old name and adds its contexts in order; later each hears of the checkpoint."""
-    asked = shown(played.notes[0])[0]
+    asked = shown(played.notes[0])[-1]
     places = [asked.index(text) for text in contexts_of(played).contexts]
 
     assert places == sorted(places)

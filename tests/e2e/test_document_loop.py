@@ -17,7 +17,7 @@ from infold.core.summary import SEVEN_SECTIONS, Additions, instruction
 from infold.plugins.hooks import hook
 from infold.plugins.manager import installed_plugins
 from infold.stores.sqlite import SqliteStore
-from infold.testing.scripted import Fail
+from infold.testing.scripted import Answer, Fail
 
 from .document_cases import CASES, CONTINUE, Case
 from .document_scenes import (
@@ -27,6 +27,7 @@ from .document_scenes import (
     Adder,
     Scene,
     Script,
+    calls,
     fetches,
     is_for_notes,
     playing,
@@ -121,9 +122,9 @@ def test_a_replacement_replaces_the_prompt_and_all_contexts(case: Case, tmp_path
     plugins = Adder("Name every page."), Adder(replacement="Tell me about the harbour.")
     with playing(tmp_path, script, case.preset, case.window, *plugins, wire=case.wire) as (loop, scene):
         loop.run("Read page one.")
-        (asked,) = shown(scene.asked_for_notes[0])
+        asked = shown(scene.asked_for_notes[0])[-1]
 
-        assert "</record>\n\nTell me about the harbour." in asked
+        assert asked.endswith(("user: Tell me about the harbour.", "</record>\n\nTell me about the harbour."))
         assert "Name every page." not in asked
         assert instruction(Additions()) not in asked
 
@@ -136,7 +137,7 @@ def test_the_bundled_plugin_asks_for_seven_sections(tmp_path: Path) -> None:
     with playing(tmp_path, script, case.preset, case.window, *plugins, wire=case.wire) as (loop, scene):
         loop.run("Read page one.")
 
-        assert shown(scene.asked_for_notes[0])[0].endswith(instruction(Additions(contexts=(SEVEN_SECTIONS,))))
+        assert shown(scene.asked_for_notes[0])[-1].endswith(instruction(Additions(contexts=(SEVEN_SECTIONS,))))
 
 
 # A compaction that does not come to its end.
@@ -166,19 +167,63 @@ def test_an_aborted_compaction_ends_the_loop_and_is_taken_up_first(tmp_path: Pat
         assert shown(scene.requests[-1]) == [*case.shows_notes(NOTES), "user: Read page two.", CONTINUE]
 
 
+OPENCODE = tuple(case for case in CASES if case.preset.startswith("opencode"))
+
+
+@pytest.mark.parametrize("case", OPENCODE, ids=lambda case: case.preset)
+def test_a_failed_summary_ends_the_loop_with_stop(case: Case, tmp_path: Path) -> None:
+    """S3.9, B36: nothing is folded, no compaction is told of but the model's error is, and the next prompt begins with it."""
+    script = Script(fetches(20_000), says("Page one is read.", case.over), says("Page two is read."))
+    script.notes[0] = Fail(400)
+    with playing(tmp_path, script, case.preset, case.window, wire=case.wire) as (loop, scene):
+        ended = loop.run("Read page one.")
+
+        assert (ended.ending, order(scene)) == ("stop", ["agent", "agent", "notes"])
+        assert "scripted failure" in ended.problem
+        assert (scene.heard(Compacted), scene.checkpoints()) == ([], [])
+        assert [event.faults for event in scene.heard(SummaryRejected)] == [("failed",)]
+
+        script.notes[0] = says(NOTES)
+        assert loop.run("Read page two.").ending == "done"
+        assert order(scene)[3:] == ["notes", "agent"]
+        assert len(scene.checkpoints()) == len(scene.durable_requests()) == 1
+
+
+@pytest.mark.parametrize("case", OPENCODE, ids=lambda case: case.preset)
+@pytest.mark.parametrize("answer", [says(""), says("Page one wa", finish="length"), calls("fetch", tokens=1)])
+def test_an_answer_that_is_no_summary_ends_the_loop_too(case: Case, answer: Answer, tmp_path: Path) -> None:
+    """S1.0, S3.9: an empty, cut-off or tool-calling answer is a failed summary, for which the model is asked twice."""
+    script = Script(fetches(20_000), says("Page one is read.", case.over))
+    script.notes[0] = answer
+    with playing(tmp_path, script, case.preset, case.window, wire=case.wire) as (loop, scene):
+        assert loop.run("Read page one.").ending == "stop"
+        assert order(scene) == ["agent", "agent", "notes", "notes"]
+        assert scene.checkpoints() == []
+
+
 @each_case
-def test_a_summariser_that_fails_ends_nothing(case: Case, tmp_path: Path) -> None:
-    """B10, S3.9: what code alone can tell stands for the head, it is told of, and the loop goes on."""
+@pytest.mark.parametrize("written", ["summary", "Wrote tests/test_never_seen.py.", "I'm sorry, I can't."])
+def test_whatever_is_written_to_its_end_is_accepted_as_written(case: Case, written: str, tmp_path: Path) -> None:
+    """S1.0: a document's preset has no judge of content: one word, a path that the history lacks and words of refusal stand."""
+    script = Script(fetches(20_000), says("Page one is read.", case.over), says("Nothing is left to do."))
+    script.notes[0] = says(written)
+    with playing(tmp_path, script, case.preset, case.window, wire=case.wire) as (loop, scene):
+        assert loop.run("Read page one.").ending == "done"
+        assert shown(scene.requests[-1])[:2] == case.shows_notes(written)
+        assert scene.heard(SummaryRejected) == []
+
+
+def test_the_port_goes_on_without_a_summary(tmp_path: Path) -> None:
+    """B10, S3.9: document 002 says nothing of a failed summary, so that code folds and the loop goes on."""
+    case = CASES[2]
     script = Script(fetches(20_000), says("Page one is read.", case.over), says("Nothing is left to do."))
     script.notes[0] = Fail(400)
     with playing(tmp_path, script, case.preset, case.window, wire=case.wire) as (loop, scene):
         assert loop.run("Read page one.").text == "Nothing is left to do."
         (event,) = scene.heard(Compacted)
 
-        assert (event.outcome, event.faults) == ("folded", ("failed", "failed"))
-        assert len(scene.heard(SummaryRejected)) == 1
+        assert (event.outcome, event.faults, event.safety) == ("folded", ("failed",), ())
         assert "Read page one." in shown(scene.requests[-1])[1]
-        assert scene.checkpoints()[0].summary is None
 
 
 def test_a_model_of_its_own_writes_under_its_own_name(tmp_path: Path) -> None:

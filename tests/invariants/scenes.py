@@ -15,7 +15,7 @@ from infold import Ready, Session, SessionSettings
 from infold.core.budget import Window, budget_for
 from infold.core.events import Compacted, Event
 from infold.core.gauge import Situation
-from infold.core.judge import Answer, Told
+from infold.core.judge import Answer, Told, record_text
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -26,7 +26,6 @@ from infold.core.messages import (
     UserMessage,
     calls_of,
     results_of,
-    text_of,
 )
 from infold.core.presets import INFOLD, PRESETS, preset
 from infold.core.summary import SummaryRequest
@@ -140,7 +139,7 @@ class Notetaker:
     @property
     def shown(self) -> str:
         """All text it was ever shown."""
-        return "\n".join(text_of(message) for request in self.asked for message in request.messages)
+        return record_text(message for request in self.asked for message in request.messages)
 
 
 def opened(

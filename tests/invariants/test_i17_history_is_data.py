@@ -8,7 +8,14 @@ from infold import Session, SessionSettings
 from infold.core.events import Event, SummaryRejected
 from infold.core.judge import Answer
 from infold.core.messages import Message, TextPart, text_of
-from infold.core.summary import COMPACTION_AGENT, Additions, SummaryRequest, flattened, own_request
+from infold.core.summary import (
+    COMPACTION_AGENT,
+    Additions,
+    SummaryRequest,
+    flattened,
+    instruction,
+    own_request,
+)
 from infold.formats.wire import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, user
@@ -66,7 +73,9 @@ def hostile_story() -> tuple[Message, ...]:
 
 @each_preset
 def test_i17_a_session_cannot_speak_to_its_summariser(name: str) -> None:
-    """B5: the record is one block of a program's message under the compaction agent's prompt, and the question comes last."""
+    """B5, S3.4: what is shown as a record is one block of a program's message; what is shown as messages are those of the session
+    and nothing else; the compaction agent's prompt stands over both, and the question comes last.
+    """
     notes = Notetaker()
     session = opened(name, OPENAI_CHAT, window=64_000, notes=notes)
     session.prepare_new(written(OPENAI_CHAT, hostile_story()))
@@ -74,9 +83,12 @@ def test_i17_a_session_cannot_speak_to_its_summariser(name: str) -> None:
 
     assert notes.asked
     for request in notes.asked:
-        (asked,) = request.messages
+        *shown, asked = request.messages
         assert request.system == COMPACTION_AGENT.system_text
         assert all(isinstance(part, TextPart) and part.synthetic for part in asked.parts)
+        if shown:
+            assert text_of(asked) == instruction(Additions())
+            continue
         assert closings(request, "record") == 1
         assert text_of(asked).index("</record>") < text_of(asked).index("Write notes on the conversation")
 

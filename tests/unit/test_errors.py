@@ -19,11 +19,13 @@ from infold.errors import (
     OrphanResult,
     PolicyError,
     RequestRefused,
+    SessionReentered,
     SettingsError,
     StoreBroken,
     StoreClosed,
     StoreConflict,
     StoreError,
+    SummaryFailed,
     UndecodableLog,
     UnknownFormat,
     UnknownModel,
@@ -62,6 +64,8 @@ EXAMPLES: tuple[tuple[InfoldError, str], ...] = (
     (KeyRefused("m", "there is no key for it", variable="A_KEY"), "set A_KEY to a key that may use this model"),
     (UnknownModel("m", "there is no such model"), "check the name with --model; 'infold models' lists known ones"),
     (RequestRefused("m", "the request was blocked"), "change what is asked, or name another model"),
+    (SummaryFailed("m: is down", ("failed",)), "nothing was folded; ask again, or name another model"),
+    (SessionReentered(), "use another session, or call this one after `prepare` has returned"),
     (
         HistoryChanged("its first message is another"),
         "pass the list the session was made from, with new items at its end, or begin a new session",
@@ -77,7 +81,10 @@ EXAMPLES: tuple[tuple[InfoldError, str], ...] = (
 
 def test_every_error_is_exported_in_order() -> None:
     """The module's `__all__` names each error class once, sorted."""
-    assert sorted(cls.__name__ for cls in DEFINED) == [name for name in errors.__all__ if name[0].isupper()]
+    classes = [name for name in errors.__all__ if isinstance(getattr(errors, name), type)]
+
+    assert sorted(cls.__name__ for cls in DEFINED) == classes
+    assert sorted(errors.__all__) == errors.__all__
 
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
@@ -160,3 +167,49 @@ def test_the_place_of_an_error_is_where_it_was_raised() -> None:
 
     assert errors.raised_at(caught.value).partition(":")[0] == errors.__file__
     assert errors.raised_at(ValueError()) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Incorrect API key provided: sk-abc12345678901234567890.", "Incorrect API key provided: ***"),
+        ("Authorization: Bearer abc.def-123", "Authorization: ***"),
+        ("sent 'Bearer abcdefgh12'", "sent 'Bearer ***'"),
+        ("Basic dXNlcjpwYXNz", "Basic ***"),
+        ("GET https://h/v1?key=AIzaSyDabcdefghijklmnop&alt=sse", "GET https://h/v1?key=***&alt=sse"),
+        ("https://me:pa55word@proxy.local refused", "https://***@proxy.local refused"),
+        ("{'api_key': 'mysecretvalue'}", "{'api_key': '***'}"),
+        ("key 0123456789abcdef0123456789abcdef", "key ***"),
+        ("token eyJhbGciOiJI.eyJzdWIiOiIx.c2ln", "token ***"),
+        ("status 401: invalid x-api-key", "status 401: invalid x-api-key"),
+        ("max tokens: 4096 for model gpt-4o-2024-08-06", "max tokens: 4096 for model gpt-4o-2024-08-06"),
+        ("two\nlines \x1b[31mred\0 \ud800", "two lines [31mred"),
+    ],
+)
+def test_no_secret_is_repeated(text: str, shown: str) -> None:
+    """B36: API keys, bearer tokens, query keys and credentials in addresses are hidden; what helps a person stays."""
+    assert errors.without_secrets(text) == shown
+
+
+def test_what_is_repeated_is_short_and_quickly_read() -> None:
+    """B36: of a message of any length the beginning is looked at, in time that grows with nothing."""
+    for text in (
+        "a1" * 5_000_000,
+        "token" * 2_000_000,
+        "-" * 10_000_000,
+        "?key=" * 2_000_000,
+        "eyJ" + "a." * 5_000_000,
+    ):
+        assert len(errors.without_secrets(text)) <= 301
+
+
+def test_a_reason_has_the_status_once() -> None:
+    """B36: the status of a refusal stands before its words, unless they have it."""
+    error = ModelError("m", "no such key")
+    error.status = 401
+    said = ModelError("m", "answered with status 401")
+    said.status = 401
+
+    assert errors.reason_of(error) == "m: status 401: no such key"
+    assert errors.reason_of(said) == "m: answered with status 401"
+    assert errors.reason_of(ModelError("m", "is down")) == "m: is down"

@@ -23,9 +23,10 @@ __all__ = [
     "Titled",
 ]
 
-Ending: TypeAlias = Literal["done", "aborted", "length", "steps", "circling", "filtered", "failed"]
-"""Why an agent stopped: it was done, somebody aborted it, its reply was cut off and compacting did not help, it took as many
-steps as it may, it made the same calls over and over, the provider withheld the reply, or an error ended it."""
+Ending: TypeAlias = Literal["done", "aborted", "length", "steps", "circling", "filtered", "stop", "failed"]
+"""Why an agent stopped: it was done, a person aborted it, its reply was cut off and compacting did not help, it took as many
+steps as it may, it made the same calls over and over, the provider withheld the reply, a compaction got no summary and its policy
+stops there, or an error ended it."""
 
 
 class Started(Struct, frozen=True, tag_field="event", tag="started"):

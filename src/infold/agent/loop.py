@@ -31,7 +31,7 @@ from infold.core.messages import (
 )
 from infold.core.summary import Agent, assemble_system
 from infold.engine.keeper import Ready
-from infold.errors import InfoldError, ModelOverflow, WindowExceeded
+from infold.errors import InfoldError, ModelOverflow, SummaryFailed, WindowExceeded
 from infold.formats.tool_specs import tool_items
 from infold.ports import Model, ModelRequest
 
@@ -135,6 +135,8 @@ class Loop:
         except SystemExit:
             self._end("aborted")
             raise
+        except SummaryFailed as error:
+            return self._end("stop", str(error))
         except InfoldError as error:
             self._explain(error)
             self._end("failed", str(error))

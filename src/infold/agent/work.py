@@ -3,7 +3,7 @@
 Which model, store and clock there are is said by whoever calls; settings say the rest.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.agent.agents import TALK, agent_named, rules_of
-from infold.agent.events import Ended, Happening, Noted, SummaryBegun
+from infold.agent.events import Ended, Happening, SummaryBegun
 from infold.agent.hands import Hands
 from infold.agent.loop import Bounds, Loop
 from infold.agent.naming import Namer
@@ -30,7 +30,6 @@ from infold.core.events import Event
 from infold.core.messages import AssistantMessage
 from infold.core.summary import Agent, SummaryRequest
 from infold.engine.asking import AsyncSummariser, Summariser, Written
-from infold.errors import ModelError, ModelOverflow
 from infold.formats.requests import truncates
 from infold.ports import Clock, FullStore, Model, SessionKey
 from infold.settings import Settings
@@ -128,21 +127,9 @@ def _told_of(summariser: AsyncSummariser | str | None, key: SessionKey, person: 
 
     def begun(request: SummaryRequest) -> Written | Iterable[Written]:
         person.tell(SummaryBegun(key.session_id))
-        written = asked(request)
-        return _watched(written, person) if isinstance(written, Iterator) else written
+        return asked(request)
 
     return begun
-
-
-def _watched(pieces: Iterator[Written], person: Person) -> Iterator[Written]:
-    """A summary as it is written; why there is none in the end, if the model fails, is told."""
-    try:
-        yield from pieces
-    except ModelOverflow:  # it is asked again with less
-        raise
-    except ModelError as error:
-        person.tell(Noted(f"no summary was written: {error}"))
-        raise
 
 
 def _rules(agent: Agent, stated: Permissions, allowed: tuple[str, ...]) -> Rules:
@@ -190,4 +177,5 @@ def _kept(settings: Settings, model: Model, agent: Agent, place: Assignment, *, 
         format=model.format,
         recall=settings.recall.enabled and agent.allows_tools,
         recovers=not truncates(urlsplit(place.address).netloc) if stated.recovers is None else stated.recovers,
+        stops=True,
     )

@@ -13,8 +13,8 @@ from infold.core.log import Log
 from infold.core.messages import FilePart, Message, SessionId
 from infold.core.policy import Policy
 from infold.core.summary import SummaryRequest
-from infold.engine.ahead import Preparation, mark_of, told_of
-from infold.engine.asking import AsyncSummariser, ask_async
+from infold.engine.ahead import Preparation, told_of, written_ahead
+from infold.engine.asking import AsyncSummariser, ask_async, asking_for, check_not_asking
 from infold.engine.background import AsyncShelf
 from infold.engine.call import Flow
 from infold.engine.circumstances import Stamp
@@ -47,7 +47,7 @@ class AsyncSession:
         self._settings = settings
         self._summariser: AsyncSummariser | None = summariser_for(settings.summariser)
         self._keeper = Keeper(log, place.terms, settings.now_ms)
-        self._shelf = AsyncShelf(settings.patience_seconds)
+        self._shelf = AsyncShelf(max(settings.patience_seconds, settings.summary_seconds or 0.0))
         self._turn = Lock()
 
     @classmethod
@@ -200,6 +200,7 @@ class AsyncSession:
     # How it is done.
 
     async def _drive(self, flow: Flow[Outcome]) -> Outcome:
+        check_not_asking(self)
         async with self._turn:
             outcome = await drive_async(flow, self._world())
             self._go_ahead()
@@ -221,15 +222,17 @@ class AsyncSession:
         left, self._keeper.outrun = self._keeper.outrun, None
         return left or await self._shelf.fetch(wait)
 
-    async def _prepared(self, log: Log, plan: SummaryPlan) -> Preparation | None:
+    async def _prepared(self, log: Log, plan: SummaryPlan) -> Preparation:
         notes = await drive_async(ask_for_notes(log, plan), self._world())
         for event in told_of(notes, log.session_id):
             self.bus.observe(event)
-        return Preparation(mark_of(log, plan.step, plan.situation.policy), notes) if notes.text else None
+        return written_ahead(log, plan.step, plan.situation.policy, notes)
 
     async def _ask(self, request: SummaryRequest) -> Told:
         assert self._summariser is not None
-        return await ask_async(self._summariser, request, self._place.progress, seconds=self._settings.summary_seconds)
+        seconds = self._settings.summary_seconds
+        with asking_for(self):
+            return await ask_async(self._summariser, request, self._place.progress, seconds=seconds)
 
 
 def _at_once(place: Place, world: AsyncWorld) -> AsyncWorld:

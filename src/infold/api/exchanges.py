@@ -17,9 +17,9 @@ from infold.core.budget import Window
 from infold.core.judge import Told
 from infold.core.summary import SummaryRequest
 from infold.engine.finding import Brought, brought_by, name_of
-from infold.errors import ModelError, ModelOverflow
+from infold.errors import MAY_PASS, FormatError, ModelBusy, ModelError, ModelOverflow, RequestRefused
 from infold.formats.items import json_text, plain
-from infold.formats.overflow import recognise
+from infold.formats.overflow import message_in, recognise
 from infold.formats.requests import (
     Asked,
     Unmanaged,
@@ -137,7 +137,12 @@ def refused(model: str, relayed: Relayed) -> ModelError | None:
     overflow = recognise(relayed.status, relayed.body)
     if overflow is not None:
         return ModelOverflow(model, overflow.limit_tokens)
-    return ModelError(model, f"answered with status {relayed.status}")
+    said = message_in(relayed.body)
+    problem = f"answered with status {relayed.status}{f': {said}' if said.strip() else ''}"
+    may_pass = relayed.status >= 500 or relayed.status in MAY_PASS
+    error = ModelBusy(model, problem) if may_pass else RequestRefused(model, problem)
+    error.status = relayed.status
+    return error
 
 
 def told_by(asked: Asked, relayed: Relayed) -> Told:
@@ -149,8 +154,13 @@ def told_by(asked: Asked, relayed: Relayed) -> Told:
         reply = msgspec.json.decode(relayed.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
         raise ModelError(asked.model, f"answered with what is no JSON ({broken})") from broken
-    usage = asked.wire.usage(reply)
-    return Told(answer_of(asked.wire, reply), asked.model, usage, cost_of(asked.model, usage))
+    if isinstance(reply, Mapping) and reply.get("error"):  # some servers report a failure with status 200
+        raise ModelBusy(asked.model, f"answered with an error: {message_in(reply)}")
+    try:
+        usage = asked.wire.usage(reply)
+        return Told(answer_of(asked.wire, reply), asked.model, usage, cost_of(asked.model, usage))
+    except FormatError as broken:
+        raise ModelError(asked.model, f"answered with what is no reply ({broken})") from broken
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:

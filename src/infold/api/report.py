@@ -30,7 +30,7 @@ from infold.core.messages import (
 from infold.core.policy import Ruler
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_part
 from infold.engine.counting import Counting
-from infold.engine.telling import in_words
+from infold.engine.telling import in_words, safety_words
 
 __all__ = ["CATEGORIES", "Left", "Report", "cost_of", "is_empty", "tokens_by_category", "with_beside"]
 
@@ -250,7 +250,8 @@ def _told(event: Event) -> str:
             what = f"folded {_number(event.folded_messages, 'message')}"
         case _:
             return in_words(event)
-    return f"{what}: {event.tokens_before:,} → {event.tokens_after:,} tokens, because {_REASONS[event.reason]}"
+    beyond = safety_words(event) if isinstance(event, Compacted) else ""
+    return f"{what}: {event.tokens_before:,} → {event.tokens_after:,} tokens, because {_REASONS[event.reason]}{beyond}"
 
 
 def _number(count: int, noun: str) -> str:

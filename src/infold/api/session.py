@@ -9,14 +9,16 @@ from collections.abc import Sequence
 from threading import RLock
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from infold.api import checking
 from infold.api.session_settings import Place, SessionSettings
 from infold.core.log import Log
 from infold.core.messages import FilePart, Message, SessionId
 from infold.core.policy import Policy
 from infold.core.summary import SummaryRequest
-from infold.engine.ahead import Preparation, mark_of, told_of
-from infold.engine.asking import Summariser, ask, check_sync
+from infold.engine.ahead import Preparation, told_of, written_ahead
+from infold.engine.asking import Summariser, ask, asking_for, check_not_asking, check_sync
 from infold.engine.background import Shelf
 from infold.engine.call import Flow
 from infold.engine.circumstances import Stamp
@@ -29,6 +31,7 @@ from infold.engine.previewing import Preview
 from infold.engine.recalling import files_at, recall, recall_media
 from infold.engine.refusals import overflow_of
 from infold.engine.summarising import SummaryPlan, ask_for_notes
+from infold.errors import RequestRefused
 from infold.observers.bus import Bus
 from infold.ports import FullStore, SessionKey
 from infold.wiring import summariser_for
@@ -47,7 +50,7 @@ class Session:
         check_sync(settings.summariser)
         self._summariser: Summariser | None = summariser_for(settings.summariser)
         self._keeper = Keeper(self._place.load(), self._place.terms, settings.now_ms)
-        self._shelf = Shelf(settings.patience_seconds)
+        self._shelf = Shelf(max(settings.patience_seconds, settings.summary_seconds or 0.0))
         self._turn = RLock()
 
     def close(self) -> None:
@@ -148,6 +151,7 @@ class Session:
 
     def preview(self, *, up_to: int | None = None) -> Preview:
         """What `compact` would fold, by code alone; changes nothing and asks no model."""
+        check_not_asking(self)
         with self._turn:
             return self._keeper.preview(up_to)
 
@@ -192,6 +196,7 @@ class Session:
     # How it is done.
 
     def _drive(self, flow: Flow[Outcome]) -> Outcome:
+        check_not_asking(self)
         with self._turn:
             outcome = drive(flow, self._world())
             self._go_ahead()
@@ -206,19 +211,27 @@ class Session:
         log, plan = self._keeper.log, self._keeper.wanted
         if plan is not None:
             self._keeper.wanted = None
-            self._shelf.begin(log.checkpoint_sequence, lambda: self._prepared(log, plan))
+            begun = self._shelf.round
+            self._shelf.begin(log.checkpoint_sequence, lambda: self._prepared(log, plan, begun))
 
     def _fetch(self, wait: bool) -> Preparation | None:
         """What another writer's speed left over, or what was written in the background."""
         left, self._keeper.outrun = self._keeper.outrun, None
         return left or self._shelf.fetch(wait)
 
-    def _prepared(self, log: Log, plan: SummaryPlan) -> Preparation | None:
-        notes = drive(ask_for_notes(log, plan), self._world())
-        for event in told_of(notes, log.session_id):
-            self.bus.observe(event)
-        return Preparation(mark_of(log, plan.step, plan.situation.policy), notes) if notes.text else None
+    def _prepared(self, log: Log, plan: SummaryPlan, begun: int) -> Preparation:
+        def ask(request: SummaryRequest) -> Told:
+            if self._shelf.round != begun:
+                raise RequestRefused("summariser", "the summary is no longer wanted")
+            return self._ask(request)
+
+        notes = drive(ask_for_notes(log, plan), replace(self._world(), ask=ask))
+        if self._shelf.round == begun:
+            for event in told_of(notes, log.session_id):
+                self.bus.observe(event)
+        return written_ahead(log, plan.step, plan.situation.policy, notes)
 
     def _ask(self, request: SummaryRequest) -> Told:
         assert self._summariser is not None
-        return ask(self._summariser, request, self._place.progress, seconds=self._settings.summary_seconds)
+        with asking_for(self):
+            return ask(self._summariser, request, self._place.progress, seconds=self._settings.summary_seconds)

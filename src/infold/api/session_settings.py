@@ -56,6 +56,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     `recovers`: the server refuses what is too large instead of truncating it, and whoever sends the requests passes the refusal
     to `recover` and sends what it gives. Then the expected size decides, not the largest one possible, and the window is filled
     further. Unset, `wrap`, the gateway and the agent, which recover by themselves, decide by the server's address.
+    `stops`: the caller is an agent's loop that ends at `SummaryFailed`, which `prepare` raises under a policy whose document
+    gives a compaction up when its summary fails; else code folds the head.
     """
 
     model: str | None = None
@@ -77,6 +79,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     bound_thinking: bool | None = None
     media_limit_bytes: int = MEDIA_LIMIT_BYTES
     recovers: bool | None = None
+    stops: bool = False
 
     def __post_init__(self) -> None:
         """Reject what is of a wrong kind, where it was written."""
@@ -103,6 +106,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
             shares_prefix=self.shares_prefix,
             has_hooks=bool(self.plugins),
             defers=self.background and self.summariser is not None,
+            stops=self.stops,
             patience_seconds=self.patience_seconds,
             media_limit_bytes=self.media_limit_bytes,
             # A document says itself when to act; where that would be too late the upper bound steps in.

@@ -42,7 +42,7 @@ class Way(Struct, Generic[Sender, Kept], frozen=True):
         learned = self.session.log.limits.tokens
         if learned is not None and learned < LEAST_SUMMARISER_TOKENS:
             raise ModelError(self.exchange.asked.model, f"takes no more than {learned:,} tokens, too few for a record")
-        shown = self.session.encode(request.messages[:-1]) if request.shares_prefix else []
+        shown = self.session.encode(request.messages[:-1]) if request.messages[1:] else []
         return encoded(summary_body(self.exchange.asked.wire, self.exchange.body, request, shown))
 
 

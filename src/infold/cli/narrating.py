@@ -44,6 +44,7 @@ ENDINGS: dict[Ending, str] = {
     "length": "the reply was cut off for length, and compacting did not help; ask for less at once",
     "steps": "stopped after as many steps as it may take; raise --steps, or go on",
     "circling": "stopped: it made the same calls over and over with the same answers; tell it what to do differently",
+    "stop": "stopped: no summary could be written, and the preset goes on with nothing else; ask again, or name another model",
     "filtered": "the provider withheld the reply; ask for it in other words",
     "failed": "",
 }

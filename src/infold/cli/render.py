@@ -23,7 +23,7 @@ from infold.core.events import (
     Event,
     Pruned,
 )
-from infold.engine.telling import in_words
+from infold.engine.telling import in_words, safety_words
 
 __all__ = [
     "CATEGORIES",
@@ -156,7 +156,8 @@ def event_text(event: Event) -> str:
         case _:
             return in_words(event)
     change = f"{thousands(event.tokens_before):>6} -> {thousands(event.tokens_after):>6}"
-    return f"{done:<26}{change} tokens   {WHY[event.reason]}"
+    beyond = safety_words(event) if isinstance(event, Compacted) else ""
+    return f"{done:<26}{change} tokens   {WHY[event.reason]}{beyond}"
 
 
 def is_worth_a_line(event: Event) -> bool:

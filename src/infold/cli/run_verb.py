@@ -23,6 +23,7 @@ __all__ = ["run"]
 EXIT_CODES: dict[Ending, int] = {
     "done": 0,
     "failed": 1,
+    "stop": 1,
     "length": 3,
     "steps": 3,
     "circling": 3,

@@ -186,6 +186,8 @@ def compacted_event(log: Log, checkpoint: Checkpoint, situation: Situation) -> C
         faults=() if verdict is None else verdict.faults,
         outdated_thinking=_outdated_by(log, log.length if kept is None else kept),
         saving=checkpoint.saving,
+        error="" if verdict is None else verdict.error,
+        safety=checkpoint.safety,
     )
 
 

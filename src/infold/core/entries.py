@@ -13,7 +13,7 @@ from infold.core.ledger import EMPTY_LEDGER, Ledger
 from infold.core.limits import Limits
 from infold.core.messages import AssistantMessage, Message, MessageId, UserMessage
 from infold.core.tokens import Calibration
-from infold.core.verdict import Verdict
+from infold.core.verdict import Failing, Verdict
 from infold.errors import UndecodableLog
 
 __all__ = [
@@ -87,7 +87,9 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     had taught by then. `folded` counts the caller's messages before the first kept one, and `fingerprint` is their chain of
     likenesses, by which a whole history is known again; `outline` is the same for one whose old results were cleared.
     `budget_tokens` is the room its text was given. `unanswered` are calls of what was folded that have no result yet and may
-    still get one, each with its tool.
+    still get one, each with its tool. `failing` says that summaries failed, and until when the summariser is left alone.
+    `safety` names what infold did that the policy's document does not have: `code-fold` where a failed summary would have
+    stopped the work, `flattened` where the history did not fit the summariser as messages.
     """
 
     text: str
@@ -116,6 +118,8 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     unanswered: dict[str, str] = {}
     outline: str = ""
     saving: float = 0.0
+    failing: Failing | None = None
+    safety: tuple[str, ...] = ()
 
 
 class Restoration(Struct, frozen=True, tag_field="entry", tag="restoration"):

@@ -24,6 +24,8 @@ __all__ = [
     "Repaired",
     "Restored",
     "StubRepeated",
+    "SummariserPaused",
+    "SummariserResumed",
     "SummaryProgressed",
     "SummaryRejected",
 ]
@@ -64,6 +66,8 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     `uncached_tokens` is what of the next request no cache holds; `ahead` says that the summary was prepared in the
     background; `faults` are what the judge repaired or what made it reject the model's summary; `outdated_thinking` as for a
     pruning. `saving` is what a fold for its price is expected to save over the calls to come, in US dollars.
+    `error` is the model's own error where it failed. `safety` names what infold did that the policy's document does not
+    have (see `Checkpoint`).
     """
 
     session_id: str
@@ -79,6 +83,8 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     faults: tuple[str, ...] = ()
     outdated_thinking: int = 0
     saving: float = 0.0
+    error: str = ""
+    safety: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Literal["summarised", "folded"]:
@@ -114,10 +120,29 @@ class StubRepeated(Struct, frozen=True, tag_field="event", tag="stub-repeated"):
 
 
 class SummaryRejected(Struct, frozen=True, tag_field="event", tag="summary-rejected"):
-    """A model's summary could not be used: what the judge or the model's failure said of it (B5)."""
+    """A model's summary could not be used: its faults, one for each try, and the model's own error where it failed.
+
+    `error` has the status and message of the last failure, without secrets.
+    """
 
     session_id: str
     faults: tuple[str, ...]
+    error: str = ""
+
+
+class SummariserPaused(Struct, frozen=True, tag_field="event", tag="summariser-paused"):
+    """Summaries failed in so many compactions in a row: code alone folds for `seconds`, then the summariser is asked again."""
+
+    session_id: str
+    failures: int
+    seconds: int
+
+
+class SummariserResumed(Struct, frozen=True, tag_field="event", tag="summariser-resumed"):
+    """A summariser that was left alone after so many failed compactions is asked again."""
+
+    session_id: str
+    failures: int
 
 
 class SummaryProgressed(Struct, frozen=True, tag_field="event", tag="summary-progressed"):
@@ -220,6 +245,8 @@ Event: TypeAlias = (
     | InstructionStubbed
     | StubRepeated
     | SummaryRejected
+    | SummariserPaused
+    | SummariserResumed
     | SummaryProgressed
     | CompactionVetoed
     | PluginFailed

@@ -24,13 +24,16 @@ from infold.core.messages import (
 )
 from infold.core.verdict import Fault, Verdict
 
-__all__ = ["Answer", "Told", "judge", "plain_fault", "record_text"]
+__all__ = ["Answer", "Told", "hard_fault", "judge", "plain_fault", "readable", "record_text"]
 
 LARGEST_LOSS = 0.3
 """The share of lines that repair may take out; beyond it the rest is not to be trusted either."""
 
 SMALLEST_SUMMARY = 20
 """Characters below which a text says nothing; an honest summary of anything is longer."""
+
+LONGEST_ANSWER = 1_000_000
+"""Characters of a model's answer that are looked at; what is longer is no summary, and nothing more is done with it."""
 
 LARGEST_SHARE = 0.8
 """A summary must be smaller than this part of what it replaces, or it is not worth the cut."""
@@ -127,16 +130,39 @@ def record_text(messages: Iterable[Message]) -> str:
     return "\n".join(piece for message in messages for part in message.parts for piece in _pieces(part))
 
 
-def plain_fault(answer: Answer) -> Fault | None:
-    """What makes an answer unusable whatever it is about: no text, not all of it, a tool call, a refusal."""
-    text = _SCRATCHPAD.sub("", answer.text).strip()
+def readable(text: str) -> str:
+    """Return a model's text as a store can hold it: without NUL bytes and half surrogate pairs, of bounded length."""
+    text = text[: LONGEST_ANSWER + 1].replace("\0", "")
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # the two halves of one character may have come in two pieces
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def hard_fault(answer: Answer) -> Fault | None:
+    """Return what makes an answer no summary, whatever its words are: no text, not all of it, a tool call, a refusal."""
     if answer.calls_tools:
         return "tool-calls"
     if answer.finish == "length":
         return "cut-off"
-    if answer.finish in ("content-filter", "error", "abort") or _is_refusal(text):
+    if answer.finish in ("content-filter", "error", "abort"):
         return "refused"
-    return "empty" if len(" ".join(_NOTHING.sub("", text).split())) < SMALLEST_SUMMARY else None
+    if len(answer.text) > LONGEST_ANSWER:
+        return "too-large"
+    return None if answer.text.strip() else "empty"
+
+
+def plain_fault(answer: Answer) -> Fault | None:
+    """Return what makes an answer unusable whatever it is about: a hard fault, words of refusal, or too few words."""
+    fault = hard_fault(answer)
+    if fault is not None:
+        return fault
+    text = _SCRATCHPAD.sub("", answer.text).strip()
+    if _is_refusal(text):
+        return "refused"
+    told = len(" ".join(_NOTHING.sub("", text).split()))
+    return None if told >= SMALLEST_SUMMARY else "too-short" if told else "empty"
 
 
 def _is_refusal(text: str) -> bool:
@@ -176,7 +202,7 @@ def _letters(text: str) -> dict[str, int]:
 def _stuck_fault(text: str) -> Fault | None:
     """One thing over and over says nothing."""
     words = text.split()
-    return "empty" if len(words) >= FEWEST_WORDS and len(set(words)) < LEAST_VARIED * len(words) else None
+    return "repetitive" if len(words) >= FEWEST_WORDS and len(set(words)) < LEAST_VARIED * len(words) else None
 
 
 def _without_inventions(text: str, record: str) -> Verdict:

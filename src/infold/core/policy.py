@@ -226,19 +226,24 @@ class SummaryPolicy(Struct, frozen=True):
 
     `shape`: a pair of request and summary message as OpenCode has it, the summary alone, or one marked user
     message. `prefix` opens the summary's text. `fallback`: what takes over when no model can summarise: the deterministic
-    fold, or mechanical cleaning alone. `ledger`: whether facts taken by code, the user's instructions first,
+    fold, mechanical cleaning alone, or `stop`: an agent's loop ends, and where there is no such loop the
+    deterministic fold takes over. `ledger`: whether facts taken by code, the user's instructions first,
     stand beside a model's words. `must_keep_share` is the most of a summary that verbatim instructions may take; a small
-    summary gives them more.
+    summary gives them more. `judged`: whether a summary's content is judged; else whatever a model wrote to its end is
+    accepted as written. `shows`: what the summariser reads: the whole history as messages, the folded part of it as one
+    flattened text, or that with the beginning and end of what stays.
     """
 
     shape: Literal["pair", "alone", "marked"] = "pair"
     prefix: str = ""
-    fallback: Literal["fold", "clean"] = "fold"
+    fallback: Literal["fold", "clean", "stop"] = "fold"
     ledger: bool = False
     size: Amount = share(0.1)
     minimum_tokens: int = 256
     maximum_tokens: int = 8_000
     must_keep_share: float = 0.6
+    judged: bool = True
+    shows: Literal["messages", "head", "head-and-tail"] = "head-and-tail"
 
     def __post_init__(self) -> None:
         """Reject values of another type, and sizes that cannot hold a summary."""

@@ -38,6 +38,7 @@ _OPENCODE_1_1_23 = Policy(
     count="input+cache-read+output",
     usable="input-else-less-ceiling",
     reached=False,
+    summary=SummaryPolicy(fallback="stop", judged=False, shows="messages"),
     stub="[Old tool result content cleared]",
 )
 
@@ -47,6 +48,7 @@ _OPENCODE_1_1_57 = Policy(
     count="total",
     usable="less-reserve",
     tail=TailPolicy(rule="turns", turns=1),
+    summary=SummaryPolicy(fallback="stop", judged=False, shows="messages"),
     stub="[output truncated by compaction]",
     less_freed=True,
 )
@@ -56,7 +58,7 @@ _PROACTIVE = replace(
     name="proactive",
     estimate="round",
     tail=TailPolicy(rule="turns", turns=2),
-    summary=SummaryPolicy(prefix="[Conversation Summary]"),
+    summary=SummaryPolicy(prefix="[Conversation Summary]", judged=False, shows="messages"),
     stub="[Output pruned]",
 )
 
@@ -70,7 +72,7 @@ _TURN_WINDOW = Policy(
     target=share(0.5),
     prune=PrunePolicy(enabled=False),
     tail=TailPolicy(rule="turns", turns=6, whole_head=False, recut=True),
-    summary=SummaryPolicy(shape="alone", prefix="[COMPACTED_CONTEXT]", fallback="clean"),
+    summary=SummaryPolicy(shape="alone", prefix="[COMPACTED_CONTEXT]", fallback="clean", judged=False, shows="head"),
     attempts=2,
     force_on_length=True,
 )
@@ -83,6 +85,7 @@ _OPENCODE_1_18 = replace(
     reached=True,
     prune=PrunePolicy(enabled=False),
     tail=TailPolicy(rule="tokens", size=share(0.25), minimum_tokens=2_000, maximum_tokens=15_000, split_turns=True),
+    summary=SummaryPolicy(fallback="stop", judged=False, shows="head"),
 )
 
 PRESETS: dict[str, Policy] = {

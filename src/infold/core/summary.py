@@ -1,8 +1,9 @@
 """Build the request that asks a model for a summary (S3.2 to S3.5).
 
-Two shapes. *Shared prefix*: the ordinary request unchanged, with the instruction as its last user text, so that the provider's
+Three shapes. *Shared prefix*: the ordinary request unchanged, with the instruction as its last user text, so that the provider's
 cache serves it. *Own prompt*: the compaction agent's system prompt over the head as plain text, cut to what the summariser
-holds; smaller, uncached, for any model. Text of the history is data to the summariser, and the prompts say so.
+holds; smaller, uncached, for any model. *Messages*: that system prompt over the history message by message, as OpenCode 1.1 has
+it. Text of the history is data to the summariser, and the prompts say so.
 """
 
 import re
@@ -37,6 +38,7 @@ __all__ = [
     "inert",
     "instruction",
     "later_text",
+    "messages_request",
     "own_request",
     "records",
     "shared_request",
@@ -163,6 +165,12 @@ def shared_request(system: str, view: Sequence[Message], additions: Additions, *
     """The ordinary request with the instruction as its last user text."""
     asked = _said(instruction(additions), "ask-summary")
     return SummaryRequest(system, (*view, asked), output_tokens, shares_prefix=True)
+
+
+def messages_request(view: Sequence[Message], additions: Additions, *, output_tokens: int) -> SummaryRequest:
+    """Return the compaction agent's request over the history as it stands, message by message, the instruction last."""
+    asked = _said(instruction(additions), "ask-summary")
+    return SummaryRequest(COMPACTION_AGENT.system_text, (*view, asked), output_tokens)
 
 
 def own_request(record: str, additions: Additions, *, output_tokens: int) -> SummaryRequest:

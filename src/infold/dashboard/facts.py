@@ -14,6 +14,8 @@ __all__ = ["FAULTS", "Fact", "Facts", "facts_of"]
 FAULTS: dict[Fault, str] = {
     "failed": "the model gave no answer",
     "empty": "it said nothing",
+    "too-short": "it was too short to say anything",
+    "repetitive": "it said the same over and over",
     "cut-off": "it was cut off before its end",
     "tool-calls": "it called tools instead of summarising",
     "refused": "the model declined",

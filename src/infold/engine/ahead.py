@@ -17,7 +17,7 @@ from infold.core.policy import Policy
 from infold.core.tokens import NO_SIZE, Size, measure, token_ruler
 from infold.engine.notes import Notes
 
-__all__ = ["Preparation", "cut_with", "is_valid", "mark_of", "step_ahead", "told_of"]
+__all__ = ["Preparation", "cut_with", "is_valid", "mark_of", "step_ahead", "told_of", "written_ahead"]
 
 EARLIEST_SHARE, LATEST_SHARE = 0.8, 0.95
 """The part of the trigger at which a summary is begun at the earliest, and at which it is begun in any case."""
@@ -42,7 +42,10 @@ class Mark(Struct, frozen=True):
 
 
 class Preparation(Struct, frozen=True):
-    """Judged notes on a head, and what they were made from; `is_left`: they were made when needed, and another was faster."""
+    """Notes on a head, or the failure to write any, and what they were made from.
+
+    `is_left`: they were made when needed, and another writer was faster.
+    """
 
     mark: Mark
     notes: Notes
@@ -92,6 +95,16 @@ def told_of(notes: Notes, session_id: SessionId) -> tuple[Event, ...]:
     if notes.text:
         return (PreparedAhead(session_id, notes.cost, notes.duration_ms),)
     return (*notes.events, PreparationDiscarded(session_id, "there was no summary to accept", notes.cost))
+
+
+def written_ahead(log: Log, step: Summarise, policy: Policy, notes: Notes) -> Preparation:
+    """Return notes as they wait until they are needed: a failure too, so that the summariser is not asked for this head again.
+
+    What a failure cost has been told by then.
+    """
+    if not notes.text:
+        notes = replace(notes, cost=0.0, duration_ms=0, usage=None, events=())
+    return Preparation(mark_of(log, step, policy), notes)
 
 
 def is_valid(preparation: Preparation, log: Log, policy: Policy) -> bool:

@@ -2,13 +2,14 @@
 
 A summariser may give text, an `Answer`, a `Told` with its usage and cost, or the text piece by piece as it is written, with an
 `Answer` or a `Told` of all of it as the last item (S3.10). One that takes too long has failed: the session must not hang on it.
+Its text is cleaned here, before anything is counted or stored.
 """
 
 import logging
 from asyncio import get_running_loop, timeout, to_thread
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from inspect import isawaitable, iscoroutinefunction
 from threading import Thread
 from time import monotonic
@@ -16,13 +17,32 @@ from typing import TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
 
-from infold.core.judge import Answer
+from infold.core.judge import LONGEST_ANSWER, Answer, readable
 from infold.core.summary import SummaryRequest
 from infold.engine.effects import Told
 from infold.engine.refusals import overflow_of
-from infold.errors import InfoldError, ModelError, ModelOverflow, UsageError, kind_of, raised_at
+from infold.errors import (
+    MAY_PASS,
+    InfoldError,
+    ModelError,
+    ModelOverflow,
+    SessionReentered,
+    UsageError,
+    kind_of,
+    raised_at,
+    reason_of,
+)
 
-__all__ = ["AsyncSummariser", "Summariser", "Written", "ask", "ask_async", "check_sync"]
+__all__ = [
+    "AsyncSummariser",
+    "Summariser",
+    "Written",
+    "ask",
+    "ask_async",
+    "asking_for",
+    "check_not_asking",
+    "check_sync",
+]
 
 NAME = "summariser"
 """What a summariser is called that does not tell its model."""
@@ -39,6 +59,12 @@ AsyncSummariser: TypeAlias = (
 """The same for async callers: awaited, or given in pieces; a plain function runs in a thread."""
 
 Value = TypeVar("Value")
+
+_OWN_FAULTS = (TypeError, AttributeError, NameError, NotImplementedError, ImportError)
+"""What is wrong in the caller's own code, and is so again at the next try."""
+
+_asking: ContextVar[tuple[object, ...]] = ContextVar("infold_asking", default=())
+"""The sessions whose summariser is running here; tasks and the threads of `asyncio.to_thread` inherit it."""
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +83,22 @@ def check_sync(summariser: object) -> None:
         raise UsageError(
             "the summariser is async and nobody awaits it here; give a plain function, or use AsyncSession"
         )
+
+
+@contextmanager
+def asking_for(session: object) -> Iterator[None]:
+    """Mark what runs in the block as this session's summariser."""
+    token = _asking.set((*_asking.get(), session))
+    try:
+        yield
+    finally:
+        _asking.reset(token)
+
+
+def check_not_asking(session: object) -> None:
+    """Raise `SessionReentered` where a session is called by its own summariser, for which it waits."""
+    if any(one is session for one in _asking.get()):
+        raise SessionReentered
 
 
 async def ask_async(
@@ -83,7 +125,8 @@ async def _awaited(summariser: AsyncSummariser, request: SummaryRequest, piece: 
     if isinstance(written, AsyncIterable):
         gathering = _Gathering(piece)
         async for item in written:
-            gathering.take(item)
+            if not gathering.take(item):
+                break
         return gathering.told()
     if isawaitable(written):
         return _told(await written)
@@ -112,7 +155,8 @@ def _gathered(written: Written | Iterable[Written], piece: Piece) -> Told:
         raise _no_text(written)
     gathering = _Gathering(piece)
     for item in written:
-        gathering.take(item)
+        if not gathering.take(item):
+            break
     return gathering.told()
 
 
@@ -122,17 +166,20 @@ class _Gathering:
     def __init__(self, piece: Piece) -> None:
         self._piece = piece
         self._pieces: list[str] = []
+        self._length = 0
         self._whole: Answer | Told | None = None
 
-    def take(self, item: Written) -> None:
-        """The next piece, or the whole."""
+    def take(self, item: Written) -> bool:
+        """Take the next piece, or the whole; return whether there is room for more."""
         if isinstance(item, Answer | Told):
             self._whole = item
         elif not isinstance(item, str):
             raise _no_text(item)
         else:
             self._pieces.append(item)
-            self._piece(item)
+            self._length += len(item)
+            self._piece(readable(item))
+        return self._length <= LONGEST_ANSWER
 
     def told(self) -> Told:
         """The summary, after the last piece."""
@@ -140,11 +187,14 @@ class _Gathering:
 
 
 def _told(written: Written) -> Told:
-    if isinstance(written, Told):
-        return written
-    if not isinstance(written, str | Answer):
+    """Return an answer whose text can be counted and stored, whatever a model wrote."""
+    if not isinstance(written, str | Answer | Told):
         raise _no_text(written)
-    return Told(written if isinstance(written, Answer) else Answer(written))
+    told = written if isinstance(written, Told) else Told(Answer(written) if isinstance(written, str) else written)
+    answer = told.answer
+    if not isinstance(answer, Answer) or not isinstance(answer.text, str):
+        raise _no_text(answer.text if isinstance(answer, Answer) else answer)
+    return replace(told, answer=replace(answer, text=readable(answer.text)))
 
 
 def _timed(told: Told, began: float) -> Told:
@@ -179,37 +229,59 @@ def _within(seconds: float | None, act: Callable[[], Value]) -> Value:
 
 
 def _no_text(written: object) -> ModelError:
-    return ModelError(NAME, f"gave {kind_of(written)} where text is wanted", remedy="return text, or an Answer")
+    problem = f"gave {kind_of(written)} where text is wanted"
+    return _lasting(ModelError(NAME, problem, remedy="return text, or an Answer"))
 
 
 def _too_slow(seconds: float) -> ModelError:
-    return ModelError(
-        NAME, f"gave no answer within {seconds:g} seconds", remedy="allow it more time, or name another model"
-    )
+    problem = f"gave no answer within {seconds:g} seconds"
+    return _lasting(ModelError(NAME, problem, remedy="allow it more time, or name another model"))
+
+
+def _lasting(error: ModelError) -> ModelError:
+    error.is_lasting = True
+    return error
 
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """The summariser is the caller's own code: whatever it raises is its failure, and an overflow is told apart.
+    """Raise whatever the summariser raises as its failure, with an overflow told apart, and log why it failed.
 
-    A failure ends in a fold without it; so that nobody pays for that unawares, the log says what and where.
+    The summariser is the caller's own code. Errors of ours that are no model's pass as they are.
     """
     try:
         yield
     except ModelOverflow:
         raise
+    except SessionReentered as error:
+        raise _warned(_lasting(ModelError(NAME, str(error))), "") from error
     except InfoldError as error:
         if isinstance(error, ModelError):
-            _warn(error)
+            _warned(error, "")
         raise
     except Exception as error:
         overflow = overflow_of(error)
         if overflow is not None:
             raise ModelOverflow(NAME, overflow.limit_tokens) from error
-        _warn(error)
-        raise ModelError(NAME, f"raised {type(error).__name__}: {error}") from error
+        raise _warned(_failure(error), f" at {raised_at(error)}") from error
 
 
-def _warn(error: Exception) -> None:
-    """Without the error's own words, which may be a session's."""
-    _log.warning("the summariser failed with %s at %s", type(error).__name__, raised_at(error))
+def _failure(error: Exception) -> ModelError:
+    """Return our error for what a summariser raised, with the status that an SDK's exception has."""
+    failure = ModelError(NAME, f"raised {type(error).__name__}: {error}")
+    failure.status = _status(error)
+    refused = failure.status is not None and 400 <= failure.status < 500 and failure.status not in MAY_PASS
+    failure.is_lasting = refused or isinstance(error, _OWN_FAULTS)
+    return failure
+
+
+def _status(error: Exception) -> int | None:
+    response = getattr(error, "response", None)
+    given = (getattr(source, name, None) for source in (error, response) for name in ("status_code", "status", "code"))
+    return next((one for one in given if type(one) is int and 100 <= one < 600), None)
+
+
+def _warned(error: ModelError, where: str) -> ModelError:
+    """Log why a summariser failed: its own words without secrets, and where the caller's code raised it."""
+    _log.warning("the summariser failed%s: %s", where, reason_of(error))
+    return error

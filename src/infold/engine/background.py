@@ -43,6 +43,7 @@ class Shelf:
         self._allowance = _Allowance()
         self._preparation: Preparation | None = None
         self._thread: Thread | None = None
+        self.round = 0
 
     @property
     def is_busy(self) -> bool:
@@ -60,17 +61,29 @@ class Shelf:
         if self.is_busy or not self._allowance.take(head):
             return False
 
+        begun = self.round
+
         def run() -> None:
             try:
                 written = write()
             except InfoldError:
                 return
-            if written is not None:  # else there is no summary ahead, and the flow that needs one asks itself
-                self.put(written)
+            with self._lock:
+                if written is not None and self.round == begun:
+                    self._preparation = written
 
         self._thread = Thread(target=copy_context().run, args=(run,), name="infold-ahead", daemon=True)
         self._thread.start()
         return True
+
+    def cancel(self) -> None:
+        """Drop what was written and what is being written: the head it is for is gone.
+
+        A thread cannot be ended; `round` tells it that nothing more is to be asked.
+        """
+        with self._lock:
+            self.round += 1
+            self._preparation = self._thread = None
 
     def fetch(self, wait: bool) -> Preparation | None:
         """Take what is there; where a caller cannot go on without, also wait for what is being written."""
@@ -124,6 +137,12 @@ class AsyncShelf:
             await wait_for({self._task}, timeout=self._patience)
         preparation, self._preparation = self._preparation, None
         return preparation
+
+    def cancel(self) -> None:
+        """Drop what was written and what is being written: the head it is for is gone."""
+        self._preparation = None
+        if self._task is not None:
+            self._task.cancel()
 
     async def close(self) -> None:
         """Give up what is being written."""

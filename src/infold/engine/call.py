@@ -25,7 +25,8 @@ class Call(Struct, frozen=True):
     `amended` is the number of the first message the caller took back. `system` is the ordinary request's system prompt, for a
     summary that shares its prefix; `summariser_tokens` is the window of the model that summarises, 0 where it is the session's
     own. `up_to` is the first message a person wants kept. `defers`: a summary that is not yet needed is written in the
-    background, and the request goes out meanwhile. `patience_seconds` is how long to wait for another process that compacts.
+    background, and the request goes out meanwhile. `stops`: the caller is an agent's loop, which a failed summary ends where the
+    policy says so (`SummaryFailed`). `patience_seconds` is how long to wait for another process that compacts.
     `brought`: the caller brings its whole list each time, and wants all of it sent.
     """
 
@@ -39,6 +40,7 @@ class Call(Struct, frozen=True):
     up_to: int | None = None
     has_hooks: bool = False
     defers: bool = False
+    stops: bool = False
     patience_seconds: float = 30.0
     now_ms: int | None = None
     brought: bool = False

@@ -102,11 +102,16 @@ class Circumstances:
             wide_bound=terms.counting.wide_margin,
             recovers=terms.recovers,
             window_tokens=self._whole_window(log).limit_tokens,
-            summariser=terms.summarises,
+            summariser=terms.summarises and (manual or not self._is_paused(log)),
             manual=manual,
             rates=terms.rates,
             is_cold=self._is_cold(log),
         )
+
+    def _is_paused(self, log: Log) -> bool:
+        """Return whether the summariser is left alone after failures; the log tells, so that all processes agree."""
+        failing = None if log.checkpoint is None else log.checkpoint.failing
+        return failing is not None and failing.pauses(self._now_ms())
 
     def _is_cold(self, log: Log) -> bool:
         """Whether the newest reply is so old that the provider's cache has gone; the log tells, so that all processes agree."""

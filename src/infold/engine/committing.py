@@ -6,17 +6,18 @@ from msgspec.structs import replace
 from infold.catalogue import Known, lookup
 from infold.core.compact import checkpoint_for, compacted_event, entries_for
 from infold.core.entries import Amendment, Checkpoint
-from infold.core.events import Event
+from infold.core.events import Event, SummariserPaused
 from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, MessageId, ModelRef, TextPart
 from infold.core.summary import COMPACTION_AGENT
+from infold.core.verdict import Failing, next_failure
 from infold.engine.ahead import Preparation, mark_of
 from infold.engine.call import Call, Flow, Outrun, append
 from infold.engine.effects import Announce, Guidance, Publish
 from infold.engine.notes import Notes
 from infold.engine.summarising import SummaryPlan
-from infold.errors import StoreConflict
+from infold.errors import StoreConflict, SummaryFailed
 
 __all__ = ["Done", "Left", "Source", "commit", "gains_nothing", "outrun"]
 
@@ -54,23 +55,56 @@ def commit(log: Log, source: Source, notes: Notes, call: Call, guidance: Guidanc
     One that a person asked for and that would make the view larger is written without the model's words, or else left out (I7).
     """
     situation, step = source.plan.situation, source.plan.step
+    if notes.is_failure and call.stops and situation.policy.summary.fallback == "stop":
+        yield Publish(notes.events)
+        raise SummaryFailed(notes.verdict.error if notes.verdict else "", notes.verdict.faults if notes.verdict else ())
     checkpoint, stubbed = checkpoint_for(log, step, situation, narrative=notes.text, now_ms=call.now_ms)
     if notes.text and situation.policy.summary.ledger and gains_nothing(checkpoint):
         notes = replace(notes, text="")
         checkpoint, stubbed = checkpoint_for(log, step, situation, now_ms=call.now_ms)
     if gains_nothing(checkpoint):
         return (yield from _left_out(log))
-    checkpoint = _told(checkpoint, notes, situation, ahead=source.ahead)
+    checkpoint = replace(
+        _told(checkpoint, notes, situation, ahead=source.ahead),
+        failing=_failing(log, notes, call.now_ms or 0),
+        safety=_safety(notes, situation),
+    )
     entries = tuple(entries_for(checkpoint, log, situation)) if guidance.may_continue else (checkpoint,)
     try:
         after = yield from append(log, entries)
     except StoreConflict:
         return outrun(log, source, notes)
-    events = (compacted_event(log, checkpoint, situation), *notes.events, *stubbed)
+    events = (
+        compacted_event(log, checkpoint, situation),
+        *notes.events,
+        *_paused(checkpoint, notes, log.session_id),
+        *stubbed,
+    )
     yield Publish(events)
     if call.has_hooks:
         yield Announce(checkpoint)
     return Done(after, events)
+
+
+def _failing(log: Log, notes: Notes, now_ms: int) -> Failing | None:
+    """Return for how long the summariser is left alone; a fold for which none was asked changes nothing in that."""
+    before = None if log.checkpoint is None else log.checkpoint.failing
+    if not notes.is_asked:
+        return before
+    return next_failure(before, now_ms, round(notes.wait_seconds * 1_000)) if notes.is_failure else None
+
+
+def _paused(checkpoint: Checkpoint, notes: Notes, session_id: str) -> tuple[SummariserPaused, ...]:
+    failing = checkpoint.failing
+    if failing is None or not notes.is_failure:
+        return ()
+    return (SummariserPaused(session_id, failing.times, (failing.until_ms - (checkpoint.created_ms or 0)) // 1_000),)
+
+
+def _safety(notes: Notes, situation: Situation) -> tuple[str, ...]:
+    """Return what was done that the policy's document does not have."""
+    folds = notes.is_failure and situation.policy.summary.fallback == "stop"
+    return (*(("code-fold",) if folds else ()), *(("flattened",) if notes.flattened else ()))
 
 
 def gains_nothing(checkpoint: Checkpoint) -> bool:

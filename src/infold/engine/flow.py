@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from infold.core.compact import carry_out
 from infold.core.cut import Cut, cut_before
 from infold.core.entries import Amendment, MessageEntry
-from infold.core.events import Event, Exceeded, StubRepeated
+from infold.core.events import Event, Exceeded, StubRepeated, SummariserPaused
 from infold.core.gauge import Gauge, Situation, gauge
 from infold.core.log import Log
 from infold.core.messages import CompactionPart, Message, UserMessage
@@ -129,8 +129,13 @@ def _compact(log: Log, call: Call) -> Flow[Prepared | Outrun]:
             situation = replace(situation, manual=False)  # that does not help; what must fit still must
             continue
         log, anew = done.log, anew or done.anew
-        if asked:
-            situation = replace(situation, manual=False)
+        situation = _after(done, situation, asked=asked)
+
+
+def _after(done: Done, situation: Situation, *, asked: bool) -> Situation:
+    """Return the situation after a step: what a person asked for is done, and a summariser that just failed is asked no more."""
+    fails = any(isinstance(event, SummariserPaused) for event in done.events)
+    return replace(situation, manual=situation.manual and not asked, summariser=situation.summariser and not fails)
 
 
 def _is_left_over() -> Flow[bool]:

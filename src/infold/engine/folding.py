@@ -124,6 +124,11 @@ def _source(log: Log, plan: SummaryPlan, guidance: Guidance, *, wait: bool) -> F
     preparation = yield Fetch(wait)
     if not isinstance(preparation, Preparation):
         return Source(plan)
+    if (
+        preparation.notes.is_failure
+    ):  # the summariser was asked for this compaction and failed; a person may want it asked again
+        same = preparation.mark.checkpoint_sequence == log.checkpoint_sequence and plan.step.reason != "manual"
+        return Source(plan, preparation.notes if same else None)
     if not is_valid(preparation, log, plan.situation.policy):
         why = "the folded head, the pins or the policy changed"
         yield Publish((PreparationDiscarded(log.session_id, why, preparation.notes.cost),))

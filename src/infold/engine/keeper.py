@@ -318,6 +318,7 @@ class Keeper(Kept):
             up_to=up_to,
             has_hooks=terms.has_hooks,
             defers=terms.defers,
+            stops=terms.stops,
             patience_seconds=terms.patience_seconds,
             now_ms=self.now_ms(),
         )

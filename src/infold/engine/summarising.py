@@ -1,4 +1,4 @@
-"""Ask for a summary and hear the judge: once more after a fault, then not at all.
+"""Ask for a summary and judge it: once more after a fault that may pass, then not at all.
 
 Decides which shape of request is cheaper where both are possible, divides a head that is too large for the summariser, and
 turns whatever goes wrong into a reason to fold without a model.
@@ -9,28 +9,30 @@ from collections.abc import Generator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.events import SummaryRejected
-from infold.core.gauge import Situation, bound_of, estimated_tokens
-from infold.core.judge import Answer, judge, plain_fault
+from infold.core.events import SummariserResumed, SummaryRejected
+from infold.core.gauge import Situation, bound_of, estimated_tokens, scaled_tokens
+from infold.core.judge import Answer, hard_fault, judge, plain_fault, readable
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, Usage, WorkPath
+from infold.core.messages import AssistantMessage, Message, Usage, WorkPath, text_of
 from infold.core.plan import Summarise
+from infold.core.policy import LARGEST_TOKENS
 from infold.core.summary import (
     Additions,
     SummaryRequest,
     flattened,
     instruction,
     later_text,
+    messages_request,
     own_request,
     records,
     shared_request,
 )
-from infold.core.tokens import measure, token_ruler
+from infold.core.tokens import Size, measure, token_ruler
 from infold.core.verdict import Fault, Verdict
 from infold.core.view import view
-from infold.engine.effects import Ask, Effect, Told
+from infold.engine.effects import Ask, Effect, Publish, Told
 from infold.engine.notes import Notes
-from infold.errors import ModelError, ModelOverflow
+from infold.errors import ModelBusy, ModelError, ModelOverflow, reason_of
 
 __all__ = ["SummaryPlan", "ask_for_notes", "supplied_notes"]
 
@@ -39,6 +41,9 @@ MOST_TRIES = 2
 
 LARGEST_OUTPUT_SHARE = 0.25
 """How much of the summariser's own window its answer may take; the rest is for what it is to read."""
+
+LEAST_OUTPUT_SHARE = 0.5
+"""What of a summary's planned size must be left beside a history that is shown as messages; else it is flattened."""
 
 REFUSED_SHARE = 0.5
 """How much less is asked for at once of a summariser that refused a request without naming its limit."""
@@ -63,33 +68,46 @@ def ask_for_notes(log: Log, plan: SummaryPlan) -> Generator[Effect, object, Note
     """A judged summary of the head, or the faults for which there is none."""
     if not plan.step.cut.index and log.checkpoint is not None and log.checkpoint.narrative:
         return Notes(log.checkpoint.narrative, log.checkpoint.verdict, log.checkpoint.summariser, path=_path(log))
+    failing = None if log.checkpoint is None else log.checkpoint.failing
+    if failing is not None:
+        yield Publish((SummariserResumed(log.session_id, failing.times),))
     bill = _Bill()
     faults: tuple[Fault, ...] = ()
-    verdict = Verdict("")
+    verdict, wait_seconds = Verdict(""), 0.0
     for _ in range(MOST_TRIES):
         try:
             told = yield from _ask(log, plan, bill)
         except ModelError as error:
             faults = (*faults, "failed")
+            verdict = Verdict("", error=reason_of(error))
+            if error.is_lasting:
+                break
             if isinstance(error, ModelOverflow):
-                plan = _asking_for_less(plan, error)
+                plan, bill.piece = _asking_for_less(plan, error), 0
+            wait_seconds = error.wait_seconds if isinstance(error, ModelBusy) else 0.0
             continue
-        verdict = _judged(log, plan, told.answer)
+        verdict = replace(_judged(log, plan, told.answer), error=verdict.error)
         if verdict.is_accepted:
             heard = replace(verdict, faults=(*faults, *verdict.faults))
             return bill.settled(Notes(verdict.text, heard, told.model, path=_path(log)))
         faults = (*faults, *verdict.faults)
-    rejected = SummaryRejected(log.session_id, faults)
-    return bill.settled(Notes(verdict=replace(verdict, text="", faults=faults), events=(rejected,)))
+    verdict = replace(verdict, text="", faults=faults)
+    rejected = SummaryRejected(log.session_id, faults, verdict.error)
+    return bill.settled(Notes(verdict=verdict, events=(rejected,), wait_seconds=wait_seconds))
 
 
 class _Bill:
-    """What all answers together took, those included that were of no use (I19)."""
+    """What all answers together took, those included that were of no use (I19), and how far they came.
+
+    `piece` is the record that was asked for last, `earlier` are the notes on those before it: a second try begins there.
+    """
 
     def __init__(self) -> None:
         self._cost = 0.0
         self._duration_ms = 0
         self._usage: Usage | None = None
+        self.flattened = False
+        self.piece, self.earlier = 0, ""
 
     def add(self, told: Told) -> None:
         """One answer more."""
@@ -99,12 +117,19 @@ class _Bill:
 
     def settled(self, notes: Notes) -> Notes:
         """Notes with what they took."""
-        return replace(notes, cost=self._cost, duration_ms=self._duration_ms, usage=self._usage)
+        return replace(
+            notes,
+            cost=self._cost,
+            duration_ms=self._duration_ms,
+            usage=self._usage,
+            is_asked=True,
+            flattened=self.flattened,
+        )
 
 
 def supplied_notes(log: Log, plan: SummaryPlan, summary: str, by: str) -> Notes:
-    """Notes from a summary that somebody brought; it is judged like any other."""
-    verdict = _judged(log, plan, Answer(summary))
+    """Notes from a summary that a plugin brought; it is judged like any other."""
+    verdict = _judged(log, plan, Answer(readable(summary)))
     if verdict.is_accepted:
         return Notes(verdict.text, verdict, by, path=_path(log))
     return Notes(verdict=verdict, events=(SummaryRejected(log.session_id, verdict.faults),))
@@ -112,12 +137,21 @@ def supplied_notes(log: Log, plan: SummaryPlan, summary: str, by: str) -> Notes:
 
 def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> Generator[Effect, object, Told]:
     """One summary: by the ordinary request if that is cheaper and fits, else record by record (summary of summaries)."""
-    if _shares_prefix(log, plan):
-        shown = view(log, plan.situation.policy.summary)
+    policy = plan.situation.policy.summary
+    if policy.shows == "messages":
+        request = messages_request(view(log, policy), plan.additions, output_tokens=plan.step.budget_tokens)
+        room = _room_beside(request, log, plan)
+        if room >= LEAST_OUTPUT_SHARE * plan.step.budget_tokens:
+            output_tokens = min(room, plan.step.budget_tokens)
+            return (yield from _told(replace(request, output_tokens=output_tokens), bill))
+        bill.flattened = True
+    elif _shares_prefix(log, plan):
+        shown = view(log, policy)
         request = shared_request(plan.system, shown, plan.additions, output_tokens=plan.step.budget_tokens)
         return (yield from _told(request, bill))
     tail = (placed.message for placed in log.live[plan.step.cut.index :])
-    additions = replace(plan.additions, earlier=_earlier(log), later=later_text(tail))
+    later = later_text(tail) if policy.shows == "head-and-tail" else ""
+    additions = replace(plan.additions, earlier=_earlier(log), later=later)
     window = _summariser_window(plan)
     output_tokens = min(plan.step.budget_tokens, int(window * LARGEST_OUTPUT_SHARE))
     pieces = records(
@@ -127,13 +161,29 @@ def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> Generator[Effect, object, 
         output_tokens=output_tokens,
         ruler=token_ruler(log.rendering.estimate),
     )
-    told = Told(Answer(""))
-    for piece in pieces:
-        told = yield from _told(own_request(piece, additions, output_tokens=output_tokens), bill)
-        if plain_fault(told.answer) is not None:  # the judge rejects it; what follows could only build on it
+    fault = plain_fault if policy.judged else hard_fault
+    told, notes = Told(Answer("")), bill.earlier if bill.piece else additions.earlier
+    for number, piece in enumerate(pieces):
+        if number < bill.piece:
+            continue
+        bill.piece, bill.earlier = number, notes
+        asked = own_request(piece, replace(additions, earlier=notes), output_tokens=output_tokens)
+        told = yield from _told(asked, bill)
+        if fault(told.answer) is not None:  # it is rejected; what follows could only build on it
             break
-        additions = replace(additions, earlier=told.answer.text)
+        notes = told.answer.text
     return told
+
+
+def _room_beside(request: SummaryRequest, log: Log, plan: SummaryPlan) -> int:
+    """Return what a request with the history as messages is sure to leave of the summariser's window for its answer."""
+    ruler = token_ruler(log.rendering.estimate)
+    beside = (
+        plan.situation.overhead_tokens if plan.shares_prefix else 0
+    )  # then it is sent with the ordinary request's tools
+    asked = Size(prose=beside + measure(request.system, ruler) + measure(text_of(request.messages[-1]), ruler))
+    window = _summariser_window(plan) or LARGEST_TOKENS
+    return window - scaled_tokens(log.size.plus(log.checkpoint_size).plus(asked), log, plan.situation)
 
 
 def _told(request: SummaryRequest, bill: _Bill) -> Generator[Effect, object, Told]:
@@ -184,6 +234,10 @@ def _earlier(log: Log) -> str:
 
 def _judged(log: Log, plan: SummaryPlan, answer: Answer) -> Verdict:
     ruler = token_ruler(log.rendering.estimate)
+    answer_tokens = measure(answer.text, ruler) if hard_fault(answer) is None else 0
+    if not plan.situation.policy.summary.judged:
+        fault = hard_fault(answer) or _room_fault(log, plan, answer_tokens)
+        return Verdict(answer.text, judged=False) if fault is None else Verdict("", (fault,), judged=False)
     head = log.live[: plan.step.cut.index]
     replaced = log.checkpoint_size.measure + sum(log.size_of(placed).measure for placed in head)
     known = "" if log.checkpoint is None else log.checkpoint.text
@@ -192,5 +246,12 @@ def _judged(log: Log, plan: SummaryPlan, answer: Answer) -> Verdict:
         _head(log, plan),
         known=known,
         replaced_tokens=replaced,
-        answer_tokens=measure(answer.text, ruler),
+        answer_tokens=answer_tokens,
     )
+
+
+def _room_fault(log: Log, plan: SummaryPlan, answer_tokens: int) -> Fault | None:
+    """Return a fault where not even the summary alone would fit the window, whatever a document accepts."""
+    situation = plan.situation
+    alone = scaled_tokens(Size(prose=situation.overhead_tokens + answer_tokens), log, situation)
+    return "too-large" if situation.budget.excess_tokens(alone) else None

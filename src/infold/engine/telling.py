@@ -3,6 +3,7 @@
 from typing import TypeAlias, assert_never
 
 from infold.core.events import (
+    Compacted,
     CompactionVetoed,
     Exceeded,
     FailedOpen,
@@ -16,16 +17,20 @@ from infold.core.events import (
     Repaired,
     Restored,
     StubRepeated,
+    SummariserPaused,
+    SummariserResumed,
     SummaryProgressed,
     SummaryRejected,
 )
 
-__all__ = ["Incident", "in_words"]
+__all__ = ["Incident", "in_words", "safety_words"]
 
 Incident: TypeAlias = (
     InstructionStubbed
     | StubRepeated
     | SummaryRejected
+    | SummariserPaused
+    | SummariserResumed
     | SummaryProgressed
     | CompactionVetoed
     | PluginFailed
@@ -41,6 +46,12 @@ Incident: TypeAlias = (
 )
 """Every event that does not itself make the view smaller."""
 
+SAFETY = {
+    "code-fold": "the summary failed; folding by code is infold's own step, the preset has none",
+    "flattened": "the history was too large for the summariser as messages, so it read a flattened text",
+}
+"""What infold did beyond a document's preset, in words."""
+
 
 def in_words(event: Incident) -> str:  # noqa: C901, PLR0911, PLR0912 - a sentence for each kind
     """What happened, in a sentence."""
@@ -51,7 +62,11 @@ def in_words(event: Incident) -> str:  # noqa: C901, PLR0911, PLR0912 - a senten
         case StubRepeated():
             return f"message {event.message_id} repeats the text of a stub"
         case SummaryRejected():
-            return f"a summary was rejected ({', '.join(event.faults)})"
+            return f"a summary was rejected ({', '.join(event.faults)}){f': {event.error}' if event.error else ''}"
+        case SummariserPaused():
+            return f"code alone folds for {event.seconds:,} s, since summaries failed ({event.failures:,} in a row)"
+        case SummariserResumed():
+            return f"the summariser is asked again after {event.failures:,} failed compactions"
         case SummaryProgressed():
             return f"a summary is being written: {len(event.text):,} characters more"
         case CompactionVetoed():
@@ -84,3 +99,8 @@ def in_words(event: Incident) -> str:  # noqa: C901, PLR0911, PLR0912 - a senten
             return f"still {event.floor_tokens:,} tokens for {event.usable_tokens:,} usable"
         case _:
             assert_never(event)
+
+
+def safety_words(event: Compacted) -> str:
+    """Return what a compaction did that its preset's document does not have, as the end of a line; empty for nothing."""
+    return "".join(f"; {SAFETY.get(name, name)}" for name in event.safety)

@@ -38,6 +38,7 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     `summarises`: a model can be asked; `summariser_tokens` is its window where it is not the session's own model, and
     `shares_prefix` says that it is sent what the session's model is sent. `defers`: summaries are written in the background.
+    `stops`: a failed summary may end the caller's loop, where the policy wants that.
     `patience_seconds`: how long to wait for another process that is compacting. `recovers`: a request that the provider refuses
     as too large is made smaller and sent again within the same call. `media_limit_bytes`: how large a medium may be
     whose bytes are kept; 0 keeps none.
@@ -55,6 +56,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     shares_prefix: bool = False
     has_hooks: bool = False
     defers: bool = False
+    stops: bool = False
     patience_seconds: float = 30.0
     media_limit_bytes: int = 0
     recovers: bool = False

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-__all__ = ["Overflow", "recognise"]
+__all__ = ["Overflow", "errors_in", "message_in", "recognise"]
 
 
 class Overflow(Struct, frozen=True):
@@ -74,6 +74,9 @@ TOO_FAST = re.compile(
     re.IGNORECASE,
 )
 """What is refused for its pace; these words outweigh every phrase above but the exact code."""
+
+MOST_NESTED = 8
+"""Objects inside one another that may describe one error."""
 
 _N = r"(\d[\d,_]{0,20})"
 PROMPT_SIZES = (
@@ -165,6 +168,24 @@ def _number(sizes: tuple[re.Pattern[str], ...], text: str) -> int | None:
 
 
 # From a body to the text of its error.
+
+
+def errors_in(body: object) -> list[Mapping[str, Any]]:
+    """Return the objects of a body that may describe an error, the innermost first."""
+    found: list[Mapping[str, Any]] = []
+    while isinstance(body, Mapping) and len(found) < MOST_NESTED:
+        found.insert(0, body)
+        body = body.get("error") or body.get("response")
+    return found
+
+
+def message_in(body: object) -> str:
+    """Return what the body of a refusal says, parsed or not; empty where it says nothing."""
+    body = _parsed(body)
+    if isinstance(body, str):
+        return body
+    fields = [error.get(field) for error in errors_in(body) for field in ("message", "error", "detail", "msg")]
+    return next((text for text in fields if isinstance(text, str) and text.strip()), "")
 
 
 def _parsed(body: object) -> object:

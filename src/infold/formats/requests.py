@@ -5,6 +5,7 @@ infold does not know as it was. History that the provider itself holds or cuts i
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import dropwhile
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -198,12 +199,11 @@ def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: S
     """The request for a summary, to the model that this body was for.
 
     One that shares the ordinary request's prefix keeps everything before its last message as it was, tools included, so that
-    the provider's cache serves it; `shown` are its messages as that request has them. One of its own has nothing of it but
-    the model.
+    the provider's cache serves it; `shown` are its messages as that request has them. One that shows them under a system
+    prompt of its own keeps the tools too, which their calls need. One of its own has nothing of it but the model.
     """
     kept = {name: value for name, value in body.items() if name not in _NOT_FOR_SUMMARIES}
-    asked = request.messages[-1:] if request.shares_prefix else request.messages
-    items = [item for message in asked for item in wire.encode_new(message)]
+    items = [item for message in request.messages[-1:] for item in wire.encode_new(message)]
     limit = _limited(wire, body, request.output_tokens)
     if request.shares_prefix:
         return {
@@ -213,16 +213,35 @@ def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: S
             **_without_calls(wire, kept),
             **_same_thinking(wire, body),
         }
+    if request.messages[1:]:
+        history = [*dropwhile(_is_system, shown), *items]
+        opened = _opened(wire, request.system, history)
+        kept.pop("system_instruction", None)
+        return {**kept, **opened, **limit, **_without_calls(wire, kept)}
     named = {"model": body["model"]} if "model" in body else {}
     return {**named, **_opened(wire, request.system, items), **limit}
 
 
 def answer_of(wire: WireFormat, body: object) -> Answer:
-    """A model's reply as a summariser's answer."""
-    messages: tuple[Message, ...] = wire.decode(wire.reply_items(body)).messages
+    """A model's reply as a summariser's answer; a refusal that OpenAI puts into a field of its own ends it as a filter does."""
+    items = wire.reply_items(body)
+    messages: tuple[Message, ...] = wire.decode(items).messages
     replies = [message for message in messages if isinstance(message, AssistantMessage)]
     text = "\n".join(part.text for reply in replies for part in reply.parts if isinstance(part, TextPart))
-    return Answer(text, wire.finish(body) or "other", any(calls_of(reply) for reply in replies))
+    finish = "content-filter" if any(map(_refuses, items)) else wire.finish(body) or "other"
+    return Answer(text, finish, any(calls_of(reply) for reply in replies))
+
+
+def _is_system(item: object) -> bool:
+    return isinstance(item, Mapping) and item.get("role") in ("system", "developer")
+
+
+def _refuses(item: object) -> bool:
+    if not isinstance(item, Mapping):
+        return False
+    content = item.get("content")
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    return any(bool(part.get("refusal")) for part in (item, *blocks))
 
 
 def _held_by_provider(wire: WireFormat, body: Body, items: Sequence[object]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from infold.errors import (
+    MAY_PASS,
     KeyRefused,
     ModelBusy,
     ModelError,
@@ -20,7 +21,7 @@ from infold.errors import (
     RequestRefused,
     UnknownModel,
 )
-from infold.formats.overflow import recognise
+from infold.formats.overflow import errors_in, message_in, recognise
 
 __all__ = ["Failure", "Failures", "Line", "failure_in_stream", "failure_of", "told_as_ours"]
 
@@ -52,8 +53,6 @@ LONGEST_WORDS = 300
 
 SHORTEST_SECRET = 8
 """Characters; what is shorter is no key but a word that stands for none."""
-
-_BUSY = frozenset({408, 409, 425, 429})
 
 _NAMED = {
     "API_KEY_INVALID": 401,
@@ -145,7 +144,7 @@ def told_as_ours(line: Line, table: Failures) -> Iterator[None]:
 def failure_in_stream(line: Line, body: object) -> ModelError:
     """Our error for what a stream reported as one, in the provider's own words."""
     status = next((_NAMED[name] for name in _names(body) if name in _NAMED), None) or _number(body) or 500
-    return _by_status(line, status, body, line.words(_message(body)) or BROKE_OFF, streamed=True)
+    return _by_status(line, status, body, line.words(message_in(body)) or BROKE_OFF, streamed=True)
 
 
 def _by_status(
@@ -155,13 +154,18 @@ def _by_status(
     if overflow is not None:
         problem = BOUND_THINKING if overflow.bound_thinking else ""
         return ModelOverflow(line.model, overflow.limit_tokens, refusal=overflow, problem=problem)
-    told = line.words(_message(body)) or words
+    error = _refusal(line, status, body, line.words(message_in(body)) or words, wait_seconds=wait_seconds)
+    error.status = status
+    return error
+
+
+def _refusal(line: Line, status: int, body: object, told: str, *, wait_seconds: float) -> ModelError:
     match next((_NAMED[name] for name in _names(body) if name in _KNOWN_BETTER), status):
         case 401 | 402 | 403:
             return line.keyless(told)
         case 404:
             return UnknownModel(line.model, told)
-        case known if known in _BUSY or known >= 500:
+        case known if known in MAY_PASS or known >= 500:
             return ModelBusy(line.model, told, wait_seconds=wait_seconds)
         case _:
             return RequestRefused(line.model, told)
@@ -190,7 +194,7 @@ def seconds_in(headers: Mapping[str, str]) -> float | None:
 def _wait_seconds(error: BaseException) -> float:
     """How long a provider asks to wait, in a header or, as Google has it, in a detail of the body."""
     asked = seconds_in(getattr(getattr(error, "response", None), "headers", None) or {})
-    details = [detail for body in _errors(_body(error)) for detail in _listed(body.get("details"))]
+    details = [detail for body in errors_in(_body(error)) for detail in _listed(body.get("details"))]
     delays = [detail.get("retryDelay") for detail in details if isinstance(detail, Mapping)]
     return (
         next((float(found[1]) for one in delays if (found := _SECONDS.fullmatch(str(one)))), 0.0)
@@ -204,18 +208,9 @@ def _readable(body: object) -> Mapping[str, Any] | str | bytes:
     return body if isinstance(body, Mapping | str | bytes) else "" if body is None else str(body)
 
 
-def _errors(body: object) -> list[Mapping[str, Any]]:
-    """The objects that may describe the error, the innermost first."""
-    found: list[Mapping[str, Any]] = []
-    while isinstance(body, Mapping):
-        found.insert(0, body)
-        body = body.get("error") or body.get("response")
-    return found
-
-
 def _names(body: object) -> list[str]:
     """What the error is called: its code, type, status or the reasons behind it."""
-    errors = _errors(body)
+    errors = errors_in(body)
     fields = [error.get(field) for error in errors for field in ("code", "type", "status")]
     details = [detail for error in errors for detail in _listed(error.get("details")) if isinstance(detail, Mapping)]
     return [name for name in (*fields, *(detail.get("reason") for detail in details)) if isinstance(name, str)]
@@ -227,12 +222,5 @@ def _listed(value: object) -> list[object]:
 
 def _number(body: object) -> int | None:
     """The status some servers put into the event itself."""
-    numbers = (error.get(field) for error in _errors(body) for field in ("code", "status"))
+    numbers = (error.get(field) for error in errors_in(body) for field in ("code", "status"))
     return next((number for number in numbers if isinstance(number, int) and 400 <= number < 600), None)
-
-
-def _message(body: object) -> str:
-    if isinstance(body, str | bytes):
-        return body if isinstance(body, str) else body.decode("utf-8", "replace")
-    fields = [error.get(field) for error in _errors(body) for field in ("message", "error", "detail", "msg")]
-    return next((text for text in fields if isinstance(text, str) and text.strip()), "")

@@ -9,7 +9,7 @@ from infold.core.summary import SummaryRequest
 from infold.formats.requests import answer_of
 from infold.formats.streams import builder_for
 from infold.formats.streams_deltas import Delta, deltas_for
-from infold.formats.wire import WireFormat
+from infold.formats.wire import Decoded, WireFormat
 from infold.models.failures import Line, failure_in_stream
 from infold.ports import Calling, Heard, ModelRequest, Replied, Said, Thought
 
@@ -54,8 +54,8 @@ def _heard(delta: Delta) -> Heard:
 
 
 def summary_asked(wire: WireFormat, request: SummaryRequest) -> ModelRequest:
-    """The request that asks for a summary, in a wire format."""
-    items: list[object] = [item for message in request.messages for item in wire.encode_new(message)]
+    """The request that asks for a summary, in a wire format; no tools are offered, whatever calls it shows."""
+    items = wire.encode(request.messages, Decoded(wire.name, (), ()))
     return ModelRequest(items, request.system, output_tokens=request.output_tokens)
 
 

@@ -32,6 +32,8 @@ from infold.core.events import (
     Repaired,
     Restored,
     StubRepeated,
+    SummariserPaused,
+    SummariserResumed,
     SummaryProgressed,
     SummaryRejected,
 )
@@ -81,6 +83,8 @@ FAMILIES = (
     Family("summary_cost_dollars_total", "counter", "Spent on the summaries of compactions."),
     Family("summaries_rejected_total", "counter", "Compactions whose summary could not be used."),
     Family("summary_faults_total", "counter", "What was wrong with summaries.", ("fault", "outcome")),
+    Family("summariser_pauses_total", "counter", "Times that a failing summariser was left alone for a while."),
+    Family("summariser_pauses_ended_total", "counter", "Times that it was asked again after that."),
     Family("preparations_total", "counter", "Summaries written before they were needed."),
     Family("preparations_cost_dollars_total", "counter", "Spent on them, used or not."),
     Family("preparations_used_total", "counter", "Compactions with a summary written ahead."),
@@ -183,6 +187,8 @@ def _of_rare(  # noqa: C901, PLR0912 - a line for each kind
     | MediaNotStored
     | NotManaged
     | Repaired
+    | SummariserPaused
+    | SummariserResumed
     | SummaryProgressed,
 ) -> Iterator[Sample]:
     match event:
@@ -208,6 +214,10 @@ def _of_rare(  # noqa: C901, PLR0912 - a line for each kind
             yield Sample("not_managed_total")
         case Repaired():
             yield Sample("calls_repaired_total", len(event.call_ids))
+        case SummariserPaused():
+            yield Sample("summariser_pauses_total")
+        case SummariserResumed():
+            yield Sample("summariser_pauses_ended_total")
         case SummaryProgressed():
             return
         case _:

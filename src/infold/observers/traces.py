@@ -24,7 +24,7 @@ Attribute: TypeAlias = str | bool | int | float | tuple[str, ...]
 FIELDS = (
     *("reason", "outcome", "ratio", "cost", "duration_ms", "ahead", "is_urgent", "plugin", "folded_messages"),
     *("tokens_before", "tokens_after", "freed_tokens", "uncached_tokens", "floor_tokens", "usable_tokens"),
-    *("estimated_tokens", "reported_tokens", "limit_tokens"),
+    *("estimated_tokens", "reported_tokens", "limit_tokens", "failures", "seconds", "safety"),
 )
 """What of an event is exported; all else is text, or a place in a session."""
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from infold.agent.events import Ended, Noted, SummaryBegun, Titled
+from infold.agent.events import Ended, SummaryBegun, Titled
 from infold.agent.places import default_snapshots
 from infold.agent.work import Assignment, Person, Told, Work, begin
-from infold.core.events import Compacted, SummaryProgressed
+from infold.core.events import Compacted, SummaryProgressed, SummaryRejected
 from infold.core.messages import (
     AssistantMessage,
     ModelRef,
@@ -143,7 +143,7 @@ def test_it_is_told_where_a_summary_begins(tmp_path: Path) -> None:
 
 
 def test_a_summary_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
-    """S3.10: who pays for a model that writes summaries learns why one was made by code."""
+    """B36: the status and message of a model that cannot summarise reach the person, who is told once and asks it once."""
     told: list[Told] = []
 
     def script(request: ScriptedRequest) -> Answer:
@@ -153,11 +153,11 @@ def test_a_summary_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
     for _ in range(3):
         work.run("Count the boats.")
     work.session.compact()
-    notes = [one.text for one in told if isinstance(one, Noted)]
+    (rejected,) = [one for one in told if isinstance(one, SummaryRejected)]
 
-    assert set(notes) == {notes[0]}
-    assert notes[0].startswith("no summary was written: ")
-    assert "SCRIPTED_API_KEY" in notes[0]
+    assert rejected.faults == ("failed",)
+    assert "scripted failure of status 401" in rejected.error
+    assert len([one for one in told if isinstance(one, SummaryBegun)]) == 1
 
 
 def test_it_goes_on_where_it_stands(tmp_path: Path) -> None:

@@ -211,3 +211,41 @@ def test_a_refused_summary_is_told() -> None:
         told_by(ASKED, Relayed(503, b"busy"))
     with pytest.raises(ModelError, match="no JSON"):
         told_by(ASKED, Relayed(200, b"<html>"))
+
+
+@pytest.mark.parametrize(
+    ("relayed", "words", "lasts"),
+    [
+        (Relayed(401, b'{"error": {"message": "Incorrect API key provided"}}'), "status 401: Incorrect API key", True),
+        (Relayed(400, b'{"type": "error", "error": {"message": "bad request"}}'), "status 400: bad request", True),
+        (Relayed(404, b'{"detail": "no such model"}'), "status 404: no such model", True),
+        (Relayed(502, b"<html>bad gateway</html>"), "status 502: <html>bad gateway", False),
+        (Relayed(429, b'{"error": {"message": "slow down"}}'), "status 429: slow down", False),
+        (Relayed(529, b""), "answered with status 529; ", False),
+    ],
+)
+def test_a_providers_own_words_are_told(relayed: Relayed, words: str, lasts: bool) -> None:
+    """B36: its status and message are the error, and whether asking again at once may help."""
+    error = refused("m", relayed)
+
+    assert error is not None
+    assert words in str(error)
+    assert (error.status, error.is_lasting) == (relayed.status, lasts)
+
+
+def test_an_error_with_status_200_is_one() -> None:
+    """B36: some servers report a failure in a body that came with 200; its message is told."""
+    with pytest.raises(ModelError, match="the model is gone"):
+        told_by(ASKED, Relayed(200, b'{"error": {"message": "the model is gone", "code": 502}}'))
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b"7", b'"text"', b"null", b'{"choices": 3}', b'{"choices": [{"message": 7}]}', b'{"choices": [[]]}']
+)
+def test_whatever_is_answered_is_an_answer_or_the_models_failure(body: bytes) -> None:
+    """B10, B36: no JSON that a server may answer with breaks the request that a summary is for."""
+    try:
+        told = told_by(ASKED, Relayed(200, body))
+    except ModelError:
+        return
+    assert isinstance(told.answer, Answer)

@@ -12,12 +12,14 @@ from infold.api.exchanges import Relayed
 from infold.api.passages import AsyncPassages, Passages
 from infold.api.session_settings import SessionSettings
 from infold.api.ways import ask, ask_async
+from infold.core.budget import Window
 from infold.core.events import Compacted, Event, PreparedAhead, SummaryRejected
-from infold.core.summary import Additions, SummaryRequest, own_request
+from infold.core.summary import COMPACTION_AGENT, Additions, SummaryRequest, own_request
 from infold.errors import ModelError, UsageError
+from infold.formats.wire import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 
-from .talks import Item, Talk, answer, exchange_of, no_model, sent_by
+from .talks import TOOLS, Item, Talk, answer, exchange_of, no_model, sent_by
 
 MODEL, WINDOW = "gpt-4o", 20_000
 NOTES = "The importer is being ported step by step; nothing is finished yet."
@@ -243,3 +245,56 @@ def test_outside_a_request_there_is_nobody_to_ask() -> None:
         ask(request)
     with pytest.raises(ModelError, match="no request is under way"):
         asyncio.run(ask_async(request))
+
+
+# Documents' presets, and a provider that refuses.
+
+
+def document_talk(provider: Provider, policy: str, events: list[Event]) -> list[Item]:
+    """A client whose provider reports, in the end, more than fits; the messages of the request after that."""
+    window = Window(64_000, output_tokens=8_000)
+    passages = Passages(MemoryStore(), SessionSettings(window=window, policy=policy, on_event=events.append))
+    talk = Talk("A", words=40)
+    talk.items.insert(0, {"role": "system", "content": "You are the main agent."})
+    for tokens in (*[900] * 6, 60_000):
+        passage = passages.begin(exchange_of(talk.items, model=MODEL), provider)
+        calls = ({"id": f"c{talk.turn}", "type": "function", "function": {"name": "bash", "arguments": "{}"}},)
+        said = answer(f"answer {talk.turn}", tokens=tokens, calls=calls)
+        passage.record(msgspec.json.encode(said))
+        talk.items += [said["choices"][0]["message"], {"role": "tool", "tool_call_id": calls[0]["id"], "content": "ok"}]
+        talk.turn += 1
+    return sent_by(passages.begin(exchange_of(talk.items, model=MODEL), provider))
+
+
+@pytest.mark.parametrize("policy", ["opencode-1.1.23", "opencode-1.1.57", "proactive"])
+def test_a_document_shows_the_own_model_the_messages(policy: str) -> None:
+    """S3.4: through a wrapped client too the history goes out as messages, pairs whole, under the compaction agent's prompt."""
+    events: list[Event] = []
+    provider = Provider()
+    sent = document_talk(provider, policy, events)
+    (body,) = provider.bodies
+
+    assert body["messages"][0] == {"role": "system", "content": COMPACTION_AGENT.system_text}
+    assert body["messages"][1] == {"role": "user", "content": "Port the importer."}
+    assert OPENAI_CHAT.problems(body["messages"]) == ()
+    assert [item["role"] for item in body["messages"][2:-1]] == ["assistant", "tool"] * 7
+    assert (body["tools"], body["tool_choice"]) == (TOOLS, "none")
+    assert sent[0] == {"role": "system", "content": "You are the main agent."}
+    assert NOTES in str(sent)
+    assert [event.safety for event in compactions(events)] == [()]
+
+
+@pytest.mark.parametrize("policy", ["opencode-1.1.23", "opencode-1.1.57", "opencode-1.18"])
+def test_a_client_cannot_be_stopped(policy: str) -> None:
+    """S3.9, B8, B36: where the summary fails the request is folded by code, the event says that, and has the provider's words;
+    a refusal that lasts is asked about once.
+    """
+    events: list[Event] = []
+    provider = Provider(Relayed(401, b'{"error": {"message": "Incorrect API key provided: sk-abcdef123456"}}'))
+    sent = document_talk(provider, policy, events)
+    (event,) = compactions(events)
+
+    assert len(provider.bodies) == 1
+    assert (event.outcome, event.faults, event.safety) == ("folded", ("failed",), ("code-fold",))
+    assert event.error == f"{MODEL}: answered with status 401: Incorrect API key provided: ***"
+    assert "Port the importer." in str(sent)

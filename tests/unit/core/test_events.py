@@ -24,6 +24,8 @@ from infold.core.events import (
     Repaired,
     Restored,
     StubRepeated,
+    SummariserPaused,
+    SummariserResumed,
     SummaryProgressed,
     SummaryRejected,
 )
@@ -35,6 +37,8 @@ EVENTS: tuple[Event, ...] = (
     InstructionStubbed("s", ("0.0",)),
     StubRepeated("s", "m4"),
     SummaryRejected("s", ("empty", "cut-off")),
+    SummariserPaused("s", 2, 120),
+    SummariserResumed("s", 2),
     SummaryProgressed("s", "The parser"),
     CompactionVetoed("s", "trigger", "a demonstration is running", is_urgent=False),
     PluginFailed("s", "notes", "KeyError"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.judge import Answer, judge, record_text
+from infold.core.judge import LONGEST_ANSWER, Answer, judge, record_text
 from infold.core.messages import AssistantMessage, Finish, Message, MessageId, ReasoningPart
 from infold.core.verdict import Verdict
 from infold.testing.builders import calls, numbered, replies, result, user
@@ -41,7 +41,9 @@ def test_a_true_summary_is_accepted_as_it_is() -> None:
     ("answer", "tokens", "fault"),
     [
         (Answer(""), 40, "empty"),
-        (Answer("<analysis>thinking aloud about everything</analysis> ok"), 40, "empty"),
+        (Answer("<analysis>thinking aloud about everything</analysis> ok"), 40, "too-short"),
+        (Answer("<analysis>thinking aloud about everything</analysis>\n## Done\nnone"), 40, "empty"),
+        (Answer("x" * (LONGEST_ANSWER + 1)), 40, "too-large"),
         (Answer(GOOD, finish="length"), 40, "cut-off"),
         (Answer(GOOD, calls_tools=True), 40, "tool-calls"),
         (Answer(GOOD, finish="content-filter"), 40, "refused"),
@@ -137,7 +139,7 @@ def test_a_writing_that_was_used_is_nobody_elses() -> None:
 
 def test_a_text_that_got_stuck_says_nothing() -> None:
     """B5: the same words over and over are no summary."""
-    assert verdict("word " * 300).faults == ("empty",)
+    assert verdict("word " * 300).faults == ("repetitive",)
     assert verdict("word " * 30).faults == ()
 
 

@@ -71,4 +71,4 @@ def test_a_long_answer_is_read_to_its_end() -> None:
 def test_a_refusal_is_told_before_its_brevity() -> None:
     """B5: where an answer is both short and a refusal, the fault says what happened."""
     assert verdict("I can't.").faults == ("refused",)
-    assert verdict("ported").faults == ("empty",)
+    assert verdict("ported").faults == ("too-short",)

@@ -22,7 +22,7 @@ from infold.core.entries import (
 )
 from infold.core.ledger import Ledger, Quote
 from infold.core.messages import FilePart, MessageId, ModelRef, SessionId, UserMessage
-from infold.core.verdict import Verdict
+from infold.core.verdict import Failing, Verdict
 from infold.dashboard.addresses import address_of
 from infold.dashboard.pages import MOST_ROWS
 from infold.engine.previewing import Preview
@@ -363,13 +363,23 @@ def test_a_compaction_opens_as_before_and_after() -> None:
     [
         (None, "no model wrote a summary"),
         (Verdict("fine"), "Accepted as it was"),
+        (Verdict("fine", judged=False), "Accepted as it was written: the preset has no judge."),
         (Verdict("", ("refused",)), "Rejected: the model declined"),
+        (Verdict("", ("too-short", "repetitive")), "Rejected: it was too short to say anything; it said the same over"),
+        (Verdict("", ("failed",), error="m: status 401: no key"), "The summariser's own error: m: status 401: no key"),
         (Verdict("", ("invented", "invented")), "Rejected: it named things that occur nowhere in the session. Code"),
     ],
 )
 def test_the_judge_is_quoted(verdict: Verdict | None, words: str) -> None:
     """B5: whether a summary was accepted, repaired or rejected, and why."""
     assert words in plain(shown(user("a"), Checkpoint("x", verdict=verdict), path="/changes/1"))
+
+
+def test_a_pause_of_the_summariser_is_shown() -> None:
+    """B36: how often it failed in a row, and when it is asked again."""
+    words = plain(shown(user("a"), Checkpoint("x", failing=Failing(2, 1_700_000_000_000)), path="/changes/1"))
+
+    assert "Summaries failed in 2 compactions in a row. The summariser is asked again after" in words
 
 
 def test_earlier_compactions_say_why_they_cannot_be_undone() -> None:

@@ -9,11 +9,20 @@ from typing import Any
 
 import pytest
 
-from infold.core.judge import Answer, Told
+from infold.core.judge import LONGEST_ANSWER, Answer, Told, hard_fault
 from infold.core.messages import Usage
 from infold.core.summary import SummaryRequest
-from infold.engine.asking import NAME, AsyncSummariser, Summariser, ask, ask_async, check_sync
-from infold.errors import ModelError, ModelOverflow, StoreBroken, UsageError
+from infold.engine.asking import (
+    NAME,
+    AsyncSummariser,
+    Summariser,
+    ask,
+    ask_async,
+    asking_for,
+    check_not_asking,
+    check_sync,
+)
+from infold.errors import ModelError, ModelOverflow, SessionReentered, StoreBroken, UsageError
 
 REQUEST = SummaryRequest("be brief", (), 100)
 PATIENCE_SECONDS = 30.0
@@ -364,24 +373,150 @@ def test_an_awaited_one_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_failure_is_logged_without_its_words(way: Way, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever gave a summariser that raises can find out where; what a session said is in no log."""
+def test_a_failure_is_logged_with_its_words_and_without_secrets(way: Way, caplog: pytest.LogCaptureFixture) -> None:
+    """B36: one line says what the summariser raised and where; no key stands in it."""
     with pytest.raises(ModelError):
-        way(raising(ValueError("the user's secret")))
+        way(raising(ValueError("401 invalid api key sk-abcdef0123456789")))
 
     [record] = caplog.records
     assert record.levelname == "WARNING"
-    assert record.getMessage().startswith(f"the summariser failed with ValueError at {__file__}:")
-    assert "secret" not in caplog.text
+    assert record.getMessage().startswith(f"the summariser failed at {__file__}:")
+    assert record.getMessage().endswith("summariser: raised ValueError: 401 invalid api key ***")
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_model_that_fails_is_logged_and_an_overflow_is_not(way: Way, caplog: pytest.LogCaptureFixture) -> None:
-    """A key that is refused is somebody's to mend; a request that was too large is asked again with less."""
-    for error in (ModelOverflow("m"), ModelError("m", "is down")):
+    """B36: a provider's own words are logged, not the line of infold that repeats them; a request too large is asked again."""
+    for error in (ModelOverflow("m"), ModelError("m", "answered with status 401: no such key")):
         with pytest.raises(ModelError):
             way(raising(error))
 
-    assert [record.getMessage().partition(" at ")[0] for record in caplog.records] == [
-        "the summariser failed with ModelError"
+    assert [record.getMessage() for record in caplog.records] == [
+        "the summariser failed: m: answered with status 401: no such key"
     ]
+
+
+# Which failures last.
+
+
+class Refused(Exception):
+    """An SDK's exception for a refusal, with the status under one of the names they use."""
+
+    def __init__(self, status: int, name: str = "status_code") -> None:
+        super().__init__("the request was refused")
+        setattr(self, name, status)
+
+
+class Answered(Exception):
+    """An HTTP library's exception, which has the status in its response."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("the request was refused")
+        self.response = Refused(status)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("error", "status", "lasts"),
+    [
+        (Refused(401), 401, True),
+        (Refused(404, "code"), 404, True),
+        (Refused(422, "status"), 422, True),
+        (Answered(400), 400, True),
+        (Answered(503), 503, False),
+        (Refused(429), 429, False),
+        (Refused(408), 408, False),
+        (Refused(529), 529, False),
+        (Refused(7), None, False),
+        (ConnectionResetError("gone"), None, False),
+        (TypeError("summariser() takes 0 positional arguments but 1 was given"), None, True),
+    ],
+)
+def test_a_refusal_lasts_and_trouble_may_pass(way: Way, error: Exception, status: int | None, lasts: bool) -> None:
+    """B36: what a client did wrong, by the status its SDK tells, is so at the next try; limits and servers down may pass."""
+    with pytest.raises(ModelError) as caught:
+        way(raising(error))
+
+    assert (caught.value.status, caught.value.is_lasting) == (status, lasts)
+
+
+# What a model writes.
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("half \ud800 a pair", "half \ufffd a pair"),
+        ("two halves \ud83d\ude00", "two halves \U0001f600"),
+        ("a \0 byte\0", "a  byte"),
+        (["split \ud83d", "\ude00"], "split \U0001f600"),
+        (Answer("\udfff"), "\ufffd"),
+        (Told(Answer("\0x")), "x"),
+    ],
+)
+def test_text_is_cleaned_before_it_is_counted(way: Way, written: Any, read: str) -> None:
+    """B36: halves of surrogate pairs and NUL bytes, which no store holds, are gone; what is two halves of one is one."""
+    pieces: list[str] = []
+
+    assert way(saying(written), pieces=pieces).answer.text == read
+    assert all(piece.encode() for piece in pieces)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_endless_text_ends(way: Way) -> None:
+    """B36: of ten million characters no more are looked at than a summary can have; a stream without an end is left there."""
+    seen: list[int] = []
+
+    def endless(_: SummaryRequest) -> Iterator[str]:
+        while True:
+            seen.append(1)
+            yield "x" * 100_000
+
+    for summariser in (saying("x" * 10_000_000), endless):
+        answer = way(summariser).answer
+        assert (len(answer.text), hard_fault(answer)) == (LONGEST_ANSWER + 1, "too-large")
+    assert len(seen) == LONGEST_ANSWER // 100_000 + 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("given", [Answer(None), Told("text")])  # type: ignore[arg-type] # what a caller may do wrong
+def test_an_answer_without_text_is_a_failure(way: Way, given: Any) -> None:
+    """B10: an answer whose text is none has failed, and nothing else breaks."""
+    with pytest.raises(ModelError, match=r"gave a .+ where text is wanted"):
+        way(saying(given))
+
+
+# A session that its own summariser calls.
+
+
+def test_a_summariser_is_known_where_it_runs() -> None:
+    """B36: in the block, in what it calls and in the tasks and threads that inherit its context; nowhere else."""
+    session, other = object(), object()
+
+    async def inside() -> None:
+        check_not_asking(other)
+        with pytest.raises(SessionReentered, match="called its own session"):
+            check_not_asking(session)
+        with pytest.raises(SessionReentered):
+            await asyncio.to_thread(check_not_asking, session)
+        with pytest.raises(SessionReentered):
+            await asyncio.gather(told_by(session))
+
+    async def told_by(called: object) -> None:
+        check_not_asking(called)
+
+    with asking_for(session):
+        asyncio.run(inside())
+        with asking_for(other), pytest.raises(SessionReentered):
+            check_not_asking(session)
+    check_not_asking(session)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_reentered_session_is_the_summarisers_failure(way: Way) -> None:
+    """B36: the request still goes out, folded by code; the error says what to do, and is not asked about again."""
+    with pytest.raises(ModelError, match="called its own session") as caught:
+        way(raising(SessionReentered()))
+
+    assert caught.value.is_lasting

@@ -5,16 +5,17 @@ from msgspec.structs import replace
 
 from infold.core.economics import Rates
 from infold.core.entries import Checkpoint, MessageEntry
-from infold.core.events import SummaryRejected
+from infold.core.events import SummariserResumed, SummaryRejected
 from infold.core.judge import Answer
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, MessageId, TextPart, Usage, WorkPath, text_of
 from infold.core.summary import Additions, SummaryRequest
 from infold.core.tokens import measure
+from infold.core.verdict import Failing
 from infold.engine.drive import drive
 from infold.engine.notes import Notes
 from infold.engine.summarising import SummaryPlan, ask_for_notes, supplied_notes
-from infold.errors import ModelError, ModelOverflow
+from infold.errors import KeyRefused, ModelError, ModelOverflow, RequestRefused, UnknownModel
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 
 from .scenes import URGENT, situation, step_of, stored
@@ -78,18 +79,54 @@ def test_a_failure_is_asked_about_once_more() -> None:
         ((ModelError("m", "is down"), ModelError("m", "is down")), ("failed", "failed")),
         ((Answer(""), ModelError("m", "is down")), ("empty", "failed")),
         ((Answer(GOOD, finish="length"), Answer("I'm sorry, I can't.")), ("cut-off", "refused")),
+        ((Answer("A title"), Answer("word " * 300)), ("too-short", "repetitive")),
     ],
 )
 def test_a_second_failure_is_the_last(answers: tuple[Answer | ModelError, ...], faults: tuple[str, ...]) -> None:
-    """B5, B10: the notes are empty, and their verdict and an event have every fault in order."""
+    """B5, B10, B36: the notes are empty, and their verdict and an event have every fault in order, and the model's own error."""
     scripted = Scripted(*answers)
     notes = noted(scripted, stored(scripted, URGENT))
 
     assert notes.text == ""
     assert notes.verdict is not None
     assert notes.verdict.faults == faults
-    assert notes.events == (SummaryRejected("s", faults),)
+    assert notes.events == (SummaryRejected("s", faults, "m: is down" if "failed" in faults else ""),)
+    assert notes.verdict.error == notes.events[0].error
     assert len(scripted.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "error", [KeyRefused("m", "no", variable="K"), UnknownModel("m", "no"), RequestRefused("m", "no")], ids=type
+)
+def test_a_failure_that_lasts_is_asked_about_once(error: ModelError) -> None:
+    """B36: a refused key, an unknown model or a bad request is the same at the second try, so that there is none."""
+    scripted = Scripted(error)
+    notes = noted(scripted, stored(scripted, URGENT))
+
+    assert (notes.is_failure, len(scripted.asked)) == (True, 1)
+
+
+def test_a_second_try_begins_where_the_first_one_failed() -> None:
+    """B36: of a head that is asked for in pieces only the piece that failed is asked for again, with the notes before it."""
+    scripted = Scripted(Answer("First notes on what was done."), Answer("A title"), Answer("Second notes on the work."))
+    log = stored(scripted, 4 * URGENT)
+    pieces = Scripted()
+    noted(pieces, log, plan(log, window=6_000))
+    notes = noted(scripted, log, plan(log, window=6_000))
+
+    assert notes.text == GOOD
+    assert scripted.asked[1] == scripted.asked[2]
+    assert "First notes" in text_of(scripted.asked[2].messages[0])
+    assert len(scripted.asked) == len(pieces.asked) + 1
+
+
+def test_a_pause_that_ends_is_told() -> None:
+    """B36: where the last compactions failed, asking again is an event."""
+    scripted = Scripted()
+    log = stored(scripted, 2 * URGENT).append(Checkpoint("by code", first_kept=1, failing=Failing(3, 0)))
+    noted(scripted, log)
+
+    assert scripted.events == [SummariserResumed("s", 3)]
 
 
 # What is asked.

@@ -22,16 +22,21 @@ from infold.core.events import (
     Repaired,
     Restored,
     StubRepeated,
+    SummariserPaused,
+    SummariserResumed,
     SummaryProgressed,
     SummaryRejected,
 )
-from infold.engine.telling import Incident, in_words
+from infold.engine.telling import Incident, in_words, safety_words
 
 TOLD: list[tuple[Incident, str]] = [
     (InstructionStubbed("s", ("1.0",)), "no longer shown word for word, for want of room: 1 instruction of the user"),
     (InstructionStubbed("s", ("1.0", "2.0")), "for want of room: 2 instructions of the user"),
     (StubRepeated("s", "m7"), "message m7 repeats the text of a stub"),
     (SummaryRejected("s", ("empty", "failed")), "a summary was rejected (empty, failed)"),
+    (SummaryRejected("s", ("failed",), "m: status 401: no key"), "was rejected (failed): m: status 401: no key"),
+    (SummariserPaused("s", 2, 120), "code alone folds for 120 s, since summaries failed (2 in a row)"),
+    (SummariserResumed("s", 2), "the summariser is asked again after 2 failed compactions"),
     (SummaryProgressed("s", "x" * 1_234), "1,234 characters more"),
     (CompactionVetoed("s", "trigger", "a deploy runs", is_urgent=False), "vetoed the compaction: a deploy runs"),
     (PluginFailed("s", "mine", "it broke"), "the plugin mine failed and was passed over: it broke"),
@@ -59,6 +64,15 @@ TOLD: list[tuple[Incident, str]] = [
 def test_an_incident_is_told_in_a_sentence(event: Incident, words: str) -> None:
     """B22: what happened, with its numbers, for people."""
     assert words in in_words(event)
+
+
+def test_what_a_preset_does_not_have_is_told() -> None:
+    """S1.0: what infold did beyond a document is the end of the compaction's line; an ordinary one has none."""
+    own = Compacted("s", 7, 1_000, 250, "trigger", safety=("code-fold", "flattened", "other"))
+
+    assert safety_words(own).startswith("; the summary failed; folding by code is infold's own step")
+    assert safety_words(own).endswith("as messages, so it read a flattened text; other")
+    assert safety_words(Compacted("s", 7, 1_000, 250, "trigger")) == ""
 
 
 def test_every_incident_has_its_words() -> None:

@@ -7,7 +7,14 @@ import msgspec
 import pytest
 
 from infold.core.judge import Answer
-from infold.core.summary import Additions, SummaryRequest, own_request, shared_request
+from infold.core.summary import (
+    COMPACTION_AGENT,
+    Additions,
+    SummaryRequest,
+    messages_request,
+    own_request,
+    shared_request,
+)
 from infold.errors import BrokenInput
 from infold.formats.requests import (
     Asked,
@@ -344,6 +351,75 @@ def test_without_tools_there_is_nothing_to_forbid() -> None:
 def test_a_reply_is_an_answer(wire: WireFormat, body: dict[str, Any], answer: Answer) -> None:
     """B5: the judge is told the text, why it ended, and whether tools were called; thinking is no part of it."""
     assert answer_of(wire, body) == answer
+
+
+@pytest.mark.parametrize(
+    ("wire", "body"),
+    [
+        (OPENAI_CHAT, {"choices": [{"message": {"role": "assistant", "content": None, "refusal": "I won't."}}]}),
+        (
+            OPENAI_RESPONSES,
+            {
+                "output": [
+                    {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "I won't."}]}
+                ],
+                "status": "completed",
+            },
+        ),
+    ],
+    ids=["chat", "responses"],
+)
+def test_a_refusal_in_its_own_field_is_no_answer(wire: WireFormat, body: dict[str, Any]) -> None:
+    """S1.0: what a provider marks as a refusal is one, whatever reason it gives for the end."""
+    assert answer_of(wire, body).finish == "content-filter"
+
+
+SHOWN: dict[str, list[dict[str, Any]]] = {
+    "openai-chat": [
+        {"role": "system", "content": "You are the main agent."},
+        {"role": "user", "content": "hi"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "ls"}}],
+        },
+        {"role": "tool", "tool_call_id": "c", "content": "a.py"},
+    ],
+    "openai-responses": [
+        {"role": "developer", "content": "You are the main agent."},
+        {"role": "user", "content": "hi"},
+        {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "a.py"},
+    ],
+    "anthropic-messages": [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "ls", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "a.py"}]},
+    ],
+    "gemini": [
+        {"role": "user", "parts": [{"text": "hi"}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "ls", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "ls", "response": {"output": "a.py"}}}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("wire", FORMATS, ids=lambda wire: wire.name)
+def test_a_history_as_messages_is_sent_under_the_compaction_agents_prompt(wire: WireFormat) -> None:
+    """S3.4, S3.2: the messages stand as the client has them, the tools their calls name stay, none may be called, and the main
+    agent's system prompt is gone.
+    """
+    request = messages_request(numbered((user("hi"), replies("yes"))), Additions(), output_tokens=5)
+    body = {"model": "m", "tools": [{"name": "ls"}], "system": "main", "instructions": "main", "stream": True}
+    made = summary_body(wire, {**body, "system_instruction": {"parts": []}}, request, SHOWN[wire.name])
+    items, said = made[wire.items_field], msgspec.json.encode(made).decode()
+
+    assert COMPACTION_AGENT.system_text in wire.system_text(made) or COMPACTION_AGENT.system_text in str(items[0])
+    assert "main agent" not in said
+    assert items[-4:-1] == SHOWN[wire.name][-3:]
+    assert made["tools"] == [{"name": "ls"}]
+    assert "none" in str(made.get("tool_choice", made.get("toolConfig"))).lower()
+    assert "stream" not in made
 
 
 def test_a_summary_body_can_be_sent() -> None:

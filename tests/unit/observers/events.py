@@ -19,6 +19,8 @@ from infold.core.events import (
     Repaired,
     Restored,
     StubRepeated,
+    SummariserPaused,
+    SummariserResumed,
     SummaryProgressed,
     SummaryRejected,
 )
@@ -30,10 +32,12 @@ SECRET = "the harbour key is quay-4711"
 EVENTS: tuple[Event, ...] = (
     Pruned("s", (Handle(SECRET),), 900, 1_000, 150, "trigger", 140),
     Clipped("s", (Handle(SECRET),), 1_000, 150, "safety", 150),
-    Compacted("s", 7, 1_000, 250, "price", "gpt-x", 0.25, 2_500, 240, faults=("invented",)),
+    Compacted("s", 7, 1_000, 250, "price", "gpt-x", 0.25, 2_500, 240, faults=("invented",), error=SECRET),
     InstructionStubbed("s", (SECRET, SECRET)),
     StubRepeated("s", SECRET),
-    SummaryRejected("s", ("empty", "model: gpt-x", SECRET.replace(" ", ":", 1))),
+    SummaryRejected("s", ("empty", "model: gpt-x", SECRET.replace(" ", ":", 1)), SECRET),
+    SummariserPaused("s", 2, 120),
+    SummariserResumed("s", 2),
     SummaryProgressed("s", SECRET),
     CompactionVetoed("s", "forced", SECRET, is_urgent=True),
     PluginFailed("s", "kites", SECRET),

@@ -80,6 +80,8 @@ def test_every_event_is_counted() -> None:
         ("media_not_stored_total", ()): 1,
         ("not_managed_total", ()): 1,
         ("calls_repaired_total", ()): 1,
+        ("summariser_pauses_total", ()): 1,
+        ("summariser_pauses_ended_total", ()): 1,
         ("plugin_failures_total", (("plugin", "kites"),)): 1,
     }
 

@@ -65,6 +65,7 @@ def test_a_compaction_is_a_span_that_began_in_the_past() -> None:
         "infold.outcome": "summarised",
         "infold.ratio": 0.25,
         "infold.reason": "price",
+        "infold.safety": (),
         "infold.tokens_after": 250,
         "infold.tokens_before": 1_000,
         "infold.uncached_tokens": 240,
