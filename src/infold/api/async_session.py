@@ -13,7 +13,7 @@ from infold.core.log import Log
 from infold.core.messages import FilePart, Message, SessionId
 from infold.core.policy import Policy
 from infold.core.summary import SummaryRequest
-from infold.engine.ahead import Preparation, told_of, written_ahead
+from infold.engine.ahead import Preparation, mark_of, told_of, written_ahead
 from infold.engine.asking import AsyncSummariser, ask_async, asking_for, check_not_asking
 from infold.engine.background import AsyncShelf
 from infold.engine.call import Flow
@@ -49,6 +49,7 @@ class AsyncSession:
         self._keeper = Keeper(log, place.terms, settings.now_ms)
         self._shelf = AsyncShelf(max(settings.patience_seconds, settings.summary_seconds or 0.0))
         self._turn = Lock()
+        self._ahead_end = -1
 
     @classmethod
     async def open(
@@ -61,6 +62,10 @@ class AsyncSession:
     async def close(self) -> None:
         """Give up a summary that is being written in the background; the session itself needs no closing."""
         await self._shelf.close()
+
+    def cancel_ahead(self) -> None:
+        """Give up a summary that is being written in the background, or waits to be used."""
+        self._shelf.cancel()
 
     async def __aenter__(self) -> "AsyncSession":
         return self
@@ -211,10 +216,14 @@ class AsyncSession:
         return _at_once(self._place, self._place.async_world(self._ask, self._fetch))
 
     def _go_ahead(self) -> None:
-        """Begin the summary that will soon be needed."""
+        """Begin the summary that will soon be needed; cancel one whose head the caller took back, as in compacting it."""
         log, plan = self._keeper.log, self._keeper.wanted
+        taken_back, self._keeper.taken_back = self._keeper.taken_back, None
+        if taken_back is not None and taken_back <= self._ahead_end:
+            self._shelf.cancel()
         if plan is not None:
             self._keeper.wanted = None
+            self._ahead_end = mark_of(log, plan.step, plan.situation.policy).last
             self._shelf.begin(log.checkpoint_sequence, lambda: self._prepared(log, plan))
 
     async def _fetch(self, wait: bool) -> Preparation | None:

@@ -16,7 +16,7 @@ from infold.catalogue import cost_of, lookup
 from infold.core.budget import Window
 from infold.core.judge import Told
 from infold.core.summary import SummaryRequest
-from infold.engine.finding import Brought, brought_by, name_of
+from infold.engine.finding import Brought, agent_of, brought_by, name_of
 from infold.errors import MAY_PASS, FormatError, ModelBusy, ModelError, ModelOverflow, RequestRefused
 from infold.formats.items import json_text, plain
 from infold.formats.overflow import message_in, recognise
@@ -62,7 +62,8 @@ class Relayed(Struct, frozen=True):
 class Exchange(Struct, frozen=True):
     """A request that infold manages: what it asks for, its body as it came, the history it brings.
 
-    `name` is what its session goes by; none where the history is too young to have one.
+    `name` is what its session goes by; none where the history is too young to have one. `agent` tells the agent's own session,
+    which goes on when its history is compacted; empty where it names none.
     """
 
     asked: Asked
@@ -70,6 +71,7 @@ class Exchange(Struct, frozen=True):
     raw: bytes
     brought: Brought
     name: str | None
+    agent: str = ""
 
     def with_messages(self, items: list[object]) -> bytes:
         """The body to send; the very bytes that came where nothing was changed (B29)."""
@@ -93,7 +95,8 @@ def opened(path: str, headers: Mapping[str, str], raw: bytes, *, host: str = "")
         is_truncated=asks_to_truncate(body) or truncates(host),
     )
     brought = brought_by(asked)
-    return Exchange(asked, body, raw, brought, name_of(asked, brought, body, headers))
+    name = name_of(asked, brought, body, headers)
+    return Exchange(asked, body, raw, brought, name, agent_of(body, headers))
 
 
 def settings_for(settings: SessionSettings, asked: Asked) -> SessionSettings:

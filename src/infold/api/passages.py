@@ -4,8 +4,11 @@ While the store fails, requests go through sessions in memory alone, so that the
 """
 
 from asyncio import to_thread
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from threading import Lock
 from typing import Generic, TypeVar
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -18,6 +21,7 @@ from infold.api.session_settings import Place, SessionSettings
 from infold.api.sessions import MOST_OPEN, OpenSessions, found
 from infold.api.ways import AsyncSend, Send, ask, ask_async
 from infold.core.messages import SessionId
+from infold.engine.finding import is_compacted
 from infold.errors import HistoryChanged, StoreError
 from infold.formats.requests import Asked
 from infold.formats.wire import OPENAI_CHAT
@@ -55,6 +59,27 @@ class _Passages(Generic[Kept]):
         self._outage = outage or Outage()
         self._sessions: OpenSessions[Kept] = OpenSessions(most_open)
         self._unstored: OpenSessions[Kept] = OpenSessions(most_open)
+        self._agents: OrderedDict[str, WeakSet[Kept]] = OrderedDict()
+        self._most_open = most_open
+        self._lock = Lock()
+
+    def _note_compaction(self, exchange: Exchange, session: Kept) -> None:
+        """Cancel what is being summarised of an agent's histories once it has compacted one itself: a new one came in its place.
+
+        Which of them it replaces is not told; one that goes on pays for a summary of its own when it needs one.
+        """
+        if not exchange.agent:
+            return
+        with self._lock:
+            known = self._agents.setdefault(exchange.agent, WeakSet())
+            self._agents.move_to_end(exchange.agent)
+            while len(self._agents) > self._most_open:
+                self._agents.popitem(last=False)
+            others = [other for other in known if other is not session]
+            known.add(session)
+        if session.log.next_sequence == 0 and is_compacted(exchange.brought):
+            for other in others:
+                other.cancel_ahead()
 
 
 class Passages(_Passages[Session]):
@@ -98,7 +123,9 @@ class Passages(_Passages[Session]):
         name = exchange.name
         if name is None:
             return Session(open_store("memory"), UNNAMED, replace(settings, background=False))
-        return found(exchange, name, lambda session_id: self._opened(session_id, settings))
+        session = found(exchange, name, lambda session_id: self._opened(session_id, settings))
+        self._note_compaction(exchange, session)
+        return session
 
     def _opened(self, session_id: str, settings: SessionSettings) -> Session:
         key = _told_apart(session_id, settings)
@@ -160,9 +187,11 @@ class AsyncPassages(_Passages[AsyncSession]):
         """The session of a request: mostly one that is open; else its store is read, in a thread."""
         settings = with_own_model(settings_for(self._settings, exchange.asked), ask_async)
         try:
-            return self._found(exchange, settings, _not_open)
+            session = self._found(exchange, settings, _not_open)
         except LookupError:
-            return await to_thread(self._found, exchange, settings, _async_session)
+            session = await to_thread(self._found, exchange, settings, _async_session)
+        self._note_compaction(exchange, session)
+        return session
 
     def _found(self, exchange: Exchange, settings: SessionSettings, make: Callable[..., AsyncSession]) -> AsyncSession:
         """The session, made where it is not open."""

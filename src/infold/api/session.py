@@ -17,7 +17,7 @@ from infold.core.log import Log
 from infold.core.messages import FilePart, Message, SessionId
 from infold.core.policy import Policy
 from infold.core.summary import SummaryRequest
-from infold.engine.ahead import Preparation, told_of, written_ahead
+from infold.engine.ahead import Preparation, mark_of, told_of, written_ahead
 from infold.engine.asking import Summariser, ask, asking_for, check_not_asking, check_sync
 from infold.engine.background import Shelf
 from infold.engine.call import Flow
@@ -52,10 +52,15 @@ class Session:
         self._keeper = Keeper(self._place.load(), self._place.terms, settings.now_ms)
         self._shelf = Shelf(max(settings.patience_seconds, settings.summary_seconds or 0.0))
         self._turn = RLock()
+        self._ahead_end = -1
 
     def close(self) -> None:
-        """Give up a summary that waits from the background, one in writing ends unheard; the session needs no closing."""
-        self._shelf.fetch(wait=False)
+        """Give up what is written in the background; the session itself needs no closing."""
+        self.cancel_ahead()
+
+    def cancel_ahead(self) -> None:
+        """Give up a summary that is being written in the background, or waits to be used."""
+        self._shelf.cancel()
 
     def __enter__(self) -> "Session":
         return self
@@ -207,10 +212,14 @@ class Session:
         return self._place.world(self._ask, self._fetch)
 
     def _go_ahead(self) -> None:
-        """Begin the summary that will soon be needed."""
+        """Begin the summary that will soon be needed; cancel one whose head the caller took back, as in compacting it."""
         log, plan = self._keeper.log, self._keeper.wanted
+        taken_back, self._keeper.taken_back = self._keeper.taken_back, None
+        if taken_back is not None and taken_back <= self._ahead_end:
+            self._shelf.cancel()
         if plan is not None:
             self._keeper.wanted = None
+            self._ahead_end = mark_of(log, plan.step, plan.situation.policy).last
             begun = self._shelf.round
             self._shelf.begin(log.checkpoint_sequence, lambda: self._prepared(log, plan, begun))
 

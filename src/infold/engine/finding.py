@@ -29,12 +29,14 @@ __all__ = [
     "FORK_MARK",
     "Match",
     "SESSION_HEADER",
+    "agent_of",
     "better",
     "brought_by",
     "fork_ids",
     "goes_on",
     "held_against",
     "is_certain",
+    "is_compacted",
     "name_of",
 ]
 
@@ -91,6 +93,21 @@ def brought_by(asked: Asked) -> Brought:
     """The history that a request brings; raises `BrokenInput` where its messages cannot be read."""
     _, messages = divided(asked.wire.decode(asked.items).messages)
     return Brought(messages, tuple(map(likeness, messages)), bool(asked.tools))
+
+
+def agent_of(body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
+    """Return a fingerprint of what an agent calls its session, which several histories may share; empty where it has no name."""
+    own = _agents_own(body, headers)
+    return _hashed(own) if own else ""
+
+
+def is_compacted(brought: Brought) -> bool:
+    """Return whether a history that no session knows was cut by its client: it has replies, or opens with what no person said."""
+    return (
+        brought.has_tools
+        and bool(brought.messages)
+        and (_first_reply(brought) is not None or not is_genuine_user(brought.messages[0]))
+    )
 
 
 def name_of(asked: Asked, brought: Brought, body: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:

@@ -73,7 +73,8 @@ class _Unsent(NamedTuple):
 class Keeper(Kept):
     """A session between its requests.
 
-    `wanted` is the summary that should be written in the background; `outrun` are notes that another writer made late.
+    `wanted` is the summary that should be written in the background; `outrun` are notes that another writer made late;
+    `taken_back` is the number of the first message that the caller took back since that was last looked at.
     """
 
     def __init__(self, log: Log, terms: Terms, now_ms: Callable[[], int]) -> None:
@@ -81,6 +82,7 @@ class Keeper(Kept):
         self.terms = terms
         self.wanted: SummaryPlan | None = None
         self.outrun: Preparation | None = None
+        self.taken_back: int | None = None
         self._history: History | None = None
         self._unsent: _Unsent | None = None
         self._rejections = 0
@@ -221,6 +223,8 @@ class Keeper(Kept):
                 try:
                     if not taken:
                         reading = read()
+                        if reading.amended is not None:
+                            self.taken_back = min(reading.amended, self.taken_back or reading.amended)
                         new = yield from self._keep_media(history, reading.new)
                         self.log = yield from take_in(self.log, self.round.stamped(new), amended=reading.amended)
                         history.settle()

@@ -112,6 +112,12 @@ class Drive:
         while len(self.told(Compacted)) < wanted:
             self.step()
 
+    def until_begun(self) -> None:
+        """Go on until a summary is being written in the background."""
+        while not self.session._shelf.is_busy:
+            self.messages += step(len(self.messages))
+            self.session.prepare(self.messages)
+
     def step(self) -> None:
         """One request more; what is written in the background is waited for."""
         self.messages += step(len(self.messages))
@@ -133,6 +139,7 @@ class Drive:
 # How often it is asked.
 
 
+@pytest.mark.slow
 @each_failure
 @pytest.mark.parametrize("background", [True, False])
 def test_a_failing_summariser_is_asked_twice_and_then_left_alone(fails: Callable[[], str], background: bool) -> None:
@@ -147,6 +154,7 @@ def test_a_failing_summariser_is_asked_twice_and_then_left_alone(fails: Callable
     assert [(event.failures, event.seconds) for event in drive.told(SummariserPaused)] == [(1, FIRST_PAUSE_MS // 1_000)]
 
 
+@pytest.mark.slow
 def test_the_pause_grows_and_ends_with_a_good_summary() -> None:
     """B36: each failed compaction doubles it up to an hour, its beginning and end are told, and one success ends all of it."""
     failing = Failing(is_too_short)
@@ -231,9 +239,7 @@ def test_a_slow_summary_in_the_background_is_waited_for() -> None:
         return GOOD
 
     drive = Drive(slow, background=True, patience_seconds=0.01)
-    while not asked:
-        drive.messages += step(len(drive.messages))
-        drive.session.prepare(drive.messages)
+    drive.until_begun()
     drive.messages += [message for number in range(8) for message in step(1_000 + number)]
     asyncio.run(_released(gate, drive))
 
@@ -243,7 +249,7 @@ def test_a_slow_summary_in_the_background_is_waited_for() -> None:
 
 async def _released(gate: Gate, drive: Drive) -> None:
     async def release() -> None:
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.1)
         gate.set()
 
     await asyncio.gather(asyncio.to_thread(drive.session.prepare, drive.messages), release())
@@ -272,6 +278,7 @@ def test_its_own_error_reaches_event_log_checkpoint_and_compaction(caplog: pytes
 # What it writes.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", ["\ud800 ", "\0", "x" * 10_000_000, "\ud83d" * 5_000_000])
 @pytest.mark.parametrize("policy", sorted(set(PRESETS) - {"turn-window"}))
 def test_no_text_breaks_a_session(written: str, policy: str) -> None:
@@ -522,3 +529,52 @@ def test_a_good_summary_is_still_prepared_ahead() -> None:
 
     assert [event.ahead for event in drive.told(Compacted)] == [True] * 3
     assert len(drive.told(PreparedAhead)) == working.asked
+
+
+# A head that is gone.
+
+
+def test_a_summary_of_what_the_caller_took_back_is_cancelled() -> None:
+    """B18: where a caller compacts its own list, the summary that is being written of it is asked for no further and not used."""
+    gate, asked = Gate(), list[int]()
+
+    def slow(_: SummaryRequest) -> str:
+        asked.append(1)
+        gate.wait(30)
+        return "A title"  # which would be asked for once more
+
+    drive = Drive(slow, background=True)
+    drive.until_begun()
+    shelf = drive.session._shelf
+    thread = shelf._thread
+    while not asked:
+        sleep(0.001)
+    drive.session.prepare([drive.messages[0], {"role": "assistant", "content": "All of it in short."}, *step(999)])
+    assert not shelf.is_busy
+    gate.set()
+    assert thread is not None
+    thread.join(30)
+
+    assert len(asked) == 1
+    assert not shelf.is_busy
+    assert (drive.told(SummaryRejected), drive.told(PreparedAhead)) == ([], [])
+
+
+def test_a_changed_end_cancels_nothing() -> None:
+    """B18: a reply that is written anew leaves the summary of what came before it alone."""
+    gate, asked = Gate(), list[int]()
+
+    def slow(_: SummaryRequest) -> str:
+        asked.append(1)
+        gate.wait(30)
+        return GOOD
+
+    drive = Drive(slow, background=True)
+    drive.until_begun()
+    drive.messages[-2:] = step(5_000)
+    drive.session.prepare(drive.messages)
+    gate.set()
+    drive.until_compacted()
+
+    assert len(asked) == 1
+    assert drive.told(Compacted)[0].ahead

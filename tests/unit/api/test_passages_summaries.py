@@ -298,3 +298,55 @@ def test_a_client_cannot_be_stopped(policy: str) -> None:
     assert (event.outcome, event.faults, event.safety) == ("folded", ("failed",), ("code-fold",))
     assert event.error == f"{MODEL}: answered with status 401: Incorrect API key provided: ***"
     assert "Port the importer." in str(sent)
+
+
+# An agent that compacts its own history.
+
+AGENT = {"x-session-id": "ses_42"}
+
+
+@pytest.mark.parametrize(
+    ("items", "tools", "cancelled"),
+    [
+        (
+            [{"role": "user", "content": "What did we do so far?"}, {"role": "assistant", "content": "Ported."}],
+            TOOLS,
+            True,
+        ),
+        ([{"role": "user", "content": "<system-reminder>Continue from a summary.</system-reminder>"}], TOOLS, True),
+        ([{"role": "user", "content": "You are a sub-agent. Look for the bug."}], TOOLS, False),
+        ([{"role": "user", "content": "A title?"}, {"role": "assistant", "content": "Port"}], None, False),
+    ],
+    ids=["compacted", "continued", "sub-agent", "title"],
+)
+def test_a_history_that_its_agent_compacted_is_not_summarised_on(
+    items: list[Item], tools: object, cancelled: bool
+) -> None:
+    """B18, B36: the request for a summary of the history that is gone is broken off; a sub-agent or a title breaks off none."""
+    ended: list[bool] = []
+
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def slow(_: bytes) -> Relayed:
+            begun.set()
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                ended.append(True)
+                raise
+            raise AssertionError
+
+        settings = SessionSettings(window=WINDOW, background=True)
+        passages = AsyncPassages(MemoryStore(), settings)
+        turns = 2
+        while not begun.is_set():
+            turns += 1
+            await passages.begin(exchange_of(long_list(turns), model=MODEL, headers=AGENT), slow)
+            await asyncio.sleep(0.01)
+        await passages.begin(exchange_of([*items, items[0]], model=MODEL, headers=AGENT, tools=tools), slow)
+        await asyncio.sleep(0.01)
+        assert ended == [True] * cancelled
+        await passages.close()
+
+    asyncio.run(main())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.judge import LONGEST_ANSWER, Answer, judge, record_text
+from infold.core.judge import LONGEST_ANSWER, Answer, judge, readable, record_text
 from infold.core.messages import AssistantMessage, Finish, Message, MessageId, ReasoningPart
 from infold.core.verdict import Verdict
 from infold.testing.builders import calls, numbered, replies, result, user
@@ -147,3 +147,19 @@ def test_a_text_that_got_stuck_says_nothing() -> None:
 def test_an_ordinary_end_is_no_fault(finish: Finish) -> None:
     """B5: only an end that tells of a failure counts against a summary."""
     assert verdict(Answer(GOOD, finish=finish)).is_accepted
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("plain", "plain"),
+        ("two halves \ud83d\ude00 are one", "two halves \U0001f600 are one"),
+        ("one half \udfff is none", "one half \ufffd is none"),
+        ("no \0 byte\0", "no  byte"),
+        ("x" * (LONGEST_ANSWER + 9), "x" * (LONGEST_ANSWER + 1)),
+    ],
+    ids=["plain", "pair", "half", "nul", "long"],
+)
+def test_what_a_model_wrote_can_be_stored(text: str, read: str) -> None:
+    """B36: no half surrogate pairs, no NUL bytes, and no more than is looked at."""
+    assert readable(text) == read

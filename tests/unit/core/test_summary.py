@@ -19,6 +19,7 @@ from infold.core.summary import (
     assemble_system,
     flattened,
     instruction,
+    messages_request,
     own_request,
     records,
     shared_request,
@@ -136,3 +137,14 @@ def test_tool_output_is_shortened_and_media_named() -> None:
     assert "characters left out" in blocks[1]
     assert len(blocks[1]) < 2_200
     assert blocks[2:] == ("[attached image/png shot.png]", "[program] reminder", "[program] be brief")
+
+
+def test_a_history_is_shown_as_its_own_messages() -> None:
+    """S3.4: the very messages of the view, then one of the program's that asks; the compaction agent's prompt stands over all."""
+    view = numbered((user("Port the parser."), replies("Ported.")))
+    request = messages_request(view, Additions(contexts=("Name every file.",)), output_tokens=900)
+
+    assert request.messages[:-1] == view
+    assert text_of(request.messages[-1]) == instruction(Additions(contexts=("Name every file.",)))
+    assert (request.system, request.output_tokens) == (COMPACTION_AGENT.system_text, 900)
+    assert not request.shares_prefix
