@@ -29,6 +29,7 @@ __all__ = [
     "unstreamed",
     "wire_of_path",
     "with_items",
+    "without_bound_thinking",
 ]
 
 Body: TypeAlias = Mapping[str, Any]
@@ -214,12 +215,31 @@ def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: S
             **_same_thinking(wire, body),
         }
     if request.messages[1:]:
-        history = [*dropwhile(_is_system, shown), *items]
+        history = [*without_bound_thinking(wire, tuple(dropwhile(_is_system, shown))), *items]
         opened = _opened(wire, request.system, history)
         kept.pop("system_instruction", None)
         return {**kept, **opened, **limit, **_without_calls(wire, kept)}
     named = {"model": body["model"]} if "model" in body else {}
     return {**named, **_opened(wire, request.system, items), **limit}
+
+
+def without_bound_thinking(wire: WireFormat, items: Sequence[object]) -> list[object]:
+    """Return messages for another system prompt than their own: without Anthropic's thinking, which may be bound to it."""
+    if wire is not ANTHROPIC_MESSAGES:
+        return list(items)
+    return [kept for item in items if (kept := _unthinking(item)) is not None]
+
+
+def _unthinking(item: object) -> object | None:
+    content = item.get("content") if isinstance(item, Mapping) else None
+    if not isinstance(item, Mapping) or not isinstance(content, list | tuple) or not any(map(_is_thinking, content)):
+        return item
+    said = [block for block in content if not _is_thinking(block)]
+    return {**item, "content": said} if said else None
+
+
+def _is_thinking(block: object) -> bool:
+    return isinstance(block, Mapping) and block.get("type") in ("thinking", "redacted_thinking")
 
 
 def answer_of(wire: WireFormat, body: object) -> Answer:

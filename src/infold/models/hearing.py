@@ -6,7 +6,7 @@ from infold.catalogue import cost_of, lookup
 from infold.core.judge import Told
 from infold.core.messages import ModelRef
 from infold.core.summary import SummaryRequest
-from infold.formats.requests import answer_of
+from infold.formats.requests import answer_of, without_bound_thinking
 from infold.formats.streams import builder_for
 from infold.formats.streams_deltas import Delta, deltas_for
 from infold.formats.wire import Decoded, WireFormat
@@ -55,7 +55,7 @@ def _heard(delta: Delta) -> Heard:
 
 def summary_asked(wire: WireFormat, request: SummaryRequest) -> ModelRequest:
     """The request that asks for a summary, in a wire format; no tools are offered, whatever calls it shows."""
-    items = wire.encode(request.messages, Decoded(wire.name, (), ()))
+    items = without_bound_thinking(wire, wire.encode(request.messages, Decoded(wire.name, (), ())))
     return ModelRequest(items, request.system, output_tokens=request.output_tokens)
 
 

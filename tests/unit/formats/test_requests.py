@@ -27,6 +27,7 @@ from infold.formats.requests import (
     unstreamed,
     wire_of_path,
     with_items,
+    without_bound_thinking,
 )
 from infold.formats.wire import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.testing.builders import numbered, replies, user
@@ -420,6 +421,25 @@ def test_a_history_as_messages_is_sent_under_the_compaction_agents_prompt(wire: 
     assert made["tools"] == [{"name": "ls"}]
     assert "none" in str(made.get("tool_choice", made.get("toolConfig"))).lower()
     assert "stream" not in made
+
+
+def test_thinking_is_left_out_under_another_prompt() -> None:
+    """S3.4, B32: a history that is shown under another system prompt has no thinking that may be bound to its own."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    call = {"type": "tool_use", "id": "c", "name": "ls", "input": {}}
+    items = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [thought, {"type": "redacted_thinking", "data": "x"}]},
+        {"role": "assistant", "content": [thought, call]},
+        "no message",
+    ]
+
+    assert without_bound_thinking(ANTHROPIC_MESSAGES, items) == [
+        items[0],
+        {"role": "assistant", "content": [call]},
+        "no message",
+    ]
+    assert without_bound_thinking(OPENAI_CHAT, items) == items
 
 
 def test_a_summary_body_can_be_sent() -> None:
