@@ -6,6 +6,7 @@ summariser that plays back what was recorded. Decides nothing; what it shows for
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from time import time
 
 from msgspec import Struct
 
@@ -29,6 +30,9 @@ FAREWELL = numbered(
     prefix="farewell",
 )
 """What is asked after the session, so that the last request waits for an answer like every other."""
+
+STEP_MS = 60_000
+"""What a request and its answer take in the session that is played, so that pauses end in it as they would."""
 
 
 class Request(Struct, frozen=True):
@@ -70,6 +74,7 @@ class Stage:
         self._whole_tokens = 0
         self._sent: Sequence[object] = []
         self._number = 0
+        self._began_ms = round(time() * 1_000) - STEP_MS * len(scene.history)
         self._open()
 
     def requests(self) -> Iterator[Request]:
@@ -140,6 +145,7 @@ class Stage:
             format=FORMAT,
             recall=True,
             environ={},
+            now_ms=lambda: self._began_ms + STEP_MS * self._number,
         )
         self.session = Session(self._store, self.name, settings)
 

@@ -8,8 +8,8 @@ as models do: once it names a file that nobody ever wrote, once it will not answ
 from msgspec import Struct
 
 from infold.core.features import estimate_tokens
-from infold.core.judge import Answer, Told
-from infold.core.messages import Usage, text_of
+from infold.core.judge import Answer, Told, record_text
+from infold.core.messages import Usage
 from infold.core.summary import SummaryRequest
 
 __all__ = ["INVENTED_PATH", "NOTES", "Note", "Recording"]
@@ -80,7 +80,7 @@ class Recording:
     def __call__(self, request: SummaryRequest) -> Told:
         """The recorded summary of what the request shows."""
         self.asked += 1
-        asked = text_of(request.messages[-1])
+        asked = record_text(request.messages)
         written = self._written(asked, int(request.output_tokens * LARGEST_SHARE))
         usage = Usage(input=estimate_tokens(request.system) + estimate_tokens(asked), output=estimate_tokens(written))
         return Told(
@@ -101,7 +101,7 @@ class Recording:
 def _lines(asked: str) -> list[str]:
     """What the earlier notes had, and what the record shows; what follows the record is none of a summary's business."""
     record = asked.partition("</record>")[0]
-    earlier = asked.partition("<earlier-notes>")[2].partition("</earlier-notes>")[0]
+    earlier = asked.partition("<earlier-notes>")[2].partition("</earlier-notes>")[0] or record
     return [note.line for note in NOTES if note.line in earlier or note.mark in record]
 
 
