@@ -260,16 +260,20 @@ def _failures() -> Iterator[None]:
             _warned(error, "")
         raise
     except Exception as error:
-        overflow = overflow_of(error)
-        if overflow is not None:
-            raise ModelOverflow(NAME, overflow.limit_tokens) from error
-        raise _warned(_failure(error), f" at {raised_at(error)}") from error
+        failure = _failure(error)
+        raise failure if isinstance(failure, ModelOverflow) else _warned(failure, f" at {raised_at(error)}") from error
 
 
 def _failure(error: Exception) -> ModelError:
     """Return our error for what a summariser raised, with the status that an SDK's exception has."""
-    failure = ModelError(NAME, f"raised {type(error).__name__}: {error}")
-    failure.status = _status(error)
+    try:
+        overflow, words, status = overflow_of(error), str(error), _status(error)
+    except Exception:  # an exception that cannot be read is named all the same
+        return ModelError(NAME, f"raised {type(error).__name__}")
+    if overflow is not None:
+        return ModelOverflow(NAME, overflow.limit_tokens)
+    failure = ModelError(NAME, f"raised {type(error).__name__}: {words}")
+    failure.status = status
     refused = failure.status is not None and 400 <= failure.status < 500 and failure.status not in MAY_PASS
     failure.is_lasting = refused or isinstance(error, _OWN_FAULTS)
     return failure

@@ -440,6 +440,26 @@ def test_a_refusal_lasts_and_trouble_may_pass(way: Way, error: Exception, status
     assert (caught.value.status, caught.value.is_lasting) == (status, lasts)
 
 
+class Unreadable(Exception):
+    """An exception that raises where it is read."""
+
+    def __str__(self) -> str:
+        """Raise."""
+        raise ValueError
+
+    @property
+    def status_code(self) -> int:
+        """Raise."""
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_exception_that_cannot_be_read_is_named(way: Way) -> None:
+    """B10, B36: whatever is wrong with what a summariser raises, it is the summariser's failure."""
+    with pytest.raises(ModelError, match="raised Unreadable; "):
+        way(raising(Unreadable()))
+
+
 # What a model writes.
 
 
