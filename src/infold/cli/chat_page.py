@@ -13,7 +13,7 @@ from infold.api.report import tokens_by_category, with_beside
 from infold.cli.chat_blocks import drawn_block
 from infold.cli.chat_commands import COMMANDS
 from infold.cli.parts import content_of, what_of
-from infold.cli.render import CATEGORIES, bar, counted, heading, legible, one_line, stacked, thousands
+from infold.cli.render import CATEGORIES, Bar, counted, heading, legible, one_line, stacked, thousands
 from infold.core.entries import handle_of
 from infold.core.log import Log
 from infold.core.messages import (
@@ -139,7 +139,7 @@ def _chart(fill: Fill, width: int, *, plain: bool) -> Table:
     whole = fill.window_tokens or fill.sum_tokens or 1
     for name, tokens in fill.tokens.items():
         category = CATEGORIES[name]
-        drawn = bar(tokens / largest, width=cells, colour=category.colour, plain=plain)
+        drawn = Bar(tokens / largest, width=cells, colour=category.colour, plain=plain)
         mark = Text(category.letter if plain else "█", style=category.colour)
         table.add_row(mark, name, drawn, thousands(tokens), f"{tokens / whole:.0%}")
     for sign, name, tokens in _left_over(fill, plain=plain):

@@ -14,7 +14,7 @@ from infold.api.report import Report
 from infold.cli.compacting import Outcome, checkpoint_of
 from infold.cli.filling import by_category
 from infold.cli.parts import content_of, what_of, who_of
-from infold.cli.render import CATEGORIES, bar, counted, event_text, heading, legible, one_line, thousands
+from infold.cli.render import CATEGORIES, Bar, counted, event_text, heading, legible, narrowable, one_line, thousands
 from infold.core.events import Clipped, Compacted, Exceeded, Pruned
 from infold.core.messages import Message
 
@@ -98,10 +98,10 @@ def _categories(change: Change, *, plain: bool) -> Table:
         sizes = (change.before[name], change.after[name])
         if any(sizes):
             colour = CATEGORIES[name].colour
-            bars = [bar(size / largest, width=BAR_CELLS, colour=colour, plain=plain) for size in sizes]
+            bars = [Bar(size / largest, width=BAR_CELLS, colour=colour, plain=plain) for size in sizes]
             table.add_row(name, thousands(sizes[0]), bars[0], thousands(sizes[1]), bars[1])
     table.add_row("in all", thousands(change.tokens_before), "", thousands(change.tokens_after), "", style="bold")
-    return table
+    return narrowable(table)
 
 
 def _done(report: Report) -> Iterator[RenderableType]:

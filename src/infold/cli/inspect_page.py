@@ -13,13 +13,14 @@ from infold.cli.filling import Filling, size_of_session, standing_from
 from infold.cli.opening import Recording
 from infold.cli.render import (
     CATEGORIES,
-    bar,
+    Bar,
     counted,
     dollars,
     heading,
     legend,
     legible,
     moment,
+    narrowable,
     one_line,
     stacked,
     thousands,
@@ -127,7 +128,7 @@ def _categories(inspection: Inspection, *, plain: bool) -> Iterator[RenderableTy
     largest = max((filling.now[name] for name in shown), default=0) or 1
     for name in shown:
         tokens = filling.now[name]
-        drawn = bar(tokens / largest, width=BAR_CELLS, colour=CATEGORIES[name].colour, plain=plain)
+        drawn = Bar(tokens / largest, width=BAR_CELLS, colour=CATEGORIES[name].colour, plain=plain)
         cells = [thousands(tokens), f"{tokens / max(1, filling.now_tokens):.0%}"]
         cells += [dollars(filling.cost_dollars[name])] if filling.cost_dollars else []
         table.add_row(name, drawn, *cells, *([thousands(filling.whole[name])] if compacted else []))
@@ -137,7 +138,7 @@ def _categories(inspection: Inspection, *, plain: bool) -> Iterator[RenderableTy
     after = ", after the last recorded compaction" if compacted else ""
     priced = "; dollars are for sending it once, uncached" if filling.cost_dollars else ""
     yield heading(f"By category{after}{priced}")
-    yield table
+    yield narrowable(table)
 
 
 def _turns(filling: Filling, *, plain: bool) -> Iterator[RenderableType]:
@@ -147,12 +148,12 @@ def _turns(filling: Filling, *, plain: bool) -> Iterator[RenderableType]:
     table = _table("turn", "", "tokens", "messages", "from", free="said")
     for turn in turns:
         if turn.number in chosen:
-            drawn = bar(turn.tokens / largest, width=BAR_CELLS // 2, colour="cyan", plain=plain)
+            drawn = Bar(turn.tokens / largest, width=BAR_CELLS // 2, colour="cyan", plain=plain)
             said = one_line(turn.said) if turn.number else "(before the user spoke)"
             row = (str(turn.number), drawn, thousands(turn.tokens), f"{turn.messages:,}", f"{turn.first_message}", said)
             table.add_row(*row)
     yield heading(_titled("By turn", len(turns), "turns"))
-    yield table
+    yield narrowable(table)
 
 
 def _tools(filling: Filling, *, plain: bool) -> Iterator[RenderableType]:
@@ -161,13 +162,13 @@ def _tools(filling: Filling, *, plain: bool) -> Iterator[RenderableType]:
     largest = filling.tools[0].tokens or 1
     table = _table("tool", "", "tokens", "calls", "failed", "in calls", "in results")
     for tool in filling.tools[:MOST_ROWS]:
-        drawn = bar(tool.tokens / largest, width=BAR_CELLS // 2, colour="red", plain=plain)
+        drawn = Bar(tool.tokens / largest, width=BAR_CELLS // 2, colour="red", plain=plain)
         sizes = (thousands(tool.call_tokens), thousands(tool.result_tokens))
         table.add_row(
             one_line(tool.tool, 32), drawn, thousands(tool.tokens), f"{tool.calls:,}", f"{tool.failed or ''}", *sizes
         )
     yield heading(_titled("By tool", len(filling.tools), "tools"))
-    yield table
+    yield narrowable(table)
 
 
 def _largest(filling: Filling) -> Iterator[RenderableType]:
@@ -175,7 +176,7 @@ def _largest(filling: Filling) -> Iterator[RenderableType]:
     for part in filling.largest:
         table.add_row(part.handle, one_line(part.what, 32), thousands(part.tokens), one_line(part.excerpt))
     yield heading("Largest parts (infold recall FILE HANDLE shows one whole)")
-    yield table
+    yield narrowable(table)
 
 
 # What the record says of itself.
@@ -204,7 +205,7 @@ def _compactions(compactions: Iterable[RecordedCompaction]) -> Table:
         at = "" if one.tokens_before is None else thousands(one.tokens_before)
         kept = "" if one.first_kept is None or one.first_kept >= one.position else str(one.first_kept)
         table.add_row(str(one.position), at, kept, one_line(one.summary) or "(sealed by the provider)")
-    return table
+    return narrowable(table)
 
 
 def _others(inspection: Inspection) -> Iterator[RenderableType]:
@@ -219,7 +220,7 @@ def _others(inspection: Inspection) -> Iterator[RenderableType]:
     more = f", the first {MOST_ROWS}" if len(others) > MOST_ROWS else ""
     agents = sum(session.parent is not None for session in others)
     yield heading(f"Other sessions in this file: {len(others)}, sub-agents: {agents}{more} (--session ID shows one)")
-    yield table
+    yield narrowable(table)
 
 
 def _titled(title: str, count: int, noun: str) -> str:

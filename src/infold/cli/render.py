@@ -11,8 +11,11 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 from rich.box import ASCII, ROUNDED
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.panel import Panel
+from rich.table import Table
 from rich.text import Text
 
 from infold.core.budget import Budget
@@ -26,11 +29,11 @@ from infold.core.events import (
 from infold.engine.telling import in_words, safety_words
 
 __all__ = [
+    "Bar",
     "CATEGORIES",
     "Category",
     "Gauge",
     "PLAIN_WIDTH",
-    "bar",
     "checkpoint_panel",
     "console_for",
     "counted",
@@ -42,6 +45,7 @@ __all__ = [
     "legend",
     "legible",
     "moment",
+    "narrowable",
     "one_line",
     "stacked",
     "thousands",
@@ -188,12 +192,35 @@ def stacked(tokens: Mapping[str, int], *, whole: int, width: int, plain: bool) -
     return drawn
 
 
-def bar(share: float, *, width: int, colour: str, plain: bool) -> Text:
-    """One bar of a chart, as long as its share of `width`; what is not nothing is seen."""
-    if plain:
-        return Text("#" * max(round(share * width), int(share > 0)))
-    eighths = max(round(share * width * 8), int(share > 0))
-    return Text("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip(), style=colour)
+def narrowable(table: Table) -> Table:
+    """Return a table whose numbers and their headings stay whole in a narrow terminal: bars, then names, get shorter first."""
+    for column in table.columns:
+        if column.justify == "right":
+            words = (*map(str, column.cells), *str(column.header).split())
+            column.min_width = max(map(cell_len, words), default=0)
+        elif not column.header:
+            column.no_wrap = False
+    return table
+
+
+class Bar:
+    """One bar of a chart, as long as its share of `width`, or of the room there is; what is not nothing is seen."""
+
+    def __init__(self, share: float, *, width: int, colour: str, plain: bool) -> None:
+        self._share, self._width, self._colour, self._plain = share, width, colour, plain
+
+    def drawn(self, width: int) -> Text:
+        """Return the bar in so many cells."""
+        if self._plain:
+            return Text("#" * max(round(self._share * width), int(self._share > 0)))
+        eighths = max(round(self._share * width * 8), int(self._share > 0))
+        return Text("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip(), style=self._colour)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, self._width).with_maximum(options.max_width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.drawn(min(self._width, options.max_width))
 
 
 def legible(text: str) -> str:

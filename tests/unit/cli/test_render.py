@@ -1,19 +1,37 @@
 """What is drawn is legible, and says what it was given."""
 
 import pytest
+from rich.console import Console
+from rich.table import Column, Table
 
-from infold.cli.render import bar, counted, dollars, legible, moment, one_line, stacked
+from infold.cli.render import Bar, counted, dollars, legible, moment, narrowable, one_line, stacked
 
 
 @pytest.mark.parametrize(("share", "drawn"), [(0.0, ""), (0.001, "#"), (0.5, "#####"), (1.0, "##########")])
 def test_a_bar_is_as_long_as_its_share(share: float, drawn: str) -> None:
     """Nothing is no bar, and what is not nothing is seen."""
-    assert bar(share, width=10, colour="red", plain=True).plain == drawn
+    assert Bar(share, width=10, colour="red", plain=True).drawn(10).plain == drawn
 
 
 def test_a_bar_in_a_terminal_has_finer_steps() -> None:
     """Eighths of a cell are drawn."""
-    assert bar(0.05, width=10, colour="red", plain=False).plain == "▌"
+    assert Bar(0.05, width=10, colour="red", plain=False).drawn(10).plain == "▌"
+
+
+@pytest.mark.parametrize("width", [28, 40, 60, 100])
+def test_numbers_stay_whole_in_a_narrow_terminal(width: int) -> None:
+    """Bars get shorter and keep their proportions; no number and no heading of numbers is cut."""
+    table = Table("category", Column("", no_wrap=True), Column("tokens", justify="right", no_wrap=True), box=None)
+    for name, tokens in (("results", 128_000), ("reasoning", 64_000)):
+        table.add_row(name, Bar(tokens / 128_000, width=30, colour="red", plain=True), f"{tokens:,}")
+    console = Console(width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(narrowable(table))
+    lines = captured.get().splitlines()
+
+    assert [line.split()[-1] for line in lines if line.strip()] == ["tokens", "128,000", "64,000"]
+    assert all(len(line) <= width for line in lines)
+    assert lines[1].count("#") in (2 * lines[2].count("#"), 2 * lines[2].count("#") - 1)
 
 
 def test_a_stack_is_never_wider_than_asked() -> None:
