@@ -8,8 +8,8 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import RLock
-from time import monotonic
+from threading import RLock, Thread
+from time import monotonic, sleep
 from typing import Literal, TypeAlias
 
 from rich.console import Console, Group, RenderableType
@@ -106,11 +106,25 @@ class Screen:
             get_renderable=self._below,
             console=self.console,
             transient=True,
-            refresh_per_second=REFRESHES,
+            auto_refresh=False,
             redirect_stdout=False,
             redirect_stderr=False,
         )
         self._live.start(refresh=True)
+        Thread(target=self._redraw, args=(self._live,), name="infold screen", daemon=True).start()
+
+    def _redraw(self, live: Live) -> None:
+        """Draw the lines below anew until they are taken away.
+
+        Printing and drawing share one lock. Rich's own thread draws while another prints, and the printing one then moves the
+        cursor up by the height that the lines had before.
+        """
+        while True:
+            sleep(1 / REFRESHES)
+            with self._lock:
+                if self._live is not live:
+                    return
+                live.refresh()
 
     def _end(self) -> None:
         """Print what has arrived, and take the lines below away; a second Ctrl-C does not leave them there."""
@@ -174,8 +188,9 @@ class Screen:
 
     def tell_command(self, line: str) -> None:
         """A line with a command to copy, which the terminal alone may break."""
-        self.console.print(Text(legible(line), style="dim"), soft_wrap=True)
-        self._is_spaced = False
+        with self._lock:
+            self.console.print(Text(legible(line), style="dim"), soft_wrap=True)
+            self._is_spaced = False
 
     def print(self, *drawn: RenderableType) -> None:
         """Something drawn, with a line left free above all of it."""
@@ -186,9 +201,10 @@ class Screen:
 
     def space(self) -> None:
         """One line left free, however often it is asked for."""
-        if not self._is_spaced:
-            self.console.print()
-            self._is_spaced = True
+        with self._lock:
+            if not self._is_spaced:
+                self.console.print()
+                self._is_spaced = True
 
     # Text as it arrives.
 
@@ -257,8 +273,9 @@ class Screen:
         return max(20, self.console.width - INDENT)
 
     def _print(self, drawn: RenderableType) -> None:
-        self.console.print(drawn)
-        self._is_spaced = False
+        with self._lock:
+            self.console.print(drawn)
+            self._is_spaced = False
 
     def _shown(self, text: str) -> str:
         """Text with what the console cannot show replaced."""

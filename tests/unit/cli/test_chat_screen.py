@@ -1,11 +1,13 @@
 """What an agent does is shown once, in order, folded, and legibly."""
 
 import io
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
 
 from infold.agent.events import (
     Answered,
@@ -20,7 +22,7 @@ from infold.agent.events import (
     SummaryBegun,
     Titled,
 )
-from infold.cli.chat_screen import Screen
+from infold.cli.chat_screen import REFRESHES, Screen
 from infold.cli.chat_status import Piece
 from infold.cli.narrating import Told
 from infold.core.entries import Handle
@@ -218,3 +220,29 @@ def test_plain_consoles_get_plain_signs() -> None:
         shown.tell(Called("1", "shell", "{}", "ls 漢"))
 
     assert seen(shown) == "\n? shell  ls ?"
+
+
+class SlowToDraw:
+    """Something that takes as long to draw as several refreshes, and notes what reached the terminal meanwhile."""
+
+    def __init__(self, shown: Screen) -> None:
+        self._shown = shown
+        self.meanwhile = "not drawn"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        before = seen(self._shown)
+        time.sleep(4 / REFRESHES)
+        self.meanwhile = seen(self._shown).removeprefix(before)
+        yield Text("drawn")
+
+
+@pytest.mark.slow
+def test_nothing_is_redrawn_while_something_is_printed() -> None:
+    """The lines below change their height only between two prints, so that no print leaves half of them behind."""
+    shown = screen(terminal=True)
+    drawn = SlowToDraw(shown)
+    with shown.working("thinking"):
+        shown.print(drawn)
+
+    assert drawn.meanwhile == ""
+    assert "drawn" in seen(shown)
