@@ -7,7 +7,7 @@ an amendment.
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -164,7 +164,8 @@ class History:
             return None
         later = replace(later, messages=_as_placed(later.messages, heard))
         new = later.messages[len(heard) :]
-        return Followed(preamble, joined(brought.decoded, later), pairing, new, count + len(heard))
+        before = replace(brought.decoded, sources=_resourced(brought.decoded.sources, items))
+        return Followed(preamble, joined(before, later), pairing, new, count + len(heard))
 
     def _anew(self, preamble: Decoded, items: Sequence[object], log: Log) -> Followed:
         pairing = Pairing()
@@ -284,6 +285,12 @@ def _reported_as(message: Message, recorded: Message) -> Message:
     assert isinstance(message, AssistantMessage)
     assert isinstance(recorded, AssistantMessage)
     return replace(message, usage=recorded.usage, finish=recorded.finish)
+
+
+def _resourced(sources: Sequence[Sequence[object]], items: Sequence[object]) -> tuple[tuple[object, ...], ...]:
+    """Return the items of this request in the groups that the same ones formed before: equal, but the caller's own."""
+    rest = iter(items)
+    return tuple(tuple(islice(rest, len(group))) for group in sources)
 
 
 def _begins_with(items: Sequence[object], known: Sequence[object]) -> bool:

@@ -25,15 +25,17 @@ def begins_with_the_fold(messages: Sequence[Message], checkpoint: Checkpoint) ->
 def settled(messages: Sequence[Message], live: Sequence[Placed], same: int) -> int:
     """How many messages of a history a session has, of those that say the same.
 
-    Calls that are still open count only under the ids they have there, for their results name them.
+    Calls that are still open count only under the ids they have there, for their results name them; so do the results that
+    such a step has already.
     """
-    for index in range(same - 1, -1, -1):
-        calls = calls_of(messages[index])
-        if calls:
-            answered = {result.call_id for later in messages[index + 1 : same] for result in results_of(later)}
-            is_open = any(call.call_id not in answered for call in calls)
-            return index if is_open and _wire_ids(messages[index]) != _wire_ids(live[index].message) else same
-    return same
+    index = next((index for index in range(same - 1, -1, -1) if calls_of(messages[index])), None)
+    if index is None:
+        return same
+    answered = {result.call_id for later in messages[index + 1 : same] for result in results_of(later)}
+    if all(call.call_id in answered for call in calls_of(messages[index])):
+        return same
+    step = range(index, same)
+    return next((place for place in step if _wire_ids(messages[place]) != _wire_ids(live[place].message)), same)
 
 
 def ends_with(log: Log, likenesses: Sequence[str]) -> bool:
@@ -65,5 +67,5 @@ def is_rewritten(recorded: Message, brought: Message) -> bool:
 
 
 def _wire_ids(message: Message) -> list[str]:
-    """The ids of a message's calls as the provider gave them; one that is met a second time is numbered."""
-    return [_REPEATED.sub("", call.call_id) for call in calls_of(message)]
+    """The ids of a message's calls and results as the provider gave them; one that is met a second time is numbered."""
+    return [_REPEATED.sub("", part.call_id) for part in (*calls_of(message), *results_of(message))]

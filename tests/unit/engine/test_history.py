@@ -11,7 +11,7 @@ from infold.core.compact import compact
 from infold.core.entries import Amendment, Handle, MessageEntry, Pruning
 from infold.core.gauge import Situation
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, SessionId, SystemMessage, calls_of, text_of
+from infold.core.messages import AssistantMessage, Message, SessionId, SystemMessage, calls_of, results_of, text_of
 from infold.core.presets import INFOLD
 from infold.core.view import view
 from infold.engine.history import History
@@ -515,3 +515,24 @@ def test_a_reply_that_the_client_rewrites_keeps_its_usage(body: Any, brought: An
     assert (getattr(new[0], "usage", None) is not None) is kept
     assert (followed.log.anchor is not None) is kept
     assert followed.history.decoded.messages[-1] is new[0]
+
+
+def test_an_equal_list_comes_back_as_the_callers_own() -> None:
+    """B25, B30: a list that was read anew, equal in every item, is given back as the objects of this request."""
+    followed = Followed()
+    for number in (1, 1.0, True):
+        items = [{**said("Port the parser."), "x_new": number}, said("and the printer")]
+        followed.brought(items)
+        sent = followed.history.encode(view(followed.log, INFOLD.summary, brought=True), followed.log)
+        assert [id(one) for one in sent] == [id(one) for one in items]
+
+
+def test_results_of_an_open_step_are_known_by_their_calls() -> None:
+    """B12, B30: equal results of two calls in another order are another's, where something new stands between them."""
+    calls = {**called(7), "tool_calls": [CALL, {**CALL, "id": "c8"}]}
+    done = [{"role": "tool", "tool_call_id": name, "content": "done"} for name in ("c7", "c8")]
+    followed = Followed()
+    followed.brought([said("Port it."), calls, done[1], done[0]])
+    followed.brought([said("Port it."), calls, done[0], SYSTEM, done[1]])
+
+    assert [len(results_of(placed.message)) for placed in followed.log.live] == [0, 0, 1, 0, 1]
