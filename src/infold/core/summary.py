@@ -233,6 +233,8 @@ def _block(message: Message) -> str:
 
 def _line(part: Part, message: Message) -> str:
     match part:
+        case TextPart(opaque=True):
+            return f"[block] {_shortened(part.text, LONGEST_RESULT)}"
         case TextPart():
             return "" if part.ignored or not part.text.strip() else f"[{_speaker(part, message)}] {part.text.strip()}"
         case ToolCallPart():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.messages import text_of
+from infold.core.messages import AssistantMessage, MessageId, TextPart, text_of
 from infold.core.summary import LONGEST_LATER, Additions, inert, instruction, later_text, own_request
 from infold.testing.builders import calls, numbered, replies, result, user
 
@@ -55,3 +55,12 @@ def test_what_came_after_is_brief() -> None:
     assert "the next request" in long
     assert long.endswith("finally")
     assert "characters left out" in long
+
+
+def test_an_opaque_block_is_brief() -> None:
+    """B30: the JSON of a block that infold has no reading for is shown to a summariser in part, as a block."""
+    large = TextPart('{"type":"picture","data":"' + "x" * 50_000 + '"}', synthetic=True, opaque=True)
+    shown = later_text([AssistantMessage(MessageId("a"), (large,))])
+
+    assert shown.startswith('[block] {"type":"picture"')
+    assert len(shown) < 5_000
