@@ -71,10 +71,11 @@ class SessionActs:
         spoken = await to_thread(self._spoken, key)
         settings = self._tenancy.settings_for(spoken.model, key.tenant)
         window = settings.window or spoken.window_tokens or lookup(spoken.model).entry.context_tokens
+        recovers = settings.recovers is not False  # its requests come through the gateway
         session = await AsyncSession.open(
             self._tenancy.store,
             key.session_id,
-            replace(settings, window=window, format=FORMAT, background=False),
+            replace(settings, window=window, format=FORMAT, background=False, recovers=recovers),
             tenant=key.tenant,
         )
         if session.log.next_sequence == 0:
