@@ -48,6 +48,9 @@ LEAST_OUTPUT_SHARE = 0.5
 REFUSED_SHARE = 0.5
 """How much less is asked for at once of a summariser that refused a request without naming its limit."""
 
+LOW_COUNT_SHARE = 0.7
+"""The same where its limit was known, and our count too low: for any family but the unknown this covers the margin of a count."""
+
 
 class SummaryPlan(Struct, frozen=True):
     """What is to be summarised, and for whom.
@@ -194,8 +197,13 @@ def _told(request: SummaryRequest, bill: _Bill) -> Generator[Effect, object, Tol
 
 
 def _asking_for_less(plan: SummaryPlan, refused: ModelOverflow) -> SummaryPlan:
-    window = _summariser_window(plan)
-    return replace(plan, summariser_tokens=min(window, refused.limit_tokens or int(window * REFUSED_SHARE)))
+    """Return the plan for a smaller window: the limit the summariser named, or a part of the window that was tried.
+
+    Where the named limit is no smaller than that window, our count was too low.
+    """
+    window, named = _summariser_window(plan), refused.limit_tokens
+    share = LOW_COUNT_SHARE if named else REFUSED_SHARE
+    return replace(plan, summariser_tokens=named if named and named < window else int(window * share))
 
 
 def _summariser_window(plan: SummaryPlan) -> int:
