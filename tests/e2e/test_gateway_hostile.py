@@ -183,6 +183,21 @@ def test_a_long_message_is_worked_on_aside(gateway: Worker) -> None:
     assert (answer.status_code, answer.headers["x-infold"]) == (200, "managed")
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param({"type": "text", "text": "The tide turns at six. " * 4}, id="text"),
+        pytest.param({"type": "image_url", "image_url": {"url": "https://example.com/tide.png"}}, id="pictures"),
+    ],
+)
+def test_a_hundred_thousand_parts_cost_seconds(gateway: Worker, part: Item) -> None:
+    """B17: one message of very many parts over the window is made to fit in linear time, while others go on."""
+    with others_served(gateway):
+        answer = httpx2.post(f"{gateway.url}{PATH}", json=body("fine", content=[part] * 100_000), timeout=60)
+
+    assert (answer.status_code, answer.headers["x-infold"]) == (200, "managed")
+
+
 def test_a_slow_client_is_let_go(gateway: Worker) -> None:
     """Who sends half a request and waits is answered in time, and holds up nobody."""
     address = urlsplit(gateway.url)

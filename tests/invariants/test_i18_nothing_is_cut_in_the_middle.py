@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infold import fit
-from infold.core.clip import choose_clip
+from infold.core.clip import choose_clips
 from infold.core.entries import Clip, Handle
 from infold.core.judge import Answer, judge
 from infold.core.messages import Message, TextPart, ToolCallPart, ToolResultPart
@@ -38,7 +38,7 @@ def test_i18_clipping_keeps_whole_characters(text: str, head: int, tail: int) ->
 def test_i18_a_clip_is_chosen_by_characters() -> None:
     """B8: where a result of wide characters is too large, the clip that is chosen cuts between them."""
     log = log_of(numbered([user("Look."), calls("bash"), result(output="数据😀" * 5_000)]))
-    clip = choose_clip(log, excess_tokens=4_000, own_tokens=4_000)
+    (clip,) = choose_clips(log, excess_tokens=4_000, own_tokens=4_000)
 
     assert clip is not None
     assert 0 < clip.head_chars + clip.tail_chars < 15_000

@@ -7,11 +7,12 @@ from msgspec import Struct
 from infold.core.entries import Clip, Handle, handle_of
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, FilePart, Message, Part, TextPart, ToolResultPart, is_opaque
+from infold.core.placing import part_bytes
 from infold.core.spine import within
 from infold.core.stubs import Rendering, clip_part, is_clippable
 from infold.core.tokens import measure_part, token_ruler
 
-__all__ = ["SMALLEST_CLIP_TOKENS", "choose_clip", "choose_medium", "clips_on_arrival"]
+__all__ = ["SMALLEST_CLIP_TOKENS", "choose_clips", "choose_media", "clips_on_arrival"]
 
 SMALLEST_CLIP_TOKENS = 96
 """What is always left of a clipped part: a few lines at either end and the note between them."""
@@ -30,32 +31,40 @@ class _Candidate(Struct, frozen=True):
     is_clipped: bool
 
 
-def choose_clip(log: Log, *, excess_tokens: int, own_tokens: int) -> Clip | None:
-    """Shorten the largest part in the view by about the excess, or tell that none is left to shorten.
+def choose_clips(log: Log, *, excess_tokens: int, own_tokens: int) -> tuple[Clip, ...]:
+    """Shorten the largest part in the view by about the excess, and the next ones if that cannot be enough; all in one step.
 
     `own_tokens` are what the excess should be in our own measure; a part for which that was not enough is shortened by more.
     """
-    largest = max(_candidates(log), key=lambda candidate: candidate.shown_tokens, default=None)
-    if largest is None:
-        return None
-    excess = max(own_tokens, excess_tokens) if largest.is_clipped else own_tokens
-    allowed = max(SMALLEST_CLIP_TOKENS, largest.shown_tokens - excess - SMALLEST_CLIP_TOKENS)
-    return _clip_to(largest.part, largest.handle, allowed, log.rendering)
+    clips: list[Clip] = []
+    for candidate in sorted(_candidates(log), key=lambda candidate: -candidate.shown_tokens):
+        excess = max(own_tokens, excess_tokens) if candidate.is_clipped else own_tokens
+        allowed = max(SMALLEST_CLIP_TOKENS, candidate.shown_tokens - excess - SMALLEST_CLIP_TOKENS)
+        clips.append(_clip_to(candidate.part, candidate.handle, allowed, log.rendering))
+        own_tokens -= candidate.shown_tokens - allowed
+        if own_tokens <= 0:
+            break
+    return tuple(clips)
 
 
-def choose_medium(log: Log) -> Clip | None:
-    """Leave out the oldest medium that the view still shows and nobody pinned; a tool result keeps its text (I14)."""
+def choose_media(log: Log, *, excess_bytes: int) -> tuple[Clip, ...]:
+    """Leave out the oldest media that the view still shows and that are not pinned, as many as have the excess in bytes.
+
+    A tool result keeps its text.
+    """
+    clips: list[Clip] = []
     for index in within(log.spine.media, log.length):
         placed = log.spine.items[index]
         for position, part in enumerate(log.shown(placed).parts):
             handle = handle_of(placed.sequence, position)
-            if handle in log.pins:
+            size = part_bytes(part)
+            if not size or handle in log.pins:
                 continue
-            if isinstance(part, FilePart) and part.byte_size:
-                return Clip(handle, 0, 0)
-            if isinstance(part, ToolResultPart) and part.files:
-                return Clip(handle, len(part.output), 0)
-    return None
+            clips.append(Clip(handle, len(part.output) if isinstance(part, ToolResultPart) else 0, 0))
+            excess_bytes -= size
+            if excess_bytes <= 0:
+                return tuple(clips)
+    return tuple(clips)
 
 
 def clips_on_arrival(messages: Sequence[Message], log: Log, longest_tokens: int) -> tuple[Clip, ...]:

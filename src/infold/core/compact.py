@@ -115,13 +115,13 @@ def carry_out(
                 outdated_thinking=_outdated_between(log, after),
             )
             return Carried(after, (pruning,), (pruned,))
-        case Shorten(clip):
-            clipping = Clipping((clip,), now_ms)
+        case Shorten(clips):
+            clipping, targets = Clipping(clips, now_ms), tuple(clip.handle for clip in clips)
             after = log.append(clipping)
             tokens_after = estimated_tokens(after, situation)
-            uncached = _uncached_tokens(after, (clip.handle,))
+            uncached = _uncached_tokens(after, targets)
             outdated = _outdated_between(log, after)
-            clipped = Clipped(log.session_id, (clip.handle,), before, tokens_after, step.reason, uncached, outdated)
+            clipped = Clipped(log.session_id, targets, before, tokens_after, step.reason, uncached, outdated)
             return Carried(after, (clipping,), (clipped,))
         case Summarise() | Fold():
             return _carry_out_fold(log, step, situation, now_ms=now_ms)

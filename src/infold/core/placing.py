@@ -43,6 +43,7 @@ __all__ = [
     "is_sealed_reasoning",
     "measures_of",
     "media_bytes",
+    "part_bytes",
     "place",
     "run_after",
     "size_of_chosen",
@@ -156,8 +157,14 @@ def run_after(messages: Iterable[Placed]) -> Run:
 
 def media_bytes(message: Message) -> int:
     """The bytes of a message's media, those inside tool results included (I14)."""
-    files = (part.files if isinstance(part, ToolResultPart) else (part,) for part in message.parts)
-    return sum(file.byte_size for group in files for file in group if isinstance(file, FilePart))
+    return sum(map(part_bytes, message.parts))
+
+
+def part_bytes(part: Part) -> int:
+    """Return the bytes of a part that is a medium, or of the media inside a tool result."""
+    if isinstance(part, ToolResultPart):
+        return sum(file.byte_size for file in part.files)
+    return part.byte_size if isinstance(part, FilePart) else 0
 
 
 def measures_of(placed: Placed, wanted: Callable[[Part], bool]) -> int:

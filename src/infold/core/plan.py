@@ -10,7 +10,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from infold.core.budget import overflows
-from infold.core.clip import choose_clip, choose_medium
+from infold.core.clip import choose_clips, choose_media
 from infold.core.cut import Cut, Room, choose_cut, head_size
 from infold.core.economics import Outlook, saving
 from infold.core.entries import Clip, Reason
@@ -69,9 +69,9 @@ class Fold(Struct, frozen=True):
 
 
 class Shorten(Struct, frozen=True):
-    """Clip one part that is too large for the window."""
+    """Clip parts that are too large for the window, or media that are too large for the provider."""
 
-    clip: Clip
+    clips: tuple[Clip, ...]
     reason: Reason
 
 
@@ -111,10 +111,13 @@ def next_step(log: Log, situation: Situation) -> NextStep:
 def _too_heavy(log: Log, situation: Situation) -> Shorten | None:
     """Leave the oldest medium out where the request has more bytes than the provider takes (B8)."""
     policy, most = situation.policy, situation.budget.limit_bytes
-    if most is None or not policy.auto or not log.spine.media or log.media_bytes <= most:
+    if most is None or not policy.auto or not log.spine.media:
         return None
-    clip = choose_medium(log)
-    return None if clip is None else Shorten(clip, "trigger" if policy.clip else "safety")
+    shown = log.media_bytes
+    if shown <= most:
+        return None
+    clips = choose_media(log, excess_bytes=shown - most)
+    return Shorten(clips, "trigger" if policy.clip else "safety") if clips else None
 
 
 def fold_at(log: Log, cut: Cut, situation: Situation, reason: Reason) -> Summarise | Fold:
@@ -256,8 +259,8 @@ def _shorten(log: Log, situation: Situation, excess: int, reason: Reason) -> Sho
     """Shorten a part by what the excess is in our own measure, for the limit is held with a margin that the part has not."""
     whole = log.size.plus(log.checkpoint_size)
     own = -(-excess * whole.measure // max(1, scaled_tokens(whole, log, situation)))
-    clip = choose_clip(log, excess_tokens=excess, own_tokens=own)
-    return None if clip is None else Shorten(clip, reason)
+    clips = choose_clips(log, excess_tokens=excess, own_tokens=own)
+    return Shorten(clips, reason) if clips else None
 
 
 def _fold(log: Log, situation: Situation, reason: Reason, *, urgent: bool, insists: bool) -> Summarise | Fold | None:

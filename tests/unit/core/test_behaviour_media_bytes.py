@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for, narrowed
-from infold.core.clip import choose_medium
+from infold.core.clip import choose_media
 from infold.core.compact import compact
 from infold.core.entries import Amendment, Checkpoint, Clip, Clipping, Handle, MessageEntry, Pin
 from infold.core.events import Clipped
@@ -75,18 +75,18 @@ def test_an_older_log_has_its_own_media() -> None:
     log.append(MessageEntry(later))
 
     assert log.media_bytes == 0
-    assert choose_medium(log) is None
+    assert choose_media(log, excess_bytes=1) == ()
 
 
 def test_the_oldest_medium_goes_first() -> None:
     """I14: of several the oldest is left out; a tool result keeps its words, and only its media go."""
     log = session(*SEEN)
-    chosen: list[Clip] = []
-    while (clip := choose_medium(log)) is not None:
-        chosen.append(clip)
-        log = log.append(Clipping((clip,)))
+    first, chosen = choose_media(log, excess_bytes=1), choose_media(log, excess_bytes=log.media_bytes)
+    log = log.append(Clipping(chosen))
 
+    assert first == chosen[:1]
     assert [clip.handle for clip in chosen] == ["0.1", "3.0", "4.1", "4.2"]
+    assert choose_media(log, excess_bytes=1) == ()
     assert "taken" in str(log.shown(log.live[3]).parts[0])
     assert log.media_bytes == 0
 
@@ -95,12 +95,12 @@ def test_a_pinned_medium_is_spared() -> None:
     """B20, I14: what is pinned stays, in a message or in a result, and the next oldest goes instead."""
     log = session(*SEEN).append(Pin(Handle("0.1"))).append(Pin(Handle("3.0")))
 
-    assert choose_medium(log) == Clip(Handle("4.1"), 0, 0)
+    assert choose_media(log, excess_bytes=1) == (Clip(Handle("4.1"), 0, 0),)
 
 
 def test_a_medium_of_unknown_size_is_not_chosen() -> None:
     """I14: leaving out what has no bytes would help nobody."""
-    assert choose_medium(session(shows(picture(byte_size=0)), replies())) is None
+    assert choose_media(session(shows(picture(byte_size=0)), replies()), excess_bytes=1) == ()
 
 
 @pytest.mark.parametrize(("name", "reason"), [("infold", "trigger"), *((name, "safety") for name in DOCUMENTS)])
@@ -111,7 +111,7 @@ def test_a_request_with_too_many_bytes_is_made_lighter(name: str, reason: str) -
     done = compact(log, situation(policy))
 
     assert isinstance(done.final, Fits)
-    assert [event.targets for event in done.events if isinstance(event, Clipped)] == [("0.1",), ("3.0",)]
+    assert [event.targets for event in done.events if isinstance(event, Clipped)] == [("0.1", "3.0")]
     assert {event.reason for event in done.events if isinstance(event, Clipped)} == {reason}
     assert done.log.media_bytes == 800
     assert "shot0.png" in text_of(view(done.log, policy.summary)[0])
@@ -173,4 +173,4 @@ def test_a_result_too_large_for_its_media_is_lightened_in_any_session() -> None:
     step = next_step(log, situation(PRESETS["opencode-1.1.57"]))
 
     assert isinstance(step, Shorten)
-    assert step.clip == Clip(Handle("2.0"), len("taken"), 0)
+    assert step.clips == (Clip(Handle("2.0"), len("taken"), 0),)

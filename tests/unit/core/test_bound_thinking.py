@@ -244,7 +244,7 @@ def test_events_tell_how_much_thinking_left(binds: bool, expected: list[int]) ->
         Prune(PrunePlan((Handle("2.0"),), 10), "trigger"),
     )
     told = [event for one in steps for event in carry_out(log, one, situation).events]
-    clipped = carry_out(log, Shorten(Clip(Handle("0.0"), 1, 1), "trigger"), situation).events
+    clipped = carry_out(log, Shorten((Clip(Handle("0.0"), 1, 1),), "trigger"), situation).events
 
     assert [getattr(event, "outdated_thinking", None) for event in told] == expected
     assert [getattr(event, "outdated_thinking", None) for event in clipped] == [expected[-1]]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.clip import SMALLEST_CLIP_TOKENS, choose_clip
+from infold.core.clip import SMALLEST_CLIP_TOKENS, choose_clips
 from infold.core.entries import Clipping
 from infold.core.tokens import measure_part
 from infold.testing.builders import calls, result, session, user
@@ -16,7 +16,7 @@ def test_what_is_left_is_within_what_is_allowed(text: str, excess: int) -> None:
     """B8: where the first guess leaves too much, less is left, until the part is as small as it has to be."""
     log = session(user(), calls("bash"), result(output=text))
     before = measure_part(log.live[2].message.parts[0], "features")
-    clip = choose_clip(log, excess_tokens=excess, own_tokens=excess)
+    (clip,) = choose_clips(log, excess_tokens=excess, own_tokens=excess)
     assert clip is not None
     after = measure_part(log.append(Clipping((clip,))).shown(log.live[2]).parts[0], "features")
 

@@ -320,7 +320,7 @@ def test_what_cannot_be_folded_is_clipped() -> None:
     found = step(session(user(prose(300_000))), INFOLD)
 
     assert isinstance(found, Shorten)
-    assert found.clip.handle == "0.0"
+    assert [clip.handle for clip in found.clips] == ["0.0"]
 
 
 def test_what_cannot_be_clipped_is_folded_whole() -> None:
