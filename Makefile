@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-all soak check format bench clean
+.PHONY: help run demo test test-all soak audit check format bench clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /' | sort
@@ -49,6 +49,11 @@ test-all: test soak  ## Run all tests, then kill writers and sessions a thousand
 
 soak: $(VENV)/.dev  ## Kill writers and sessions a thousand times, at both databases
 	INFOLD_KILLS=1000 $(BIN)/python -m pytest -q tests/e2e/test_store_processes.py tests/e2e/test_session_kills.py
+
+audit:  ## Look up known vulnerabilities of what is installed, where a vulnerability service can be reached
+	@$(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	@$(BIN)/uv pip freeze --python $(BIN)/python | grep -v '^-e' > $(VENV)/audit/installed.txt
+	$(VENV)/audit/bin/pip-audit --requirement $(VENV)/audit/installed.txt --no-deps --disable-pip
 
 check: $(VENV)/.dev  ## Format, lint, types, architecture
 	$(BIN)/ruff format --check .

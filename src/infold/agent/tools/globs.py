@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from fnmatch import translate
 
-__all__ = ["LONGEST_GLOB", "MOST_GLOBS", "Glob", "left_out", "placed", "without_braces"]
+__all__ = ["Glob", "LONGEST_GLOB", "MOST_GLOBS", "left_out", "placed", "without_braces"]
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _ANY = re.compile(".", re.DOTALL)
