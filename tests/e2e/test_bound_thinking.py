@@ -55,7 +55,13 @@ def through_session(thinker: Thinker, model: str, events: list[Event], fields: I
             again = session.recover(refusal)
             if again is None:
                 raise
-            reply = thinker.reply(body_of(again.messages, model, **fields))
+            try:
+                reply = thinker.reply(body_of(again.messages, model, **fields))
+            except Refused as second:
+                last = session.recover(second)
+                if last is None:
+                    raise
+                reply = thinker.reply(body_of(last.messages, model, **fields))
         session.record(reply)
         return reply
 
@@ -81,7 +87,13 @@ def through_async_session(thinker: Thinker, model: str, events: list[Event], fie
                 again = await session.recover(refusal)
                 if again is None:
                     raise
-                reply = thinker.reply(body_of(again.messages, model, **fields))
+                try:
+                    reply = thinker.reply(body_of(again.messages, model, **fields))
+                except Refused as second:
+                    last = await session.recover(second)
+                    if last is None:
+                        raise
+                    reply = thinker.reply(body_of(last.messages, model, **fields))
             await session.record(reply)
             worker.take(reply)
         return worker
@@ -252,3 +264,16 @@ def test_a_request_refused_twice_is_recovered_twice(way: str) -> None:
     assert worker.refused == 0
     assert len(thinker.refusals) == 1
     assert {event.outdated_thinking > 0 for event in events if isinstance(event, Rejected)} == {True, False}
+
+
+@pytest.mark.parametrize("model", [MODEL, UNKNOWN])
+@pytest.mark.parametrize("way", [way for name, way in WAYS.items() if name != "fit"], ids=list(WAYS)[1:])
+def test_a_stricter_provider_is_met_without_the_client(way: Way, model: str) -> None:
+    """B32: where the thinking of work under way may not be missing either, that work is folded; the client sees no refusal."""
+    thinker, events = Thinker(strict=True), list[Event]()
+    worker = way(thinker, model, events, {})
+    folds = sum(isinstance(event, Compacted) for event in events)
+
+    assert worker.refused == 0
+    assert thinker.replies == STEPS + 1
+    assert folds > len(thinker.refusals) / 2 > 0

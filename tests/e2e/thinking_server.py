@@ -58,13 +58,17 @@ class Thinker:
     """A model that thinks before each call, signs its thinking, and checks what it is given back.
 
     `binds`: thinking is checked against what stands before it. `manual`: an older model, which wants the last reply of an open
-    loop to begin with thinking. `refusals` has the reason of each request that was refused; `kept` and `bare` count, for each
-    request of the client, the replies in it that have their thinking and those that do not.
+    loop to begin with thinking. `strict`: while its calls are being answered, the thinking of the latest reply must not be
+    missing either, as one sentence of the documentation can be read. `refusals` has the reason of each request that was refused;
+    `kept` and `bare` count, for each request of the client, the replies in it that have their thinking and those that do not.
     """
 
-    def __init__(self, *, binds: bool = True, manual: bool = False, turn: int = 10, tool: str = "bash") -> None:
+    def __init__(
+        self, *, binds: bool = True, manual: bool = False, strict: bool = False, turn: int = 10, tool: str = "bash"
+    ) -> None:
         self.binds = binds
         self.manual = manual
+        self.strict = strict
         self.refusals: list[str] = []
         self.replies = 0
         self.summaries = 0
@@ -159,7 +163,9 @@ class Thinker:
         made = [self._by_call[block["input"]["command"]] for block in blocks if block["type"] == "tool_use"]
         if self.manual and made and not thinking:
             return MUST_THINK.format(index)
-        return MODIFIED.format(index) if thinking and made and thinking != made else ""
+        is_open = index == len(messages) - 2 and bool(made)
+        is_missing = self.strict and is_open and not thinking
+        return MODIFIED.format(index) if is_missing or (thinking and made and thinking != made) else ""
 
     def _sign(self, body: Item) -> str:
         signature = f"signed-{self.replies}"

@@ -16,7 +16,22 @@ from infold.errors import StoreError
 from infold.formats.overflow import Overflow
 from infold.formats.streams import ReplyBuilder
 
-__all__ = ["AsyncPassage", "Passage"]
+__all__ = ["AsyncPassage", "Passage", "Recoveries"]
+
+
+class Recoveries:
+    """How often one request was recovered: for its size once, for its thinking twice.
+
+    A fold after a refusal for size may be what thinking is refused for, and the provider may miss what is then removed.
+    """
+
+    def __init__(self) -> None:
+        self._left = {False: 1, True: 2}
+
+    def may_be(self, overflow: Overflow) -> bool:
+        """Whether a request may be recovered from one more refusal of this kind; counts it."""
+        self._left[overflow.bound_thinking] -= 1
+        return self._left[overflow.bound_thinking] >= 0
 
 
 class Passage(Struct, frozen=True):

@@ -11,7 +11,7 @@ from functools import cache, partial
 import httpx2
 
 from infold.api.exchanges import Exchange, Relayed, opened
-from infold.api.passage import AsyncPassage, Passage
+from infold.api.passage import AsyncPassage, Passage, Recoveries
 from infold.api.passages import AsyncPassages, Passages
 from infold.api.replies import FRAMING, AsyncReply, Reply, Tell, tell_trouble, tried, tried_async
 from infold.core.events import NotManaged
@@ -54,9 +54,8 @@ class InfoldTransport(httpx2.BaseTransport):
         if passage is None:
             return self._inner.send(request, stream=True)
         reply = self._sent(_with_body(request, passage.content), passage)
-        recovered: list[bool] = []  # a fold after a refusal for size may be what thinking is refused for
-        while (overflow := reply.overflow) is not None and overflow.bound_thinking not in recovered:
-            recovered.append(overflow.bound_thinking)
+        recovered = Recoveries()
+        while (overflow := reply.overflow) is not None and recovered.may_be(overflow):
             changed = tried(self._tell, passage, partial(passage.recovered, overflow))
             if changed is None:
                 break
@@ -122,9 +121,8 @@ class AsyncInfoldTransport(httpx2.AsyncBaseTransport):
         if passage is None:
             return await self._inner.send(request, stream=True)
         reply = await self._sent(_with_body(request, passage.content), passage)
-        recovered: list[bool] = []
-        while (overflow := reply.overflow) is not None and overflow.bound_thinking not in recovered:
-            recovered.append(overflow.bound_thinking)
+        recovered = Recoveries()
+        while (overflow := reply.overflow) is not None and recovered.may_be(overflow):
             changed = await tried_async(self._tell, passage, partial(passage.recovered, overflow))
             if changed is None:
                 break

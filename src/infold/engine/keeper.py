@@ -11,12 +11,15 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.entries import Rejection
+from infold.core.compact import carry_out
+from infold.core.cut import Cut
+from infold.core.entries import Entry, Rejection
 from infold.core.events import Event, Rejected, Repaired
 from infold.core.gauge import Gauge, estimated_tokens
 from infold.core.likeness import likeness
 from infold.core.log import Log
 from infold.core.messages import Message
+from infold.core.plan import fold_at
 from infold.core.summary import Additions
 from infold.core.view import answered_as_interrupted
 from infold.engine.ahead import Preparation
@@ -164,19 +167,38 @@ class Keeper(Kept):
     def recover_thinking(self) -> Flow[Ready | None]:
         """Remove all thinking from a request that was refused for it, and remember for the session that the model binds it.
 
-        `None` where the request holds no thinking.
+        Where it holds none, the provider misses thinking in the work under way: then all of it is folded. `None` where there is
+        nothing to fold either.
         """
         history = self._begun("recovering")
         if self.is_behind:
             yield from self.begin_anew(0)
         shown = self.log.shown_thinking
         if not shown:
-            return None
+            return (yield from self._without_work(history))
         estimated = estimated_tokens(self.log, self.round.situation(self.log))
         rejection = Rejection(estimated, rejected_ms=self.now_ms(), bound_thinking=True)
         yield from self.insist(lambda _: (rejection,))
         yield Publish((Rejected(self.log.session_id, estimated, outdated_thinking=shown),))
         return (yield from self._prepare(history, _Reading))
+
+    def _without_work(self, history: History) -> Flow[Ready | None]:
+        """Fold everything by code, replies whose thinking is gone and the results they wait for included."""
+        if not any(placed.has_thinking for placed in self.log.live):
+            return None
+        situation = replace(self.round.situation(self.log), summariser=False)
+        events: list[Event] = []
+
+        def entries(log: Log) -> tuple[Entry, ...]:
+            step = fold_at(log, Cut.at(log, log.length), situation, "overflow")
+            carried = carry_out(log, step, situation, now_ms=self.now_ms())
+            events[:] = carried.events
+            return carried.entries
+
+        yield from self.insist(entries)
+        yield Publish(tuple(events))
+        ready = yield from self._prepare(history, _Reading)
+        return replace(ready, events=(*events, *ready.events))
 
     def record(self, reply: object, stamp: Stamp | None = None) -> Flow[None]:
         """Take in a provider's reply: what was said, the usage, and why it ended."""

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from infold.api.exchanges import Exchange, opened
+from infold.api.passage import Recoveries
 from infold.core.events import FailedOpen, NotManaged
 from infold.engine.finding import SESSION_HEADER
 from infold.errors import BrokenInput, InfoldError, StoreError, UsageError
@@ -88,9 +89,8 @@ class Relay:
     async def _passed_on(self, begun: _Begun) -> Response:
         outgoing, note = begun.outgoing, begun.note
         reply = await self._sent(outgoing, begun.content, begun.passage)
-        recovered: list[bool] = []  # a fold after a refusal for size may be what thinking is refused for
-        while (overflow := reply.overflow) is not None and reply.passage and overflow.bound_thinking not in recovered:
-            recovered.append(overflow.bound_thinking)
+        recovered = Recoveries()
+        while (overflow := reply.overflow) is not None and reply.passage and recovered.may_be(overflow):
             changed = await self._recovered(reply, reply.passage, overflow)
             if isinstance(changed, str):
                 note = f"{note}; not recovered: {changed}"

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from infold.api.exchanges import Relayed
+from infold.api.passage import Recoveries
 from infold.api.passages import AsyncPassages, Passages
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
@@ -471,3 +472,16 @@ def test_what_is_not_stored_says_why() -> None:
 
     assert "the disk is full" in str(broken.trouble)
     assert well.trouble is None
+
+
+def test_a_request_is_recovered_from_each_kind_of_refusal() -> None:
+    """B7, B32: for its size once, for its thinking twice, in whatever order the refusals come."""
+    recoveries, size, thinking = Recoveries(), Overflow("openai"), Overflow("anthropic", bound_thinking=True)
+
+    assert [recoveries.may_be(one) for one in (thinking, size, thinking, thinking, size)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]

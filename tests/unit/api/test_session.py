@@ -593,3 +593,26 @@ def test_opencodes_tail_settings_reach_the_request(turns: int, budget: int, firs
     asked = [part for entry in entries if isinstance(entry, MessageEntry) for part in entry.message.parts]
 
     assert [part.first_kept_id for part in asked if isinstance(part, CompactionPart)] == [first_kept]
+
+
+def test_thinking_is_recovered_as_far_as_there_is_any() -> None:
+    """B32: first the thinking goes, then the work it belongs to; after that, and without thinking, there is nothing to do."""
+    refusal = {"error": {"message": "The block is bound to a different conversation."}}
+    session = Session(MemoryStore(), "s", SessionSettings(window=64_000, format="anthropic-messages"))
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    call = {"type": "tool_use", "id": "t", "name": "bash", "input": {}}
+    items: list[Any] = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": [thought, call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "done"}]},
+    ]
+    session.prepare(items)
+    bare, folded = session.recover(refusal), session.recover(refusal)
+
+    assert bare is not None
+    assert folded is not None
+    assert bare.messages == [items[0], {"role": "assistant", "content": [call]}, items[2]]
+    assert "Go." in str(folded.messages)
+    assert "tool_use" not in str(folded.messages)
+    assert session.recover(refusal) is None
+    assert session.prepare(items).messages == folded.messages
