@@ -243,8 +243,6 @@ def _line(part: Part, message: Message) -> str:
             return f"[result of {part.tool}, {part.status}] {_shortened(part.output, LONGEST_RESULT)}"
         case FilePart():
             return f"[attached {part.media_type} {part.name}]"
-        case ReasoningPart():
-            return ""
         case _:
             return ""
 

@@ -68,4 +68,6 @@ def is_rewritten(recorded: Message, brought: Message) -> bool:
 
 def _wire_ids(message: Message) -> list[str]:
     """The ids of a message's calls and results as the provider gave them; one that is met a second time is numbered."""
-    return [_REPEATED.sub("", part.call_id) for part in (*calls_of(message), *results_of(message))]
+    called, answered = calls_of(message), results_of(message)
+    ids = (*(call.call_id for call in called), *(result.call_id for result in answered))
+    return [_REPEATED.sub("", call_id) for call_id in ids]
