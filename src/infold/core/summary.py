@@ -17,7 +17,6 @@ from infold.core.messages import (
     Message,
     MessageId,
     Part,
-    ReasoningPart,
     TextPart,
     ToolCallPart,
     ToolResultPart,
