@@ -84,13 +84,13 @@ def upstream() -> Iterator[RawUpstream]:
 
 
 @contextmanager
-def running(family: socket.AddressFamily, address: Any) -> Iterator[tuple[Server, Any]]:
+def running(family: socket.AddressFamily, address: Any, limits: Limits = Limits()) -> Iterator[tuple[Server, Any]]:
     """A server whose connections can be looked at, on that address, and where it is."""
 
     async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("ok")(scope, receive, send)
 
-    server = Server(echo, Limits(), lifespan="off")
+    server = Server(echo, limits, lifespan="off")
     with socket.socket(family) as listener:
         listener.bind(address)
         listener.listen()
@@ -256,6 +256,20 @@ def test_connections_that_say_nothing_make_room(upstream: RawUpstream) -> None:
             client.socket.close()
 
     assert statuses == [200] * 5
+
+
+def test_a_burst_of_silent_connections_stays_within_the_limit() -> None:
+    """B23: hundreds that arrive at once, after others have waited, are not admitted by closing the same one again and again."""
+    with running(socket.AF_INET, ("127.0.0.1", 0), Limits(connections=20)) as (server, at):
+        idle = [Client(at) for _ in range(20)]
+        time.sleep(1.2)
+        idle += [Client(at) for _ in range(200)]
+        time.sleep(2.5)
+        held = len(server.server_state.connections)
+        for client in idle:
+            client.socket.close()
+
+    assert held <= 20
 
 
 def test_connections_leave_files_for_upstreams() -> None:

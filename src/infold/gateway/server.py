@@ -40,6 +40,9 @@ SPARE_FILES = 64
 
 LEAST_CONNECTIONS = 8
 
+BACKLOG = 256
+"""Connections accepted in one go, before any of them can be refused; fewer than the files that upstreams leave unused then."""
+
 COMPLAINT_SECONDS = 60.0
 """How often the log repeats that no file is left for a new connection."""
 
@@ -58,16 +61,19 @@ def connections_allowed(wanted: int) -> int:
 
 
 class ClientConnection(H11Protocol):
-    """One client's connection; at most one timer runs, for what the client has to do next."""
+    """One client's connection; at most one timer runs, for what the client has to do next.
 
-    def __init__(self, limits: Limits, **given: Any) -> None:
+    `refused` is shared by a server's connections: those that were answered and are about to be closed.
+    """
+
+    def __init__(self, limits: Limits, refused: "set[ClientConnection]", **given: Any) -> None:
         super().__init__(**given)
         self._limits = limits
+        self._refused = refused
         self._timer: asyncio.TimerHandle | None = None
         self._awaited = ""
         self._stalled: asyncio.TimerHandle | None = None
         self._first = b""
-        self._is_refused = False
         self._opened_at = self.loop.time()
 
     @property
@@ -89,16 +95,16 @@ class ClientConnection(H11Protocol):
         if own is not None and own.family in (socket.AF_INET, socket.AF_INET6):
             own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         most = self._limits.connections
-        if len(self.connections) > most and not self._make_room():
+        if len(self.connections) - len(self._refused) > most and not self._make_room():
             self._refuse(503, f"The gateway has {most:,} connections open, which is its limit. Try again later.")
-            if len(self.connections) > most + SPARE_FILES // 2:
+            if len(self._refused) > SPARE_FILES // 2:
                 transport.close()  # too many to wait for
             return
         self._watch()
 
     def data_received(self, data: bytes) -> None:
         """Read on; a refused client is no longer listened to."""
-        if self._is_refused:
+        if self in self._refused:
             return
         self._first = self._first or data[:2]
         super().data_received(data)
@@ -107,6 +113,7 @@ class ClientConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers."""
         super().connection_lost(exc)
+        self._refused.discard(self)
         self._unset_keepalive_if_required()
         self._arm("", 0)
         self.resume_writing()
@@ -140,7 +147,7 @@ class ClientConnection(H11Protocol):
 
     def _watch(self) -> None:
         """Set the timer for what the client has to send next, unless it already runs."""
-        if self._is_refused or self.transport.is_closing():
+        if self in self._refused or self.transport.is_closing():
             return
         exchange = self._exchange
         if exchange is not None and not exchange.response_complete:
@@ -172,10 +179,15 @@ class ClientConnection(H11Protocol):
 
     def _make_room(self) -> bool:
         """Close the oldest connection that waits without having sent a request; false if there is none."""
-        others = (one for one in self.connections if isinstance(one, ClientConnection) and one.is_waiting)
+        others = (
+            one
+            for one in self.connections
+            if isinstance(one, ClientConnection) and one.is_waiting and one not in self._refused
+        )
         oldest = min(others, key=lambda one: one._opened_at, default=None)  # noqa: SLF001 - of the same class
         if oldest is None:
             return False
+        self._refused.add(oldest)  # it stays among the connections until the event loop has closed it
         oldest.transport.abort()
         return True
 
@@ -183,7 +195,7 @@ class ClientConnection(H11Protocol):
         """Answer without the application, and end the connection once the client had time to read that."""
         if self.transport.is_closing():
             return
-        self._is_refused = True
+        self._refused.add(self)
         self._arm("leaving", LINGER_SECONDS)
         exchange = self._exchange
         if exchange is not None and not exchange.response_complete:
@@ -223,13 +235,16 @@ class Server(uvicorn.Server):
     def __init__(
         self, app: ASGIApp, limits: Limits, *, on_exit: Callable[[], None] | None = None, **given: Any
     ) -> None:
+        refused: set[ClientConnection] = set()
+
         def protocol(**of_server: Any) -> ClientConnection:
-            return ClientConnection(limits, **of_server)
+            return ClientConnection(limits, refused, **of_server)
 
         config = uvicorn.Config(
             app,
             http=cast("type[asyncio.Protocol]", protocol),
             ws="none",
+            backlog=BACKLOG,
             access_log=False,
             server_header=False,
             date_header=False,  # an upstream's own is passed on

@@ -218,7 +218,7 @@ def test_what_is_too_large_is_passed_on_unheard() -> None:
     assert refusal.overflow is None
 
 
-@pytest.mark.parametrize("headers", [{**STREAM, "content-encoding": "br"}, {**JSON, "content-encoding": "zstd"}])
+@pytest.mark.parametrize("headers", [{**STREAM, "content-encoding": "zip"}, {**JSON, "content-encoding": "zstd"}])
 def test_what_cannot_be_read_is_not_held(headers: dict[str, str]) -> None:
     """A reply in an encoding nobody asked for is passed on, and nothing is recorded."""
     made = passage(exchange("openai-chat"))
