@@ -41,7 +41,7 @@ def test_stores_open_at_once(postgres: str) -> None:
         rows = connection.execute("SELECT number, name FROM infold_migrations").fetchall()
 
     assert len(stores) == 6
-    assert rows == [(1, "sessions"), (2, "words"), (3, "indexed")]
+    assert rows == [(1, "sessions"), (2, "words"), (3, "indexed"), (4, "media")]
 
 
 def test_reader_under_way_holds_nothing(postgres: str) -> None:
