@@ -3,6 +3,7 @@
 Run as `store_worker.py <task> <address> [argument]`; the address is a file or a PostgreSQL connection string.
 """
 
+import ctypes
 import os
 import random
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from threading import Thread
 
 from infold.core.messages import SessionId
+from infold.errors import StoreBroken
 from infold.ports import FullStore, SessionKey
 from infold.stores.postgres import PostgresStore
 from infold.stores.sqlite import SqliteStore
@@ -154,6 +156,23 @@ def _is_orphan() -> bool:
     return True
 
 
+def fork_unseen(store: SqliteStore | PostgresStore, address: str) -> None:
+    """Fork without Python's knowledge, as a server written in C may; tell in how many ways the child was refused."""
+    store.append(KEY, said("a"), expected=0)
+    child = ctypes.CDLL(None).fork()
+    if not child:
+        refused = 0
+        for use in (lambda: store.append(KEY, said("b"), expected=1), lambda: opened(address)):
+            with suppress(StoreBroken):
+                use()
+                continue
+            refused += 1
+        tell(refused)
+        os._exit(0)
+    os.waitpid(child, 0)
+    tell(store.append(KEY, said("c", prefix="c"), expected=1))
+
+
 def visit(store: SqliteStore | PostgresStore, _: str) -> None:
     """Look at the store as another program would, and tell how many entries there are of either session."""
     for key in (KEY, OWN):
@@ -187,7 +206,8 @@ def tell_line(line: str) -> None:
 
 
 TASKS: dict[str, Callable[[SqliteStore | PostgresStore, str], None]] = {
-    task.__name__: task for task in (write_on, append_many, compact_many, hold_on, fork, open_often, outlive, visit)
+    task.__name__: task
+    for task in (write_on, append_many, compact_many, hold_on, fork, fork_unseen, open_often, outlive, visit)
 }
 
 if __name__ == "__main__" and sys.argv[1] == "nurse":
