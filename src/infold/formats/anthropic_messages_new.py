@@ -15,7 +15,16 @@ from infold.core.messages import (
 )
 from infold.formats.items import Item
 from infold.formats.media import parse_data_url
-from infold.formats.slots import has_address, is_image, is_pdf, mentioned, parsed_arguments, provider_value, shown
+from infold.formats.slots import (
+    has_address,
+    is_image,
+    is_pdf,
+    mentioned,
+    opaque_value,
+    parsed_arguments,
+    provider_value,
+    shown,
+)
 
 __all__ = ["THINKING", "encode_new"]
 
@@ -40,7 +49,8 @@ def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> li
 def _new_blocks(part: Part, ids: Mapping[str, str]) -> list[Item]:
     match part:
         case TextPart():
-            return [{"type": "text", "text": part.text}] if part.text.strip() else []
+            block, text = opaque_value(part), {"type": "text", "text": part.text}
+            return [block] if "type" in block else [text] if part.text.strip() else []
         case ToolCallPart():
             call_id = ids.get(part.call_id) or part.call_id
             return [{"type": "tool_use", "id": call_id, "name": part.tool, "input": parsed_arguments(part.arguments)}]

@@ -47,6 +47,7 @@ from infold.formats.slots import (
     has_address,
     left_text,
     mentioned,
+    opaque_value,
     parsed_arguments,
     provider_value,
     result_or_text,
@@ -271,6 +272,8 @@ def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> li
 
 def _new_parts(part: Part, ids: Mapping[str, str]) -> list[Item]:
     match part:
+        case TextPart() if (block := opaque_value(part)) and "type" not in block:
+            return [block]
         case TextPart():
             return [{"text": part.text}] if part.text else []
         case ToolCallPart():

@@ -15,7 +15,16 @@ from infold.core.messages import (
 )
 from infold.formats.items import Decoded, Item, as_came, id_field, lines, plain, text_field
 from infold.formats.openai_responses_blocks import BLANK_IMAGE
-from infold.formats.slots import has_address, is_image, is_pdf, mentioned, provider_value, shown, shown_text
+from infold.formats.slots import (
+    has_address,
+    is_image,
+    is_pdf,
+    mentioned,
+    opaque_value,
+    provider_value,
+    shown,
+    shown_text,
+)
 
 __all__ = ["BOUND_TYPES", "answers_in_order", "answers_matched", "encode_new"]
 
@@ -28,7 +37,8 @@ def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> li
     ids = aliases or {}
     parts = shown(message)
     role = _ROLES.get(type(message), "user")
-    content = shown_text(parts) if role == "assistant" else _new_content(parts)
+    told = tuple(part for part in parts if not _is_item(opaque_value(part)))
+    content = shown_text(told) if role == "assistant" else _new_content(told)
     said = [{"role": role, "content": content}] if content else []
     others = [item for part in parts for item in _new_items(part, ids)]
     bound = [item for item in others if item["type"] in BOUND_TYPES]
@@ -51,7 +61,13 @@ def _new_items(part: Part, ids: Mapping[str, str]) -> list[Item]:
             value = provider_value(part)
             return [value] if isinstance(value, dict) and value.get("type") in BOUND_TYPES else []
         case _:
-            return []
+            value = opaque_value(part)
+            return [value] if _is_item(value) else []
+
+
+def _is_item(value: Item) -> bool:
+    """Whether an opaque block is an item of its own; the types of blocks inside a message begin otherwise."""
+    return "type" in value and not str(value["type"]).startswith(("input_", "output_"))
 
 
 def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:

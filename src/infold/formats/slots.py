@@ -26,6 +26,7 @@ __all__ = [
     "is_pdf",
     "left_text",
     "mentioned",
+    "opaque_value",
     "parsed_arguments",
     "provider_value",
     "replaced_content",
@@ -152,6 +153,17 @@ def is_pdf(file: FilePart) -> bool:
 def has_address(file: FilePart) -> bool:
     """Whether a provider could fetch this medium by itself."""
     return file.reference.startswith(("https://", "http://"))
+
+
+def opaque_value(part: Part) -> Item:
+    """An opaque part's block as its provider gave it; empty for every other part, and for an item with a role of its own."""
+    if not isinstance(part, TextPart) or not part.opaque:
+        return {}
+    try:
+        value = msgspec.json.decode(part.text)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) and "role" not in value else {}
 
 
 def provider_value(part: ReasoningPart | ToolCallPart) -> Any:

@@ -6,11 +6,13 @@ from infold.core.messages import FilePart, ReasoningPart, StepStartPart, TextPar
 from infold.formats.slots import (
     arguments_of,
     left_text,
+    opaque_value,
     parsed_arguments,
     provider_value,
     replaced_content,
     unpacked_input,
 )
+from infold.formats.wire import format_named
 
 
 @pytest.mark.parametrize(
@@ -77,3 +79,30 @@ def test_replaced_content_keeps_chosen_media() -> None:
 def test_provider_data_is_parsed_with_tolerance(data: str, value: object) -> None:
     """Damaged provider data is as good as none."""
     assert provider_value(ReasoningPart("", data)) == value
+
+
+@pytest.mark.parametrize(
+    ("wire", "block"),
+    [
+        ("anthropic-messages", {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}),
+        ("openai-responses", {"type": "mcp_approval_request", "id": "a1", "name": "x"}),
+        ("gemini", {"toolCall": {"id": "t1", "toolType": "SEARCH"}}),
+    ],
+)
+def test_an_opaque_block_without_its_source_is_the_same_block(wire: str, block: dict[str, object]) -> None:
+    """B30: a session that is opened again by its new messages alone sends what infold does not know as it came."""
+    known = format_named(wire)
+    item = {"role": "model", "parts": [block]} if wire == "gemini" else block
+    if wire == "anthropic-messages":
+        item = {"role": "assistant", "content": [block]}
+    message = known.decode([item]).messages[0]
+
+    assert known.encode_new(message) == [item]
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[1]", '{"role": "critic"}'])
+def test_what_is_no_block_stays_text(text: str) -> None:
+    """An opaque part that is no block of its own is shown as its JSON."""
+    part = TextPart(text, synthetic=True, opaque=True)
+
+    assert (opaque_value(part), opaque_value(TextPart('{"type": "x"}'))) == ({}, {})
