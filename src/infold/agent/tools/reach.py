@@ -118,20 +118,23 @@ def _is_unknown(word: Word, *, moves: bool) -> bool:
     text = word.text
     if len(text) > LONGEST_WORD or (moves and text == "-"):
         return True
-    own = any(name in SHELLS_OWN for name in _VARIABLE.findall(text)) and (moves or "/" in text)
-    elsewhere = text.startswith("~") and text[1:2] not in ("", "/")
-    many = "{" in text and (_RANGE.search(text) is not None or len(without_braces(text)) == MOST_GLOBS)
-    return word.live and (own or elsewhere or many)
+    if not word.live:
+        return False
+    every = without_braces(text)
+    own = (moves or "/" in text) and any(name in SHELLS_OWN for one in every for name in _VARIABLE.findall(one))
+    parts = (part for one in every for part in _PARTS.split(one))
+    elsewhere = any(part.startswith("~") and part[1:2] not in ("", "/") for part in parts)
+    return own or elsewhere or len(every) == MOST_GLOBS or _RANGE.search(text) is not None
 
 
 def _texts(word: Word, folder: Path) -> Iterator[str]:
     """The paths that a word may hold: itself, what stands behind `=`, `:` or `@`, and the value joined to an option.
 
-    A variable that is not set counts as empty, as it does in a shell.
+    As in a shell, braces come before variables, and a variable that is not set is empty.
     """
     known = {**os.environ, "PWD": str(folder)}
-    expanded = _VARIABLE.sub(lambda found: known.get(found[1], ""), word.text) if word.live else word.text
-    for text in without_braces(expanded) if word.live else (expanded,):
+    for choice in without_braces(word.text) if word.live else (word.text,):
+        text = _VARIABLE.sub(lambda found: known.get(found[1], ""), choice) if word.live else choice
         parts = (text, *_PARTS.split(text)) if _PARTS.search(text) else (text,)
         joined = (text[text.index("/") :],) if text.startswith("-") and "/" in text else ()
         yield from (part for part in (*parts, *joined) if part and "\0" not in part)

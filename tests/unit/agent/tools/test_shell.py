@@ -115,7 +115,13 @@ def test_what_only_looks_like_a_path_is_let_be(root: Path, wished: Wished, comma
             "cat 'out'/n*",
         ),
         *("cat /et[c]/passwd", "cat /{etc,x}/passwd", "cat /{d..f}tc/passwd", "cat /e\\tc/passwd", 'cat /e"t"c/passwd'),
-        *("cat ''/etc/passwd", "cat $HOME/notes.txt", 'cat "$HOME"/notes.txt', "cat $nothing/etc/passwd"),
+        *(
+            "cat ''/etc/passwd",
+            "cat $HOME/notes.txt",
+            'cat "$HOME"/notes.txt',
+            "cat $nothing/etc/passwd",
+            "cat $HO{ME,x}/notes.txt",
+        ),
         *(
             "cat ~+/../x",
             "cat ~root/x",
