@@ -232,7 +232,7 @@ def test_a_child_outlives_the_process_that_opened_the_store(address: str) -> Non
 
 def test_a_fork_that_python_does_not_see_is_refused(tmp_path: Path) -> None:
     """B31: a child that inherited open SQLite connections gets an error, from the old store and from a new one."""
-    command = [sys.executable, WORKER, "fork_unseen", str(tmp_path / "sessions.db")]
+    command: list[str | Path] = [sys.executable, WORKER, "fork_unseen", str(tmp_path / "sessions.db")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "2\n2\n", "")
