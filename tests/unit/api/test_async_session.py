@@ -68,8 +68,8 @@ def run(work: Coroutine[Any, Any, Outcome]) -> Outcome:
 
 
 async def opened(store: FullStore, window: int = 8_192, **settings: Any) -> AsyncSession:
-    """The session `s` of a store."""
-    return await AsyncSession.open(store, "s", SessionSettings(window=window, **settings))
+    """The session `s` of a store, at a standing clock: when a summary is begun ahead depends on the pace of the calls."""
+    return await AsyncSession.open(store, "s", SessionSettings(window=window, **{"now_ms": lambda: 5, **settings}))
 
 
 async def grow(session: AsyncSession, steps: int, *, begin: int = 0, sent: list[Any] | None = None) -> None:
@@ -351,7 +351,7 @@ def test_a_summary_that_failed_ahead_is_not_taken_for_one() -> None:
             return answers.pop() if answers else TOLD
 
         session = await opened(MemoryStore(), 16_384, summariser=summariser, background=True, on_event=events.append)
-        await grow(session, 16)
+        await grow(session, 18)
         await session.compact()
         await session.close()
 

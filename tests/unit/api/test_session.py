@@ -402,7 +402,9 @@ def test_nobody_waits_for_a_summary_written_ahead(store: FullStore) -> None:
         assert written.wait(10)
         return PORTED
 
-    settings = SessionSettings(window=16_384, summariser=summariser, background=True, on_event=events.append)
+    settings = SessionSettings(
+        window=16_384, summariser=summariser, background=True, on_event=events.append, now_ms=lambda: 5
+    )
     session = Session(store, "s", settings)
     sent: list[Any] = []
     grow(session, 16, sent=sent)
@@ -425,9 +427,11 @@ def test_a_summary_that_failed_ahead_is_not_taken_for_one(store: FullStore) -> N
     def summariser(_: SummaryRequest) -> Told:
         return Told(Answer(answers.pop() if answers else PORTED), cost=0.5)
 
-    settings = SessionSettings(window=16_384, summariser=summariser, background=True, on_event=events.append)
+    settings = SessionSettings(
+        window=16_384, summariser=summariser, background=True, on_event=events.append, now_ms=lambda: 5
+    )
     session = Session(store, "s", settings)
-    grow(session, 17)
+    grow(session, 18)
     session.compact()
     discarded = [event.cost for event in events if isinstance(event, PreparationDiscarded)]
     (compacted,) = (event for event in events if isinstance(event, Compacted))
