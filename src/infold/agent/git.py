@@ -21,6 +21,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from infold.agent.tools.processes import program_at
+from infold.formats.transcripts.source import is_database_in_use
 
 __all__ = [
     "Checkout",
@@ -156,9 +157,9 @@ def git_on(repository: Path, environ: Mapping[str, str], *, top: Path | None = N
 
 
 def small_file(path: Path) -> bytes:
-    """Return the beginning of a file; nothing if there is none, or if it is not a regular file."""
+    """Return the beginning of a file; nothing if there is none, if it is not a regular file, or a database in use."""
     try:
-        if not path.is_file():
+        if not path.is_file() or is_database_in_use(path):
             return b""
         with path.open("rb") as file:
             return file.read(MOST_BYTES)

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from infold.agent.tools.secret_files import is_secret
 from infold.core.features import estimate_tokens
+from infold.formats.transcripts.source import is_database_in_use
 
 __all__ = ["Instructions", "instruction_files", "instructions_for", "top_of"]
 
@@ -177,5 +178,7 @@ def _bytes(file: Path) -> bytes:
     """The beginning of a file; raises `OSError` for what is none, since reading a pipe would wait for ever."""
     if not stat.S_ISREG(file.stat().st_mode):
         raise OSError("it is no file")
+    if is_database_in_use(file):
+        raise OSError("it is a SQLite database in use")
     with file.open("rb") as opened:
         return opened.read(MOST_BYTES)

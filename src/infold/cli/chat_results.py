@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from infold.agent.events import Answered, Called
 from infold.cli.render import counted, legible, one_line
+from infold.formats.transcripts.source import is_database_in_use
 
 __all__ = ["Done", "MOST_CHANGES", "Results", "changes_in", "folded", "path_in", "replaced_by"]
 
@@ -81,7 +82,7 @@ def replaced_by(called: Called, root: Path) -> str:
     try:
         place = root / path
         is_small = bool(path) and place.is_file() and place.stat().st_size <= MOST_COMPARED
-        return place.read_text("utf-8") if is_small else ""
+        return place.read_text("utf-8") if is_small and not is_database_in_use(place) else ""
     except (OSError, ValueError):
         return ""
 

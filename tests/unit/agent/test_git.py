@@ -3,13 +3,22 @@
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from infold.agent.git import GitFailed, checkout_at, git_on, reading_git
+from infold.agent.git import GitFailed, checkout_at, git_on, reading_git, small_file
+from infold.agent.instructions import instructions_for
 from infold.agent.tools.processes import program_at
 from infold.agent.tools.repository import files_below, ignored_among, is_ignored
+from infold.agent.tools.skill import skills_in
+from infold.agent.tools.tool import Workplace
+from infold.core.entries import MessageEntry
+from infold.core.messages import SessionId
+from infold.ports import SessionKey
+from infold.stores.sqlite import SqliteStore
+from infold.testing.builders import user
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -110,3 +119,16 @@ def test_modules_of_the_folder_are_not_imported(tmp_path: Path) -> None:
 
     assert ran.returncode == 0, ran.stderr
     assert not (tmp_path / "fired").exists()
+
+
+def test_links_to_an_open_store_are_not_read(tmp_path: Path) -> None:
+    """B31: a project whose files lead to the session's own database cannot make infold open and close it."""
+    with closing(SqliteStore(tmp_path / "sessions.db")) as store:
+        store.append(SessionKey("", SessionId("s")), (MessageEntry(user("hi")),), expected=0)
+        for name in ("AGENTS.md", "exclude", "skill/SKILL.md"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).symlink_to(tmp_path / "sessions.db")
+
+        assert small_file(tmp_path / "exclude") == b""
+        assert skills_in(Workplace(tmp_path, (tmp_path,))) == ()
+        assert "could not be read: it is a SQLite database in use" in instructions_for(tmp_path, (), None).text

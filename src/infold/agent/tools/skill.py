@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from infold.agent.tools.paths import is_inside, named
 from infold.agent.tools.secret_files import is_secret
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+from infold.formats.transcripts.source import is_database_in_use
 from infold.ports import ToolSpec
 
 __all__ = ["SKILL", "Skill", "SkillArguments", "announced", "skills_in"]
@@ -61,7 +62,7 @@ def skills_in(workplace: Workplace) -> tuple[Skill, ...]:
     """
     found: dict[str, Skill] = {}
     files = (file for folder in workplace.skills for file in _skill_files(folder))
-    for file in (file for file in files if not _leads_astray(file, workplace)):
+    for file in (file for file in files if not _leads_astray(file, workplace) and not is_database_in_use(file)):
         try:
             with file.open("rb") as opened:
                 text = opened.read(LARGEST_BYTES).decode("utf-8-sig", "replace").replace("\r\n", "\n")
