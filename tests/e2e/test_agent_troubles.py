@@ -166,7 +166,7 @@ def test_a_store_that_is_none(place: Place) -> None:
         check_line(
             asked(place, server.url, "Hello?", "--store", str(readme)), "it is not an infold store", "name another"
         )
-        check_line(asked(place, server.url, "Hello?", "--store", str(place.root)), "it cannot be opened or made")
+        check_line(asked(place, server.url, "Hello?", "--store", str(place.root)), "it is not a regular file")
 
     assert readme.read_text() == before
 
