@@ -100,7 +100,7 @@ class Upstream:
 
     def __call__(self, request: ScriptedRequest) -> Answer:
         """Answer one request."""
-        if "takes over" not in str(request.body):
+        if "Write notes on the conversation so far" not in str(request.body):
             return Say("Noted.")
         self.asked.set()
         return Hang(60) if self.hangs else Say(NOTES)
@@ -144,7 +144,7 @@ def go_on(url: str, items: list[Item], upstream: ScriptedServer) -> None:
 
 def spoken_until(script: Upstream, url: str, items: list[Item]) -> Thread:
     """Turn after turn until a summary is asked for; whoever waits for that turn's answer."""
-    while True:
+    for _ in range(100):
         items.append({"role": "user", "content": f"Part {len(items)}, please. {shown(len(items))}"})
         caller = Thread(target=left_alone, args=(url, list(items)))
         caller.start()
@@ -153,6 +153,7 @@ def spoken_until(script: Upstream, url: str, items: list[Item]) -> Thread:
         if script.asked.is_set():
             return caller
         items.append({"role": "assistant", "content": "Noted."})
+    raise AssertionError("no summary was asked for")
 
 
 def left_alone(url: str, items: list[Item]) -> None:

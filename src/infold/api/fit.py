@@ -108,7 +108,7 @@ def _played(decoded: Decoded, wire: WireFormat, situation: Situation, terms: _Te
     preamble, history = divided(decoded.messages)
     played = _REHEARSALS.play(history, situation, _rendering(policy, terms))
     compaction = _compacted(played.log, situation)
-    sent = (*preamble, *view(compaction.log, policy.summary))
+    sent = (*preamble, *view(compaction.log, policy.summary, brought=True))
     report = Report(
         format=wire.name,
         policy=policy.name,

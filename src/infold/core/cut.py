@@ -134,5 +134,7 @@ def tail_size(log: Log, cut: Cut) -> Size:
 
 
 def kept_size(log: Log, cut: Cut) -> Size:
-    """Return the size that what a cut keeps will have once the head is folded."""
-    return total_size(map(log.size_after_fold, log.live[cut.index :]))
+    """Return the size that what a cut keeps will have once the head is folded, and with it calls that the tail left unanswered."""
+    kept = log.live[cut.index :]
+    size = total_size(map(log.size_after_fold, kept))
+    return size.minus(kept[0].beside) if kept else size

@@ -1,8 +1,9 @@
 """From log to the messages the model is sent.
 
 `standing` is what the log holds after its newest checkpoint, as the documents' *filterCompacted* gives it. `view` is that, made
-fit to send. While nothing is hidden or folded, that is every message as it came; only calls without any result are answered as
-interrupted. In a view that infold has changed, late answers also become text, and messages with nothing in them are left out.
+fit to send. While nothing is hidden or folded, a list that a caller brings whole is sent as it came; only calls without any result
+are answered as interrupted. In a view that infold has changed, or has put together from what it recorded, late answers also become
+text, and messages with nothing in them are left out.
 The same log always gives the same messages, and a message that nothing changed is the very object that was appended.
 """
 
@@ -49,7 +50,8 @@ def view(log: Log, summary: SummaryPolicy, *, brought: bool = False) -> tuple[Me
     """Return the messages to send now; not empty unless the log is.
 
     `brought`: the caller brings its whole list with each request, and so wants each message in it to be sent. Otherwise a
-    recorded reply without content is left out, and so is one that ended in an error while nothing follows it.
+    recorded reply without content is left out, and so is one that ended in an error while nothing follows it; and a result that
+    came after its step becomes text, since the request before it has already answered its call as interrupted.
     """
     messages = tuple(_sendable(log, brought=brought))
     if messages and not brought and _broke_off(messages[-1]):
@@ -94,7 +96,8 @@ def _opening(log: Log, summary: SummaryPolicy) -> tuple[Message, ...]:
 def _sendable(log: Log, *, brought: bool) -> Iterator[Message]:
     shows_all = _shows_all_reasoning(log)
     is_changed = log.checkpoint is not None or bool(log.altered) or not shows_all
-    answered = _answered_elsewhere(log.live, late_counts=not is_changed)
+    is_repaired = is_changed or not brought
+    answered = _answered_elsewhere(log.live, late_counts=not is_repaired)
     step = _Step()
     for placed in log.live:
         if not _may_follow_calls(placed):
@@ -103,7 +106,7 @@ def _sendable(log: Log, *, brought: bool) -> Iterator[Message]:
         if not placed.is_sent or (placed.is_blank and (is_changed or not (brought or _is_given(placed.message)))):
             continue
         message = log.shown(placed)
-        if is_changed and placed.late:
+        if is_repaired and placed.late:
             message = _with_late_as_text(message, placed)
         if not shows_all and (left_out := log.left_out_of(placed)) is not None:
             message = without(message, left_out)

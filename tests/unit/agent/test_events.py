@@ -64,7 +64,7 @@ def test_no_name_is_used_twice() -> None:
 
 def test_endings_are_few() -> None:
     """Whoever tells of an ending has words for each."""
-    assert set(get_args(Ending)) == {"done", "aborted", "length", "steps", "circling", "filtered", "failed"}
+    assert set(get_args(Ending)) == {"done", "aborted", "length", "steps", "circling", "filtered", "failed", "stop"}
 
 
 @pytest.mark.parametrize(("_", "name"), TOLD, ids=lambda value: value if isinstance(value, str) else "")

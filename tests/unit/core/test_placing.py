@@ -211,11 +211,11 @@ def test_who_speaks_and_what_is_sent_is_marked(message: Message, marks: tuple[bo
 
 
 def test_a_late_result_is_shown_as_text() -> None:
-    """B12, B30: in a view that infold changes, a result after its step is text and its call interrupted; else both stay."""
+    """B12, B30: a result after its step is text and its call interrupted, unless a caller's own list has them so."""
     log = spoken(session(user(), calls("bash")), user("hello?")).append(came("m1-call0", "at last"))
     shown = view(log.append(Clipping((Clip(Handle("2.0"), 1, 1),))), SENT)
 
-    assert view(log, SENT) == tuple(placed.message for placed in log.live)
+    assert view(log, SENT, brought=True) == tuple(placed.message for placed in log.live)
 
     assert log.live[-1].late == (0,)
     assert results_of(shown[2])[0].output == INTERRUPTED_TEXT

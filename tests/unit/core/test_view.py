@@ -231,17 +231,19 @@ def test_an_unanswered_call_before_another_step() -> None:
 
 
 def test_a_late_result_is_text() -> None:
-    """B12, B30: an answer after its step stays as it came, until infold changes the request: then it is told in words."""
+    """B12, B30: in a list that a caller brings, an answer after its step stays as it came; else it is told in words."""
     log = session(user("a"), calls("bash"), user("b"), result(output="at last"))
-
-    assert sent(log) == tuple(placed.message for placed in log.live)
-    assert words(sent(changed(log))) == [
+    repaired = [
         ("UserMessage", "a"),
         ("AssistantMessage", ""),
         ("ToolMessage", ""),
         ("UserMessage", "b"),
         ("UserMessage", "[late result of bash, call m1-call0]\nat last"),
     ]
+
+    assert view(log, INFOLD.summary, brought=True) == tuple(placed.message for placed in log.live)
+    assert words(sent(log)) == repaired
+    assert words(view(changed(log), INFOLD.summary, brought=True)) == repaired
 
 
 def test_a_late_result_beside_one_in_time() -> None:
