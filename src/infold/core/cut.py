@@ -134,7 +134,7 @@ def tail_size(log: Log, cut: Cut) -> Size:
 
 
 def kept_size(log: Log, cut: Cut) -> Size:
-    """Return the size that what a cut keeps will have once the head is folded, and with it calls that the tail left unanswered."""
+    """Return the size that what a cut keeps will have once the head is folded, with the calls that its first message closed."""
     kept = log.live[cut.index :]
     size = total_size(map(log.size_after_fold, kept))
     return size.minus(kept[0].beside) if kept else size

@@ -1,9 +1,9 @@
 """From log to the messages the model is sent.
 
 `standing` is what the log holds after its newest checkpoint, as the documents' *filterCompacted* gives it. `view` is that, made
-fit to send. While nothing is hidden or folded, a list that a caller brings whole is sent as it came; only calls without any result
-are answered as interrupted. In a view that infold has changed, or has put together from what it recorded, late answers also become
-text, and messages with nothing in them are left out.
+fit to send. While nothing is hidden or folded, a list that a caller brings whole is sent as it came; only calls without any
+result are answered as interrupted. In a view that infold has changed, or has put together from what it recorded, late answers
+also become text, and messages with nothing in them are left out.
 The same log always gives the same messages, and a message that nothing changed is the very object that was appended.
 """
 
