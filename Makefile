@@ -47,8 +47,9 @@ test: $(VENV)/.dev  ## Run all tests, with 100 % branch coverage demanded of cor
 
 test-all: test soak  ## Run all tests, then kill writers and sessions a thousand times
 
-soak: $(VENV)/.dev  ## Kill writers and sessions a thousand times, at both databases
+soak: $(VENV)/.dev  ## Kill writers and sessions a thousand times, at both databases; send 10,000 odd bodies
 	INFOLD_KILLS=1000 $(BIN)/python -m pytest -q tests/e2e/test_store_processes.py tests/e2e/test_session_kills.py
+	INFOLD_BODIES=10000 $(BIN)/python -m pytest -q tests/property/test_bodies_are_unchanged.py
 
 audit:  ## Look up known vulnerabilities of what is installed, where a vulnerability service can be reached
 	@$(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
