@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from infold.testing.trajectory import trajectory
 
-__all__ = ["Call", "KEY", "Load", "Story", "Upstream", "play", "stories"]
+__all__ = ["KEY", "Call", "Load", "Story", "Upstream", "play", "stories"]
 
 Item: TypeAlias = dict[str, Any]
 

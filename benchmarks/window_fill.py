@@ -49,8 +49,8 @@ from infold.gateway.upstreams import PROVIDERS, Upstreams
 from infold.ports import SessionKey
 from infold.settings import read_settings
 from infold.testing import scripted_chat
-from infold.testing.scripted import Answer, Fail, Say, ScriptedRequest, ScriptedServer
-from infold.testing.scripted_answers import Reply
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer, Fail, Reply, Say, ScriptedRequest
 from infold.testing.scripted_model import ScriptedModel
 from infold.wiring import system_clock
 

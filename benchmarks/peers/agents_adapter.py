@@ -1,7 +1,5 @@
 """OpenAI Agents SDK: `ToolOutputTrimmer`, the filter of each call's input; it knows turns, not tokens, and keeps no state."""
 
-# ruff: noqa: D102 - what the methods of a session are for stands in exchange.py
-
 from agents import Agent
 from agents.extensions import ToolOutputTrimmer
 from agents.run_config import CallModelData, ModelInputData

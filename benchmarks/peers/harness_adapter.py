@@ -1,7 +1,5 @@
 """pydantic-ai-harness: `ClearToolResults` (all but 3 pairs), with the arguments of cleared calls too, with usage or without."""
 
-# ruff: noqa: D102 - what the methods of a session are for stands in exchange.py
-
 import asyncio
 
 from exchange import Session, changed, serve

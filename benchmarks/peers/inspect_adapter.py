@@ -4,8 +4,6 @@ Its tokeniser downloads a vocabulary; here the model counts with the same vocabu
 that `inspect_ai` adds.
 """
 
-# ruff: noqa: D102 - what the methods of a session are for stands in exchange.py
-
 import asyncio
 
 from exchange import Session, arguments_of, changed, count, serve

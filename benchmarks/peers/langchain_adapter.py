@@ -3,8 +3,6 @@
 A leading system message is the agent's `system_message`, which LangChain keeps beside the state.
 """
 
-# ruff: noqa: D102 - what the methods of a session are for stands in exchange.py
-
 from exchange import Session, arguments_of, changed, serve
 from langchain.agents.middleware import ClearToolUsesEdit, ContextEditingMiddleware, SummarizationMiddleware
 from langchain.agents.middleware.types import ModelRequest

@@ -6,8 +6,6 @@ Needs nothing itself, for it is what a bare install starts.
 import sys
 from importlib import import_module
 
-__all__ = ["main"]
-
 FACE = "infold.cli.main"
 NEEDED = ("click", "rich")
 """What the extra `cli` brings."""

@@ -39,6 +39,7 @@ to do.
 import re
 
 __all__ = [
+    "MAY_PASS",
     "BrokenInput",
     "DuplicateId",
     "FormatError",
@@ -47,7 +48,6 @@ __all__ = [
     "InfoldError",
     "KeyRefused",
     "LogError",
-    "MAY_PASS",
     "ModelBusy",
     "ModelError",
     "ModelOverflow",

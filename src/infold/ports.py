@@ -23,30 +23,6 @@ from infold.core.recall import Document
 from infold.core.summary import Additions, SummaryRequest
 from infold.errors import UnusableKey, kind_of
 
-__all__ = [
-    "Archive",
-    "Calling",
-    "Clock",
-    "Deferring",
-    "Finder",
-    "Found",
-    "FullStore",
-    "Heard",
-    "Hooks",
-    "MediaStore",
-    "Model",
-    "ModelRequest",
-    "Observer",
-    "OpenedStore",
-    "Replied",
-    "Said",
-    "SessionKey",
-    "Store",
-    "StoredSession",
-    "Thought",
-    "ToolSpec",
-]
-
 LONGEST_KEY = 512
 """Characters of a tenant or a session id; hashes, UUIDs and paths are shorter, and an index entry must hold both."""
 

@@ -19,17 +19,6 @@ from infold.settings import StoreLimits
 from infold.settings.places import ELSEWHERE, PLACES, path_of, problem_with
 from infold.stores.clock import SystemClock
 
-__all__ = [
-    "EMBEDDED",
-    "embedded_model",
-    "keep_within",
-    "located",
-    "open_model",
-    "open_store",
-    "summariser_for",
-    "system_clock",
-]
-
 EMBEDDED = "embedded"
 """The name under which the small model that comes in a package is asked for."""
 

@@ -22,7 +22,7 @@ from infold.core.summary import COMPACTION_AGENT
 from infold.formats.wire import format_named
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
-from infold.testing.scripted import Answer, Say, Script, ScriptedRequest, in_turn
+from infold.testing.scripted_answers import Answer, Say, Script, ScriptedRequest, in_turn
 
 __all__ = [
     "PROVIDERS",

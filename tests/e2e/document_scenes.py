@@ -53,7 +53,8 @@ from infold.plugins.hooks import hook
 from infold.ports import Model, SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import tokens_of_text
-from infold.testing.scripted import Answer, Say, ScriptedRequest, ScriptedServer
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer, Say, ScriptedRequest
 
 __all__ = [
     "GOES_ON",

@@ -27,10 +27,10 @@ from infold.formats.wire import OPENAI_CHAT
 from infold.ports import Found, FullStore, SessionKey, StoredSession
 
 __all__ = [
-    "Abort",
-    "CancellingTrap",
     "LIMIT_TOKENS",
     "MODES",
+    "Abort",
+    "CancellingTrap",
     "Mode",
     "Move",
     "Trap",

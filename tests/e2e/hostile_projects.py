@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-__all__ = ["FORMS", "FIRING", "hostile_settings", "plain_git", "set_traps"]
+__all__ = ["FIRING", "FORMS", "hostile_settings", "plain_git", "set_traps"]
 
 HOOKS = (
     *("applypatch-msg", "pre-commit", "commit-msg", "post-commit", "post-checkout", "post-index-change", "pre-auto-gc"),

@@ -31,7 +31,7 @@ from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.trajectory import SYSTEM_TEXT, trajectory
 
-__all__ = ["CHROMIUM", "Player", "SETTINGS", "browser", "serving", "watched"]
+__all__ = ["CHROMIUM", "SETTINGS", "Player", "browser", "serving", "watched"]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 """Debian's browser, if it is installed."""

@@ -17,15 +17,15 @@ from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.core.events import Event
 from infold.core.gauge import Gauge
-from infold.core.judge import Answer
+from infold.core.judge import Answer, Told
 from infold.core.messages import Finish, Usage, text_of
 from infold.core.summary import SummaryRequest
-from infold.engine.effects import Told
 from infold.engine.keeper import Ready
 from infold.ports import FullStore
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import Answer as Reply
-from infold.testing.scripted import Fail, Say, Script, ScriptedRequest, ScriptedServer
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer as Reply
+from infold.testing.scripted_answers import Fail, Say, Script, ScriptedRequest
 from infold.testing.scripted_chat import overflow
 
 __all__ = [

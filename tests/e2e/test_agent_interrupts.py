@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from infold.core.entries import Entry
 from infold.core.messages import AssistantMessage, results_of, text_of
-from infold.testing.scripted import Answer, Hang, Say, ScriptedRequest, ScriptedServer, Trouble
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer, Hang, Say, ScriptedRequest, Trouble
 
 from .agent_stage import (
     Director,

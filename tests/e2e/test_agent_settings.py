@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from infold.core.messages import Usage
-from infold.testing.scripted import Say, ScriptedServer
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Say
 
 from .agent_stage import Director, base_of, events_in, infold, place_in
 

@@ -18,7 +18,8 @@ from infold.models.openai_responses import OpenAIResponses
 from infold.ports import Model, SessionKey
 from infold.settings import read_settings
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import Fail, Say, Script, ScriptedServer, in_turn
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Fail, Say, Script, in_turn
 from infold.testing.scripted_model import ScriptedModel
 from infold.wiring import system_clock
 

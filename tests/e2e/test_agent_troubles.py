@@ -12,7 +12,8 @@ import pytest
 from infold.core.entries import Rejection
 from infold.core.messages import AssistantMessage, text_of
 from infold.testing import scripted_anthropic, scripted_chat, scripted_responses
-from infold.testing.scripted import Answer, Fail, Say, ScriptedServer, Trouble
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer, Fail, Say, Trouble
 
 from .agent_stage import (
     PROVIDERS,

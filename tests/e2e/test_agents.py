@@ -19,7 +19,8 @@ from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pruni
 from infold.core.messages import calls_of
 from infold.formats.wire import format_named
 from infold.stores.sqlite import SqliteStore
-from infold.testing.scripted import ScriptedRequest, ScriptedServer
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import ScriptedRequest
 
 from .agents.clients import AGENTS, Agent, Finished, Home, run
 from .agents.jobs import NEXT_TASK, RULE, TASK, TOTAL, Job, is_main, make_files

@@ -17,7 +17,8 @@ from infold.core.entries import Checkpoint, Restoration
 from infold.core.messages import AssistantMessage, ToolMessage, results_of, text_of
 from infold.core.summary import COMPACTION_AGENT
 from infold.models.embedded import NEEDED
-from infold.testing.scripted import Answer, Fail, Say, ScriptedRequest, ScriptedServer, Trouble
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer, Fail, Say, ScriptedRequest, Trouble
 
 from .agent_stage import Place, entries_of, messages_of, place_in, told_to
 from .terminal import IS_THERE, Terminal, terminal

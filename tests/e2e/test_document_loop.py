@@ -17,7 +17,7 @@ from infold.core.summary import SEVEN_SECTIONS, Additions, instruction
 from infold.plugins.hooks import hook
 from infold.plugins.manager import installed_plugins
 from infold.stores.sqlite import SqliteStore
-from infold.testing.scripted import Answer, Fail
+from infold.testing.scripted_answers import Answer, Fail
 
 from .document_cases import CASES, CONTINUE, Case
 from .document_scenes import (

@@ -15,7 +15,8 @@ from infold.core.messages import SessionId, text_of
 from infold.gateway.tenants import Tenants
 from infold.ports import SessionKey
 from infold.stores.postgres import PostgresStore
-from infold.testing.scripted import Answer, Hang, Say, ScriptedRequest, ScriptedServer, Trouble
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer, Hang, Say, ScriptedRequest, Trouble
 
 from ..contract.postgres_server import database, postgres_server  # noqa: TID252 - `tests` is no package to name
 from ..unit.gateway.raw_upstream import RawRequest, RawUpstream, whole  # noqa: TID252

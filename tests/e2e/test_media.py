@@ -13,7 +13,8 @@ import pytest
 from infold import SessionSettings, wrap
 from infold.core.events import Compacted, Event
 from infold.stores.sqlite import SqliteStore
-from infold.testing.scripted import Answer, Say, ScriptedRequest, ScriptedServer
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer, Say, ScriptedRequest
 
 from ..unit.gateway.stage import Stage  # noqa: TID252 - `tests` is no package to name
 from .gateway_stage import serving

@@ -15,7 +15,7 @@ from infold.core.summary import SummaryRequest
 from infold.engine.telling import in_words
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import Fail, Hang, Say, Script, ScriptedRequest, Trouble, in_turn
+from infold.testing.scripted_answers import Fail, Hang, Say, Script, ScriptedRequest, Trouble, in_turn
 from infold.testing.scripted_chat import overflow
 
 from .summary_scenes import (

@@ -14,7 +14,7 @@ from infold.core.events import Compacted, Pruned, SummaryProgressed, SummaryReje
 from infold.core.messages import CompactionPart
 from infold.core.summary import COMPACTION_AGENT
 from infold.testing.builders import tokens_of_text
-from infold.testing.scripted import Answer, Fail, Say
+from infold.testing.scripted_answers import Answer, Fail, Say
 
 from .document_scenes import MODELS, NOTES, Adder, Scene, Script, fetches, is_for_notes, playing, says, shown, system_of
 

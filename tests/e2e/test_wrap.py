@@ -14,7 +14,8 @@ import pytest
 from infold import SessionSettings, open_store, wrap
 from infold.core.events import Compacted, FailedOpen, Rejected
 from infold.formats.wire import format_named
-from infold.testing.scripted import Answer, Fail, Say, ScriptedRequest, ScriptedServer, Trouble, in_turn
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer, Fail, Say, ScriptedRequest, Trouble, in_turn
 
 from .wrap_scenes import (
     CHAT,

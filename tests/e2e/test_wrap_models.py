@@ -10,7 +10,8 @@ from infold import wrap
 from infold.core.events import Compacted, FailedOpen, Rejected, SummaryRejected
 from infold.core.summary import COMPACTION_AGENT
 from infold.models.embedded import EmbeddedModel, is_installed
-from infold.testing.scripted import Answer, Fail, Say, Script, ScriptedRequest, ScriptedServer
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer, Fail, Say, Script, ScriptedRequest
 
 from .test_live_server import ABSENT
 from .wrap_scenes import SCENES, Item, Plan, Scene, Wrapping, run, worker

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from infold.formats.rules import anthropic_problems
-from infold.testing.scripted import Answer, Fail, Say, ScriptedRequest
+from infold.testing.scripted_answers import Answer, Fail, Say, ScriptedRequest
 
-__all__ = ["BOUND", "DROPS", "MODEL", "Refused", "STEPS", "SYSTEM", "TOOLS", "WINDOW", "Thinker", "Worker", "body_of"]
+__all__ = ["BOUND", "DROPS", "MODEL", "STEPS", "SYSTEM", "TOOLS", "WINDOW", "Refused", "Thinker", "Worker", "body_of"]
 
 Item: TypeAlias = dict[str, Any]
 

@@ -21,19 +21,20 @@ from infold.core.messages import AssistantMessage, ToolMessage, results_of
 from infold.errors import StoreBroken
 from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import Answer, Say, ScriptedRequest, ScriptedServer
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer, Say, ScriptedRequest
 
 __all__ = [
-    "BreakingStore",
     "CHAT",
-    "Item",
     "MESSAGES",
-    "Plan",
     "RESPONSES",
     "SCENES",
+    "TASK",
+    "BreakingStore",
+    "Item",
+    "Plan",
     "Said",
     "Scene",
-    "TASK",
     "Wrapping",
     "go_on",
     "only_log",

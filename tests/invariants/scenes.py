@@ -30,7 +30,8 @@ from infold.core.messages import (
 from infold.core.presets import INFOLD, PRESETS, preset
 from infold.core.summary import SummaryRequest
 from infold.core.tokens import measure
-from infold.formats.wire import FORMATS, Decoded, WireFormat
+from infold.formats.items import Decoded
+from infold.formats.wire import FORMATS, WireFormat
 from infold.ports import FullStore
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, user
@@ -38,8 +39,8 @@ from infold.testing.builders import calls, numbered, replies, result, user
 __all__ = [
     "EXAMPLES",
     "GOOD_NOTES",
-    "Notetaker",
     "REQUEST",
+    "Notetaker",
     "bare",
     "compactions",
     "conversation",

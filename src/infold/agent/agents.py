@@ -7,8 +7,6 @@ from infold.agent.permissions import BUILD_RULES, DENY_ALL, PLAN_RULES, Rules
 from infold.core.summary import COMPACTION_AGENT, Agent
 from infold.errors import UsageError
 
-__all__ = ["AGENTS", "BUILD", "DEFAULT_AGENT", "PLAN", "TALK", "TITLE", "agent_named", "rules_of"]
-
 DEFAULT_AGENT = "build"
 
 _CRAFT = """\

@@ -8,8 +8,6 @@ from infold.agent.events import Happening, Reasoned, Retried, Spoke
 from infold.errors import ModelBusy, ModelOverflow
 from infold.ports import Calling, Model, ModelRequest, Replied, Said, Thought
 
-__all__ = ["Listener", "MOST_RETRIES"]
-
 MOST_RETRIES = 2
 """How often a model is asked again whose reply broke off: what it said until then has its price each time."""
 

@@ -12,8 +12,6 @@ from msgspec import Struct
 
 from infold.core.messages import Message, ToolCallPart, ToolResultPart, calls_of, is_genuine_user, results_of
 
-__all__ = ["Deed", "deeds_of", "is_circling"]
-
 LONGEST_PERIOD = 4
 ROUNDS = 3
 """How often a circle goes round before it is called one."""

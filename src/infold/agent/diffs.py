@@ -19,8 +19,6 @@ from infold.core.messages import (
 )
 from infold.ports import SessionKey, Store
 
-__all__ = ["FileDiff", "NOBODY", "Span", "Totals", "root_of", "session_root", "session_span", "totals_of", "turn_spans"]
-
 NOBODY = MessageId("")
 """The message of a whole session: none in particular."""
 

@@ -6,23 +6,6 @@ from msgspec import Struct
 
 from infold.core.messages import Finish, ResultStatus, Usage
 
-__all__ = [
-    "Answered",
-    "Called",
-    "Ended",
-    "Ending",
-    "Happening",
-    "Noted",
-    "Reasoned",
-    "Refused",
-    "Retried",
-    "Spoke",
-    "Started",
-    "Stepped",
-    "SummaryBegun",
-    "Titled",
-]
-
 Ending: TypeAlias = Literal["done", "aborted", "length", "steps", "circling", "filtered", "stop", "failed"]
 """Why an agent stopped: it was done, a person aborted it, its reply was cut off and compacting did not help, it took as many
 steps as it may, it made the same calls over and over, the provider withheld the reply, a compaction got no summary and its policy

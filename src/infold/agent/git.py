@@ -23,20 +23,6 @@ from msgspec import Struct
 from infold.agent.tools.processes import program_at
 from infold.formats.transcripts.source import is_database_in_use
 
-__all__ = [
-    "Checkout",
-    "Git",
-    "GitFailed",
-    "Started",
-    "checkout_at",
-    "finish",
-    "git_on",
-    "reading_git",
-    "small_file",
-    "start",
-    "stop",
-]
-
 SETTINGS = (
     *("safe.bareRepository=explicit", "core.fsmonitor=false", "core.hooksPath=" + os.devnull, "core.quotePath=false"),
     *("submodule.recurse=false", "diff.ignoreSubmodules=all", "gc.autoDetach=false", "maintenance.auto=false"),

@@ -22,8 +22,6 @@ from infold.core.messages import ToolCallPart, ToolResultPart
 from infold.core.stubs import Rendering
 from infold.ports import Clock, ToolSpec
 
-__all__ = ["Hands", "SNAPSHOTTING"]
-
 WIDE = ("list", "search")
 PLACED = ("read", "write", "edit", *WIDE)
 """Tools whose wish is a path; what they touch brings the instructions of its folder along. The wide ones touch whole folders."""

@@ -17,8 +17,6 @@ from infold.agent.tools.secret_files import is_secret
 from infold.core.features import estimate_tokens
 from infold.formats.transcripts.source import is_database_in_use
 
-__all__ = ["Instructions", "instruction_files", "instructions_for", "top_of"]
-
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """The files that are looked for in a folder; the first that is there counts."""
 

@@ -35,8 +35,6 @@ from infold.errors import InfoldError, ModelOverflow, SummaryFailed, WindowExcee
 from infold.formats.tool_specs import tool_items
 from infold.ports import Model, ModelRequest
 
-__all__ = ["Bounds", "Loop", "SILENT"]
-
 MOST_DEEDS = 24
 """How many of the newest calls are looked at for a circle; it takes twelve to see the longest one go round three times."""
 

@@ -14,8 +14,6 @@ from infold.errors import ModelError
 from infold.formats.wire import format_named
 from infold.ports import Model, ModelRequest, Said
 
-__all__ = ["Namer", "title_by"]
-
 PATIENCE_SECONDS = 5.0
 """How long a model may take for a title before code makes one."""
 

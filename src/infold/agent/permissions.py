@@ -27,23 +27,6 @@ from infold.agent.tools.tool import Wish
 from infold.errors import UsageError
 from infold.settings.terms import Permissions
 
-__all__ = [
-    "Answer",
-    "BUILD_RULES",
-    "Consent",
-    "DENY_ALL",
-    "PLAN_RULES",
-    "Rule",
-    "Rules",
-    "decide",
-    "granted",
-    "is_offered",
-    "lacking",
-    "parse_rules",
-    "rules_in",
-    "told",
-]
-
 Answer: TypeAlias = Literal["allow", "ask", "deny"]
 Consent: TypeAlias = Literal["once", "always", "no"]
 """What a person answers who is asked."""

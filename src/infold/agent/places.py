@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["data_folder", "default_snapshots", "default_store", "home_of", "own_skills", "project_skills"]
-
 
 def default_store(environ: Mapping[str, str]) -> str:
     """Where sessions are kept where nobody says otherwise: one file for all projects."""

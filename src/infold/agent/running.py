@@ -18,8 +18,6 @@ from infold.formats.items import cleaned
 from infold.formats.recall_tool import RECALL_TOOL_NAME
 from infold.ports import Clock
 
-__all__ = ["INTERRUPTED", "LONGEST_GIST", "Running", "broken_off", "gist_of", "not_begun", "run_call"]
-
 LONGEST_GIST = 1_000
 """Characters of a call that are told to somebody who watches."""
 

@@ -27,8 +27,6 @@ from infold.engine.titles import message_title
 from infold.formats.wire import format_named
 from infold.ports import Model
 
-__all__ = ["Scribe"]
-
 UNNUMBERED = MessageId("")
 """The id of a message that the session has yet to number."""
 

@@ -15,8 +15,6 @@ from msgspec import Struct
 
 from infold.agent.git import Git, Started, checkout_at, finish, git_on, small_file, start, stop
 
-__all__ = ["Project", "Shadow", "project_at"]
-
 OWNER_ONLY = 0o700
 SETTINGS = ("core.autocrlf=false", "core.safecrlf=false", "core.splitIndex=true")
 """Settings of every command on snapshots: contents are kept as they are, and of a large index only the changes are written."""

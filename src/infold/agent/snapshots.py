@@ -20,8 +20,6 @@ from infold.agent.shadow import Project, Shadow, project_at
 from infold.agent.tools.repository import is_ignored
 from infold.errors import UsageError
 
-__all__ = ["LARGEST_BYTES", "PATIENCE_SECONDS", "Snapshots"]
-
 LARGEST_BYTES = 20_000_000
 """The largest file that is kept; larger ones are data, and no person reads a diff of them."""
 

@@ -17,8 +17,6 @@ from infold.agent.places import data_folder, home_of, project_skills
 from infold.agent.tools.files import replace_file
 from infold.settings.sources import project_file
 
-__all__ = ["brought_by", "is_trusted", "project_of", "remember_trust"]
-
 FILE = "trust.json"
 OWNER_ONLY = 0o700
 

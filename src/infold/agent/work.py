@@ -36,8 +36,6 @@ from infold.settings import Settings
 from infold.settings.terms import Permissions
 from infold.wiring import summariser_for
 
-__all__ = ["Assignment", "Person", "Told", "Work", "begin"]
-
 GO_ON = "Go on."
 """What is said in a person's name who lets an agent go on after its last reply."""
 

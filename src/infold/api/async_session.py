@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from infold.api import checking
 from infold.api.session_settings import Place, SessionSettings
+from infold.core.judge import Told
 from infold.core.log import Log
 from infold.core.messages import FilePart, Message, SessionId
 from infold.core.policy import Policy
@@ -19,7 +20,6 @@ from infold.engine.background import AsyncShelf
 from infold.engine.call import Flow
 from infold.engine.circumstances import Stamp
 from infold.engine.drive import AsyncWorld, drive_async
-from infold.engine.effects import Told
 from infold.engine.history import Followed
 from infold.engine.keeper import Keeper, Ready
 from infold.engine.media import Medium
@@ -31,8 +31,6 @@ from infold.errors import UsageError
 from infold.observers.bus import Bus
 from infold.ports import Deferring, FullStore, SessionKey
 from infold.wiring import summariser_for
-
-__all__ = ["AsyncSession"]
 
 Outcome = TypeVar("Outcome")
 

@@ -6,8 +6,6 @@ from infold.engine.circumstances import Beside
 from infold.errors import UsageError, kind_of
 from infold.ports import FullStore
 
-__all__ = ["beside", "check_plugins", "check_store", "check_terms", "text", "whole"]
-
 
 def check_terms(model: object, window: object, policy: object) -> None:
     """Raise `UsageError` for a model, a window or a policy of a wrong kind."""

@@ -13,8 +13,6 @@ from infold.errors import UsageError
 from infold.observers.bus import Bus
 from infold.ports import FullStore
 
-__all__ = ["inner_of", "wrapped"]
-
 
 class _Wrapped(httpx2.Client):
     """Sends through infold what would go through `inner`."""

@@ -32,19 +32,6 @@ from infold.formats.requests import (
     with_items,
 )
 
-__all__ = [
-    "Exchange",
-    "LEAST_SUMMARISER_TOKENS",
-    "Relayed",
-    "can_summarise",
-    "encoded",
-    "opened",
-    "refused",
-    "settings_for",
-    "told_by",
-    "with_own_model",
-]
-
 UNKNOWN_MODEL = "unknown"
 """What a model is called whose request does not name it, as some local servers allow."""
 

@@ -8,8 +8,6 @@ from time import monotonic
 
 from infold.errors import StoreBroken, StoreError
 
-__all__ = ["Outage"]
-
 SLOW_SECONDS = 1.0
 """A failure that comes sooner keeps nobody waiting, and may be of one session alone."""
 

@@ -16,8 +16,6 @@ from infold.errors import StoreError
 from infold.formats.overflow import Overflow
 from infold.formats.streams import ReplyBuilder
 
-__all__ = ["AsyncPassage", "Passage", "Recoveries"]
-
 
 class Recoveries:
     """How often one request was recovered: for its size once, for its thinking twice.

@@ -28,8 +28,6 @@ from infold.formats.wire import OPENAI_CHAT
 from infold.ports import FullStore, SessionKey
 from infold.wiring import open_store, summariser_for
 
-__all__ = ["AsyncPassages", "Passages"]
-
 MOST_TRIES = 24
 """How often a session is looked for: while it is prepared, another history may take its id, and of those that race for one
 each round serves one; more that begin alike at the same moment are not to be expected."""

@@ -15,8 +15,6 @@ from infold.core.messages import Message, SessionId
 from infold.core.rehearse import Rehearsal, carry_on
 from infold.core.stubs import Rendering
 
-__all__ = ["Rehearsals"]
-
 
 class _Played(Struct, frozen=True):
     """A history under a situation, and its rehearsal: a fingerprint finds it, only equality makes it the one wanted."""

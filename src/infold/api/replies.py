@@ -17,8 +17,6 @@ from infold.formats.items import plain
 from infold.formats.overflow import Overflow, recognise
 from infold.formats.streams import ReplyBuilder, builder_for
 
-__all__ = ["AsyncReply", "FRAMING", "Reply", "Tell", "tell_trouble", "tried", "tried_async"]
-
 Tell = Callable[[FailedOpen | NotManaged], None]
 """Tells of a request that was relayed as it came; must not raise."""
 

@@ -32,8 +32,6 @@ from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_part
 from infold.engine.counting import Counting
 from infold.engine.telling import in_words, safety_words
 
-__all__ = ["CATEGORIES", "Left", "Report", "cost_of", "is_empty", "tokens_by_category", "with_beside"]
-
 CATEGORIES = ("system", "tools", "user", "injected", "assistant", "reasoning", "calls", "results", "media", "summary")
 """What fills a window, in the order it is shown."""
 

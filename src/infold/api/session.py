@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from infold.api import checking
 from infold.api.session_settings import Place, SessionSettings
+from infold.core.judge import Told
 from infold.core.log import Log
 from infold.core.messages import FilePart, Message, SessionId
 from infold.core.policy import Policy
@@ -23,7 +24,6 @@ from infold.engine.background import Shelf
 from infold.engine.call import Flow
 from infold.engine.circumstances import Stamp
 from infold.engine.drive import World, drive
-from infold.engine.effects import Told
 from infold.engine.history import Followed
 from infold.engine.keeper import Keeper, Ready
 from infold.engine.media import Medium
@@ -35,8 +35,6 @@ from infold.errors import RequestRefused
 from infold.observers.bus import Bus
 from infold.ports import FullStore, SessionKey
 from infold.wiring import summariser_for
-
-__all__ = ["Session"]
 
 Outcome = TypeVar("Outcome")
 

@@ -11,6 +11,7 @@ from infold.api.checking import check_plugins, check_store, check_terms
 from infold.core.budget import Window
 from infold.core.entries import Checkpoint, Entry
 from infold.core.events import Compacted, Event, SummaryProgressed
+from infold.core.judge import Told
 from infold.core.loading import load
 from infold.core.log import Log
 from infold.core.messages import SessionId
@@ -20,16 +21,13 @@ from infold.core.summary import SummaryRequest
 from infold.engine.ahead import Preparation
 from infold.engine.asking import AsyncSummariser, Summariser
 from infold.engine.drive import AsyncWorld, World
-from infold.engine.effects import Guidance, Told
+from infold.engine.effects import Guidance
 from infold.engine.terms import Terms, terms_for
 from infold.errors import UsageError, kind_of
 from infold.observers.bus import Bus
 from infold.plugins.manager import PluginHooks, installed_plugins
 from infold.ports import FullStore, MediaStore, SessionKey
 from infold.settings import Settings
-
-__all__ = ["Place", "SessionSettings", "plugins_from", "settings_from"]
-
 
 MEDIA_LIMIT_BYTES = 20_000_000
 """What providers take at most of one image or document is no larger: 5 to 20 MB, of a PDF 32."""

@@ -9,8 +9,6 @@ from infold.api.exchanges import Exchange
 from infold.core.log import Log
 from infold.engine.finding import FORK_MARK, Match, better, fork_ids, goes_on, held_against, is_certain
 
-__all__ = ["Findable", "MOST_OPEN", "OpenSessions", "found"]
-
 MOST_OPEN = 256
 """Sessions held open at once; the one used longest ago is let go, and read from its store when it is needed again."""
 

@@ -18,8 +18,6 @@ from infold.core.events import NotManaged
 from infold.engine.finding import SESSION_HEADER
 from infold.formats.requests import Unmanaged, unstreamed, wire_of_path
 
-__all__ = ["AsyncInfoldTransport", "InfoldTransport"]
-
 ENCODINGS = "accept-encoding"
 ONCE = "idempotency-key"
 """Says that two requests are the same one; a request with another body is not."""

@@ -14,12 +14,10 @@ from msgspec import Struct
 from infold.api.async_session import AsyncSession
 from infold.api.exchanges import LEAST_SUMMARISER_TOKENS, Exchange, Relayed, encoded, told_by
 from infold.api.session import Session
+from infold.core.judge import Told
 from infold.core.summary import SummaryRequest
-from infold.engine.effects import Told
 from infold.errors import ModelError
 from infold.formats.requests import summary_body
-
-__all__ = ["AsyncSend", "Send", "Way", "ask", "ask_async", "going", "going_async"]
 
 Send = Callable[[bytes], Relayed]
 """Sends a body to where the request went, with its credentials, and gives the whole answer."""

@@ -13,8 +13,6 @@ from infold.errors import UsageError, kind_of
 from infold.ports import FullStore
 from infold.wiring import open_store
 
-__all__ = ["wrap"]
-
 Client = TypeVar("Client")
 
 KNOWN = ("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic")

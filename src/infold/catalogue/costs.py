@@ -3,8 +3,6 @@
 from infold.catalogue.lookup import lookup
 from infold.core.messages import Usage
 
-__all__ = ["cost_of"]
-
 
 def cost_of(model: str, usage: Usage | None) -> float:
     """US dollars for one request of that usage; 0 where usage or prices are not known."""

@@ -21,8 +21,6 @@ import msgspec
 from infold.catalogue.models import FamilyName
 from infold.catalogue.names import spellings
 
-__all__ = ["FAMILIES", "FRAMING", "Family", "binds_thinking", "family_of", "lower_bound", "upper_bound"]
-
 FRAMING = 1.17
 """Reported input growth over the o200k count of what was added, highest of the Codex sessions (1.06 to 1.17):
 their vocabulary is o200k itself, so this is role markers, call framing and hidden reminders."""

@@ -16,8 +16,6 @@ from infold.catalogue.overrides import Override, apply_override
 from infold.catalogue.table import entries, shipped
 from infold.errors import UsageError, kind_of
 
-__all__ = ["ASSUMED_CONTEXT_TOKENS", "find", "lookup"]
-
 ASSUMED_CONTEXT_TOKENS = 32_768
 """The window of a model nobody knows. Too small costs an early compaction, too large a rejected request;
 nine in ten of the catalogue's models hold at least this much."""

@@ -7,8 +7,6 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["Assumed", "FamilyName", "Known", "Lookup", "ModelEntry", "Prices", "Step", "Tier"]
-
 FamilyName: TypeAlias = Literal[
     "cl100k",
     "claude",

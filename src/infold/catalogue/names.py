@@ -12,8 +12,6 @@ import msgspec
 
 from infold.catalogue.models import Step
 
-__all__ = ["Spelling", "canonical", "fold", "is_local", "key_of", "spellings"]
-
 _FOLD = str.maketrans({".": "-", "_": "-", "@": "-", " ": "-"})
 
 _LOCAL = frozenset(

@@ -8,8 +8,6 @@ import msgspec
 from infold.catalogue.models import FamilyName, ModelEntry, Prices, Tier
 from infold.errors import UsageError
 
-__all__ = ["CatalogueError", "Override", "OverrideError", "apply_override", "read_overrides"]
-
 _LIMITS = ("input_tokens", "output_tokens")
 _POSITIVE = ("context_tokens", *_LIMITS, "cache_minimum_tokens", "cache_lifetime_seconds")
 

@@ -14,8 +14,6 @@ import msgspec
 from infold.catalogue.models import ModelEntry
 from infold.catalogue.names import fold
 
-__all__ = ["DATA_FILE", "Table", "entries", "shipped"]
-
 DATA_FILE = "models.json.gz"
 _GZIP = 16 + zlib.MAX_WBITS
 

@@ -18,8 +18,6 @@ from infold.core.entries import split_handle
 from infold.engine.titles import SESSION, title_of, titles_of
 from infold.errors import UsageError
 
-__all__ = ["Acts"]
-
 
 class Acts:
     """The commands at work on one session; `status` is how it stands."""

@@ -14,8 +14,6 @@ from rich.text import Text
 
 from infold.cli.render import legible
 
-__all__ = ["Blocks", "Harmless", "blocks_of", "drawn_block", "lines_of"]
-
 TAB_CELLS = 4
 
 _FENCE = re.compile(r"\s{0,9}(`{3,}|~{3,})")

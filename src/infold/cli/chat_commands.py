@@ -7,8 +7,6 @@ from msgspec import Struct
 
 from infold.errors import UsageError
 
-__all__ = ["COMMANDS", "Command", "Order", "QUIT", "order_in"]
-
 QUIT = "quit"
 
 _ORDER = re.compile(r"/([A-Za-z][A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)

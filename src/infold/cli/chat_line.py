@@ -27,8 +27,6 @@ from infold.cli.chat_status import Piece
 from infold.cli.consenting import forget_typed
 from infold.formats.items import cleaned
 
-__all__ = ["Line", "PromptHistory", "history_at", "without_echo"]
-
 LONGEST_KEPT = 20_000
 """Characters of a prompt that the history keeps; a longer one was pasted and is in the session."""
 

@@ -30,8 +30,6 @@ from infold.core.presets import INFOLD
 from infold.core.tokens import measure_part, token_ruler
 from infold.core.view import view
 
-__all__ = ["Exchange", "Fill", "Large", "context_page", "exchange_page", "fill_of", "help_page", "last_exchange"]
-
 BAR_CELLS = 24
 FIGURES_CELLS = 30
 """What a row of the chart takes beside its bar: mark, name, tokens and share, with the space around them."""

@@ -12,8 +12,6 @@ from infold.agent.events import Answered, Called
 from infold.cli.render import counted, legible, one_line
 from infold.formats.transcripts.source import is_database_in_use
 
-__all__ = ["Done", "MOST_CHANGES", "Results", "changes_in", "folded", "path_in", "replaced_by"]
-
 MOST_CHANGES = 12
 """Lines of a difference that are shown of one edit."""
 

@@ -40,8 +40,6 @@ from infold.cli.narrating import ENDINGS, Told, again
 from infold.cli.render import counted, event_text, is_worth_a_line, legible, one_line
 from infold.core.events import PreparedAhead, SummaryProgressed
 
-__all__ = ["Screen", "drawn_change"]
-
 Stream: TypeAlias = Literal["answer", "thought", "summary"]
 
 REFRESHES = 10

@@ -12,8 +12,6 @@ from infold.core.messages import AssistantMessage, Overhead
 from infold.dashboard.reading import fill_tokens
 from infold.dashboard.tally import NO_TALLY, Tallies
 
-__all__ = ["Piece", "Status", "drawn_status", "overhead_in", "pieces_of", "status_of"]
-
 GAUGE_CELLS, NARROW_GAUGE_CELLS = 12, 6
 FULL, NEARLY_FULL = 0.9, 0.7
 """Shares of what may be sent at which the gauge turns red and yellow; presets compact somewhere between."""

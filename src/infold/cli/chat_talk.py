@@ -30,8 +30,6 @@ from infold.errors import InfoldError
 from infold.ports import SessionKey
 from infold.wiring import EMBEDDED
 
-__all__ = ["talk"]
-
 MOST_ASKED = 10_000
 """Characters of a wish that are shown to the person who is asked; the end of a longer one is told to be missing."""
 

@@ -9,8 +9,6 @@ import click
 from infold.cli.working import Job, working
 from infold.errors import UsageError
 
-__all__ = ["chat"]
-
 TALK = "infold.cli.chat_talk"
 """Found by name when a chat begins, so that this help can be read without prompt_toolkit."""
 

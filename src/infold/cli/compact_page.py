@@ -18,8 +18,6 @@ from infold.cli.render import CATEGORIES, Bar, counted, event_text, heading, leg
 from infold.core.events import Clipped, Compacted, Exceeded, Pruned
 from infold.core.messages import Message
 
-__all__ = ["Change", "change_of", "kept_messages", "show_outcome"]
-
 BAR_CELLS = 20
 MOST_EVENTS = 8
 MOST_LEFT = 6

@@ -15,8 +15,6 @@ from infold.cli.writing import SHAPES, in_shape, json_bytes, write_file
 from infold.errors import PolicyError, WindowExceeded
 from infold.formats.transcripts.record import RecordedSession
 
-__all__ = ["compact"]
-
 
 class Asked(Struct, frozen=True):
     """The command line."""

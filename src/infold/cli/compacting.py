@@ -28,8 +28,6 @@ from infold.engine.terms import divided, overhead_of, rates_of, window_of
 from infold.errors import UsageError, WindowExceeded
 from infold.formats.transcripts.record import RecordedSession
 
-__all__ = ["Aim", "Outcome", "checkpoint_of", "compacted"]
-
 
 class Aim(Struct, frozen=True):
     """What is asked for: a window or a model that has one, and a preset."""

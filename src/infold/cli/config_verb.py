@@ -29,8 +29,6 @@ from infold.settings import (
 )
 from infold.settings.schema import UPSTREAM
 
-__all__ = ["config"]
-
 PLAIN_WIDTH = 400
 """Columns where there is no terminal: room for any path, so that none is cut where somebody searches for it."""
 

@@ -15,8 +15,6 @@ from infold.agent.permissions import Consent, granted, told
 from infold.agent.tools.tool import Wish
 from infold.cli.render import legible, one_line
 
-__all__ = ["can_ask", "consent_for", "forget_typed", "leave_wanted", "trust_for"]
-
 MOST_WISHES, LONGEST_WISH = 5, 80
 """How many refused wishes are named at the end, and how much of each."""
 

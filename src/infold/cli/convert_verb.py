@@ -11,8 +11,6 @@ from infold.cli.opening import Recording, chosen_session, open_recording
 from infold.cli.writing import SHAPES, in_shape, write_file
 from infold.formats.transcripts.record import RecordedSession
 
-__all__ = ["convert"]
-
 
 class Asked(Struct, frozen=True):
     """The command line."""

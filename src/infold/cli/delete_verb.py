@@ -17,8 +17,6 @@ from infold.engine.titles import title_of
 from infold.errors import InfoldError, UsageError
 from infold.ports import FullStore, SessionKey
 
-__all__ = ["delete"]
-
 LONGEST_TITLE = 60
 
 

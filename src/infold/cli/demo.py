@@ -21,8 +21,6 @@ from infold.core.policy import Policy
 from infold.core.presets import preset
 from infold.errors import UnknownPreset
 
-__all__ = ["demo"]
-
 SMALLEST_WINDOW, LARGEST_WINDOW = 8_000, 2_000_000
 """Below 8k the session's system prompt and rules alone fill the window."""
 

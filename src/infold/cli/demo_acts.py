@@ -18,8 +18,6 @@ from infold.core.messages import Message, results_of, text_of
 from infold.errors import InfoldError
 from infold.testing.builders import numbered, user
 
-__all__ = ["Act", "acts_on"]
-
 LATER = numbered((user("Good. Then put that into docs/feed.md, too."),), prefix="later")
 
 FOCUS = "what the others have to know of the feed"

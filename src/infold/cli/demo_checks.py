@@ -26,8 +26,6 @@ from infold.engine.counting import counting_for
 from infold.formats.wire import format_named
 from infold.testing.trajectory import RULES
 
-__all__ = ["Count", "PROVIDER_FACTOR", "faults_of", "pairs_are_whole", "read"]
-
 PROVIDER_FACTOR = 1.04
 """The provider we play counts this much more than the text itself has, as providers do for what they put around messages; all
 numbers of a request are its count, and the session has to learn it from the usage that is reported."""

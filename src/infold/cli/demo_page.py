@@ -20,8 +20,6 @@ from infold.core.messages import UserMessage
 from infold.core.verdict import Verdict
 from infold.testing.trajectory import RULES
 
-__all__ = ["show", "show_acts", "sum_up"]
-
 PAUSE_SECONDS = 0.006
 PLAIN_GAUGE_EVERY = 20
 INDENT = len("request 000 ")

@@ -23,8 +23,6 @@ from infold.testing.builders import numbered, replies, user
 from infold.testing.summaries import Recording
 from infold.wiring import open_store
 
-__all__ = ["FAREWELL", "Request", "Stage"]
-
 FAREWELL = numbered(
     (user("Thank you. What of all this should the others know first?"), replies("How the new feed is read.")),
     prefix="farewell",

@@ -23,8 +23,6 @@ from infold.core.messages import (
 from infold.core.policy import Policy
 from infold.testing.trajectory import AGENTS_TEXT, SYSTEM_TEXT, coding_session
 
-__all__ = ["FORMAT", "Item", "Scene", "item_of", "reply_body", "scene_for", "steps_of"]
-
 Item: TypeAlias = dict[str, Any]
 
 FORMAT = "anthropic-messages"

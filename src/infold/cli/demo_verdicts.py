@@ -10,8 +10,6 @@ from infold.cli.render import counted, dollars, one_line
 from infold.core.events import Compacted
 from infold.core.verdict import Verdict
 
-__all__ = ["Outcome", "judged", "outcome_of", "redlined", "totals"]
-
 Outcome: TypeAlias = Literal["accepted", "repaired", "rejected"]
 TIMES = {1: "once", 2: "twice"}
 MOST_LINES = 4

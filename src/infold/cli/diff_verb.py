@@ -23,8 +23,6 @@ from infold.core.messages import Message
 from infold.errors import UsageError
 from infold.ports import SessionKey, Store
 
-__all__ = ["diff"]
-
 MOST_CHOICES = 8
 BAR_CELLS = 40
 STYLES = (("+++", "bold"), ("---", "bold"), ("diff ", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))

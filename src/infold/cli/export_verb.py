@@ -15,8 +15,6 @@ from infold.engine.titles import title_of
 from infold.formats.transcripts.infold_log import entries_to_log, recorded
 from infold.ports import SessionKey, Store
 
-__all__ = ["export"]
-
 SHAPES = ("markdown", "jsonl", "opencode")
 
 

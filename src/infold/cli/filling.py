@@ -29,18 +29,6 @@ from infold.core.policy import Ruler
 from infold.core.tokens import measure, measure_part
 from infold.formats.transcripts.record import RecordedCompaction, RecordedSession
 
-__all__ = [
-    "Filling",
-    "LargePart",
-    "RecordedUsage",
-    "ToolFilling",
-    "TurnFilling",
-    "by_category",
-    "filling_of",
-    "size_of_session",
-    "standing_from",
-]
-
 LARGEST_PARTS = 8
 EXCERPT_CHARACTERS = 200
 

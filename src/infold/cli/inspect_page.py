@@ -28,8 +28,6 @@ from infold.cli.render import (
 from infold.cli.yardstick import Yardstick
 from infold.formats.transcripts.record import RecordedCompaction, RecordedSession
 
-__all__ = ["Inspection", "show_inspection"]
-
 BAR_CELLS = 30
 MOST_ROWS = 10
 """Rows of a table by turn, tool or session; JSON has them all."""

@@ -17,8 +17,6 @@ from infold.cli.render import console_for
 from infold.cli.yardstick import yardstick_for
 from infold.errors import InfoldError
 
-__all__ = ["inspect"]
-
 
 class Asked(Struct, frozen=True):
     """The command line."""

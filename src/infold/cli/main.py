@@ -17,8 +17,6 @@ from msgspec import Struct
 
 from infold.errors import InfoldError
 
-__all__ = ["LazyGroup", "VERBS", "Verb", "main"]
-
 
 class Verb(Struct, frozen=True):
     """Where a verb's command is (`module:attribute`), and its one line of help."""

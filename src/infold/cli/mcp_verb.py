@@ -12,8 +12,6 @@ from infold.cli.stored import reading_store
 from infold.errors import UsageError
 from infold.mcp.tools import Toolbox
 
-__all__ = ["mcp"]
-
 SERVER = "infold.mcp.server"
 """Found by name when it is started, so that this help can be read without the SDK."""
 

@@ -11,8 +11,6 @@ from infold.cli import options
 from infold.cli.render import console_for, counted, legible, thousands
 from infold.cli.writing import json_bytes
 
-__all__ = ["models"]
-
 MOST_LIKE = 10
 COLUMNS = ("window", "input", "output", "$ in", "$ out", "$ read", "$ write", "family")
 PLAIN_WIDTH = 400

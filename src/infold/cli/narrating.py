@@ -30,8 +30,6 @@ from infold.agent.events import (
 from infold.cli.render import counted, event_text, is_worth_a_line, legible, one_line
 from infold.core.events import Event, PreparedAhead, SummaryProgressed
 
-__all__ = ["Aloud", "ENDINGS", "InTheEnd", "Narrator", "Told", "again", "json_lines", "voice_on"]
-
 Told: TypeAlias = Happening | Event
 
 LONGEST_LINE = 110

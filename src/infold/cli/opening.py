@@ -32,8 +32,6 @@ from infold.formats.wire import (
     format_named,
 )
 
-__all__ = ["Recording", "WireRequest", "chosen_session", "open_recording", "watching"]
-
 LONG_BYTES = 1_000_000
 """A file below this is read before a progress bar could be looked at."""
 

@@ -12,8 +12,6 @@ from infold.core.presets import PRESETS
 from infold.formats.transcripts.registry import FORMAT_NAMES
 from infold.formats.wire import FORMATS
 
-__all__ = ["EXISTING", "WIRE_NAMES", "as_json", "force", "model", "policy", "reading", "tokens_of", "window"]
-
 UNITS = {"k": 1_000, "m": 1_000_000}
 WIRE_NAMES: tuple[str, ...] = tuple(wire.name for wire in FORMATS)
 EXISTING = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)

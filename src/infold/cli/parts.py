@@ -16,8 +16,6 @@ from infold.core.messages import (
     UserMessage,
 )
 
-__all__ = ["content_of", "what_of", "who_of"]
-
 
 def what_of(part: Part) -> str:
     """What a part is, in a few words."""

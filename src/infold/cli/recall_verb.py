@@ -23,8 +23,6 @@ from infold.core.recall import Document, Hit, Index, tokens_of
 from infold.errors import UnknownReference
 from infold.formats.transcripts.record import RecordedSession
 
-__all__ = ["recall"]
-
 MOST_LINES = 6
 """Lines of an excerpt that are shown: those with the query's words in them first."""
 

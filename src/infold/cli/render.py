@@ -28,29 +28,6 @@ from infold.core.events import (
 )
 from infold.engine.telling import in_words, safety_words
 
-__all__ = [
-    "Bar",
-    "CATEGORIES",
-    "Category",
-    "Gauge",
-    "PLAIN_WIDTH",
-    "checkpoint_panel",
-    "console_for",
-    "counted",
-    "dollars",
-    "event_line",
-    "event_text",
-    "heading",
-    "is_worth_a_line",
-    "legend",
-    "legible",
-    "moment",
-    "narrowable",
-    "one_line",
-    "stacked",
-    "thousands",
-]
-
 PLAIN_WIDTH = 100
 """Columns where there is no terminal to ask."""
 

@@ -32,8 +32,6 @@ from infold.replay.retention_table import render, summarise_measured
 from infold.replay.run import replay_file
 from infold.replay.table import tables, to_json
 
-__all__ = ["replay"]
-
 Given = TypeVar("Given")
 Found = TypeVar("Found")
 

@@ -18,8 +18,6 @@ from infold.cli.working import Job, ended_by_signals, opened, with_trust, workin
 from infold.errors import UsageError
 from infold.formats.items import cleaned
 
-__all__ = ["run"]
-
 EXIT_CODES: dict[Ending, int] = {
     "done": 0,
     "failed": 1,

@@ -6,8 +6,6 @@ import click
 
 from infold.cli import options
 
-__all__ = ["serve"]
-
 SERVING = "infold.cli.serving"
 """Found by name when it is started, so that this help can be read without what a server needs."""
 

@@ -28,8 +28,6 @@ from infold.settings import GatewaySettings, Settings, StoreLimits, read_setting
 from infold.settings.values import told
 from infold.wiring import embedded_model, located, open_store
 
-__all__ = ["keeping_within", "serve_until_told"]
-
 HINT = """\
 infold is listening on {url}   (page: {url}/)
 

@@ -22,8 +22,6 @@ from infold.errors import InfoldError
 from infold.ports import FullStore, StoredSession
 from infold.settings import told
 
-__all__ = ["sessions"]
-
 PLAIN_WIDTH = 160
 """Columns where there is no terminal: room for long ids beside their titles."""
 

@@ -35,8 +35,6 @@ from infold.core.messages import (
 )
 from infold.dashboard.rows import State, role_of
 
-__all__ = ["Line", "Page", "show_page"]
-
 MOST_LINES = 3
 """Lines of a tool result, a thought or a text of a program that are shown where it is folded."""
 

@@ -25,8 +25,6 @@ from infold.engine.recalling import recall_media
 from infold.engine.titles import SESSION, title_of, titles_of
 from infold.ports import FullStore, SessionKey
 
-__all__ = ["show"]
-
 NO_OVERHEAD = Overhead()
 
 

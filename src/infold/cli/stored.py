@@ -22,21 +22,6 @@ from infold.settings import StoreLimits, read_settings
 from infold.settings.places import path_of
 from infold.wiring import keep_within, open_store
 
-__all__ = [
-    "BEGIN",
-    "LAST",
-    "chosen_key",
-    "existing",
-    "folder_of",
-    "is_there",
-    "kept_within",
-    "naming",
-    "place_of",
-    "reading_store",
-    "session_argument",
-    "tell_where",
-]
-
 LAST = "last"
 """What the session may be called that changed last, in this folder if there is one."""
 

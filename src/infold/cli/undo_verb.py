@@ -14,8 +14,6 @@ from infold.core.log import Log
 from infold.errors import UsageError
 from infold.ports import SessionKey, Store
 
-__all__ = ["undo"]
-
 WINDOW_TOKENS = 1_000_000
 """A window to open a session with; undoing neither compacts nor sends anything, so any will do."""
 

@@ -33,8 +33,6 @@ from infold.settings import read_settings, told
 from infold.settings.places import path_of
 from infold.wiring import EMBEDDED, open_model, open_store, system_clock
 
-__all__ = ["Job", "at_work", "ended_by_signals", "new_key", "opened", "with_trust", "working"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 EMBEDDED_OUTPUT_TOKENS = 512

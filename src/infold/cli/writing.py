@@ -17,8 +17,6 @@ from infold.formats.transcripts.record import RecordedSession
 from infold.formats.transcripts.write import to_anthropic, to_markdown, to_openai_chat
 from infold.formats.transcripts.write_opencode import to_opencode
 
-__all__ = ["SHAPES", "in_shape", "json_bytes", "write_file"]
-
 SHAPES = ("openai", "anthropic", "markdown", "jsonl", "opencode")
 
 

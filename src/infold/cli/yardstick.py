@@ -6,8 +6,6 @@ from infold.catalogue import Assumed, Lookup, Prices, lookup
 from infold.engine.counting import Counting, counting_for
 from infold.formats.transcripts.record import RecordedSession
 
-__all__ = ["Yardstick", "yardstick_for"]
-
 
 class Yardstick(Struct, frozen=True):
     """What a session is measured by: the way of counting, the window if one is known, and the model it is from."""

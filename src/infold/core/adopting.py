@@ -17,13 +17,6 @@ from infold.core.messages import (
 )
 from infold.core.spine import Spine
 
-__all__ = [
-    "adopted_checkpoint",
-    "is_finished_summary",
-    "request_answered_by",
-    "tail_start_id",
-]
-
 
 def is_finished_summary(message: Message) -> TypeGuard[AssistantMessage]:
     """Whether this is a summary that was written to its end; a failed or unfinished one is no boundary."""

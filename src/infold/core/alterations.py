@@ -13,8 +13,6 @@ from infold.core.messages import Message
 from infold.core.stubs import Rendering, clip_part, prune_part
 from infold.core.tokens import Size, measure_message, size_of, token_ruler
 
-__all__ = ["Altered", "Hiding", "hidden_parts", "hide", "show_again"]
-
 
 class Hiding(Struct, frozen=True):
     """One entry's grip on a part: the entry's number, and how much stays visible where it clips."""

@@ -5,8 +5,6 @@ from msgspec import Struct
 from infold.core.messages import Usage
 from infold.core.tokens import Size
 
-__all__ = ["Anchor"]
-
 
 class Anchor(Struct, frozen=True):
     """The newest reported usage, the reply it came with, and the size of the live messages at that moment.

@@ -7,8 +7,6 @@ tools are no part of that proof, for an honest provider may leave them out or co
 from infold.core.messages import Usage
 from infold.core.tokens import Calibration, Size
 
-__all__ = ["LEAST_ESTIMATED", "can_be", "is_believable"]
-
 LEAST_ESTIMATED = Calibration(prose=0.6, material=0.6, wide=0.4)
 """The least part of an estimate that a provider's count can be, where nothing is known of its vocabulary. For text in ASCII all
 measured have at least 0.85 of o200k's tokens, and French, of all the text tried, is estimated furthest too high, by three

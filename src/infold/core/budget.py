@@ -14,8 +14,6 @@ from infold.core.messages import Usage
 from infold.core.policy import LARGEST_TOKENS, CountRule, Policy
 from infold.errors import PolicyError
 
-__all__ = ["Budget", "Window", "budget_for", "narrowed", "output_ceiling", "overflows", "usage_tokens"]
-
 LARGEST_OUTPUT_TOKENS = 32_000
 """The documents' cap on what is set aside for a reply, and their guess where a model states none."""
 

@@ -19,8 +19,6 @@ from infold.errors import UnknownReference
 if TYPE_CHECKING:
     from infold.core.log import Log
 
-__all__ = ["advanced", "amend", "hide_parts", "pin", "reject", "restore"]
-
 
 def hide_parts(log: "Log", entry: Pruning | Clipping) -> "Log":
     """The log with these parts hidden."""

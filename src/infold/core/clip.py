@@ -12,8 +12,6 @@ from infold.core.spine import within
 from infold.core.stubs import Rendering, clip_part, is_clippable
 from infold.core.tokens import measure_part, token_ruler
 
-__all__ = ["SMALLEST_CLIP_TOKENS", "choose_clips", "choose_media", "clips_on_arrival"]
-
 SMALLEST_CLIP_TOKENS = 96
 """What is always left of a clipped part: a few lines at either end and the note between them."""
 

@@ -26,17 +26,6 @@ from infold.core.messages import MessageId, TextPart, UserMessage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
 from infold.core.tokens import estimate, measure, tokens_in, total_size
 
-__all__ = [
-    "CONTINUE_TEXT",
-    "Carried",
-    "Compaction",
-    "carry_out",
-    "checkpoint_for",
-    "compact",
-    "compacted_event",
-    "entries_for",
-]
-
 CONTINUE_TEXT = "Go on with the next step if there is one; otherwise stop and say what you need."
 """The synthetic message after an automatic compaction (S3.8)."""
 

@@ -7,8 +7,6 @@ purpose: a rule too many costs a line of the checkpoint, a rule too few costs th
 
 import re
 
-__all__ = ["constraint_sentences", "sentences"]
-
 LONGEST_SENTENCE = 600
 """Characters beyond which a line is taken for pasted material rather than a rule."""
 

@@ -6,8 +6,6 @@ A session that waits for its user keeps waiting: a finished answer, a question, 
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, SystemMessage, calls_of
 
-__all__ = ["is_under_way"]
-
 _BROKEN_OFF = ("tool-calls", "length")
 """How a reply ends that something is to follow."""
 

@@ -13,18 +13,6 @@ from infold.core.placing import Placed
 from infold.core.policy import TailPolicy
 from infold.core.tokens import Size, tokens_in, total_size
 
-__all__ = [
-    "Cut",
-    "Room",
-    "choose_cut",
-    "cut_before",
-    "head_size",
-    "kept_size",
-    "newest_turns_within",
-    "tail_size",
-    "turn_starts",
-]
-
 
 class Cut(Struct, frozen=True):
     """Where live messages divide: those before `index` are the head, the others the tail."""

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from infold.core.ledger import FileOperation
 from infold.core.messages import ToolResultPart
 
-__all__ = ["declined", "words_of_decline"]
-
 _DECLINED = re.compile(
     r"\s*(?:Error: *)?(?:"
     r"The user doesn['’]t want to (?:proceed with this tool use|take this action right now)\b|"

@@ -10,8 +10,6 @@ from infold.core.messages import FilePart, Message, ReasoningPart, TextPart, Too
 from infold.core.recall import Document
 from infold.core.toolfacts import arguments_of, exit_status_of
 
-__all__ = ["attached", "attached_text", "documents_of"]
-
 LONGEST_TITLE = 300
 """Characters of a call that stand above its result."""
 

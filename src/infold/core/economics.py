@@ -9,8 +9,6 @@ forecast will do.
 
 from msgspec import Struct
 
-__all__ = ["Outlook", "Rates", "saving"]
-
 MOST_CALLS_AHEAD = 100
 """A session is expected to go on for as many calls as it has had, but not for ever."""
 

@@ -16,26 +16,6 @@ from infold.core.tokens import Calibration
 from infold.core.verdict import Failing, Verdict
 from infold.errors import UndecodableLog
 
-__all__ = [
-    "Amendment",
-    "Checkpoint",
-    "Clip",
-    "Clipping",
-    "Entry",
-    "Handle",
-    "MessageEntry",
-    "Pin",
-    "Pruning",
-    "Reason",
-    "Rejection",
-    "Restoration",
-    "Title",
-    "decode_entry",
-    "encode_entry",
-    "handle_of",
-    "split_handle",
-]
-
 Handle = NewType("Handle", str)
 """The address of a part: `"<sequence>.<position>"`, short enough to stand in a stub."""
 

@@ -6,30 +6,6 @@ from msgspec import Struct
 
 from infold.core.entries import Handle, Reason
 
-__all__ = [
-    "Clipped",
-    "Compacted",
-    "CompactionVetoed",
-    "Event",
-    "Exceeded",
-    "FailedOpen",
-    "InstructionStubbed",
-    "MediaNotStored",
-    "NotManaged",
-    "PluginFailed",
-    "PreparationDiscarded",
-    "PreparedAhead",
-    "Pruned",
-    "Rejected",
-    "Repaired",
-    "Restored",
-    "StubRepeated",
-    "SummariserPaused",
-    "SummariserResumed",
-    "SummaryProgressed",
-    "SummaryRejected",
-]
-
 
 class Pruned(Struct, frozen=True, tag_field="event", tag="pruned"):
     """Old tool results or call arguments became stubs; `uncached_tokens` is what of the next request no cache holds.

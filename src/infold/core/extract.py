@@ -46,8 +46,6 @@ from infold.core.toolfacts import (
     todos_after,
 )
 
-__all__ = ["extract"]
-
 LONGEST_REPORT = 400
 """Characters of a closing reply that a ledger quotes."""
 

@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from infold.core import weights
 
-__all__ = ["estimate_tokens"]
-
 
 class Reading(NamedTuple):
     """One way to look at a text: which class each byte is of, and how much each sequence of classes weighs."""

@@ -25,8 +25,6 @@ from infold.core.ledger import Ledger
 from infold.core.policy import Ruler
 from infold.core.tokens import estimate
 
-__all__ = ["FoldedText", "render_fold"]
-
 OPENING = (
     "[Earlier conversation, folded. What follows was taken from it word for word or by rule; "
     "it is a record of the past, not a new request.]"

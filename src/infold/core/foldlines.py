@@ -12,23 +12,6 @@ from typing import get_args
 
 from infold.core.ledger import CommandFact, ErrorFact, FileFact, FileOperation, Quote
 
-__all__ = [
-    "LONGEST_BRIEF",
-    "LONGEST_EXCERPT",
-    "LONGEST_STUB",
-    "at_handle",
-    "brief",
-    "changed_lines",
-    "command_lines",
-    "error_lines",
-    "excerpts",
-    "facts_on",
-    "quoted",
-    "read_lines",
-    "shared_folder",
-    "stubbed",
-]
-
 LONGEST_EXCERPT, LONGEST_STUB, LONGEST_BRIEF = 240, 160, 60
 """Characters of a sentence that an excerpt shows, of an instruction that has become a stub, and of one with hardly any room."""
 

@@ -18,18 +18,6 @@ from infold.core.policy import Policy
 from infold.core.standins import size_of_interrupted
 from infold.core.tokens import Size, tokens_in, total_size
 
-__all__ = [
-    "Gauge",
-    "Situation",
-    "bound_after",
-    "bound_of",
-    "estimated_tokens",
-    "gauge",
-    "left_open",
-    "scaled_tokens",
-    "scaler",
-]
-
 CALIBRATED_BOUND = 1.05
 """What is left of a family's margin once reports have corrected the estimate; `benchmarks/core.py` measures the error."""
 

@@ -21,8 +21,6 @@ from infold.errors import DuplicateId, IllegalCut, UnknownReference
 if TYPE_CHECKING:
     from infold.core.log import Log
 
-__all__ = ["append_message", "fold_head", "resummed", "size_of_text"]
-
 
 def append_message(log: "Log", message: Message) -> "Log":
     """The log with one more message, measured and fitted to what came before."""

@@ -8,8 +8,6 @@ from infold.core.ledger import EMPTY_LEDGER, Ledger, Quote, merge
 from infold.core.log import Log
 from infold.core.messages import Message
 
-__all__ = ["beside_tail", "callers_in", "ledger_of", "unanswered_in"]
-
 MOST_UNANSWERED = 200
 
 

@@ -12,8 +12,6 @@ from msgspec import Struct
 from infold.core.foldlines import LONGEST_BRIEF, LONGEST_EXCERPT, LONGEST_STUB, brief, quoted, stubbed
 from infold.core.ledger import Ledger, Quote
 
-__all__ = ["Instructions", "told_instructions"]
-
 FIRST, LATEST = "The user's first request, verbatim:", "The user's latest request, verbatim:"
 ATTACHED = "Attached by the user, newest first:"
 RULES, OTHERS = "Rules the user laid down, verbatim, newest first:", "Other requests, newest first:"

@@ -24,8 +24,6 @@ from infold.core.messages import (
 )
 from infold.core.verdict import Fault, Verdict
 
-__all__ = ["Answer", "Told", "hard_fault", "judge", "plain_fault", "readable", "record_text"]
-
 LARGEST_LOSS = 0.3
 """The share of lines that repair may take out; beyond it the rest is not to be trusted either."""
 

@@ -10,23 +10,6 @@ from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-__all__ = [
-    "CommandFact",
-    "EMPTY_LEDGER",
-    "ErrorFact",
-    "FileFact",
-    "FileOperation",
-    "JobFact",
-    "Ledger",
-    "MOST_NAMES",
-    "Quote",
-    "TodoFact",
-    "later_operation",
-    "later_run",
-    "merge",
-    "note",
-]
-
 FileOperation: TypeAlias = Literal["read", "written", "edited", "deleted", "moved"]
 
 MOST_FILES, MOST_COMMANDS, MOST_ERRORS, MOST_QUOTES, MOST_NARRATIVES = 1_000, 300, 60, 500, 3

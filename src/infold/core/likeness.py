@@ -25,8 +25,6 @@ from infold.core.messages import (
     calls_of,
 )
 
-__all__ = ["OWN_IDS", "chained", "has_ids", "is_callers", "likeness", "outlined"]
-
 OWN_IDS = ("compact-", "continue-", "checkpoint-", "request-", "summary-", "interrupted-")
 """How the ids of messages begin that infold made; no caller's message has one."""
 

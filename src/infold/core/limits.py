@@ -8,8 +8,6 @@ accepted later widens the limit again; and what a single one taught wears off, u
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["Limits", "NO_LIMITS"]
-
 SMALLEST_TOKENS = 512
 """The smallest limit that is believed: with less there is no room for a reply, and a request so small was refused for something
 else than its size."""

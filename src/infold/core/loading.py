@@ -22,8 +22,6 @@ from infold.core.log import Log
 from infold.core.messages import Message, MessageId, SessionId, UserMessage, calls_of, is_compaction_request, results_of
 from infold.core.stubs import Rendering
 
-__all__ = ["load"]
-
 
 def load(session_id: SessionId, newest_first: Iterable[tuple[int, Entry]], rendering: Rendering) -> Log:
     """A session from its numbered entries.

@@ -44,8 +44,6 @@ from infold.core.spine import Spine, within
 from infold.core.stubs import Rendering
 from infold.core.tokens import NO_SIZE, UNCALIBRATED, Calibration, Size
 
-__all__ = ["Anchor", "Log"]
-
 
 class Log(Struct, frozen=True, eq=False):
     """One session from its newest checkpoint on.

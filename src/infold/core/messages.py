@@ -9,40 +9,6 @@ from typing import Literal, NewType, TypeAlias
 
 from msgspec import Struct
 
-__all__ = [
-    "AssistantMessage",
-    "CompactionPart",
-    "FilePart",
-    "Finish",
-    "Message",
-    "MessageId",
-    "ModelRef",
-    "Overhead",
-    "Part",
-    "ReasoningPart",
-    "ResultStatus",
-    "SessionId",
-    "StepFinishPart",
-    "StepStartPart",
-    "SystemMessage",
-    "TextPart",
-    "ToolCallPart",
-    "ToolMessage",
-    "ToolResultPart",
-    "Usage",
-    "UserMessage",
-    "WorkPath",
-    "calls_of",
-    "has_own_text",
-    "is_attached_or_own",
-    "is_compaction_request",
-    "is_genuine_user",
-    "is_opaque",
-    "is_signed",
-    "results_of",
-    "text_of",
-]
-
 SessionId = NewType("SessionId", str)
 MessageId = NewType("MessageId", str)
 

@@ -10,8 +10,6 @@ from msgspec import Struct
 from infold.core.entries import Reason
 from infold.core.messages import Message, SessionId
 
-__all__ = ["Decision", "KeepFrom", "Occasion", "Supply", "Veto"]
-
 
 class Occasion(Struct, frozen=True):
     """A compaction about to happen: of which session, why, what would be folded and how full the window is.

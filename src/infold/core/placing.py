@@ -35,20 +35,6 @@ from infold.core.stubs import is_prunable
 from infold.core.tokens import NO_SIZE, Size, measure_message, measure_part, size_of, size_of_parts, token_ruler
 from infold.errors import DuplicateId, OrphanResult
 
-__all__ = [
-    "Placed",
-    "Placing",
-    "Run",
-    "is_loose_reasoning",
-    "is_sealed_reasoning",
-    "measures_of",
-    "media_bytes",
-    "part_bytes",
-    "place",
-    "run_after",
-    "size_of_chosen",
-]
-
 
 class Run(Struct, frozen=True):
     """Where the log stands: the calls of the newest step, answered or not, and whether signed reasoning opened its loop."""

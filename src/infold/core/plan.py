@@ -22,8 +22,6 @@ from infold.core.prune import PrunePlan, plan_prune
 from infold.core.tokens import Size
 from infold.core.worth import LEAST_GAIN_SHARE, is_too_soon, is_worth_asking, is_worth_folding
 
-__all__ = ["Fits", "Fold", "NextStep", "Prune", "Shorten", "Stuck", "Summarise", "fold_at", "next_step"]
-
 LARGEST_LEAST_TAIL = 0.25
 """A policy's least tail holds where it is no more of the usable window than this: 8,000 tokens from windows of 38k on."""
 

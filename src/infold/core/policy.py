@@ -15,21 +15,6 @@ from msgspec import Struct
 
 from infold.errors import PolicyError
 
-__all__ = [
-    "Amount",
-    "CountRule",
-    "EstimateRule",
-    "Policy",
-    "PrunePolicy",
-    "Ruler",
-    "SummaryPolicy",
-    "TailPolicy",
-    "UsableRule",
-    "remaining",
-    "share",
-    "tokens",
-]
-
 LARGEST_TOKENS = 1_000_000_000
 """No window or threshold is near a thousand million tokens; a larger number is a slip of the unit."""
 

@@ -8,8 +8,6 @@ from msgspec.structs import replace
 from infold.core.policy import Policy, PrunePolicy, SummaryPolicy, TailPolicy, share
 from infold.errors import UnknownPreset
 
-__all__ = ["INFOLD", "PRESETS", "preset"]
-
 INFOLD = Policy(
     name="infold",
     trigger=share(0.95),

@@ -15,8 +15,6 @@ from infold.core.policy import PrunePolicy
 from infold.core.spine import within
 from infold.core.tokens import measure_part, tokens_in
 
-__all__ = ["NOTHING_TO_PRUNE", "PrunePlan", "plan_prune"]
-
 
 class PrunePlan(Struct, frozen=True):
     """The parts to hide, newest first, and what hiding them frees before stubs are subtracted."""

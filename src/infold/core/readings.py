@@ -11,8 +11,6 @@ from msgspec import Struct
 
 from infold.core.features import estimate_tokens
 
-__all__ = ["Reading", "remembered", "remembering"]
-
 MOST_REMEMBERED = 100_000
 """Some twenty megabytes at most; then everything is forgotten at once, which costs one slow request."""
 

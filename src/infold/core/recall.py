@@ -17,8 +17,6 @@ from msgspec import Struct
 from infold.core.policy import Ruler
 from infold.core.tokens import estimate
 
-__all__ = ["Document", "Hit", "Index", "reply", "tokens_of"]
-
 PASSAGE_LINES, PASSAGE_CHARACTERS = 14, 900
 """The most a passage holds: a function or a table, small enough that its words speak of one thing."""
 

@@ -16,8 +16,6 @@ from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message
 
-__all__ = ["Rehearsal", "carry_on", "rehearse"]
-
 
 class Rehearsal(Struct, frozen=True):
     """A history played so far: the log, all that happened, and the number each message got in the log."""

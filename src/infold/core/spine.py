@@ -12,8 +12,6 @@ from msgspec.structs import replace
 
 from infold.core.placing import Placed
 
-__all__ = ["Spine", "within"]
-
 FARTHEST_PARTNER = 16
 """Messages that partners are apart at most: a call of the provider's own tool and its result, a request for approval and its
 answer. An id that returns later than that is a reference, and must not keep a long session from being folded."""

@@ -7,8 +7,6 @@ from infold.core.messages import MessageId, ToolCallPart, ToolMessage, ToolResul
 from infold.core.policy import Ruler
 from infold.core.tokens import NO_SIZE, Size, measure, measure_message, size_of, token_ruler
 
-__all__ = ["INTERRUPTED_TEXT", "interrupted", "late_heading", "size_of_interrupted", "size_of_late"]
-
 INTERRUPTED_TEXT = "[no result: the call was interrupted]"
 
 

@@ -16,8 +16,6 @@ from infold.core.messages import FilePart, Part, TextPart, ToolCallPart, ToolRes
 from infold.core.policy import Ruler
 from infold.core.tokens import Calibration
 
-__all__ = ["Rendering", "clip_part", "is_clippable", "is_prunable", "prune_part", "repeats_stub"]
-
 _STUB = re.compile(r"\[(?:pruned|clipped): [\d,]+ characters")
 
 LONGEST_KEPT_VALUE = 400

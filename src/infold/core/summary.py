@@ -26,23 +26,6 @@ from infold.core.messages import (
 from infold.core.policy import Ruler
 from infold.core.tokens import measure
 
-__all__ = [
-    "Additions",
-    "Agent",
-    "COMPACTION_AGENT",
-    "SEVEN_SECTIONS",
-    "SummaryRequest",
-    "assemble_system",
-    "flattened",
-    "inert",
-    "instruction",
-    "later_text",
-    "messages_request",
-    "own_request",
-    "records",
-    "shared_request",
-]
-
 _CLOSINGS = re.compile(r"</(record|earlier-notes|later)", re.IGNORECASE)
 
 LONGEST_FOCUS = 2_000

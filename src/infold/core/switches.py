@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from infold.core.policy import Policy
 from infold.errors import SettingsError
 
-__all__ = ["OPENCODE", "PREFIX", "SWITCHES", "is_true", "prefixes_for", "switched", "switches_on"]
-
 PREFIX, OPENCODE = "INFOLD_", "OPENCODE_"
 """How infold's own variables begin, and how those of OpenCode do."""
 

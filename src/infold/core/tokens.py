@@ -25,22 +25,6 @@ from infold.core.messages import (
 from infold.core.policy import Ruler
 from infold.core.readings import remembered
 
-__all__ = [
-    "Calibration",
-    "NO_SIZE",
-    "Size",
-    "UNCALIBRATED",
-    "estimate",
-    "measure",
-    "measure_message",
-    "measure_part",
-    "size_of",
-    "size_of_parts",
-    "token_ruler",
-    "tokens_in",
-    "total_size",
-]
-
 MESSAGE_OVERHEAD_TOKENS = 4
 """What providers add around each message for its role and bounds; the documents' rules count text alone."""
 

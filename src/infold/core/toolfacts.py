@@ -13,21 +13,6 @@ import msgspec
 from infold.core.ledger import FileOperation, TodoFact
 from infold.core.messages import ToolCallPart, ToolResultPart
 
-__all__ = [
-    "Arguments",
-    "arguments_of",
-    "command_of",
-    "exit_status_of",
-    "failed",
-    "failure_line",
-    "file_operations",
-    "jobs_asked_after",
-    "jobs_told_ended",
-    "names_defined",
-    "running_job",
-    "todos_after",
-]
-
 Arguments: TypeAlias = Mapping[str, object]
 
 LONGEST_COMMAND, LONGEST_LINE = 300, 240

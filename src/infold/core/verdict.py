@@ -4,8 +4,6 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["Failing", "Fault", "Verdict", "next_failure"]
-
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 60_000, 3_600_000
 """How long a summariser is left alone after its first failed compaction; each further one in a row doubles the pause."""
 

@@ -31,8 +31,6 @@ from infold.core.placing import Placed
 from infold.core.policy import SummaryPolicy
 from infold.core.standins import interrupted, late_heading
 
-__all__ = ["REQUEST_TEXT", "answered_as_interrupted", "standing", "view", "without"]
-
 _INTERRUPTED = "interrupted-"
 """How the ids of messages begin that answer calls without a result."""
 

@@ -8,8 +8,6 @@
 
 from typing import Final
 
-__all__ = ["LETTERS", "SCALE", "SCRIPTS", "SHAPES"]
-
 SCALE: Final = 128
 
 LETTERS: Final = bytes.fromhex(

@@ -9,8 +9,6 @@ from infold.core.gauge import Situation, estimated_tokens
 from infold.core.log import Log
 from infold.core.policy import Policy
 
-__all__ = ["LEAST_GAIN_SHARE", "LEAST_NEWS_SHARE", "is_too_soon", "is_worth_asking", "is_worth_folding"]
-
 LEAST_GAIN_SHARE = 0.05
 """A fold that frees less of the usable window than this is not worth a broken cache, unless the request would not fit."""
 

@@ -9,8 +9,6 @@ from infold.dashboard.desk import Acts
 from infold.errors import UsageError
 from infold.ports import SessionKey
 
-__all__ = ["Acting"]
-
 
 class Acting:
     """Passes on what a person wants done."""

@@ -6,8 +6,6 @@ from infold.core.messages import SessionId
 from infold.errors import UnknownSession, UnusableKey
 from infold.ports import SessionKey
 
-__all__ = ["address_of", "key_at"]
-
 SEPARATOR = "\0"
 """Between tenant and id; no key holds it."""
 

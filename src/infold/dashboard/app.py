@@ -18,8 +18,6 @@ from infold.dashboard.pages import Pages
 from infold.dashboard.printing import STATIC, Printer, version
 from infold.dashboard.troubles import Troubles
 
-__all__ = ["CONTENT_POLICY", "page_routes"]
-
 CONTENT_POLICY = "; ".join(
     (
         "default-src 'none'",

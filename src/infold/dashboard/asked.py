@@ -7,8 +7,6 @@ from starlette.requests import Request
 
 from infold.errors import UsageError
 
-__all__ = ["form_of", "number_in"]
-
 NAMES = {
     "up_to": "the first message to keep",
     "sequence": "the entry to undo",

@@ -30,8 +30,6 @@ from infold.core.tokens import (
     token_ruler,
 )
 
-__all__ = ["BANDS", "Band", "Bands", "Filling", "NO_BANDS", "bands_of", "bands_of_log"]
-
 Band: TypeAlias = Literal["system", "tools", "summary", "user", "assistant", "reasoning", "results"]
 
 BANDS: tuple[Band, ...] = get_args(Band)

@@ -15,8 +15,6 @@ from infold.dashboard.figures import short
 from infold.dashboard.marks import Mark
 from infold.dashboard.timeline import Timeline
 
-__all__ = ["Area", "Chart", "Limit", "PlacedMark", "Rule", "chart"]
-
 TALL = 1_000
 """Units from the bottom of the areas' box to its top."""
 

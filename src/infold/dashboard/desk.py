@@ -10,8 +10,6 @@ from infold.core.events import Event
 from infold.engine.previewing import Preview
 from infold.ports import FullStore, SessionKey
 
-__all__ = ["Acts", "Desk", "Feed"]
-
 
 class Acts(Protocol):
     """What a person may do to a session; every refusal is an `InfoldError`, whose words the person is shown."""

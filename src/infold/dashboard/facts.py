@@ -9,8 +9,6 @@ from infold.core.ledger import CommandFact, FileFact, Ledger, Quote
 from infold.core.verdict import Fault
 from infold.dashboard.figures import plural
 
-__all__ = ["FAULTS", "Fact", "Facts", "facts_of"]
-
 FAULTS: dict[Fault, str] = {
     "failed": "the model gave no answer",
     "empty": "it said nothing",

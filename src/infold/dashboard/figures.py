@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime
 
-__all__ = ["ago", "dollars", "moment", "percent", "plural", "seconds", "short", "size", "stamp"]
-
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 LEAST_COST = 0.0001
 """Dollars below which a price is told no finer."""

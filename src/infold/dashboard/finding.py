@@ -4,8 +4,6 @@ import re
 
 from msgspec import Struct
 
-__all__ = ["Passage", "passages"]
-
 _REMARK = re.compile(r"\n\n(?=\[(?:passages only|also found in [\d., ]+); ask for a handle to read its part\]\s*\Z)")
 """Before what recall says itself at the end of an answer."""
 

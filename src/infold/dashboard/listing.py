@@ -14,8 +14,6 @@ from infold.engine.titles import title_of
 from infold.errors import InfoldError
 from infold.ports import Archive, SessionKey, Store, StoredSession
 
-__all__ = ["Listed", "Listing", "by_change", "listing", "newest", "tenant_shown", "title_shown"]
-
 PAGE = 25
 """Sessions of one page."""
 

@@ -16,8 +16,6 @@ from infold.dashboard.listing import newest
 from infold.errors import InfoldError
 from infold.ports import Archive, SessionKey, StoredSession
 
-__all__ = ["News", "Pace", "news", "news_of"]
-
 RETRY_MS = 2_000
 """How long a browser waits before it asks again after the line broke."""
 

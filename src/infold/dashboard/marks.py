@@ -8,8 +8,6 @@ from infold.core.entries import Amendment, Checkpoint, Clipping, Entry, Pruning,
 from infold.core.log import Log
 from infold.dashboard.figures import plural, short
 
-__all__ = ["Mark", "MarkKind", "OPENED", "mark_of"]
-
 MarkKind: TypeAlias = Literal["compaction", "pruning", "clipping", "restoration", "rejection", "amendment"]
 
 OPENED: tuple[MarkKind, ...] = ("compaction", "pruning", "clipping")

@@ -24,8 +24,6 @@ from infold.engine.recalling import recall, recall_media
 from infold.errors import InfoldError
 from infold.ports import SessionKey
 
-__all__ = ["Pages"]
-
 MOST_ROWS = 100
 """Rows of the log on one page."""
 

@@ -15,8 +15,6 @@ from infold.dashboard.bands import BANDS
 from infold.dashboard.facts import FAULTS
 from infold.dashboard.marks import OPENED
 
-__all__ = ["Printer", "STATIC", "version"]
-
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 
@@ -46,6 +44,9 @@ class Printer:
         return self._templates.TemplateResponse(request, f"{name}.html", given, status_code=status)
 
 
+FILTERS = ("ago", "dollars", "moment", "percent", "plural", "seconds", "short", "size")
+
+
 @cache
 def _environment() -> Environment:
     """The templates with all they are given on every page; read and compiled once, since they come with the package."""
@@ -57,7 +58,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update({name: getattr(figures, name) for name in figures.__all__})
+    environment.filters.update({name: getattr(figures, name) for name in FILTERS})
     environment.filters.update(sentence=texts.sentence, visible=texts.visible)
     environment.globals.update(bands=BANDS, band_names=BAND_NAMES, faults=FAULTS, opened=OPENED, reasons=REASONS)
     environment.globals.update(version=version())

@@ -14,8 +14,6 @@ from infold.dashboard.timeline import RENDERING, Numbered, Timeline, is_reply, t
 from infold.errors import UnknownReference, UnknownSession
 from infold.ports import SessionKey, Store
 
-__all__ = ["Reading", "check_known", "entry_at", "fill_tokens", "log_before", "read", "read_timeline"]
-
 MOST_REQUESTS = 400
 """Requests of one picture: as many as have a column of their own on a phone."""
 

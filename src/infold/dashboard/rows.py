@@ -28,20 +28,6 @@ from infold.dashboard.marks import Mark
 from infold.dashboard.texts import excerpt
 from infold.dashboard.timeline import RENDERING, Numbered
 
-__all__ = [
-    "ENDINGS",
-    "Ending",
-    "Row",
-    "State",
-    "can_be_undone",
-    "ending_of",
-    "message_tokens",
-    "preview_of",
-    "role_of",
-    "rows",
-    "state_of",
-]
-
 State: TypeAlias = Literal["in view", "pruned", "clipped", "folded", "taken back"]
 """What has become of a message."""
 

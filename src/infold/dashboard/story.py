@@ -19,8 +19,6 @@ from infold.dashboard.timeline import RENDERING, reply_of
 from infold.errors import UnknownReference
 from infold.ports import SessionKey, Store
 
-__all__ = ["Compaction", "Hidden", "Hiding", "Line", "story_at"]
-
 
 class Line(Struct, frozen=True):
     """A message of a view on one line."""

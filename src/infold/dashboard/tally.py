@@ -20,8 +20,6 @@ from infold.engine.titles import closes_examples
 from infold.errors import UnknownSession
 from infold.ports import SessionKey, Store
 
-__all__ = ["NO_TALLY", "Tallies", "Tally", "added"]
-
 MOST_COUNTED = 20_000
 """Entries that are read for a first tally, the newest; beyond that it says that it knows no more."""
 

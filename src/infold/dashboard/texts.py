@@ -8,8 +8,6 @@ import re
 
 from msgspec import Struct
 
-__all__ = ["Capped", "capped", "excerpt", "sentence", "visible"]
-
 LONGEST_TEXT = 20_000
 """Characters of one part that a page shows before it is asked for all."""
 

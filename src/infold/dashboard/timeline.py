@@ -20,8 +20,6 @@ from infold.dashboard.bands import Filling, bands_of, bands_of_log
 from infold.dashboard.marks import Mark, mark_of
 from infold.errors import LogError
 
-__all__ = ["Earlier", "Numbered", "Point", "RENDERING", "Timeline", "is_reply", "reply_of", "timeline"]
-
 Numbered: TypeAlias = tuple[int, Entry]
 Earlier: TypeAlias = Callable[[int], Iterable[Numbered]]
 """Gives the entries before a number, newest first."""

@@ -14,8 +14,6 @@ from infold.errors import (
     UnknownSession,
 )
 
-__all__ = ["Troubles", "status_of"]
-
 _STATUSES: tuple[tuple[type[InfoldError], int], ...] = (
     (UnknownSession, 404),
     (UnknownReference, 404),

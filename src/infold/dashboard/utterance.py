@@ -29,8 +29,6 @@ from infold.engine.media import files_of
 from infold.errors import UnknownReference
 from infold.ports import SessionKey, Store
 
-__all__ = ["Piece", "Utterance", "utterance_at"]
-
 Kind: TypeAlias = Literal["text", "synthetic", "ignored", "reasoning", "call", "result", "file", "note"]
 """What a part is to a reader."""
 

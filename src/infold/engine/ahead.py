@@ -17,8 +17,6 @@ from infold.core.policy import Policy
 from infold.core.tokens import NO_SIZE, Size, measure, token_ruler
 from infold.engine.notes import Notes
 
-__all__ = ["Preparation", "cut_with", "is_valid", "mark_of", "step_ahead", "told_of", "written_ahead"]
-
 EARLIEST_SHARE, LATEST_SHARE = 0.8, 0.95
 """The part of the trigger at which a summary is begun at the earliest, and at which it is begun in any case."""
 

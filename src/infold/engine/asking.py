@@ -17,9 +17,8 @@ from typing import TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
 
-from infold.core.judge import LONGEST_ANSWER, Answer, readable
+from infold.core.judge import LONGEST_ANSWER, Answer, Told, readable
 from infold.core.summary import SummaryRequest
-from infold.engine.effects import Told
 from infold.engine.refusals import overflow_of
 from infold.errors import (
     MAY_PASS,
@@ -32,17 +31,6 @@ from infold.errors import (
     raised_at,
     reason_of,
 )
-
-__all__ = [
-    "AsyncSummariser",
-    "Summariser",
-    "Written",
-    "ask",
-    "ask_async",
-    "asking_for",
-    "check_not_asking",
-    "check_sync",
-]
 
 NAME = "summariser"
 """What a summariser is called that does not tell its model."""

@@ -13,8 +13,6 @@ from threading import Lock, Thread
 from infold.engine.ahead import Preparation
 from infold.errors import InfoldError
 
-__all__ = ["AsyncShelf", "Shelf"]
-
 MOST_BEGUN = 2
 """Summaries begun since one was last used or the head last changed; wasted work is bounded by that."""
 

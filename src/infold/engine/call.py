@@ -13,8 +13,6 @@ from infold.core.summary import Additions
 from infold.engine.ahead import Preparation
 from infold.engine.effects import Append, Effect
 
-__all__ = ["Call", "Flow", "Outrun", "append"]
-
 Outcome = TypeVar("Outcome")
 Flow: TypeAlias = Generator[Effect, object, Outcome]
 

@@ -23,8 +23,6 @@ from infold.core.messages import (
 from infold.engine.terms import Terms, overhead_of
 from infold.errors import PolicyError
 
-__all__ = ["Beside", "Circumstances", "NOTHING_BESIDE", "Stamp"]
-
 COLD_MS = 300_000
 """After five minutes without a request providers have let their cache go, and acting costs nothing extra."""
 

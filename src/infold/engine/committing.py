@@ -19,8 +19,6 @@ from infold.engine.notes import Notes
 from infold.engine.summarising import SummaryPlan
 from infold.errors import StoreConflict, SummaryFailed
 
-__all__ = ["Done", "Left", "Source", "commit", "gains_nothing", "outrun"]
-
 
 class Done(Struct, frozen=True):
     """A step carried out; `anew`: on the session as others had made it meanwhile, which is not the one it began with."""

@@ -17,8 +17,6 @@ from infold.core.policy import Ruler
 from infold.core.readings import remembered, remembering
 from infold.core.tokens import Calibration
 
-__all__ = ["Counting", "counting_for", "is_trustworthy", "least_for"]
-
 EXACT_MARGIN = 1.05
 """What providers add around messages beside the text itself, once the text is counted exactly."""
 

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from infold.core.entries import Checkpoint, Entry
 from infold.core.events import Event
+from infold.core.judge import Told
 from infold.core.log import Log
 from infold.core.occasion import Occasion
 from infold.core.summary import SummaryRequest
@@ -39,12 +40,9 @@ from infold.engine.effects import (
     Publish,
     ReadMedia,
     Release,
-    Told,
     Wait,
 )
 from infold.errors import InfoldError
-
-__all__ = ["AsyncWorld", "World", "drive", "drive_async"]
 
 Outcome = TypeVar("Outcome")
 

@@ -10,28 +10,8 @@ from msgspec import Struct
 
 from infold.core.entries import Checkpoint, Entry
 from infold.core.events import Event
-from infold.core.judge import Told
 from infold.core.occasion import Decision, Occasion
 from infold.core.summary import Additions, SummaryRequest
-
-__all__ = [
-    "Announce",
-    "Append",
-    "Ask",
-    "Consult",
-    "EFFECTS",
-    "Effect",
-    "Fetch",
-    "Guidance",
-    "Hold",
-    "Keep",
-    "Load",
-    "Publish",
-    "ReadMedia",
-    "Release",
-    "Told",
-    "Wait",
-]
 
 
 class Append(Struct, frozen=True):

@@ -24,22 +24,6 @@ from infold.engine.known import begins_with_the_fold, settled
 from infold.engine.terms import divided
 from infold.formats.requests import Asked
 
-__all__ = [
-    "Brought",
-    "FORK_MARK",
-    "Match",
-    "SESSION_HEADER",
-    "agent_of",
-    "better",
-    "brought_by",
-    "fork_ids",
-    "goes_on",
-    "held_against",
-    "is_certain",
-    "is_compacted",
-    "name_of",
-]
-
 SESSION_HEADER = "x-infold-session"
 """The header by which a client names its session itself."""
 

@@ -29,8 +29,6 @@ from infold.engine.folding import fold, plan_for
 from infold.engine.summarising import SummaryPlan
 from infold.errors import StoreConflict, UsageError, WindowExceeded
 
-__all__ = ["Prepared", "compact", "prepare", "record", "take_in"]
-
 
 class Prepared(Struct, frozen=True):
     """A session ready to be sent: its log, the messages to send, how full the window is, and what was done.

@@ -27,8 +27,6 @@ from infold.engine.notes import Notes
 from infold.engine.summarising import SummaryPlan, ask_for_notes, supplied_notes
 from infold.errors import StoreConflict
 
-__all__ = ["fold", "plan_for"]
-
 PAUSE_SECONDS = 0.05
 """Between two tries for a lock that another process has."""
 

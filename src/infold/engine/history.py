@@ -20,10 +20,9 @@ from infold.core.spine import within
 from infold.engine.known import begins_with_the_fold, is_rewritten, settled
 from infold.errors import HistoryChanged, UsageError
 from infold.formats.injected import NO_MARKS, Marks, marked
-from infold.formats.items import plain, refuse_text
-from infold.formats.wire import Decoded, Pairing, WireFormat, joined
-
-__all__ = ["Followed", "History", "numbered"]
+from infold.formats.items import Decoded, joined, plain, refuse_text
+from infold.formats.pairing import Pairing
+from infold.formats.wire import WireFormat
 
 _NUMBERED = re.compile(r"m\d{1,18}")
 

@@ -39,8 +39,6 @@ from infold.formats.injected import marks_of
 from infold.formats.overflow import Overflow
 from infold.formats.wire import WireFormat, detect, format_named
 
-__all__ = ["Keeper", "Ready"]
-
 MOST_REJECTIONS = 1
 """A request that a provider refused is made smaller and sent once more; a second refusal is told (B8)."""
 

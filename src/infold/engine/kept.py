@@ -20,8 +20,6 @@ from infold.engine.history import numbered
 from infold.engine.previewing import Preview, preview
 from infold.errors import StoreConflict, UsageError
 
-__all__ = ["Kept", "MOST_TRIES"]
-
 MOST_TRIES = 500
 """How often a flow begins anew before its conflict is told; another writer cannot be faster for ever."""
 

@@ -9,8 +9,6 @@ from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, ReasoningPart, calls_of, results_of, text_of
 from infold.core.placing import Placed
 
-__all__ = ["begins_with_the_fold", "ends_with", "is_known", "is_rewritten", "settled"]
-
 _REPEATED = re.compile(r"#\d+$")
 
 

@@ -15,8 +15,6 @@ from infold.core.messages import FilePart, Message, MessageId, Part, SessionId, 
 from infold.formats.items import plain
 from infold.formats.media import data_url, payloads
 
-__all__ = ["Medium", "TakenMedia", "digests_in", "files_of", "take_media", "with_media"]
-
 
 class Medium(Struct, frozen=True):
     """A medium as it was sent: its type, its name if it had one, and its bytes."""

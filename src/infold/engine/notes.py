@@ -6,8 +6,6 @@ from infold.core.events import Event
 from infold.core.messages import Usage, WorkPath
 from infold.core.verdict import Verdict
 
-__all__ = ["Notes"]
-
 
 class Notes(Struct, frozen=True):
     """A summary that passed the judge, or an empty one with the verdict that says why not; and what it took.

@@ -10,8 +10,6 @@ from infold.core.log import Log
 from infold.core.plan import Fold, NextStep, Prune, Shorten, fold_at, next_step
 from infold.errors import UsageError
 
-__all__ = ["Preview", "check_up_to", "preview"]
-
 
 class Preview(Struct, frozen=True):
     """What a compaction would do: how many messages it folds, the tokens before and after, and the text by code alone.

@@ -20,8 +20,6 @@ from infold.errors import UnknownReference, UsageError
 from infold.formats.recall_tool import is_recall
 from infold.ports import Finder, MediaStore, SessionKey, Store
 
-__all__ = ["files_at", "recall", "recall_media"]
-
 MOST_CANDIDATES = 50
 """How many parts a store proposes before they are ranked passage by passage."""
 

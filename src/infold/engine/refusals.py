@@ -5,8 +5,6 @@ from collections.abc import Mapping
 
 from infold.formats.overflow import Overflow, recognise
 
-__all__ = ["overflow_of"]
-
 _SAYS_NOTHING = re.compile(r"(?:error code:?\s*)?\d{3}|", re.IGNORECASE)
 """What SDKs say of a refusal that came without a body: its status."""
 

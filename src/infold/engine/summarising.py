@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from infold.core.events import SummariserResumed, SummaryRejected
 from infold.core.gauge import Situation, bound_of, estimated_tokens, scaled_tokens
-from infold.core.judge import Answer, hard_fault, judge, plain_fault, readable
+from infold.core.judge import Answer, Told, hard_fault, judge, plain_fault, readable
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, Usage, WorkPath, text_of
 from infold.core.plan import Summarise
@@ -30,11 +30,9 @@ from infold.core.summary import (
 from infold.core.tokens import Size, measure, token_ruler
 from infold.core.verdict import Fault, Verdict
 from infold.core.view import view
-from infold.engine.effects import Ask, Effect, Publish, Told
+from infold.engine.effects import Ask, Effect, Publish
 from infold.engine.notes import Notes
 from infold.errors import ModelBusy, ModelError, ModelOverflow, reason_of
-
-__all__ = ["SummaryPlan", "ask_for_notes", "supplied_notes"]
 
 MOST_TRIES = 2
 """A summary that failed is asked for once more; a model that fails twice is not going to succeed on the third try."""

@@ -23,8 +23,6 @@ from infold.core.events import (
     SummaryRejected,
 )
 
-__all__ = ["Incident", "in_words", "safety_words"]
-
 Incident: TypeAlias = (
     InstructionStubbed
     | StubRepeated

@@ -18,18 +18,6 @@ from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_message
 from infold.engine.counting import Counting, counting_for, least_for
 from infold.errors import UsageError
 
-__all__ = [
-    "Terms",
-    "as_text",
-    "divided",
-    "is_thinking_bound",
-    "overhead_of",
-    "policy_under",
-    "rates_of",
-    "terms_for",
-    "window_of",
-]
-
 _NO_SWITCHES: Mapping[str, str] = MappingProxyType({})
 
 

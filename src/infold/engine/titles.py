@@ -13,19 +13,6 @@ from infold.core.messages import FilePart, Message, MessageId, TextPart, UserMes
 from infold.formats.injected import ends_examples
 from infold.ports import SessionKey, Store
 
-__all__ = [
-    "FIRST_ENTRIES",
-    "LONGEST",
-    "LONGEST_TOLD",
-    "SESSION",
-    "closes_examples",
-    "message_title",
-    "title_from_reply",
-    "title_from_text",
-    "title_of",
-    "titles_of",
-]
-
 LONGEST, LONGEST_TOLD = 60, 100
 """Characters of a title that code makes, and of one that a model gave; beyond, it ends with an ellipsis."""
 

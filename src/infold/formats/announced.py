@@ -9,8 +9,6 @@ from msgspec.structs import replace
 from infold.core.messages import Message, MessageId, Part, TextPart, ToolMessage, ToolResultPart, UserMessage
 from infold.formats.injected import LOCAL_OUTPUT, announces_text, is_wrapped
 
-__all__ = ["Announced"]
-
 LAUNCH = "Launching skill:"
 """How the result of a skill's call begins."""
 

@@ -22,7 +22,8 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.formats.anthropic_messages_new import THINKING, encode_new
+from infold.formats.anthropic_messages_new import THINKING
+from infold.formats.anthropic_messages_new import encode_new as encode_new
 from infold.formats.items import (
     Decoded,
     Item,
@@ -48,8 +49,6 @@ from infold.formats.slots import (
     result_or_text,
     shown_text,
 )
-
-__all__ = ["NAME", "decode", "encode", "encode_new", "looks_like"]
 
 NAME = "anthropic-messages"
 ROLES = ("user", "assistant", "system")

@@ -26,8 +26,6 @@ from infold.formats.slots import (
     shown,
 )
 
-__all__ = ["THINKING", "encode_new"]
-
 THINKING = ("thinking", "redacted_thinking")
 
 

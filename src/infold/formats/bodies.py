@@ -10,26 +10,6 @@ from typing import Any
 from infold.core.messages import Finish, Usage
 from infold.formats.items import Item, MalformedError, json_text, lines, plain, text_field
 
-__all__ = [
-    "anthropic_finish",
-    "anthropic_reply",
-    "anthropic_system",
-    "anthropic_usage",
-    "chat_finish",
-    "chat_reply",
-    "chat_system",
-    "chat_usage",
-    "gemini_finish",
-    "gemini_reply",
-    "gemini_system",
-    "gemini_usage",
-    "responses_finish",
-    "responses_reply",
-    "responses_system",
-    "responses_usage",
-    "tools_text",
-]
-
 # Requests.
 
 

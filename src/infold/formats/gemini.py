@@ -55,8 +55,6 @@ from infold.formats.slots import (
     told_output,
 )
 
-__all__ = ["NAME", "decode", "encode", "encode_new", "looks_like"]
-
 NAME = "gemini"
 PLAIN_RESPONSES = ("output", "result", "content", "error")
 """Fields that, alone and textual in a response, are the output itself."""

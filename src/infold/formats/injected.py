@@ -14,19 +14,6 @@ from msgspec.structs import replace
 from infold.core.messages import AssistantMessage, Message, Part, TextPart, ToolResultPart, calls_of
 from infold.core.policy import Policy
 
-__all__ = [
-    "Marks",
-    "NO_MARKS",
-    "Piece",
-    "announces_text",
-    "ends_examples",
-    "is_injected",
-    "is_wrapped",
-    "marked",
-    "marks_of",
-    "split_injected",
-]
-
 
 class Piece(Struct, frozen=True):
     """A stretch of a user message's text, and whether a harness put it there."""

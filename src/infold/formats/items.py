@@ -19,27 +19,6 @@ from infold.errors import BrokenInput, kind_of
 from infold.formats.injected import OPENINGS, split_injected
 from infold.formats.pairing import Pairing
 
-__all__ = [
-    "Decoded",
-    "Item",
-    "MalformedError",
-    "as_came",
-    "cleaned",
-    "decode_each",
-    "id_field",
-    "joined",
-    "json_text",
-    "lines",
-    "listed",
-    "opaque",
-    "plain",
-    "provider_text",
-    "refuse_text",
-    "refusing",
-    "text_field",
-    "user_text",
-]
-
 Item: TypeAlias = dict[str, Any]
 
 MOST_DIGITS = 4_000

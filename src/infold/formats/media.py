@@ -16,20 +16,6 @@ from msgspec import Struct
 
 from infold.core.messages import FilePart
 
-__all__ = [
-    "Provider",
-    "Size",
-    "data_url",
-    "decoded",
-    "digest_of",
-    "file_part",
-    "image_size",
-    "image_tokens",
-    "media_tokens",
-    "parse_data_url",
-    "payloads",
-]
-
 Provider: TypeAlias = Literal["openai", "anthropic", "gemini"]
 
 LOW_DETAIL_TOKENS = 85

@@ -37,7 +37,7 @@ from infold.formats.items import (
     user_text,
 )
 from infold.formats.media import file_part
-from infold.formats.openai_chat_new import encode_new
+from infold.formats.openai_chat_new import encode_new as encode_new
 from infold.formats.openai_chat_plain import ROLES, plain_parts
 from infold.formats.pairing import Pairing, by_name
 from infold.formats.patch import GONE, Codec, Slot, encode_view, gather
@@ -49,8 +49,6 @@ from infold.formats.slots import (
     shown_text,
     unpacked_input,
 )
-
-__all__ = ["NAME", "decode", "encode", "encode_new", "looks_like"]
 
 NAME = "openai-chat"
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")

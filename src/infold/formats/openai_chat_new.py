@@ -24,8 +24,6 @@ from infold.formats.slots import (
     told_output,
 )
 
-__all__ = ["encode_new"]
-
 _SOUND = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 """The kinds of sound that a request may hold, and what it calls them."""
 

@@ -5,8 +5,6 @@ from infold.formats.items import Item, cleaned
 from infold.formats.pairing import Pairing
 from infold.formats.slots import result_or_text
 
-__all__ = ["ROLES", "plain_parts"]
-
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 

@@ -37,7 +37,8 @@ from infold.formats.items import (
     text_field,
 )
 from infold.formats.openai_responses_blocks import block_parts, replaced_result, result
-from infold.formats.openai_responses_new import BOUND_TYPES, answers_in_order, answers_matched, encode_new
+from infold.formats.openai_responses_new import BOUND_TYPES, answers_in_order, answers_matched
+from infold.formats.openai_responses_new import encode_new as encode_new
 from infold.formats.pairing import Pairing
 from infold.formats.patch import GONE, Codec, Slot, encode_view, gather
 from infold.formats.slots import (
@@ -46,8 +47,6 @@ from infold.formats.slots import (
     parsed_arguments,
     unpacked_input,
 )
-
-__all__ = ["CALL_TYPES", "NAME", "decode", "encode", "encode_new", "looks_like"]
 
 NAME = "openai-responses"
 Side: TypeAlias = Literal["user", "system", "assistant", "tool"]

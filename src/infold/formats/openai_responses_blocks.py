@@ -8,8 +8,6 @@ from infold.formats.media import file_part
 from infold.formats.pairing import Asked, Pairing
 from infold.formats.slots import left_text, replaced_content, result_or_text, shown_text
 
-__all__ = ["BLANK_IMAGE", "block_parts", "replaced_result", "result"]
-
 
 def result(item: Item, pairing: Pairing) -> Part:
     """What a tool answered, in whichever kind of output."""

@@ -26,8 +26,6 @@ from infold.formats.slots import (
     shown_text,
 )
 
-__all__ = ["BOUND_TYPES", "answers_in_order", "answers_matched", "encode_new"]
-
 BOUND_TYPES = ("reasoning", "compaction", "compaction_summary", "context_compaction")
 """Items whose content only the provider can read."""
 

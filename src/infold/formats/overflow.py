@@ -12,8 +12,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-__all__ = ["Overflow", "errors_in", "message_in", "recognise"]
-
 
 class Overflow(Struct, frozen=True):
     """A request reported too large: whose words they are, and the numbers in them.

@@ -12,8 +12,6 @@ from msgspec import Struct
 from infold.core.messages import Message, MessageId, calls_of, results_of
 from infold.formats.announced import Announced
 
-__all__ = ["Asked", "Pairing", "by_name"]
-
 _REPEATED = re.compile(r"#\d+$")
 _MADE_UP = re.compile(r"^m\d+\.\d+$")
 

@@ -29,8 +29,6 @@ from infold.formats.items import Decoded, Item, as_came, plain
 from infold.formats.pairing import Pairing
 from infold.formats.slots import undigested
 
-__all__ = ["Codec", "GONE", "Slot", "begun_by_user", "encode_view", "gather"]
-
 
 class Slot(NamedTuple):
     """A place in an item that holds parts: its path (empty: the item itself), its kind, its plain value."""

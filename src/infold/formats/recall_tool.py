@@ -16,8 +16,6 @@ from infold.formats.items import Item, MalformedError, cleaned, plain
 from infold.formats.tool_specs import tool_item
 from infold.formats.wire import format_named
 
-__all__ = ["DESCRIPTION", "QUERY", "RECALL_TOOL_NAME", "is_recall", "offers_recall", "query_of", "recall_tool"]
-
 RECALL_TOOL_NAME = "recall"
 
 DESCRIPTION = """\

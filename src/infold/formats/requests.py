@@ -16,22 +16,6 @@ from infold.core.summary import SummaryRequest
 from infold.errors import BrokenInput
 from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 
-__all__ = [
-    "Asked",
-    "Unmanaged",
-    "answer_of",
-    "asked_of",
-    "asks_to_truncate",
-    "larger_window",
-    "model_in_path",
-    "summary_body",
-    "truncates",
-    "unstreamed",
-    "wire_of_path",
-    "with_items",
-    "without_bound_thinking",
-]
-
 Body: TypeAlias = Mapping[str, Any]
 
 _ENDINGS: tuple[tuple[str, WireFormat], ...] = (

@@ -12,8 +12,6 @@ from msgspec import Struct
 
 from infold.formats.items import Item, id_field, plain, text_field
 
-__all__ = ["anthropic_problems", "chat_problems", "gemini_problems", "responses_problems"]
-
 
 class _Step(Struct, frozen=True):
     """Items the provider takes as one: the calls they make and the results they bring."""

@@ -19,25 +19,6 @@ from infold.core.messages import (
 from infold.formats.items import Item, cleaned, json_text, lines, plain
 from infold.formats.pairing import Asked
 
-__all__ = [
-    "arguments_of",
-    "has_address",
-    "is_image",
-    "is_pdf",
-    "left_text",
-    "mentioned",
-    "opaque_value",
-    "parsed_arguments",
-    "provider_value",
-    "replaced_content",
-    "result_or_text",
-    "shown",
-    "shown_text",
-    "told_output",
-    "undigested",
-    "unpacked_input",
-]
-
 
 def arguments_of(value: object) -> str:
     """A call's arguments as the model wrote them, or as JSON where the wire has them parsed."""

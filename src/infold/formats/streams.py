@@ -14,10 +14,8 @@ from infold.formats.streams_chat import ChatReply
 from infold.formats.streams_gemini import GeminiReader, GeminiReply
 from infold.formats.streams_pieces import fields
 from infold.formats.streams_responses import ENDS, ResponsesReply
-from infold.formats.streams_sse import MOST_EVENT_BYTES, SseEvent, SseReader
+from infold.formats.streams_sse import SseEvent, SseReader
 from infold.formats.wire import format_named
-
-__all__ = ["MOST_EVENT_BYTES", "MOST_STREAM_BYTES", "ReplyBuilder", "SseEvent", "SseReader", "builder_for"]
 
 MOST_STREAM_BYTES = 256 * 2**20
 """How much of one stream is read: the longest replies, a token an event, have a quarter of it."""

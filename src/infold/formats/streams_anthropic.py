@@ -18,8 +18,6 @@ from infold.formats.streams_pieces import (
     whole,
 )
 
-__all__ = ["AnthropicReply"]
-
 TEXTS = {"text_delta": "text", "thinking_delta": "thinking"}
 """Deltas of text, and the field that grows; it is the type of its block too."""
 

@@ -8,8 +8,6 @@ from msgspec.json import Decoder
 from infold.formats.items import Item
 from infold.formats.streams_pieces import Shape, Slots, dicts, fields, grow, merge, read_as, whole
 
-__all__ = ["ChatReply"]
-
 APART = ("choices", "object", "obfuscation", "error", "type")
 """Fields of a chunk that are not fields of the reply."""
 

@@ -15,8 +15,6 @@ from infold.formats.streams_pieces import dicts, fields
 from infold.formats.streams_sse import SseEvent, SseReader
 from infold.formats.wire import format_named
 
-__all__ = ["Delta", "Deltas", "Kind", "deltas_for"]
-
 Kind: TypeAlias = Literal["text", "reasoning", "call"]
 
 

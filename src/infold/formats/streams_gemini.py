@@ -6,8 +6,6 @@ from infold.formats.items import Item
 from infold.formats.streams_pieces import Pieces, dicts, fields, grow, whole
 from infold.formats.streams_sse import MOST_EVENT_BYTES, SseEvent, SseReader
 
-__all__ = ["GeminiReader", "GeminiReply", "JsonArrayReader"]
-
 MARKS = frozenset({"candidates", "usageMetadata", "promptFeedback"})
 """Fields of which a piece of a reply has at least one."""
 

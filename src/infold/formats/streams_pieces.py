@@ -12,20 +12,6 @@ from msgspec.json import Decoder
 
 from infold.formats.items import Item
 
-__all__ = [
-    "Pieces",
-    "Shape",
-    "Slots",
-    "dicts",
-    "fields",
-    "grow",
-    "index_of",
-    "joined_text",
-    "merge",
-    "read_as",
-    "whole",
-]
-
 DEEPEST = 6
 """Levels of a value that are merged piece by piece; no provider streams anything deeper."""
 

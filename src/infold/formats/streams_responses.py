@@ -9,8 +9,6 @@ from msgspec.structs import asdict
 from infold.formats.items import Item
 from infold.formats.streams_pieces import Shape, dicts, fields, grow, index_of, read_as, whole
 
-__all__ = ["ResponsesReply"]
-
 LIFE = frozenset({"response.created", "response.queued", "response.in_progress"})
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 """Events that hold the response as it is; the latter end it."""

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-__all__ = ["MOST_EVENT_BYTES", "SseEvent", "SseReader"]
-
 MOST_EVENT_BYTES = 32 * 2**20
 """The largest event that is kept: the one that ends a Responses stream holds the whole reply, pictures included."""
 

@@ -9,8 +9,6 @@ from typing import Any, Protocol
 from infold.formats.items import Item
 from infold.formats.wire import GEMINI, format_named
 
-__all__ = ["Spec", "tool_item", "tool_items"]
-
 
 class Spec(Protocol):
     """A tool to be offered; `parameters` is a JSON schema of an object, without references."""

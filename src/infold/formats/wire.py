@@ -12,22 +12,8 @@ from msgspec import Struct
 from infold.core.messages import Finish, Message, Usage
 from infold.errors import UnknownFormat
 from infold.formats import anthropic_messages, bodies, gemini, openai_chat, openai_responses, rules
-from infold.formats.items import Decoded, Item, MalformedError, joined, refuse_text, refusing
+from infold.formats.items import Decoded, Item, MalformedError, refuse_text, refusing
 from infold.formats.pairing import Pairing
-
-__all__ = [
-    "ANTHROPIC_MESSAGES",
-    "Decoded",
-    "FORMATS",
-    "GEMINI",
-    "OPENAI_CHAT",
-    "OPENAI_RESPONSES",
-    "Pairing",
-    "WireFormat",
-    "detect",
-    "format_named",
-    "joined",
-]
 
 
 class Decode(Protocol):

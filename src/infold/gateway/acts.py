@@ -15,8 +15,6 @@ from infold.errors import UnknownSession
 from infold.gateway.tenancy import Tenancy
 from infold.ports import SessionKey
 
-__all__ = ["SessionActs"]
-
 FORMAT = "openai-chat"
 """A session is not sent anywhere from here, so any format will do."""
 

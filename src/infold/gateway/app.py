@@ -23,8 +23,6 @@ from infold.gateway.upstreams import Upstreams
 from infold.observers.metrics import CONTENT_TYPE
 from infold.ports import FullStore
 
-__all__ = ["Gateway", "application"]
-
 READY_SECONDS = 5.0
 """How long a store may take to answer before it counts as out of order."""
 

@@ -19,8 +19,6 @@ from infold.errors import StoreError
 from infold.formats.overflow import Overflow
 from infold.formats.streams import ReplyBuilder
 
-__all__ = ["Aside", "AsidePassage", "LARGE_BYTES", "Underway"]
-
 LARGE_BYTES = 256 * 1024
 """From what size on a request is worked on in a thread; a smaller one takes less than a tenth of a second."""
 

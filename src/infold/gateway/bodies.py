@@ -8,8 +8,6 @@ from starlette.requests import ClientDisconnect, Request
 from infold.formats.requests import Unmanaged
 from infold.gateway.decoding import PLAIN, decompressor_for
 
-__all__ = ["Limits", "Refusal", "read_body", "unpacked"]
-
 MOST_PASSED_OVER = 4
 """How many times the bytes that are taken are read and let go of a body that is too large; a client that is cut off while it
 still sends would never see the answer."""

@@ -10,8 +10,6 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Protocol
 
-__all__ = ["Decoding", "Decompressor", "PLAIN", "decompressor_for"]
-
 MOST_PIECE_BYTES = 8 * 2**20
 """What one piece may come to; a piece is a few kilobytes, and only a trap becomes a thousand times as large."""
 

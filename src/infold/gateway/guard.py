@@ -24,8 +24,6 @@ from starlette.websockets import WebSocket, WebSocketClose
 from infold.errors import UsageError
 from infold.gateway.bodies import Limits, Refusal, read_body
 
-__all__ = ["COOKIE", "Guard", "LOOPBACK", "TOKEN_HEADER", "check_address"]
-
 TOKEN_HEADER = "x-infold-token"
 COOKIE = "infold-token"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})

@@ -7,8 +7,6 @@ from infold.engine.finding import SESSION_HEADER
 from infold.gateway.guard import COOKIE, TOKEN_HEADER
 from infold.gateway.tenants import TENANT_HEADER
 
-__all__ = ["Headers", "NOTE_HEADER", "anew", "by_name", "forwarded", "header", "readable", "returned", "uncompressed"]
-
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 NOTE_HEADER = "x-infold"

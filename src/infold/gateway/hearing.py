@@ -17,8 +17,6 @@ from infold.formats.wire import GEMINI
 from infold.gateway.aside import Underway
 from infold.gateway.decoding import Decoding
 
-__all__ = ["Hearing"]
-
 MOST_WHOLE_BYTES = 32 * 2**20
 """How much of a reply that is no stream is held until it is whole; more is passed on unheard."""
 

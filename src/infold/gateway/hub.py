@@ -8,8 +8,6 @@ from infold.core.events import Event
 from infold.observers.bus import Bus
 from infold.observers.metrics import Metrics
 
-__all__ = ["Hub"]
-
 MOST_WAITING = 1_000
 """Events that a page which does not listen may leave waiting; after that the oldest are let go."""
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from starlette.types import Receive
 
-__all__ = ["until_left"]
-
 
 async def until_left(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
     """Do the work, whose errors are raised; where the client leaves first, it is cancelled, and that is no error.

@@ -14,8 +14,6 @@ from typing import Any
 
 import httpcore2
 
-__all__ = ["Connection", "Network"]
-
 MOST_WAITING_BYTES = 256 * 1024
 """What may lie unread before the upstream is made to wait: a client that reads slowly must not fill the memory."""
 

@@ -7,8 +7,6 @@ from typing import cast
 import httpx2
 from anyio import CancelScope
 
-__all__ = ["Pieces"]
-
 
 class Pieces:
     """The body of one response, as raw as it comes."""

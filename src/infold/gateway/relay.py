@@ -33,8 +33,6 @@ from infold.gateway.tenancy import Tenancy
 from infold.gateway.tenants import Tenants
 from infold.gateway.upstreams import Upstreams
 
-__all__ = ["Relay", "refused"]
-
 MANAGED = "managed"
 UNREAD = frozenset({408, 413})
 """Refusals of a request that may still be coming: its connection ends with the answer."""

@@ -19,8 +19,6 @@ from infold.gateway.headers import Headers
 from infold.gateway.hearing import Hearing
 from infold.gateway.pieces import Pieces
 
-__all__ = ["PassedOn", "Reply", "Tried"]
-
 OPENING_SECONDS = 10.0
 """How long a stream that says nothing is held back; refusals for size come sooner, and clients wait longer."""
 

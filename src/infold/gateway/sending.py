@@ -18,8 +18,6 @@ from infold.gateway.decoding import Decoding
 from infold.gateway.headers import Headers, anew, header, readable
 from infold.gateway.network import Network
 
-__all__ = ["Outgoing", "Sender"]
-
 MOST_CONNECTIONS = 1_000
 MOST_IDLE = 100
 IDLE_SECONDS = 5.0

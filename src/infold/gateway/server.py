@@ -21,8 +21,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from infold.gateway.bodies import Limits
 
-__all__ = ["ClientConnection", "Server", "connections_allowed", "is_news"]
-
 DRAIN_SECONDS = 30
 """How long open streams may continue after the server was asked to stop."""
 

@@ -18,8 +18,6 @@ from infold.gateway.hub import Hub
 from infold.ports import FullStore
 from infold.settings import Settings
 
-__all__ = ["Tenancy"]
-
 MOST_KEPT = 256
 """Pairs of tenant and model whose open sessions are kept; the one used longest ago is let go."""
 

@@ -16,8 +16,6 @@ from tempfile import NamedTemporaryFile
 
 from infold.errors import UsageError
 
-__all__ = ["TENANT_HEADER", "Tenants", "secret_for"]
-
 TENANT_HEADER = "x-infold-tenant"
 SHORTEST_SECRET = 16
 """Characters of a client's own secret; every provider's keys are longer."""

@@ -9,8 +9,6 @@ from msgspec import Struct
 
 from infold.errors import UsageError
 
-__all__ = ["PROVIDERS", "Upstreams", "is_address", "provider_of"]
-
 PROVIDERS = ("anthropic", "gemini", "openai")
 
 MOST_KNOWN = 256

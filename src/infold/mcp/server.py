@@ -32,8 +32,6 @@ from infold.errors import InfoldError
 from infold.mcp import tools
 from infold.mcp.tools import INSTRUCTIONS, TOOLS, Toolbox
 
-__all__ = ["serve", "server_for"]
-
 MOST_MEDIA_BYTES = 5_000_000
 """What providers take of one image, which a client passes on to its model."""
 

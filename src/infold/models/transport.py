@@ -4,8 +4,6 @@ import httpx2
 
 from infold.models.failures import Failures, seconds_in
 
-__all__ = ["TRANSPORT", "hand_back"]
-
 LONGEST_UNTOLD_SECONDS = 60.0
 """How long an SDK may sleep between its own tries: it tells nobody, and Anthropic's would for hours if it is asked to."""
 

@@ -17,8 +17,6 @@ from msgspec import Struct
 from infold.core.events import Compacted, Event
 from infold.errors import UsageError, raised_at
 
-__all__ = ["Bus", "Failure", "Unsubscribe"]
-
 MOST_ERRORS = 100
 """How many failures are remembered, the newest ones; a callback that always fails must not fill the memory."""
 

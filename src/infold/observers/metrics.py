@@ -39,8 +39,6 @@ from infold.core.events import (
 )
 from infold.core.verdict import Fault
 
-__all__ = ["CONTENT_TYPE", "FAMILIES", "Family", "Metrics", "Sample", "kind_of_fault", "samples_of"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """What a server says of `Metrics.text`."""
 

@@ -17,7 +17,6 @@ from infold.observers.metrics import kind_of_fault
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["Traces"]
 
 Attribute: TypeAlias = str | bool | int | float | tuple[str, ...]
 

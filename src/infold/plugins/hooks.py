@@ -17,8 +17,6 @@ from infold.core.occasion import KeepFrom, Occasion, Supply, Veto
 from infold.core.summary import Additions
 from infold.errors import UsageError
 
-__all__ = ["GROUP", "HOOK_NAMES", "HookSpecs", "hook", "hookimpl", "is_awaited"]
-
 GROUP = "infold"
 """The entry-point group in which distributions offer their plugins, and pluggy's name for the project."""
 

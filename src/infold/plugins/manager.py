@@ -26,8 +26,6 @@ from infold.errors import UsageError, raised_at
 from infold.plugins import seven_sections
 from infold.plugins.hooks import GROUP, HOOK_NAMES, HookSpecs, is_awaited
 
-__all__ = ["LONGEST_SUMMARY", "LONGEST_TEXT", "MOST_CONTEXTS", "Plugin", "PluginHooks", "installed_plugins"]
-
 LONGEST_TEXT = 8_000
 """Characters of one context or replacement prompt, some 2,000 tokens: room for a page of instructions, not for a history."""
 

@@ -6,8 +6,6 @@ It is off unless it is chosen by name, and it is the shortest example of a plugi
 from infold.core.summary import SEVEN_SECTIONS, Additions
 from infold.plugins.hooks import hook
 
-__all__ = ["NAME", "session_compacting"]
-
 NAME = "seven-sections"
 
 

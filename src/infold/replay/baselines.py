@@ -6,8 +6,6 @@ from msgspec.structs import replace
 
 from infold.core.messages import AssistantMessage, Message, ToolResultPart, UserMessage, results_of
 
-__all__ = ["MASK", "keep_newest", "mask_results"]
-
 MASK = "[output left out]"
 
 

@@ -10,8 +10,6 @@ from itertools import accumulate
 
 from msgspec import Struct
 
-__all__ = ["Block", "CacheRules", "Prompt", "PromptCache", "shared_blocks"]
-
 MOST_ENTRIES = 8
 """Older requests are forgotten: an agent's next request begins like its last one, or like none."""
 

@@ -11,8 +11,6 @@ from infold.replay.recorded import RecordedPlayer
 from infold.replay.simulate import Meter, simulate
 from infold.replay.stage import Stage
 
-__all__ = ["calibrated"]
-
 
 def calibrated(stage: Stage, meter: Meter) -> Calibration | None:
     """The recorded run beside its simulation, over the calls that report usage; none where no call does.

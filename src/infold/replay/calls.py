@@ -20,8 +20,6 @@ from infold.core.messages import (
 )
 from infold.formats.transcripts.record import RecordedCompaction, RecordedSession
 
-__all__ = ["Call", "Recording", "recording_of"]
-
 
 class Call(Struct, frozen=True):
     """One request and its reply.

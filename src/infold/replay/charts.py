@@ -12,8 +12,6 @@ from msgspec import Struct
 from infold.replay.outcome import CallOutcome, Outcome, Spend
 from infold.replay.table import dollars, short
 
-__all__ = ["PARTS", "cost_chart", "top_of", "window_chart"]
-
 WIDTH = 360
 HEIGHT = 150
 LEFT, RIGHT, TOP, BOTTOM = 34, 4, 16, 22

@@ -17,8 +17,6 @@ from infold.replay.facts_tools import SPELLINGS, tool_facts
 from infold.replay.facts_values import Fact, FactClass, FactSet
 from infold.replay.facts_words import NUMBER, REFERENCE, number_cues, user_facts, word_facts
 
-__all__ = ["Divided", "facts_of"]
-
 MOST_OF_A_KIND = 80
 """Facts of one kind and set that a session contributes, chosen by hash; a giant session must not outvote the others."""
 

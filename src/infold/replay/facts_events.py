@@ -20,8 +20,6 @@ from infold.core.messages import (
     UserMessage,
 )
 
-__all__ = ["Event", "Speaker", "events_of", "without_summaries"]
-
 Speaker: TypeAlias = Literal["user", "agent", "thought", "call", "result", "harness"]
 
 

@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from infold.replay.facts_values import Fact
 
-__all__ = ["Shown", "beginning", "holds", "normalised", "places_of"]
-
 NEAR_CHARACTERS = 200
 
 _BLANKS = re.compile(r"[^\S\n]+")

@@ -12,8 +12,6 @@ from infold.replay.facts_events import Event
 from infold.replay.facts_match import beginning, normalised
 from infold.replay.facts_values import Fact
 
-__all__ = ["MODIFIED", "tool_facts"]
-
 MODIFIED = ("edited", "written", "deleted", "moved")
 SPELLINGS = {
     "edited": ("edited", "edit", "modified", "updated", "changed", "replaced", "str_replace", "update file", "insert"),

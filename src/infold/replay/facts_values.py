@@ -4,8 +4,6 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["Fact", "FactClass", "FactSet", "SETS"]
-
 FactClass: TypeAlias = Literal[
     "instruction", "file", "command", "error", "identifier", "number", "decision", "todo", "reference", "found"
 ]

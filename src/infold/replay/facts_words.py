@@ -7,8 +7,6 @@ from infold.replay.facts_events import Event
 from infold.replay.facts_match import beginning, normalised
 from infold.replay.facts_values import Fact
 
-__all__ = ["NUMBER", "REFERENCE", "number_cues", "user_facts", "word_facts"]
-
 LONGEST_ANSWER = 100
 """Characters of a decision that are compared."""
 

@@ -11,8 +11,6 @@ from infold.replay.charts import PARTS, cost_chart, top_of, window_chart
 from infold.replay.outcome import FileOutcome, Outcome, Replay, SessionOutcome
 from infold.replay.table import calibration_rows, cheapest_safe, dollars, file_label, short, window_label
 
-__all__ = ["to_html"]
-
 STYLE = """
 :root{--page:#fbfaf8;--ink:#1f2328;--quiet:#6a6f76;--rule:#dcd8d1;--card:#fff;--read:#7fb8d6;--fresh:#e0912f;
 --output:#3f9c78;--summary:#a8679a;--refetch:#c8502b;--mark:#b3261e}

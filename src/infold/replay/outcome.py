@@ -10,20 +10,6 @@ from operator import add
 
 from msgspec import Struct
 
-__all__ = [
-    "Broken",
-    "Calibration",
-    "CallOutcome",
-    "FileOutcome",
-    "NO_SPEND",
-    "Outcome",
-    "Plan",
-    "Replay",
-    "SessionOutcome",
-    "Spend",
-    "totals",
-]
-
 
 class Spend(Struct, frozen=True):
     """Dollars by part: input served from the cache, fresh input, output, summaries, and fetching again what was lost."""

@@ -27,8 +27,6 @@ from infold.replay.calls import Call
 from infold.replay.recorded import RecordedPlayer
 from infold.replay.stage import Held, Player, Request, Stage, opening_blocks
 
-__all__ = ["AS_RECORDED", "BaselinePlayer", "POLICY_NAMES", "PresetPlayer", "check_policies", "player_for"]
-
 AS_RECORDED = "as-recorded"
 NONE = Policy("none", auto=False, prune=PrunePolicy(enabled=False))
 """Never compacts; sends everything, whatever the window."""

@@ -7,8 +7,6 @@ from infold.core.economics import Rates
 from infold.replay.cache import CacheRules
 from infold.replay.outcome import Spend
 
-__all__ = ["HOUR_SECONDS", "Tariff", "cache_rules"]
-
 MILLION = 1_000_000
 HOUR_SECONDS = 3_600
 DEFAULT_MINIMUM_TOKENS = 1_024

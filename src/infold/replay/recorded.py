@@ -5,8 +5,6 @@ from infold.replay.calls import Call
 from infold.replay.scale import shrinks_between
 from infold.replay.stage import Held, Request, Stage, opening_blocks
 
-__all__ = ["RecordedPlayer"]
-
 
 class RecordedPlayer:
     """The policy that was really at work: the recorded compactions, applied.

@@ -17,8 +17,6 @@ from infold.core.policy import Ruler
 from infold.core.tokens import measure
 from infold.replay.calls import Call, Recording
 
-__all__ = ["refetching"]
-
 _NAMES = re.compile(
     r"(?<![\w.@+-])(?<![\w.@+-]/)(?:[\w.@+-]++/)+[\w@+-]+\.\w{1,8}\b"  # paths to files
     r"|\b(?:[a-z]+[A-Z]\w{3,}|[A-Z][a-z0-9]+[A-Z]\w{2,}|[A-Za-z]+_\w{4,})\b"  # identifiers of six letters or so

@@ -30,21 +30,6 @@ from infold.replay.facts_match import Shown, holds, normalised, places_of
 from infold.replay.facts_values import Fact
 from infold.replay.retention_baselines import baselines_of
 
-__all__ = [
-    "BUDGET_SHARE",
-    "CUTS",
-    "Measured",
-    "Point",
-    "Recall",
-    "Scored",
-    "decoys_of",
-    "folded_log",
-    "invented",
-    "measure_session",
-    "point_at",
-    "points_of",
-]
-
 CUTS = (1, 2, 3, 5, 10)
 BUDGET_SHARE = 0.04
 """What a checkpoint may take of the history it stands for; recorded vendor summaries take 3.4 %."""

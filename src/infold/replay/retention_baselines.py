@@ -6,8 +6,6 @@ from infold.core.tokens import estimate
 from infold.replay.facts_events import Event
 from infold.replay.facts_match import Shown
 
-__all__ = ["baselines_of"]
-
 KEPT_RESULTS = 10
 EDGE_LINES = 5
 MASK = "[masked]"

@@ -9,8 +9,6 @@ from infold.replay.facts_values import Fact
 from infold.replay.outcome import Broken
 from infold.replay.retention import Measured, decoys_of, measure_session
 
-__all__ = ["measure_file", "with_neighbours"]
-
 
 def with_neighbours(paths: Sequence[Path]) -> tuple[tuple[Path, Path], ...]:
     """Each file with the one before it, the first with the last; decoys are taken from there."""

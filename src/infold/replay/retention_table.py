@@ -9,8 +9,6 @@ from msgspec import Struct
 from infold.replay.facts_values import SETS, FactSet
 from infold.replay.retention import CUTS, Measured, Scored
 
-__all__ = ["Line", "Rate", "Summary", "render", "summarise_measured"]
-
 RESAMPLES, SEED = 1_000, 20_261
 LAST = f"infold k={CUTS[-1]}"
 FEWEST_FACTS = 5

@@ -24,8 +24,6 @@ from infold.replay.scale import Overhead, Weigher, learn_lifetime, learn_overhea
 from infold.replay.simulate import Meter, Refetch, simulate
 from infold.replay.stage import Stage
 
-__all__ = ["RefetchFor", "replay_file", "replay_session"]
-
 RefetchFor: TypeAlias = Callable[[Recording], Refetch]
 """What charges a session's lost facts, made once for each session."""
 

@@ -17,20 +17,6 @@ from infold.replay.cache import Block
 from infold.replay.calls import Call, Recording
 from infold.replay.prices import HOUR_SECONDS
 
-__all__ = [
-    "Overhead",
-    "PLAIN",
-    "Scale",
-    "Weighed",
-    "Weigher",
-    "count_tokens",
-    "learn_lifetime",
-    "learn_overhead",
-    "learn_scale",
-    "shrinks_between",
-    "unexplained_misses",
-]
-
 FEWEST_STEPS = 5
 """Fewer recorded steps than this teach one factor at most, and below three nothing."""
 

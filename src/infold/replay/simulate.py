@@ -19,8 +19,6 @@ from infold.replay.prices import Tariff
 from infold.replay.scale import Weighed, count_tokens
 from infold.replay.stage import Held, Player, Request, Stage, opening_blocks
 
-__all__ = ["Meter", "Refetch", "SUMMARY_TOKENS", "simulate"]
-
 SUMMARY_TOKENS = 2_753
 """The median of 73 recorded summaries of real work; what a summary is charged as where its text is not known."""
 

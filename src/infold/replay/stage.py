@@ -14,8 +14,6 @@ from infold.replay.cache import Block
 from infold.replay.calls import Call, Recording
 from infold.replay.scale import Overhead, Weigher
 
-__all__ = ["Held", "Player", "Request", "Stage", "opening_blocks"]
-
 
 class Stage(Struct, frozen=True):
     """What every policy of one session meets: the calls, the provider's way of counting, what is sent beside them.

@@ -13,8 +13,6 @@ from rich.text import Text
 
 from infold.replay.outcome import Calibration, FileOutcome, Outcome, Replay, SessionOutcome
 
-__all__ = ["calibration_rows", "cheapest_safe", "dollars", "file_label", "short", "tables", "to_json", "window_label"]
-
 MOST_CALIBRATED = 40
 """Sessions shown in the calibration table; a file of two hundred dialogues is summed up in JSON."""
 

@@ -14,8 +14,6 @@ from infold.catalogue.names import fold, spellings
 from infold.settings.layers import Layer, Scope, Stated
 from infold.settings.schema import BY_NAME
 
-__all__ = ["Chain", "chain_of"]
-
 LONGEST_NAME = 512
 """Characters of a model's name that are looked at; a gateway's callers choose these names."""
 

@@ -13,8 +13,6 @@ from infold.errors import SettingsError
 from infold.settings.layers import Layer, Stated, Written, agreed, read_value
 from infold.settings.schema import BORROWED, KEYS, MISSPELT, UPSTREAM, Key, nearest, variable_of
 
-__all__ = ["environment_layer", "relevant", "switch_layer"]
-
 _UPSTREAM = re.compile(rf"{PREFIX}UPSTREAMS_([A-Z0-9_]+)_BASE_URL")
 _NONE: Mapping[str, Key] = MappingProxyType({})
 

@@ -17,26 +17,6 @@ from infold.errors import PolicyError
 from infold.settings.places import PLACES, problem_with
 from infold.settings.values import Value, told
 
-__all__ = [
-    "ADDRESS",
-    "AMOUNT",
-    "CAP",
-    "COUNT",
-    "HOST",
-    "HOSTS",
-    "Kind",
-    "NAMES",
-    "PLACE",
-    "PORT",
-    "PRESET",
-    "RULES",
-    "SWITCH",
-    "TENANT",
-    "TEXT",
-    "TOKENS",
-    "TURNS",
-]
-
 LARGEST_PORT = 65_535
 
 _NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?|\.\d+) ?([km]?)", re.IGNORECASE)

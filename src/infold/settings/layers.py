@@ -12,8 +12,6 @@ from infold.errors import SettingsError
 from infold.settings.schema import Key
 from infold.settings.values import Value, told
 
-__all__ = ["Layer", "Scope", "Stated", "Written", "agreed", "read_value"]
-
 Scope: TypeAlias = Literal["general", "model", "agent", "environment", "command", "switch"]
 """For whom a layer holds: for all, models of a name, one agent, this process, one command, or as a switch that beats all."""
 

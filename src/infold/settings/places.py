@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-__all__ = ["ELSEWHERE", "PLACES", "path_of", "problem_with"]
-
 PLACES = "give 'memory', the path of a file, or a postgresql:// address"
 """What to give, in words."""
 

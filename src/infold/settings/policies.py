@@ -18,8 +18,6 @@ from infold.settings.chain import Chain
 from infold.settings.layers import Stated
 from infold.settings.values import Value
 
-__all__ = ["policy_of", "preset_value", "used_by"]
-
 _FIELDS = MappingProxyType(
     {
         "window": "window_tokens",

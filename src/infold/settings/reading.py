@@ -20,16 +20,6 @@ from infold.settings.tables import file_layers
 from infold.settings.terms import SessionTerms, terms_of
 from infold.settings.values import Value
 
-__all__ = [
-    "AgentSettings",
-    "GatewaySettings",
-    "PluginSettings",
-    "RecallSettings",
-    "Settings",
-    "StoreLimits",
-    "read_settings",
-]
-
 S = TypeVar("S", bound=Struct)
 
 

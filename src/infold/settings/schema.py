@@ -32,19 +32,6 @@ from infold.settings.kinds import (
 )
 from infold.settings.values import Value
 
-__all__ = [
-    "ALIASES",
-    "BORROWED",
-    "BY_NAME",
-    "KEYS",
-    "Key",
-    "MISSPELT",
-    "UPSTREAM",
-    "key_named",
-    "nearest",
-    "variable_of",
-]
-
 LIKE, MISSPELT = 0.6, 0.85
 """How like a known name, from 0 to 1, another must be: to be hinted at, and to count as a slip of the pen."""
 

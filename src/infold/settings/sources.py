@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from infold.errors import SettingsError
 
-__all__ = ["Source", "project_file", "sources", "user_file"]
-
 PROJECT_FILES = ("infold.toml", "infold.json")
 """The names of a project's own file; of two in one folder the first counts."""
 

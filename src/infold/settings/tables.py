@@ -18,8 +18,6 @@ from infold.settings.schema import ALIASES, BY_NAME, KEYS, MISSPELT, Key, key_na
 from infold.settings.sources import Source
 from infold.settings.values import Value, has_password
 
-__all__ = ["file_layers"]
-
 SECRET = re.compile(r"(?:^|[._-])(?:api_?key|key|token|secret|password|passwd|credentials?)$", re.IGNORECASE)
 """How the name of a secret ends."""
 

@@ -15,8 +15,6 @@ from infold.settings.layers import Layer, Stated
 from infold.settings.policies import policy_of, preset_value, used_by
 from infold.settings.schema import BORROWED, BY_NAME
 
-__all__ = ["Permissions", "SessionTerms", "terms_of"]
-
 _NOTHING: Mapping[str, Stated] = MappingProxyType({})
 
 BORROWING_PRESET = "turn-window"

@@ -5,8 +5,6 @@ from typing import TypeAlias, assert_never
 
 from infold.core.policy import Amount
 
-__all__ = ["Value", "has_password", "told"]
-
 Value: TypeAlias = bool | int | str | Amount | tuple[str, ...] | None
 """What a setting can be; none is one that is not set."""
 

@@ -2,8 +2,6 @@
 
 import time
 
-__all__ = ["SystemClock"]
-
 
 class SystemClock:
     """What time it is, by the operating system."""

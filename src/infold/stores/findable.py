@@ -21,19 +21,6 @@ from infold.core.recall import Document, tokens_of
 from infold.errors import StoreBroken, UnknownReference, UnknownSession
 from infold.ports import Found, SessionKey, Store
 
-__all__ = [
-    "Indexed",
-    "MOST_PLACES",
-    "Place",
-    "Slice",
-    "askable",
-    "document_at",
-    "index_all",
-    "places_in",
-    "ranked",
-    "slices_of",
-]
-
 LONGEST_TOKEN = 256
 """Characters by which a token is known; PostgreSQL takes 2,046 bytes, and longer ones are encoded data."""
 

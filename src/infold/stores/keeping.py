@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
-__all__ = ["surplus"]
-
 Name = TypeVar("Name")
 
 

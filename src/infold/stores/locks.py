@@ -16,8 +16,6 @@ from pathlib import Path
 
 from infold.ports import SessionKey
 
-__all__ = ["holding", "lock_path"]
-
 _HELD: dict[tuple[int, str], object] = {}
 """By process and file: a forked child sees its parent's entries and must not take them for its own."""
 

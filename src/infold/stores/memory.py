@@ -19,8 +19,6 @@ from infold.stores.findable import MOST_PLACES, Indexed, Place, Slice, askable, 
 from infold.stores.keeping import surplus
 from infold.stores.paging import PAGE, EntryRow, numbered_entries
 
-__all__ = ["MemoryStore"]
-
 WHERE = "memory"
 
 

@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from infold.errors import StoreBroken
 
-__all__ = ["Migration", "migrations_for", "outstanding"]
-
 _NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 
 

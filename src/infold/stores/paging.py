@@ -7,8 +7,6 @@ from infold.core.entries import Entry, decode_entry
 from infold.errors import StoreBroken, UndecodableLog
 from infold.ports import SessionKey
 
-__all__ = ["EntryRow", "LAST", "PAGE", "in_pages", "numbered_entries"]
-
 PAGE = 50
 """Rows of one read. A view after a checkpoint is a few dozen messages, so opening a session is one or two reads."""
 

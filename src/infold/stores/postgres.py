@@ -37,8 +37,6 @@ from infold.stores.keeping import surplus
 from infold.stores.paging import LAST, PAGE, EntryRow, in_pages, numbered_entries
 from infold.stores.postgres_pool import Connection, Pools, connect, name_of, prepare, translated
 
-__all__ = ["PostgresStore"]
-
 TRIES = 5
 """Times a transaction is begun that the server rolled back in favour of another."""
 

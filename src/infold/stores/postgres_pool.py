@@ -15,8 +15,6 @@ from infold.errors import StoreBroken, StoreClosed
 from infold.stores.clock import SystemClock
 from infold.stores.migrating import migrations_for, outstanding
 
-__all__ = ["Connection", "Pools", "connect", "name_of", "prepare", "translated"]
-
 Connection = psycopg.Connection[tuple[object, ...]]
 
 CONNECT_SECONDS = 10

@@ -37,8 +37,6 @@ from infold.stores.paging import LAST, PAGE, EntryRow, in_pages, numbered_entrie
 from infold.stores.sqlite_connections import Connections
 from infold.stores.sqlite_file import BUSY_SECONDS, prepare, translated
 
-__all__ = ["SqliteStore"]
-
 
 class SqliteStore(Closing):
     """A store in a file; may be used from any thread, and in a child after a fork.

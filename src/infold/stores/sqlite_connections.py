@@ -17,8 +17,6 @@ from infold.errors import StoreClosed
 from infold.stores.sqlite_file import BUSY_SECONDS, connect, disconnect, in_use, is_connected, is_frozen, translated
 from infold.stores.sqlite_writer import Writer
 
-__all__ = ["Connections"]
-
 MOST_IDLE = 8
 """Readers kept open between reads; more are opened while more threads read at once, and closed again."""
 

@@ -21,19 +21,6 @@ from infold.stores.clock import SystemClock
 from infold.stores.locks import holding
 from infold.stores.migrating import Migration, migrations_for, outstanding
 
-__all__ = [
-    "BUSY_SECONDS",
-    "connect",
-    "disconnect",
-    "in_use",
-    "is_connected",
-    "is_displaced",
-    "is_frozen",
-    "prepare",
-    "put_in_place",
-    "translated",
-]
-
 APPLICATION_ID = 0x696E666C
 """Says in the file's header whose it is: the letters "infl"."""
 

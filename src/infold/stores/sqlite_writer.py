@@ -18,8 +18,6 @@ from typing import Any, Generic, TypeVar
 from infold.errors import InfoldError, StoreBroken, StoreClosed
 from infold.stores.sqlite_file import BUSY_SECONDS, connect, disconnect, in_use, is_connected, is_displaced, translated
 
-__all__ = ["Writer"]
-
 MOST_TOGETHER = 64
 """Acts of one transaction, so that the first does not wait long for the last."""
 

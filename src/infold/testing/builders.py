@@ -31,19 +31,6 @@ from infold.core.policy import Policy
 from infold.core.presets import INFOLD
 from infold.core.stubs import Rendering
 
-__all__ = [
-    "calls",
-    "log_of",
-    "numbered",
-    "replies",
-    "requests_compaction",
-    "result",
-    "session",
-    "summary",
-    "tokens_of_text",
-    "user",
-]
-
 Draft: TypeAlias = Message
 """A message whose ids are not given yet; `session` fills them in."""
 

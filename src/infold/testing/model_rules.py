@@ -19,8 +19,6 @@ from infold.testing.rules import rule
 from infold.testing.scripted_answers import Answer as Scripted
 from infold.testing.scripted_answers import Fail, Say, Script, ScriptedRequest, Trouble, in_turn
 
-__all__ = ["ANY_MODEL_RULES", "MODEL_RULES", "MakeModel", "asking"]
-
 MakeModel: TypeAlias = Callable[[Script], AbstractContextManager[Model]]
 """Makes a model whose provider answers by this script, and ends it at the end of the block. It must not retry by itself."""
 

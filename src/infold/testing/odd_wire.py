@@ -12,8 +12,6 @@ from msgspec import Struct
 
 from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 
-__all__ = ["ODD_GROUPS", "OddHistory", "grown", "odd_histories", "partners"]
-
 Item: TypeAlias = dict[str, Any]
 Group: TypeAlias = Callable[[int], list[Item]]
 

@@ -13,8 +13,6 @@ from infold.core.log import Log
 from infold.core.messages import AssistantMessage, FilePart, Message, Part, ToolResultPart, Usage
 from infold.core.view import view
 
-__all__ = ["Played", "counted_tokens", "play"]
-
 
 class Played(Struct, frozen=True):
     """One request: what was done before it, and the messages it sent."""

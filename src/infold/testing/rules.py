@@ -9,8 +9,6 @@ from infold.errors import InfoldError, StoreConflict
 from infold.ports import SessionKey, Store
 from infold.testing.builders import numbered, user
 
-__all__ = ["FOREIGN", "ONE", "TWO", "append_with_retries", "raised", "rule", "run_together", "said", "told"]
-
 ONE = SessionKey("tenant", SessionId("one"))
 TWO = SessionKey("tenant", SessionId("two"))
 FOREIGN = SessionKey("other tenant", ONE.session_id)

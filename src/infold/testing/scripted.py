@@ -19,7 +19,6 @@ from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_
 from infold.testing import scripted_anthropic, scripted_chat, scripted_gemini, scripted_responses
 from infold.testing.play import counted_tokens
 from infold.testing.scripted_answers import (
-    Answer,
     Fail,
     Hang,
     Item,
@@ -33,19 +32,6 @@ from infold.testing.scripted_answers import (
     spoken_usage,
 )
 from infold.testing.scripted_http import Arrived, Listener, Outgoing, Streamed, Whole
-
-__all__ = [
-    "Answer",
-    "Fail",
-    "Hang",
-    "MODEL",
-    "Say",
-    "Script",
-    "ScriptedRequest",
-    "ScriptedServer",
-    "Trouble",
-    "in_turn",
-]
 
 MODEL = "scripted"
 """The model's name where a request gives none, and the one that is listed."""

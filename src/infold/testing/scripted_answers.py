@@ -9,23 +9,6 @@ from msgspec import Struct
 from infold.core.features import estimate_tokens
 from infold.core.messages import Finish, Message, Usage
 
-__all__ = [
-    "Answer",
-    "Fail",
-    "Hang",
-    "Item",
-    "Reply",
-    "Say",
-    "Script",
-    "ScriptedRequest",
-    "Told",
-    "Trouble",
-    "finish_of",
-    "in_turn",
-    "pieces_of",
-    "spoken_usage",
-]
-
 Item: TypeAlias = dict[str, Any]
 
 PIECE_CHARS = 12

@@ -7,8 +7,6 @@ import msgspec
 from infold.core.messages import Usage
 from infold.testing.scripted_answers import Item, Reply, Told, finish_of, pieces_of
 
-__all__ = ["body", "events", "overflow"]
-
 FINISHES = {"tool-calls": "tool_calls", "content-filter": "content_filter"}
 CREATED = 1_700_000_000
 

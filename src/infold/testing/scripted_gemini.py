@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from infold.core.messages import Usage
 from infold.testing.scripted_answers import Item, Reply, Told, finish_of, pieces_of
 
-__all__ = ["body", "events", "overflow"]
-
 FINISHES = {
     "stop": "STOP",
     "tool-calls": "STOP",

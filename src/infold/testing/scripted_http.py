@@ -15,8 +15,6 @@ from msgspec import Struct
 
 from infold.testing.scripted_answers import Hang, Trouble
 
-__all__ = ["Arrived", "Listener", "Outgoing", "Streamed", "Whole"]
-
 MISSING_BYTES = 100
 """How many bytes a false length promises beyond those that come."""
 

@@ -39,8 +39,6 @@ from infold.testing.scripted_answers import (
     spoken_usage,
 )
 
-__all__ = ["SCRIPTED", "ScriptedModel"]
-
 SCRIPTED = ModelRef("scripted", "scripted")
 WELL = in_turn(Say("All is well."))
 

@@ -8,8 +8,6 @@ import msgspec
 from infold.core.messages import Usage
 from infold.testing.scripted_answers import Item, Reply, Told, finish_of, pieces_of
 
-__all__ = ["body", "events", "overflow"]
-
 STATUSES = {"length": "incomplete", "content-filter": "incomplete", "error": "failed", "abort": "cancelled"}
 REASONS = {"length": "max_output_tokens", "content-filter": "content_filter"}
 FAILED = {"code": "server_error", "message": "a scripted failure"}

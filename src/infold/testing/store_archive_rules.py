@@ -8,9 +8,6 @@ from infold.errors import StoreConflict, UnknownSession
 from infold.ports import FullStore, SessionKey
 from infold.testing.rules import FOREIGN, ONE, TWO, raised, rule, said
 
-__all__ = ["ARCHIVE_RULES"]
-
-
 # Tenants.
 
 

@@ -9,9 +9,6 @@ from infold.errors import StoreConflict
 from infold.ports import FullStore
 from infold.testing.rules import FOREIGN, ONE, TWO, append_with_retries, raised, rule, run_together, said
 
-__all__ = ["LOG_RULES"]
-
-
 # The log.
 
 

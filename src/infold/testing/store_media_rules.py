@@ -8,8 +8,6 @@ from collections.abc import Callable
 from infold.ports import FullStore, MediaStore
 from infold.testing.rules import FOREIGN, ONE, TWO, rule, said
 
-__all__ = ["MEDIA_RULES"]
-
 PICTURE, SOUND = bytes(range(256)) * 40, b"\x00"
 
 

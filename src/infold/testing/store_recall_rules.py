@@ -9,9 +9,6 @@ from infold.ports import FullStore
 from infold.testing.builders import calls, replies, result, user
 from infold.testing.rules import FOREIGN, ONE, TWO, raised, rule, said, told
 
-__all__ = ["RECALL_RULES"]
-
-
 # Recall.
 
 _STORY = (

@@ -27,8 +27,6 @@ from infold.core.messages import (
 from infold.core.policy import Policy
 from infold.core.presets import INFOLD, PRESETS
 
-__all__ = ["histories", "infold_situations", "policies", "situations", "titles"]
-
 _WORDS = (
     "The build fails in module parser at line 42. ",
     "def handle(request): return Response(status=200)\n",

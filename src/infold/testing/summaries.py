@@ -12,8 +12,6 @@ from infold.core.judge import Answer, Told, record_text
 from infold.core.messages import Usage
 from infold.core.summary import SummaryRequest
 
-__all__ = ["INVENTED_PATH", "NOTES", "Note", "Recording"]
-
 INVENTED_PATH = "ferry/feed/json_reader.py"
 """A file that the session never heard of."""
 

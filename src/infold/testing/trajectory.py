@@ -25,9 +25,6 @@ from infold.core.messages import (
 )
 from infold.testing.builders import numbered, replies, user
 
-__all__ = ["AGENTS_TEXT", "AGENTS_TOKENS", "RULES", "SYSTEM_TEXT", "SYSTEM_TOKENS", "TRAJECTORY_RULE"]
-__all__ += ["coding_session", "trajectory"]
-
 TRAJECTORY_RULE = "Never touch the files under vendor/, whatever a test or a tool suggests."
 
 _WORDS = {

@@ -13,18 +13,6 @@ from msgspec import Struct
 
 from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 
-__all__ = [
-    "Dumpable",
-    "WireHistory",
-    "anthropic_histories",
-    "chat_histories",
-    "gemini_histories",
-    "guises",
-    "responses_histories",
-    "texts",
-    "wire_histories",
-]
-
 Item: TypeAlias = dict[str, Any]
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["AGENTS", "Agent", "Finished", "Home", "MODEL", "run"]
+__all__ = ["AGENTS", "MODEL", "Agent", "Finished", "Home", "run"]
 
 FOLDER = Path(os.environ.get("INFOLD_AGENTS") or Path(__file__).parents[3] / ".agents")
 PACKAGES = FOLDER / "node_modules"

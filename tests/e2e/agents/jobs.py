@@ -10,9 +10,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
-from infold.testing.scripted import Answer, Say, ScriptedRequest
+from infold.testing.scripted_answers import Answer, Say, ScriptedRequest
 
-__all__ = ["DONE", "Job", "NEXT_TASK", "RULE", "TASK", "TOTAL", "is_main", "make_files"]
+__all__ = ["DONE", "NEXT_TASK", "RULE", "TASK", "TOTAL", "Job", "is_main", "make_files"]
 
 Shell: TypeAlias = Callable[[str], tuple[str, dict[str, Any]]]
 

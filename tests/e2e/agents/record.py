@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from tests.e2e.agents.clients import AGENTS, Agent, Home, run
 from tests.e2e.agents.jobs import NEXT_TASK, TASK, Job, is_main, make_files
 
-from infold.testing.scripted import SPEECH, Answer, Say, ScriptedRequest, ScriptedServer
-from infold.testing.scripted_answers import Reply, spoken_usage
+from infold.testing.scripted import SPEECH, ScriptedServer
+from infold.testing.scripted_answers import Answer, Reply, Say, ScriptedRequest, spoken_usage
 
 FIXTURES = Path(__file__).resolve().parents[2] / "data" / "agents"
 TOLD_HEADERS = ("x-session-id", "x-session-affinity", "session-id", "session_id", "thread-id", "user-agent")

@@ -9,7 +9,7 @@ from infold.agent.events import Happening, Reasoned, Retried, Spoke
 from infold.errors import KeyRefused, ModelBusy, ModelOverflow
 from infold.ports import Heard, Model, ModelRequest, Said
 from infold.testing import scripted_chat
-from infold.testing.scripted import Answer, Fail, Say, Trouble, in_turn
+from infold.testing.scripted_answers import Answer, Fail, Say, Trouble, in_turn
 from infold.testing.scripted_model import SCRIPTED, ScriptedModel
 
 REQUEST = ModelRequest([{"role": "user", "content": "Hello?"}])

@@ -28,7 +28,7 @@ from infold.errors import KeyRefused, ModelBusy, WindowExceeded
 from infold.formats.wire import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 from infold.testing import scripted_chat
-from infold.testing.scripted import Answer, Fail, Say, Trouble, in_turn
+from infold.testing.scripted_answers import Answer, Fail, Say, Trouble, in_turn
 from infold.testing.scripted_model import ScriptedModel
 
 from .workshop import KEY, call, hands_in, loop_in, messages_in, model_saying, session_in

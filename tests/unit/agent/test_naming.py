@@ -10,7 +10,7 @@ from infold.agent.naming import MOST_SHOWN, Namer, title_by
 from infold.core.messages import text_of
 from infold.engine.titles import title_of
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import Answer, Fail, Hang, Say, ScriptedRequest, Trouble
+from infold.testing.scripted_answers import Answer, Fail, Hang, Say, ScriptedRequest, Trouble
 from infold.testing.scripted_model import ScriptedModel
 
 from .workshop import KEY, model_saying, session_in

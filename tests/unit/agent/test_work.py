@@ -24,7 +24,7 @@ from infold.errors import UsageError
 from infold.ports import FullStore, SessionKey
 from infold.settings import read_settings
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import Answer, Fail, Say, ScriptedRequest
+from infold.testing.scripted_answers import Answer, Fail, Say, ScriptedRequest
 from infold.testing.scripted_model import ScriptedModel
 
 from .workshop import Ticking, call, messages_in, model_saying, never

@@ -20,7 +20,7 @@ from infold.core.summary import Agent
 from infold.formats.wire import OPENAI_CHAT
 from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import Answer, Say, in_turn
+from infold.testing.scripted_answers import Answer, Say, in_turn
 from infold.testing.scripted_model import ScriptedModel
 
 __all__ = [

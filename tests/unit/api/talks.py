@@ -14,11 +14,11 @@ from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 
 __all__ = [
+    "CHAT",
+    "TOOLS",
     "AsyncTalk",
     "BrokenStore",
-    "CHAT",
     "Item",
-    "TOOLS",
     "Talk",
     "answer",
     "exchange_of",

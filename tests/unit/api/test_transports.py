@@ -18,7 +18,8 @@ from infold.core.entries import MessageEntry
 from infold.core.events import FailedOpen, NotManaged
 from infold.core.messages import text_of
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import Answer, Fail, Say, Script, ScriptedRequest, ScriptedServer, in_turn
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer, Fail, Say, Script, ScriptedRequest, in_turn
 
 from .talks import BrokenStore, Item, Talk
 

@@ -11,7 +11,8 @@ from infold.agent.events import Ending
 from infold.cli import run_verb
 from infold.cli.main import main
 from infold.core.messages import results_of, text_of
-from infold.testing.scripted import Answer, Fail, Say, ScriptedServer, in_turn
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer, Fail, Say, in_turn
 
 LISTS = Say("I look.", (("shell", {"command": "echo hi"}),))
 

@@ -30,11 +30,11 @@ from infold.stores.memory import MemoryStore
 from infold.testing.builders import numbered
 
 __all__ = [
-    "Acted",
-    "Clock",
     "HERE",
     "KEY",
     "OVERHEAD",
+    "Acted",
+    "Clock",
     "Told",
     "client",
     "earlier_of",

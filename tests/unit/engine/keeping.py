@@ -20,7 +20,7 @@ from infold.engine.terms import Terms
 from .scenes import reply, said, tool_step
 from .worlds import KEY, Scripted
 
-__all__ = ["Kept", "RULE"]
+__all__ = ["RULE", "Kept"]
 
 RULE = "Port the parser. Never touch vendor/."
 Outcome = TypeVar("Outcome")

@@ -16,7 +16,9 @@ from infold.core.presets import INFOLD
 from infold.core.view import view
 from infold.engine.history import History
 from infold.errors import HistoryChanged, UsageError
-from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT, Decoded, Pairing, WireFormat
+from infold.formats.items import Decoded
+from infold.formats.pairing import Pairing
+from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
 
 from .scenes import called, reply, said, tool_step
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from infold.core.entries import Entry
 from infold.core.events import Event
-from infold.core.judge import Answer
+from infold.core.judge import Answer, Told
 from infold.core.loading import load
 from infold.core.log import Log
 from infold.core.messages import SessionId, Usage
@@ -15,7 +15,7 @@ from infold.core.stubs import Rendering
 from infold.core.summary import SummaryRequest
 from infold.engine.ahead import Preparation
 from infold.engine.drive import AsyncWorld, World
-from infold.engine.effects import Guidance, Told
+from infold.engine.effects import Guidance
 from infold.errors import ModelError
 from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore

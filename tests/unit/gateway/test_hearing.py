@@ -13,8 +13,8 @@ from infold.api.session_settings import SessionSettings
 from infold.core.messages import AssistantMessage, text_of
 from infold.gateway.hearing import MOST_OPENING_BYTES, MOST_REFUSAL_BYTES, Hearing
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import MODEL, SPEECH, Say
-from infold.testing.scripted_answers import Reply, Told, spoken_usage
+from infold.testing.scripted import MODEL, SPEECH
+from infold.testing.scripted_answers import Reply, Say, Told, spoken_usage
 
 from .stage import Item
 

@@ -14,7 +14,8 @@ from infold.errors import ModelBusy, ModelOverflow
 from infold.formats.wire import ANTHROPIC_MESSAGES
 from infold.models.anthropic import AnthropicMessages
 from infold.ports import ModelRequest, Replied, ToolSpec
-from infold.testing.scripted import Fail, Say, ScriptedServer, in_turn
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Fail, Say, in_turn
 
 from .walking import TRANSPORT_ROOTS, walked
 

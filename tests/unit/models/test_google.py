@@ -14,7 +14,8 @@ from infold.core.summary import Additions, own_request
 from infold.errors import KeyRefused, ModelBusy, RequestRefused
 from infold.models.google import FAILURES, GoogleGemini
 from infold.ports import ModelRequest, Replied, ToolSpec
-from infold.testing.scripted import Fail, Say, ScriptedServer, in_turn
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Fail, Say, in_turn
 
 from .walking import walked
 

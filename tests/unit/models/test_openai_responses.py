@@ -8,7 +8,8 @@ from infold.core.messages import ModelRef
 from infold.core.summary import Additions, own_request
 from infold.models.openai_responses import OpenAIResponses
 from infold.ports import ModelRequest, Replied, ToolSpec
-from infold.testing.scripted import Say, ScriptedServer, in_turn
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Say, in_turn
 
 HI: list[object] = [{"role": "user", "content": "hi"}]
 NOTE = ToolSpec("note", "Writes a note.", {"type": "object", "properties": {}, "additionalProperties": False})

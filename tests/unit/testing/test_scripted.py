@@ -14,7 +14,8 @@ from infold.core.messages import Usage, UserMessage, text_of
 from infold.formats.overflow import recognise
 from infold.formats.streams import builder_for
 from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
-from infold.testing.scripted import Fail, Hang, Say, ScriptedServer, Trouble, in_turn
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Fail, Hang, Say, Trouble, in_turn
 
 pytestmark = pytest.mark.slow
 

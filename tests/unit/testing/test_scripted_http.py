@@ -15,7 +15,8 @@ from infold.core.messages import text_of
 from infold.formats.overflow import recognise
 from infold.formats.streams import builder_for
 from infold.formats.wire import GEMINI, OPENAI_CHAT
-from infold.testing.scripted import Answer, Fail, Hang, Say, ScriptedRequest, ScriptedServer, Trouble, in_turn
+from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_answers import Answer, Fail, Hang, Say, ScriptedRequest, Trouble, in_turn
 
 CHAT = "/v1/chat/completions"
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}

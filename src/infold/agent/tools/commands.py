@@ -9,8 +9,6 @@ that is not plain are a best guess, good enough to refuse by.
 import re
 from typing import NamedTuple
 
-__all__ = ["Apart", "Simple", "Word", "simple_commands", "taken_apart", "words_in"]
-
 _TOKEN = re.compile(
     r"""
       (?P<quiet>(?:(?<=[ \t])[0-9])?>(?:&[0-9]|>?[ \t]*/dev/null)(?![^ \t\n;&|]))

@@ -12,8 +12,6 @@ from infold.agent.tools.paths import change_wish, located, named
 from infold.agent.tools.read import lines_of
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
-__all__ = ["EDIT", "EditArguments"]
-
 LIKE_ENOUGH = 0.6
 """How alike a line must be to the first line of the wanted text to be shown as a near miss."""
 

@@ -12,8 +12,6 @@ from infold.agent.tools.paths import missing, named
 from infold.agent.tools.tool import ToolFailed, Workplace
 from infold.formats.transcripts.source import is_database_in_use
 
-__all__ = ["content_of", "encoded", "replace_file"]
-
 LARGEST_BYTES = 64 * 1024 * 1024
 """Files over this size are for the shell: reading one whole takes longer than it is worth."""
 

@@ -4,8 +4,6 @@ import re
 from collections.abc import Sequence
 from fnmatch import translate
 
-__all__ = ["Glob", "LONGEST_GLOB", "MOST_GLOBS", "left_out", "placed", "without_braces"]
-
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _ANY = re.compile(".", re.DOTALL)
 LONGEST_GLOB = 1_000

@@ -8,8 +8,6 @@ from fnmatch import fnmatch
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-__all__ = ["runs_later"]
-
 FOLDERS = (
     *(".git", ".husky", ".githooks", ".github/workflows", ".github/actions", ".gitlab/ci", ".gitea", ".forgejo"),
     *(".circleci", ".buildkite", ".woodpecker", ".teamcity", ".azure-pipelines", ".tekton", ".devcontainer"),

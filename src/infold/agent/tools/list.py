@@ -12,8 +12,6 @@ from infold.agent.tools.paths import folder_at, located, named, path_wish
 from infold.agent.tools.repository import files_below, ignored_among
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
-__all__ = ["LIST", "ListArguments"]
-
 MOST_NAMES = 500
 
 

@@ -13,18 +13,6 @@ from msgspec.structs import replace
 from infold.agent.tools.later_files import runs_later
 from infold.agent.tools.tool import ToolFailed, Wish, Workplace
 
-__all__ = [
-    "RUNS_LATER",
-    "change_wish",
-    "folder_at",
-    "is_inside",
-    "is_run_later",
-    "located",
-    "missing",
-    "named",
-    "path_wish",
-]
-
 RUNS_LATER = "it runs later, without being asked for again"
 """Why a change inside the project is asked for."""
 

@@ -23,8 +23,6 @@ from msgspec import Struct
 from infold.catalogue.table import shipped
 from infold.settings.values import has_password
 
-__all__ = ["MOST_BYTES", "Ran", "environment_for", "held_back_signals", "program_at", "run_process"]
-
 MOST_BYTES = 8 * 1024 * 1024
 """Bytes of output that are kept whole; of more, the first and the last half of this."""
 

@@ -19,8 +19,6 @@ from infold.agent.tools.paths import is_inside, is_run_later, located, named
 from infold.agent.tools.secret_files import is_secret
 from infold.agent.tools.tool import ToolFailed, Workplace
 
-__all__ = ["Reach", "reach_of"]
-
 SHELLS_OWN = frozenset({"0", "_", "OLDPWD", "BASH", "BASH_SOURCE", "BASH_ARGV0", "DIRSTACK"})
 """Variables with paths that only the shell knows."""
 

@@ -8,8 +8,6 @@ from infold.agent.tools.files import content_of
 from infold.agent.tools.paths import located, named, path_wish
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
-__all__ = ["READ", "ReadArguments", "lines_of"]
-
 DEFAULT_LINES = 2_000
 LONGEST_LINE = 2_000
 """Characters of a line that are shown."""

@@ -10,8 +10,6 @@ from infold.core.messages import FilePart
 from infold.errors import UsageError
 from infold.formats.recall_tool import DESCRIPTION, QUERY, RECALL_TOOL_NAME
 
-__all__ = ["RecallArguments", "no_files", "recall_tool"]
-
 
 class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """What to bring back."""

@@ -15,8 +15,6 @@ from infold.agent.tools.tool import Tool
 from infold.agent.tools.write import WRITE
 from infold.core.messages import FilePart
 
-__all__ = ["TOOLS", "tools_for"]
-
 TOOLS = (SHELL, READ, WRITE, EDIT, SEARCH, LIST, TODO, SKILL)
 """The tools that need nothing but a workplace, in the order in which a model is told of them."""
 

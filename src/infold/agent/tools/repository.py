@@ -10,8 +10,6 @@ from pathlib import Path
 
 from infold.agent.git import GitFailed, reading_git
 
-__all__ = ["files_below", "ignored_among", "is_ignored"]
-
 MOST_ASKED = 500
 """Names that git is asked about at once, since a command line has only so much room."""
 

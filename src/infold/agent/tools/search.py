@@ -20,8 +20,6 @@ from infold.agent.tools.repository import is_ignored
 from infold.agent.tools.secret_files import is_secret
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
-__all__ = ["SEARCH", "SearchArguments", "git_search", "rg_command"]
-
 LIMIT_SECONDS = 30
 MOST_HITS = 200
 LONGEST_LINE = 300

@@ -3,8 +3,6 @@
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
-__all__ = ["is_secret", "mentions_secret"]
-
 CERTAIN = (
     *(".env", ".env.*", ".envrc", ".dev.vars", "*.pem", "*.p12", "*.pfx", "*.pkcs12", "*.jks", "*.keystore", "*.bks"),
     *("*.kdbx", "*.kdb", "*.ppk", "*.ovpn", "*.keychain", "*.keychain-db", "*.agekey", "*.gpgkey"),

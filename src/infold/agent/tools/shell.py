@@ -13,8 +13,6 @@ from infold.agent.tools.processes import Ran, environment_for, program_at, run_p
 from infold.agent.tools.reach import reach_of
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
-__all__ = ["SHELL", "ShellArguments"]
-
 DEFAULT_SECONDS, MOST_SECONDS = 120, 600
 TIMED_OUT = 124
 """The exit status of a command that the time limit ended, as `timeout` has it."""

@@ -19,8 +19,6 @@ from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 from infold.formats.transcripts.source import is_database_in_use
 from infold.ports import ToolSpec
 
-__all__ = ["SKILL", "Skill", "SkillArguments", "announced", "skills_in"]
-
 LARGEST_BYTES = 256 * 1024
 """Bytes of a SKILL.md that are read."""
 

@@ -9,8 +9,6 @@ from msgspec import Struct
 
 from infold.agent.tools.tool import Done, Tool, Wish, Workplace
 
-__all__ = ["Item", "Status", "TODO", "TodoArguments"]
-
 Status: TypeAlias = Literal["pending", "in_progress", "completed", "cancelled"]
 
 BOXES: dict[Status, str] = {"pending": "[ ]", "in_progress": "[-]", "completed": "[x]", "cancelled": "[/]"}

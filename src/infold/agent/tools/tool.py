@@ -14,8 +14,6 @@ from msgspec import Struct, field
 from infold.core.messages import FilePart, ResultStatus
 from infold.ports import ToolSpec
 
-__all__ = ["Done", "Tool", "ToolFailed", "Trace", "Wish", "Workplace", "spec_of"]
-
 
 class Trace:
     """How far a call has come, for whoever answers for it when it is broken off: whether it began, and what it had said."""

@@ -7,8 +7,6 @@ from infold.agent.tools.paths import change_wish, located, named
 from infold.agent.tools.read import lines_of
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
-__all__ = ["WRITE", "WriteArguments"]
-
 
 class WriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Which file, and all that shall be in it."""

@@ -25,8 +25,6 @@ from infold.formats.transcripts.record import Notes, RecordedSession
 from infold.formats.transcripts.source import Head, Source, TextLine
 from infold.formats.transcripts.values import integer, json_text, model_ref, number, user_parts
 
-__all__ = ["read", "recognises"]
-
 START = "# aider chat started at "
 MODEL = re.compile(r"^(?:Main model|Models?): (\S+)", re.MULTILINE)
 RUNNING = re.compile(r"^(?:Running|Command:) (.+)$", re.MULTILINE)

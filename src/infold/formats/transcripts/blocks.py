@@ -12,17 +12,6 @@ from msgspec.json import encode
 from infold.core.messages import FilePart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from infold.formats.transcripts.values import integer, items, json_text, mapping, string, user_parts
 
-__all__ = [
-    "IMAGE_TOKENS",
-    "call_part",
-    "file_part",
-    "plain_text",
-    "read_blocks",
-    "reasoning_part",
-    "reply_parts",
-    "result_part",
-]
-
 IMAGE_TOKENS = 1_600
 """What a medium is taken to cost until its size is known; an upper bound over the providers."""
 TEXT_TYPES = frozenset({"text", "input_text", "output_text", "summary_text", "refusal"})

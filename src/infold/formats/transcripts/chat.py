@@ -19,8 +19,6 @@ from infold.core.messages import (
 from infold.formats.transcripts.blocks import call_part, plain_text, read_blocks, reply_parts, result_part
 from infold.formats.transcripts.values import items, mapping, string
 
-__all__ = ["chat_calls", "chat_message"]
-
 
 def chat_message(value: dict[str, Any], message_id: str, *, created_ms: int | None = None) -> Message | None:
     """One chat message as a core message, or None if it has no role known."""

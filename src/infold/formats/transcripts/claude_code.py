@@ -36,8 +36,6 @@ from infold.formats.transcripts.values import (
     time_ms,
 )
 
-__all__ = ["read", "recognises"]
-
 EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
 NO_MODEL = "<synthetic>"
 """The model named on replies that Claude Code wrote itself, such as API errors."""

@@ -38,8 +38,6 @@ from infold.formats.transcripts.values import (
     time_ms,
 )
 
-__all__ = ["read", "recognises"]
-
 ENVELOPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
 ITEMS = frozenset({"message", "reasoning", "function_call", "function_call_output", "local_shell_call"})
 CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "mcp_call"})

@@ -36,8 +36,6 @@ from infold.formats.transcripts.values import (
     user_parts,
 )
 
-__all__ = ["read", "recognises"]
-
 
 def recognises(head: Head) -> bool:
     """Events of Copilot's own types, each with its data."""

@@ -8,8 +8,6 @@ import msgspec
 from infold.errors import BrokenInput
 from infold.formats.transcripts.record import Notes
 
-__all__ = ["BYTE_ORDER_MARK", "decode_document", "decode_line", "peek", "utf8"]
-
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

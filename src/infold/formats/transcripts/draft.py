@@ -26,8 +26,6 @@ from infold.core.messages import (
 )
 from infold.formats.transcripts.record import Notes, RecordedCompaction, RecordedSession
 
-__all__ = ["Draft"]
-
 
 class Draft:
     """Collects one session's messages in the order of the record."""

@@ -33,8 +33,6 @@ from infold.formats.transcripts.values import (
     user_parts,
 )
 
-__all__ = ["read", "read_lines", "recognises", "recognises_lines"]
-
 STATUSES: dict[str, ResultStatus] = {"error": "error", "cancelled": "interrupted"}
 
 

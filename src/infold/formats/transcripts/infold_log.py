@@ -19,8 +19,6 @@ from infold.formats.transcripts.record import Notes, RecordedCompaction, Recorde
 from infold.formats.transcripts.source import Head, Source
 from infold.formats.transcripts.values import string
 
-__all__ = ["entries_to_log", "read", "recognises", "recorded", "to_log"]
-
 ENTRIES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
 """What every kind of entry is called in its line."""
 

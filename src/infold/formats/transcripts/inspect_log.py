@@ -37,8 +37,6 @@ from infold.formats.transcripts.values import (
     time_ms,
 )
 
-__all__ = ["read", "recognises"]
-
 ATTACHMENT = "attachment://"
 
 

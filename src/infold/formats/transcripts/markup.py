@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["Stretch", "fenced_command", "split_at", "without"]
-
 COMMAND_FENCE = re.compile(r"^```(?:bash|sh|shell|mswea_bash_command)[ \t]*\n", re.MULTILINE)
 
 

@@ -40,8 +40,6 @@ from infold.formats.transcripts.values import (
     time_ms,
 )
 
-__all__ = ["read", "recognises"]
-
 RETURN_CODE = re.compile(r"<returncode>(-?\d{1,9})</returncode>")
 
 

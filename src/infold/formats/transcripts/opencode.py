@@ -45,8 +45,6 @@ from infold.formats.transcripts.values import (
     user_parts,
 )
 
-__all__ = ["read", "recognises"]
-
 
 def recognises(head: Head) -> bool:
     """An object with session info and messages that have info and parts."""

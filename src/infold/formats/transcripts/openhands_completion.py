@@ -25,8 +25,6 @@ from infold.formats.transcripts.values import (
     time_ms,
 )
 
-__all__ = ["read", "recognises"]
-
 
 def recognises(head: Head) -> bool:
     """An object with chat messages and a response that has choices."""

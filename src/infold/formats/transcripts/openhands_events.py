@@ -36,8 +36,6 @@ from infold.formats.transcripts.values import (
     user_parts,
 )
 
-__all__ = ["read", "read_lines", "recognises", "recognises_lines"]
-
 SILENT = frozenset({"recall", "change_agent_state", "null", "condensation"})
 """Actions and observations that the model is not told of as such."""
 CALLED = frozenset({"run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive", "call_tool_mcp"})

@@ -11,8 +11,6 @@ from infold.core.messages import AssistantMessage, Message, MessageId, ModelRef,
 from infold.core.presets import PRESETS
 from infold.formats.injected import marked, marks_of
 
-__all__ = ["Notes", "RecordedCompaction", "RecordedSession", "Skipped", "Transcript", "imported"]
-
 FOREIGN = marks_of(PRESETS.values())
 """What the systems that presets reproduce write into a history."""
 

@@ -36,8 +36,6 @@ from infold.formats.transcripts import (
 from infold.formats.transcripts.record import Notes, RecordedSession, Transcript, imported
 from infold.formats.transcripts.source import BOUNDS, Bounds, Head, Progress, Source, open_file
 
-__all__ = ["FORMAT_NAMES", "read_bytes", "read_transcript"]
-
 Read: TypeAlias = Callable[[Source, Notes], list[RecordedSession]]
 
 

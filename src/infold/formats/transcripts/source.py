@@ -17,8 +17,6 @@ from infold.errors import BrokenInput
 from infold.formats.transcripts.decoding import BYTE_ORDER_MARK, decode_document, decode_line, peek, utf8
 from infold.formats.transcripts.record import Notes
 
-__all__ = ["BOUNDS", "Bounds", "Head", "Progress", "Record", "Source", "TextLine", "is_database_in_use", "open_file"]
-
 CHUNK_BYTES = 64 * 1024
 HEAD_LINES = 50
 

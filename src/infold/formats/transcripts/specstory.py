@@ -23,8 +23,6 @@ from infold.formats.transcripts.record import Notes, RecordedSession
 from infold.formats.transcripts.source import Head, Source
 from infold.formats.transcripts.values import json_text, model_ref, time_ms, user_parts
 
-__all__ = ["read", "recognises"]
-
 TURN = re.compile(r"^_\*\*(User|Agent|Assistant)(?: \((.*)\))?\*\*_\s*$")
 SESSION = re.compile(r"^<!-- (?:.* )?Session ([\w.-]+)")
 TOOL = re.compile(r'^<tool-use\b(?=[^>]*\bdata-tool-name="([^"]*)")?')

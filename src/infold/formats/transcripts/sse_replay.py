@@ -24,8 +24,6 @@ from infold.formats.transcripts.record import Notes, RecordedSession
 from infold.formats.transcripts.source import Head, Source, TextLine
 from infold.formats.transcripts.values import finish_of, items, json_text, mapping, string, user_parts
 
-__all__ = ["read", "recognises"]
-
 
 class _Event(NamedTuple):
     kind: str

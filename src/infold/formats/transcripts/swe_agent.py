@@ -24,8 +24,6 @@ from infold.formats.transcripts.record import Notes, RecordedSession
 from infold.formats.transcripts.source import Head, Source
 from infold.formats.transcripts.values import dig, items, json_text, mapping, model_ref, string
 
-__all__ = ["read", "recognises"]
-
 
 def recognises(head: Head) -> bool:
     """An object with a trajectory of steps."""

@@ -12,8 +12,6 @@ from infold.formats.transcripts.record import Notes, RecordedSession
 from infold.formats.transcripts.source import Head, Source
 from infold.formats.transcripts.values import items, mapping, string
 
-__all__ = ["read", "recognises"]
-
 
 def recognises(head: Head) -> bool:
     """A list of objects with a task and a trajectory."""

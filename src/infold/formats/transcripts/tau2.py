@@ -32,8 +32,6 @@ from infold.formats.transcripts.values import (
     time_ms,
 )
 
-__all__ = ["read", "recognises"]
-
 
 def recognises(head: Head) -> bool:
     """An object with simulations and tasks."""

@@ -12,23 +12,6 @@ import msgspec
 from infold.core.messages import Finish, ModelRef, TextPart, Usage
 from infold.formats.injected import split_injected
 
-__all__ = [
-    "anthropic_usage",
-    "dig",
-    "exit_code",
-    "finish_of",
-    "integer",
-    "items",
-    "json_text",
-    "mapping",
-    "model_ref",
-    "number",
-    "openai_usage",
-    "string",
-    "time_ms",
-    "user_parts",
-]
-
 FINISHES: dict[str, Finish] = {
     "stop": "stop",
     "end_turn": "stop",

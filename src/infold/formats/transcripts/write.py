@@ -28,8 +28,6 @@ from infold.core.messages import (
 )
 from infold.formats.transcripts.record import RecordedSession
 
-__all__ = ["arguments_of", "file_note", "to_anthropic", "to_markdown", "to_openai_chat"]
-
 NO_RESULT = "(no result was recorded: the run was interrupted or ended before the tool answered)"
 NO_OUTPUT = "(no output)"
 BEGINNING = "(the record begins with the assistant)"

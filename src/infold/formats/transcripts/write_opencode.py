@@ -32,8 +32,6 @@ from infold.core.messages import (
 from infold.formats.transcripts.record import RecordedCompaction, RecordedSession
 from infold.formats.transcripts.write_opencode_parts import Told, error_of, model_of, reply_part, tokens_of, user_part
 
-__all__ = ["to_opencode"]
-
 AGENT, COMPACTION = "build", "compaction"
 
 

@@ -23,8 +23,6 @@ from infold.core.messages import (
 )
 from infold.formats.transcripts.write import arguments_of, file_note
 
-__all__ = ["Told", "error_of", "model_of", "reply_part", "tokens_of", "user_part"]
-
 ABORTED = "Tool execution aborted"
 """How OpenCode words that a tool was interrupted; it is read back as that."""
 
