@@ -25,8 +25,7 @@ from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.messages import Message
 from infold.core.plan import next_step
-from infold.core.policy import Policy
-from infold.core.presets import INFOLD, preset
+from infold.core.policy import INFOLD, Policy, preset
 from infold.core.prune import plan_prune
 from infold.core.view import view
 from infold.testing.builders import calls, log_of, numbered, replies, result, user

@@ -33,8 +33,8 @@ from msgspec import Struct
 from infold import Session, SessionSettings
 from infold.core.entries import Entry
 from infold.core.events import Compacted, Event, PreparationDiscarded
-from infold.core.features import estimate_tokens
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
+from infold.core.tokens import estimate_tokens
 from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore

@@ -16,7 +16,7 @@ from statistics import fmean
 
 from splintr import Tokenizer
 
-from infold.core.features import estimate_tokens
+from infold.core.tokens import estimate_tokens
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 

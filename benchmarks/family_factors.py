@@ -21,9 +21,8 @@ from statistics import fmean
 from splintr import AnyTokenizer, Tokenizer
 
 from infold.catalogue import FAMILIES, FamilyName, lookup
-from infold.core.features import estimate_tokens
 from infold.core.messages import AssistantMessage
-from infold.core.tokens import LEAST_TAUGHT_TOKENS, NO_SIZE, Size, measure_message, size_of
+from infold.core.tokens import LEAST_TAUGHT_TOKENS, NO_SIZE, Size, estimate_tokens, measure_message, size_of
 from infold.engine.counting import VOCABULARIES
 from infold.formats.transcripts.record import RecordedSession
 from infold.formats.transcripts.registry import read_transcript

@@ -1,4 +1,4 @@
-"""Fit the weights of `infold.core.features.estimate_tokens` to exact o200k counts.
+"""Fit the weights of `infold.core.tokens.estimate_tokens` to exact o200k counts.
 
     uv pip install numpy scipy
     pip download --no-deps -d PACKAGES django==5.2.19 sphinx==9.0.4 wagtail==8.0.1
@@ -34,8 +34,8 @@ from typing import Any
 
 from splintr import Tokenizer
 
-from infold.core import features
-from infold.core.features import LETTERS, SCRIPTS, SHAPES, Reading
+from infold.core import tokens
+from infold.core.tokens import LETTERS, SCRIPTS, SHAPES, WeightTable
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -104,7 +104,7 @@ class Fit:
     def stretches(self, text: str) -> tuple[Any, Any]:
         """Count the contexts and the tokens in each stretch of a text."""
         np = self.np
-        text = features.shorten_rules(text)
+        text = tokens.shorten_rules(text)
         narrow, wide = text.encode("ascii", "replace"), text.encode("utf-8", "replace")
         chars = np.arange(len(narrow)) // STRETCH_CHARS
         is_first = (np.frombuffer(wide, np.uint8) & 0xC0) != 0x80
@@ -115,10 +115,10 @@ class Fit:
         starts = self.token_starts(wide.decode())
         return np.hstack(parts), np.bincount(byte_stretch[starts], minlength=height).astype(float)
 
-    def histogram(self, data: bytes, reading: Reading, stretch: Any, height: int) -> Any:
+    def histogram(self, data: bytes, reading: WeightTable, stretch: Any, height: int) -> Any:
         """Count how often each context occurs in each stretch; contexts without a say stay at zero."""
         np = self.np
-        codes = np.frombuffer(features.contexts(data, reading), np.uint8).astype(int)
+        codes = np.frombuffer(tokens.contexts(data, reading), np.uint8).astype(int)
         counts = np.bincount(stretch * 256 + codes, minlength=height * 256).reshape(height, 256).astype(float)
         if reading is SCRIPTS:
             ascii_pairs = [16 * before + now for before in range(4) for now in range(4)]

@@ -29,8 +29,7 @@ from splintr import Tokenizer
 from infold.api.fit import fit
 from infold.catalogue import Override, Prices
 from infold.core.messages import TextPart, UserMessage
-from infold.core.policy import Policy
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD, Policy
 from infold.errors import InfoldError
 from infold.formats.transcripts.record import RecordedSession
 from infold.formats.transcripts.registry import read_transcript

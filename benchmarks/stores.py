@@ -29,12 +29,12 @@ from infold import Session, SessionSettings
 from infold.core.budget import Window, budget_for
 from infold.core.entries import Checkpoint, Entry, MessageEntry
 from infold.core.gauge import Situation
-from infold.core.loading import load
+from infold.core.load import load
+from infold.core.logged_message import Rendering
 from infold.core.messages import SessionId
 from infold.core.plan import next_step
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.core.recall import tokens_of
-from infold.core.stubs import Rendering
 from infold.core.view import view
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore

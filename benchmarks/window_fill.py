@@ -34,9 +34,8 @@ from infold.catalogue import lookup
 from infold.core.budget import Window, budget_for
 from infold.core.events import Clipped, Compacted, Event, Pruned
 from infold.core.messages import Message, ModelRef, SessionId, Usage
-from infold.core.policy import Policy, Ruler
-from infold.core.presets import INFOLD
-from infold.core.summary import COMPACTION_AGENT
+from infold.core.policy import INFOLD, Policy, Ruler
+from infold.core.summary_request import COMPACTION_AGENT
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_message
 from infold.engine.counting import counting_for
 from infold.errors import WindowExceeded

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infold.core.budget import LARGEST_OUTPUT_TOKENS, RESERVE_SHARE, SMALLEST_RESERVE_TOKENS, Window, budget_for
-from infold.core.policy import LARGEST_MUST_KEEP_SHARE, SMALL_MUST_KEEP_TOKENS, Amount
-from infold.core.presets import INFOLD
-from infold.core.stubs import LONGEST_KEPT_VALUE
-from infold.core.worth import LEAST_GAIN_SHARE, LEAST_NEWS_SHARE
+from infold.core.logged_message import LONGEST_KEPT_VALUE
+from infold.core.plan import LEAST_GAIN_SHARE, LEAST_NEWS_SHARE
+from infold.core.policy import INFOLD, LARGEST_MUST_KEEP_SHARE, SMALL_MUST_KEEP_TOKENS, Amount
 
 __all__ = ["Behaviour", "current", "expected_ids", "main", "named_ids", "proofs", "read", "refreshed", "state_table"]
 

@@ -22,7 +22,7 @@ from tests.e2e.terminal import Terminal, terminal  # noqa: E402
 
 from infold.agent.agents import TITLE  # noqa: E402
 from infold.core.messages import Usage, results_of, text_of  # noqa: E402
-from infold.core.summary import COMPACTION_AGENT  # noqa: E402
+from infold.core.summary_request import COMPACTION_AGENT  # noqa: E402
 from infold.testing.scripted import ScriptedServer  # noqa: E402
 from infold.testing.scripted_answers import Answer, Say, ScriptedRequest, Trouble  # noqa: E402
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.settings import KEYS, Key, told
 from infold.settings.policies import preset_value
 from infold.settings.schema import BORROWED, variable_of

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from infold.api.session_settings import SessionSettings
     from infold.api.wrap import wrap
     from infold.core.budget import Window
-    from infold.core.policy import Policy, remaining, share, tokens
-    from infold.core.presets import preset
+    from infold.core.policy import Policy, preset, remaining, share, tokens
     from infold.engine.keeper import Ready
     from infold.engine.previewing import Preview
     from infold.errors import HistoryChanged, InfoldError, UsageError, WindowExceeded
@@ -64,7 +63,7 @@ _HOMES = {
     "hook": "infold.plugins.hooks",
     "installed_plugins": "infold.plugins.manager",
     "open_store": "infold.wiring",
-    "preset": "infold.core.presets",
+    "preset": "infold.core.policy",
     "remaining": "infold.core.policy",
     "share": "infold.core.policy",
     "tokens": "infold.core.policy",

@@ -14,17 +14,57 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
-from infold.core.entries import Checkpoint, Entry, Handle
+from infold.core.entries import Checkpoint, Entry, Handle, Reason
 from infold.core.events import Event
 from infold.core.judge import Told
-from infold.core.messages import ModelRef, SessionId
-from infold.core.occasion import Decision, Occasion
+from infold.core.messages import Message, ModelRef, SessionId
 from infold.core.recall import Document
-from infold.core.summary import Additions, SummaryRequest
+from infold.core.summary_request import Additions, SummaryRequest
 from infold.errors import UnusableKey, kind_of
+
+
+class Occasion(Struct, frozen=True):
+    """A compaction about to happen: of which session, why, what would be folded and how full the window is.
+
+    `head` are the messages to be folded, `first_kept` the number of the first message that stays (none: nothing does).
+    `is_urgent`: the request would not fit without it. `focus` is what a person asked the summary to give room to.
+    """
+
+    session_id: SessionId
+    reason: Reason
+    head: tuple[Message, ...]
+    first_kept: int | None
+    tokens_before: int
+    usable_tokens: int
+    is_urgent: bool = False
+    focus: str = ""
+
+
+class Veto(Struct, frozen=True):
+    """Do not compact now; the request goes out as it stands, and an event says why."""
+
+    why: str
+
+
+class Supply(Struct, frozen=True):
+    """Use this summary and ask no model; it is judged like any other."""
+
+    summary: str
+
+
+class KeepFrom(Struct, frozen=True):
+    """Cut before the message of this number, or before the nearest earlier one where a cut is legal."""
+
+    sequence: int
+
+
+Decision: TypeAlias = Veto | Supply | KeepFrom
+"""What a plugin may say; saying nothing lets the compaction go on as planned."""
+
 
 LONGEST_KEY = 512
 """Characters of a tenant or a session id; hashes, UUIDs and paths are shorter, and an index entry must hold both."""
+
 
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 

@@ -16,7 +16,7 @@ import pytest
 from infold import SessionSettings
 from infold.cli.main import VERBS
 from infold.core.events import Event
-from infold.core.presets import PRESETS
+from infold.core.policy import PRESETS
 
 from .sources import PROJECT
 

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from infold.core.switches import PREFIX, SWITCHES
+from infold.core.policy import PREFIX, SWITCHES
 from infold.settings import KEYS, Key
 
 from .sources import PROJECT

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from infold.core.budget import Window, budget_for
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 
 from .sources import PROJECT, modules
 

@@ -3,7 +3,7 @@
 import pytest
 
 from infold.core.messages import Message, SessionId
-from infold.core.presets import INFOLD, preset
+from infold.core.policy import INFOLD, preset
 from infold.core.view import standing, view
 from infold.formats.wire import OPENAI_CHAT
 from infold.ports import SessionKey

@@ -3,7 +3,7 @@
 import pytest
 
 from infold.core.events import Compacted, Event, Pruned, Rejected
-from infold.core.presets import PRESETS
+from infold.core.policy import PRESETS
 from infold.errors import WindowExceeded
 from infold.formats.wire import OPENAI_CHAT, WireFormat
 from infold.testing.builders import numbered, user

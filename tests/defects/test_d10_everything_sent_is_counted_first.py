@@ -5,7 +5,7 @@ import pytest
 from infold import Window, fit
 from infold.core.budget import budget_for
 from infold.core.events import Event
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.formats.wire import OPENAI_CHAT, WireFormat
 
 from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to name

@@ -5,9 +5,8 @@ from base64 import b64encode
 import pytest
 
 from infold import fit
-from infold.core.features import estimate_tokens
 from infold.core.messages import FilePart
-from infold.core.tokens import estimate, measure_part
+from infold.core.tokens import estimate, estimate_tokens, measure_part
 from infold.formats.media import file_part
 from infold.formats.wire import OPENAI_CHAT
 from infold.testing.builders import calls, numbered, result, user

@@ -18,7 +18,7 @@ from msgspec import Struct
 from infold.agent.agents import TITLE
 from infold.core.entries import Entry, MessageEntry
 from infold.core.messages import Message, SessionId, SystemMessage, text_of
-from infold.core.summary import COMPACTION_AGENT
+from infold.core.summary_request import COMPACTION_AGENT
 from infold.formats.wire import format_named
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore

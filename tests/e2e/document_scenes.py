@@ -41,16 +41,15 @@ from infold.core.messages import (
     is_compaction_request,
     text_of,
 )
-from infold.core.occasion import Occasion
 from infold.core.policy import Policy
-from infold.core.summary import COMPACTION_AGENT, Additions
+from infold.core.summary_request import COMPACTION_AGENT, Additions
 from infold.formats.wire import format_named
 from infold.models.anthropic import AnthropicMessages
 from infold.models.google import GoogleGemini
 from infold.models.openai_chat import OpenAIChat
 from infold.models.openai_responses import OpenAIResponses
 from infold.plugins.hooks import hook
-from infold.ports import Model, SessionKey
+from infold.ports import Model, Occasion, SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import tokens_of_text
 from infold.testing.scripted import ScriptedServer

@@ -16,12 +16,11 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from infold.api.session_settings import SessionSettings
 from infold.core.entries import Entry, MessageEntry
 from infold.core.events import Event as Happened
-from infold.core.likeness import OWN_IDS
-from infold.core.loading import load
-from infold.core.messages import SessionId
+from infold.core.load import load
+from infold.core.logged_message import Rendering
+from infold.core.messages import OWN_IDS, SessionId
 from infold.core.recall import Document
-from infold.core.stubs import Rendering
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.engine.keeper import Ready
 from infold.formats.wire import OPENAI_CHAT
 from infold.ports import Found, FullStore, SessionKey, StoredSession

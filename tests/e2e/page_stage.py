@@ -21,9 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from infold import AsyncSession, Preview, Session, SessionSettings
 from infold.core.events import Event
-from infold.core.features import estimate_tokens
 from infold.core.judge import Answer, Told
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
+from infold.core.tokens import estimate_tokens
 from infold.dashboard.app import CONTENT_POLICY, page_routes
 from infold.dashboard.desk import Desk
 from infold.observers.bus import Bus

@@ -13,9 +13,8 @@ from typing import Any
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.core.entries import MessageEntry
-from infold.core.likeness import is_callers
-from infold.core.messages import Message, SessionId
-from infold.core.summary import SummaryRequest
+from infold.core.messages import Message, SessionId, is_callers
+from infold.core.summary_request import SummaryRequest
 from infold.errors import StoreConflict
 from infold.ports import FullStore, SessionKey
 from infold.stores.postgres import PostgresStore

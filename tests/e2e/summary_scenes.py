@@ -19,7 +19,7 @@ from infold.core.events import Event
 from infold.core.gauge import Gauge
 from infold.core.judge import Answer, Told
 from infold.core.messages import Finish, Usage, text_of
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.engine.keeper import Ready
 from infold.ports import FullStore
 from infold.stores.memory import MemoryStore

@@ -15,7 +15,7 @@ import pytest
 from infold.agent.agents import TITLE
 from infold.core.entries import Checkpoint, Restoration
 from infold.core.messages import AssistantMessage, ToolMessage, results_of, text_of
-from infold.core.summary import COMPACTION_AGENT
+from infold.core.summary_request import COMPACTION_AGENT
 from infold.models.embedded import NEEDED
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Answer, Fail, Say, ScriptedRequest, Trouble

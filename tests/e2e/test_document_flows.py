@@ -25,8 +25,8 @@ from infold.core.messages import (
     WorkPath,
     is_compaction_request,
 )
-from infold.core.presets import preset
-from infold.core.summary import COMPACTION_AGENT, Additions, instruction
+from infold.core.policy import preset
+from infold.core.summary_request import COMPACTION_AGENT, Additions, instruction
 from infold.core.view import standing, view
 from infold.errors import UsageError
 from infold.stores.sqlite import SqliteStore

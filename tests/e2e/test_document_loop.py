@@ -11,11 +11,11 @@ from infold.core.budget import Window
 from infold.core.entries import MessageEntry, Pruning
 from infold.core.events import Compacted, Pruned, SummaryProgressed, SummaryRejected
 from infold.core.messages import ToolResultPart, Usage
-from infold.core.occasion import Occasion, Veto
-from infold.core.presets import preset
-from infold.core.summary import SEVEN_SECTIONS, Additions, instruction
+from infold.core.policy import preset
+from infold.core.summary_request import SEVEN_SECTIONS, Additions, instruction
 from infold.plugins.hooks import hook
 from infold.plugins.manager import installed_plugins
+from infold.ports import Occasion, Veto
 from infold.stores.sqlite import SqliteStore
 from infold.testing.scripted_answers import Answer, Fail
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from infold.core.entries import Handle, MessageEntry, Pin, Pruning
 from infold.core.messages import AssistantMessage, MessageId, SessionId, ToolCallPart
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.dashboard.addresses import address_of
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore

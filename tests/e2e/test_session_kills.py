@@ -15,7 +15,7 @@ import pytest
 from msgspec import Struct
 
 from infold.core.entries import Checkpoint, Entry, MessageEntry
-from infold.core.likeness import is_callers
+from infold.core.messages import is_callers
 from infold.formats.wire import OPENAI_CHAT
 from infold.ports import FullStore
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from infold.core.entries import Checkpoint, Entry, MessageEntry
-from infold.core.likeness import is_callers
-from infold.core.loading import load
-from infold.core.stubs import Rendering
+from infold.core.load import load
+from infold.core.logged_message import Rendering
+from infold.core.messages import is_callers
 
 from ..contract.postgres_server import database, postgres_server  # noqa: TID252 - `tests` is no package to name
 from .session_worker import APPENDS, KEY, LIMIT_TOKENS, opened, session_in, word_of

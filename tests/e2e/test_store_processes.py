@@ -15,9 +15,9 @@ from signal import SIGKILL
 import pytest
 
 from infold.core.entries import MessageEntry
-from infold.core.loading import load
+from infold.core.load import load
+from infold.core.logged_message import Rendering
 from infold.core.messages import text_of
-from infold.core.stubs import Rendering
 from infold.ports import FullStore, SessionKey
 from infold.testing.rules import said
 

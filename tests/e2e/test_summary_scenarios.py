@@ -11,7 +11,7 @@ from infold.api.async_session import AsyncSession
 from infold.api.session import Session
 from infold.core.events import Compacted, Event, SummaryProgressed, SummaryRejected
 from infold.core.messages import SessionId
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.engine.telling import in_words
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore

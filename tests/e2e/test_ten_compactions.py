@@ -19,7 +19,7 @@ from infold.core.budget import Window, budget_for
 from infold.core.entries import Entry, MessageEntry
 from infold.core.events import Compacted, Event, InstructionStubbed
 from infold.core.messages import Message, SessionId, calls_of, results_of, text_of
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.engine.keeper import Ready
 from infold.formats.transcripts.registry import read_transcript

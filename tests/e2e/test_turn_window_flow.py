@@ -12,7 +12,7 @@ from infold.core.compact import CONTINUE_TEXT
 from infold.core.entries import Checkpoint
 from infold.core.events import Compacted, Pruned, SummaryProgressed, SummaryRejected
 from infold.core.messages import CompactionPart
-from infold.core.summary import COMPACTION_AGENT
+from infold.core.summary_request import COMPACTION_AGENT
 from infold.testing.builders import tokens_of_text
 from infold.testing.scripted_answers import Answer, Fail, Say
 

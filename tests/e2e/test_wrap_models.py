@@ -8,7 +8,7 @@ import pytest
 
 from infold import wrap
 from infold.core.events import Compacted, FailedOpen, Rejected, SummaryRejected
-from infold.core.summary import COMPACTION_AGENT
+from infold.core.summary_request import COMPACTION_AGENT
 from infold.models.embedded import EmbeddedModel, is_installed
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Answer, Fail, Say, Script, ScriptedRequest

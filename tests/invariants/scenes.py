@@ -27,8 +27,8 @@ from infold.core.messages import (
     calls_of,
     results_of,
 )
-from infold.core.presets import INFOLD, PRESETS, preset
-from infold.core.summary import SummaryRequest
+from infold.core.policy import INFOLD, PRESETS, preset
+from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import measure
 from infold.formats.items import Decoded
 from infold.formats.wire import FORMATS, WireFormat

@@ -18,7 +18,7 @@ from infold.core.messages import (
     calls_of,
     results_of,
 )
-from infold.core.presets import PRESETS
+from infold.core.policy import PRESETS
 from infold.errors import InfoldError
 from infold.formats.wire import FORMATS, GEMINI, OPENAI_CHAT, WireFormat
 from infold.stores.memory import MemoryStore

@@ -11,7 +11,7 @@ from infold import fit
 from infold.core.entries import Checkpoint
 from infold.core.gauge import Situation
 from infold.core.messages import Message, calls_of, results_of
-from infold.core.presets import preset
+from infold.core.policy import preset
 from infold.core.view import view
 from infold.errors import IllegalCut, WindowExceeded
 from infold.formats.wire import OPENAI_CHAT, WireFormat

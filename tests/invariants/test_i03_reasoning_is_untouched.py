@@ -13,7 +13,7 @@ from infold import fit
 from infold.core.compact import compact
 from infold.core.gauge import Situation
 from infold.core.messages import AssistantMessage, Message, Part, ReasoningPart, ToolCallPart, UserMessage, is_signed
-from infold.core.presets import preset
+from infold.core.policy import preset
 from infold.core.view import view
 from infold.formats.wire import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_RESPONSES, WireFormat
 from infold.testing.builders import calls, log_of, numbered, replies, result, user

@@ -20,7 +20,7 @@ from infold.core.messages import (
     results_of,
     text_of,
 )
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.formats.wire import FORMATS, WireFormat
 from infold.testing.builders import calls, log_of, numbered, replies, result, session, user

@@ -2,9 +2,9 @@
 
 import pytest
 
+from infold.core.checkpoint_text import OPENING
 from infold.core.compact import CONTINUE_TEXT
 from infold.core.events import Event
-from infold.core.fold import OPENING
 from infold.core.messages import Message, is_genuine_user, text_of
 from infold.core.view import REQUEST_TEXT
 from infold.formats.wire import OPENAI_CHAT, WireFormat

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from infold import fit
+from infold.core.checkpoint_text import OPENING
 from infold.core.events import Event, SummaryRejected
-from infold.core.fold import OPENING
 from infold.core.messages import Message, UserMessage
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, WireFormat
 from infold.testing.builders import calls, numbered, replies, result, user

@@ -13,7 +13,7 @@ from infold.core.events import Event
 from infold.core.gauge import Situation
 from infold.core.messages import Message, Usage
 from infold.core.plan import Fits
-from infold.core.presets import INFOLD, preset
+from infold.core.policy import INFOLD, preset
 from infold.errors import WindowExceeded
 from infold.formats.wire import OPENAI_CHAT
 from infold.testing.builders import log_of, numbered, replies, user

@@ -20,8 +20,8 @@ from infold.core.entries import (
 from infold.core.events import Compacted
 from infold.core.events import Event as Told
 from infold.core.messages import MessageId, SessionId, TextPart, UserMessage
-from infold.core.presets import INFOLD, preset
-from infold.core.summary import SummaryRequest
+from infold.core.policy import INFOLD, preset
+from infold.core.summary_request import SummaryRequest
 from infold.core.view import REQUEST_TEXT, view
 from infold.errors import InfoldError, StoreBroken
 from infold.formats.wire import OPENAI_CHAT

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from infold.core.entries import Checkpoint, MessageEntry
 from infold.core.events import Event
 from infold.core.messages import MessageId, SessionId, is_compaction_request, text_of
-from infold.core.presets import INFOLD
-from infold.core.summary import SummaryRequest
+from infold.core.policy import INFOLD
+from infold.core.summary_request import SummaryRequest
 from infold.core.view import view
 from infold.errors import OrphanResult, StoreConflict
 from infold.formats.wire import OPENAI_CHAT, WireFormat

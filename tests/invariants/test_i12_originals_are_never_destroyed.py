@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from infold.core.entries import MessageEntry, encode_entry, handle_of
 from infold.core.events import Event
-from infold.core.loading import load
+from infold.core.load import load
 from infold.core.messages import Message, SessionId, ToolResultPart
-from infold.core.presets import INFOLD, PRESETS, preset
+from infold.core.policy import INFOLD, PRESETS, preset
 from infold.core.view import view
 from infold.formats.wire import OPENAI_CHAT
 from infold.ports import SessionKey

@@ -11,10 +11,10 @@ from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.core.compact import compact
 from infold.core.entries import Clip, Clipping, Handle
-from infold.core.features import estimate_tokens
 from infold.core.gauge import gauge
 from infold.core.log import Log
 from infold.core.messages import Message, Usage
+from infold.core.tokens import estimate_tokens
 from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, log_of, numbered, replies, result, user

@@ -4,8 +4,8 @@ import pytest
 
 from infold import fit
 from infold.core.extract import extract
+from infold.core.logged_message import Rendering, prune_part
 from infold.core.messages import Message, ResultStatus, ToolResultPart
-from infold.core.stubs import Rendering, prune_part
 from infold.formats.wire import OPENAI_CHAT
 from infold.testing.builders import calls, numbered, result, user
 

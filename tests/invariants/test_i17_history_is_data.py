@@ -8,14 +8,7 @@ from infold import Session, SessionSettings
 from infold.core.events import Event, SummaryRejected
 from infold.core.judge import Answer
 from infold.core.messages import Message, TextPart, text_of
-from infold.core.summary import (
-    COMPACTION_AGENT,
-    Additions,
-    SummaryRequest,
-    flattened,
-    instruction,
-    own_request,
-)
+from infold.core.summary_request import COMPACTION_AGENT, Additions, SummaryRequest, flattened, instruction, own_request
 from infold.formats.wire import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, user

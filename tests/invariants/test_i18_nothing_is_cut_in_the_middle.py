@@ -11,8 +11,8 @@ from infold import fit
 from infold.core.clip import choose_clips
 from infold.core.entries import Clip, Handle
 from infold.core.judge import Answer, judge
+from infold.core.logged_message import Rendering, clip_part, prune_part
 from infold.core.messages import Message, TextPart, ToolCallPart, ToolResultPart
-from infold.core.stubs import Rendering, clip_part, prune_part
 from infold.formats.wire import OPENAI_CHAT, WireFormat
 from infold.testing.builders import calls, log_of, numbered, result, user
 

@@ -13,8 +13,7 @@ from infold.core.events import Clipped, Compacted, Event, Exceeded, Pruned, Reje
 from infold.core.gauge import Situation, estimated_tokens
 from infold.core.judge import Answer
 from infold.core.messages import Message, SessionId
-from infold.core.policy import Policy
-from infold.core.presets import preset
+from infold.core.policy import Policy, preset
 from infold.formats.wire import OPENAI_CHAT
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore

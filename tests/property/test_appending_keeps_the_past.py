@@ -5,7 +5,7 @@ from hypothesis import given
 from infold.core.compact import compact
 from infold.core.entries import Entry, MessageEntry, Title, decode_entry, encode_entry
 from infold.core.gauge import Situation
-from infold.core.loading import load
+from infold.core.load import load
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId
 from infold.core.view import standing, view

@@ -9,8 +9,7 @@ from infold.core.entries import MessageEntry
 from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.log import Log
 from infold.core.messages import Message
-from infold.core.plan import Fits, Stuck, Summarise, next_step
-from infold.core.worth import LEAST_NEWS_SHARE
+from infold.core.plan import LEAST_NEWS_SHARE, Fits, Stuck, Summarise, next_step
 from infold.testing.builders import log_of
 from infold.testing.strategies import histories, infold_situations
 

@@ -2,10 +2,10 @@
 
 from hypothesis import given
 
+from infold.core.compact import rehearse
 from infold.core.entries import MessageEntry, Title, decode_entry, encode_entry
 from infold.core.gauge import Situation
 from infold.core.messages import Message
-from infold.core.rehearse import rehearse
 from infold.testing.builders import log_of
 from infold.testing.strategies import histories, situations, titles
 

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from infold import Fitted, WindowExceeded, fit
 from infold.api.rehearsals import Rehearsals
 from infold.core.budget import Window, budget_for
+from infold.core.compact import Rehearsal, carry_on
 from infold.core.gauge import Situation
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import SessionId
-from infold.core.presets import INFOLD
-from infold.core.rehearse import Rehearsal, carry_on
-from infold.core.stubs import Rendering
+from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.testing.wire import WireHistory, guises, wire_histories
 

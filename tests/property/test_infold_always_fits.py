@@ -8,7 +8,7 @@ from infold.core.entries import Handle, Pruning
 from infold.core.gauge import Situation, gauge
 from infold.core.messages import Message
 from infold.core.plan import Fits, Stuck
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.testing.builders import log_of, numbered, replies, user
 from infold.testing.play import counted_tokens, play

@@ -9,7 +9,7 @@ from infold.core.entries import MessageEntry
 from infold.core.events import Clipped, InstructionStubbed
 from infold.core.gauge import Situation
 from infold.core.messages import Message, TextPart, UserMessage, text_of
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 from infold.testing.play import play

@@ -17,7 +17,7 @@ from infold.core.entries import (
     handle_of,
 )
 from infold.core.gauge import Situation
-from infold.core.loading import load
+from infold.core.load import load
 from infold.core.log import Log
 from infold.core.messages import (
     AssistantMessage,

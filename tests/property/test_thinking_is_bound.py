@@ -5,9 +5,8 @@ from msgspec.structs import replace
 
 from infold.core.gauge import Situation
 from infold.core.log import Log
+from infold.core.logged_message import Rendering, is_sealed_reasoning
 from infold.core.messages import AssistantMessage, Message, MessageId, ReasoningPart, SessionId, TextPart, UserMessage
-from infold.core.placing import is_sealed_reasoning
-from infold.core.stubs import Rendering
 from infold.testing.play import play
 from infold.testing.strategies import histories, infold_situations
 

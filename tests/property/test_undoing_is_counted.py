@@ -8,10 +8,10 @@ from infold.core.budget import Window, budget_for
 from infold.core.compact import compact
 from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pruning, Restoration
 from infold.core.gauge import Situation, gauge
-from infold.core.loading import load
+from infold.core.load import load
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, SessionId, Usage
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.testing.builders import log_of
 from infold.testing.play import counted_tokens

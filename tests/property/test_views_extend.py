@@ -2,9 +2,9 @@
 
 from hypothesis import given
 
+from infold.core.compact import rehearse
 from infold.core.gauge import Situation
 from infold.core.messages import Message
-from infold.core.rehearse import rehearse
 from infold.core.view import view
 from infold.testing.builders import log_of
 from infold.testing.play import play

@@ -10,7 +10,7 @@ import pytest
 
 from infold.core.entries import MessageEntry
 from infold.core.messages import SessionId
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.errors import StoreBroken, UsageError
 from infold.ports import SessionKey
 from infold.settings import StoreLimits

@@ -4,7 +4,7 @@ The compaction agent and the one that writes titles are hidden: never listed, ne
 """
 
 from infold.agent.permissions import BUILD_RULES, DENY_ALL, PLAN_RULES, Rules
-from infold.core.summary import COMPACTION_AGENT, Agent
+from infold.core.summary_request import COMPACTION_AGENT, Agent
 from infold.errors import UsageError
 
 DEFAULT_AGENT = "build"

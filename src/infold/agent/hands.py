@@ -18,8 +18,8 @@ from infold.agent.running import LONGEST_GIST, Running, broken_off, gist_of, run
 from infold.agent.snapshots import Snapshots
 from infold.agent.tools.skill import SKILL, announced
 from infold.agent.tools.tool import Tool, Trace, Wish, Workplace, spec_of
+from infold.core.logged_message import Rendering
 from infold.core.messages import ToolCallPart, ToolResultPart
-from infold.core.stubs import Rendering
 from infold.ports import Clock, ToolSpec
 
 WIDE = ("list", "search")

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from infold.agent.tools.secret_files import is_secret
-from infold.core.features import estimate_tokens
+from infold.core.tokens import estimate_tokens
 from infold.formats.transcripts.source import is_database_in_use
 
 NAMES = ("AGENTS.md", "CLAUDE.md")

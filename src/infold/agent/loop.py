@@ -29,7 +29,7 @@ from infold.core.messages import (
     calls_of,
     text_of,
 )
-from infold.core.summary import Agent, assemble_system
+from infold.core.summary_request import Agent, assemble_system
 from infold.engine.keeper import Ready
 from infold.errors import InfoldError, ModelOverflow, SummaryFailed, WindowExceeded
 from infold.formats.tool_specs import tool_items

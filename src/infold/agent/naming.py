@@ -8,7 +8,7 @@ from infold.agent.agents import TITLE
 from infold.agent.events import Happening, Stepped, Titled
 from infold.api.session import Session
 from infold.core.messages import MessageId, TextPart, UserMessage
-from infold.core.summary import inert
+from infold.core.summary_request import inert
 from infold.engine.titles import title_from_reply, title_from_text
 from infold.errors import ModelError
 from infold.formats.wire import format_named

@@ -21,7 +21,7 @@ from infold.core.messages import (
     WorkPath,
     calls_of,
 )
-from infold.core.summary import Agent
+from infold.core.summary_request import Agent
 from infold.engine.circumstances import Stamp
 from infold.engine.titles import message_title
 from infold.formats.wire import format_named

@@ -28,7 +28,7 @@ from infold.api.session_settings import SessionSettings, plugins_from, settings_
 from infold.catalogue import lookup
 from infold.core.events import Event
 from infold.core.messages import AssistantMessage
-from infold.core.summary import Agent, SummaryRequest
+from infold.core.summary_request import Agent, SummaryRequest
 from infold.engine.asking import AsyncSummariser, Summariser, Written
 from infold.formats.requests import truncates
 from infold.ports import Clock, FullStore, Model, SessionKey

@@ -13,7 +13,7 @@ from infold.core.judge import Told
 from infold.core.log import Log
 from infold.core.messages import FilePart, Message, SessionId
 from infold.core.policy import Policy
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.engine.ahead import Preparation, mark_of, told_of, written_ahead
 from infold.engine.asking import AsyncSummariser, ask_async, asking_for, check_not_asking
 from infold.engine.background import AsyncShelf

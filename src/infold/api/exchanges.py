@@ -15,7 +15,7 @@ from infold.api.session_settings import SessionSettings
 from infold.catalogue import cost_of, lookup
 from infold.core.budget import Window
 from infold.core.judge import Told
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.engine.finding import Brought, agent_of, brought_by, name_of
 from infold.errors import MAY_PASS, FormatError, ModelBusy, ModelError, ModelOverflow, RequestRefused
 from infold.formats.items import json_text, plain

@@ -18,9 +18,9 @@ from infold.core.budget import Window, budget_for
 from infold.core.compact import Compaction, compact
 from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.plan import Stuck
 from infold.core.policy import Policy
-from infold.core.stubs import Rendering
 from infold.core.tokens import measure
 from infold.core.view import view
 from infold.engine.counting import Counting, counting_for

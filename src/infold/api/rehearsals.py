@@ -9,11 +9,11 @@ from collections.abc import Hashable, Sequence
 
 from msgspec import Struct
 
+from infold.core.compact import Rehearsal, carry_on
 from infold.core.gauge import Situation
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import Message, SessionId
-from infold.core.rehearse import Rehearsal, carry_on
-from infold.core.stubs import Rendering
 
 
 class _Played(Struct, frozen=True):

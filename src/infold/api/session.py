@@ -17,7 +17,7 @@ from infold.core.judge import Told
 from infold.core.log import Log
 from infold.core.messages import FilePart, Message, SessionId
 from infold.core.policy import Policy
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.engine.ahead import Preparation, mark_of, told_of, written_ahead
 from infold.engine.asking import Summariser, ask, asking_for, check_not_asking, check_sync
 from infold.engine.background import Shelf

@@ -12,12 +12,11 @@ from infold.core.budget import Window
 from infold.core.entries import Checkpoint, Entry
 from infold.core.events import Compacted, Event, SummaryProgressed
 from infold.core.judge import Told
-from infold.core.loading import load
+from infold.core.load import load
 from infold.core.log import Log
 from infold.core.messages import SessionId
-from infold.core.occasion import Occasion
 from infold.core.policy import Policy
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.engine.ahead import Preparation
 from infold.engine.asking import AsyncSummariser, Summariser
 from infold.engine.drive import AsyncWorld, World
@@ -26,7 +25,7 @@ from infold.engine.terms import Terms, terms_for
 from infold.errors import UsageError, kind_of
 from infold.observers.bus import Bus
 from infold.plugins.manager import PluginHooks, installed_plugins
-from infold.ports import FullStore, MediaStore, SessionKey
+from infold.ports import FullStore, MediaStore, Occasion, SessionKey
 from infold.settings import Settings
 
 MEDIA_LIMIT_BYTES = 20_000_000

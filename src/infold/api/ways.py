@@ -15,7 +15,7 @@ from infold.api.async_session import AsyncSession
 from infold.api.exchanges import LEAST_SUMMARISER_TOKENS, Exchange, Relayed, encoded, told_by
 from infold.api.session import Session
 from infold.core.judge import Told
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.errors import ModelError
 from infold.formats.requests import summary_body
 

@@ -26,7 +26,7 @@ from infold.core.messages import (
     calls_of,
     text_of,
 )
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.core.tokens import measure_part, token_ruler
 from infold.core.view import view
 

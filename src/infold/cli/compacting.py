@@ -13,15 +13,13 @@ from infold.api.report import Report
 from infold.catalogue import Known, Lookup, lookup
 from infold.cli.opening import Recording
 from infold.core.budget import budget_for
-from infold.core.compact import compact
+from infold.core.compact import Rehearsal, carry_on, compact
 from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import AssistantMessage, Message, SessionId, text_of
 from infold.core.plan import Stuck
-from infold.core.policy import Policy
-from infold.core.presets import preset
-from infold.core.rehearse import Rehearsal, carry_on
-from infold.core.stubs import Rendering
+from infold.core.policy import Policy, preset
 from infold.core.view import view
 from infold.engine.counting import Counting, counting_for
 from infold.engine.terms import divided, overhead_of, rates_of, window_of

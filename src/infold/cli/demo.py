@@ -17,8 +17,7 @@ from infold.cli.demo_page import show, show_acts, sum_up
 from infold.cli.demo_play import Stage
 from infold.cli.demo_scene import Scene, scene_for
 from infold.cli.render import checkpoint_panel, console_for
-from infold.core.policy import Policy
-from infold.core.presets import preset
+from infold.core.policy import Policy, preset
 from infold.errors import UnknownPreset
 
 SMALLEST_WINDOW, LARGEST_WINDOW = 8_000, 2_000_000

@@ -15,9 +15,9 @@ from infold.cli.demo_play import Request, Stage
 from infold.cli.demo_scene import Scene
 from infold.cli.demo_verdicts import Outcome, judged, outcome_of, redlined, totals
 from infold.cli.render import Gauge, event_line, legend, thousands
+from infold.core.entries import Verdict
 from infold.core.events import Clipped, Compacted, Pruned, SummaryRejected
 from infold.core.messages import UserMessage
-from infold.core.verdict import Verdict
 from infold.testing.trajectory import RULES
 
 PAUSE_SECONDS = 0.006

@@ -14,9 +14,9 @@ from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.cli.demo_checks import Count, faults_of, read
 from infold.cli.demo_scene import FORMAT, Scene, item_of, reply_body, steps_of
+from infold.core.entries import Verdict
 from infold.core.events import Event
 from infold.core.messages import AssistantMessage, Message
-from infold.core.verdict import Verdict
 from infold.engine.keeper import Ready
 from infold.errors import WindowExceeded
 from infold.testing.builders import numbered, replies, user

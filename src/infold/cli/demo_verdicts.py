@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 from rich.text import Text
 
 from infold.cli.render import counted, dollars, one_line
+from infold.core.entries import Verdict
 from infold.core.events import Compacted
-from infold.core.verdict import Verdict
 
 Outcome: TypeAlias = Literal["accepted", "repaired", "rejected"]
 TIMES = {1: "once", 2: "twice"}

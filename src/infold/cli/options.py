@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from infold.core.policy import LARGEST_TOKENS
-from infold.core.presets import PRESETS
+from infold.core.policy import LARGEST_TOKENS, PRESETS
 from infold.formats.transcripts.registry import FORMAT_NAMES
 from infold.formats.wire import FORMATS
 

@@ -26,7 +26,7 @@ from infold.cli import options
 from infold.cli.render import legible
 from infold.cli.stored import LAST, chosen_key, kept_within, place_of, tell_where
 from infold.core.messages import SessionId
-from infold.core.presets import PRESETS
+from infold.core.policy import PRESETS
 from infold.errors import StoreBroken, UsageError
 from infold.ports import FullStore, SessionKey
 from infold.settings import read_settings, told

@@ -5,11 +5,9 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from infold.core.entries import Clip, Handle, handle_of
-from infold.core.log import Log
+from infold.core.log import Log, within
+from infold.core.logged_message import Rendering, clip_part, is_clippable, part_bytes
 from infold.core.messages import AssistantMessage, FilePart, Message, Part, TextPart, ToolResultPart, is_opaque
-from infold.core.placing import part_bytes
-from infold.core.spine import within
-from infold.core.stubs import Rendering, clip_part, is_clippable
 from infold.core.tokens import measure_part, token_ruler
 
 SMALLEST_CLIP_TOKENS = 96

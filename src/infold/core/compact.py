@@ -11,29 +11,101 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.continuing import is_under_way
+from infold.core.checkpoint_text import FoldedText, render_fold
 from infold.core.cut import Cut, head_size, kept_size, newest_turns_within
-from infold.core.entries import Checkpoint, Clipping, Entry, Handle, MessageEntry, Pruning, split_handle
+from infold.core.entries import Checkpoint, Clipping, Entry, Handle, MessageEntry, Pruning, Rejection, split_handle
 from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
-from infold.core.fold import FoldedText, render_fold
+from infold.core.extract import extract
 from infold.core.gauge import Situation, estimated_tokens, left_open
-from infold.core.growing import size_of_text
-from infold.core.head import beside_tail, callers_in, ledger_of, unanswered_in
-from infold.core.ledger import EMPTY_LEDGER, Ledger
-from infold.core.likeness import chained, outlined
-from infold.core.log import Log
-from infold.core.messages import MessageId, TextPart, UserMessage
+from infold.core.ledger import EMPTY_LEDGER, Ledger, Quote, merge
+from infold.core.log import Log, size_of_text
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    MessageId,
+    SystemMessage,
+    TextPart,
+    UserMessage,
+    calls_of,
+    chained,
+    outlined,
+)
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
 from infold.core.tokens import estimate, measure, tokens_in, total_size
+
+MOST_UNANSWERED = 200
+
+
+def callers_in(log: Log, cut: Cut) -> tuple[Message, ...]:
+    """The caller's own messages before a cut."""
+    return tuple(placed.message for placed in log.live[: cut.index] if not placed.is_own)
+
+
+def ledger_of(log: Log, cut: Cut) -> Ledger:
+    """What is known of everything before a cut, that of earlier folds included (B3)."""
+    older = EMPTY_LEDGER
+    if log.checkpoint is not None:
+        older = log.checkpoint.ledger
+        if log.checkpoint.narrative:
+            told = Quote(str(log.checkpoint_sequence), log.checkpoint.narrative)
+            older = merge(older, Ledger(narratives=(told,)))
+    head = ((placed.sequence, placed.message) for placed in log.live[: cut.index])
+    return merge(older, extract(head, log.pins, older))
+
+
+def beside_tail(ledger: Ledger, log: Log, cut: Cut) -> Ledger:
+    """The ledger as it may be told beside the kept tail: without what that has already settled, changed, ended or answered."""
+    if not (ledger.todos or ledger.errors or ledger.jobs or ledger.questions):
+        return ledger
+    tail = ((placed.sequence, placed.message) for placed in log.live[cut.index :])
+    later = merge(ledger, extract(tail, log.pins, ledger))
+    return replace(
+        ledger,
+        todos=ledger.todos if later.todos == ledger.todos else (),
+        errors=tuple(error for error in ledger.errors if error in later.errors),
+        jobs=tuple(job for job in ledger.jobs if job in later.jobs),
+        questions=tuple(question for question in ledger.questions if question in later.questions),
+    )
+
+
+def unanswered_in(log: Log, cut: Cut) -> dict[str, str]:
+    """The newest calls without a result among what was or is folded; there may be any number of them."""
+    before = {} if log.checkpoint is None else log.checkpoint.unanswered
+    waiting = log.writable_spine().unanswered
+    calls = [(call_id, before.get(call_id, "")) for call_id in sorted(log.carried)]
+    calls += [
+        (call.call_id, call.tool)
+        for placed in log.live[: cut.index]
+        for call in placed.calls
+        if call.call_id in waiting
+    ]
+    return dict(calls[-MOST_UNANSWERED:])
+
+
+_BROKEN_OFF = ("tool-calls", "length")
+"""How a reply ends that something is to follow."""
+
+
+def is_under_way(log: Log) -> bool:
+    """Whether the newest of what was said awaits the model: a request, a result, a call, or a reply that was cut off."""
+    spoken = (placed.message for placed in reversed(log.live) if not placed.is_business)
+    newest = next((message for message in spoken if not isinstance(message, SystemMessage)), None)
+    if isinstance(newest, AssistantMessage):
+        return bool(calls_of(newest)) or newest.finish in _BROKEN_OFF
+    return newest is not None
+
 
 CONTINUE_TEXT = "Go on with the next step if there is one; otherwise stop and say what you need."
 """The synthetic message after an automatic compaction (S3.8)."""
 
+
 RATES_PER_TOKEN = 1_000_000
 """Rates are prices of a million tokens, as the catalogue has them."""
 
+
 ROOM_GROWTH = 1.2
 """By how much the room of a fold's text grows at a time until the user's instructions stand in it word for word."""
+
 
 LARGEST_ROOM_SHARE = 0.9
 """The most of a folded head that its text may take where it grows."""
@@ -296,3 +368,55 @@ def _tokens_after(log: Log, cut: Cut, text: str, situation: Situation) -> int:
     if cut.index < log.length:
         shown = shown.plus(left_open(log))
     return situation.overhead_tokens + log.calibration.apply(shown)
+
+
+class Rehearsal(Struct, frozen=True):
+    """A history played so far: the log, all that happened, and the number each message got in the log."""
+
+    log: Log
+    events: tuple[Event, ...] = ()
+    sequences: tuple[int, ...] = ()
+
+
+def carry_on(rehearsal: Rehearsal, messages: Iterable[Message], situation: Situation) -> Rehearsal:
+    """Play further messages; whoever sends a request after them compacts once more for it.
+
+    Only the first of them can be the reply to a request that was made from this rehearsal. Any other reply was created behind a
+    view that is not known, so once this view was changed, thinking that is bound to what was sent leaves it.
+    """
+    log, events, sequences = rehearsal.log, list(rehearsal.events), list(rehearsal.sequences)
+    was_sent, is_certain = bool(sequences), True
+    for message in messages:
+        if _is_reply(message) and log.next_sequence:
+            compaction = compact(log, situation)
+            is_certain = is_certain and (was_sent or _is_untouched(compaction.log))
+            events += compaction.events
+            log = compaction.log
+        was_sent = False
+        sequences.append(log.next_sequence)
+        log = log.append(MessageEntry(message))
+    if not is_certain and log.binds_thinking and log.shown_thinking:
+        log = log.append(Rejection(0, bound_thinking=True))
+    return Rehearsal(log, tuple(events), tuple(sequences))
+
+
+def rehearse(log: Log, messages: Iterable[Message], situation: Situation) -> Iterator[Compaction]:
+    """What was done before each request that these messages were sent in or answer, the next one last.
+
+    A request stands before each reply and after the last message. Each result carries the log on which the next begins.
+    """
+    for message in messages:
+        if _is_reply(message) and log.next_sequence:
+            compaction = compact(log, situation)
+            yield compaction
+            log = compaction.log
+        log = log.append(MessageEntry(message))
+    yield compact(log, situation)
+
+
+def _is_untouched(log: Log) -> bool:
+    return log.checkpoint is None and not log.altered
+
+
+def _is_reply(message: Message) -> bool:
+    return isinstance(message, AssistantMessage) and not message.summary

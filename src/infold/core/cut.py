@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from infold.core.log import Log
-from infold.core.placing import Placed
+from infold.core.logged_message import Placed
 from infold.core.policy import TailPolicy
 from infold.core.tokens import Size, tokens_in, total_size
 

@@ -1,22 +1,23 @@
 """Take a ledger from messages: walk them once, oldest first, and note what was asked, done, failed and left open."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
-from infold.core.constraints import constraint_sentences, sentences
-from infold.core.declined import declined, words_of_decline
-from infold.core.documents import attached, attached_text
 from infold.core.ledger import (
     EMPTY_LEDGER,
     MOST_NAMES,
     CommandFact,
     ErrorFact,
     FileFact,
+    FileOperation,
     JobFact,
     Ledger,
     Quote,
+    TodoFact,
     later_operation,
     later_run,
     note,
@@ -29,35 +30,486 @@ from infold.core.messages import (
     ToolCallPart,
     ToolResultPart,
     UserMessage,
+    attached,
+    attached_text,
     calls_of,
 )
-from infold.core.toolfacts import (
-    Arguments,
-    arguments_of,
-    command_of,
-    exit_status_of,
-    failed,
-    failure_line,
-    file_operations,
-    jobs_asked_after,
-    jobs_told_ended,
-    names_defined,
-    running_job,
-    todos_after,
+
+LONGEST_SENTENCE = 600
+"""Characters beyond which a line is taken for pasted material rather than a rule."""
+
+
+_ENGLISH = (
+    r"must(?:n['’]t)?|never|always|do not|don['’]t|dont|only|avoid|without|make sure|ensure|should(?: not|n['’]t)|shall|"
+    r"may not|can['’]t|cannot|forbidden|prohibited|not allowed|required?|mandatory|no matter what|under no circumstances|"
+    r"at all times|stick to|leave .{1,60} (?:alone|untouched|as (?:it is|is|they are))|"
+    r"keep .{1,60} (?:unchanged|intact|as (?:it is|is|they are))|instead of|rather than|prefer|refrain|important"
 )
+
+
+_EUROPEAN = (
+    r"niemals|nie|immer|muss|müssen|darf|dürfen|nicht|nur|kein(?:e[nmrs]?)?|ausschließlich|verboten|"
+    r"jamais|toujours|doit|doivent|(?:ne |n['’]).{1,40} pas|uniquement|seulement|interdit|"
+    r"nunca|siempre|debe[ns]?|solo|sólo|solamente|prohibido|evita|"
+    r"no (?:toque|use|cambie|modifique|borre|elimine|añada|agregue|escriba|haga|ponga|cree|ejecute|instale|suba)[ns]?|"
+    r"não|sempre|apenas|deve|mai|soltanto|non \w+re|"
+    r"никогда|всегда|нельзя|не (?:надо|нужно|\w+(?:й|йте|и|ите|ь|ьте))|только|обязательно|долж(?:ен|на|но|ны)|запрещено"
+)
+
+
+_MARKS = re.compile(
+    rf"(?<![\w-])(?:{_ENGLISH}|{_EUROPEAN})(?![\w-])"
+    r"|不要|不能|不可|不得|不准|不许|勿|禁止|必须|必須|务必|一定要|只能|只用|只改|始终|永远|避免|绝不|保持.{1,40}不变"
+    r"|(?:^|[，。；：、,;:（(*.-]\s?|[请应须需可]|(?<!主)要)仅(?!仅)|仅(?:限|供|允许|可|需|须)"
+    r"|(?<![特分区级类识判性差鉴告个])别(?![的人名处])"
+    r"|必ず|絶対|禁止|ないで|ないこと|てはいけ|てはなら|てはダメ|のみ|だけ|常に|避け|べき"
+    r"|하지\s?마|하지\s?말|지\s?마세요|지\s?말|말고|말아|반드시|절대|금지|항상|만\s?사용|꼭|안\s?됩니다|안\s?돼|않도록",
+    re.IGNORECASE,
+)
+
+
+_ASKS_BACK = re.compile(
+    r"\W*(?:(?:and|so|but|ok|okay|hm+|also|well|wait|oh|then)\b\W*)*(?:"
+    r"(?:is|are|was|were|does|did|has|isn['’]t|aren['’]t|wasn['’]t|weren['’]t|doesn['’]t|didn['’]t|hasn['’]t)|"
+    r"(?:do|don['’]t|have|haven['’]t) (?:we|i|you(?! ever| dare)|they)|"
+    r"(?:can['’]t|couldn['’]t|should|shouldn['’]t|shall|must|wouldn['’]t|won['’]t) "
+    r"(?:we|i|you|they|it|this|that|these|those|there|the)|"
+    r"(?:can|could|would|will) (?:i|they|it|this|that|these|those|there|the)|"
+    r"(?:can|could|would|will) (?:you|we)(?!.*\b(?:never|always|only|not|don['’]t|avoid|refrain|make sure|ensure|stick to|"
+    r"keep|leave|without|instead of|rather than)\b)|"
+    r"(?:can|could|would|will) you (?:please )?(?:tell me|explain|find out|show me|(?:check|see) (?:if|whether|why|what))|"
+    r"why(?! not| don['’]t (?:we|you))|(?:what|how)(?! about)|who|which|"
+    r"(?:when|where) (?:is|are|was|were|do|does|did|can|could|should|must|will|would|shall)"
+    r")(?!\w)",
+    re.IGNORECASE,
+)
+"""How a question begins that asks to be told something; "could you never …?" and "why don't you only …?" ask for a rule."""
+
+
+_QUESTION = re.compile(r"(?<!\bok)(?<!\bokay)(?<!\balright)(?<!\bplease)[?？]\W*$", re.IGNORECASE)
+
+
+_SEEKS_ASSENT = re.compile(
+    r"(?:(?<!\bis )(?<!\bare )(?<!\bbe )(?<!['’]s )(?<!\bit )(?<!\bthis )(?<!\bthe )\b(?:right|correct)"
+    r"|[,–—-]\s*(?:oder|verdad|non)|(?<!\w)(?:no|yeah|yes|huh|innit|nicht wahr)|对吧|对吗|是吧|是吗|ですよね)\s*[?？]\W*$",
+    re.IGNORECASE,
+)
+
+
+_BIDS = re.compile(
+    r"\W*(?:please |pls |just )*(?:never|always|only|don['’]?t|do not|make sure|ensure|avoid|keep|leave|use|stick to|refrain)\b"
+    r"|\W*(?:请|不要|别|必须|禁止|务必)",
+    re.IGNORECASE,
+)
+"""How a sentence begins that gives an order, whether or not it then asks for assent."""
+
+
+_PASTED_LINES = re.compile(
+    r"^[^\w\n]{0,3}(?:\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} {1,2}\d{1,2} )?\d\d:\d\d:\d\d\b.*$"
+    r'|^[ \t{\[]*"[\w$ .-]+"[ \t]*:[ \t]*(?:["{\[\d-]|true|false|null).*[\]},"][ \t]*$',
+    re.MULTILINE,
+)
+"""Lines that no person writes: of a log, with the time in front, and of JSON."""
+
+
+_PASTED_ERROR = re.compile(
+    r"\W{0,3}(?:(?:[A-Za-z_]\w*\.)*[A-Z]?\w*(?:Error|Exception)(?: ?\[[^\]]*\])?: |(?:error(?:\[\w+\])?|fatal|panic): "
+    r"|\[?(?:ERROR|FATAL|DEBUG|TRACE)\b[\]:| ]|\[(?:INFO|WARN|WARNING)\]|npm ERR! "
+    r"|[A-Za-z_]{2,}(?:\.\w+)*\.\d+(?:\.\w+)*: |\S+:\d+(?::\d+)?:? (?:error|warning|note|fatal)\b|at \S+ ?\(|[⎿⏺])"
+)
+"""How programs begin the report of an error: its kind, its place in a file or in a request, its severity."""
+
+
+_BREAKS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+
+
+_FENCES = re.compile(r"(```|~~~).*?(?:\1|\Z)", re.DOTALL)
+
+
+def sentences(text: str) -> tuple[str, ...]:
+    """A text's sentences and lines, trimmed, as they stand."""
+    return tuple(piece for piece in (part.strip() for part in _BREAKS.split(text) if part) if piece)
+
+
+def constraint_sentences(text: str) -> tuple[str, ...]:
+    """The sentences of a user's text that lay down a rule, verbatim, in order; what was pasted is not the user's voice."""
+    spoken = _PASTED_LINES.sub("", _FENCES.sub("\n", text))
+    return tuple(sentence for sentence in sentences(spoken) if len(sentence) <= LONGEST_SENTENCE and _rules(sentence))
+
+
+def _rules(sentence: str) -> bool:
+    return _MARKS.search(sentence) is not None and not _PASTED_ERROR.match(sentence) and not _asks(sentence)
+
+
+def _asks(sentence: str) -> bool:
+    """Whether a sentence wants an answer rather than obedience."""
+    if _SEEKS_ASSENT.search(sentence):
+        return not _BIDS.match(sentence)
+    return _QUESTION.search(sentence) is not None and _ASKS_BACK.match(sentence) is not None
+
+
+_DECLINED = re.compile(
+    r"\s*(?:Error: *)?(?:"
+    r"The user doesn['’]t want to (?:proceed with this tool use|take this action right now)\b|"
+    r"Permission for this tool use was denied\b|\[Request interrupted by user|"
+    r"The user rejected (?:permission to use this specific tool call|this tool call)\b|"
+    r"The user denied this operation\b|"
+    r"(?:exec command|patch) rejected by user\s*$|"
+    r"\[Operation Cancelled\] Reason: User did not allow tool call)"
+)
+"""In this order: Claude Code, OpenCode and Copilot, Cline and its kin, Codex, Gemini."""
+
+
+_SAID = re.compile(r"(?:the user said|following feedback|user feedback): *", re.IGNORECASE)
+
+
+_TAGGED = re.compile(r"\s*<feedback>(.*?)</feedback>", re.DOTALL)
+
+
+_ADDED_NOTE = re.compile(r"\n[^\S\n]*+Note: The user['’]s next message may contain ")
+"""What Claude Code adds for the model after the person's words."""
+
+
+def declined(result: ToolResultPart, operations: Iterable[tuple[str, FileOperation]]) -> bool:
+    """Whether a person declined the call that this result answers, so that nothing was done and nothing went wrong."""
+    if result.exit_status is not None or _DECLINED.match(result.output) is None:
+        return False
+    return result.status != "completed" or any(operation != "read" for _, operation in operations)
+
+
+def words_of_decline(result: ToolResultPart) -> str:
+    """What the person said when declining, as they said it; empty where they said nothing."""
+    said = _SAID.search(result.output)
+    if said is None:
+        return ""
+    words = result.output[said.end() :]
+    tagged = _TAGGED.match(words)
+    return (tagged.group(1) if tagged else _ADDED_NOTE.split(words)[0]).strip()
+
+
+Arguments: TypeAlias = Mapping[str, object]
+
+
+LONGEST_COMMAND, LONGEST_LINE = 300, 240
+"""Characters of a command or an error line that a ledger quotes; the whole is in the log."""
+
+
+_PATH_KEYS = (
+    "file_path", "filePath", "path", "filename", "file_name", "file", "target_file", "notebook_path",
+    "absolute_path", "relative_path", "target", "uri",
+)  # fmt: skip
+
+
+_COMMAND_KEYS = ("command", "cmd", "script", "shell_command", "commandLine", "code")
+
+
+_TODO_KEYS = ("todos", "plan", "items", "tasks", "task_list")
+
+
+_TODO_TEXT_KEYS = ("content", "step", "text", "title", "task", "subject", "description")
+
+
+_JOB_KEYS = ("session_id", "bash_id", "shell_id", "shellId", "sessionId", "task_id", "agentId", "pid")
+
+
+_SHELL_NAME = re.compile(r"bash|shell|terminal|exec|run|command|cmd|powershell|ipython|python", re.IGNORECASE)
+
+
+_SHELL_SWITCHES = ("-c", "-lc", "-Command", "/c")
+
+
+_OPERATIONS: tuple[tuple[FileOperation, re.Pattern[str]], ...] = (
+    ("deleted", re.compile(r"delete|remove|unlink|(?:^|_)rm(?:_|$)", re.IGNORECASE)),
+    ("moved", re.compile(r"move|rename|(?:^|_)mv(?:_|$)", re.IGNORECASE)),
+    ("edited", re.compile(r"edit|replace|patch|insert|update|modify|undo", re.IGNORECASE)),
+    ("written", re.compile(r"write|create|save|new_file|put", re.IGNORECASE)),
+    ("read", re.compile(r"read|view|open|cat|get|load|show", re.IGNORECASE)),
+)
+
+
+_PATCHED = re.compile(r"^\*\*\* (Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE)
+
+
+_PATCH_OPERATIONS: dict[str, FileOperation] = {
+    "Add File": "written",
+    "Update File": "edited",
+    "Delete File": "deleted",
+    "Move to": "moved",
+}
+
+
+_DEFINED = re.compile(
+    r"\b(?:def|class|func|fn|fun|function|type|interface|struct|enum|trait|impl|const|module|message|table)\s+"
+    r"(?:\([^()\n]*\)\s*)?([A-Za-z_$][\w$]{2,})"
+)
+
+
+_SHOWN_FILE = re.compile(r"\[File: (.+?) \(\d+ lines total\)\]")
+
+
+_OPEN_FILE = re.compile(r"\(Open file: (.+?)\)\s")
+"""How SWE-agent's `open`, `create` and `edit`, which need not name a file, say which one is open."""
+
+
+_EDITOR_COMMAND = re.compile(r"(?:open|create|edit)\b(?![-/.=])")
+
+
+_TOLD_FILE = re.compile(r"\bfile: (\S.*)$")
+"""How SpecStory tells of a file tool's call, whose arguments it does not keep."""
+
+
+_EXIT_WORDS = r"(?:exit(?:ed)?(?: with)?(?: exit)?[ _]?(?:code|status)|return[ _]?code)[\"'\s:=>]*(-?\d{1,3})\b"
+
+
+_EXIT_AT_HEAD = re.compile(rf"^\W{{0,3}}(?:process |command )?{_EXIT_WORDS}", re.IGNORECASE | re.MULTILINE)
+
+
+_EXIT_AT_TAIL = re.compile(_EXIT_WORDS, re.IGNORECASE)
+
+
+_REFUSED = re.compile(r"\s*(?:ERROR|Error):|\s*Your proposed edit has introduced")
+"""How tools that have no status of their own (OpenHands' editor, SWE-agent's) begin the report of a failure."""
+
+
+_ANSWERED_NO = re.compile(r"(?:git (?:-C \S+ )?)?(?:[efz]?grep|rg|ag|diff|cmp)\b|(?:test|\[\[?) ")
+"""Commands whose status 1 is an answer: nothing matched, the two differ, it is not so."""
+
+
+_SHELL_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+
+
+_COMPARED = ("<", ">", "+", "-", " ", "@@")
+"""How the lines begin in which `diff` shows what it compared."""
+
+
+_NOTIFIED = re.compile(r"<task-id>([^<]{1,80})</task-id>.{0,400}?<status>(\w+)</status>", re.DOTALL)
+"""How Claude Code tells, in a message of the user's role, that something it had left running has come to its end."""
+
+
+_UNDER_WAY = ("running", "pending", "in_progress")
+
+
+_RUNNING = re.compile(
+    r"running with session ID:? *([\w-]+)|shellId: *([\w-]+) is still running|"
+    r"agentId: *([\w-]+)(?=[^\0]{0,200} in the background)|"
+    r"(?:running|moved|working) (?:in|to) (?:the )?background(?: with ID:? *([\w-]+)| \(PID:? *(\d+))?"
+)
+
+
+_STILL_RUNNING = re.compile(r"running with session ID|<status>running|is still running")
+
+
+_TASK_CREATED = re.compile(r"Task #(\w+) created")
+
+
+_CHECKBOX = re.compile(r"^[ \t]*(?:[-*] |\d+\. )?\[(.)\] +(.+)$", re.MULTILINE)
+
+
+_CHECKED = {" ": "pending", "x": "completed", "X": "completed", "-": "in_progress", "~": "in_progress"}
+
+
+_FRAME = re.compile(
+    r"\W*(?:chunk id|wall time|process exited|exit code|original token count|output|returncode)\b", re.IGNORECASE
+)
+"""What agents put around a command's output; it tells nothing of the failure."""
+
+
+_NAMED_ERROR = re.compile(r"^.*\b\w*(?:Error|Exception|Failure)\b: .+$|^.*\b(?:panic|fatal|FAILED)\b.*$", re.MULTILINE)
+
+
+_ERROR = re.compile(
+    r"^.*\b(?:error|failed|failure|cannot|can't|unable|denied|not found|no such|undefined|invalid|exception|traceback)\b.*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def arguments_of(call: ToolCallPart) -> Arguments:
+    """A call's arguments as a mapping; empty where they are no JSON object."""
+    try:
+        decoded = msgspec.json.decode(call.arguments.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def file_operations(
+    call: ToolCallPart, arguments: Arguments, output: str = ""
+) -> tuple[tuple[str, FileOperation], ...]:
+    """The files a call speaks of and what it does to each; a patch may name several."""
+    patched = tuple(_patched_files(arguments.values() if arguments else (call.arguments,)))
+    if patched:
+        return patched
+    path, operation = _path(arguments, output), _operation(call.tool, arguments)
+    if not path or operation is None or len(path) > LONGEST_LINE or "\n" in path:
+        return ()
+    return ((path, operation),)
+
+
+def names_defined(call: ToolCallPart, arguments: Arguments, path: str) -> tuple[str, ...]:
+    """What the text that a call writes into a file defines there: functions, types, constants, each once."""
+    values = arguments.items() if arguments else (("", call.arguments),)
+    written = "\n".join(
+        _section(str(value), path)
+        for key, value in values
+        if key not in _PATH_KEYS and not key.lower().startswith(("old", "command"))
+    )
+    return tuple(dict.fromkeys(_DEFINED.findall(written)))
+
+
+def _section(text: str, path: str) -> str:
+    """Of a patch, what it adds to that file; any other text whole."""
+    if "*** " not in text:
+        return text
+    sections = re.split(r"^\*\*\* (?:Add|Update) File: ", text, flags=re.MULTILINE)
+    own = next((section for section in sections if section.startswith(path)), "")
+    return "\n".join(line for line in own.splitlines() if line.startswith("+"))
+
+
+def command_of(call: ToolCallPart, arguments: Arguments) -> str:
+    """The command line a call runs, on one line; empty where it runs none."""
+    if not _SHELL_NAME.search(call.tool):
+        return ""
+    value = next((arguments[key] for key in _COMMAND_KEYS if arguments.get(key)), "")
+    if isinstance(value, list):
+        value = value[2] if len(value) >= 3 and value[1] in _SHELL_SWITCHES else " ".join(map(str, value))
+    return " ".join(value.split())[:LONGEST_COMMAND] if isinstance(value, str) else ""
+
+
+def todos_after(
+    before: tuple[TodoFact, ...], call: ToolCallPart, arguments: Arguments, output: str
+) -> tuple[TodoFact, ...]:
+    """The todo list or plan after a call: as the call writes it whole, one task added or updated, or as it was."""
+    if not re.search(r"todo|plan|task", call.tool, re.IGNORECASE):
+        return before
+    written = next((arguments[key] for key in _TODO_KEYS if key in arguments), None)
+    if isinstance(written, list):
+        return tuple(_todo(item) for item in written if isinstance(item, dict | str))
+    if isinstance(written, str) and (boxes := _CHECKBOX.findall(written)):
+        return tuple(TodoFact(item.strip(), _CHECKED.get(mark, mark)) for mark, item in boxes)
+    created = _TASK_CREATED.search(output)
+    if created:
+        return (*before, TodoFact(f"#{created.group(1)} {_title(arguments)}", "pending"))
+    if "taskId" in arguments and isinstance(status := arguments.get("status"), str):
+        number = f"#{arguments['taskId']} "
+        return tuple(TodoFact(fact.item, status) if fact.item.startswith(number) else fact for fact in before)
+    return before
+
+
+def running_job(call: ToolCallPart, result: ToolResultPart) -> str:
+    """The id of what a call left running (its own where the result names none); empty where it left nothing."""
+    found = _RUNNING.search(result.output[:400]) or _RUNNING.search(result.output[-400:])
+    if found is None:
+        return ""
+    return next((group for group in found.groups() if group), call.call_id)
+
+
+def jobs_asked_after(arguments: Arguments, result: ToolResultPart) -> tuple[str, ...]:
+    """The ids of jobs that a call asked after or stopped, if its result no longer finds them running."""
+    if _STILL_RUNNING.search(result.output[:400]):
+        return ()
+    return tuple(str(arguments[key]) for key in _JOB_KEYS if key in arguments)
+
+
+def jobs_told_ended(text: str) -> tuple[str, ...]:
+    """The ids of jobs that a program's note says have ended, however they did."""
+    return tuple(job.strip() for job, status in _NOTIFIED.findall(text) if status.lower() not in _UNDER_WAY)
+
+
+def exit_status_of(result: ToolResultPart) -> int | None:
+    """How a command ended: as recorded, or as its output says at either end."""
+    if result.exit_status is not None:
+        return result.exit_status
+    found = _EXIT_AT_HEAD.search(result.output[:400])
+    status = found.group(1) if found else next(reversed(_EXIT_AT_TAIL.findall(result.output[-400:])), None)
+    return None if status is None else int(status)
+
+
+def failed(result: ToolResultPart, command: str = "") -> bool:
+    """Whether a result reports a failure; what an output says of an exit status counts only where a command ran."""
+    status = exit_status_of(result) if command else result.exit_status
+    if status == 1 and _answers_no(command, result.output):
+        return False
+    if status is None:
+        return result.status != "completed" or _REFUSED.match(result.output) is not None
+    return result.status != "completed" or status != 0
+
+
+def _answers_no(command: str, output: str) -> bool:
+    """Whether status 1 of a command line is the answer of its last command, and nothing it shows speaks of an error."""
+    last = re.split(r"[;&|]", _SHELL_QUOTED.sub("''", command))[-1].strip()
+    told = (line for line in output.splitlines() if not line.startswith(_COMPARED) and not _EXIT_AT_TAIL.search(line))
+    return _ANSWERED_NO.match(last) is not None and not any(_ERROR.match(line) for line in told)
+
+
+def failure_line(result: ToolResultPart) -> str:
+    """The line of a failed result that tells the most: the last named error, else the first line that speaks of one."""
+    output = result.output[-20_000:]
+    named = _NAMED_ERROR.findall(output)
+    if named:
+        return str(named[-1]).strip()[:LONGEST_LINE]
+    plain = _ERROR.search(output)
+    told = (line for line in output.splitlines() if line.strip() and not _FRAME.match(line))
+    line = plain.group() if plain else next(told, "")
+    return line.strip()[:LONGEST_LINE]
+
+
+def _patched_files(values: Iterable[object]) -> Iterator[tuple[str, FileOperation]]:
+    for value in values:
+        text = value[-1] if isinstance(value, list) and value else value
+        if isinstance(text, str) and "*** " in text:
+            for kind, path in _PATCHED.findall(text):
+                yield path.strip(), _PATCH_OPERATIONS[kind]
+
+
+def _path(arguments: Arguments, output: str) -> str:
+    """The one file a call is about: as its arguments name it, or as its result shows it; an address of the web is none."""
+    path = next((value for key in _PATH_KEYS if isinstance(value := arguments.get(key), str) and value), None)
+    if path is not None:
+        return "" if "://" in path and not path.startswith("file://") else path
+    told = _TOLD_FILE.search(str(arguments.get("summary", "")))
+    if told:
+        return told.group(1)
+    shown = _SHOWN_FILE.search(output[:400]) or _OPEN_FILE.search(output[-400:])
+    return shown.group(1) if shown else ""
+
+
+def _operation(tool: str, arguments: Arguments) -> FileOperation | None:
+    command = arguments.get("command")
+    verb = command if isinstance(command, str) and ("edit" in tool.lower() or _EDITOR_COMMAND.match(command)) else ""
+    for name in (*verb.split(None, 1)[:1], tool):
+        for operation, pattern in _OPERATIONS:
+            if pattern.search(name):
+                return operation
+    return None
+
+
+def _todo(item: Mapping[str, object] | str) -> TodoFact:
+    if isinstance(item, str):
+        return TodoFact(item, "")
+    return TodoFact(_title(item), str(item.get("status", "")))
+
+
+def _title(item: Mapping[str, object]) -> str:
+    return str(next((value for key in _TODO_TEXT_KEYS if (value := item.get(key))), ""))
+
 
 LONGEST_REPORT = 400
 """Characters of a closing reply that a ledger quotes."""
+
 
 _DECISION = re.compile(
     r"\b(?:decided|chose|choose|instead|went with|will use|going with|opted|settled on)\b|决定|改用|采用|決定|に変更|결정",
     re.IGNORECASE,
 )
+
+
 _FINDING = re.compile(
     r"https?://|(?<![\w#])#\d{2,}\b|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
     r"|(?<![\w.,-])(?:\d{3,}|\d+\.\d+|\d+(?:,\d{3})+)(?![\w-])"
 )
 """What makes a sentence worth quoting: a reference or a figure, which nobody can guess."""
+
+
 _SUMMARY_OUTCOME = re.compile(
     r"^.*\b\d+ (?:passed|failed|errors?|tests?|failures?|skipped|warnings?)\b.*$|^(?:ok|FAIL|PASS)\b.*$",
     re.MULTILINE,

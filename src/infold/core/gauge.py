@@ -10,19 +10,83 @@ from itertools import takewhile
 
 from msgspec import Struct
 
-from infold.core.anchor import Anchor
 from infold.core.budget import Budget, usage_tokens
-from infold.core.economics import Rates
-from infold.core.log import Log
+from infold.core.log import Anchor, Log
+from infold.core.logged_message import size_of_interrupted
 from infold.core.policy import Policy
-from infold.core.standins import size_of_interrupted
 from infold.core.tokens import Size, tokens_in, total_size
+
+MOST_CALLS_AHEAD = 100
+"""A session is expected to go on for as many calls as it has had, but not for ever."""
+
+
+LEAST_CALLS = 20
+"""Calls that must have been made in a session before its price is weighed: a history that arrives complete says nothing of how
+long the work with it will go on, and nothing was paid for it here."""
+
+
+LEAST_RATIO = 2.0
+"""A cut for its price alone must at least halve the view: what is folded has a value that no price list has."""
+
+
+class Rates(Struct, frozen=True):
+    """Prices per million tokens, in US dollars: read afresh (and written to the cache), read from the cache, written."""
+
+    fresh: float
+    cached: float
+    output: float = 0.0
+
+
+class Outlook(Struct, frozen=True):
+    """What a cut now would mean.
+
+    `after_tokens`: the request after it; `overhead_tokens` of that stay cached. `sent_tokens` were sent in `calls` calls since
+    the last cut; `calls_before` is all calls of the session. Only calls whose replies were recorded count. `summary_tokens` a
+    model would write; none where code folds. `is_cold`: the cache has expired, so that the next request is read afresh anyway.
+    """
+
+    view_tokens: int
+    after_tokens: int
+    overhead_tokens: int
+    sent_tokens: int
+    calls: int
+    calls_before: int
+    summary_tokens: int = 0
+    is_cold: bool = False
+
+
+def saving(outlook: Outlook, rates: Rates) -> float:
+    """Return what cutting now is expected to save, in the currency of the rates; 0.0 where it does not pay.
+
+    It never pays for less than half of the view, nor in a session of few calls.
+    """
+    surplus = outlook.view_tokens - outlook.after_tokens
+    if outlook.calls_before < LEAST_CALLS or outlook.view_tokens < LEAST_RATIO * outlook.after_tokens:
+        return 0.0
+    price = _price_of_cut(outlook, rates)
+    ahead = min(outlook.calls_before, MOST_CALLS_AHEAD) * surplus * rates.cached
+    if outlook.is_cold:
+        gain = surplus * rates.fresh - price
+        return gain + ahead if gain > 0 else 0.0
+    carried = max(0, outlook.sent_tokens - outlook.calls * outlook.after_tokens)
+    return max(0.0, ahead - price) if carried * rates.cached >= price else 0.0
+
+
+def _price_of_cut(outlook: Outlook, rates: Rates) -> float:
+    """What is left behind the overhead is read afresh instead of from the cache; a model's summary is asked and paid for."""
+    rewritten = max(0, outlook.after_tokens - outlook.overhead_tokens)
+    rewrite = 0.0 if outlook.is_cold else rewritten * (rates.fresh - rates.cached)
+    asked = outlook.view_tokens * rates.cached if outlook.summary_tokens else 0.0
+    return rewrite + asked + outlook.summary_tokens * rates.output
+
 
 CALIBRATED_BOUND = 1.05
 """What is left of a family's margin once reports have corrected the estimate; `benchmarks/core.py` measures the error."""
 
+
 REJECTED_BOUND = 1.02
 """On top of the factor a rejection taught, for what the next request differs from the one refused."""
+
 
 FORGETTING = 0.7
 """How much of the family's extra margin each report leaves."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from infold.core.entries import Fault, Verdict
 from infold.core.messages import (
     Finish,
     Message,
@@ -22,7 +23,6 @@ from infold.core.messages import (
     is_genuine_user,
     text_of,
 )
-from infold.core.verdict import Fault, Verdict
 
 LARGEST_LOSS = 0.3
 """The share of lines that repair may take out; beyond it the rest is not to be trusted either."""

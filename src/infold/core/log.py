@@ -6,17 +6,19 @@ does not change (B17). Appending checks the entry first and raises a `LogError` 
 kept and branched; the newest of a line shares its storage with those before it.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import assert_never
+from itertools import takewhile
+from typing import TypeGuard, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from infold.core.alterations import Altered
-from infold.core.anchor import Anchor
-from infold.core.changing import advanced, amend, hide_parts, pin, reject, restore
+from infold.core.budget import NO_LIMITS, Limits, can_be, is_believable
 from infold.core.entries import (
     Amendment,
     Checkpoint,
+    Clip,
     Clipping,
     Entry,
     Handle,
@@ -28,21 +30,431 @@ from infold.core.entries import (
     Title,
     split_handle,
 )
-from infold.core.growing import append_message, fold_head
-from infold.core.limits import NO_LIMITS, Limits
-from infold.core.messages import Message, Part, ReasoningPart, SessionId, UserMessage
-from infold.core.placing import (
+from infold.core.logged_message import (
+    Altered,
     Placed,
+    Rendering,
     Run,
+    hidden_parts,
+    hide,
     is_loose_reasoning,
     is_sealed_reasoning,
     measures_of,
     media_bytes,
+    place,
+    run_after,
+    show_again,
     size_of_chosen,
 )
-from infold.core.spine import Spine, within
-from infold.core.stubs import Rendering
-from infold.core.tokens import NO_SIZE, UNCALIBRATED, Calibration, Size
+from infold.core.messages import (
+    AssistantMessage,
+    CompactionPart,
+    Message,
+    MessageId,
+    Part,
+    ReasoningPart,
+    SessionId,
+    Usage,
+    UserMessage,
+    is_compaction_request,
+    text_of,
+)
+from infold.core.tokens import (
+    MESSAGE_OVERHEAD_TOKENS,
+    NO_SIZE,
+    UNCALIBRATED,
+    Calibration,
+    Size,
+    measure,
+    token_ruler,
+    total_size,
+)
+from infold.errors import DuplicateId, IllegalCut, UnknownReference
+
+FARTHEST_PARTNER = 16
+"""Messages that partners are apart at most: a call of the provider's own tool and its result, a request for approval and its
+answer. An id that returns later than that is a reference, and must not keep a long session from being folded."""
+
+
+class Spine:
+    """Placed messages in order, where to find what among them, and the calls without a result so far.
+
+    `links` has where each call, and each id that opaque parts share with their partners, was last met.
+    """
+
+    def __init__(self, items: Iterable[Placed] = ()) -> None:
+        self.items: list[Placed] = []
+        self.ids: dict[str, int] = {}
+        self.unanswered: set[str] = set()
+        self.user_turns: list[int] = []
+        self.persons_turns: list[int] = []
+        self.prunable: list[int] = []
+        self.summaries: list[int] = []
+        self.media: list[int] = []
+        self.own: list[int] = []
+        self.links: dict[str, int] = {}
+        self.version = 0
+        for placed in items:
+            self.add(placed)
+
+    def add(self, placed: Placed) -> None:
+        """Put one more message at the end."""
+        index = len(self.items)
+        self.items.append(placed)
+        self.ids[placed.message.id] = index
+        self.unanswered.difference_update(result.call_id for result in placed.results)
+        self.unanswered.update(call.call_id for call in placed.calls)
+        if placed.is_users:
+            self.user_turns.append(index)
+        if placed.is_persons:
+            self.persons_turns.append(index)
+        if placed.prunable:
+            self.prunable.append(index)
+        if placed.is_summary:
+            self.summaries.append(index)
+        if placed.is_own:
+            self.own.append(index)
+        if placed.has_media:
+            self.media.append(index)
+        self._link(placed, index)
+        self.version += 1
+
+    def _link(self, placed: Placed, index: int) -> None:
+        """Let no cut fall between an opaque part and the part before it that has an id in common with it."""
+        for link in placed.links:
+            partner = self.links.get(link, index)
+            for between in range(partner + 1, index + 1) if index - partner <= FARTHEST_PARTNER else ():
+                if self.items[between].cuttable:
+                    self.items[between] = replace(self.items[between], cuttable=False)
+        self.links.update(dict.fromkeys((*placed.links, *(call.call_id for call in placed.calls)), index))
+
+
+def within(indices: list[int], length: int) -> Sequence[int]:
+    """The indices that lie within a log's own part of the storage."""
+    return indices if not indices or indices[-1] < length else indices[: bisect_left(indices, length)]
+
+
+def is_finished_summary(message: Message) -> TypeGuard[AssistantMessage]:
+    """Whether this is a summary that was written to its end; a failed or unfinished one is no boundary."""
+    return (
+        isinstance(message, AssistantMessage)
+        and message.summary
+        and message.finish not in (None, "error")
+        and not message.error
+    )
+
+
+def request_answered_by(message: Message, spine: Spine) -> UserMessage | None:
+    """The request that a finished summary answers, if the session holds it."""
+    if not is_finished_summary(message) or message.parent_id is None:
+        return None
+    index = spine.ids.get(message.parent_id)
+    parent = None if index is None else spine.items[index].message
+    return parent if isinstance(parent, UserMessage) and is_compaction_request(parent) else None
+
+
+def adopted_checkpoint(request: UserMessage, summary: Message, spine: Spine) -> Checkpoint:
+    """The checkpoint that a request and its summary amount to."""
+    assert isinstance(summary, AssistantMessage)
+    return Checkpoint(
+        text=text_of(summary),
+        narrative=text_of(summary),
+        first_kept=_adopted_first_kept(tail_start_id(request) or request.id, spine),
+        reason="import",
+        request=request,
+        summary=summary,
+        created_ms=summary.created_ms,
+    )
+
+
+def tail_start_id(request: UserMessage) -> MessageId | None:
+    """Where the tail begins that a request asked to keep, if it asked for one."""
+    return next((part.first_kept_id for part in request.parts if isinstance(part, CompactionPart)), None)
+
+
+def _adopted_first_kept(wanted: MessageId, spine: Spine) -> int | None:
+    """Where a foreign compaction's tail begins: as it says, or at the nearest legal cut after that.
+
+    Without a tail that is what was said while the summary was being written.
+    """
+    index = spine.ids.get(wanted)
+    if index is None:
+        return None
+    return next((placed.sequence for placed in spine.items[index:] if placed.cuttable), None)
+
+
+class Anchor(Struct, frozen=True):
+    """The newest reported usage, the reply it came with, and the size of the live messages at that moment.
+
+    `is_believed`: so few tokens can be what was sent.
+    """
+
+    usage: Usage
+    sequence: int
+    size: Size
+    reply_size: Size
+    is_believed: bool = True
+
+
+def append_message(log: "Log", message: Message) -> "Log":
+    """The log with one more message, measured and fitted to what came before."""
+    spine = log.writable_spine()
+    if message.id in spine.ids:
+        raise DuplicateId("message", message.id)
+    placing = place(
+        message,
+        log.next_sequence,
+        log.run,
+        lambda call_id: call_id in spine.unanswered or call_id in log.carried,
+        log.rendering.estimate,
+    )
+    placed = placing.placed
+    request = request_answered_by(message, spine)
+    if request is not None:
+        return fold_head(log, adopted_checkpoint(request, message, spine))
+    spine.add(placed)
+    grown = replace(
+        log,
+        next_sequence=log.next_sequence + 1,
+        measured=log.measured + placed.measured,
+        size=log.size.plus(placed.size),
+        attempts=0 if placed.is_persons else log.attempts,
+        is_rejected=False,
+        has_news=log.has_news or bool(placed.results) or not placed.is_users or placed.is_persons,
+        pending=message if placed.is_business and isinstance(message, UserMessage) else log.pending,
+        run=placing.run,
+        carried=log.carried.difference(result.call_id for result in placed.results) if log.carried else log.carried,
+        length=log.length + 1,
+        spine=spine,
+        version=spine.version,
+    )
+    if isinstance(message, AssistantMessage) and not message.summary:
+        return _hear_reply(grown, message, placed, before=log)
+    return grown
+
+
+def _hear_reply(log: "Log", reply: AssistantMessage, placed: Placed, *, before: "Log") -> "Log":
+    # A reply that arrived with a history was not answered here; only one that was recorded says how it ended.
+    heard = int(reply.finish is not None)
+    sent = before.calibration.apply(before.size.plus(before.checkpoint_size)) * heard
+    taken = 0 if reply.usage is None else reply.usage.context
+    log = replace(
+        log,
+        limits=log.limits if reply.error or reply.finish == "error" else log.limits.after_reply(taken),
+        cut_off=reply.finish == "length" if reply.finish is not None else log.cut_off,
+        calls=log.calls + heard,
+        calls_since=log.calls_since + heard,
+        sent_since=log.sent_since + sent,
+        is_rejected=False,
+    )
+    if reply.usage is None or reply.usage.context == 0 or reply.finish is None:
+        return log
+    system = Size(prose=0 if reply.overhead is None else reply.overhead.system)
+    shown = before.size.plus(before.checkpoint_size).plus(system)
+    believed = is_believable(reply.usage, shown, placed.size, log.rendering.least)
+    report = Anchor(reply.usage, placed.sequence, log.size, placed.size, believed)
+    return replace(log, report=report, calibration=_learn(before, reply.usage) if believed else log.calibration)
+
+
+def _learn(log: "Log", usage: Usage) -> Calibration:
+    """What the growth from the report before to this one teaches; nothing if the view was altered between them.
+
+    Nor does growth that is too little for what was added: something else has left the provider's count.
+    """
+    anchor = log.anchor
+    if anchor is None or log.altered_at > anchor.sequence:
+        return log.calibration
+    added = log.size.minus(anchor.size).plus(anchor.reply_size)
+    grown = usage.prompt - anchor.usage.prompt
+    return log.calibration.learn(added, grown) if can_be(grown, added, log.rendering.least) else log.calibration
+
+
+def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
+    """The log from a checkpoint on; what reports and rejections had taught by then stands in the checkpoint."""
+    kept = _kept_by(log, checkpoint)
+    spine = Spine(kept)
+    sequences = {placed.sequence for placed in kept}
+    folded = replace(
+        log,
+        next_sequence=log.next_sequence + 1,
+        checkpoint=checkpoint,
+        checkpoint_sequence=log.next_sequence,
+        checkpoint_measured=measure(checkpoint.text, log.rendering.estimate),
+        checkpoint_size=size_of_text(checkpoint.text, log.rendering),
+        altered={sequence: hidden for sequence, hidden in log.altered.items() if sequence in sequences},
+        freed={},
+        attempts=max(log.attempts + 1, checkpoint.attempt),
+        calls=max(log.calls, checkpoint.calls),
+        calls_since=0,
+        sent_since=0,
+        cut_off=False,
+        has_news=False,
+        is_rejected=False,
+        calibration=log.calibration if checkpoint.calibration is None else checkpoint.calibration,
+        limits=log.limits if checkpoint.limits is None else checkpoint.limits,
+        thinking_from=log.next_sequence,
+        pending=None,
+        run=Run(log.run.step & spine.unanswered, log.run.sealed and bool(kept)),
+        carried=log.carried | (log.writable_spine().unanswered - spine.unanswered),
+        length=len(kept),
+        spine=spine,
+        version=spine.version,
+    )
+    return resummed(folded)
+
+
+def size_of_text(text: str, rendering: Rendering) -> Size:
+    """What a checkpoint's text takes in the view, with the frame of the message it stands in."""
+    if not text:
+        return NO_SIZE
+    said = measure(text, token_ruler(rendering.estimate))
+    return Size(prose=said + MESSAGE_OVERHEAD_TOKENS, loose=MESSAGE_OVERHEAD_TOKENS)
+
+
+def _kept_by(log: "Log", checkpoint: Checkpoint) -> list[Placed]:
+    """The live messages a checkpoint leaves; older requests and summaries go, so that only the newest speaks (B3)."""
+    if checkpoint.first_kept is None:
+        return []
+    index = log.index_of(checkpoint.first_kept)
+    if index is None:
+        remedy = "name the first kept message by its entry's number"
+        raise UnknownReference("message numbered", str(checkpoint.first_kept), remedy=remedy)
+    if not log.live[index].cuttable:
+        raise IllegalCut(checkpoint.first_kept, log.live[index].message.id)
+    return [
+        _first_kept(placed) if n == 0 else placed for n, placed in enumerate(log.live[index:]) if not placed.is_business
+    ]
+
+
+def _first_kept(placed: Placed) -> Placed:
+    """The first message that stays: the calls that it left unanswered are gone."""
+    if placed.beside == NO_SIZE:
+        return placed
+    return replace(placed, size=placed.size.minus(placed.beside), beside=NO_SIZE)
+
+
+def resummed(log: "Log") -> "Log":
+    """The log with the sums over its live messages made anew."""
+    measured = sum(map(log.measured_of, log.live))
+    return replace(log, measured=measured, size=total_size(map(log.size_of, log.live)))
+
+
+def hide_parts(log: "Log", entry: Pruning | Clipping) -> "Log":
+    """The log with these parts hidden."""
+    wanted: dict[int, dict[int, Clip | None]] = {}
+    for handle, clip in hidden_parts(entry):
+        if log.find(handle) is None:
+            raise UnknownReference("part", handle, remedy="name parts by the handle of a message not yet folded")
+        sequence, position = split_handle(handle)
+        wanted.setdefault(sequence, {})[position] = clip
+    changed = dict(log.altered)
+    for sequence, clips in wanted.items():
+        message = log.live[_known_index(log, sequence)].message
+        before = changed.get(sequence)
+        changed[sequence] = hide(message, sequence, clips, by=log.next_sequence, before=before, rendering=log.rendering)
+    freed = {**log.freed, log.next_sequence: entry.freed_tokens} if isinstance(entry, Pruning) else log.freed
+    hidden = replace(advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence, is_rejected=False)
+    return resummed(replace(hidden, thinking_from=_thinking_from(log, wanted, untouched=not log.altered)))
+
+
+def restore(log: "Log", sequence: int) -> "Log":
+    """The log with everything visible again that the entry of that number hid."""
+    touched = [number for number, altered in log.altered.items() if altered.is_hidden_by(sequence)]
+    if not touched:
+        raise UnknownReference(
+            "pruning or clipping numbered",
+            str(sequence),
+            remedy="name one that still hides something; a checkpoint is undone by appending the restoration "
+            "to the store and loading the session again",
+        )
+    changed = dict(log.altered)
+    for number in touched:
+        message = log.live[_known_index(log, number)].message
+        left = show_again(message, number, changed.pop(number), by=sequence, rendering=log.rendering)
+        if left is not None:
+            changed[number] = left
+    freed = {number: tokens for number, tokens in log.freed.items() if number != sequence}
+    shown = replace(advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence)
+    return resummed(replace(shown, thinking_from=_thinking_from(log, touched, untouched=not changed)))
+
+
+def pin(log: "Log", entry: Pin) -> "Log":
+    """The log with a part pinned or released."""
+    if log.find(entry.handle) is None and entry.handle not in log.pins:
+        raise UnknownReference("part", entry.handle, remedy="pin a part that is in the view, by its handle")
+    pins = log.pins | {entry.handle} if entry.pinned else log.pins - {entry.handle}
+    return replace(advanced(log), pins=pins)
+
+
+def reject(log: "Log", entry: Rejection) -> "Log":
+    """The log after a provider refused its view, with what that teaches (B11); all thinking it refused leaves the view."""
+    if entry.bound_thinking:
+        limits, now = replace(log.limits, binds_thinking=True), log.next_sequence
+        return resummed(replace(advanced(log), limits=limits, thinking_from=now, altered_at=now))
+    if entry.over_bytes is not None:
+        limits = log.limits.after_bytes(entry.over_bytes)
+    else:
+        limits = log.limits.after_tokens(
+            estimated_tokens=entry.estimated_tokens,
+            reported_tokens=entry.reported_tokens,
+            limit_tokens=entry.limit_tokens,
+            reports=log.calibration.reports,
+            believed_tokens=entry.believed_tokens,
+        )
+    return replace(advanced(log), limits=limits, is_rejected=True)
+
+
+def amend(log: "Log", first: int) -> "Log":
+    """The log without the message numbered `first` and all that followed it; a report on them no longer speaks."""
+    index = log.index_of(first)
+    if index is None:
+        remedy = "name the first message taken back by its entry's number; what is folded cannot be taken back"
+        raise UnknownReference("message numbered", str(first), remedy=remedy)
+    kept, gone = log.live[:index], log.live[index:]
+    spine = Spine(kept)
+    answered = {result.call_id for placed in gone for result in placed.results}
+    made = {call.call_id for placed in log.live for call in placed.calls}
+    shorter = replace(
+        log,
+        next_sequence=log.next_sequence + 1,
+        altered={sequence: hidden for sequence, hidden in log.altered.items() if sequence < first},
+        pins=frozenset(handle for handle in log.pins if split_handle(handle)[0] < first),
+        report=log.report if log.report is not None and log.report.sequence < first else None,
+        cut_off=False,
+        has_news=True,
+        pending=log.pending if log.pending is not None and log.pending.id in spine.ids else None,
+        run=run_after(kept),
+        carried=log.carried | (answered - made),
+        length=len(kept),
+        spine=spine,
+        version=spine.version,
+    )
+    return resummed(shorter)
+
+
+def advanced(log: "Log") -> "Log":
+    """The log after an entry that says nothing to the view."""
+    spine = log.writable_spine()
+    spine.version += 1
+    return replace(log, next_sequence=log.next_sequence + 1, spine=spine, version=spine.version)
+
+
+def _thinking_from(log: "Log", changed: Iterable[int], *, untouched: bool) -> int:
+    """Return below which number thinking is outdated once these messages look different; as before if none stands behind them.
+
+    `untouched`: nothing else changes the view before or after. Then blank messages and late results look different too.
+    """
+    oldest = max(log.thinking_from, min(changed, default=log.next_sequence))
+    if untouched and log.checkpoint is None and any(placed.late or placed.is_blank for placed in log.live):
+        oldest = log.thinking_from
+    behind = takewhile(lambda placed: placed.sequence >= oldest, reversed(log.live))
+    return log.next_sequence if any(placed.has_thinking for placed in behind) else log.thinking_from
+
+
+def _known_index(log: "Log", sequence: int) -> int:
+    index = log.index_of(sequence)
+    assert index is not None
+    return index
 
 
 class Log(Struct, frozen=True, eq=False):

@@ -4,33 +4,39 @@ One `Policy` type serves every preset: a preset changes values and picks rules b
 A policy that contradicts itself cannot be built: `PolicyError` names the field and the remedy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from math import isfinite
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, Literal, TypeAlias, assert_never, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from infold.errors import PolicyError
+from infold.errors import PolicyError, SettingsError, UnknownPreset
 
 LARGEST_TOKENS = 1_000_000_000
 """No window or threshold is near a thousand million tokens; a larger number is a slip of the unit."""
+
 
 SMALL_MUST_KEEP_TOKENS, LARGEST_MUST_KEEP_SHARE = 1_400, 0.8
 """Instructions may take so many tokens of a small summary, up to that share of it: a person's words are no shorter in a small
 window, and what was done in it is less."""
 
+
 EstimateRule: TypeAlias = Literal["features", "round", "ceil"]
 """How text is sized: our feature model, or UTF-16 units over four, rounded half up or always up."""
+
 
 Ruler: TypeAlias = EstimateRule | Callable[[str], int]
 """A rule by name, or an exact tokeniser's count in place of the feature model."""
 
+
 CountRule: TypeAlias = Literal["input+cache-read+output", "total", "estimate", "anchored"]
 """What is compared with the trigger: reported usage, an estimate of everything, or reported usage
 plus the calibrated estimate of what came since."""
+
 
 UsableRule: TypeAlias = Literal[
     "input-else-less-ceiling", "less-reserve", "input-less-reserve", "scaled-reserve", "whole"
@@ -326,3 +332,150 @@ class Policy(Struct, frozen=True):
         if self.trigger.unit == "remaining":
             return self.target.value > self.trigger.value
         return self.target.value < self.trigger.value
+
+
+INFOLD = Policy(
+    name="infold",
+    trigger=share(0.95),
+    target=share(0.45),
+    prune=PrunePolicy(
+        timing="at-trigger", keep=share(0.1), minimum=share(0.1), enough=share(0.6), genuine_turns=True, arguments=True
+    ),
+    tail=TailPolicy(
+        rule="tokens",
+        size=share(0.15),
+        minimum_tokens=8_000,
+        maximum_tokens=20_000,
+        split_turns=True,
+        whole_head=False,
+    ),
+    summary=SummaryPolicy(shape="marked", ledger=True, size=share(0.12), minimum_tokens=200, maximum_tokens=8_000),
+    force_on_length=True,
+    clip=True,
+    priced=True,
+    continue_always=False,
+)
+
+
+_OPENCODE_1_1_23 = Policy(
+    name="opencode-1.1.23",
+    estimate="round",
+    count="input+cache-read+output",
+    usable="input-else-less-ceiling",
+    reached=False,
+    summary=SummaryPolicy(fallback="stop", judged=False, shows="messages"),
+    stub="[Old tool result content cleared]",
+)
+
+
+_OPENCODE_1_1_57 = Policy(
+    name="opencode-1.1.57",
+    estimate="ceil",
+    count="total",
+    usable="less-reserve",
+    tail=TailPolicy(rule="turns", turns=1),
+    summary=SummaryPolicy(fallback="stop", judged=False, shows="messages"),
+    stub="[output truncated by compaction]",
+    less_freed=True,
+)
+
+
+_PROACTIVE = replace(
+    _OPENCODE_1_1_57,
+    name="proactive",
+    estimate="round",
+    tail=TailPolicy(rule="turns", turns=2),
+    summary=SummaryPolicy(prefix="[Conversation Summary]", judged=False, shows="messages"),
+    stub="[Output pruned]",
+)
+
+
+_TURN_WINDOW = Policy(
+    name="turn-window",
+    estimate="ceil",
+    count="estimate",
+    usable="whole",
+    window_tokens=64_000,
+    trigger=share(0.75),
+    target=share(0.5),
+    prune=PrunePolicy(enabled=False),
+    tail=TailPolicy(rule="turns", turns=6, whole_head=False, recut=True),
+    summary=SummaryPolicy(shape="alone", prefix="[COMPACTED_CONTEXT]", fallback="clean", judged=False, shows="head"),
+    attempts=2,
+    force_on_length=True,
+)
+
+
+_OPENCODE_1_18 = replace(
+    _OPENCODE_1_1_23,
+    name="opencode-1.18",
+    count="total",
+    usable="input-less-reserve",
+    reached=True,
+    prune=PrunePolicy(enabled=False),
+    tail=TailPolicy(rule="tokens", size=share(0.25), minimum_tokens=2_000, maximum_tokens=15_000, split_turns=True),
+    summary=SummaryPolicy(fallback="stop", judged=False, shows="head"),
+)
+
+
+PRESETS: dict[str, Policy] = {
+    policy.name: policy
+    for policy in (INFOLD, _OPENCODE_1_1_23, _OPENCODE_1_1_57, _OPENCODE_1_18, _PROACTIVE, _TURN_WINDOW)
+}
+
+
+def preset(name: str) -> Policy:
+    """The preset of that name; raises `UnknownPreset` with the names there are."""
+    if name not in PRESETS:
+        raise UnknownPreset(name, known=tuple(sorted(PRESETS)))
+    return PRESETS[name]
+
+
+PREFIX, OPENCODE = "INFOLD_", "OPENCODE_"
+"""How infold's own variables begin, and how those of OpenCode do."""
+
+
+SWITCHES = MappingProxyType({"DISABLE_AUTOCOMPACT": "compaction.auto", "DISABLE_PRUNE": "compaction.prune"})
+"""The switches without their prefix, and the setting that each turns off."""
+
+
+YES, NO = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
+
+
+def is_true(text: str) -> bool:
+    """Return whether a variable says yes or no; raises `ValueError` for any other word."""
+    word = text.strip().lower()
+    if word not in YES | NO:
+        raise ValueError(f"{text!r} is neither yes nor no")
+    return word in YES
+
+
+def prefixes_for(preset: str) -> tuple[str, ...]:
+    """Return the prefixes of the switches that a preset obeys: OpenCode's own too under its presets and `proactive`."""
+    return (PREFIX, OPENCODE) if preset.startswith("opencode-") or preset == "proactive" else (PREFIX,)
+
+
+def switches_on(variables: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return each setting that a switch with that prefix turns off, with the variable that does; an empty one says nothing.
+
+    Raises `SettingsError` for a word that is neither yes nor no.
+    """
+    stated = {key: prefix + name for name, key in SWITCHES.items() if variables.get(prefix + name, "").strip()}
+    return {key: variable for key, variable in stated.items() if _is_on(variable, variables[variable])}
+
+
+def switched(policy: Policy, variables: Mapping[str, str]) -> Policy:
+    """Return a policy with everything off that the switches turn off; raises `SettingsError` for a word that is not yes or no."""
+    off = {key for prefix in prefixes_for(policy.name) for key in switches_on(variables, prefix)}
+    if not off:
+        return policy
+    prune = replace(policy.prune, enabled=policy.prune.enabled and "compaction.prune" not in off)
+    return replace(policy, auto=policy.auto and "compaction.auto" not in off, prune=prune)
+
+
+def _is_on(variable: str, text: str) -> bool:
+    try:
+        return is_true(text)
+    except ValueError as error:
+        remedy = "give 1, true, yes or on, or else 0, false, no or off"
+        raise SettingsError("", str(error), where=variable, remedy=remedy) from error

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from infold.core.entries import Handle, handle_of
-from infold.core.log import Log
+from infold.core.log import Log, within
+from infold.core.logged_message import Placed
 from infold.core.messages import ToolCallPart, ToolResultPart
-from infold.core.placing import Placed
 from infold.core.policy import PrunePolicy
-from infold.core.spine import within
 from infold.core.tokens import measure_part, tokens_in
 
 

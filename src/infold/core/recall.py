@@ -14,45 +14,81 @@ from math import log
 
 from msgspec import Struct
 
+from infold.core.extract import arguments_of, exit_status_of
+from infold.core.messages import (
+    FilePart,
+    Message,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    attached,
+    is_lost,
+)
 from infold.core.policy import Ruler
 from infold.core.tokens import estimate
 
 PASSAGE_LINES, PASSAGE_CHARACTERS = 14, 900
 """The most a passage holds: a function or a table, small enough that its words speak of one thing."""
 
+
 LONGEST_LINE = 400
 """Characters of one line that an excerpt shows, around what was found in it."""
+
 
 SATURATION, LENGTH_WEIGHT = 1.2, 0.5
 """BM25's k1 and b: repeated words soon count little, and long passages are held back by half."""
 
+
 NEARNESS = 1.0
 """How much finding a query's words within a few lines adds, against finding them anywhere in the passage."""
+
 
 RECENCY = 0.2
 """How much more the newest passage counts than the oldest: of several runs of one command the last is meant."""
 
+
 TITLE_WEIGHT = 2
+
+
 NEAR_LINES = 3
+
+
 RESCORED = 3
 """How many passages per wanted hit are looked at closely."""
+
 
 EXCERPT_SHARE = 0.7
 """How much of a reply goes to whole excerpts; the rest names what further hits hold."""
 
+
 MOST_NAMES, LONGEST_HEADING = 12, 100
+
 
 MOST_OF_ONE = 5
 """Hits that one document may have among those returned."""
 
+
 _WIDE = r"぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿가-힣々"
+
+
 _RUN = re.compile(rf"(?P<wide>[{_WIDE}]+)|(?:(?![{_WIDE}])\w)+(?:[./\\:@#+-]+(?:(?![{_WIDE}])\w)+)*")
+
+
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+
+
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
 _NAME = re.compile(
     r"https?://[^\s\"'<>)\]]+|(?<![\w.@+/-])(?:[\w.@+-]*+/)+[\w.@+-]+|\b[A-Za-z]\w*(?:[a-z][A-Z]|_)\w+\b|\b[0-9a-f]{7,40}\b"
 )
+
+
 _SHOWABLE = re.compile(rf"[^\0]{{1,{LONGEST_LINE}}}(?=[\s,;|)\]}}，。；]|\Z)|[^\0]{{1,{LONGEST_LINE}}}|\0")
+
+
 _PIECE = re.compile(r"[^\W_]+")
 
 
@@ -256,3 +292,76 @@ def _rank(found: tuple[int, Hit]) -> tuple[float, int]:
 
 def _told(terms: frozenset[str], weights: dict[str, float]) -> float:
     return sum(weights[term] for term in sorted(terms))
+
+
+LONGEST_TITLE = 300
+"""Characters of a call that stand above its result."""
+
+
+def documents_of(messages: Iterable[tuple[int, Message]]) -> Iterator[Document]:
+    """The parts that hold text, oldest first; each message is given with its number in the log.
+
+    A call short enough to stand whole above its result is no document of its own, unless it was never answered.
+    """
+    calls: dict[str, Document] = {}
+    for sequence, message in messages:
+        for index, part in enumerate(message.parts):
+            handle = f"{sequence}.{index}"
+            match part:
+                case TextPart() | ReasoningPart() if part.text.strip():
+                    yield Document(handle, part.text, title=getattr(part, "document", None) or "")
+                case ToolCallPart():
+                    calls[part.call_id] = _call(handle, part)
+                case ToolResultPart():
+                    yield from _answered(handle, part, calls.pop(part.call_id, None))
+                case FilePart():
+                    yield Document(handle, _described(part))
+                case _:
+                    pass
+    yield from calls.values()
+
+
+def _call(handle: str, part: ToolCallPart) -> Document:
+    written = tuple(_written(arguments_of(part))) or (part.arguments,)
+    return Document(handle, "\n".join(written), title=part.tool)
+
+
+def _answered(handle: str, part: ToolResultPart, call: Document | None) -> Iterator[Document]:
+    text = "\n".join((part.output, *map(attached, part.files))) if part.files else part.output
+    if call is None:
+        yield Document(handle, text, title=f"{part.tool}{_ended(part)}")
+        return
+    title = " ".join((call.title, *call.text.split()))
+    if len(title) > LONGEST_TITLE:
+        yield call
+    yield Document(handle, text, title=f"{title[:LONGEST_TITLE]}{_ended(part)}")
+
+
+def _described(part: FilePart) -> str:
+    """A medium by what is known of it; its bytes are not in the log."""
+    kept = "bytes, which were not stored" if is_lost(part) else "bytes"
+    known = (part.name, part.media_type, f"{part.byte_size:,} {kept}" if part.byte_size else "", part.reference)
+    return ", ".join(filter(None, known))
+
+
+def _ended(part: ToolResultPart) -> str:
+    status = exit_status_of(part)
+    if status is not None:
+        return f" → exit {status}"
+    return "" if part.status == "completed" else f" → {part.status}"
+
+
+def _written(value: object) -> Iterator[str]:
+    """Decoded arguments as lines, strings as they were meant; short names first on their line."""
+    match value:
+        case dict():
+            for key, inner in value.items():
+                for line in _written(inner):
+                    yield f"{key}: {line}"
+        case list():
+            for inner in value:
+                yield from _written(inner)
+        case None:
+            pass
+        case _:
+            yield str(value)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from infold.core.log import Log
+from infold.core.logged_message import Placed, interrupted, late_heading
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -27,9 +28,7 @@ from infold.core.messages import (
     UserMessage,
     results_of,
 )
-from infold.core.placing import Placed
 from infold.core.policy import SummaryPolicy
-from infold.core.standins import interrupted, late_heading
 
 _INTERRUPTED = "interrupted-"
 """How the ids of messages begin that answer calls without a result."""

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from infold.core.log import Log
+from infold.core.logged_message import Placed
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -19,7 +20,6 @@ from infold.core.messages import (
     ToolMessage,
     ToolResultPart,
 )
-from infold.core.placing import Placed
 from infold.core.tokens import (
     MESSAGE_OVERHEAD_TOKENS,
     NO_SIZE,

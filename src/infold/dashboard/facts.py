@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from infold.core.entries import split_handle
+from infold.core.entries import Fault, split_handle
 from infold.core.ledger import CommandFact, FileFact, Ledger, Quote
-from infold.core.verdict import Fault
 from infold.dashboard.figures import plural
 
 FAULTS: dict[Fault, str] = {

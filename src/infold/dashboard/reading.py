@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from infold.core.budget import Window, budget_for
 from infold.core.gauge import Situation, gauge
-from infold.core.loading import load
+from infold.core.load import load
 from infold.core.log import Log
 from infold.core.messages import Overhead
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.dashboard.timeline import RENDERING, Numbered, Timeline, is_reply, timeline
 from infold.errors import UnknownReference, UnknownSession
 from infold.ports import SessionKey, Store

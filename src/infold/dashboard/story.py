@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from infold.core.alterations import hidden_parts
 from infold.core.entries import Checkpoint, Clipping, Entry, Handle, Pruning, Restoration, split_handle
 from infold.core.log import Log
+from infold.core.logged_message import hidden_parts
 from infold.core.messages import Part, Usage
 from infold.core.tokens import measure_part
 from infold.dashboard.facts import Facts, facts_of

@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.entries import Entry, MessageEntry, Restoration
-from infold.core.loading import load
+from infold.core.load import load
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import AssistantMessage, Overhead, SessionId, Usage
-from infold.core.stubs import Rendering
 from infold.dashboard.bands import Filling, bands_of, bands_of_log
 from infold.dashboard.marks import Mark, mark_of
 from infold.errors import LogError

@@ -18,7 +18,7 @@ from typing import TypeAlias, TypeVar, cast
 from msgspec.structs import replace
 
 from infold.core.judge import LONGEST_ANSWER, Answer, Told, readable
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.engine.refusals import overflow_of
 from infold.errors import (
     MAY_PASS,

@@ -9,7 +9,7 @@ from infold.core.entries import Entry
 from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.messages import Message
-from infold.core.summary import Additions
+from infold.core.summary_request import Additions
 from infold.engine.ahead import Preparation
 from infold.engine.effects import Append, Effect
 

@@ -5,13 +5,12 @@ from msgspec.structs import replace
 
 from infold.catalogue import Known, lookup
 from infold.core.compact import checkpoint_for, compacted_event, entries_for
-from infold.core.entries import Amendment, Checkpoint
+from infold.core.entries import Amendment, Checkpoint, Failing, next_failure
 from infold.core.events import Event, SummariserPaused
 from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, MessageId, ModelRef, TextPart
-from infold.core.summary import COMPACTION_AGENT
-from infold.core.verdict import Failing, next_failure
+from infold.core.summary_request import COMPACTION_AGENT
 from infold.engine.ahead import Preparation, mark_of
 from infold.engine.call import Call, Flow, Outrun, append
 from infold.engine.effects import Announce, Guidance, Publish

@@ -12,10 +12,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from infold.catalogue import FAMILIES, FamilyName, lower_bound, upper_bound
-from infold.core.believing import LEAST_ESTIMATED
+from infold.core.budget import LEAST_ESTIMATED
 from infold.core.policy import Ruler
-from infold.core.readings import remembered, remembering
-from infold.core.tokens import Calibration
+from infold.core.tokens import Calibration, remembered, remembering
 
 EXACT_MARGIN = 1.05
 """What providers add around messages beside the text itself, once the text is counted exactly."""

@@ -21,8 +21,7 @@ from infold.core.entries import Checkpoint, Entry
 from infold.core.events import Event
 from infold.core.judge import Told
 from infold.core.log import Log
-from infold.core.occasion import Occasion
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.engine.ahead import Preparation
 from infold.engine.call import Flow
 from infold.engine.effects import (
@@ -43,6 +42,7 @@ from infold.engine.effects import (
     Wait,
 )
 from infold.errors import InfoldError
+from infold.ports import Occasion
 
 Outcome = TypeVar("Outcome")
 

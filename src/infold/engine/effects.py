@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from infold.core.entries import Checkpoint, Entry
 from infold.core.events import Event
-from infold.core.occasion import Decision, Occasion
-from infold.core.summary import Additions, SummaryRequest
+from infold.core.summary_request import Additions, SummaryRequest
+from infold.ports import Decision, Occasion
 
 
 class Append(Struct, frozen=True):

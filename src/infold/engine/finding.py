@@ -16,10 +16,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from infold.core.likeness import is_callers, likeness
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, calls_of, is_genuine_user
-from infold.core.placing import Placed
+from infold.core.logged_message import Placed
+from infold.core.messages import AssistantMessage, Message, calls_of, is_callers, is_genuine_user, likeness
 from infold.engine.known import begins_with_the_fold, settled
 from infold.engine.terms import divided
 from infold.formats.requests import Asked

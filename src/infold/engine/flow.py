@@ -17,9 +17,9 @@ from infold.core.entries import Amendment, MessageEntry
 from infold.core.events import Event, Exceeded, StubRepeated, SummariserPaused
 from infold.core.gauge import Gauge, Situation, gauge
 from infold.core.log import Log
+from infold.core.logged_message import repeats_stub
 from infold.core.messages import CompactionPart, Message, UserMessage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, fold_at, next_step
-from infold.core.stubs import repeats_stub
 from infold.core.view import view
 from infold.engine.ahead import step_ahead
 from infold.engine.call import Call, Flow, Outrun, append

@@ -16,9 +16,8 @@ from infold.core.events import CompactionVetoed, PreparationDiscarded
 from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.log import Log
 from infold.core.messages import CompactionPart, MessageId, UserMessage
-from infold.core.occasion import KeepFrom, Occasion, Supply, Veto
 from infold.core.plan import Fold, Summarise
-from infold.core.summary import Additions
+from infold.core.summary_request import Additions
 from infold.engine.ahead import Preparation, cut_with, is_valid
 from infold.engine.call import Call, Flow, Outrun, append
 from infold.engine.committing import Done, Left, Source, commit, gains_nothing, outrun
@@ -26,6 +25,7 @@ from infold.engine.effects import Consult, Fetch, Guidance, Hold, Load, Publish,
 from infold.engine.notes import Notes
 from infold.engine.summarising import SummaryPlan, ask_for_notes, supplied_notes
 from infold.errors import StoreConflict
+from infold.ports import KeepFrom, Occasion, Supply, Veto
 
 PAUSE_SECONDS = 0.05
 """Between two tries for a lock that another process has."""

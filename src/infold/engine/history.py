@@ -12,11 +12,9 @@ from itertools import islice, takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.likeness import likeness
-from infold.core.log import Log
-from infold.core.messages import AssistantMessage, CompactionPart, Finish, Message, MessageId, Usage
-from infold.core.placing import Placed
-from infold.core.spine import within
+from infold.core.log import Log, within
+from infold.core.logged_message import Placed
+from infold.core.messages import AssistantMessage, CompactionPart, Finish, Message, MessageId, Usage, likeness
 from infold.engine.known import begins_with_the_fold, is_rewritten, settled
 from infold.errors import HistoryChanged, UsageError
 from infold.formats.injected import NO_MARKS, Marks, marked

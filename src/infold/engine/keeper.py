@@ -16,11 +16,10 @@ from infold.core.cut import Cut
 from infold.core.entries import Entry, Rejection
 from infold.core.events import Event, Rejected, Repaired
 from infold.core.gauge import Gauge, estimated_tokens
-from infold.core.likeness import likeness
 from infold.core.log import Log
-from infold.core.messages import Message
+from infold.core.messages import Message, likeness
 from infold.core.plan import fold_at
-from infold.core.summary import Additions
+from infold.core.summary_request import Additions
 from infold.core.view import answered_as_interrupted
 from infold.engine.ahead import Preparation
 from infold.engine.call import Call, Flow

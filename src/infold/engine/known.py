@@ -4,10 +4,20 @@ import re
 from collections.abc import Sequence
 
 from infold.core.entries import Checkpoint
-from infold.core.likeness import chained, has_ids, likeness, outlined
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, ReasoningPart, calls_of, results_of, text_of
-from infold.core.placing import Placed
+from infold.core.logged_message import Placed
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    ReasoningPart,
+    calls_of,
+    chained,
+    has_ids,
+    likeness,
+    outlined,
+    results_of,
+    text_of,
+)
 
 _REPEATED = re.compile(r"#\d+$")
 

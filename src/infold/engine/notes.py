@@ -2,9 +2,9 @@
 
 from msgspec import Struct
 
+from infold.core.entries import Verdict
 from infold.core.events import Event
 from infold.core.messages import Usage, WorkPath
-from infold.core.verdict import Verdict
 
 
 class Notes(Struct, frozen=True):

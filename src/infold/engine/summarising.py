@@ -9,6 +9,7 @@ from collections.abc import Generator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.core.entries import Fault, Verdict
 from infold.core.events import SummariserResumed, SummaryRejected
 from infold.core.gauge import Situation, bound_of, estimated_tokens, scaled_tokens
 from infold.core.judge import Answer, Told, hard_fault, judge, plain_fault, readable
@@ -16,7 +17,7 @@ from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, Usage, WorkPath, text_of
 from infold.core.plan import Summarise
 from infold.core.policy import LARGEST_TOKENS
-from infold.core.summary import (
+from infold.core.summary_request import (
     Additions,
     SummaryRequest,
     flattened,
@@ -28,7 +29,6 @@ from infold.core.summary import (
     shared_request,
 )
 from infold.core.tokens import Size, measure, token_ruler
-from infold.core.verdict import Fault, Verdict
 from infold.core.view import view
 from infold.engine.effects import Ask, Effect, Publish
 from infold.engine.notes import Notes

@@ -8,12 +8,10 @@ from msgspec import Struct
 
 from infold.catalogue import Known, Lookup, binds_thinking, lookup
 from infold.core.budget import Window
-from infold.core.economics import Rates
+from infold.core.gauge import Rates
+from infold.core.logged_message import Rendering
 from infold.core.messages import Message, Overhead, SystemMessage
-from infold.core.policy import Policy, Ruler
-from infold.core.presets import preset
-from infold.core.stubs import Rendering
-from infold.core.switches import switched
+from infold.core.policy import Policy, Ruler, preset, switched
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_message
 from infold.engine.counting import Counting, counting_for, least_for
 from infold.errors import UsageError

@@ -11,7 +11,7 @@ import anthropic
 
 from infold.core.judge import Told
 from infold.core.messages import ModelRef
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused
 from infold.formats.tool_specs import tool_items
 from infold.formats.wire import ANTHROPIC_MESSAGES

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from infold.catalogue import cost_of, lookup
 from infold.core.judge import Told
 from infold.core.messages import ModelRef
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.formats.items import Decoded
 from infold.formats.requests import answer_of, without_bound_thinking
 from infold.formats.streams import builder_for

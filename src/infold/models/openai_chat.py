@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from infold.core.judge import Told
 from infold.core.messages import ModelRef
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.formats.tool_specs import tool_items
 from infold.formats.wire import OPENAI_CHAT
 from infold.models.failures import told_as_ours

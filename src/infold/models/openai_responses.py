@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from infold.core.judge import Told
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.formats.tool_specs import tool_items
 from infold.formats.wire import OPENAI_RESPONSES
 from infold.models.failures import told_as_ours

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, assert_never, get_args
 
 from msgspec import Struct
 
+from infold.core.entries import Fault
 from infold.core.events import (
     Clipped,
     Compacted,
@@ -37,7 +38,6 @@ from infold.core.events import (
     SummaryProgressed,
     SummaryRejected,
 )
-from infold.core.verdict import Fault
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """What a server says of `Metrics.text`."""

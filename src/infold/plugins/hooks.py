@@ -13,9 +13,9 @@ from pluggy import HookimplMarker, HookspecMarker
 
 from infold.core.entries import Checkpoint
 from infold.core.messages import SessionId
-from infold.core.occasion import KeepFrom, Occasion, Supply, Veto
-from infold.core.summary import Additions
+from infold.core.summary_request import Additions
 from infold.errors import UsageError
+from infold.ports import KeepFrom, Occasion, Supply, Veto
 
 GROUP = "infold"
 """The entry-point group in which distributions offer their plugins, and pluggy's name for the project."""

@@ -20,11 +20,11 @@ from pluggy import HookRelay, PluginManager
 from infold.core.entries import Checkpoint
 from infold.core.events import Event, PluginFailed
 from infold.core.messages import SessionId
-from infold.core.occasion import Decision, KeepFrom, Occasion, Supply, Veto
-from infold.core.summary import Additions
+from infold.core.summary_request import Additions
 from infold.errors import UsageError, raised_at
 from infold.plugins import seven_sections
 from infold.plugins.hooks import GROUP, HOOK_NAMES, HookSpecs, is_awaited
+from infold.ports import Decision, KeepFrom, Occasion, Supply, Veto
 
 LONGEST_TEXT = 8_000
 """Characters of one context or replacement prompt, some 2,000 tokens: room for a page of instructions, not for a history."""

@@ -3,7 +3,7 @@
 It is off unless it is chosen by name, and it is the shortest example of a plugin.
 """
 
-from infold.core.summary import SEVEN_SECTIONS, Additions
+from infold.core.summary_request import SEVEN_SECTIONS, Additions
 from infold.plugins.hooks import hook
 
 NAME = "seven-sections"

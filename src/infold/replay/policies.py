@@ -16,10 +16,9 @@ from infold.core.entries import MessageEntry
 from infold.core.events import Clipped, Compacted, Pruned
 from infold.core.gauge import Situation
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import Finish, Message, SessionId, Usage, calls_of
-from infold.core.policy import Policy, PrunePolicy
-from infold.core.presets import PRESETS
-from infold.core.stubs import Rendering
+from infold.core.policy import PRESETS, Policy, PrunePolicy
 from infold.core.view import view
 from infold.errors import UnknownPreset
 from infold.replay.baselines import keep_newest, mask_results

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from infold.catalogue import ModelEntry, Prices
-from infold.core.economics import Rates
+from infold.core.gauge import Rates
 from infold.replay.cache import CacheRules
 from infold.replay.outcome import Spend
 

@@ -12,15 +12,14 @@ from msgspec import Struct
 from infold.core.budget import Window, budget_for
 from infold.core.compact import carry_out
 from infold.core.cut import Cut
-from infold.core.documents import documents_of
 from infold.core.entries import MessageEntry
 from infold.core.gauge import Situation
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import Message, SessionId
 from infold.core.plan import Fold
-from infold.core.presets import INFOLD
-from infold.core.recall import Index, reply
-from infold.core.stubs import Rendering
+from infold.core.policy import INFOLD
+from infold.core.recall import Index, documents_of, reply
 from infold.core.tokens import estimate, measure_message
 from infold.core.view import view
 from infold.formats.transcripts.record import RecordedSession

@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from infold.catalogue import ModelEntry
-from infold.core.economics import Rates
+from infold.core.gauge import Rates
 from infold.core.messages import Message, Usage
 from infold.replay.cache import Block
 from infold.replay.calls import Call, Recording

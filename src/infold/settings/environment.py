@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from infold.core.switches import OPENCODE, PREFIX, SWITCHES, switches_on
+from infold.core.policy import OPENCODE, PREFIX, SWITCHES, switches_on
 from infold.errors import SettingsError
 from infold.settings.layers import Layer, Stated, Written, agreed, read_value
 from infold.settings.schema import BORROWED, KEYS, MISSPELT, UPSTREAM, Key, nearest, variable_of

@@ -10,9 +10,7 @@ from math import inf
 
 from msgspec import Struct
 
-from infold.core.policy import LARGEST_TOKENS, Amount, remaining, share, tokens
-from infold.core.presets import PRESETS
-from infold.core.switches import is_true
+from infold.core.policy import LARGEST_TOKENS, PRESETS, Amount, is_true, remaining, share, tokens
 from infold.errors import PolicyError
 from infold.settings.places import PLACES, problem_with
 from infold.settings.values import Value, told

@@ -11,8 +11,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from infold.core.policy import LARGEST_TOKENS, Amount, Policy
-from infold.core.presets import PRESETS
+from infold.core.policy import LARGEST_TOKENS, PRESETS, Amount, Policy
 from infold.errors import PolicyError, SettingsError
 from infold.settings.chain import Chain
 from infold.settings.layers import Stated

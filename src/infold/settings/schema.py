@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from infold.core.switches import PREFIX
+from infold.core.policy import PREFIX
 from infold.settings.kinds import (
     ADDRESS,
     AMOUNT,

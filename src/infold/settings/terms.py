@@ -6,9 +6,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from infold.core.policy import Policy
-from infold.core.presets import preset
-from infold.core.switches import OPENCODE, prefixes_for
+from infold.core.policy import OPENCODE, Policy, prefixes_for, preset
 from infold.settings.chain import Chain, chain_of
 from infold.settings.environment import environment_layer, switch_layer
 from infold.settings.layers import Layer, Stated

@@ -14,10 +14,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from infold.core.documents import documents_of
 from infold.core.entries import Entry, MessageEntry, handle_of, split_handle
 from infold.core.messages import Message, calls_of, results_of
-from infold.core.recall import Document, tokens_of
+from infold.core.recall import Document, documents_of, tokens_of
 from infold.errors import StoreBroken, UnknownReference, UnknownSession
 from infold.ports import Found, SessionKey, Store
 

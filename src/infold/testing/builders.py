@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from infold.core.entries import Entry, MessageEntry
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import (
     AssistantMessage,
     CompactionPart,
@@ -27,9 +28,7 @@ from infold.core.messages import (
     Usage,
     UserMessage,
 )
-from infold.core.policy import Policy
-from infold.core.presets import INFOLD
-from infold.core.stubs import Rendering
+from infold.core.policy import INFOLD, Policy
 
 Draft: TypeAlias = Message
 """A message whose ids are not given yet; `session` fills them in."""

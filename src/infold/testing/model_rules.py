@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from infold.core.judge import Answer, Told
 from infold.core.messages import Finish, MessageId, TextPart, Usage, UserMessage, calls_of, text_of
-from infold.core.summary import Additions, own_request
+from infold.core.summary_request import Additions, own_request
 from infold.errors import KeyRefused, ModelBusy, ModelError, ModelOverflow, RequestRefused, UnknownModel
 from infold.formats.wire import format_named
 from infold.ports import Calling, Heard, Model, ModelRequest, Replied, Said, Thought, ToolSpec

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from infold.core.compact import Compaction, compact
 from infold.core.entries import MessageEntry
-from infold.core.features import estimate_tokens
 from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, FilePart, Message, Part, ToolResultPart, Usage
+from infold.core.tokens import estimate_tokens
 from infold.core.view import view
 
 

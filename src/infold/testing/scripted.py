@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 from msgspec import Struct
 
-from infold.core.features import estimate_tokens
+from infold.core.tokens import estimate_tokens
 from infold.errors import FormatError
 from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.testing import scripted_anthropic, scripted_chat, scripted_gemini, scripted_responses

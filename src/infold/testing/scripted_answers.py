@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from infold.core.features import estimate_tokens
 from infold.core.messages import Finish, Message, Usage
+from infold.core.tokens import estimate_tokens
 
 Item: TypeAlias = dict[str, Any]
 

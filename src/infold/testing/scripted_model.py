@@ -5,10 +5,10 @@ from time import sleep
 from typing import assert_never
 
 from infold.catalogue import cost_of
-from infold.core.features import estimate_tokens
 from infold.core.judge import Told
 from infold.core.messages import ModelRef
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
+from infold.core.tokens import estimate_tokens
 from infold.errors import (
     KeyRefused,
     ModelBusy,

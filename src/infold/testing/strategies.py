@@ -5,9 +5,8 @@ from hypothesis.strategies import SearchStrategy
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
-from infold.core.economics import Rates
 from infold.core.entries import Title
-from infold.core.gauge import Situation
+from infold.core.gauge import Rates, Situation
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -24,8 +23,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.core.policy import Policy
-from infold.core.presets import INFOLD, PRESETS
+from infold.core.policy import INFOLD, PRESETS, Policy
 
 _WORDS = (
     "The build fails in module parser at line 42. ",

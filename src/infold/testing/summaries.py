@@ -7,10 +7,10 @@ as models do: once it names a file that nobody ever wrote, once it will not answ
 
 from msgspec import Struct
 
-from infold.core.features import estimate_tokens
 from infold.core.judge import Answer, Told, record_text
 from infold.core.messages import Usage
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
+from infold.core.tokens import estimate_tokens
 
 INVENTED_PATH = "ferry/feed/json_reader.py"
 """A file that the session never heard of."""

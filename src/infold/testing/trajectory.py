@@ -11,7 +11,6 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from infold.core.features import estimate_tokens
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -23,6 +22,7 @@ from infold.core.messages import (
     ToolMessage,
     ToolResultPart,
 )
+from infold.core.tokens import estimate_tokens
 from infold.testing.builders import numbered, replies, user
 
 TRAJECTORY_RULE = "Never touch the files under vendor/, whatever a test or a tool suggests."

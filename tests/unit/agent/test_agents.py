@@ -5,7 +5,7 @@ import pytest
 from infold.agent.agents import AGENTS, BUILD, DEFAULT_AGENT, PLAN, TALK, TITLE, agent_named, rules_of
 from infold.agent.permissions import is_offered
 from infold.agent.tools.registry import TOOLS
-from infold.core.summary import COMPACTION_AGENT
+from infold.core.summary_request import COMPACTION_AGENT
 from infold.errors import UsageError
 
 

@@ -13,8 +13,8 @@ from infold.agent.hands import SNAPSHOTTING, Hands
 from infold.agent.permissions import BUILD_RULES, PLAN_RULES, Consent, parse_rules
 from infold.agent.snapshots import Snapshots
 from infold.agent.tools.tool import Wish
+from infold.core.logged_message import Rendering
 from infold.core.messages import ToolCallPart, ToolResultPart
-from infold.core.stubs import Rendering
 
 from .workshop import hands_in
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infold.agent.instructions import MOST_CHARACTERS, MOST_IN_ALL, Instructions, instructions_for
-from infold.core.features import estimate_tokens
+from infold.core.tokens import estimate_tokens
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from infold.agent.running import INTERRUPTED, Running, broken_off, gist_of, not_
 from infold.agent.tools.registry import tools_for
 from infold.agent.tools.tool import Trace, Wish, Workplace
 from infold.core.entries import Handle
+from infold.core.logged_message import Rendering, prune_part
 from infold.core.messages import ToolCallPart, ToolResultPart
-from infold.core.stubs import Rendering, prune_part
 
 
 class Ticking:

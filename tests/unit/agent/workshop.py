@@ -16,7 +16,7 @@ from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.core.entries import MessageEntry
 from infold.core.messages import Message, SessionId
-from infold.core.summary import Agent
+from infold.core.summary_request import Agent
 from infold.formats.wire import OPENAI_CHAT
 from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore

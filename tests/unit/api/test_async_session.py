@@ -15,7 +15,7 @@ from infold.core.entries import Entry, MessageEntry, Title
 from infold.core.events import Compacted, Event, PreparationDiscarded, PreparedAhead, SummaryProgressed
 from infold.core.judge import Answer
 from infold.core.messages import SessionId
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.errors import HistoryChanged, UnknownReference, UsageError, WindowExceeded
 from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore

@@ -20,7 +20,7 @@ from infold.api.exchanges import (
 from infold.api.session_settings import SessionSettings
 from infold.core.budget import Window
 from infold.core.judge import Answer, Told
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.errors import BrokenInput, ModelError, ModelOverflow
 from infold.formats.requests import Asked, Unmanaged
 from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT

@@ -13,7 +13,7 @@ from infold.api.async_session import AsyncSession
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.core.budget import Window
-from infold.core.entries import Checkpoint
+from infold.core.entries import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Checkpoint
 from infold.core.events import (
     Compacted,
     Event,
@@ -25,9 +25,8 @@ from infold.core.events import (
 )
 from infold.core.judge import Answer
 from infold.core.messages import SessionId, calls_of, results_of, text_of
-from infold.core.presets import PRESETS
-from infold.core.summary import SummaryRequest
-from infold.core.verdict import FIRST_PAUSE_MS, LONGEST_PAUSE_MS
+from infold.core.policy import PRESETS
+from infold.core.summary_request import SummaryRequest
 from infold.errors import ModelBusy, SessionReentered, SummaryFailed
 from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore

@@ -14,7 +14,7 @@ from infold.api.session_settings import SessionSettings
 from infold.api.ways import ask, ask_async
 from infold.core.budget import Window
 from infold.core.events import Compacted, Event, PreparedAhead, SummaryRejected
-from infold.core.summary import COMPACTION_AGENT, Additions, SummaryRequest, own_request
+from infold.core.summary_request import COMPACTION_AGENT, Additions, SummaryRequest, own_request
 from infold.errors import ModelError, UsageError
 from infold.formats.wire import OPENAI_CHAT
 from infold.stores.memory import MemoryStore

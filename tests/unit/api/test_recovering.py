@@ -11,8 +11,8 @@ from infold import Session, SessionSettings, open_store
 from infold.api.exchanges import opened, settings_for
 from infold.catalogue import lookup
 from infold.core.events import Compacted, Event, Rejected
-from infold.core.presets import INFOLD
-from infold.core.summary import SummaryRequest
+from infold.core.policy import INFOLD
+from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_message
 from infold.engine.counting import counting_for
 from infold.formats.requests import Unmanaged, asks_to_truncate, truncates

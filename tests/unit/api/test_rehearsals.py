@@ -5,12 +5,12 @@ from typing import Any
 from infold import fit
 from infold.api.rehearsals import Rehearsals
 from infold.core.budget import Window, budget_for
+from infold.core.compact import Rehearsal, carry_on
 from infold.core.gauge import Situation
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import Message, SessionId
-from infold.core.presets import INFOLD
-from infold.core.rehearse import Rehearsal, carry_on
-from infold.core.stubs import Rendering
+from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.testing.builders import calls, numbered, replies, result, user
 

@@ -27,14 +27,12 @@ from infold.core.events import (
 )
 from infold.core.judge import Answer, Told
 from infold.core.messages import CompactionPart, SessionId, text_of
-from infold.core.occasion import Veto
-from infold.core.policy import tokens
-from infold.core.presets import preset
-from infold.core.summary import SEVEN_SECTIONS, SummaryRequest
+from infold.core.policy import preset, tokens
+from infold.core.summary_request import SEVEN_SECTIONS, SummaryRequest
 from infold.errors import UnknownReference, UsageError, WindowExceeded
 from infold.plugins import seven_sections
 from infold.plugins.hooks import hook
-from infold.ports import FullStore, SessionKey
+from infold.ports import FullStore, SessionKey, Veto
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
 from infold.wiring import open_store

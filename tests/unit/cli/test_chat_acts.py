@@ -13,7 +13,7 @@ from infold.cli.chat_commands import order_in
 from infold.cli.chat_screen import Screen
 from infold.cli.chat_status import Status, status_of
 from infold.core.messages import SessionId
-from infold.core.summary import COMPACTION_AGENT
+from infold.core.summary_request import COMPACTION_AGENT
 from infold.dashboard.tally import Tallies
 from infold.errors import InfoldError, UnknownReference, UsageError
 from infold.ports import SessionKey

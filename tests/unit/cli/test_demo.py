@@ -13,7 +13,7 @@ from infold.cli.demo_play import Stage
 from infold.cli.demo_scene import scene_for
 from infold.cli.main import main
 from infold.core.messages import Message
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.dashboard.tally import Tallies
 from infold.stores.sqlite import SqliteStore
 

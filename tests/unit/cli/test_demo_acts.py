@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from infold.cli.demo_acts import acts_on
 from infold.cli.demo_play import Request, Stage
 from infold.cli.demo_scene import scene_for
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import pytest
 from infold.cli.demo_checks import Count, faults_of, pairs_are_whole, read
 from infold.cli.demo_scene import Scene, item_of, scene_for
 from infold.core.messages import UserMessage
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.testing.trajectory import RULES
 
 SCENE = scene_for(8_000, INFOLD)

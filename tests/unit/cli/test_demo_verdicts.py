@@ -3,8 +3,8 @@
 import pytest
 
 from infold.cli.demo_verdicts import judged, outcome_of, redlined, totals
+from infold.core.entries import Verdict
 from infold.core.events import Compacted
-from infold.core.verdict import Verdict
 
 ACCEPTED = Compacted("s", 9, 900, 300, "trigger", "recorded", 0.0123, 2_400)
 REPAIRED = Compacted("s", 9, 900, 300, "trigger", "recorded", 0.01, 2_000, faults=("invented",))

@@ -2,9 +2,8 @@
 
 import pytest
 
-from infold.core.adopting import adopted_checkpoint, is_finished_summary, request_answered_by, tail_start_id
+from infold.core.log import Spine, adopted_checkpoint, is_finished_summary, request_answered_by, tail_start_id
 from infold.core.messages import AssistantMessage, Finish, Message, MessageId, TextPart, UserMessage
-from infold.core.spine import Spine
 from infold.testing.builders import numbered, replies, requests_compaction, session, summary, user
 
 

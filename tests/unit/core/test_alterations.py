@@ -1,9 +1,8 @@
 """How a message looks with some of its parts hidden."""
 
-from infold.core.alterations import Hiding, hidden_parts, hide, show_again
 from infold.core.entries import Clip, Clipping, Handle, Pruning
+from infold.core.logged_message import Hiding, Rendering, hidden_parts, hide, show_again
 from infold.core.messages import Message, MessageId, ToolMessage, ToolResultPart
-from infold.core.stubs import Rendering
 
 OUTPUT = "line of output\n" * 200
 TWO: Message = ToolMessage(MessageId("m1"), (ToolResultPart("a", "bash", OUTPUT), ToolResultPart("b", "read", OUTPUT)))

@@ -4,17 +4,16 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
+from infold.core.checkpoint_text import render_fold
 from infold.core.compact import compact
-from infold.core.documents import attached, documents_of
 from infold.core.events import InstructionStubbed
 from infold.core.extract import extract
-from infold.core.fold import render_fold
 from infold.core.gauge import Situation
 from infold.core.ledger import MOST_QUOTES, Ledger, Quote, merge
-from infold.core.messages import FilePart, Message, MessageId, Part, TextPart, UserMessage, is_genuine_user
-from infold.core.presets import INFOLD
-from infold.core.recall import Document
-from infold.core.summary import flattened
+from infold.core.messages import FilePart, Message, MessageId, Part, TextPart, UserMessage, attached, is_genuine_user
+from infold.core.policy import INFOLD
+from infold.core.recall import Document, documents_of
+from infold.core.summary_request import flattened
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 
 IMAGE = FilePart("image/png", 85, "mockup.png", byte_size=12_345, digest="d1")

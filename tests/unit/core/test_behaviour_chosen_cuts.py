@@ -9,8 +9,7 @@ from infold.core.entries import Checkpoint, Rejection
 from infold.core.gauge import Situation, bound_of, gauge
 from infold.core.messages import AssistantMessage, MessageId, ReasoningPart, ToolCallPart, Usage
 from infold.core.plan import Fits, Fold, Prune, Summarise, fold_at, next_step
-from infold.core.policy import Policy
-from infold.core.presets import INFOLD, PRESETS, preset
+from infold.core.policy import INFOLD, PRESETS, Policy, preset
 from infold.testing.builders import calls, replies, result, session, user
 
 SEAL = ReasoningPart("", '"sealed"')

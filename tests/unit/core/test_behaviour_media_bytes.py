@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from infold.core.budget import Window, budget_for, narrowed
+from infold.core.budget import Limits, Window, budget_for, narrowed
 from infold.core.clip import choose_media
 from infold.core.compact import compact
 from infold.core.entries import Amendment, Checkpoint, Clip, Clipping, Handle, MessageEntry, Pin
 from infold.core.events import Clipped
 from infold.core.gauge import Situation
-from infold.core.limits import Limits
 from infold.core.log import Log
+from infold.core.logged_message import Rendering, media_bytes
 from infold.core.messages import (
     FilePart,
     Message,
@@ -22,11 +22,8 @@ from infold.core.messages import (
     UserMessage,
     text_of,
 )
-from infold.core.placing import media_bytes
 from infold.core.plan import Fits, Shorten, next_step
-from infold.core.policy import Policy
-from infold.core.presets import INFOLD, PRESETS
-from infold.core.stubs import Rendering
+from infold.core.policy import INFOLD, PRESETS, Policy
 from infold.core.view import view
 from infold.testing.builders import calls, numbered, replies, session, user
 

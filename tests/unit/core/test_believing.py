@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.believing import LEAST_ESTIMATED, can_be, is_believable
+from infold.core.budget import LEAST_ESTIMATED, can_be, is_believable
 from infold.core.messages import Usage
 from infold.core.tokens import SMALLEST_FACTOR, Calibration, Size
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
-from infold.core.compact import carry_out
+from infold.core.compact import Rehearsal, carry_on, carry_out
 from infold.core.cut import Cut
 from infold.core.entries import (
     Amendment,
@@ -21,8 +21,9 @@ from infold.core.entries import (
     Restoration,
 )
 from infold.core.gauge import Situation
-from infold.core.loading import load
+from infold.core.load import load
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -35,10 +36,8 @@ from infold.core.messages import (
     ToolCallPart,
 )
 from infold.core.plan import Fold, Prune, Shorten
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.core.prune import PrunePlan
-from infold.core.rehearse import Rehearsal, carry_on
-from infold.core.stubs import Rendering
 from infold.core.view import view
 from infold.testing.builders import numbered, result, user
 

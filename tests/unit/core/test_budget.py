@@ -5,8 +5,7 @@ from msgspec.structs import replace
 
 from infold.core.budget import Budget, Window, budget_for, output_ceiling, overflows, usage_tokens
 from infold.core.messages import Usage
-from infold.core.policy import LARGEST_TOKENS, Amount, Policy, remaining, share, tokens
-from infold.core.presets import INFOLD, PRESETS, preset
+from infold.core.policy import INFOLD, LARGEST_TOKENS, PRESETS, Amount, Policy, preset, remaining, share, tokens
 from infold.errors import PolicyError
 
 

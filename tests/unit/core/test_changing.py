@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from infold.core.budget import Limits
 from infold.core.entries import (
     Amendment,
     Checkpoint,
@@ -18,9 +19,9 @@ from infold.core.entries import (
     Restoration,
     Title,
 )
-from infold.core.limits import Limits
-from infold.core.loading import load
+from infold.core.load import load
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import (
     Message,
     MessageId,
@@ -31,8 +32,7 @@ from infold.core.messages import (
     Usage,
     UserMessage,
 )
-from infold.core.presets import INFOLD
-from infold.core.stubs import Rendering
+from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.errors import OrphanResult, UnknownReference
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, session, user

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from infold.core.clip import SMALLEST_CLIP_TOKENS, choose_clips, clips_on_arrival
 from infold.core.entries import Clip, Clipping, Handle, Pin
 from infold.core.log import Log
+from infold.core.logged_message import clip_part
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -18,7 +19,6 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.core.stubs import clip_part
 from infold.core.tokens import measure_part
 from infold.testing.builders import calls, replies, result, session, user
 

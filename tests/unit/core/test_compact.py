@@ -11,7 +11,6 @@ from infold.core.compact import CONTINUE_TEXT, Compaction, carry_out, checkpoint
 from infold.core.cut import Cut
 from infold.core.entries import Checkpoint, Handle, MessageEntry, Pin
 from infold.core.events import Clipped, Compacted, Exceeded, InstructionStubbed, Pruned
-from infold.core.features import estimate_tokens
 from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.ledger import MOST_QUOTES
 from infold.core.log import Log
@@ -29,8 +28,8 @@ from infold.core.messages import (
     text_of,
 )
 from infold.core.plan import Fits, Fold, Prune, Shorten, Stuck, Summarise
-from infold.core.policy import Policy
-from infold.core.presets import INFOLD, PRESETS, preset
+from infold.core.policy import INFOLD, PRESETS, Policy, preset
+from infold.core.tokens import estimate_tokens
 from infold.core.view import view
 from infold.errors import WindowExceeded
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, session, user

@@ -21,7 +21,7 @@ from infold.core.messages import (
     text_of,
 )
 from infold.core.plan import Fold, Summarise, next_step
-from infold.core.presets import preset
+from infold.core.policy import preset
 from infold.core.view import view
 from infold.testing.builders import numbered, replies, session, tokens_of_text, user
 

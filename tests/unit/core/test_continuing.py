@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.continuing import is_under_way
+from infold.core.compact import is_under_way
 from infold.core.messages import MessageId, SystemMessage, TextPart
 from infold.testing.builders import Draft, calls, replies, result, session, user
 

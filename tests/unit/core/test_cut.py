@@ -6,10 +6,9 @@ from msgspec.structs import replace
 from infold.core.cut import Cut, Room, choose_cut, newest_turns_within, turn_starts
 from infold.core.entries import Checkpoint
 from infold.core.log import Log
+from infold.core.logged_message import Placed
 from infold.core.messages import Message, ReasoningPart
-from infold.core.placing import Placed
-from infold.core.policy import Policy, TailPolicy
-from infold.core.presets import INFOLD, preset
+from infold.core.policy import INFOLD, Policy, TailPolicy, preset
 from infold.testing.builders import (
     calls,
     replies,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.declined import declined, words_of_decline
+from infold.core.extract import declined, words_of_decline
 from infold.core.ledger import FileOperation
 from infold.core.messages import ResultStatus, ToolResultPart
 

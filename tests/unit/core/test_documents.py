@@ -1,6 +1,5 @@
 """Parts as documents for recall."""
 
-from infold.core.documents import LONGEST_TITLE, documents_of
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -14,7 +13,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.core.recall import Document
+from infold.core.recall import LONGEST_TITLE, Document, documents_of
 
 
 def documents(*messages: Message) -> list[Document]:

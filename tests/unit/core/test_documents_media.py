@@ -2,9 +2,8 @@
 
 import pytest
 
-from infold.core.documents import documents_of
 from infold.core.messages import FilePart, MessageId, TextPart, UserMessage
-from infold.core.recall import Document
+from infold.core.recall import Document, documents_of
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,13 @@ from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
 from infold.core.compact import compact
-from infold.core.economics import LEAST_CALLS, Outlook, Rates, saving
 from infold.core.entries import MessageEntry
 from infold.core.events import Compacted
-from infold.core.gauge import Situation
+from infold.core.gauge import LEAST_CALLS, Outlook, Rates, Situation, saving
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, SessionId
 from infold.core.plan import Fits, Fold, next_step
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.testing.builders import calls, log_of, numbered, result, session, user
 
 RATES = Rates(fresh=1.25, cached=0.1, output=5.0)

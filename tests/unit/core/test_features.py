@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infold.core.features import RUN_CHARS, estimate_tokens
+from infold.core.tokens import RUN_CHARS, estimate_tokens
 
 PYTHON = '''\
 class Basket:

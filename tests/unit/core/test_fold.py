@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infold.core.fold import FOLDER_NOTE, OPENING, RECALL_HINT, FoldedText, render_fold
+from infold.core.checkpoint_text import FOLDER_NOTE, OPENING, RECALL_HINT, FoldedText, render_fold
 from infold.core.ledger import CommandFact, ErrorFact, FileFact, JobFact, Ledger, Quote, TodoFact
 from infold.core.policy import EstimateRule
 from infold.core.tokens import estimate

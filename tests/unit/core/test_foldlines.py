@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.foldlines import (
+from infold.core.checkpoint_text import (
     changed_lines,
     command_lines,
     error_lines,

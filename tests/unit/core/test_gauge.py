@@ -28,8 +28,7 @@ from infold.core.messages import (
     Usage,
     UserMessage,
 )
-from infold.core.policy import Policy
-from infold.core.presets import INFOLD, preset
+from infold.core.policy import INFOLD, Policy, preset
 from infold.core.tokens import Size
 from infold.testing.builders import calls, numbered, replies, result, session, tokens_of_text, user
 

@@ -5,15 +5,14 @@ from time import process_time
 import pytest
 from msgspec.structs import replace
 
-from infold.core.budget import Window, budget_for
+from infold.core.budget import NO_LIMITS, Limits, Window, budget_for
 from infold.core.compact import checkpoint_for
 from infold.core.cut import Cut
 from infold.core.entries import Amendment, Checkpoint, Entry, Handle, MessageEntry, Pruning, Rejection, Restoration
 from infold.core.gauge import Situation
-from infold.core.growing import resummed, size_of_text
-from infold.core.limits import NO_LIMITS, Limits
-from infold.core.loading import load
-from infold.core.log import Log
+from infold.core.load import load
+from infold.core.log import Log, resummed, size_of_text
+from infold.core.logged_message import Rendering
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -25,8 +24,7 @@ from infold.core.messages import (
     Usage,
 )
 from infold.core.plan import Fold
-from infold.core.presets import INFOLD, PRESETS
-from infold.core.stubs import Rendering
+from infold.core.policy import INFOLD, PRESETS
 from infold.core.tokens import NO_SIZE, UNCALIBRATED, Calibration, estimate
 from infold.core.view import view
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, session, summary, user

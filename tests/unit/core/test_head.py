@@ -1,15 +1,14 @@
 """What a fold knows of the head it takes away."""
 
 from infold.core.budget import Window, budget_for
-from infold.core.compact import checkpoint_for
+from infold.core.compact import MOST_UNANSWERED, beside_tail, callers_in, checkpoint_for, ledger_of, unanswered_in
 from infold.core.cut import Cut
 from infold.core.entries import Checkpoint
 from infold.core.gauge import Situation
-from infold.core.head import MOST_UNANSWERED, beside_tail, callers_in, ledger_of, unanswered_in
 from infold.core.ledger import EMPTY_LEDGER
 from infold.core.messages import Message
 from infold.core.plan import Fold
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.testing.builders import calls, replies, result, session, user
 
 SITUATION = Situation(INFOLD, budget_for(Window(64_000), INFOLD))

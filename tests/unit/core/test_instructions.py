@@ -3,8 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infold.core.foldlines import LONGEST_EXCERPT
-from infold.core.instructions import FIRST, LATEST, OTHERS, RULES, Instructions, told_instructions
+from infold.core.checkpoint_text import FIRST, LATEST, LONGEST_EXCERPT, OTHERS, RULES, Instructions, told_instructions
 from infold.core.ledger import Ledger, Quote
 from infold.core.tokens import estimate
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from infold.core.entries import Verdict
 from infold.core.judge import LONGEST_ANSWER, Answer, judge, readable, record_text
 from infold.core.messages import AssistantMessage, Finish, Message, MessageId, ReasoningPart
-from infold.core.verdict import Verdict
 from infold.testing.builders import calls, numbered, replies, result, user
 
 HISTORY = numbered(

@@ -2,9 +2,9 @@
 
 import pytest
 
+from infold.core.entries import Verdict
 from infold.core.judge import LONGEST_REFUSAL, Answer, judge
 from infold.core.messages import Message
-from infold.core.verdict import Verdict
 from infold.testing.builders import numbered, replies, user
 
 HEAD = numbered((user("Port the parser."), replies("The parser was ported.")))

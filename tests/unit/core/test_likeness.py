@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from infold.core.likeness import OWN_IDS, chained, has_ids, is_callers, likeness, outlined
 from infold.core.messages import (
+    OWN_IDS,
     AssistantMessage,
     FilePart,
     Message,
@@ -18,6 +18,11 @@ from infold.core.messages import (
     ToolMessage,
     ToolResultPart,
     UserMessage,
+    chained,
+    has_ids,
+    is_callers,
+    likeness,
+    outlined,
 )
 from infold.testing.strategies import histories
 

@@ -5,9 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from infold.core.budget import Window, budget_for, narrowed
-from infold.core.limits import LARGEST_FACTOR, NO_LIMITS, SMALLEST_TOKENS, UNTOLD_SHARE, Limits
-from infold.core.presets import INFOLD
+from infold.core.budget import (
+    LARGEST_FACTOR,
+    NO_LIMITS,
+    SMALLEST_TOKENS,
+    UNTOLD_SHARE,
+    Limits,
+    Window,
+    budget_for,
+    narrowed,
+)
+from infold.core.policy import INFOLD
 
 
 def refused(

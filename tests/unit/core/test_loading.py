@@ -9,8 +9,9 @@ from infold.core.compact import checkpoint_for
 from infold.core.cut import Cut
 from infold.core.entries import Checkpoint, Clip, Clipping, Entry, Handle, MessageEntry, Pin, Pruning, Restoration
 from infold.core.gauge import Situation
-from infold.core.loading import load
+from infold.core.load import load
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import (
     AssistantMessage,
     CompactionPart,
@@ -24,9 +25,7 @@ from infold.core.messages import (
     results_of,
 )
 from infold.core.plan import Fits, Fold, next_step
-from infold.core.policy import Policy
-from infold.core.presets import INFOLD, preset
-from infold.core.stubs import Rendering
+from infold.core.policy import INFOLD, Policy, preset
 from infold.core.view import standing, view
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, summary, user
 

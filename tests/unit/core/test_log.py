@@ -23,8 +23,7 @@ from infold.core.messages import (
     UserMessage,
     text_of,
 )
-from infold.core.policy import SummaryPolicy
-from infold.core.presets import PRESETS
+from infold.core.policy import PRESETS, SummaryPolicy
 from infold.core.tokens import NO_SIZE, measure_message, size_of
 from infold.core.view import standing, view
 from infold.errors import DuplicateId, IllegalCut, LogError, OrphanResult, UnknownReference

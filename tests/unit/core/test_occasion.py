@@ -5,7 +5,7 @@ from typing import assert_never
 import pytest
 
 from infold.core.messages import SessionId
-from infold.core.occasion import Decision, KeepFrom, Occasion, Supply, Veto
+from infold.ports import Decision, KeepFrom, Occasion, Supply, Veto
 from infold.testing.builders import numbered, replies, user
 
 HEAD = numbered((user("Port the parser."), replies()))

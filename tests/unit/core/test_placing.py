@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from infold.core.entries import Checkpoint, Clip, Clipping, Handle, MessageEntry
 from infold.core.log import Log
+from infold.core.logged_message import INTERRUPTED_TEXT, Placed, Run, place
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -21,9 +22,7 @@ from infold.core.messages import (
     results_of,
     text_of,
 )
-from infold.core.placing import Placed, Run, place
 from infold.core.policy import Ruler, SummaryPolicy
-from infold.core.standins import INTERRUPTED_TEXT
 from infold.core.view import view
 from infold.errors import DuplicateId, OrphanResult
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, session, summary, user

@@ -6,13 +6,12 @@ from msgspec.structs import replace
 from infold.core.budget import Window, budget_for
 from infold.core.cut import Cut, head_size
 from infold.core.entries import Checkpoint, Handle, MessageEntry, Pin, Pruning
-from infold.core.features import estimate_tokens
 from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.messages import Finish, Message, MessageId, ToolMessage, ToolResultPart, Usage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
-from infold.core.policy import Policy, TailPolicy, share, tokens
-from infold.core.presets import INFOLD, PRESETS, preset
+from infold.core.policy import INFOLD, PRESETS, Policy, TailPolicy, preset, share, tokens
+from infold.core.tokens import estimate_tokens
 from infold.testing.builders import calls, replies, result, session, tokens_of_text, user
 
 WINDOW = Window(200_000)

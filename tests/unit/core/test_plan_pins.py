@@ -8,7 +8,7 @@ from infold.core.entries import Handle, Pin
 from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.plan import Fits, Stuck, next_step
-from infold.core.presets import INFOLD, PRESETS, preset
+from infold.core.policy import INFOLD, PRESETS, preset
 from infold.core.view import view
 from infold.testing.builders import calls, replies, session, user
 

@@ -9,7 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.policy import (
+    INFOLD,
     LARGEST_TOKENS,
+    PRESETS,
     Amount,
     Policy,
     PrunePolicy,
@@ -19,7 +21,6 @@ from infold.core.policy import (
     share,
     tokens,
 )
-from infold.core.presets import INFOLD, PRESETS
 from infold.errors import PolicyError, UsageError
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from infold.core.policy import CountRule, EstimateRule, UsableRule, share, tokens
-from infold.core.presets import INFOLD, PRESETS, preset
+from infold.core.policy import INFOLD, PRESETS, CountRule, EstimateRule, UsableRule, preset, share, tokens
 from infold.errors import UnknownPreset
 
 DOCUMENTS = ("opencode-1.1.23", "opencode-1.1.57", "opencode-1.18", "proactive", "turn-window")

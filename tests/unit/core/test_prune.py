@@ -17,8 +17,7 @@ from infold.core.messages import (
     ToolResultPart,
     results_of,
 )
-from infold.core.policy import Policy, PrunePolicy, share, tokens
-from infold.core.presets import INFOLD, preset
+from infold.core.policy import INFOLD, Policy, PrunePolicy, preset, share, tokens
 from infold.core.prune import NOTHING_TO_PRUNE, PrunePlan, plan_prune
 from infold.core.tokens import estimate
 from infold.core.view import view

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from infold.core.entries import Handle, Pin, Pruning
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, ReasoningPart, ToolCallPart, calls_of
-from infold.core.policy import PrunePolicy, tokens
-from infold.core.presets import INFOLD, preset
+from infold.core.policy import INFOLD, PrunePolicy, preset, tokens
 from infold.core.prune import PrunePlan, plan_prune
 from infold.core.view import view
 from infold.testing.builders import calls, replies, result, session, tokens_of_text, user

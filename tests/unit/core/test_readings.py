@@ -1,6 +1,6 @@
 """A text is read once."""
 
-from infold.core.readings import MOST_REMEMBERED, remembered, remembering
+from infold.core.tokens import MOST_REMEMBERED, remembered, remembering
 
 
 def test_a_text_is_read_once() -> None:

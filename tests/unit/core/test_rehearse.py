@@ -1,11 +1,11 @@
 """A history played again, from the beginning or from where it ended."""
 
 from infold.core.budget import Window, budget_for
+from infold.core.compact import Rehearsal, carry_on, rehearse
 from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId
-from infold.core.presets import INFOLD
-from infold.core.rehearse import Rehearsal, carry_on, rehearse
+from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.testing.builders import calls, numbered, replies, result, summary, user
 

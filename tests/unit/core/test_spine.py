@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
+from infold.core.log import FARTHEST_PARTNER, Spine, within
+from infold.core.logged_message import Placed, Run, place
 from infold.core.messages import AssistantMessage, Message, MessageId, TextPart
-from infold.core.placing import Placed, Run, place
-from infold.core.spine import FARTHEST_PARTNER, Spine, within
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, summary, user
 
 

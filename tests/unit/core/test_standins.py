@@ -6,9 +6,9 @@ from infold.core.budget import Window, budget_for
 from infold.core.entries import Checkpoint, Clip, Clipping, Handle, MessageEntry
 from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.log import Log
+from infold.core.logged_message import interrupted, late_heading, size_of_interrupted, size_of_late
 from infold.core.messages import MessageId, ToolCallPart, ToolMessage, ToolResultPart
-from infold.core.presets import INFOLD
-from infold.core.standins import interrupted, late_heading, size_of_interrupted, size_of_late
+from infold.core.policy import INFOLD
 from infold.core.tokens import NO_SIZE
 from infold.core.view import view
 from infold.testing.builders import calls, replies, result, session, user

@@ -7,8 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infold.core.entries import Clip, Clipping, Entry, Handle, MessageEntry, Pruning, Restoration
-from infold.core.loading import load
+from infold.core.load import load
 from infold.core.log import Log
+from infold.core.logged_message import (
+    LONGEST_KEPT_VALUE,
+    Rendering,
+    clip_part,
+    is_clippable,
+    is_prunable,
+    prune_part,
+    repeats_stub,
+)
 from infold.core.messages import (
     CompactionPart,
     FilePart,
@@ -17,15 +26,6 @@ from infold.core.messages import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
-)
-from infold.core.stubs import (
-    LONGEST_KEPT_VALUE,
-    Rendering,
-    clip_part,
-    is_clippable,
-    is_prunable,
-    prune_part,
-    repeats_stub,
 )
 from infold.errors import UnknownReference
 from infold.testing.builders import calls, replies, result, session, user

@@ -12,7 +12,7 @@ from infold.core.messages import (
     UserMessage,
     text_of,
 )
-from infold.core.summary import (
+from infold.core.summary_request import (
     COMPACTION_AGENT,
     SEVEN_SECTIONS,
     Additions,

@@ -3,7 +3,7 @@
 import pytest
 
 from infold.core.messages import AssistantMessage, MessageId, TextPart, text_of
-from infold.core.summary import LONGEST_LATER, Additions, inert, instruction, later_text, own_request
+from infold.core.summary_request import LONGEST_LATER, Additions, inert, instruction, later_text, own_request
 from infold.testing.builders import calls, numbered, replies, result, user
 
 

@@ -2,9 +2,7 @@
 
 import pytest
 
-from infold.core.policy import Policy
-from infold.core.presets import PRESETS, preset
-from infold.core.switches import switched
+from infold.core.policy import PRESETS, Policy, preset, switched
 from infold.errors import SettingsError
 
 OPENCODES = [*(name for name in PRESETS if name.startswith("opencode-")), "proactive"]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from infold.core.features import estimate_tokens
 from infold.core.messages import (
     AssistantMessage,
     CompactionPart,
@@ -18,8 +17,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.core.policy import EstimateRule
-from infold.core.presets import preset
+from infold.core.policy import EstimateRule, preset
 from infold.core.tokens import (
     CALL_OVERHEAD_TOKENS,
     LARGEST_FACTOR,
@@ -30,6 +28,7 @@ from infold.core.tokens import (
     Calibration,
     Size,
     estimate,
+    estimate_tokens,
     measure,
     measure_message,
     measure_part,

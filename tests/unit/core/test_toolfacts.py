@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from infold.core.ledger import TodoFact
-from infold.core.messages import ResultStatus, ToolCallPart, ToolResultPart
-from infold.core.toolfacts import (
+from infold.core.extract import (
     LONGEST_COMMAND,
     LONGEST_LINE,
     arguments_of,
@@ -20,6 +18,8 @@ from infold.core.toolfacts import (
     running_job,
     todos_after,
 )
+from infold.core.ledger import TodoFact
+from infold.core.messages import ResultStatus, ToolCallPart, ToolResultPart
 
 PATCH = (
     "*** Begin Patch\n*** Add File: new.py\n+x\n*** Update File: old.py\n*** Move to: moved.py\n@@\n"

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from infold.core.verdict import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Failing, Verdict, next_failure
+from infold.core.entries import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Failing, Verdict, next_failure
 
 
 def test_a_verdict_with_text_is_acceptance() -> None:

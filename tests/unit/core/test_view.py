@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from infold.core.entries import Checkpoint, Clip, Clipping, Handle, MessageEntry, Pruning
 from infold.core.log import Log
+from infold.core.logged_message import INTERRUPTED_TEXT
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -24,9 +25,7 @@ from infold.core.messages import (
     results_of,
     text_of,
 )
-from infold.core.policy import SummaryPolicy
-from infold.core.presets import INFOLD, PRESETS, preset
-from infold.core.standins import INTERRUPTED_TEXT
+from infold.core.policy import INFOLD, PRESETS, SummaryPolicy, preset
 from infold.core.view import REQUEST_TEXT, answered_as_interrupted, view
 from infold.testing.builders import calls, replies, requests_compaction, result, session, summary, user
 

@@ -3,7 +3,7 @@
 import pytest
 
 from infold.core.messages import Finish
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.testing.builders import replies, session, user
 

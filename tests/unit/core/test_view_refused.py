@@ -17,7 +17,7 @@ from infold.core.messages import (
     ToolResultPart,
     results_of,
 )
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.errors import DuplicateId, IllegalCut, LogError, OrphanResult, UnknownReference, UsageError
 from infold.testing.builders import calls, replies, requests_compaction, result, session, summary, user

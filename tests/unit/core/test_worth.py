@@ -8,10 +8,19 @@ from infold.core.entries import Checkpoint, MessageEntry, Reason
 from infold.core.gauge import Situation, estimated_tokens
 from infold.core.log import Log
 from infold.core.messages import Finish
-from infold.core.plan import Fits, Fold, Summarise, fold_at, next_step
-from infold.core.policy import Policy
-from infold.core.presets import INFOLD, PRESETS, preset
-from infold.core.worth import LEAST_GAIN_SHARE, LEAST_NEWS_SHARE, is_too_soon, is_worth_asking, is_worth_folding
+from infold.core.plan import (
+    LEAST_GAIN_SHARE,
+    LEAST_NEWS_SHARE,
+    Fits,
+    Fold,
+    Summarise,
+    fold_at,
+    is_too_soon,
+    is_worth_asking,
+    is_worth_folding,
+    next_step,
+)
+from infold.core.policy import INFOLD, PRESETS, Policy, preset
 from infold.testing.builders import numbered, replies, session, user
 
 BUDGET = budget_for(Window(32_768), INFOLD)

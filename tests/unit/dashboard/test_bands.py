@@ -5,6 +5,7 @@ from hypothesis import given, settings
 
 from infold.core.entries import Checkpoint, Clip, Clipping, Handle, MessageEntry, Pruning
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import (
     FilePart,
     Message,
@@ -16,7 +17,6 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.core.stubs import Rendering
 from infold.core.tokens import UNCALIBRATED, Calibration
 from infold.dashboard.bands import BANDS, NO_BANDS, Bands, Filling, bands_of, bands_of_log
 from infold.testing.builders import calls, log_of, replies, result, session, user

@@ -2,8 +2,8 @@
 
 from typing import get_args
 
+from infold.core.entries import Fault
 from infold.core.ledger import EMPTY_LEDGER, CommandFact, ErrorFact, FileFact, JobFact, Ledger, Quote, TodoFact
-from infold.core.verdict import Fault
 from infold.dashboard.facts import FAULTS, Fact, facts_of
 
 

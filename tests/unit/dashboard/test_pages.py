@@ -12,6 +12,7 @@ from infold.core.entries import (
     Checkpoint,
     Clip,
     Clipping,
+    Failing,
     Handle,
     MessageEntry,
     Pin,
@@ -19,10 +20,10 @@ from infold.core.entries import (
     Rejection,
     Restoration,
     Title,
+    Verdict,
 )
 from infold.core.ledger import Ledger, Quote
 from infold.core.messages import FilePart, MessageId, ModelRef, SessionId, UserMessage
-from infold.core.verdict import Failing, Verdict
 from infold.dashboard.addresses import address_of
 from infold.dashboard.pages import MOST_ROWS
 from infold.engine.previewing import Preview

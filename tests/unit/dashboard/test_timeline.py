@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from infold.core.compact import compact
 from infold.core.entries import Amendment, Checkpoint, Handle, MessageEntry, Pin, Pruning, Rejection, Restoration
 from infold.core.gauge import Situation
-from infold.core.loading import load
+from infold.core.load import load
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId, Usage
 from infold.dashboard.bands import Filling

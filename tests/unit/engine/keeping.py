@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from infold.core.budget import Window
 from infold.core.entries import Entry, MessageEntry
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import Message, MessageId, TextPart, UserMessage
-from infold.core.presets import INFOLD
-from infold.core.stubs import Rendering
+from infold.core.policy import INFOLD
 from infold.engine.call import Flow
 from infold.engine.counting import Counting
 from infold.engine.drive import World, drive

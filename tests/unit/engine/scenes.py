@@ -10,11 +10,10 @@ from infold.core.budget import Window, budget_for
 from infold.core.entries import Entry, MessageEntry
 from infold.core.gauge import Situation
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import Message, SessionId
 from infold.core.plan import Summarise, next_step
-from infold.core.policy import Policy
-from infold.core.presets import INFOLD
-from infold.core.stubs import Rendering
+from infold.core.policy import INFOLD, Policy
 from infold.engine.call import Call
 from infold.engine.drive import World, drive
 from infold.engine.flow import Prepared, compact

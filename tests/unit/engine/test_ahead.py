@@ -10,7 +10,7 @@ from infold.core.gauge import Situation, gauge
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, SessionId
 from infold.core.plan import Fits, Summarise, next_step
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.engine.ahead import Preparation, cut_with, is_valid, mark_of, step_ahead, told_of
 from infold.engine.notes import Notes
 from infold.testing.builders import numbered, replies, user

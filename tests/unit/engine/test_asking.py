@@ -11,7 +11,7 @@ import pytest
 
 from infold.core.judge import LONGEST_ANSWER, Answer, Told, hard_fault
 from infold.core.messages import Usage
-from infold.core.summary import SummaryRequest
+from infold.core.summary_request import SummaryRequest
 from infold.engine.asking import (
     NAME,
     AsyncSummariser,

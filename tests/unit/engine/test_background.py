@@ -7,7 +7,7 @@ from threading import Event, current_thread
 
 import pytest
 
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.engine.ahead import Mark, Preparation
 from infold.engine.background import MOST_BEGUN, AsyncShelf, Shelf
 from infold.engine.notes import Notes

@@ -6,9 +6,8 @@ import pytest
 
 from infold import fit
 from infold.catalogue import FAMILIES, FamilyName, upper_bound
-from infold.core.believing import LEAST_ESTIMATED
-from infold.core.features import estimate_tokens
-from infold.core.tokens import estimate
+from infold.core.budget import LEAST_ESTIMATED
+from infold.core.tokens import estimate, estimate_tokens
 from infold.engine.counting import EXACT_MARGIN, _exact_counter, counting_for, is_trustworthy, least_for
 
 PROBE = "tiktoken is great!"

@@ -13,7 +13,7 @@ from infold.core.entries import Entry
 from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.engine.call import Call, Flow, Outrun
 from infold.engine.drive import drive, drive_async
 from infold.engine.effects import Hold, Release

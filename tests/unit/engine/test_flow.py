@@ -6,16 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
-from infold.core.economics import Rates
 from infold.core.entries import Checkpoint, Entry, MessageEntry
 from infold.core.events import Compacted, Exceeded, StubRepeated, SummaryRejected
-from infold.core.gauge import Situation
+from infold.core.gauge import Rates, Situation
 from infold.core.judge import Answer, Told
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import AssistantMessage, Message, ModelRef, SessionId, Usage, UserMessage, text_of
-from infold.core.policy import Policy
-from infold.core.presets import INFOLD, preset
-from infold.core.stubs import Rendering
+from infold.core.policy import INFOLD, Policy, preset
 from infold.core.view import view
 from infold.engine.call import Call
 from infold.engine.drive import drive

@@ -6,13 +6,13 @@ from msgspec.structs import replace
 from infold.core.entries import Checkpoint
 from infold.core.events import CompactionVetoed, SummaryRejected
 from infold.core.messages import text_of
-from infold.core.occasion import Decision, KeepFrom, Occasion, Supply, Veto
 from infold.core.plan import Fold, fold_at
-from infold.core.presets import preset
-from infold.core.summary import SEVEN_SECTIONS, Additions
+from infold.core.policy import preset
+from infold.core.summary_request import SEVEN_SECTIONS, Additions
 from infold.engine.call import Call
 from infold.engine.effects import Guidance
 from infold.engine.folding import plan_for
+from infold.ports import Decision, KeepFrom, Occasion, Supply, Veto
 
 from .scenes import TRIGGERED, URGENT, compacted, situation, step_of, stored
 from .worlds import GOOD, Scripted

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from infold.core.entries import Checkpoint, Entry, MessageEntry
+from infold.core.entries import Checkpoint, Entry, MessageEntry, Verdict
 from infold.core.events import Compacted, PreparationDiscarded
 from infold.core.judge import Answer, Told
 from infold.core.messages import MessageId, TextPart, UserMessage, text_of
-from infold.core.summary import SummaryRequest
-from infold.core.verdict import Verdict
+from infold.core.summary_request import SummaryRequest
 from infold.core.view import view
 from infold.engine.ahead import Preparation, mark_of
 from infold.engine.call import Call, Flow, Outrun

@@ -12,7 +12,7 @@ from infold.core.entries import Amendment, Handle, MessageEntry, Pruning
 from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, SessionId, SystemMessage, calls_of, results_of, text_of
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.engine.history import History
 from infold.errors import HistoryChanged, UsageError

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from infold.core.entries import Amendment, Checkpoint, Pruning, Rejection, Restoration
 from infold.core.events import Compacted, Pruned, Rejected, Restored
 from infold.core.messages import text_of
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.engine.call import Flow
 from infold.engine.circumstances import Beside
 from infold.engine.keeper import Keeper

@@ -3,15 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from infold.core.economics import Rates
-from infold.core.entries import Checkpoint, MessageEntry
+from infold.core.entries import Checkpoint, Failing, MessageEntry
 from infold.core.events import SummariserResumed, SummaryRejected
+from infold.core.gauge import Rates
 from infold.core.judge import Answer
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, MessageId, TextPart, Usage, WorkPath, text_of
-from infold.core.summary import Additions, SummaryRequest
+from infold.core.summary_request import Additions, SummaryRequest
 from infold.core.tokens import measure
-from infold.core.verdict import Failing
 from infold.engine.drive import drive
 from infold.engine.notes import Notes
 from infold.engine.summarising import SummaryPlan, ask_for_notes, supplied_notes

@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from infold.catalogue import ASSUMED_CONTEXT_TOKENS, Assumed, Known, ModelEntry, Prices
 from infold.core.budget import Window
-from infold.core.economics import Rates
+from infold.core.gauge import Rates
 from infold.core.messages import Message, MessageId, SystemMessage, TextPart
-from infold.core.presets import INFOLD, preset
+from infold.core.policy import INFOLD, preset
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, estimate
 from infold.engine.terms import as_text, divided, overhead_of, rates_of, terms_for, window_of
 from infold.errors import UnknownPreset, UsageError

@@ -5,19 +5,17 @@ from collections.abc import Sequence
 from infold.core.entries import Entry
 from infold.core.events import Event
 from infold.core.judge import Answer, Told
-from infold.core.loading import load
+from infold.core.load import load
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import SessionId, Usage
-from infold.core.occasion import Occasion
-from infold.core.policy import Policy
-from infold.core.presets import INFOLD
-from infold.core.stubs import Rendering
-from infold.core.summary import SummaryRequest
+from infold.core.policy import INFOLD, Policy
+from infold.core.summary_request import SummaryRequest
 from infold.engine.ahead import Preparation
 from infold.engine.drive import AsyncWorld, World
 from infold.engine.effects import Guidance
 from infold.errors import ModelError
-from infold.ports import FullStore, SessionKey
+from infold.ports import FullStore, Occasion, SessionKey
 from infold.stores.memory import MemoryStore
 
 __all__ = ["GOOD", "KEY", "Scripted"]

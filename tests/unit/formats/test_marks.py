@@ -20,7 +20,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.core.presets import PRESETS, preset
+from infold.core.policy import PRESETS, preset
 from infold.formats.injected import marked, marks_of
 from infold.formats.transcripts.record import RecordedCompaction, RecordedSession, imported
 from infold.formats.transcripts.registry import read_bytes

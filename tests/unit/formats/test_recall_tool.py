@@ -11,8 +11,8 @@ from openai.types.responses import FunctionTool, FunctionToolParam
 from pydantic import TypeAdapter
 
 from infold.core.entries import Handle
+from infold.core.logged_message import Rendering, prune_part
 from infold.core.messages import ToolResultPart
-from infold.core.stubs import Rendering, prune_part
 from infold.errors import BrokenInput, UnknownFormat
 from infold.formats.recall_tool import (
     DESCRIPTION,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from infold.core.judge import Answer
-from infold.core.summary import (
+from infold.core.summary_request import (
     COMPACTION_AGENT,
     Additions,
     SummaryRequest,

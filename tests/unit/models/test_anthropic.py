@@ -8,7 +8,7 @@ import pytest
 
 from infold.core.judge import Answer
 from infold.core.messages import ModelRef, Usage
-from infold.core.summary import Additions, own_request
+from infold.core.summary_request import Additions, own_request
 from infold.engine.asking import ask
 from infold.errors import ModelBusy, ModelOverflow
 from infold.formats.wire import ANTHROPIC_MESSAGES

@@ -10,7 +10,7 @@ from google.genai import errors, types
 
 from infold.core.judge import Answer, Told
 from infold.core.messages import ModelRef
-from infold.core.summary import Additions, own_request
+from infold.core.summary_request import Additions, own_request
 from infold.errors import KeyRefused, ModelBusy, RequestRefused
 from infold.models.google import FAILURES, GoogleGemini
 from infold.ports import ModelRequest, Replied, ToolSpec

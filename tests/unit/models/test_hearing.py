@@ -6,7 +6,7 @@ import pytest
 
 from infold.core.judge import Answer, Told
 from infold.core.messages import ModelRef, Usage
-from infold.core.summary import Additions, own_request
+from infold.core.summary_request import Additions, own_request
 from infold.errors import ModelBusy, ModelOverflow
 from infold.formats.wire import FORMATS, OPENAI_CHAT
 from infold.models.failures import Line

@@ -5,7 +5,7 @@ import pytest
 
 from infold.core.judge import Told
 from infold.core.messages import ModelRef
-from infold.core.summary import Additions, own_request
+from infold.core.summary_request import Additions, own_request
 from infold.models.openai_responses import OpenAIResponses
 from infold.ports import ModelRequest, Replied, ToolSpec
 from infold.testing.scripted import ScriptedServer

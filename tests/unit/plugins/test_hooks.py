@@ -6,10 +6,10 @@ import sys
 import pytest
 from pluggy import PluginManager
 
-from infold.core.occasion import Occasion
-from infold.core.summary import Additions
+from infold.core.summary_request import Additions
 from infold.errors import UsageError
 from infold.plugins.hooks import GROUP, HOOK_NAMES, HookSpecs, hook
+from infold.ports import Occasion
 
 SPECS = {name for name, value in vars(HookSpecs).items() if hasattr(value, f"{GROUP}_spec")}
 

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from infold.core.entries import Checkpoint
 from infold.core.events import Event, PluginFailed
 from infold.core.messages import SessionId
-from infold.core.occasion import Decision, KeepFrom, Occasion, Supply, Veto
-from infold.core.summary import Additions, instruction
+from infold.core.summary_request import Additions, instruction
 from infold.plugins.hooks import HOOK_NAMES, hook, hookimpl
 from infold.plugins.manager import (
     LONGEST_PROBLEM,
@@ -22,7 +21,7 @@ from infold.plugins.manager import (
     Plugin,
     PluginHooks,
 )
-from infold.ports import Hooks
+from infold.ports import Decision, Hooks, KeepFrom, Occasion, Supply, Veto
 
 ID = SessionId("s")
 OCCASION = Occasion(ID, "trigger", (), 4, 90_000, 1_000_000)

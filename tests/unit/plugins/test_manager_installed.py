@@ -9,15 +9,15 @@ import pytest
 
 from infold.core.events import Event, PluginFailed
 from infold.core.messages import SessionId
-from infold.core.occasion import Occasion
-from infold.core.summary import Additions
+from infold.core.summary_request import Additions
 from infold.errors import UsageError
 from infold.plugins import PluginHooks, installed_plugins
+from infold.ports import Occasion
 
 OCCASION = Occasion(SessionId("s"), "trigger", (), 4, 90_000, 1_000_000)
 
 SOURCE = """
-from infold.core.summary import Additions
+from infold.core.summary_request import Additions
 from infold.plugins import hook
 
 @hook("session.compacting")

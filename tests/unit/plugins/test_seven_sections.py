@@ -1,10 +1,9 @@
 """The bundled plugin."""
 
 from infold.core.messages import SessionId
-from infold.core.occasion import Occasion
-from infold.core.summary import SEVEN_SECTIONS, instruction
+from infold.core.summary_request import SEVEN_SECTIONS, instruction
 from infold.plugins import PluginHooks, installed_plugins, seven_sections
-from infold.ports import Hooks
+from infold.ports import Hooks, Occasion
 
 OCCASION = Occasion(SessionId("s"), "trigger", (), None, 90_000, 100_000)
 

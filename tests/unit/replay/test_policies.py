@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from infold.core.economics import Rates
+from infold.core.gauge import Rates
 from infold.core.messages import Message, ToolResultPart, Usage, calls_of, results_of, text_of
-from infold.core.presets import PRESETS
+from infold.core.policy import PRESETS
 from infold.errors import UnknownPreset
 from infold.formats.transcripts.record import RecordedCompaction
 from infold.replay.calls import recording_of

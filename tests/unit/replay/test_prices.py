@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from infold.catalogue import Prices, Tier
-from infold.core.economics import Rates
+from infold.core.gauge import Rates
 from infold.replay.cache import CacheRules
 from infold.replay.outcome import Spend
 from infold.replay.prices import Tariff, cache_rules

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.messages import Message, text_of
-from infold.core.presets import INFOLD
+from infold.core.policy import INFOLD
 from infold.core.recall import Document, Index
 from infold.core.view import view
 from infold.formats.transcripts.record import RecordedCompaction, RecordedSession

@@ -2,8 +2,7 @@
 
 import pytest
 
-from infold.core.policy import remaining, share
-from infold.core.switches import OPENCODE
+from infold.core.policy import OPENCODE, remaining, share
 from infold.errors import SettingsError
 from infold.settings.environment import environment_layer, relevant, switch_layer
 from infold.settings.layers import Stated

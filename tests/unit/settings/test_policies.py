@@ -2,8 +2,7 @@
 
 import pytest
 
-from infold.core.policy import Amount, Policy, remaining, share, tokens
-from infold.core.presets import PRESETS, preset
+from infold.core.policy import PRESETS, Amount, Policy, preset, remaining, share, tokens
 from infold.errors import SettingsError
 from infold.settings.chain import Chain
 from infold.settings.layers import Layer, Stated

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.presets import preset
+from infold.core.policy import preset
 from infold.errors import SettingsError, UsageError
 from infold.settings import GatewaySettings, PluginSettings, RecallSettings, StoreLimits
 from infold.settings.schema import BY_NAME, KEYS

@@ -3,8 +3,7 @@
 import pytest
 
 from infold.core.budget import Window, budget_for, overflows
-from infold.core.policy import remaining, share, tokens
-from infold.core.presets import preset
+from infold.core.policy import preset, remaining, share, tokens
 from infold.errors import SettingsError
 
 from .conftest import Project

@@ -21,8 +21,8 @@ from infold.agent.tools.files import content_of
 from infold.agent.tools.tool import ToolFailed, Workplace
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
-from infold.core.loading import load
-from infold.core.stubs import Rendering
+from infold.core.load import load
+from infold.core.logged_message import Rendering
 from infold.errors import BrokenInput, InfoldError, StoreBroken, StoreClosed, StoreConflict
 from infold.formats.transcripts.registry import read_transcript
 from infold.stores.sqlite import SqliteStore

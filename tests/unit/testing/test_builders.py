@@ -12,7 +12,7 @@ from infold.core.messages import (
     results_of,
     text_of,
 )
-from infold.core.presets import PRESETS
+from infold.core.policy import PRESETS
 from infold.core.tokens import estimate
 from infold.testing.builders import (
     calls,

@@ -1,9 +1,9 @@
 """The recorded summaries are true of the session they were made for, except where they are meant not to be."""
 
-from infold.core.features import estimate_tokens
 from infold.core.judge import Answer, judge, record_text
 from infold.core.messages import MessageId, TextPart, UserMessage
-from infold.core.summary import Additions, SummaryRequest, own_request
+from infold.core.summary_request import Additions, SummaryRequest, own_request
+from infold.core.tokens import estimate_tokens
 from infold.testing.summaries import INVENTED_PATH, NOTES, Recording
 from infold.testing.trajectory import coding_session
 

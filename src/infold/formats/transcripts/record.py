@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.messages import AssistantMessage, Message, MessageId, ModelRef, text_of
-from infold.core.presets import PRESETS
+from infold.core.policy import PRESETS
 from infold.formats.injected import marked, marks_of
 
 FOREIGN = marks_of(PRESETS.values())

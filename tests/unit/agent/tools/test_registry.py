@@ -5,7 +5,7 @@ import msgspec
 from infold.agent.permissions import BUILD_RULES, DENY_ALL, NAMES, PLAN_RULES, parse_rules
 from infold.agent.tools.registry import TOOLS, tools_for
 from infold.agent.tools.tool import spec_of
-from infold.core.features import estimate_tokens
+from infold.core.tokens import estimate_tokens
 
 
 def test_an_agent_has_what_it_may_use() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from infold.agent.tools.skill import MOST_ANNOUNCED, MOST_FILES, SKILL, SkillArguments, announced, skills_in
 from infold.agent.tools.tool import Done, ToolFailed, Wish, Workplace, spec_of
-from infold.core.presets import PRESETS
+from infold.core.policy import PRESETS
 
 PDF = """---
 name: pdf

@@ -6,9 +6,9 @@ import msgspec
 
 from infold.agent.tools.todo import BOXES, TODO, Status
 from infold.agent.tools.tool import Done, Wish
+from infold.core.extract import arguments_of, todos_after
 from infold.core.ledger import TodoFact
 from infold.core.messages import ToolCallPart
-from infold.core.toolfacts import arguments_of, todos_after
 
 from .conftest import Ran, Wished
 

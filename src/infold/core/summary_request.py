@@ -28,11 +28,14 @@ from infold.core.tokens import measure
 
 _CLOSINGS = re.compile(r"</(record|earlier-notes|later)", re.IGNORECASE)
 
+
 LONGEST_FOCUS = 2_000
 """Characters of what a person wants room for; more is not a focus."""
 
+
 LONGEST_LATER = 3_000
 """Characters of the kept tail that the summariser is shown; enough to see what has been settled since."""
+
 
 LONGEST_RESULT, LONGEST_CALL = 2_000, 1_200
 """Characters of a tool result and of call arguments that the summariser is shown; the ledger has the facts of the rest."""
@@ -63,12 +66,14 @@ COMPACTION_AGENT = Agent(
     allows_tools=False,
 )
 
+
 _ASK = (
     "Write notes on the conversation so far, for somebody who will go on with the work and cannot see any of it. Cover, as far "
     "as there is anything to say: what has been done and with what outcome; what is being worked on right now; which files "
     "matter and in what state they are; what comes next; what the user asked for, forbade or prefers and still holds; and the "
     "technical decisions with their reasons. Be complete in what matters and brief in how you say it."
 )
+
 
 SEVEN_SECTIONS = (
     "Arrange the notes under these headings, leaving none out; write 'none' where there is nothing:\n"

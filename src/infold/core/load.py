@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator, Set
 
 from msgspec.structs import replace
 
-from infold.core.adopting import is_finished_summary, tail_start_id
-from infold.core.anchor import Anchor
 from infold.core.entries import (
     Amendment,
     Checkpoint,
@@ -17,10 +15,9 @@ from infold.core.entries import (
     Restoration,
     split_handle,
 )
-from infold.core.growing import resummed
-from infold.core.log import Log
+from infold.core.log import Anchor, Log, is_finished_summary, resummed, tail_start_id
+from infold.core.logged_message import Rendering
 from infold.core.messages import Message, MessageId, SessionId, UserMessage, calls_of, is_compaction_request, results_of
-from infold.core.stubs import Rendering
 
 
 def load(session_id: SessionId, newest_first: Iterable[tuple[int, Entry]], rendering: Rendering) -> Log:

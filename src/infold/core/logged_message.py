@@ -1,20 +1,24 @@
-"""A message in its place: measured once, and marked with all that later decisions ask of it.
+"""How a message looks with some of its parts hidden, and which entry hid which part.
 
-Decides, as a message is appended, whether its tool results answer calls that are still open, whether the message may be the
-first one kept, and which of its parts pruning may hide. All of it follows from the messages before it alone, so that nothing
-needs to be looked at again later.
+The message itself never changes: an `Altered` stands beside it until the entries that hid its parts are undone.
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import assert_never
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from infold.core.likeness import is_callers
+from infold.core.budget import LEAST_ESTIMATED
+from infold.core.entries import Clip, Clipping, Handle, Pruning, handle_of
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
     Message,
+    MessageId,
     Part,
     ReasoningPart,
     SystemMessage,
@@ -24,16 +28,173 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
     calls_of,
+    is_callers,
     is_compaction_request,
     is_genuine_user,
     is_signed,
     results_of,
 )
 from infold.core.policy import Ruler
-from infold.core.standins import size_of_interrupted, size_of_late
-from infold.core.stubs import is_prunable
-from infold.core.tokens import NO_SIZE, Size, measure_message, measure_part, size_of, size_of_parts, token_ruler
+from infold.core.tokens import (
+    NO_SIZE,
+    Calibration,
+    Size,
+    measure,
+    measure_message,
+    measure_part,
+    size_of,
+    size_of_parts,
+    token_ruler,
+)
 from infold.errors import DuplicateId, OrphanResult
+
+INTERRUPTED_TEXT = "[no result: the call was interrupted]"
+
+
+def interrupted(call: ToolCallPart) -> ToolResultPart:
+    """The answer to a call that got none."""
+    return ToolResultPart(call.call_id, call.tool, INTERRUPTED_TEXT, status="interrupted")
+
+
+def late_heading(result: ToolResultPart) -> str:
+    """What stands before the text of a result whose call can no longer be answered."""
+    return f"[late result of {result.tool or 'a tool'}, call {result.call_id}]\n"
+
+
+def size_of_interrupted(calls: int, rule: Ruler) -> Size:
+    """What the answers to so many calls take that got none."""
+    said = calls * _one_interrupted(token_ruler(rule)) if calls else 0
+    return Size(material=said, loose=said) if said else NO_SIZE
+
+
+def size_of_late(results: Iterable[ToolResultPart], rule: Ruler) -> Size:
+    """What the headings of late results take."""
+    return Size(prose=sum(measure(late_heading(result), token_ruler(rule)) for result in results))
+
+
+@lru_cache(maxsize=8)
+def _one_interrupted(ruler: Ruler) -> int:
+    answer = ToolMessage(MessageId(""), (interrupted(ToolCallPart("", "", "")),))
+    return size_of(answer, measure_message(answer, ruler)).measure
+
+
+_STUB = re.compile(r"\[(?:pruned|clipped): [\d,]+ characters")
+
+
+LONGEST_KEPT_VALUE = 400
+"""Characters of a call argument's value that pruning leaves alone: names, paths and flags are shorter, contents longer."""
+
+
+class Rendering(Struct, frozen=True):
+    """How hidden parts look and how text is sized: fixed for a session, so that equal logs give equal bytes.
+
+    `stub` is a document's own text; where it is empty the stub says what was there. `recall`: whether handles are named.
+    `least`: the least part of a size that a provider's count of it can be. `binds_thinking`: the model accepts its thinking only
+    behind the messages that it was created behind.
+    """
+
+    estimate: Ruler = "features"
+    stub: str = ""
+    recall: bool = False
+    least: Calibration = LEAST_ESTIMATED
+    binds_thinking: bool = False
+
+
+def is_prunable(part: Part) -> bool:
+    """Whether pruning may hide this part: a completed result, or a call with a large value and no seal on it (B24)."""
+    match part:
+        case ToolResultPart():
+            return part.status == "completed"
+        case ToolCallPart():
+            return len(part.arguments) > LONGEST_KEPT_VALUE and not part.provider_data
+        case _:
+            return False
+
+
+def prune_part(part: Part, handle: Handle, rendering: Rendering) -> Part:
+    """The part as the view shows it once pruned; the call/result pair and the arguments' shape stay."""
+    match part:
+        case ToolResultPart():
+            return replace(part, output=_result_stub(part, handle, rendering), files=())
+        case ToolCallPart():
+            return replace(part, arguments=_prune_arguments(part.arguments, handle, rendering))
+        case _:
+            return part
+
+
+def is_clippable(part: Part) -> bool:
+    """Whether a part can be shortened: text, tool output and media; never reasoning or calls, which must stay valid.
+
+    An opaque part is left out whole, and only where no other part depends on it.
+    """
+    return isinstance(part, TextPart | ToolResultPart | FilePart) and not (isinstance(part, TextPart) and part.links)
+
+
+def clip_part(part: Part, clip: Clip, rendering: Rendering) -> Part:
+    """The part as the view shows it once clipped: its head and tail, or a note in place of a medium."""
+    match part:
+        case TextPart(opaque=True):
+            note = f"[left out: a block of {len(part.text):,} characters{_hint(clip.handle, rendering)}]"
+            return TextPart(note, synthetic=True)
+        case TextPart():
+            return replace(part, text=_clip_text(part.text, clip, rendering))
+        case ToolResultPart():
+            notes = (_file_note(file, clip.handle, rendering) for file in part.files)
+            return replace(part, output="\n".join((_clip_text(part.output, clip, rendering), *notes)), files=())
+        case FilePart():
+            return TextPart(_file_note(part, clip.handle, rendering), synthetic=True)
+        case _:
+            return part
+
+
+def repeats_stub(part: Part, rendering: Rendering) -> bool:
+    """Whether a part of a reply contains the text of a stub (B24)."""
+    text = part.arguments if isinstance(part, ToolCallPart) else part.text if isinstance(part, TextPart) else ""
+    return bool(_STUB.search(text)) or (bool(rendering.stub) and rendering.stub in text)
+
+
+def _result_stub(part: ToolResultPart, handle: Handle, rendering: Rendering) -> str:
+    if rendering.stub:
+        return rendering.stub
+    return f"[pruned: {len(part.output):,} characters of {part.tool or 'tool'} output{_hint(handle, rendering)}]"
+
+
+def _prune_arguments(arguments: str, handle: Handle, rendering: Rendering) -> str:
+    try:
+        value = msgspec.json.decode(arguments.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return arguments
+    if not isinstance(value, dict):
+        return arguments
+    return msgspec.json.encode(_prune_value(value, handle, rendering)).decode()
+
+
+def _prune_value(value: object, handle: Handle, rendering: Rendering) -> object:
+    match value:
+        case str() if len(value) > LONGEST_KEPT_VALUE:
+            return rendering.stub or f"[pruned: {len(value):,} characters{_hint(handle, rendering)}]"
+        case dict():
+            return {key: _prune_value(inner, handle, rendering) for key, inner in value.items()}
+        case list():
+            return [_prune_value(inner, handle, rendering) for inner in value]
+        case _:
+            return value
+
+
+def _clip_text(text: str, clip: Clip, rendering: Rendering) -> str:
+    left_out = len(text) - clip.head_chars - clip.tail_chars
+    if left_out <= 0:
+        return text
+    tail = text[len(text) - clip.tail_chars :]
+    return f"{text[: clip.head_chars]}\n[clipped: {left_out:,} characters{_hint(clip.handle, rendering)}]\n{tail}"
+
+
+def _file_note(part: FilePart, handle: Handle, rendering: Rendering) -> str:
+    return f"[left out: {part.name or part.media_type}, {part.tokens:,} tokens{_hint(handle, rendering)}]"
+
+
+def _hint(handle: Handle, rendering: Rendering) -> str:
+    return f"; recall {handle}" if rendering.recall else ""
 
 
 class Run(Struct, frozen=True):
@@ -251,3 +412,71 @@ def _run_after(placed: Placed, run: Run) -> Run:
             return run
         case _:
             assert_never(placed.message)
+
+
+class Hiding(Struct, frozen=True):
+    """One entry's grip on a part: the entry's number, and how much stays visible where it clips."""
+
+    by: int
+    clip: Clip | None
+
+
+class Altered(Struct, frozen=True):
+    """A message as the view shows it, its measure and size then, and what hides each part, the newest last."""
+
+    message: Message
+    measured: int
+    size: Size
+    hidings: Mapping[int, tuple[Hiding, ...]]
+
+    def is_hidden_by(self, entry: int) -> bool:
+        """Whether that entry hides anything of the message."""
+        return any(hiding.by == entry for stack in self.hidings.values() for hiding in stack)
+
+
+def hidden_parts(entry: Pruning | Clipping) -> Iterator[tuple[Handle, Clip | None]]:
+    """The parts an entry hides; with how much of each stays visible where it is clipped."""
+    if isinstance(entry, Pruning):
+        yield from ((handle, None) for handle in entry.targets)
+    else:
+        yield from ((clip.handle, clip) for clip in entry.clips)
+
+
+def hide(
+    message: Message,
+    sequence: int,
+    clips: Mapping[int, Clip | None],
+    *,
+    by: int,
+    before: Altered | None,
+    rendering: Rendering,
+) -> Altered:
+    """The message numbered `sequence` with these parts hidden by entry `by`, on top of what hid them before."""
+    hidings = {} if before is None else dict(before.hidings)
+    for position, clip in clips.items():
+        hidings[position] = (*hidings.get(position, ()), Hiding(by, clip))
+    return _altered(message, sequence, hidings, rendering)
+
+
+def show_again(message: Message, sequence: int, before: Altered, *, by: int, rendering: Rendering) -> Altered | None:
+    """The message without what entry `by` did to it; none where nothing else hides any of it."""
+    hidings: dict[int, tuple[Hiding, ...]] = {}
+    for position, stack in before.hidings.items():
+        left = tuple(hiding for hiding in stack if hiding.by != by)
+        if left:
+            hidings[position] = left
+    return _altered(message, sequence, hidings, rendering) if hidings else None
+
+
+def _altered(
+    message: Message, sequence: int, hidings: Mapping[int, tuple[Hiding, ...]], rendering: Rendering
+) -> Altered:
+    parts = list(message.parts)
+    for position, stack in hidings.items():
+        part, clip, handle = parts[position], stack[-1].clip, handle_of(sequence, position)
+        parts[position] = prune_part(part, handle, rendering) if clip is None else clip_part(part, clip, rendering)
+    shown = replace(message, parts=tuple(parts))
+    measures = measure_message(shown, rendering.estimate)
+    in_tokens = token_ruler(rendering.estimate)
+    tokens = measures if in_tokens == rendering.estimate else measure_message(shown, in_tokens)
+    return Altered(shown, sum(measures), size_of(shown, tokens), hidings)

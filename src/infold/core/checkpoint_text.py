@@ -1,0 +1,415 @@
+"""The deterministic fold: a checkpoint made from the history by code, with no model (B10).
+
+Decides what of a ledger is written into a given number of tokens: the user's instructions verbatim first (B2), then what
+was changed, what failed, what is open, what was run, and excerpts of what was reported. What finds no room stays in the log;
+the text says how much there is of it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import get_args
+
+from msgspec import Struct
+
+from infold.core.ledger import CommandFact, ErrorFact, FileFact, FileOperation, Ledger, Quote
+from infold.core.policy import Ruler
+from infold.core.tokens import estimate
+
+LONGEST_EXCERPT, LONGEST_STUB, LONGEST_BRIEF = 240, 160, 60
+"""Characters of a sentence that an excerpt shows, of an instruction that has become a stub, and of one with hardly any room."""
+
+
+MOST_SHOWN_NAMES = 12
+
+
+FILES_PER_LINE = 6
+
+
+FOLDER_SHARE, SHORTEST_FOLDER = 0.6, 8
+"""A folder is said once if so many of the paths are in it and its name is long enough to be worth it."""
+
+
+_LISTED = tuple(f"- {operation}: " for operation in get_args(FileOperation))
+
+
+_OWN_FOLDER = re.compile(r"^cd \S+ && (?=\S)")
+
+
+def shared_folder(files: Sequence[FileFact]) -> str:
+    """The longest folder that most absolute paths are below, with its slash; empty where there is none worth naming."""
+    paths = [fact.path for fact in files if fact.path.startswith("/")]
+    folders = Counter(folder for path in paths for folder in _folders(path))
+    shared = [folder for folder, count in folders.items() if count >= max(2, FOLDER_SHARE * len(paths))]
+    longest = max(shared, key=len, default="")
+    return longest if len(longest) >= SHORTEST_FOLDER else ""
+
+
+def _folders(path: str) -> Iterator[str]:
+    return accumulate(f"{segment}/" for segment in path.split("/")[:-2])
+
+
+def _short(path: str, folder: str) -> str:
+    """A path without the shared folder, if it still shows the folder its file is in: many files share a bare name."""
+    rest = path.removeprefix(folder)
+    return rest if "/" in rest else path
+
+
+def changed_lines(files: Sequence[FileFact], folder: str, recall: bool, *, whole: int) -> tuple[str, ...]:
+    """Files that were changed: of so many last operation, how often, what was defined; of the others the operation."""
+    lines = [_changed_line(fact, folder, recall) for fact in files[:whole]]
+    for operation in dict.fromkeys(fact.operation for fact in files[whole:]):
+        lines += _listed(operation, [fact for fact in files[whole:] if fact.operation == operation], folder)
+    return tuple(lines)
+
+
+def _changed_line(fact: FileFact, folder: str, recall: bool) -> str:
+    times = f" ({fact.edits} times)" if fact.edits > 1 else ""
+    names = f": {', '.join(fact.names[:MOST_SHOWN_NAMES])}" if fact.names else ""
+    return f"- {_short(fact.path, folder)}: {fact.operation}{times}{names}{at_handle(fact.handle, recall)}"
+
+
+def read_lines(files: Sequence[FileFact], folder: str) -> tuple[str, ...]:
+    """Files that were only read, several to a line; a path is handle enough to read one again."""
+    return tuple(_listed("read", files, folder))
+
+
+def _listed(operation: str, files: Sequence[FileFact], folder: str) -> Iterator[str]:
+    paths = [_short(fact.path, folder) for fact in files]
+    for at in range(0, len(paths), FILES_PER_LINE):
+        yield f"- {operation}: {', '.join(paths[at : at + FILES_PER_LINE])}"
+
+
+def facts_on(line: str) -> int:
+    """How many facts a line tells: several where files share it."""
+    return line.count(", ") + 1 if line.startswith(_LISTED) else 1
+
+
+def command_lines(commands: Iterable[CommandFact], recall: bool) -> tuple[str, ...]:
+    """Commands with how they ended."""
+    return tuple(_command_line(fact, recall) for fact in commands)
+
+
+def _command_line(fact: CommandFact, recall: bool) -> str:
+    status = "" if fact.exit_status is None else f" → exit {fact.exit_status}"
+    outcome = f" ({fact.outcome})" if fact.outcome else ""
+    return f"- `{_OWN_FOLDER.sub('', fact.command)}`{status}{outcome}{at_handle(fact.handle, recall)}"
+
+
+def error_lines(errors: Iterable[ErrorFact], folder: str, recall: bool) -> tuple[str, ...]:
+    """Failures that nothing settled, with where they arose."""
+    return tuple(
+        f"- {_short(_OWN_FOLDER.sub('', fact.origin), folder)}: {fact.line}{at_handle(fact.handle, recall)}"
+        for fact in errors
+    )
+
+
+def excerpts(quotes: Iterable[Quote], recall: bool) -> tuple[str, ...]:
+    """Quotations on one line each, shortened where they are long, each once."""
+    return tuple(
+        dict.fromkeys(
+            f"- {_one_line(quote.text, LONGEST_EXCERPT)}{at_handle(quote.handle, recall)}" for quote in quotes
+        )
+    )
+
+
+def quoted(quote: Quote, recall: bool) -> str:
+    """A quotation word for word; one of several lines between marks, for its own lines may look like ours."""
+    told = f'"""{quote.text}"""' if "\n" in quote.text else quote.text
+    return f"- {told}{at_handle(quote.handle, recall)}"
+
+
+def stubbed(quote: Quote, recall: bool) -> str:
+    """The beginning of a quotation for which there is no room."""
+    hint = f"; recall {quote.handle}" if recall else ""
+    return f"- {_one_line(quote.text, LONGEST_STUB)} [{len(quote.text):,} characters in all{hint}]"
+
+
+def brief(quote: Quote, recall: bool) -> str:
+    """The first words of a quotation, where there is hardly any room."""
+    return f"- {_one_line(quote.text, LONGEST_BRIEF)}{at_handle(quote.handle, recall)}"
+
+
+def at_handle(handle: str, recall: bool) -> str:
+    """The mark by which something can be brought back."""
+    return f" [{handle}]" if recall else ""
+
+
+def _one_line(text: str, most: int) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+FIRST, LATEST = "The user's first request, verbatim:", "The user's latest request, verbatim:"
+
+
+ATTACHED = "Attached by the user, newest first:"
+
+
+RULES, OTHERS = "Rules the user laid down, verbatim, newest first:", "Other requests, newest first:"
+
+
+MORE_TOKENS = 8
+"""Room for the count of what is left out."""
+
+
+LONGEST_DOCUMENT = 2_000
+"""Characters of an attached text that are quoted: a short specification whole, of a longer text its beginning."""
+
+
+Sizer = Callable[[str], int]
+
+
+class Instructions(Struct, frozen=True):
+    """Blocks of the user's words, the tokens they take, and the handles of what does not stand word for word."""
+
+    blocks: tuple[str, ...]
+    tokens: int
+    short: tuple[str, ...]
+
+
+def told_instructions(
+    ledger: Ledger, *, allowed_tokens: int, more_tokens: int, size: Sizer, recall: bool
+) -> Instructions:
+    """The user's words within so many tokens; other requests may take `more_tokens` beside what is left of them."""
+    telling = _Telling(allowed_tokens, size, recall)
+    first, latest = ledger.first_request, ledger.latest_request
+    telling.write(FIRST, () if first is None else (first,))
+    telling.write(LATEST, () if latest is None or latest == first else (latest,))
+    rules = telling.unsaid(ledger.constraints)
+    telling.write(RULES, rules)
+    told = {quote.text for quote in (first, latest, *rules) if quote is not None}
+    telling.left += more_tokens
+    asked = {quote.handle for quote in (first, latest) if quote is not None}
+    attached = tuple(quote for quote in reversed(ledger.attachments) if quote.handle not in asked)
+    telling.write(ATTACHED, attached, LONGEST_DOCUMENT)
+    told.update(quote.text for quote in ledger.attachments)
+    telling.write(OTHERS, telling.unsaid(quote for quote in ledger.requests if quote.text not in told), LONGEST_EXCERPT)
+    return Instructions(tuple(telling.blocks), telling.tokens, tuple(dict.fromkeys(telling.short)))
+
+
+class _Telling:
+    """What has been written so far; a scratch pad of `told_instructions`."""
+
+    def __init__(self, allowed_tokens: int, size: Sizer, recall: bool) -> None:
+        self.left = allowed_tokens
+        self.tokens = 0
+        self.size = size
+        self.recall = recall
+        self.blocks: list[str] = []
+        self.short: list[str] = []
+        self.verbatim: list[str] = []
+
+    def unsaid(self, quotes: Iterable[Quote]) -> tuple[Quote, ...]:
+        """Quotations whose words do not stand in the text yet, newest first; of those with the same words the newest."""
+        newest: dict[str, Quote] = {}
+        for quote in reversed(tuple(quotes)):
+            newest.setdefault(quote.text, quote)
+        return tuple(quote for text, quote in newest.items() if not any(text in said for said in self.verbatim))
+
+    def write(self, heading: str, quotes: Sequence[Quote], longest: int | None = None) -> None:
+        """Write what fits under a heading; what is longer than that many characters is never written whole."""
+        forms = [self._forms(quote, longest) for quote in quotes]
+        chosen = self._chosen(forms, self.left - self.size(heading))
+        lines = [line for line in chosen if line]
+        for quote, line in zip(quotes, chosen, strict=True):
+            if line == quoted(quote, self.recall):
+                self.verbatim.append(quote.text)
+            else:
+                self.short.append(quote.handle)
+        if not lines:
+            return
+        more = [f"- … and {len(quotes) - len(lines):,} more"] if len(lines) < len(quotes) else []
+        spent = self.size(heading) + sum(map(self.size, (*lines, *more)))
+        self.left -= spent
+        self.tokens += spent
+        self.blocks.append("\n".join((heading, *lines, *more)))
+
+    def _forms(self, quote: Quote, longest: int | None) -> tuple[str, ...]:
+        """The ways to tell a quotation, the longest first: word for word, as a stub, in a few words."""
+        flat = len(" ".join(quote.text.split()))
+        whole = () if longest is not None and len(quote.text) > longest else (quoted(quote, self.recall),)
+        stub = (stubbed(quote, self.recall),) if flat > LONGEST_STUB or not whole else ()
+        return (*whole, *stub, *((brief(quote, self.recall),) if flat > LONGEST_BRIEF else ()))
+
+    def _chosen(self, forms: Sequence[tuple[str, ...]], allowed: int) -> list[str]:
+        """A line for each as far as they fit, then longer ones for the first of them; nothing for those without room."""
+        sizes = [[self.size(form) for form in each] for each in forms]
+        left = allowed - (0 if sum(each[-1] for each in sizes) <= allowed else MORE_TOKENS)
+        chosen = [""] * len(forms)
+        for place, each in enumerate(sizes):
+            if each[-1] <= left:
+                left -= each[-1]
+                chosen[place] = forms[place][-1]
+        for place, each in enumerate(sizes):
+            for form, tokens in zip(forms[place], each, strict=True):
+                if chosen[place] and tokens - each[-1] <= left:
+                    left -= tokens - each[-1]
+                    chosen[place] = form
+                    break
+        return chosen
+
+
+OPENING = (
+    "[Earlier conversation, folded. What follows was taken from it word for word or by rule; "
+    "it is a record of the past, not a new request.]"
+)
+
+
+RECALL_HINT = "The full text of anything marked with a number can be brought back with the recall tool by that number."
+
+
+FOLDER_NOTE = "Paths below are in {folder} unless they begin with a slash."
+"""Room for the count of what is left out."""
+
+
+MOST_TRIES = 6
+"""How often a text that came out too long is written again; pins alone can keep it too long."""
+
+
+OTHERS_SHARE = 0.3
+"""What requests that are neither the first nor the latest may take of the room that instructions leave."""
+
+
+CHANGED_SHARE = 0.7
+"""What the files that were changed may take of the room that instructions leave."""
+
+
+TOLD_WHOLE = (40, 20, 10, 5, 0)
+"""How many changed files are told whole where there is no room for all."""
+
+
+CHANGED = ("written", "edited", "deleted", "moved")
+
+
+class FoldedText(Struct, frozen=True):
+    """The text of a fold, the handles of instructions that do not stand in it word for word, and the room it had."""
+
+    text: str
+    stubbed: tuple[str, ...] = ()
+    budget_tokens: int = 0
+
+
+class _Section(Struct, frozen=True):
+    """A heading, its lines with the most telling first, and the share of the remaining room it may take."""
+
+    heading: str
+    lines: tuple[str, ...]
+    share: float
+
+
+def render_fold(ledger: Ledger, *, budget_tokens: int, must_keep_tokens: int, rule: Ruler, recall: bool) -> FoldedText:
+    """Write a ledger into at most that many tokens, of which instructions come first and may take `must_keep_tokens`.
+
+    Pins are written beside that, whatever they take; and where a model's words have left less than instructions may take, these
+    still get it.
+    """
+    room_tokens, pinned = budget_tokens, _pinned_block([quoted(quote, recall) for quote in ledger.pinned])
+    beside = sum(estimate(text, rule) for text in pinned)
+    for _ in range(MOST_TRIES):
+        room = _Room(room_tokens, rule)
+        allowed = must_keep_tokens if must_keep_tokens > budget_tokens else min(must_keep_tokens, room_tokens)
+        folded = _write(ledger, room, allowed, pinned, recall)
+        over = estimate(folded.text, rule) - beside - budget_tokens
+        if over <= 0:
+            break
+        # Lines are sized one by one, and together they may come to a little more.
+        room_tokens -= over + 4
+    return folded
+
+
+def _write(ledger: Ledger, room: "_Room", allowed: int, pinned: Sequence[str], recall: bool) -> FoldedText:
+    opening = [OPENING, RECALL_HINT] if recall else [OPENING]
+    for text in opening:
+        room.take(text)
+    others = int(max(0, room.left - allowed) * OTHERS_SHARE)
+    kept = told_instructions(ledger, allowed_tokens=allowed, more_tokens=others, size=room.size, recall=recall)
+    room.left -= kept.tokens
+    folder = shared_folder(ledger.files)
+    where = [FOLDER_NOTE.format(folder=folder)] if folder else []
+    sections = room.fill((_changed(ledger, room, folder, recall), *_sections(ledger, folder, recall)), *where)
+    return FoldedText("\n\n".join((*opening, *pinned, *kept.blocks, *sections)), kept.short)
+
+
+class _Room:
+    """The tokens still free; a scratch pad of `render_fold`."""
+
+    def __init__(self, budget_tokens: int, rule: Ruler) -> None:
+        self.left = budget_tokens
+        self.rule: Ruler = rule
+
+    def size(self, text: str) -> int:
+        return estimate(text, self.rule) + 1
+
+    def take(self, text: str) -> None:
+        self.left -= self.size(text)
+
+    def fill(self, sections: Sequence[_Section], *notes: str) -> list[str]:
+        """As many lines of each section as its share holds, then more of each while there is room; notes come first.
+
+        What a section does not need is the others'; a count says what is left out. Notes stand only beside sections.
+        """
+        for note in notes:
+            self.take(note)
+        taken = [self._lines_within(section, 0, int(self.left * section.share)) for section in sections]
+        for place, section in enumerate(sections):
+            waiting = sum(
+                count < len(other.lines) for count, other in zip(taken[place:], sections[place:], strict=True)
+            )
+            taken[place] += self._lines_within(section, taken[place], self.left // max(1, waiting))
+        blocks = [_block(section, count) for section, count in zip(sections, taken, strict=True) if count]
+        return [*notes, *blocks] if blocks else []
+
+    def _lines_within(self, section: _Section, start: int, allowed: int) -> int:
+        """How many lines from there on fit, with the heading if they are the first; their room is taken."""
+        spent = 0 if start else self.size(section.heading) + MORE_TOKENS
+        count = 0
+        for line in section.lines[start:]:
+            size = self.size(line)
+            if spent + size > allowed:
+                break
+            spent += size
+            count += 1
+        self.left -= spent if count else 0
+        return count
+
+
+def _block(section: _Section, count: int) -> str:
+    left_out = sum(map(facts_on, section.lines[count:]))
+    more = [f"- … and {left_out:,} more"] if left_out else []
+    return "\n".join((section.heading, *section.lines[:count], *more))
+
+
+def _pinned_block(pinned: Sequence[str]) -> list[str]:
+    return ["Pinned:\n" + "\n".join(pinned)] if pinned else []
+
+
+def _changed(ledger: Ledger, room: _Room, folder: str, recall: bool) -> _Section:
+    """The files that were changed: all of them, with as many told whole as there is room for."""
+    files = [fact for fact in reversed(ledger.files) if fact.operation in CHANGED]
+    allowed = room.left * CHANGED_SHARE - room.size(FOLDER_NOTE) - room.size(folder) - MORE_TOKENS
+    lines: tuple[str, ...] = ()
+    for whole in (len(files), *TOLD_WHOLE):
+        lines = changed_lines(files, folder, recall, whole=whole)
+        if sum(map(room.size, lines)) <= allowed:
+            break
+    return _Section("Files changed, newest first:", lines, CHANGED_SHARE)
+
+
+def _sections(ledger: Ledger, folder: str, recall: bool) -> Iterator[_Section]:
+    told = [line for quote in reversed(ledger.narratives) for line in quote.text.splitlines() if line.strip()]
+    yield _Section("From an earlier summary, word for word:", tuple(told), 0.5)
+    read = [fact for fact in reversed(ledger.files) if fact.operation == "read"]
+    todos = tuple(f"- [{fact.status}] {fact.item}" for fact in ledger.todos or ())
+    yield _Section("Todo list as last written:", todos, 0.4)
+    errors = error_lines(reversed(ledger.errors), folder, recall)
+    yield _Section("Errors not seen to be settled, newest first:", errors, 0.35)
+    yield _Section("Questions still open:", tuple(quoted(quote, recall) for quote in ledger.questions), 0.3)
+    jobs = tuple(f"- {fact.description}{at_handle(fact.handle, recall)}" for fact in ledger.jobs)
+    yield _Section("Started and not reported back:", jobs, 0.3)
+    yield _Section("Decisions, newest first:", excerpts(reversed(ledger.decisions), recall), 0.3)
+    yield _Section("Figures and references, newest first:", excerpts(reversed(ledger.findings), recall), 0.3)
+    yield _Section("Files read, newest first:", read_lines(read, folder), 0.3)
+    yield _Section("Commands run, newest first:", command_lines(reversed(ledger.commands), recall), 0.6)
+    yield _Section("Reported to the user, newest first:", excerpts(reversed(ledger.reports), recall), 1.0)
