@@ -24,8 +24,8 @@ from infold.catalogue import FAMILIES, FamilyName, lookup
 from infold.core.messages import AssistantMessage
 from infold.core.tokens import LEAST_TAUGHT_TOKENS, NO_SIZE, Size, estimate_tokens, measure_message, size_of
 from infold.engine.counting import VOCABULARIES
-from infold.formats.transcripts.record import RecordedSession
-from infold.formats.transcripts.registry import read_transcript
+from infold.transcripts.record import RecordedSession
+from infold.transcripts.registry import read_transcript
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 

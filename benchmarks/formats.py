@@ -35,7 +35,7 @@ from msgspec import UNSET, Struct, UnsetType
 import infold.api.fit as front_door
 from infold import fit
 from infold.api.rehearsals import Rehearsals
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.testing.trajectory import TRAJECTORY_RULE, trajectory
 
 Row: TypeAlias = dict[str, Any]

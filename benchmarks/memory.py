@@ -21,8 +21,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from infold.formats.transcripts.registry import read_transcript
 from infold.testing.trajectory import trajectory
+from infold.transcripts.registry import read_transcript
 
 Row: TypeAlias = dict[str, Any]
 

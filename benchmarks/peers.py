@@ -31,10 +31,10 @@ from infold.catalogue import Override, Prices
 from infold.core.messages import TextPart, UserMessage
 from infold.core.policy import INFOLD, Policy
 from infold.errors import InfoldError
-from infold.formats.transcripts.record import RecordedSession
-from infold.formats.transcripts.registry import read_transcript
-from infold.formats.transcripts.write import to_openai_chat
 from infold.testing.trajectory import TRAJECTORY_RULE, trajectory
+from infold.transcripts.record import RecordedSession
+from infold.transcripts.registry import read_transcript
+from infold.transcripts.write import to_openai_chat
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 

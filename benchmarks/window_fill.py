@@ -39,7 +39,7 @@ from infold.core.summary_request import COMPACTION_AGENT
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_message
 from infold.engine.counting import counting_for
 from infold.errors import WindowExceeded
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.gateway.app import Gateway, application
 from infold.gateway.hub import Hub
 from infold.gateway.tenancy import Tenancy

@@ -39,7 +39,6 @@ to do.
 import re
 
 __all__ = [
-    "MAY_PASS",
     "BrokenInput",
     "DuplicateId",
     "FormatError",
@@ -48,6 +47,7 @@ __all__ = [
     "InfoldError",
     "KeyRefused",
     "LogError",
+    "MAY_PASS",
     "ModelBusy",
     "ModelError",
     "ModelOverflow",

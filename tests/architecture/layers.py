@@ -13,7 +13,7 @@ __all__ = ["MAY_IMPORT", "bound_names", "layer_of", "problems", "public_names", 
 ROOT = "infold"
 
 FOUNDATION = frozenset({"core", "errors"})
-DATA = FOUNDATION | {"catalogue", "formats", "ports"}
+DATA = FOUNDATION | {"catalogue", "formats", "ports", "transcripts"}
 OUTER = DATA | {"engine", "models", "observers", "plugins", "stores", "testing", "settings"}
 FACES = frozenset({"api", "agent", "gateway", "dashboard", "integrations", "mcp", "replay", "cli"})
 FOR_FACES = DATA | {"engine", "observers", "plugins", "settings", "wiring"}
@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "core": FOUNDATION,
     "catalogue": FOUNDATION | {"catalogue"},
     "formats": FOUNDATION | {"formats"},
+    "transcripts": FOUNDATION | {"formats", "transcripts"},
     "ports": FOUNDATION | {"ports"},
     "engine": DATA | {"engine"},
     "models": DATA | {"models"},

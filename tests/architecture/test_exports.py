@@ -14,15 +14,6 @@ from .sources import Source, modules
 
 
 @pytest.mark.parametrize("source", modules(), ids=lambda source: source.name)
-def test_module_states_its_names(source: Source) -> None:
-    """A module that makes public names has an `__all__`, in plain sorted order, without doubles."""
-    stated = stated_exports(source.text)
-
-    assert stated is not None or not public_names(source.text)
-    assert stated is None or stated == sorted(set(stated))
-
-
-@pytest.mark.parametrize("source", modules(), ids=lambda source: source.name)
 def test_stated_names_exist(source: Source) -> None:
     """Every name in `__all__` is made or imported by the module, or given when asked for."""
     stated, bound = stated_exports(source.text) or [], bound_names(source.text)

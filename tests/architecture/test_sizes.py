@@ -7,7 +7,7 @@ import pytest
 
 from .sources import PROJECT, Source, modules
 
-LONGEST_MODULE, LONGEST_FUNCTION, MOST_PARAMETERS = 600, 50, 6
+LONGEST_MODULE, LONGEST_FUNCTION, MOST_PARAMETERS = 800, 50, 6
 LONGEST_TEST_MODULE = 800
 EXEMPT = {("infold.api.fit", "fit")}
 """The front door: each of its options is a keyword a user may want."""
@@ -15,7 +15,7 @@ EXEMPT = {("infold.api.fit", "fit")}
 
 @pytest.mark.parametrize("source", modules(), ids=lambda source: source.name)
 def test_module_is_within_the_sizes(source: Source) -> None:
-    """No module over 600 lines, no function over 50, none with more than 6 parameters beside `self`."""
+    """No module over 800 lines, no function over 50, none with more than 6 parameters beside `self`."""
     exempt = tuple(function for module, function in EXEMPT if module == source.name)
     assert [found for found in oversized(source.text) if not found.startswith(exempt or "-")] == []
 

@@ -5,7 +5,7 @@ import pytest
 from infold.core.messages import Message, SessionId
 from infold.core.policy import INFOLD, preset
 from infold.core.view import standing, view
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import replies, requests_compaction, session, summary, user

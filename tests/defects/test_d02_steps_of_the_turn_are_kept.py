@@ -3,7 +3,7 @@
 import pytest
 
 from infold.core.policy import PRESETS
-from infold.formats.wire import OPENAI_CHAT, WireFormat
+from infold.formats.registry import OPENAI_CHAT, WireFormat
 
 from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to name
     REQUEST,

@@ -5,7 +5,7 @@ import pytest
 from infold.core.events import Compacted, Event, Pruned, Rejected
 from infold.core.policy import PRESETS
 from infold.errors import WindowExceeded
-from infold.formats.wire import OPENAI_CHAT, WireFormat
+from infold.formats.registry import OPENAI_CHAT, WireFormat
 from infold.testing.builders import numbered, user
 
 from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to name

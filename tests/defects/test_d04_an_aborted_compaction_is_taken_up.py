@@ -4,7 +4,7 @@ from asyncio import CancelledError
 
 import pytest
 
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import numbered, user
 

@@ -5,7 +5,7 @@ import pytest
 from infold.core.events import Event, SummaryRejected
 from infold.core.judge import Answer
 from infold.core.policy import PRESETS
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 
 from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to name
     GOOD_NOTES,

@@ -10,7 +10,7 @@ from infold.core.gauge import Situation
 from infold.core.messages import Message
 from infold.core.plan import Fits, Stuck
 from infold.errors import WindowExceeded
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.testing.builders import log_of, numbered, replies, user
 from infold.testing.strategies import histories, situations
 

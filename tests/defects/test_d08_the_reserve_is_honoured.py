@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from infold import Window, fit
 from infold.core.budget import budget_for
 from infold.core.policy import INFOLD, preset
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 
 from ..invariants.scenes import conversation, written  # noqa: TID252 - `tests` is no package to name
 

@@ -6,7 +6,7 @@ from infold import Window
 from infold.core.budget import budget_for
 from infold.core.events import Event
 from infold.core.policy import INFOLD
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 
 from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to name
     REQUEST,

@@ -9,7 +9,7 @@ from infold.core.events import Compacted, Event, Pruned
 from infold.core.messages import Message
 from infold.core.plan import Prune
 from infold.core.prune import plan_prune
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 from infold.testing.play import play
 

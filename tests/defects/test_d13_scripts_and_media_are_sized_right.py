@@ -8,7 +8,7 @@ from infold import fit
 from infold.core.messages import FilePart
 from infold.core.tokens import estimate, estimate_tokens, measure_part
 from infold.formats.media import file_part
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.testing.builders import calls, numbered, result, user
 
 from ..invariants.scenes import infold_at, written  # noqa: TID252 - `tests` is no package to name

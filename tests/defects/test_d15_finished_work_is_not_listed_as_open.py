@@ -6,7 +6,7 @@ import pytest
 
 from infold.core.compact import compact
 from infold.core.messages import Message, text_of
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 
 from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to name

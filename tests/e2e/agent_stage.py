@@ -19,7 +19,7 @@ from infold.agent.agents import TITLE
 from infold.core.entries import Entry, MessageEntry
 from infold.core.messages import Message, SessionId, SystemMessage, text_of
 from infold.core.summary_request import COMPACTION_AGENT
-from infold.formats.wire import format_named
+from infold.formats.registry import format_named
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.scripted_answers import Answer, Say, Script, ScriptedRequest, in_turn

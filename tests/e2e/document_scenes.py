@@ -43,7 +43,7 @@ from infold.core.messages import (
 )
 from infold.core.policy import Policy
 from infold.core.summary_request import COMPACTION_AGENT, Additions
-from infold.formats.wire import format_named
+from infold.formats.registry import format_named
 from infold.models.anthropic import AnthropicMessages
 from infold.models.google import GoogleGemini
 from infold.models.openai_chat import OpenAIChat

@@ -22,7 +22,7 @@ from infold.core.messages import OWN_IDS, SessionId
 from infold.core.recall import Document
 from infold.core.summary_request import SummaryRequest
 from infold.engine.keeper import Ready
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.ports import Found, FullStore, SessionKey, StoredSession
 
 __all__ = [

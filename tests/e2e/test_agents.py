@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pruning
 from infold.core.messages import calls_of
-from infold.formats.wire import format_named
+from infold.formats.registry import format_named
 from infold.stores.sqlite import SqliteStore
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import ScriptedRequest

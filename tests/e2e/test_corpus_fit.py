@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from infold import Fitted, WindowExceeded, fit
 from infold.core.messages import Message, TextPart, UserMessage, calls_of, results_of
-from infold.formats.transcripts.record import RecordedSession
-from infold.formats.transcripts.registry import read_transcript
-from infold.formats.transcripts.write import to_anthropic, to_openai_chat
-from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
+from infold.transcripts.record import RecordedSession
+from infold.transcripts.registry import read_transcript
+from infold.transcripts.write import to_anthropic, to_openai_chat
 
 CORPUS = Path(os.environ.get("INFOLD_CORPUS") or Path(__file__).parents[3] / "shared" / "corpus")
 MANIFEST = CORPUS / "MANIFEST.json"

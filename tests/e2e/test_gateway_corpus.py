@@ -16,8 +16,8 @@ import pytest
 from msgspec import Struct
 
 from infold.core.messages import AssistantMessage, Message, calls_of, results_of
-from infold.formats.transcripts.registry import read_transcript
-from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.transcripts.registry import read_transcript
 
 from ..unit.gateway.raw_upstream import RawUpstream, whole  # noqa: TID252 - `tests` is no package to name
 from ..unit.gateway.stage import Stage  # noqa: TID252

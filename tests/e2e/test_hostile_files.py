@@ -14,8 +14,8 @@ import pytest
 
 from infold.core.messages import results_of
 from infold.errors import BrokenInput, FormatError, UnknownFormat
-from infold.formats.transcripts.record import Transcript
-from infold.formats.transcripts.registry import read_transcript
+from infold.transcripts.record import Transcript
+from infold.transcripts.registry import read_transcript
 
 pytestmark = pytest.mark.slow
 

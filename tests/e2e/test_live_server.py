@@ -11,7 +11,7 @@ import pytest
 
 from infold import fit
 from infold.formats.overflow import recognise
-from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.models.embedded import EmbeddedModel, is_installed
 
 pytestmark = pytest.mark.slow

@@ -26,11 +26,11 @@ from infold.core.messages import (
     Usage,
     WorkPath,
 )
-from infold.formats.transcripts.registry import read_bytes, read_transcript
-from infold.formats.transcripts.write_opencode import to_opencode
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import calls, numbered, replies, result, user
+from infold.transcripts.registry import read_bytes, read_transcript
+from infold.transcripts.write_opencode import to_opencode
 
 from .agents.clients import AGENTS, PACKAGES, Home
 

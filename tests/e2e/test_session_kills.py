@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from infold.core.entries import Checkpoint, Entry, MessageEntry
 from infold.core.messages import is_callers
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.ports import FullStore
 
 from ..contract.postgres_server import database, postgres_server  # noqa: TID252 - `tests` is no package to name

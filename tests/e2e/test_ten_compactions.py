@@ -22,11 +22,11 @@ from infold.core.messages import Message, SessionId, calls_of, results_of, text_
 from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.engine.keeper import Ready
-from infold.formats.transcripts.registry import read_transcript
-from infold.formats.transcripts.write import to_openai_chat
 from infold.ports import SessionKey
 from infold.replay.facts_events import without_summaries
 from infold.stores.memory import MemoryStore
+from infold.transcripts.registry import read_transcript
+from infold.transcripts.write import to_openai_chat
 
 CORPUS = Path(os.environ.get("INFOLD_CORPUS") or Path(__file__).parents[3] / "shared" / "corpus")
 LABELLED = sorted((Path(__file__).parents[1] / "data" / "constraints").glob("*.json"))

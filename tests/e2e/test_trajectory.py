@@ -13,7 +13,7 @@ import pytest
 from msgspec import Struct
 
 from infold import fit
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.testing.trajectory import TRAJECTORY_RULE, trajectory
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 
 from infold import SessionSettings, open_store, wrap
 from infold.core.events import Compacted, FailedOpen, Rejected
-from infold.formats.wire import format_named
+from infold.formats.registry import format_named
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Answer, Fail, Say, ScriptedRequest, Trouble, in_turn
 

@@ -30,8 +30,8 @@ from infold.core.messages import (
 from infold.core.policy import INFOLD, PRESETS, preset
 from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import measure
-from infold.formats.items import Decoded
-from infold.formats.wire import FORMATS, WireFormat
+from infold.formats.codec import Decoded
+from infold.formats.registry import FORMATS, WireFormat
 from infold.ports import FullStore
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, user

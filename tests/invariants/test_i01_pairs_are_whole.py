@@ -20,7 +20,7 @@ from infold.core.messages import (
 )
 from infold.core.policy import PRESETS
 from infold.errors import InfoldError
-from infold.formats.wire import FORMATS, GEMINI, OPENAI_CHAT, WireFormat
+from infold.formats.registry import FORMATS, GEMINI, OPENAI_CHAT, WireFormat
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 from infold.testing.play import play

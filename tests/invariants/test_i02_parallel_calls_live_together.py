@@ -14,7 +14,7 @@ from infold.core.messages import Message, calls_of, results_of
 from infold.core.policy import preset
 from infold.core.view import view
 from infold.errors import IllegalCut, WindowExceeded
-from infold.formats.wire import OPENAI_CHAT, WireFormat
+from infold.formats.registry import OPENAI_CHAT, WireFormat
 from infold.testing.builders import log_of
 from infold.testing.play import play
 from infold.testing.strategies import histories, situations

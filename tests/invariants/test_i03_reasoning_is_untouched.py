@@ -15,7 +15,7 @@ from infold.core.gauge import Situation
 from infold.core.messages import AssistantMessage, Message, Part, ReasoningPart, ToolCallPart, UserMessage, is_signed
 from infold.core.policy import preset
 from infold.core.view import view
-from infold.formats.wire import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_RESPONSES, WireFormat
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 from infold.testing.play import play
 from infold.testing.strategies import histories, infold_situations

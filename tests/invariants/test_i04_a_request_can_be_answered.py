@@ -22,7 +22,7 @@ from infold.core.messages import (
 )
 from infold.core.policy import INFOLD
 from infold.core.view import view
-from infold.formats.wire import FORMATS, WireFormat
+from infold.formats.registry import FORMATS, WireFormat
 from infold.testing.builders import calls, log_of, numbered, replies, result, session, user
 from infold.testing.play import play
 from infold.testing.strategies import histories, situations

@@ -7,7 +7,7 @@ from infold.core.compact import CONTINUE_TEXT
 from infold.core.events import Event
 from infold.core.messages import Message, is_genuine_user, text_of
 from infold.core.view import REQUEST_TEXT
-from infold.formats.wire import OPENAI_CHAT, WireFormat
+from infold.formats.registry import OPENAI_CHAT, WireFormat
 from infold.testing.builders import log_of, numbered, replies, user
 from infold.testing.play import play
 from infold.testing.trajectory import RULES, coding_session

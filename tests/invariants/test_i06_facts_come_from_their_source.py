@@ -10,7 +10,7 @@ from infold.core.events import Event, SummaryRejected
 from infold.core.messages import Message, UserMessage
 from infold.core.policy import INFOLD
 from infold.core.view import view
-from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, WireFormat
 from infold.testing.builders import calls, numbered, replies, result, user
 
 from .scenes import Notetaker, compactions, opened, played, story, told_of, written

@@ -8,7 +8,7 @@ from infold.core.events import Clipped, Compacted, Event, Exceeded, Pruned, Summ
 from infold.core.gauge import Situation
 from infold.core.messages import Message
 from infold.core.plan import Fits
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.testing.builders import log_of, numbered, replies, user
 from infold.testing.play import play
 from infold.testing.strategies import histories, infold_situations

@@ -15,7 +15,7 @@ from infold.core.messages import Message, Usage
 from infold.core.plan import Fits
 from infold.core.policy import INFOLD, preset
 from infold.errors import WindowExceeded
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.testing.builders import log_of, numbered, replies, user
 from infold.testing.strategies import histories, situations
 

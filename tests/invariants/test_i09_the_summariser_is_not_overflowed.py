@@ -6,7 +6,7 @@ from infold import Session, SessionSettings
 from infold.core.events import Event
 from infold.core.judge import Answer
 from infold.core.messages import Message
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, user
 

@@ -24,7 +24,7 @@ from infold.core.policy import INFOLD, preset
 from infold.core.summary_request import SummaryRequest
 from infold.core.view import REQUEST_TEXT, view
 from infold.errors import InfoldError, StoreBroken
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, session, user

@@ -12,7 +12,7 @@ from infold.core.policy import INFOLD
 from infold.core.summary_request import SummaryRequest
 from infold.core.view import view
 from infold.errors import OrphanResult, StoreConflict
-from infold.formats.wire import OPENAI_CHAT, WireFormat
+from infold.formats.registry import OPENAI_CHAT, WireFormat
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import (

@@ -12,7 +12,7 @@ from infold.core.load import load
 from infold.core.messages import Message, SessionId, ToolResultPart
 from infold.core.policy import INFOLD, PRESETS, preset
 from infold.core.view import view
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore

@@ -15,7 +15,7 @@ from infold.core.gauge import gauge
 from infold.core.log import Log
 from infold.core.messages import Message, Usage
 from infold.core.tokens import estimate_tokens
-from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 from infold.testing.play import counted_tokens, play

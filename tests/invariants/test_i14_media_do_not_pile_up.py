@@ -10,7 +10,7 @@ from infold.core.events import Event
 from infold.core.messages import FilePart, Message, SessionId, ToolResultPart, results_of
 from infold.core.tokens import measure_part
 from infold.formats.overflow import recognise
-from infold.formats.wire import ANTHROPIC_MESSAGES
+from infold.formats.registry import ANTHROPIC_MESSAGES
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 

@@ -11,7 +11,7 @@ import pytest
 from infold import Session, SessionSettings
 from infold.core.messages import Message
 from infold.core.plan import Fits
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import log_of
 from infold.testing.play import counted_tokens, play
@@ -22,7 +22,7 @@ from .scenes import conversation, each_preset, infold_at, opened, requests_of, w
 PROGRAM = """
 import hashlib, json
 from infold import fit
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.testing.trajectory import coding_session
 told = coding_session(turns=18, largest_result_tokens=1_500)
 items = [item for message in told for item in OPENAI_CHAT.encode_new(message)]

@@ -6,7 +6,7 @@ from infold import fit
 from infold.core.extract import extract
 from infold.core.logged_message import Rendering, prune_part
 from infold.core.messages import Message, ResultStatus, ToolResultPart
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.testing.builders import calls, numbered, result, user
 
 from .scenes import conversation, opened, played, story, told_of, written

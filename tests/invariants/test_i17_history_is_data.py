@@ -9,7 +9,7 @@ from infold.core.events import Event, SummaryRejected
 from infold.core.judge import Answer
 from infold.core.messages import Message, TextPart, text_of
 from infold.core.summary_request import COMPACTION_AGENT, Additions, SummaryRequest, flattened, instruction, own_request
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, user
 

@@ -13,7 +13,7 @@ from infold.core.entries import Clip, Handle
 from infold.core.judge import Answer, judge
 from infold.core.logged_message import Rendering, clip_part, prune_part
 from infold.core.messages import Message, TextPart, ToolCallPart, ToolResultPart
-from infold.formats.wire import OPENAI_CHAT, WireFormat
+from infold.formats.registry import OPENAI_CHAT, WireFormat
 from infold.testing.builders import calls, log_of, numbered, result, user
 
 from .scenes import EXAMPLES, GOOD_NOTES, Notetaker, conversation, each_preset, each_wire, opened, told_of, written

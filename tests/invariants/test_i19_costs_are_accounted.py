@@ -7,7 +7,7 @@ from infold import Session, SessionSettings
 from infold.core.events import Event
 from infold.core.judge import Answer, Told
 from infold.core.messages import AssistantMessage, Usage
-from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT
+from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 
 from .scenes import GOOD_NOTES, Notetaker, compactions, conversation, each_preset, opened, written

@@ -14,7 +14,7 @@ from infold.core.gauge import Situation, estimated_tokens
 from infold.core.judge import Answer
 from infold.core.messages import Message, SessionId
 from infold.core.policy import Policy, preset
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import log_of

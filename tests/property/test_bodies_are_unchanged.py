@@ -17,8 +17,8 @@ from infold.api.exchanges import Exchange, opened
 from infold.api.passages import Passages
 from infold.api.transports import InfoldTransport
 from infold.core.events import FailedOpen, NotManaged
-from infold.formats.items import json_text
-from infold.formats.wire import FORMATS, WireFormat
+from infold.formats.codec import json_text
+from infold.formats.registry import FORMATS, WireFormat
 from infold.stores.memory import MemoryStore
 from infold.testing.odd_wire import OddHistory, grown, odd_histories, partners
 

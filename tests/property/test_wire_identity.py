@@ -33,9 +33,9 @@ from infold.core.messages import (
 )
 from infold.core.policy import SummaryPolicy
 from infold.core.view import view
-from infold.formats.items import Decoded, joined, plain
+from infold.formats.codec import Decoded, joined, plain
 from infold.formats.pairing import Pairing
-from infold.formats.wire import detect
+from infold.formats.registry import detect
 from infold.testing.wire import WireHistory, guises, wire_histories
 
 pytestmark = pytest.mark.slow

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from infold.agent.tools.processes import program_at
-from infold.formats.transcripts.source import is_database_in_use
+from infold.transcripts.source import is_database_in_use
 
 SETTINGS = (
     *("safe.bareRepository=explicit", "core.fsmonitor=false", "core.hooksPath=" + os.devnull, "core.quotePath=false"),

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from infold.agent.tools.secret_files import is_secret
 from infold.core.tokens import estimate_tokens
-from infold.formats.transcripts.source import is_database_in_use
+from infold.transcripts.source import is_database_in_use
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """The files that are looked for in a folder; the first that is there counts."""

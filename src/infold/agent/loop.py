@@ -32,7 +32,7 @@ from infold.core.messages import (
 from infold.core.summary_request import Agent, assemble_system
 from infold.engine.keeper import Ready
 from infold.errors import InfoldError, ModelOverflow, SummaryFailed, WindowExceeded
-from infold.formats.tool_specs import tool_items
+from infold.formats.tools import tool_items
 from infold.ports import Model, ModelRequest
 
 MOST_DEEDS = 24

@@ -11,7 +11,7 @@ from infold.core.messages import MessageId, TextPart, UserMessage
 from infold.core.summary_request import inert
 from infold.engine.titles import title_from_reply, title_from_text
 from infold.errors import ModelError
-from infold.formats.wire import format_named
+from infold.formats.registry import format_named
 from infold.ports import Model, ModelRequest, Said
 
 PATIENCE_SECONDS = 5.0

@@ -14,8 +14,8 @@ from msgspec import Struct
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Trace, Wish, Workplace, spec_of
 from infold.core.logged_message import Rendering, repeats_stub
 from infold.core.messages import ToolCallPart, ToolResultPart
-from infold.formats.items import cleaned
-from infold.formats.recall_tool import RECALL_TOOL_NAME
+from infold.formats.codec import cleaned
+from infold.formats.tools import RECALL_TOOL_NAME
 from infold.ports import Clock
 
 LONGEST_GIST = 1_000

@@ -24,7 +24,7 @@ from infold.core.messages import (
 from infold.core.summary_request import Agent
 from infold.engine.circumstances import Stamp
 from infold.engine.titles import message_title
-from infold.formats.wire import format_named
+from infold.formats.registry import format_named
 from infold.ports import Model
 
 UNNUMBERED = MessageId("")

@@ -18,7 +18,7 @@ from infold.core.judge import Told
 from infold.core.summary_request import SummaryRequest
 from infold.engine.finding import Brought, agent_of, brought_by, name_of
 from infold.errors import MAY_PASS, FormatError, ModelBusy, ModelError, ModelOverflow, RequestRefused
-from infold.formats.items import json_text, plain
+from infold.formats.codec import json_text, plain
 from infold.formats.overflow import message_in, recognise
 from infold.formats.requests import (
     Asked,

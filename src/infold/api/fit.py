@@ -26,9 +26,9 @@ from infold.core.view import view
 from infold.engine.counting import Counting, counting_for
 from infold.engine.terms import as_text, divided, is_thinking_bound, overhead_of, policy_under, rates_of, window_of
 from infold.errors import WindowExceeded
-from infold.formats.injected import marked, marks_of
-from infold.formats.items import Decoded
-from infold.formats.wire import WireFormat, detect, format_named
+from infold.formats.codec import Decoded
+from infold.formats.harness_text import marked, marks_of
+from infold.formats.registry import WireFormat, detect, format_named
 
 _REHEARSALS = Rehearsals()
 

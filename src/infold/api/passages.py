@@ -23,8 +23,8 @@ from infold.api.ways import AsyncSend, Send, ask, ask_async
 from infold.core.messages import SessionId
 from infold.engine.finding import is_compacted
 from infold.errors import HistoryChanged, StoreError
+from infold.formats.registry import OPENAI_CHAT
 from infold.formats.requests import Asked
-from infold.formats.wire import OPENAI_CHAT
 from infold.ports import FullStore, SessionKey
 from infold.wiring import open_store, summariser_for
 

@@ -13,7 +13,7 @@ from infold.api.exchanges import Exchange
 from infold.api.passage import AsyncPassage, Passage
 from infold.core.events import FailedOpen, NotManaged
 from infold.errors import BrokenInput
-from infold.formats.items import plain
+from infold.formats.codec import plain
 from infold.formats.overflow import Overflow, recognise
 from infold.formats.streams import ReplyBuilder, builder_for
 

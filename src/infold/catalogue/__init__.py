@@ -9,9 +9,9 @@ from infold.catalogue.table import Table, shipped
 
 __all__ = [
     "ASSUMED_CONTEXT_TOKENS",
-    "FAMILIES",
     "Assumed",
     "CatalogueError",
+    "FAMILIES",
     "Family",
     "FamilyName",
     "Known",

@@ -25,7 +25,7 @@ from prompt_toolkit.styles import Style
 from infold.cli.chat_commands import COMMANDS
 from infold.cli.chat_status import Piece
 from infold.cli.consenting import forget_typed
-from infold.formats.items import cleaned
+from infold.formats.codec import cleaned
 
 LONGEST_KEPT = 20_000
 """Characters of a prompt that the history keeps; a longer one was pasted and is in the session."""

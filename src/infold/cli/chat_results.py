@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from infold.agent.events import Answered, Called
 from infold.cli.render import counted, legible, one_line
-from infold.formats.transcripts.source import is_database_in_use
+from infold.transcripts.source import is_database_in_use
 
 MOST_CHANGES = 12
 """Lines of a difference that are shown of one edit."""

@@ -13,7 +13,7 @@ from infold.cli.opening import Recording, chosen_session, open_recording
 from infold.cli.render import console_for
 from infold.cli.writing import SHAPES, in_shape, json_bytes, write_file
 from infold.errors import PolicyError, WindowExceeded
-from infold.formats.transcripts.record import RecordedSession
+from infold.transcripts.record import RecordedSession
 
 
 class Asked(Struct, frozen=True):

@@ -24,7 +24,7 @@ from infold.core.view import view
 from infold.engine.counting import Counting, counting_for
 from infold.engine.terms import divided, overhead_of, rates_of, window_of
 from infold.errors import UsageError, WindowExceeded
-from infold.formats.transcripts.record import RecordedSession
+from infold.transcripts.record import RecordedSession
 
 
 class Aim(Struct, frozen=True):

@@ -9,7 +9,7 @@ from msgspec import Struct
 from infold.cli import options
 from infold.cli.opening import Recording, chosen_session, open_recording
 from infold.cli.writing import SHAPES, in_shape, write_file
-from infold.formats.transcripts.record import RecordedSession
+from infold.transcripts.record import RecordedSession
 
 
 class Asked(Struct, frozen=True):

@@ -23,7 +23,7 @@ from infold.core.messages import (
 )
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_part
 from infold.engine.counting import counting_for
-from infold.formats.wire import format_named
+from infold.formats.registry import format_named
 from infold.testing.trajectory import RULES
 
 PROVIDER_FACTOR = 1.04

@@ -12,8 +12,8 @@ from infold.cli import options
 from infold.cli.stored import chosen_key, naming, place_of, reading_store, session_argument
 from infold.cli.writing import in_shape, write_file
 from infold.engine.titles import title_of
-from infold.formats.transcripts.infold_log import entries_to_log, recorded
 from infold.ports import SessionKey, Store
+from infold.transcripts.infold_log import entries_to_log, recorded
 
 SHAPES = ("markdown", "jsonl", "opencode")
 

@@ -27,7 +27,7 @@ from infold.core.messages import (
 )
 from infold.core.policy import Ruler
 from infold.core.tokens import measure, measure_part
-from infold.formats.transcripts.record import RecordedCompaction, RecordedSession
+from infold.transcripts.record import RecordedCompaction, RecordedSession
 
 LARGEST_PARTS = 8
 EXCERPT_CHARACTERS = 200

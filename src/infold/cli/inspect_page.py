@@ -26,7 +26,7 @@ from infold.cli.render import (
     thousands,
 )
 from infold.cli.yardstick import Yardstick
-from infold.formats.transcripts.record import RecordedCompaction, RecordedSession
+from infold.transcripts.record import RecordedCompaction, RecordedSession
 
 BAR_CELLS = 30
 MOST_ROWS = 10

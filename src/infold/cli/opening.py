@@ -19,10 +19,7 @@ from infold.cli.options import WIRE_NAMES
 from infold.cli.render import counted, legible
 from infold.core.messages import ModelRef
 from infold.errors import BrokenInput, FormatError, UnknownFormat
-from infold.formats.transcripts import source as sources
-from infold.formats.transcripts.record import Notes, RecordedSession, Skipped, imported
-from infold.formats.transcripts.registry import FORMAT_NAMES, read_transcript
-from infold.formats.wire import (
+from infold.formats.registry import (
     ANTHROPIC_MESSAGES,
     GEMINI,
     OPENAI_CHAT,
@@ -31,6 +28,9 @@ from infold.formats.wire import (
     detect,
     format_named,
 )
+from infold.transcripts import source as sources
+from infold.transcripts.record import Notes, RecordedSession, Skipped, imported
+from infold.transcripts.registry import FORMAT_NAMES, read_transcript
 
 LONG_BYTES = 1_000_000
 """A file below this is read before a progress bar could be looked at."""

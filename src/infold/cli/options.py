@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from infold.core.policy import LARGEST_TOKENS, PRESETS
-from infold.formats.transcripts.registry import FORMAT_NAMES
-from infold.formats.wire import FORMATS
+from infold.formats.registry import FORMATS
+from infold.transcripts.registry import FORMAT_NAMES
 
 UNITS = {"k": 1_000, "m": 1_000_000}
 WIRE_NAMES: tuple[str, ...] = tuple(wire.name for wire in FORMATS)

@@ -21,7 +21,7 @@ from infold.core.entries import handle_of
 from infold.core.messages import Message, Part, ToolCallPart
 from infold.core.recall import Document, Hit, Index, tokens_of
 from infold.errors import UnknownReference
-from infold.formats.transcripts.record import RecordedSession
+from infold.transcripts.record import RecordedSession
 
 MOST_LINES = 6
 """Lines of an excerpt that are shown: those with the query's words in them first."""

@@ -16,7 +16,7 @@ from infold.cli.consenting import can_ask, consent_for, leave_wanted, trust_for
 from infold.cli.narrating import Narrator, Told, json_lines, voice_on
 from infold.cli.working import Job, ended_by_signals, opened, with_trust, working
 from infold.errors import UsageError
-from infold.formats.items import cleaned
+from infold.formats.codec import cleaned
 
 EXIT_CODES: dict[Ending, int] = {
     "done": 0,

@@ -12,10 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from infold.core.messages import SystemMessage, text_of
-from infold.formats.transcripts.infold_log import to_log
-from infold.formats.transcripts.record import RecordedSession
-from infold.formats.transcripts.write import to_anthropic, to_markdown, to_openai_chat
-from infold.formats.transcripts.write_opencode import to_opencode
+from infold.transcripts.infold_log import to_log
+from infold.transcripts.record import RecordedSession
+from infold.transcripts.write import to_anthropic, to_markdown, to_openai_chat
+from infold.transcripts.write_opencode import to_opencode
 
 SHAPES = ("openai", "anthropic", "markdown", "jsonl", "opencode")
 

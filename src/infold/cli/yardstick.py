@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from infold.catalogue import Assumed, Lookup, Prices, lookup
 from infold.engine.counting import Counting, counting_for
-from infold.formats.transcripts.record import RecordedSession
+from infold.transcripts.record import RecordedSession
 
 
 class Yardstick(Struct, frozen=True):

@@ -44,7 +44,7 @@ class Printer:
         return self._templates.TemplateResponse(request, f"{name}.html", given, status_code=status)
 
 
-FILTERS = ("ago", "dollars", "moment", "percent", "plural", "seconds", "short", "size")
+FILTERS = ("ago", "dollars", "moment", "percent", "plural", "seconds", "short", "size", "stamp")
 
 
 @cache

@@ -17,10 +17,10 @@ from infold.core.logged_message import Placed
 from infold.core.messages import AssistantMessage, CompactionPart, Finish, Message, MessageId, Usage, likeness
 from infold.engine.known import begins_with_the_fold, is_rewritten, settled
 from infold.errors import HistoryChanged, UsageError
-from infold.formats.injected import NO_MARKS, Marks, marked
-from infold.formats.items import Decoded, joined, plain, refuse_text
+from infold.formats.codec import Decoded, joined, plain, refuse_text
+from infold.formats.harness_text import NO_MARKS, Marks, marked
 from infold.formats.pairing import Pairing
-from infold.formats.wire import WireFormat
+from infold.formats.registry import WireFormat
 
 _NUMBERED = re.compile(r"m\d{1,18}")
 

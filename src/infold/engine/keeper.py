@@ -34,9 +34,9 @@ from infold.engine.previewing import check_up_to
 from infold.engine.summarising import SummaryPlan
 from infold.engine.terms import Terms
 from infold.errors import HistoryChanged, StoreConflict, UsageError, WindowExceeded
-from infold.formats.injected import marks_of
+from infold.formats.harness_text import marks_of
 from infold.formats.overflow import Overflow
-from infold.formats.wire import WireFormat, detect, format_named
+from infold.formats.registry import WireFormat, detect, format_named
 
 MOST_REJECTIONS = 1
 """A request that a provider refused is made smaller and sent once more; a second refusal is told (B8)."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from infold.core.events import MediaNotStored
 from infold.core.messages import FilePart, Message, MessageId, Part, SessionId, ToolResultPart
-from infold.formats.items import plain
+from infold.formats.codec import plain
 from infold.formats.media import data_url, payloads
 
 

@@ -17,7 +17,7 @@ from infold.core.recall import Document, Hit, Index, reply, tokens_of
 from infold.core.tokens import estimate
 from infold.engine.media import Medium, files_of
 from infold.errors import UnknownReference, UsageError
-from infold.formats.recall_tool import is_recall
+from infold.formats.tools import is_recall
 from infold.ports import Finder, MediaStore, SessionKey, Store
 
 MOST_CANDIDATES = 50

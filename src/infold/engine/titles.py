@@ -10,7 +10,7 @@ from itertools import chain
 
 from infold.core.entries import Entry, MessageEntry, Title
 from infold.core.messages import FilePart, Message, MessageId, TextPart, UserMessage, is_genuine_user
-from infold.formats.injected import ends_examples
+from infold.formats.harness_text import ends_examples
 from infold.ports import SessionKey, Store
 
 LONGEST, LONGEST_TOLD = 60, 100

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infold.core.messages import Finish, Usage
-from infold.formats.items import Item, MalformedError, json_text, lines, plain, text_field
+from infold.formats.codec import Item, MalformedError, json_text, lines, plain, text_field
 
 # Requests.
 

@@ -14,7 +14,7 @@ from infold.core.judge import Answer
 from infold.core.messages import AssistantMessage, Message, TextPart, calls_of
 from infold.core.summary_request import SummaryRequest
 from infold.errors import BrokenInput
-from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 
 Body: TypeAlias = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from itertools import chain, groupby, pairwise
 
 from msgspec import Struct
 
-from infold.formats.items import Item, id_field, plain, text_field
+from infold.formats.codec import Item, id_field, plain, text_field
 
 
 class _Step(Struct, frozen=True):

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from infold.api.exchanges import Exchange
-from infold.formats.items import plain
+from infold.formats.codec import plain
 from infold.formats.overflow import Overflow, recognise
+from infold.formats.registry import GEMINI
 from infold.formats.streams import ReplyBuilder, builder_for
-from infold.formats.wire import GEMINI
 from infold.gateway.aside import Underway
 from infold.gateway.decoding import Decoding
 

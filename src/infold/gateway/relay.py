@@ -19,7 +19,7 @@ from infold.api.passage import Recoveries
 from infold.core.events import FailedOpen, NotManaged
 from infold.engine.finding import SESSION_HEADER
 from infold.errors import BrokenInput, InfoldError, StoreError, UsageError
-from infold.formats.items import MalformedError
+from infold.formats.codec import MalformedError
 from infold.formats.overflow import Overflow
 from infold.formats.requests import Unmanaged, wire_of_path
 from infold.gateway.aside import LARGE_BYTES, Underway

@@ -17,7 +17,7 @@ from infold.core.tokens import estimate
 from infold.engine.media import Medium
 from infold.engine.recalling import recall, recall_media
 from infold.errors import UnknownReference, UnknownSession, UsageError
-from infold.formats.recall_tool import DESCRIPTION, QUERY, RECALL_TOOL_NAME, query_of
+from infold.formats.tools import DESCRIPTION, QUERY, RECALL_TOOL_NAME, query_of
 from infold.ports import FullStore, SessionKey, StoredSession
 
 MOST_SESSIONS = 50

@@ -13,8 +13,8 @@ from infold.core.judge import Told
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused, RequestRefused
-from infold.formats.tool_specs import tool_items
-from infold.formats.wire import GEMINI
+from infold.formats.registry import GEMINI
+from infold.formats.tools import tool_items
 from infold.models.failures import Failures, Line, told_as_ours
 from infold.models.hearing import heard, summary_asked, summary_told
 from infold.models.transport import TRANSPORT

@@ -6,11 +6,10 @@ from infold.catalogue import cost_of, lookup
 from infold.core.judge import Told
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
-from infold.formats.items import Decoded
+from infold.formats.codec import Decoded
+from infold.formats.registry import WireFormat
 from infold.formats.requests import answer_of, without_bound_thinking
-from infold.formats.streams import builder_for
-from infold.formats.streams_deltas import Delta, deltas_for
-from infold.formats.wire import WireFormat
+from infold.formats.streams import Delta, builder_for, deltas_for
 from infold.models.failures import Line, failure_in_stream
 from infold.ports import Calling, Heard, ModelRequest, Replied, Said, Thought
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from infold.core.judge import Told
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
-from infold.formats.tool_specs import tool_items
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
+from infold.formats.tools import tool_items
 from infold.models.failures import told_as_ours
 from infold.models.hearing import heard, summary_asked, summary_told
 from infold.models.openai_sdk import FAILURES, NO_KEY, OpenAIModel

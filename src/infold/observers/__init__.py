@@ -4,4 +4,10 @@ from infold.observers.bus import Bus, Failure
 from infold.observers.metrics import CONTENT_TYPE, Metrics
 from infold.observers.traces import Traces
 
-__all__ = ["CONTENT_TYPE", "Bus", "Failure", "Metrics", "Traces"]
+__all__ = [
+    "Bus",
+    "CONTENT_TYPE",
+    "Failure",
+    "Metrics",
+    "Traces",
+]

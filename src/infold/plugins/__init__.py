@@ -5,8 +5,8 @@ from infold.plugins.manager import LONGEST_TEXT, Plugin, PluginHooks, installed_
 
 __all__ = [
     "HOOK_NAMES",
-    "LONGEST_TEXT",
     "HookSpecs",
+    "LONGEST_TEXT",
     "Plugin",
     "PluginHooks",
     "hook",

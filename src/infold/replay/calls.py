@@ -18,7 +18,7 @@ from infold.core.messages import (
     results_of,
     text_of,
 )
-from infold.formats.transcripts.record import RecordedCompaction, RecordedSession
+from infold.transcripts.record import RecordedCompaction, RecordedSession
 
 
 class Call(Struct, frozen=True):

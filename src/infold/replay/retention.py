@@ -22,12 +22,12 @@ from infold.core.policy import INFOLD
 from infold.core.recall import Index, documents_of, reply
 from infold.core.tokens import estimate, measure_message
 from infold.core.view import view
-from infold.formats.transcripts.record import RecordedSession
 from infold.replay.facts import Divided, facts_of
 from infold.replay.facts_events import Event, events_of, without_summaries
 from infold.replay.facts_match import Shown, holds, normalised, places_of
 from infold.replay.facts_values import Fact
 from infold.replay.retention_baselines import baselines_of
+from infold.transcripts.record import RecordedSession
 
 CUTS = (1, 2, 3, 5, 10)
 BUDGET_SHARE = 0.04

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infold.errors import InfoldError
-from infold.formats.transcripts.registry import read_transcript
 from infold.replay.facts_values import Fact
 from infold.replay.outcome import Broken
 from infold.replay.retention import Measured, decoys_of, measure_session
+from infold.transcripts.registry import read_transcript
 
 
 def with_neighbours(paths: Sequence[Path]) -> tuple[tuple[Path, Path], ...]:

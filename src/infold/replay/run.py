@@ -13,8 +13,6 @@ from infold.catalogue import Assumed, Lookup, lookup
 from infold.core.messages import ModelRef
 from infold.core.policy import Ruler
 from infold.errors import InfoldError
-from infold.formats.transcripts.record import RecordedSession
-from infold.formats.transcripts.registry import read_transcript
 from infold.replay.calibrate import calibrated
 from infold.replay.calls import Recording, recording_of
 from infold.replay.outcome import Broken, FileOutcome, Outcome, Plan, SessionOutcome
@@ -23,6 +21,8 @@ from infold.replay.prices import HOUR_SECONDS, Tariff, cache_rules
 from infold.replay.scale import Overhead, Weigher, learn_lifetime, learn_overhead, learn_scale, unexplained_misses
 from infold.replay.simulate import Meter, Refetch, simulate
 from infold.replay.stage import Stage
+from infold.transcripts.record import RecordedSession
+from infold.transcripts.registry import read_transcript
 
 RefetchFor: TypeAlias = Callable[[Recording], Refetch]
 """What charges a session's lost facts, made once for each session."""

@@ -16,9 +16,9 @@ from infold.settings.terms import SessionTerms
 from infold.settings.values import Value, told
 
 __all__ = [
-    "KEYS",
     "AgentSettings",
     "GatewaySettings",
+    "KEYS",
     "Key",
     "PluginSettings",
     "RecallSettings",

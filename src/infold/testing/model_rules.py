@@ -13,7 +13,7 @@ from infold.core.judge import Answer, Told
 from infold.core.messages import Finish, MessageId, TextPart, Usage, UserMessage, calls_of, text_of
 from infold.core.summary_request import Additions, own_request
 from infold.errors import KeyRefused, ModelBusy, ModelError, ModelOverflow, RequestRefused, UnknownModel
-from infold.formats.wire import format_named
+from infold.formats.registry import format_named
 from infold.ports import Calling, Heard, Model, ModelRequest, Replied, Said, Thought, ToolSpec
 from infold.testing.rules import rule
 from infold.testing.scripted_answers import Answer as Scripted

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 
 Item: TypeAlias = dict[str, Any]
 Group: TypeAlias = Callable[[int], list[Item]]

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from infold.core.tokens import estimate_tokens
 from infold.errors import FormatError
-from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.testing import scripted_anthropic, scripted_chat, scripted_gemini, scripted_responses
 from infold.testing.play import counted_tokens
 from infold.testing.scripted_answers import (

@@ -18,9 +18,9 @@ from infold.errors import (
     UnknownModel,
 )
 from infold.formats.overflow import recognise
+from infold.formats.registry import OPENAI_CHAT
 from infold.formats.requests import answer_of
-from infold.formats.tool_specs import tool_items
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.tools import tool_items
 from infold.ports import Calling, Heard, ModelRequest, Replied, Said, Thought
 from infold.testing import scripted_chat
 from infold.testing.play import counted_tokens

@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from infold.formats.wire import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 
 Item: TypeAlias = dict[str, Any]
 

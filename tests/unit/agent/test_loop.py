@@ -25,7 +25,7 @@ from infold.core.messages import (
     text_of,
 )
 from infold.errors import KeyRefused, ModelBusy, WindowExceeded
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 from infold.testing import scripted_chat
 from infold.testing.scripted_answers import Answer, Fail, Say, Trouble, in_turn

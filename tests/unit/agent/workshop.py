@@ -17,7 +17,7 @@ from infold.api.session_settings import SessionSettings
 from infold.core.entries import MessageEntry
 from infold.core.messages import Message, SessionId
 from infold.core.summary_request import Agent
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted_answers import Answer, Say, in_turn

@@ -22,8 +22,8 @@ from infold.core.budget import Window
 from infold.core.judge import Answer, Told
 from infold.core.summary_request import SummaryRequest
 from infold.errors import BrokenInput, ModelError, ModelOverflow
+from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT
 from infold.formats.requests import Asked, Unmanaged
-from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT
 
 CHAT = "/v1/chat/completions"
 HELLO = [

@@ -12,7 +12,7 @@ from infold import UsageError, Window, WindowExceeded, fit, preset
 from infold.catalogue import Override
 from infold.core.policy import PRESETS
 from infold.errors import BrokenInput, UnknownFormat, UnknownPreset
-from infold.formats.wire import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.testing.wire import Dumpable
 
 Item: TypeAlias = dict[str, Any]

@@ -16,7 +16,7 @@ from infold.core.budget import Window
 from infold.core.events import Compacted, Event, PreparedAhead, SummaryRejected
 from infold.core.summary_request import COMPACTION_AGENT, Additions, SummaryRequest, own_request
 from infold.errors import ModelError, UsageError
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 
 from .talks import TOOLS, Item, Talk, answer, exchange_of, no_model, sent_by

@@ -11,7 +11,7 @@ from infold import AsyncSession, Session, SessionSettings, open_store
 from infold.core.events import Event, MediaNotStored
 from infold.engine.media import Medium
 from infold.errors import UnknownReference
-from infold.formats.wire import FORMATS, WireFormat, format_named
+from infold.formats.registry import FORMATS, WireFormat, format_named
 from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore
 

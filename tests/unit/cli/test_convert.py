@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from infold.cli.main import main
-from infold.formats.transcripts.registry import read_bytes, read_transcript
+from infold.transcripts.registry import read_bytes, read_transcript
 
 
 def convert(*arguments: object) -> Result:

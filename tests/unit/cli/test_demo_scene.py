@@ -5,7 +5,7 @@ import pytest
 from infold.cli.demo_scene import FORMAT, Scene, item_of, reply_body, scene_for, steps_of
 from infold.core.messages import AssistantMessage, ReasoningPart, ToolResultPart, calls_of, results_of, text_of
 from infold.core.policy import INFOLD
-from infold.formats.wire import detect, format_named
+from infold.formats.registry import detect, format_named
 
 SMALL, LARGE = scene_for(8_000, INFOLD), scene_for(64_000, INFOLD)
 

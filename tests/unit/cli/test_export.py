@@ -9,9 +9,9 @@ from infold import Session, SessionSettings, Window
 from infold.core.entries import decode_entry
 from infold.core.events import Compacted
 from infold.core.messages import SessionId
-from infold.formats.transcripts.registry import read_bytes
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
+from infold.transcripts.registry import read_bytes
 
 from .kept import KITE, infold, keep, kite_entries
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from infold.api.report import CATEGORIES
 from infold.cli.main import main
-from infold.formats.transcripts.registry import FORMAT_NAMES
+from infold.transcripts.registry import FORMAT_NAMES
 
 KEYS = {
     *("file", "format", "session", "model", "window_tokens", "counting", "messages", "tokens", "by_category"),

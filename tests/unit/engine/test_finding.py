@@ -21,8 +21,8 @@ from infold.engine.finding import (
     is_certain,
     name_of,
 )
+from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
 from infold.formats.requests import Asked
-from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, replies, result, session, user
 

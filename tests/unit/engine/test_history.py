@@ -16,9 +16,9 @@ from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.engine.history import History
 from infold.errors import HistoryChanged, UsageError
-from infold.formats.items import Decoded
+from infold.formats.codec import Decoded
 from infold.formats.pairing import Pairing
-from infold.formats.wire import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
 
 from .scenes import called, reply, said, tool_step
 

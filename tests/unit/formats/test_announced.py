@@ -6,7 +6,7 @@ import pytest
 
 from infold.core.messages import Message, TextPart
 from infold.formats.pairing import Pairing
-from infold.formats.wire import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 
 SKILL = "## Context\n<system-reminder>x</system-reminder>\nYou MUST do all of the above in a single message."
 LAUNCH = "Launching skill: pr"

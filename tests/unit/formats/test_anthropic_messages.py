@@ -20,8 +20,7 @@ from infold.core.messages import (
     is_signed,
 )
 from infold.errors import BrokenInput
-from infold.formats.anthropic_messages import decode, encode, looks_like
-from infold.formats.anthropic_messages_new import encode_new
+from infold.formats.anthropic import decode, encode, encode_new, looks_like
 from infold.formats.media import digest_of
 
 USE = {"type": "tool_use", "id": "t1", "name": "bash", "input": {"command": "ls"}}

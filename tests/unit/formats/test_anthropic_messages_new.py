@@ -10,8 +10,8 @@ from infold.core.messages import (
     ToolCallPart,
     UserMessage,
 )
-from infold.formats.anthropic_messages_new import encode_new
-from infold.formats.items import provider_text
+from infold.formats.anthropic import encode_new
+from infold.formats.codec import provider_text
 
 HERE = MessageId("x")
 

@@ -8,7 +8,7 @@ from anthropic.types import Usage as AnthropicUsage
 from openai.types import CompletionUsage
 
 from infold.core.messages import Finish, Usage
-from infold.formats.wire import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 
 CHAT_USAGE = {
     "prompt_tokens": 100,

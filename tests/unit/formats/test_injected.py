@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.formats.injected import OPENINGS, WRAPPERS, announces_text, is_injected, split_injected
+from infold.formats.harness_text import OPENINGS, WRAPPERS, announces_text, is_injected, split_injected
 
 REMINDER = "<system-reminder>\nBe brief.\n</system-reminder>"
 

@@ -8,7 +8,7 @@ from openai.types.chat import ChatCompletionMessage
 
 from infold.core.messages import TextPart
 from infold.errors import BrokenInput
-from infold.formats.items import (
+from infold.formats.codec import (
     MalformedError,
     as_came,
     cleaned,

@@ -21,11 +21,11 @@ from infold.core.messages import (
     UserMessage,
 )
 from infold.core.policy import PRESETS, preset
-from infold.formats.injected import marked, marks_of
-from infold.formats.transcripts.record import RecordedCompaction, RecordedSession, imported
-from infold.formats.transcripts.registry import read_bytes
-from infold.formats.transcripts.write_opencode import to_opencode
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.harness_text import marked, marks_of
+from infold.formats.registry import OPENAI_CHAT
+from infold.transcripts.record import RecordedCompaction, RecordedSession, imported
+from infold.transcripts.registry import read_bytes
+from infold.transcripts.write_opencode import to_opencode
 
 MARKS = {"proactive": "[Conversation Summary]", "turn-window": "[COMPACTED_CONTEXT]"}
 STUBS = {

@@ -19,8 +19,7 @@ from infold.core.messages import (
     UserMessage,
 )
 from infold.errors import BrokenInput
-from infold.formats.openai_chat import decode, encode, looks_like
-from infold.formats.openai_chat_new import encode_new
+from infold.formats.openai_chat import decode, encode, encode_new, looks_like
 
 CALL = {"id": "a", "type": "function", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}
 CALLING = {"role": "assistant", "content": None, "tool_calls": [CALL]}

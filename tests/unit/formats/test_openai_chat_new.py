@@ -11,7 +11,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.formats.openai_chat_new import encode_new
+from infold.formats.openai_chat import encode_new
 
 
 def test_new_messages_have_their_plainest_form() -> None:

@@ -5,8 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from infold.core.messages import FilePart, TextPart, ToolResultPart
-from infold.formats.openai_responses import decode, encode
-from infold.formats.openai_responses_blocks import BLANK_IMAGE
+from infold.formats.openai_responses import BLANK_IMAGE, decode, encode
 
 
 def altered(items: list[Any], place: int, *parts: Any) -> list[object]:

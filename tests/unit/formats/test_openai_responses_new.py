@@ -14,10 +14,8 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.formats.items import provider_text
-from infold.formats.openai_responses import decode, encode
-from infold.formats.openai_responses_blocks import BLANK_IMAGE
-from infold.formats.openai_responses_new import encode_new
+from infold.formats.codec import provider_text
+from infold.formats.openai_responses import BLANK_IMAGE, decode, encode, encode_new
 
 HERE = MessageId("x")
 

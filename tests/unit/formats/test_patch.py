@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from infold.core.messages import StepFinishPart, StepStartPart, TextPart, ToolCallPart
-from infold.formats import anthropic_messages
+from infold.formats import anthropic
 from infold.formats.openai_chat import decode, encode
 
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -47,8 +47,8 @@ def test_a_part_that_goes_is_not_taken_for_a_step_mark() -> None:
     """B12, B32: thinking leaves an item whose message has step marks, and the call behind it stays as it was."""
     call = {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}}
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    decoded = anthropic_messages.decode([{"role": "assistant", "content": [thought, call]}])
+    decoded = anthropic.decode([{"role": "assistant", "content": [thought, call]}])
     message = decoded.messages[0]
     view = replace(message, parts=(*message.parts[1:], StepStartPart("tree")))
 
-    assert anthropic_messages.encode([view], decoded) == [{"role": "assistant", "content": [call]}]
+    assert anthropic.encode([view], decoded) == [{"role": "assistant", "content": [call]}]

@@ -14,15 +14,8 @@ from infold.core.entries import Handle
 from infold.core.logged_message import Rendering, prune_part
 from infold.core.messages import ToolResultPart
 from infold.errors import BrokenInput, UnknownFormat
-from infold.formats.recall_tool import (
-    DESCRIPTION,
-    RECALL_TOOL_NAME,
-    is_recall,
-    offers_recall,
-    query_of,
-    recall_tool,
-)
-from infold.formats.wire import FORMATS
+from infold.formats.registry import FORMATS
+from infold.formats.tools import DESCRIPTION, RECALL_TOOL_NAME, is_recall, offers_recall, query_of, recall_tool
 
 NAMES = [wire.name for wire in FORMATS]
 

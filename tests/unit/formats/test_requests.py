@@ -16,6 +16,7 @@ from infold.core.summary_request import (
     shared_request,
 )
 from infold.errors import BrokenInput
+from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.formats.requests import (
     Asked,
     Unmanaged,
@@ -29,7 +30,6 @@ from infold.formats.requests import (
     with_items,
     without_bound_thinking,
 )
-from infold.formats.wire import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.testing.builders import numbered, replies, user
 
 CHAT_TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}]

@@ -3,7 +3,7 @@
 import pytest
 
 from infold.core.messages import FilePart, ReasoningPart, StepStartPart, TextPart, ToolCallPart, ToolResultPart
-from infold.formats.slots import (
+from infold.formats.codec import (
     arguments_of,
     left_text,
     opaque_value,
@@ -12,7 +12,7 @@ from infold.formats.slots import (
     replaced_content,
     unpacked_input,
 )
-from infold.formats.wire import format_named
+from infold.formats.registry import format_named
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 
 from infold.core.messages import Usage
 from infold.errors import UnknownFormat
-from infold.formats.streams_deltas import Delta, Kind, deltas_for
-from infold.formats.wire import FORMATS
+from infold.formats.registry import FORMATS
+from infold.formats.streams import Delta, Kind, deltas_for
 from infold.testing.scripted import SPEECH
 from infold.testing.scripted_answers import Reply, Say
 

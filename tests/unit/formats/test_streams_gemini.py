@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from infold.core.messages import ReasoningPart, TextPart, ToolCallPart, Usage
+from infold.formats.gemini import JsonArrayReader
+from infold.formats.registry import GEMINI
+from infold.formats.sse import SseEvent
 from infold.formats.streams import ReplyBuilder, builder_for
-from infold.formats.streams_gemini import JsonArrayReader
-from infold.formats.streams_sse import SseEvent
-from infold.formats.wire import GEMINI
 from infold.testing.scripted_answers import Told
 
 Piece = dict[str, Any]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infold.formats.streams_pieces import Pieces, Slots, dicts, fields, grow, index_of, joined_text, merge, whole
+from infold.formats.sse import Pieces, Slots, dicts, fields, grow, index_of, joined_text, merge, whole
 
 
 def merged(*pieces: dict[str, Any]) -> object:

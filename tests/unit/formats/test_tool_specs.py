@@ -10,8 +10,8 @@ from openai.types.responses import FunctionToolParam
 from pydantic import TypeAdapter
 
 from infold.errors import UnknownFormat
-from infold.formats.tool_specs import tool_item, tool_items
-from infold.formats.wire import FORMATS
+from infold.formats.registry import FORMATS
+from infold.formats.tools import tool_item, tool_items
 
 NAMES = [wire.name for wire in FORMATS]
 

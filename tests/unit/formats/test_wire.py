@@ -8,7 +8,7 @@ import pytest
 
 from infold.core.messages import calls_of, results_of
 from infold.errors import BrokenInput, UnknownFormat
-from infold.formats.wire import (
+from infold.formats.registry import (
     ANTHROPIC_MESSAGES,
     FORMATS,
     GEMINI,

@@ -11,7 +11,7 @@ from infold.core.messages import ModelRef, Usage
 from infold.core.summary_request import Additions, own_request
 from infold.engine.asking import ask
 from infold.errors import ModelBusy, ModelOverflow
-from infold.formats.wire import ANTHROPIC_MESSAGES
+from infold.formats.registry import ANTHROPIC_MESSAGES
 from infold.models.anthropic import AnthropicMessages
 from infold.ports import ModelRequest, Replied, ToolSpec
 from infold.testing.scripted import ScriptedServer

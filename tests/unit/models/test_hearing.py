@@ -8,7 +8,7 @@ from infold.core.judge import Answer, Told
 from infold.core.messages import ModelRef, Usage
 from infold.core.summary_request import Additions, own_request
 from infold.errors import ModelBusy, ModelOverflow
-from infold.formats.wire import FORMATS, OPENAI_CHAT
+from infold.formats.registry import FORMATS, OPENAI_CHAT
 from infold.models.failures import Line
 from infold.models.hearing import ASSUMED_OUTPUT_TOKENS, heard, output_limit, summary_asked, summary_told
 from infold.ports import Heard, Replied, Said

@@ -8,13 +8,13 @@ from infold.catalogue import ModelEntry, Prices
 from infold.core.messages import AssistantMessage, Message, ModelRef, Usage
 from infold.core.tokens import measure
 from infold.engine.counting import counting_for
-from infold.formats.transcripts.record import RecordedCompaction, RecordedSession
 from infold.replay.calls import recording_of
 from infold.replay.prices import Tariff, cache_rules
 from infold.replay.scale import Overhead, Scale, Weigher, count_tokens
 from infold.replay.simulate import Meter
 from infold.replay.stage import Stage
 from infold.testing.builders import calls, numbered, replies, result, user
+from infold.transcripts.record import RecordedCompaction, RecordedSession
 
 RULER = counting_for("o200k").ruler
 OPENING = "Port the importer. Never touch vendor/."

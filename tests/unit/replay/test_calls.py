@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from infold.core.messages import AssistantMessage, Usage, text_of
-from infold.formats.transcripts.record import RecordedCompaction
 from infold.replay.calls import recording_of
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, summary, user
+from infold.transcripts.record import RecordedCompaction
 
 from .recorded import OPENING, session, timed, with_usage, work
 

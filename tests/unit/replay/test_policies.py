@@ -7,11 +7,11 @@ from infold.core.gauge import Rates
 from infold.core.messages import Message, ToolResultPart, Usage, calls_of, results_of, text_of
 from infold.core.policy import PRESETS
 from infold.errors import UnknownPreset
-from infold.formats.transcripts.record import RecordedCompaction
 from infold.replay.calls import recording_of
 from infold.replay.policies import POLICY_NAMES, check_policies, player_for
 from infold.replay.stage import Request, Stage
 from infold.testing.builders import numbered, replies, user
+from infold.transcripts.record import RecordedCompaction
 
 from .recorded import OPENING, session, stage, timed, with_usage, work
 

@@ -1,10 +1,10 @@
 """What was lost and needed is fetched again."""
 
 from infold.core.messages import Message
-from infold.formats.transcripts.record import RecordedSession
 from infold.replay.calls import recording_of
 from infold.replay.refetch import refetching
 from infold.testing.builders import calls, numbered, replies, result, user
+from infold.transcripts.record import RecordedSession
 
 OUTPUT = "src/quay/berth.py defines load_berths and MooringPlan, commit 9f8e7d6c\n" * 10
 

@@ -11,8 +11,6 @@ from infold.core.messages import Message, text_of
 from infold.core.policy import INFOLD
 from infold.core.recall import Document, Index
 from infold.core.view import view
-from infold.formats.transcripts.record import RecordedCompaction, RecordedSession
-from infold.formats.transcripts.registry import read_transcript
 from infold.replay.facts_events import without_summaries
 from infold.replay.facts_values import Fact
 from infold.replay.retention import (
@@ -27,6 +25,8 @@ from infold.replay.retention import (
     points_of,
 )
 from infold.testing.builders import calls, numbered, replies, result, user
+from infold.transcripts.record import RecordedCompaction, RecordedSession
+from infold.transcripts.registry import read_transcript
 
 DATA = Path(__file__).parents[2] / "data" / "constraints"
 CORPUS = Path(os.environ.get("INFOLD_CORPUS") or Path(__file__).parents[4] / "shared" / "corpus")

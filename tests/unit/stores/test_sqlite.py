@@ -24,11 +24,11 @@ from infold.api.session_settings import SessionSettings
 from infold.core.load import load
 from infold.core.logged_message import Rendering
 from infold.errors import BrokenInput, InfoldError, StoreBroken, StoreClosed, StoreConflict
-from infold.formats.transcripts.registry import read_transcript
 from infold.stores.sqlite import SqliteStore
 from infold.stores.sqlite_connections import MOST_IDLE
 from infold.stores.sqlite_file import REMEDIES, put_in_place, translated
 from infold.testing.rules import FOREIGN, ONE, TWO, append_with_retries, run_together, said
+from infold.transcripts.registry import read_transcript
 
 NOBODY = 65_534
 

@@ -4,7 +4,7 @@ import pytest
 
 from infold.core.messages import ModelRef, UserMessage, text_of
 from infold.errors import KeyRefused, ModelBusy, ModelError, ModelOverflow, RequestRefused, UnknownModel
-from infold.formats.wire import OPENAI_CHAT
+from infold.formats.registry import OPENAI_CHAT
 from infold.ports import ModelRequest, Replied, Said, ToolSpec
 from infold.testing.scripted_answers import Answer, Fail, Hang, Say, ScriptedRequest, Trouble, in_turn
 from infold.testing.scripted_model import SCRIPTED, ScriptedModel

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from infold.agent.tools.paths import missing, named
 from infold.agent.tools.tool import ToolFailed, Workplace
-from infold.formats.transcripts.source import is_database_in_use
+from infold.transcripts.source import is_database_in_use
 
 LARGEST_BYTES = 64 * 1024 * 1024
 """Files over this size are for the shell: reading one whole takes longer than it is worth."""

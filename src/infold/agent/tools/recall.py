@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 from infold.core.messages import FilePart
 from infold.errors import UsageError
-from infold.formats.recall_tool import DESCRIPTION, QUERY, RECALL_TOOL_NAME
+from infold.formats.tools import DESCRIPTION, QUERY, RECALL_TOOL_NAME
 
 
 class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):

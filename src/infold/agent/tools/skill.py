@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from infold.agent.tools.paths import is_inside, named
 from infold.agent.tools.secret_files import is_secret
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
-from infold.formats.transcripts.source import is_database_in_use
 from infold.ports import ToolSpec
+from infold.transcripts.source import is_database_in_use
 
 LARGEST_BYTES = 256 * 1024
 """Bytes of a SKILL.md that are read."""

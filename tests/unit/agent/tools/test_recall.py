@@ -8,7 +8,7 @@ from infold.agent.tools.recall import RecallArguments, recall_tool
 from infold.agent.tools.tool import Done, ToolFailed, Wish, Workplace, spec_of
 from infold.core.messages import FilePart
 from infold.errors import UsageError
-from infold.formats.recall_tool import recall_tool as recall_item
+from infold.formats.tools import recall_tool as recall_item
 
 PLACE = Workplace(Path())
 

@@ -1,0 +1,448 @@
+"""A Messages reply out of the events of its stream."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec.json import Decoder
+from msgspec.structs import asdict
+
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    Message,
+    MessageId,
+    Part,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
+)
+from infold.formats.codec import (
+    GONE,
+    Codec,
+    Decoded,
+    Item,
+    MalformedError,
+    Slot,
+    arguments_of,
+    begun_by_user,
+    cleaned,
+    decode_each,
+    encode_view,
+    gather,
+    has_address,
+    id_field,
+    is_image,
+    is_pdf,
+    left_text,
+    listed,
+    mentioned,
+    opaque,
+    opaque_value,
+    parsed_arguments,
+    plain,
+    provider_text,
+    provider_value,
+    replaced_content,
+    result_or_text,
+    shown,
+    shown_text,
+    text_field,
+    user_text,
+)
+from infold.formats.media import file_part, parse_data_url
+from infold.formats.pairing import Pairing
+from infold.formats.sse import Pieces, Shape, fields, grow, index_of, joined_text, merge, read_as, whole
+
+THINKING = ("thinking", "redacted_thinking")
+
+
+def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
+    """Items for a message that came from no wire: results first, as the API wants them."""
+    ids = aliases or {}
+    parts = shown(message)
+    role = "assistant" if isinstance(message, AssistantMessage) else "user"
+    blocks = [block for part in parts for block in _new_blocks(part, ids)]
+    if not isinstance(message, AssistantMessage):
+        blocks.sort(key=lambda block: block["type"] != "tool_result")
+    if isinstance(message, SystemMessage):
+        role = "system"
+    if len(blocks) == 1 and blocks[0]["type"] == "text":
+        return [{"role": role, "content": blocks[0]["text"]}]
+    return [{"role": role, "content": blocks}] if blocks else []
+
+
+def _new_blocks(part: Part, ids: Mapping[str, str]) -> list[Item]:
+    match part:
+        case TextPart():
+            block, text = opaque_value(part), {"type": "text", "text": part.text}
+            return [block] if "type" in block else [text] if part.text.strip() else []
+        case ToolCallPart():
+            call_id = ids.get(part.call_id) or part.call_id
+            return [{"type": "tool_use", "id": call_id, "name": part.tool, "input": parsed_arguments(part.arguments)}]
+        case ToolResultPart():
+            return [_new_result(part, ids)]
+        case FilePart():
+            return [_new_medium(part)]
+        case ReasoningPart():
+            value = provider_value(part)
+            return [value] if isinstance(value, dict) and value.get("type") in THINKING else []
+        case _:
+            return []
+
+
+def _new_result(part: ToolResultPart, ids: Mapping[str, str]) -> Item:
+    call_id = ids.get(part.call_id) or part.call_id
+    media = [_new_medium(file) for file in part.files]
+    content = [*([{"type": "text", "text": part.output}] if part.output.strip() else []), *media]
+    block: Item = {"type": "tool_result", "tool_use_id": call_id, "content": content if media else part.output}
+    return block if part.status == "completed" else {**block, "is_error": True}
+
+
+def _new_medium(part: FilePart) -> Item:
+    found = parse_data_url(part.reference)
+    source: Item = {"type": "url", "url": part.reference}
+    if found is not None:
+        source = {"type": "base64", "media_type": found.media_type, "data": found.data}
+    if is_image(part):
+        return {"type": "image", "source": source}
+    if is_pdf(part) or (has_address(part) and part.media_type == "application/pdf"):
+        return {"type": "document", "source": source, **({"title": part.name} if part.name and found else {})}
+    return {"type": "text", "text": mentioned(part)}
+
+
+NAME = "anthropic-messages"
+
+
+ROLES = ("user", "assistant", "system")
+
+
+OWN_BLOCKS = frozenset(
+    {"tool_use", "tool_result", "image", "document", "search_result", "server_tool_use", "container_upload", *THINKING}
+)
+"""Blocks that no other format has; all results of server tools end in `_tool_result`."""
+
+
+def looks_like(items: Sequence[object]) -> bool:
+    """Whether some block is of a kind that only this format has."""
+    return any(_is_own(block) for item in items for block in _blocks_of(plain(item)))
+
+
+def _blocks_of(item: Item) -> Sequence[object]:
+    content = item.get("content") if item.get("role") in ROLES else None
+    return content if isinstance(content, list | tuple) else ()
+
+
+def _is_own(block: object) -> bool:
+    kind = text_field(plain(block), "type") if not isinstance(block, str) else ""
+    return kind in OWN_BLOCKS or kind.endswith("_tool_result")
+
+
+def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
+    """Messages as core messages; `BrokenInput` for an item of a wrong type."""
+    return decode_each(NAME, items, _message, first=first, pairing=pairing)
+
+
+def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
+    """The view as Messages; untouched ones are the caller's own objects."""
+    return encode_view(_CODEC, begun_by_user(view), decoded, joined=_joined)
+
+
+def _joined(before: Item, first: Item, second: Item) -> Item | None:
+    """Two user items as one where both bring results, which must come first, in the order of the calls before them."""
+    items = [item for item in (first, second) if item.get("role") == "user" and isinstance(item.get("content"), list)]
+    if len(items) < 2 or not all(any(not _is_no_result(block) for block in item["content"]) for item in items):
+        return None
+    asked = [
+        id_field(block, "id") for block in map(_plain_block, _blocks_of(before)) if block.get("type") == "tool_use"
+    ]
+    places = {call_id: place for place, call_id in enumerate(asked)}
+    content = sorted([*first["content"], *second["content"]], key=lambda block: _place(block, places))
+    return {**second, **first, "content": content}
+
+
+def _place(block: object, places: Mapping[str, int]) -> int:
+    """Where a block stands among the results of a step; all else comes after them."""
+    return len(places) + 1 if _is_no_result(block) else places.get(id_field(plain(block), "tool_use_id"), len(places))
+
+
+def _plain_block(block: object) -> Item:
+    return {} if isinstance(block, str) else plain(block)
+
+
+def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
+    role, content = item.get("role"), item.get("content")
+    if not isinstance(role, str):
+        raise MalformedError("it has no role", remedy=f"give a role, one of {', '.join(ROLES)}")
+    if role == "user" and type(content) is str:
+        return UserMessage(message_id, pairing.announced.marked(user_text(content), message_id, is_users=True))
+    if item.get("tool_calls") or item.get("function_call"):
+        raise MalformedError(
+            "it calls tools as OpenAI's chat messages do, in a list of Anthropic's",
+            remedy="give all items in one format",
+        )
+    parts = gather(_CODEC, item, pairing, message_id)
+    if role == "assistant":
+        return AssistantMessage(message_id, parts)
+    if role == "system":
+        return SystemMessage(message_id, parts)
+    return ToolMessage(message_id, parts) if _is_all_results(content) else UserMessage(message_id, parts)
+
+
+def _is_all_results(content: object) -> bool:
+    blocks = content if isinstance(content, list | tuple) else ()
+    return bool(blocks) and not any(map(_is_no_result, blocks))
+
+
+def _slots(item: Item) -> Iterator[Slot]:
+    role, content = item["role"], item.get("content")
+    if role not in ROLES:
+        yield Slot((), "opaque", item)
+    elif isinstance(content, str):
+        if content or role == "user":
+            yield Slot(("content",), role, content)
+    else:
+        for index, block in enumerate(listed(content, "content")):
+            yield Slot(("content", index), role, block if isinstance(block, str) else plain(block))
+
+
+def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
+    block = slot.value
+    if isinstance(block, str):
+        return user_text(block) if slot.kind == "user" else (TextPart(cleaned(block)),)
+    match block.get("type"):
+        case "text" if isinstance(block.get("text"), str):
+            return user_text(block["text"]) if slot.kind == "user" else (TextPart(cleaned(block["text"])),)
+        case "tool_use":
+            return (_call(block, pairing, message_id),)
+        case "tool_result":
+            return (_result(block, pairing),)
+        case _:
+            return _other(block)
+
+
+def _other(block: Item) -> tuple[Part, ...]:
+    """What stands in a message or inside a result beside text."""
+    match block.get("type"):
+        case "thinking" | "redacted_thinking":
+            return (ReasoningPart(text_field(block, "thinking"), provider_text(block)),)
+        case "image":
+            return (_medium(block, "image/*"),)
+        case "document":
+            return _document(block)
+        case _:
+            return opaque(block)
+
+
+def _call(block: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
+    tool = text_field(block, "name")
+    call_id = pairing.call(id_field(block, "id"), tool, message_id)
+    return ToolCallPart(call_id, tool, arguments_of(block.get("input")))
+
+
+def _result(block: Item, pairing: Pairing) -> Part:
+    content = block.get("content")
+    blocks = () if isinstance(content, str) else listed(content, "content of a tool_result")
+    parts = [part for inner in blocks for part in _inside(inner)]
+    return result_or_text(
+        pairing.result(id_field(block, "tool_use_id")),
+        cleaned(content) if isinstance(content, str) else shown_text(parts),
+        status="error" if block.get("is_error") is True else "completed",
+        files=tuple(part for part in parts if isinstance(part, FilePart)),
+    )
+
+
+def _inside(inner: object) -> tuple[Part, ...]:
+    """A block inside a tool result."""
+    if isinstance(inner, str):
+        return (TextPart(cleaned(inner)),)
+    block = plain(inner)
+    text = block.get("text")
+    return (TextPart(cleaned(text)),) if isinstance(text, str) else _other(block)
+
+
+def _medium(block: Item, media_type: str) -> FilePart:
+    source = plain(block.get("source") or {})
+    return file_part(
+        "anthropic",
+        text_field(source, "media_type") or media_type,
+        data=text_field(source, "data"),
+        reference=text_field(source, "url", "file_id"),
+        name=text_field(block, "title"),
+    )
+
+
+def _document(block: Item) -> tuple[Part, ...]:
+    """A document is a medium unless its source is text, which costs what its text costs."""
+    source = plain(block.get("source") or {})
+    if source.get("type") == "text":
+        return (TextPart(text_field(source, "data"), synthetic=True, document=text_field(block, "title")),)
+    if source.get("type") == "content":
+        return opaque(block)
+    return (_medium(block, "application/pdf"),)
+
+
+def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
+    block, text = slot.value, left_text(parts)
+    if not any(parts):
+        return GONE
+    if isinstance(block, str):
+        return text or GONE
+    match block.get("type"):
+        case "tool_use":
+            return {**block, "input": parsed_arguments(text)}
+        case "tool_result" if isinstance(parts[0], ToolResultPart):
+            content = replaced_content(block.get("content"), parts[0], _inside, text_type="text")
+            return {**block, "content": content}
+        case _:
+            return _replaced_text(slot, text)
+
+
+def _retold(slot: Slot, text: str) -> Item:
+    return {"type": "text", "text": text} if slot.path else {"role": "user", "content": text}
+
+
+def _replaced_text(slot: Slot, text: str) -> Any:
+    """A text or text document with other text; the API refuses empty text.
+
+    A user's block that infold has no reading for becomes text; a model's stays whole, for others may depend on it.
+    """
+    block = slot.value
+    source = block.get("source")
+    if block.get("type") == "document" and isinstance(source, dict) and source.get("type") == "text":
+        return {**block, "source": {**source, "data": text}}
+    if not text.strip():
+        return GONE
+    if block.get("type") == "text":
+        return {**block, "text": text}
+    return block if slot.kind == "assistant" or block.get("type") in THINKING else _retold(slot, text)
+
+
+def _tidied(item: Item) -> Item | None:
+    """Nothing without content; results first, for one may have become text."""
+    content = item.get("content")
+    if not content or isinstance(content, str) or item.get("role") != "user":
+        return item if content else None
+    return {**item, "content": sorted(content, key=_is_no_result)}
+
+
+def _is_no_result(block: object) -> bool:
+    return isinstance(block, str) or plain(block).get("type") != "tool_result"
+
+
+_CODEC = Codec(slots=_slots, parts=_parts, replaced=_replaced, retold=_retold, tidied=_tidied, new=encode_new)
+
+
+TEXTS = {"text_delta": "text", "thinking_delta": "thinking"}
+"""Deltas of text, and the field that grows; it is the type of its block too."""
+
+
+class AnthropicReply:
+    """Gathers the blocks of a message, and its usage from where it begins and ends.
+
+    A call's input comes as pieces of JSON text. Where they make no object, because the stream was cut short or the model
+    erred, the text stands in the field `arguments` of one, for the API takes only objects.
+    """
+
+    def __init__(self) -> None:
+        self._message: Item = {}
+        self._blocks: dict[int, Item] = {}
+        self._inputs: dict[int, Pieces] = {}
+        self._is_stopped = False
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the message says why it ended, or its end was told."""
+        return self._is_stopped or bool(self._message.get("stop_reason"))
+
+    def take(self, kind: str, event: Item) -> None:
+        """Add an event; one that adds nothing to a message is passed over."""
+        index = index_of(event.get("index"))
+        match kind:
+            case "message_start":
+                self._message |= fields(event.get("message"))
+            case "content_block_start" if index is not None and fields(event.get("content_block")):
+                self._blocks[index] = {**event["content_block"]}
+            case "content_block_delta" if index is not None:
+                self._take_delta(index, fields(event.get("delta")))
+            case "message_delta":
+                self._take_end(event)
+            case "message_stop":
+                self._is_stopped = True
+            case _:
+                pass
+
+    def grow(self, data: bytes) -> bool:
+        """Add a piece of a text, of thinking or of a call's input; false for any other event."""
+        told = read_as(_GROWTHS, data)
+        if told is not None:
+            self._take_delta(told.index, asdict(told.delta))
+        return told is not None
+
+    def reply(self) -> Item | None:
+        """The message so far; nothing before its first event."""
+        if not self._message and not self._blocks:
+            return None
+        content = [self._block(index) for index in sorted(self._blocks)]
+        return {"type": "message", "role": "assistant", "stop_reason": None, **self._message, "content": content}
+
+    def _take_delta(self, index: int, delta: Item) -> None:
+        kind = str(delta.get("type"))
+        if kind in TEXTS:
+            self._blocks.setdefault(index, {"type": TEXTS[kind]})
+        block = self._blocks.get(index)
+        if block is None:
+            return
+        match kind:
+            case "text_delta" | "thinking_delta":
+                grow(block, TEXTS[kind], delta.get(TEXTS[kind]))
+            case "input_json_delta" if isinstance(delta.get("partial_json"), str):
+                self._inputs.setdefault(index, Pieces()).append(delta["partial_json"])
+            case "citations_delta" if fields(delta.get("citation")):
+                merge(block, {"citations": [delta["citation"]]})
+            case "signature_delta" | "compaction_delta":
+                block |= {field: value for field, value in delta.items() if field != "type"}
+            case _:
+                pass
+
+    def _take_end(self, event: Item) -> None:
+        """What ends a message: counts are totals, and what is left out here was told at the beginning."""
+        beside = {field: value for field, value in event.items() if field not in ("type", "delta", "usage")}
+        told = beside | fields(event.get("delta"))
+        self._message |= {field: value for field, value in told.items() if value is not None}
+        counts = {field: value for field, value in fields(event.get("usage")).items() if value is not None}
+        self._message["usage"] = fields(self._message.get("usage")) | counts
+
+    def _block(self, index: int) -> Item:
+        block = fields(whole(self._blocks[index]))
+        text = joined_text(self._inputs.get(index, ()))
+        return {**block, "input": _object(text)} if text.strip() else block
+
+
+def _object(text: str) -> Item:
+    try:
+        return plain(text.encode())
+    except MalformedError:
+        return {"arguments": text}
+
+
+# The events that make up nearly all of a stream.
+
+
+class _Delta(Shape):
+    type: Literal["text_delta", "thinking_delta", "input_json_delta"]
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+
+
+class _Growth(Shape):
+    type: Literal["content_block_delta"]
+    index: int
+    delta: _Delta
+
+
+_GROWTHS = Decoder(_Growth)

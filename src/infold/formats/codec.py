@@ -1,0 +1,584 @@
+"""Gives a view back on the wire: untouched messages as their sources, altered ones as patched copies.
+
+A format tells which slots of an item hold parts and what to put in a slot. This module finds what changed and
+copies only along the way to it: what a format does not know survives, and the caller's objects stay as they are.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from math import isinf
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    Message,
+    MessageId,
+    Part,
+    ReasoningPart,
+    ResultStatus,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UserMessage,
+)
+from infold.core.view import REQUEST_TEXT
+from infold.errors import BrokenInput, kind_of
+from infold.formats.harness_text import OPENINGS, split_injected
+from infold.formats.pairing import Asked, Pairing
+
+Item: TypeAlias = dict[str, Any]
+
+
+MOST_DIGITS = 4_000
+"""Of a number that is written out in full; Python itself writes no longer ones."""
+
+
+class Decoded(Struct, frozen=True):
+    """Messages with the wire items they came from, position by position.
+
+    `sources` holds the caller's own objects. `aliases` maps a call id of ours to the one on the wire where
+    they differ, because a provider repeats or omits ids; empty means that there is none on the wire.
+    """
+
+    format: str
+    messages: tuple[Message, ...]
+    sources: tuple[tuple[object, ...], ...]
+    aliases: dict[str, str] = {}
+
+
+class MalformedError(BrokenInput):
+    """An item of a wrong type; a decoder that knows the item's place raises it anew with that place, its `index`."""
+
+    def __init__(self, problem: str, *, remedy: str, name: str = "messages", index: int | None = None) -> None:
+        self.problem = problem
+        self.remedy = remedy
+        self.index = index
+        super().__init__(name, problem if index is None else f"item {index}: {problem}", remedy=remedy)
+
+
+def joined(earlier: Decoded, later: Decoded) -> Decoded:
+    """Two stretches of one history as one, for a session that decodes only what is new."""
+    return Decoded(
+        earlier.format,
+        earlier.messages + later.messages,
+        earlier.sources + later.sources,
+        earlier.aliases | later.aliases,
+    )
+
+
+def decode_each(
+    name: str,
+    items: Sequence[object],
+    read: Callable[[Item, MessageId, Pairing], Message],
+    *,
+    first: int,
+    pairing: Pairing | None,
+) -> Decoded:
+    """Decode a history in which each item is one message."""
+    pairs = pairing or Pairing()
+    refuse_text(name, items)
+    messages: list[Message] = []
+    number = first
+    try:
+        for number, item in enumerate(items, first):
+            wire = item if type(item) is dict else plain(item)
+            messages.append(read(wire, MessageId(f"m{number}"), pairs))
+    except MalformedError as problem:
+        raise refusing(name, number - first, problem) from problem
+    return Decoded(name, tuple(messages), tuple([(item,) for item in items]), dict(pairs.aliases))
+
+
+def refuse_text(name: str, items: object) -> None:
+    """Refuse a lone string or dict where a list of items belongs."""
+    if not isinstance(items, list | tuple):
+        raise BrokenInput(
+            name, f"the messages are one {type(items).__name__}, not a list", remedy="give a list of messages"
+        )
+
+
+def refusing(name: str, index: int, problem: MalformedError) -> MalformedError:
+    """The error for the item at `index`."""
+    return MalformedError(problem.problem, remedy=problem.remedy, name=name, index=index)
+
+
+def plain(value: object) -> Item:
+    """One item or block as a dict; the very dict if it is one."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview | Raw):
+        return _parsed(bytes(value))
+    dump = getattr(value, "model_dump", None)
+    if dump is not None:
+        return _dumped(dump)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise MalformedError(f"{kind_of(value)} stands where an object belongs", remedy="give a dict")
+
+
+def _parsed(text: bytes) -> Item:
+    try:
+        value = _loads(text)
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise MalformedError(f"not JSON ({error})", remedy="give the item as the provider sent it") from error
+    return plain(value)
+
+
+def _loads(text: bytes) -> object:
+    """Parse JSON; the second parser takes lone surrogates and numbers beyond a double, which the first refuses."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return json.loads(text, parse_float=_float)
+
+
+def _float(text: str) -> float | Decimal:
+    """A number; exact where a double cannot hold it, so that it goes out again as a number."""
+    value = float(text)
+    try:
+        return Decimal(text) if isinf(value) else value
+    except ArithmeticError as error:
+        raise ValueError("a number beyond all bounds") from error
+
+
+def _dumped(dump: Callable[..., Any]) -> Item:
+    try:
+        return plain(dump(mode="json", by_alias=True, exclude_unset=True))
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _too_deep() -> MalformedError:
+    return MalformedError("nested too deep to be read", remedy="flatten it or leave it out")
+
+
+def as_came(source: object, item: Item) -> object:
+    """An altered item in the guise its source had: bytes stay bytes, `Raw` stays `Raw`, all else is a dict."""
+    if isinstance(source, Raw):
+        return Raw(json_text(item).encode())
+    return json_text(item).encode() if isinstance(source, bytes | bytearray | memoryview) else item
+
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def cleaned(text: str) -> str:
+    """The text without lone surrogates, which no UTF-8 can hold."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATES.sub("\ufffd", text)
+    return text
+
+
+def _foreign(value: object) -> object:
+    if isinstance(value, Decimal):  # for the slow encoder, which has no way to write one; the quick one has its own
+        return int(value) if value.adjusted() < MOST_DIGITS else str(value)
+    dump = getattr(value, "model_dump", None)
+    return str(value) if dump is None else dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+_encode = msgspec.json.Encoder(enc_hook=_foreign, decimal_format="number").encode
+
+
+def json_text(value: object) -> str:
+    """A wire value as JSON text."""
+    try:
+        return _encode(value).decode()
+    except RecursionError:
+        raise _too_deep() from None
+    except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
+        return _json_text_slowly(value)
+
+
+def _json_text_slowly(value: object) -> str:
+    """For what the quick encoder refuses: lone surrogates and numbers beyond 64 bits."""
+    try:
+        return cleaned(json.dumps(value, ensure_ascii=False, default=_foreign, separators=(",", ":")))
+    except (RecursionError, ValueError):
+        raise _too_deep() from None
+    except TypeError as error:
+        raise MalformedError(f"not JSON ({error})", remedy="use text as the keys of an object") from error
+
+
+def provider_text(value: object) -> str:
+    """A wire value as opaque provider data."""
+    return json_text(value)
+
+
+def listed(value: object, what: str) -> Sequence[Any]:
+    """A list of blocks, or nothing where there is none."""
+    if isinstance(value, list | tuple):
+        return value
+    if value is None:
+        return ()
+    raise MalformedError(f"{what} is {kind_of(value)}", remedy="give text or a list of blocks")
+
+
+def text_field(item: Mapping[str, Any], *names: str) -> str:
+    """The first of these fields that holds text; empty if none does."""
+    for name in names:
+        value = item.get(name)
+        if isinstance(value, str) and value:
+            return cleaned(value)
+    return ""
+
+
+def id_field(item: Mapping[str, Any], *names: str) -> str:
+    """The same for ids, which some write as whole numbers."""
+    for name in names:
+        value = item.get(name)
+        found = str(value) if type(value) is int else text_field(item, name)
+        if found:
+            return found
+    return ""
+
+
+NO_PARTNERS = frozenset({"file_id", "container_id", "response_id", "session_id", "thread_id", "vector_store_id"})
+"""Fields with the id of something outside the history, which any number of blocks may share."""
+
+
+def opaque(value: Item, *links: str) -> tuple[Part, ...]:
+    """Return a block that infold has no reading for as an opaque part, linked by the ids it holds to its partners.
+
+    Those are its fields `id` and `…_id`, and the same of the objects in it: `server_tool_use` has in `id` what its result
+    has in `tool_use_id`. `links` are for partners that have no id.
+    """
+    objects = (value, *(plain(inner) for inner in value.values() if isinstance(inner, dict)))
+    ids = (id_field(one, name) for one in objects for name in one if _is_partners_id(name))
+    return (TextPart(json_text(value), synthetic=True, opaque=True, links=(*filter(None, ids), *links)),)
+
+
+def _is_partners_id(name: object) -> bool:
+    return isinstance(name, str) and (name == "id" or name.endswith(("_id", "Id"))) and name not in NO_PARTNERS
+
+
+def user_text(text: str) -> tuple[Part, ...]:
+    """A user's text, what a harness injected marked as such."""
+    if "<" not in text and not text.startswith(OPENINGS):
+        return (TextPart(cleaned(text)),)
+    return tuple(TextPart(cleaned(piece.text), synthetic=piece.injected) for piece in split_injected(text))
+
+
+def lines(texts: Iterable[str]) -> str:
+    """Several texts as one, line by line."""
+    return "\n".join(text for text in texts if text)
+
+
+def arguments_of(value: object) -> str:
+    """A call's arguments as the model wrote them, or as JSON where the wire has them parsed."""
+    if isinstance(value, str):
+        return cleaned(value)
+    return "{}" if value is None else json_text(value)
+
+
+def parsed_arguments(arguments: str) -> Item:
+    """Arguments as the object some wires want; what is no object is wrapped in one."""
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        value = arguments
+    return value if isinstance(value, dict) else {"arguments": value}
+
+
+def unpacked_input(part: Part | None) -> str:
+    """The free text of a custom tool's call, which stands in our arguments as the field `input`."""
+    value = parsed_arguments(left_text((part,))).get("input", "")
+    return value if isinstance(value, str) else json_text(value)
+
+
+def result_or_text(
+    asked: Asked | None,
+    output: str,
+    *,
+    status: ResultStatus = "completed",
+    exit_status: int | None = None,
+    files: tuple[FilePart, ...] = (),
+) -> Part:
+    """A result for the call it answers; one that answers none is text, for the log takes no orphans."""
+    if asked is None:
+        return TextPart(output, synthetic=True)
+    return ToolResultPart(asked.call_id, asked.tool, output, status, exit_status, files=files)
+
+
+def shown_text(parts: Iterable[Part]) -> str:
+    """The text among these parts, line by line."""
+    return lines(part.text for part in parts if isinstance(part, TextPart))
+
+
+def left_text(parts: Iterable[Part | None]) -> str:
+    """What is left of a slot that holds one text, whatever it is called."""
+    return "".join(_text(part) for part in parts if part is not None)
+
+
+def _text(part: Part) -> str:
+    if isinstance(part, ToolCallPart):
+        return part.arguments
+    if isinstance(part, ToolResultPart):
+        return part.output
+    return part.text if isinstance(part, TextPart | ReasoningPart) else ""
+
+
+def replaced_content(
+    content: object, part: Part | None, read: Callable[[Any], Sequence[Part]], *, text_type: str
+) -> object:
+    """A result's content with its text replaced; media stay if the part still has them.
+
+    The first text block lends its other fields (a cache mark) to the new text.
+    """
+    text = left_text((part,))
+    if not isinstance(content, list | tuple):
+        return text
+    result = undigested(part) if isinstance(part, ToolResultPart) else None
+    kept = result.files if isinstance(result, ToolResultPart) else ()
+    texts = (plain(block) for block in content if not isinstance(block, str) and "text" in plain(block))
+    new = {**next(texts, {"type": text_type}), "text": text}
+    return [
+        *([new] if text else []),
+        *(block for block in content if any(undigested(found) in kept for found in read(block))),
+    ]
+
+
+def undigested(part: Part) -> Part:
+    """A part without the names of its media's bytes, which a log has only where it keeps them."""
+    match part:
+        case FilePart() if part.digest:
+            return replace(part, digest="")
+        case ToolResultPart() if any(file.digest for file in part.files):
+            return replace(part, files=tuple(replace(file, digest="") for file in part.files))
+        case _:
+            return part
+
+
+def shown(message: Message) -> tuple[Part, ...]:
+    """The parts of a message that a model is to see."""
+    return tuple(part for part in message.parts if not (isinstance(part, TextPart) and part.ignored))
+
+
+def mentioned(file: FilePart) -> str:
+    """A medium in words, where its bytes are not at hand."""
+    reference = "" if file.reference.startswith("data:") else file.reference
+    return f"[{' '.join(filter(None, (file.media_type, file.name, reference)))}]"
+
+
+def told_output(part: ToolResultPart) -> str:
+    """Return a result's output with its media in words, for a wire that takes no media in results."""
+    return lines([part.output, *map(mentioned, part.files)])
+
+
+def is_image(file: FilePart) -> bool:
+    """Whether a medium is an image whose bytes or address are at hand."""
+    return file.media_type.startswith("image/") and (has_address(file) or file.reference.startswith("data:"))
+
+
+def is_pdf(file: FilePart) -> bool:
+    """Whether a medium is a PDF whose bytes are at hand."""
+    return file.media_type == "application/pdf" and file.reference.startswith("data:")
+
+
+def has_address(file: FilePart) -> bool:
+    """Whether a provider could fetch this medium by itself."""
+    return file.reference.startswith(("https://", "http://"))
+
+
+def opaque_value(part: Part) -> Item:
+    """An opaque part's block as its provider gave it; empty for every other part, and for an item with a role of its own."""
+    if not isinstance(part, TextPart) or not part.opaque:
+        return {}
+    try:
+        value = msgspec.json.decode(part.text)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) and "role" not in value else {}
+
+
+def provider_value(part: ReasoningPart | ToolCallPart) -> Any:
+    """A part's provider data parsed; nothing where there is none or it cannot be."""
+    try:
+        return msgspec.json.decode(part.provider_data) if part.provider_data else None
+    except msgspec.DecodeError:
+        return None
+
+
+class Slot(NamedTuple):
+    """A place in an item that holds parts: its path (empty: the item itself), its kind, its plain value."""
+
+    path: tuple[str | int, ...]
+    kind: str
+    value: Any
+
+
+Joined: TypeAlias = Callable[[Item, Item, Item], Item | None]
+"""What the second and the third of three items are as one, or nothing if they stay apart."""
+
+
+_UNSENT = (StepStartPart, StepFinishPart)
+"""Marks of an agent's steps, which are on no wire."""
+
+
+GONE: Any = object()
+"""What a slot is replaced by when none of its parts is left."""
+
+
+class Codec(Struct, frozen=True):
+    """What a format knows about its items.
+
+    `parts` gives a slot the same number of parts whatever the pairing. `replaced` gets what became of each of them
+    (nothing: it is gone). `retold` puts text in place of a medium or a result. `tidied` mends an item whose slots
+    changed; nothing: leave the item out.
+    """
+
+    slots: Callable[[Item], Iterable[Slot]]
+    parts: Callable[[Slot, Pairing, MessageId], tuple[Part, ...]]
+    replaced: Callable[[Slot, tuple[Part | None, ...]], Any]
+    retold: Callable[[Slot, str], Any]
+    tidied: Callable[[Item], Item | None]
+    new: Callable[[Message, Mapping[str, str]], list[Item]]
+
+
+def gather(codec: Codec, item: Item, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
+    """All parts of an item, in the order of its slots, announced texts marked."""
+    marked = pairing.announced.marked
+    parts: list[Part] = []
+    for slot in codec.slots(item):
+        parts += marked(codec.parts(slot, pairing, message_id), message_id, is_users=slot.kind == "user")
+    return tuple(parts)
+
+
+def encode_view(
+    codec: Codec,
+    view: Sequence[Message],
+    decoded: Decoded,
+    *,
+    joined: Joined | None = None,
+) -> list[object]:
+    """The view on the wire: sources where nothing changed, patched copies, new items for what is infold's.
+
+    `joined` makes one item of two neighbours, or none, given the item before them; it is asked only where one of them is
+    infold's own message.
+    """
+    places = {message.id: place for place, message in enumerate(decoded.messages)}
+    items: list[object] = []
+    is_own = False
+    for message in view:
+        place = places.get(message.id)
+        was_own, is_own = is_own, place is None
+        if place is None:
+            encoded: Sequence[object] = _new(codec, message, decoded)
+        elif message is decoded.messages[place] or message.parts == decoded.messages[place].parts:
+            encoded = decoded.sources[place]
+        else:
+            encoded = _altered(codec, message, decoded, place)
+        if joined is not None and (is_own or was_own):
+            encoded = _neighbours(items, encoded, joined)
+        items += encoded
+    return items
+
+
+def begun_by_user(view: Sequence[Message]) -> Sequence[Message]:
+    """A view for a provider that wants the user to speak first: a summary that opens it is asked for."""
+    first = view[0] if view else None
+    if not isinstance(first, AssistantMessage) or not first.summary:
+        return view
+    return (UserMessage(MessageId("request-opening"), (TextPart(REQUEST_TEXT, synthetic=True),)), *view)
+
+
+def _neighbours(items: list[object], encoded: Sequence[object], joined: Joined) -> Sequence[object]:
+    """What is still to be added once the first of these has joined the last of those, where it may."""
+    before = plain(items[-2]) if len(items) > 1 else {}
+    together = joined(before, plain(items[-1]), plain(encoded[0])) if items and encoded else None
+    if together is None:
+        return encoded
+    items[-1] = as_came(items[-1], together)
+    return encoded[1:]
+
+
+def _new(codec: Codec, message: Message, decoded: Decoded) -> list[object]:
+    """Items for a message of infold's own, in the guise that the caller's first item has."""
+    source = next((source for sources in decoded.sources[:1] for source in sources), None)
+    return [as_came(source, item) for item in codec.new(message, decoded.aliases)]
+
+
+def _altered(codec: Codec, message: Message, decoded: Decoded, place: int) -> list[object]:
+    original = tuple(map(undigested, decoded.messages[place].parts))
+    fates = _fates(original, tuple(undigested(part) for part in message.parts if not isinstance(part, _UNSENT)))
+    items: list[object] = []
+    taken = 0
+    for source in decoded.sources[place]:
+        item = plain(source)
+        edits: dict[tuple[str | int, ...], Any] = {}
+        for slot in codec.slots(item):
+            end = taken + len(codec.parts(slot, Pairing(), message.id))
+            if tuple(fates[taken:end]) != original[taken:end]:
+                edits[slot.path] = _changed(codec, slot, original[taken:end], tuple(fates[taken:end]))
+            taken = end
+        items += _rewritten(codec, source, item, edits)
+    extra = tuple([part for part in fates[len(original) :] if part is not None])
+    return items + (_new(codec, replace(message, parts=extra), decoded) if extra else [])
+
+
+def _changed(codec: Codec, slot: Slot, old: tuple[Part, ...], new: tuple[Part | None, ...]) -> Any:
+    if isinstance(old[0], FilePart | ToolResultPart) and isinstance(new[0], TextPart):
+        return codec.retold(slot, new[0].text)
+    return codec.replaced(slot, new)
+
+
+def _fates(original: tuple[Part, ...], parts: tuple[Part, ...]) -> list[Part | None]:
+    """What became of each original part (nothing: it is gone), then the parts that are new."""
+    if len(original) == len(parts):
+        return [*parts]
+    fates: list[Part | None] = []
+    at = 0
+    left, wanted = Counter(map(type, original)), Counter(map(type, parts))
+    for part in original:
+        kind = type(part)
+        is_kept = at < len(parts) and _is_same(part, parts[at], is_needed=left[kind] <= wanted[kind])
+        fates.append(parts[at] if is_kept else None)
+        left[kind] -= 1
+        wanted[kind] -= is_kept
+        at += is_kept
+    return [*fates, *parts[at:]]
+
+
+def _is_same(old: Part, new: Part, *, is_needed: bool) -> bool:
+    """Whether one is the other, perhaps altered; without an id, its text tells, or that all left of its kind are wanted."""
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, ToolCallPart | ToolResultPart) and isinstance(new, ToolCallPart | ToolResultPart):
+        return old.call_id == new.call_id
+    return old == new or is_needed
+
+
+def _rewritten(codec: Codec, source: object, item: Item, edits: dict[tuple[str | int, ...], Any]) -> list[object]:
+    if not edits:
+        return [source]
+    if () in edits:
+        return [] if edits[()] is GONE else [as_came(source, edits[()])]
+    edited = _edited(item, edits)
+    tidy = codec.tidied(edited)
+    return [] if tidy is None else [as_came(source, tidy)]
+
+
+def _edited(item: Item, edits: dict[tuple[str | int, ...], Any]) -> Item:
+    """A copy of the item with these slots changed; shares all else with it."""
+    copy = dict(item)
+    for key in {path[0] for path in edits}:
+        if (key,) in edits:
+            copy[str(key)] = edits[(key,)]
+        else:
+            blocks = [edits.get((key, index), block) for index, block in enumerate(copy[str(key)])]
+            copy[str(key)] = [block for block in blocks if block is not GONE]
+    return {key: value for key, value in copy.items() if value is not GONE}

@@ -1,0 +1,192 @@
+"""Copilot CLI event logs: one event a line, with a type, an id and a `data` object.
+
+What the user typed is `content`; what the model got is `transformedContent`, in which the program's additions are
+marked. Events that name a parent tool call belong to a sub-agent and become a session of their own.
+"""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from infold.core.messages import (
+    AssistantMessage,
+    MessageId,
+    ModelRef,
+    Part,
+    TextPart,
+    ToolMessage,
+    ToolResultPart,
+    Usage,
+    WorkPath,
+)
+from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.source import Head, Source
+from infold.transcripts.values import (
+    call_part,
+    dig,
+    file_part,
+    integer,
+    items,
+    json_text,
+    mapping,
+    model_ref,
+    openai_usage,
+    reasoning_part,
+    string,
+    time_ms,
+    user_parts,
+)
+
+
+def recognises(head: Head) -> bool:
+    """Events of Copilot's own types, each with its data."""
+    kinds = {string(value.get("type")) for value in head.records if isinstance(value.get("data"), dict)}
+    return bool(kinds & {"session.start", "user.message", "assistant.message", "tool.execution_start"})
+
+
+def read(source: Source, notes: Notes) -> list[RecordedSession]:
+    """The main session first, then its sub-agents."""
+    reader = _Reader(notes)
+    for line, value in source.records():
+        reader.take(value, line)
+    drafts = [reader.main, *reader.agents.values()]
+    return [draft.session() for draft in drafts if draft.messages]
+
+
+class _Reader:
+    def __init__(self, notes: Notes) -> None:
+        self.main = Draft("", notes)
+        self.agents: dict[str, Draft] = {}
+        self._notes = notes
+        self._model: ModelRef | None = None
+        self._path: WorkPath | None = None
+        self._started: dict[str, int | None] = {}
+        self._tools: dict[str, str] = {}
+
+    def take(self, event: dict[str, Any], line: int) -> None:
+        data = mapping(event.get("data"))
+        at = time_ms(event.get("timestamp"))
+        draft = self._draft(string(data.get("parentToolCallId")))
+        match event.get("type"):
+            case "session.start" | "session.resume":
+                self._take_start(data)
+            case "session.model_change":
+                self._model = model_ref(data.get("newModel")) or self._model
+            case "system.message":
+                draft.system = draft.system or string(data.get("content"))
+            case "user.message":
+                draft.add_user(_user_parts(data), string(event.get("id")), at)
+            case "system.notification" | "skill.invoked":
+                said = string(data.get("content"))
+                draft.add_user((TextPart(said, synthetic=True),) if said else (), string(event.get("id")), at)
+            case "assistant.message":
+                self._take_reply(draft, event, data)
+            case "assistant.usage":
+                _take_usage(draft, data)
+            case "tool.execution_start":
+                self._take_start_of_tool(data, at)
+            case "tool.execution_complete":
+                self._take_result(draft, event, data)
+            case "session.compaction_complete":
+                _take_compaction(draft, data)
+            case "abort":
+                _change_last_reply(draft, finish="abort")
+            case other:
+                self._notes.skip(f"bookkeeping: {other}", line)
+
+    def _draft(self, parent_call: str) -> Draft:
+        if not parent_call:
+            return self.main
+        if parent_call not in self.agents:
+            self.agents[parent_call] = Draft(f"agent-{parent_call}", self._notes, parent=self.main.id)
+        return self.agents[parent_call]
+
+    def _take_start(self, data: dict[str, Any]) -> None:
+        self.main.id = self.main.id or string(data.get("sessionId"))
+        self._model = model_ref(data.get("selectedModel")) or self._model
+        cwd = string(dig(data, "context", "cwd"))
+        if cwd:
+            self._path = WorkPath(cwd=cwd, root=string(dig(data, "context", "gitRoot")) or cwd)
+
+    def _take_reply(self, draft: Draft, event: dict[str, Any], data: dict[str, Any]) -> None:
+        output = integer(data.get("outputTokens"))
+        draft.add(
+            AssistantMessage(
+                id=MessageId(string(data.get("messageId") or event.get("id")) or draft.new_id()),
+                parts=_reply_parts(data),
+                created_ms=time_ms(event.get("timestamp")),
+                model=model_ref(data.get("model")) or self._model,
+                path=self._path,
+                usage=Usage(output=output) if output else None,
+            )
+        )
+
+    def _take_start_of_tool(self, data: dict[str, Any], at: int | None) -> None:
+        call_id = string(data.get("toolCallId"))
+        self._started[call_id] = at
+        self._tools[call_id] = string(data.get("toolName"))
+
+    def _take_result(self, draft: Draft, event: dict[str, Any], data: dict[str, Any]) -> None:
+        at = time_ms(event.get("timestamp"))
+        call_id = string(data.get("toolCallId"))
+        failed = data.get("success") is False
+        said = dig(data, "error", "message") if failed else dig(data, "result", "content")
+        part = ToolResultPart(
+            call_id=call_id,
+            tool=self._tools.get(call_id, ""),
+            output=said if isinstance(said, str) else json_text(data.get("error") or data.get("result")),
+            status="error" if failed else "completed",
+            started_ms=self._started.get(call_id),
+            finished_ms=at,
+        )
+        draft.add(ToolMessage(MessageId(string(event.get("id")) or draft.new_id()), (part,), at))
+
+
+def _user_parts(data: dict[str, Any]) -> tuple[Part, ...]:
+    """The user's words as typed, and around them what the program added for the model."""
+    typed, sent = string(data.get("content")), string(data.get("transformedContent"))
+    files = tuple(file_part({**mapping(file), "type": "file"}) for file in items(data.get("attachments")))
+    before, found, after = sent.partition(typed) if typed else ("", "", sent)
+    if not found:
+        return (*user_parts(typed or sent), *files)
+    added = (TextPart(piece, synthetic=True) if piece.strip() else None for piece in (before, after))
+    head, tail = added
+    return tuple(part for part in (head, *user_parts(typed), tail, *files) if part is not None)
+
+
+def _reply_parts(data: dict[str, Any]) -> tuple[Part, ...]:
+    thought = string(data.get("reasoningText"))
+    secret = {key: data[key] for key in ("reasoningOpaque", "encryptedContent") if data.get(key)}
+    said = string(data.get("content"))
+    reasoning = (reasoning_part(thought, secret),) if thought or secret else ()
+    calls = (mapping(call) for call in items(data.get("toolRequests")))
+    return (
+        *reasoning,
+        *((TextPart(said),) if said else ()),
+        *(call_part(string(call.get("toolCallId")), string(call.get("name")), call.get("arguments")) for call in calls),
+    )
+
+
+def _take_usage(draft: Draft, data: dict[str, Any]) -> None:
+    told = {
+        "prompt_tokens": data.get("inputTokens"),
+        "completion_tokens": data.get("outputTokens"),
+        "cache_read_input_tokens": data.get("cacheReadTokens"),
+        "cache_creation_input_tokens": data.get("cacheWriteTokens"),
+    }
+    _change_last_reply(draft, usage=openai_usage(told))
+
+
+def _take_compaction(draft: Draft, data: dict[str, Any]) -> None:
+    if data.get("success") is False:
+        return
+    summary = string(data.get("summaryContent"))
+    draft.compact(summary, tokens_before=integer(data.get("preCompactionTokens")) or None)
+    draft.add_user((TextPart(summary, synthetic=True),) if summary else ())
+
+
+def _change_last_reply(draft: Draft, **changes: Any) -> None:
+    for index in range(len(draft.messages) - 1, -1, -1):
+        if isinstance(draft.messages[index], AssistantMessage):
+            draft.messages[index] = replace(draft.messages[index], **changes)
+            return

@@ -1,0 +1,168 @@
+"""Gemini CLI chat records: one JSON document, or in newer versions one JSON object a line.
+
+A `gemini` message holds text, thoughts and tool calls with their results. Files that the user named with `@` are
+pasted in by the program behind the user's own words, which `displayContent` tells apart.
+"""
+
+from typing import Any
+
+from infold.core.messages import (
+    AssistantMessage,
+    MessageId,
+    Part,
+    ReasoningPart,
+    ResultStatus,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    Usage,
+)
+from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.source import Head, Source
+from infold.transcripts.values import (
+    dig,
+    file_part,
+    integer,
+    items,
+    json_text,
+    mapping,
+    model_ref,
+    reply_parts,
+    string,
+    time_ms,
+    user_parts,
+)
+
+STATUSES: dict[str, ResultStatus] = {"error": "error", "cancelled": "interrupted"}
+
+
+def recognises(head: Head) -> bool:
+    """An object with a session id and messages of type user or gemini."""
+    kinds = {string(dig(message, "type")) for message in items(dig(head.document, "messages"))[:20]}
+    return "sessionId" in mapping(head.document) and bool(kinds & {"user", "gemini", "info"})
+
+
+def recognises_lines(head: Head) -> bool:
+    """A header line with a project hash, then one message a line."""
+    return len(head.records) > 1 and {"sessionId", "projectHash"} <= head.records[0].keys()
+
+
+def read(source: Source, notes: Notes) -> list[RecordedSession]:
+    """The one session of a chat record."""
+    document = mapping(source.document())
+    draft = Draft(string(document.get("sessionId")), notes)
+    for message in items(document.get("messages")):
+        _take(draft, mapping(message), notes)
+    return [draft.session()] if draft.messages else []
+
+
+def read_lines(source: Source, notes: Notes) -> list[RecordedSession]:
+    """The same from lines: a message written again replaces the earlier one, a rewind is only noted."""
+    session_id = ""
+    messages: dict[str, dict[str, Any]] = {}
+    for line, value in source.records():
+        session_id = session_id or string(value.get("sessionId"))
+        if "type" in value and "id" in value:
+            messages[string(value["id"])] = value
+        elif "sessionId" not in value:
+            notes.skip("bookkeeping: " + ", ".join(sorted(value)[:3]), line)
+    draft = Draft(session_id, notes)
+    for message in messages.values():
+        _take(draft, message, notes)
+    return [draft.session()] if draft.messages else []
+
+
+def _take(draft: Draft, message: dict[str, Any], notes: Notes) -> None:
+    at = time_ms(message.get("timestamp"))
+    match message.get("type"):
+        case "user":
+            draft.add_user(_user_parts(message), string(message.get("id")), at)
+        case "gemini":
+            _take_reply(draft, message, at)
+        case other:
+            notes.skip(f"bookkeeping: {other} message, shown to the user only")
+
+
+def _user_parts(message: dict[str, Any]) -> tuple[Part, ...]:
+    content = message.get("content")
+    pieces = [content] if isinstance(content, str) else items(content)
+    pasted = bool(message.get("displayContent"))
+    return tuple(
+        part for index, piece in enumerate(pieces) for part in _user_part(piece, synthetic=pasted and index > 0)
+    )
+
+
+def _user_part(piece: Any, *, synthetic: bool) -> tuple[Part, ...]:
+    if isinstance(dig(piece, "inlineData"), dict):
+        return (file_part({**piece["inlineData"], "type": "file"}),)
+    said = piece if isinstance(piece, str) else string(dig(piece, "text"))
+    return user_parts(said, synthetic=synthetic) if said else ()
+
+
+def _take_reply(draft: Draft, message: dict[str, Any], at: int | None) -> None:
+    calls = [mapping(call) for call in items(message.get("toolCalls"))]
+    thoughts = (_thought(mapping(thought)) for thought in items(message.get("thoughts")))
+    name = MessageId(string(message.get("id")) or draft.new_id())
+    draft.add(
+        AssistantMessage(
+            id=name,
+            parts=(*thoughts, *_said(message.get("content")), *(_call(call) for call in calls)),
+            created_ms=at,
+            model=model_ref(message.get("model"), "google"),
+            usage=_usage(mapping(message.get("tokens"))),
+        )
+    )
+    answers = tuple(_result(call, at) for call in calls if "result" in call or "resultDisplay" in call)
+    if answers:
+        draft.add(ToolMessage(MessageId(f"{name}-results"), answers, answers[-1].finished_ms))
+
+
+def _said(content: Any) -> tuple[Part, ...]:
+    return reply_parts(
+        content if isinstance(content, str) else [string(dig(piece, "text")) for piece in items(content)]
+    )
+
+
+def _thought(thought: dict[str, Any]) -> ReasoningPart:
+    return ReasoningPart("\n".join(filter(None, (string(thought.get("subject")), string(thought.get("description"))))))
+
+
+def _call(call: dict[str, Any]) -> ToolCallPart:
+    return ToolCallPart(string(call.get("id")), string(call.get("name")), json_text(call.get("args")))
+
+
+def _result(call: dict[str, Any], started_ms: int | None) -> ToolResultPart:
+    responses = [mapping(dig(entry, "functionResponse", "response")) for entry in items(call.get("result"))]
+    shown = string(call.get("resultDisplay"))
+    return ToolResultPart(
+        call_id=string(call.get("id")),
+        tool=string(call.get("name")),
+        output="\n".join(_output(response) for response in responses if response) or shown,
+        status=STATUSES.get(string(call.get("status")), "completed"),
+        started_ms=started_ms,
+        finished_ms=time_ms(call.get("timestamp")),
+        files=tuple(
+            file_part({**entry["inlineData"], "type": "file"})
+            for entry in items(call.get("result"))
+            if isinstance(dig(entry, "inlineData"), dict)
+        ),
+    )
+
+
+def _output(response: dict[str, Any]) -> str:
+    said = response.get("output", response.get("error"))
+    return said if isinstance(said, str) else json_text(response)
+
+
+def _usage(tokens: dict[str, Any]) -> Usage | None:
+    """Gemini counts the cached tokens as part of the input, and thoughts apart from the output."""
+    if not tokens:
+        return None
+    cached = integer(tokens.get("cached"))
+    return Usage(
+        input=max(0, integer(tokens.get("input")) - cached) + integer(tokens.get("tool")),
+        output=integer(tokens.get("output")),
+        reasoning=integer(tokens.get("thoughts")),
+        cache_read=cached,
+        total=integer(tokens.get("total")) or None,
+    )

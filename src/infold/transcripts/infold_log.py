@@ -1,0 +1,225 @@
+"""infold's own log as a file: one entry a line, as `core.entries` stores it.
+
+The first line of each session carries beside its message what the session is (id, model, system prompt, tools, recorded
+compactions), in a field that readers of plain entries pass over. Written and read again, a session is the same.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, Restoration, Title, encode_entry
+from infold.core.messages import AssistantMessage, Message, MessageId, ModelRef, calls_of, results_of
+from infold.transcripts.record import Draft, Notes, RecordedCompaction, RecordedSession
+from infold.transcripts.source import Head, Source
+from infold.transcripts.values import string
+
+ENTRIES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
+"""What every kind of entry is called in its line."""
+
+
+class _About(Struct, frozen=True, omit_defaults=True):
+    """What a session is, beside its messages."""
+
+    id: str
+    model: ModelRef | None = None
+    system: str = ""
+    tools: str = ""
+    compactions: tuple[RecordedCompaction, ...] = ()
+    parent: str | None = None
+    title: str = ""
+    titles: dict[MessageId, str] = {}
+
+
+class _FirstLine(Struct, frozen=True, tag_field="entry", tag="message"):
+    """A message entry that begins a session."""
+
+    message: Message
+    session: _About
+
+
+def to_log(sessions: Iterable[RecordedSession]) -> bytes:
+    """Sessions as lines of the log, one after the other."""
+    encode = msgspec.json.Encoder().encode
+    lines: list[bytes] = []
+    for session in sessions:
+        about = _About(
+            *(session.id, session.model, session.system, session.tools, session.compactions, session.parent),
+            title=session.title,
+            titles=session.titles,
+        )
+        lines += (encode(_FirstLine(message, about)) for message in session.messages[:1])
+        lines += (encode(MessageEntry(message)) for message in session.messages[1:])
+    return b"".join(line + b"\n" for line in lines)
+
+
+def entries_to_log(session_id: str, entries: Iterable[Entry]) -> bytes:
+    """A session's own entries as lines of the log, every one of them; the first message tells which session it is."""
+    lines: list[bytes] = []
+    is_named = False
+    for entry in entries:
+        if isinstance(entry, MessageEntry) and not is_named:
+            lines.append(msgspec.json.encode(_FirstLine(entry.message, _About(session_id))))
+            is_named = True
+        else:
+            lines.append(encode_entry(entry))
+    return b"".join(line + b"\n" for line in lines)
+
+
+def recorded(session_id: str, entries: Iterable[Entry]) -> RecordedSession:
+    """What a log tells, as a record: all that was said and not taken back, and each compaction that was not undone."""
+    opened = _Opened(_About(session_id))
+    for entry in entries:
+        opened.take(entry)
+    return opened.lawful(Notes())
+
+
+def recognises(head: Head) -> bool:
+    """Lines that say which kind of entry they are, a message with its role inside."""
+    return any(
+        value.get("entry") == "message" and isinstance(value.get("message"), dict) and "role" in value["message"]
+        for value in head.records
+    )
+
+
+def read(source: Source, notes: Notes) -> list[RecordedSession]:
+    """The sessions of a file; a log without a first line of ours is one session named after the file."""
+    reader = _Reader(source.name, notes)
+    for line, value in source.records():
+        reader.take(value, line)
+    return [session.lawful(notes) for session in reader.sessions if session.messages]
+
+
+class _Opened:
+    """A session while its entries are read; `numbers` are those of the entries that are messages."""
+
+    def __init__(self, about: _About, entries: int = 0) -> None:
+        self.about = about
+        self.entries = entries
+        self.messages: list[Message] = []
+        self.numbers: list[int] = []
+        self.title = about.title
+        self.titles = dict(about.titles)
+        self._folds: dict[int, RecordedCompaction] = {}
+        self._requests: dict[int, MessageId | None] = {}
+
+    def take(self, entry: Entry) -> bool:
+        """Take in the next entry; false for one that is bookkeeping to a record."""
+        is_told = True
+        match entry:
+            case MessageEntry():
+                self.messages.append(entry.message)
+                self.numbers.append(self.entries)
+            case Checkpoint():
+                self._folds[self.entries] = self._compaction(entry)
+                self._requests[self.entries] = None if entry.request is None else entry.request.id
+            case Restoration():
+                is_told = self._folds.pop(entry.sequence, None) is not None
+                self._withdraw(entry.sequence)
+            case Amendment():
+                self._take_back(entry.first)
+            case Title(message_id=""):
+                self.title = entry.text
+            case Title():
+                self.titles[entry.message_id] = entry.text
+            case _:
+                is_told = False
+        self.entries += 1
+        return is_told
+
+    def lawful(self, notes: Notes) -> RecordedSession:
+        """The session; one that breaks the laws of a record is repaired, and that is noted.
+
+        Its model is the one it was recorded with, else that of its first reply which names one.
+        """
+        about = self.about
+        messages = tuple(self.messages)
+        if not _is_lawful(messages):
+            draft = Draft(about.id, notes)
+            draft.messages = self.messages
+            messages = draft.session().messages
+        found = (*about.compactions, *self._folds.values())
+        kept = tuple(one for one in found if one.position <= len(messages))
+        models = (message.model for message in messages if isinstance(message, AssistantMessage))
+        model = about.model or next(filter(None, models), None)
+        return RecordedSession(
+            *(about.id, messages, model, about.system, about.tools, kept, about.parent, self.title), titles=self.titles
+        )
+
+    def _compaction(self, checkpoint: Checkpoint) -> RecordedCompaction:
+        """A fold of our own is a compaction that happened; its first kept entry becomes the message that was."""
+        first = checkpoint.first_kept
+        kept = None if first is None else bisect_left(self.numbers, first)
+        return RecordedCompaction(len(self.messages), checkpoint.text, checkpoint.tokens_before or None, kept)
+
+    def _withdraw(self, checkpoint: int) -> None:
+        """Leave out what belongs to a compaction that was undone: the request for it, and the message that asked to go on."""
+        gone = {self._requests.get(checkpoint), f"continue-{checkpoint}"}
+        for at in reversed([at for at, message in enumerate(self.messages) if message.id in gone]):
+            del self.messages[at], self.numbers[at]
+            for number, fold in self._folds.items():
+                kept = fold.first_kept
+                kept = kept if kept is None else kept - (at < kept)
+                self._folds[number] = replace(fold, position=fold.position - (at < fold.position), first_kept=kept)
+
+    def _take_back(self, first: int) -> None:
+        """The caller took back that message and all after it; what was folded before them stays folded."""
+        left = bisect_left(self.numbers, first)
+        del self.messages[left:], self.numbers[left:]
+        for number, fold in self._folds.items():
+            kept = None if fold.first_kept is None else min(fold.first_kept, left)
+            self._folds[number] = replace(fold, position=min(fold.position, left), first_kept=kept)
+
+
+class _Reader:
+    def __init__(self, name: str, notes: Notes) -> None:
+        self.sessions = [_Opened(_About(name))]
+        self._notes = notes
+
+    def take(self, value: dict[str, Any], line: int) -> None:
+        kind = string(value.get("entry"))
+        if kind not in ENTRIES:
+            self._notes.skip("a line is no entry of an infold log", line)
+            self.sessions[-1].entries += 1
+            return
+        try:
+            entry: Entry = msgspec.convert(value, Entry)
+            if kind == "message" and "session" in value:
+                self._begin(msgspec.convert(value["session"], _About))
+        except msgspec.ValidationError as error:
+            self._notes.skip(f"a {kind} entry cannot be read ({error})", line)
+            self.sessions[-1].entries += 1
+            return
+        if not self.sessions[-1].take(entry):
+            self._notes.skip(f"bookkeeping: {kind} entry", line)
+
+    def _begin(self, about: _About) -> None:
+        """A session begins with its first message; what stands before it and is no message is its own too."""
+        before = self.sessions[-1]
+        if not before.messages:
+            self.sessions.append(_Opened(replace(about, title=about.title or before.title), before.entries))
+        else:
+            self.sessions.append(_Opened(about))
+
+
+def _is_lawful(messages: Sequence[Message]) -> bool:
+    """Whether ids are unique and each result follows its call, once."""
+    if len({message.id for message in messages}) < len(messages):
+        return False
+    called: set[str] = set()
+    waiting: set[str] = set()
+    for message in messages:
+        for result in results_of(message):
+            if result.call_id not in waiting:
+                return False
+            waiting.remove(result.call_id)
+        for call in calls_of(message):
+            if call.call_id in called:
+                return False
+            called.add(call.call_id)
+            waiting.add(call.call_id)
+    return True

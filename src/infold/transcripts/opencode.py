@@ -1,0 +1,263 @@
+"""OpenCode session exports: `{info, messages: [{info, parts}]}` in one JSON document.
+
+A tool part holds call and result at once; the results of a step follow its message in a tool message. A
+message of several steps (older versions) is taken apart at each step, since a call must be answered before the
+model goes on.
+"""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from infold.core.messages import (
+    AssistantMessage,
+    CompactionPart,
+    FilePart,
+    MessageId,
+    ModelRef,
+    Part,
+    ResultStatus,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    Usage,
+    UserMessage,
+    WorkPath,
+)
+from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.source import Head, Source
+from infold.transcripts.values import (
+    call_part,
+    dig,
+    exit_code,
+    file_part,
+    finish_of,
+    integer,
+    items,
+    mapping,
+    model_ref,
+    number,
+    plain_text,
+    reasoning_part,
+    string,
+    time_ms,
+    user_parts,
+)
+
+
+def recognises(head: Head) -> bool:
+    """An object with session info and messages that have info and parts."""
+    messages = dig(head.document, "messages")
+    return (
+        isinstance(dig(head.document, "info"), dict)
+        and isinstance(messages, list)
+        and all("info" in mapping(message) and "parts" in message for message in messages[:3])
+    )
+
+
+def read(source: Source, notes: Notes) -> list[RecordedSession]:
+    """The one session of an export; a sub-agent's export names its parent."""
+    document = source.document()
+    info = mapping(dig(document, "info"))
+    draft = Draft(string(info.get("id")), notes, parent=string(info.get("parentID")) or None)
+    messages = items(dig(document, "messages"))
+    for message in messages:
+        _take(draft, mapping(message), notes)
+    if not draft.messages:
+        return []
+    told = ((dig(message, "info", "id"), dig(message, "info", "summary", "title")) for message in messages)
+    titles = {MessageId(string(name)): string(title) for name, title in told if isinstance(title, str) and title}
+    return [replace(draft.session(), title=string(info.get("title")), titles=titles)]
+
+
+def _take(draft: Draft, message: dict[str, Any], notes: Notes) -> None:
+    info = mapping(message.get("info"))
+    parts = [mapping(part) for part in items(message.get("parts"))]
+    if info.get("role") == "assistant":
+        _take_reply(draft, info, parts, notes)
+    else:
+        _take_user(draft, info, parts, notes)
+
+
+def _take_user(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]], notes: Notes) -> None:
+    read_parts = tuple(part for value in parts for part in _user_part(value, notes))
+    request = next((part for part in read_parts if isinstance(part, CompactionPart)), None)
+    if request is not None:
+        _take_compaction(draft, request)
+    if read_parts:
+        draft.add(
+            UserMessage(
+                id=MessageId(string(info.get("id"))),
+                parts=read_parts,
+                created_ms=time_ms(dig(info, "time", "created")),
+                agent=string(info.get("agent")),
+                model=_model(mapping(info.get("model")) or info),
+                system=string(info.get("system")),
+            )
+        )
+
+
+def _take_compaction(draft: Draft, request: CompactionPart) -> None:
+    """The summary is the reply to the request, so its text is filled in when that reply comes."""
+    kept = next((i for i, m in enumerate(draft.messages) if m.id == request.first_kept_id), None)
+    used = next((m.usage for m in reversed(draft.messages) if isinstance(m, AssistantMessage) and m.usage), None)
+    draft.compact(tokens_before=used.context if used else None, first_kept=kept)
+
+
+def _user_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
+    match value.get("type"):
+        case "text":
+            said = string(value.get("text"))
+            if value.get("ignored"):
+                return (TextPart(said, synthetic=bool(value.get("synthetic")), ignored=True),)
+            return user_parts(said, synthetic=bool(value.get("synthetic"))) if said else ()
+        case "file":
+            return (_file(value),)
+        case "compaction":
+            return (_compaction(value),)
+        case "subtask":
+            return (TextPart(string(value.get("prompt"))),)
+        case other:
+            notes.skip(f"bookkeeping: {other} part")
+            return ()
+
+
+def _compaction(value: dict[str, Any]) -> CompactionPart:
+    tail = string(value.get("tail_start_id") or value.get("tailStartID"))
+    return CompactionPart(
+        id=string(value.get("id")),
+        auto=bool(value.get("auto")),
+        overflow=bool(value.get("overflow")),
+        first_kept_id=MessageId(tail) if tail else None,
+    )
+
+
+def _take_reply(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]], notes: Notes) -> None:
+    steps = _steps(parts)
+    for step in steps:
+        read_parts = tuple(part for value in step for part in _reply_part(value, notes))
+        said = tuple(part for part in read_parts if not isinstance(part, ToolResultPart))
+        answers = tuple(part for part in read_parts if isinstance(part, ToolResultPart))
+        reply = _reply(info, said, alone=len(steps) == 1)
+        draft.add(reply)
+        if reply.summary:
+            draft.summarise(plain_text(said))
+        if answers:
+            draft.add(ToolMessage(MessageId(f"{reply.id}-results"), answers, answers[-1].finished_ms))
+
+
+def _steps(parts: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The parts of each step; a step that called nothing is not worth a message of its own."""
+    steps: list[list[dict[str, Any]]] = [[]]
+    for part in parts:
+        called = any(earlier.get("type") == "tool" for earlier in steps[-1])
+        if part.get("type") == "step-start" and called:
+            steps.append([])
+        steps[-1].append(part)
+    return steps
+
+
+def _reply(info: dict[str, Any], parts: tuple[Part, ...], *, alone: bool) -> AssistantMessage:
+    """One step's message; `alone` means the message's own usage and cost are this step's."""
+    end = next((part for part in reversed(parts) if isinstance(part, StepFinishPart)), None)
+    parent, cwd = string(info.get("parentID")), string(dig(info, "path", "cwd"))
+    return AssistantMessage(
+        id=MessageId(string(info.get("id"))),
+        parts=parts,
+        created_ms=time_ms(dig(info, "time", "created")),
+        parent_id=MessageId(parent) if parent else None,
+        agent=string(info.get("agent")),
+        mode=string(info.get("mode")),
+        model=_model(info),
+        path=WorkPath(cwd=cwd, root=string(dig(info, "path", "root"))) if cwd else None,
+        summary=info.get("summary") is True,
+        usage=_usage(info.get("tokens")) if alone or end is None else end.usage,
+        cost=number(info.get("cost")) if alone or end is None else end.cost,
+        finish=finish_of(info.get("finish")) or (end.reason if end else None),
+        error=_error(mapping(info.get("error"))),
+    )
+
+
+def _reply_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
+    match value.get("type"):
+        case "text":
+            return (TextPart(string(value.get("text")), synthetic=bool(value.get("synthetic"))),)
+        case "reasoning":
+            return (reasoning_part(string(value.get("text")), value.get("metadata")),)
+        case "tool":
+            return _tool(value)
+        case "file":
+            return (_file(value),)
+        case "step-start" | "step-finish":
+            return (_step(value),)
+        case other:
+            notes.skip(f"bookkeeping: {other} part")
+            return ()
+
+
+def _tool(value: dict[str, Any]) -> tuple[Part, ...]:
+    """The call, and its result unless the record ends before there was one."""
+    state = mapping(value.get("state"))
+    name, tool = string(value.get("callID")), string(value.get("tool"))
+    call = call_part(name, tool, state.get("input"), value.get("metadata"))
+    if state.get("status") not in ("completed", "error"):
+        return (call,)
+    return (call, _result(call, state))
+
+
+def _result(call: ToolCallPart, state: dict[str, Any]) -> ToolResultPart:
+    return ToolResultPart(
+        call_id=call.call_id,
+        tool=call.tool,
+        output=string(state.get("error") if state["status"] == "error" else state.get("output")),
+        status=_status(state),
+        exit_status=exit_code(dig(state, "metadata", "exit")),
+        started_ms=time_ms(dig(state, "time", "start")),
+        finished_ms=time_ms(dig(state, "time", "end")),
+        files=tuple(_file(mapping(file)) for file in items(state.get("attachments"))),
+    )
+
+
+def _status(state: dict[str, Any]) -> ResultStatus:
+    if state["status"] == "completed":
+        return "completed"
+    return "interrupted" if string(state.get("error")) == "Tool execution aborted" else "error"
+
+
+def _step(value: dict[str, Any]) -> StepStartPart | StepFinishPart:
+    if value.get("type") == "step-start":
+        return StepStartPart(string(value.get("snapshot")))
+    return StepFinishPart(
+        reason=finish_of(value.get("reason")) or "other",
+        snapshot=string(value.get("snapshot")),
+        usage=_usage(value.get("tokens")) or Usage(),
+        cost=number(value.get("cost")),
+    )
+
+
+def _usage(tokens: Any) -> Usage | None:
+    """OpenCode counts input without the cache; it gives zeros where the provider said nothing."""
+    found = Usage(
+        input=integer(dig(tokens, "input")),
+        output=integer(dig(tokens, "output")),
+        reasoning=integer(dig(tokens, "reasoning")),
+        cache_read=integer(dig(tokens, "cache", "read")),
+        cache_write=integer(dig(tokens, "cache", "write")),
+        total=integer(dig(tokens, "total")) or None,
+    )
+    return found if found.context else None
+
+
+def _file(value: dict[str, Any]) -> FilePart:
+    return file_part({**value, "type": "file", "mimeType": value.get("mime")})
+
+
+def _model(value: dict[str, Any]) -> ModelRef | None:
+    return model_ref(value.get("modelID"), value.get("providerID"))
+
+
+def _error(value: dict[str, Any]) -> str:
+    return ": ".join(filter(None, (string(value.get("name")), string(dig(value, "data", "message")))))

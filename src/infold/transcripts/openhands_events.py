@@ -1,0 +1,182 @@
+"""OpenHands event histories: `output.jsonl` with one run a line, or one list of events.
+
+An action that came from a tool call is that call, its observation the result; actions of one model response are
+one message. What is observed without a call (recalled knowledge, a complaint about a malformed call) is put to the
+model as text, and stands here as synthetic text.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from infold.core.messages import AssistantMessage, MessageId, Part, TextPart, ToolCallPart, ToolMessage, ToolResultPart
+from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.source import Head, Source
+from infold.transcripts.values import (
+    chat_calls,
+    dig,
+    exit_code,
+    finish_of,
+    items,
+    json_text,
+    mapping,
+    model_ref,
+    openai_usage,
+    reply_parts,
+    string,
+    time_ms,
+    user_parts,
+)
+
+SILENT = frozenset({"recall", "change_agent_state", "null", "condensation"})
+"""Actions and observations that the model is not told of as such."""
+
+
+CALLED = frozenset({"run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive", "call_tool_mcp"})
+"""Actions that are a tool's work even where the record of the call itself is missing."""
+
+
+def recognises_lines(head: Head) -> bool:
+    """Lines that hold an instance, or the issue that was to be resolved, and its history."""
+    return any("history" in value and value.keys() & {"instance_id", "instance", "issue"} for value in head.records)
+
+
+def recognises(head: Head) -> bool:
+    """A list of events with a source and an action or observation."""
+    events = [mapping(event) for event in items(head.document)[:5]]
+    return bool(events) and all("source" in event and ("action" in event or "observation" in event) for event in events)
+
+
+def read_lines(source: Source, notes: Notes) -> list[RecordedSession]:
+    """One session per run."""
+    return [
+        session
+        for line, value in source.records()
+        for session in _session(value.get("history"), _subject(value) or f"run-{line}", notes)
+    ]
+
+
+def _subject(value: Mapping[str, Any]) -> str:
+    """Return what a run was about: an instance of a benchmark, or an issue of a repository."""
+    issue = mapping(value.get("issue"))
+    numbered = f"{string(issue.get('owner'))}/{string(issue.get('repo'))}#{issue.get('number')}" if issue else ""
+    return string(value.get("instance_id")) or numbered
+
+
+def read(source: Source, notes: Notes) -> list[RecordedSession]:
+    """The one session of an event list."""
+    return list(_session(source.document(), source.name, notes))
+
+
+def _session(history: Any, name: str, notes: Notes) -> Iterator[RecordedSession]:
+    reader = _Reader(Draft(name, notes), notes)
+    for event in items(history):
+        for single in event if isinstance(event, list) else (event,):
+            reader.take(mapping(single))
+    if reader.draft.messages:
+        yield reader.draft.session()
+
+
+class _Reader:
+    def __init__(self, draft: Draft, notes: Notes) -> None:
+        self.draft = draft
+        self._notes = notes
+        self._replies: set[str] = set()
+        self._calls: dict[str, str] = {}
+        self._started: dict[str, int | None] = {}
+
+    def take(self, event: dict[str, Any]) -> None:
+        if "observation" in event:
+            self._take_observation(event)
+        elif event.get("source") == "user" and event.get("action") == "message":
+            said = string(dig(event, "args", "content") or event.get("message"))
+            self.draft.add_user(user_parts(said) if said else (), _name(event), time_ms(event.get("timestamp")))
+        elif event.get("action") == "system":
+            self._take_system(mapping(event.get("args")))
+        elif event.get("source") == "agent" and string(event.get("action")) not in SILENT:
+            self._take_action(event)
+        else:
+            self._notes.skip(f"bookkeeping: action {string(event.get('action'))}")
+
+    def _take_system(self, args: dict[str, Any]) -> None:
+        self.draft.system = string(args.get("content"))
+        tools = args.get("tools")
+        self.draft.tools = json_text(tools) if tools else ""
+
+    def _take_action(self, event: dict[str, Any]) -> None:
+        at = time_ms(event.get("timestamp"))
+        response = mapping(dig(event, "tool_call_metadata", "model_response"))
+        name = string(response.get("id"))
+        parts = self._whole_reply(response) if response else self._lone_action(event)
+        for part in parts:
+            if isinstance(part, ToolCallPart):
+                self._started[part.call_id] = at
+        if not name or name not in self._replies:
+            self._replies.add(name)
+            self.draft.add(_reply(event, response, parts))
+
+    def _whole_reply(self, response: dict[str, Any]) -> tuple[Part, ...]:
+        message = mapping(dig(next(iter(items(response.get("choices"))), None), "message"))
+        return (*reply_parts(message.get("content")), *chat_calls(message))
+
+    def _lone_action(self, event: dict[str, Any]) -> tuple[Part, ...]:
+        """An action without a record of its call: older runs, and plain messages."""
+        args = mapping(event.get("args"))
+        said = string(args.get("thought") or args.get("content") or event.get("message"))
+        action = string(event.get("action"))
+        texts = (TextPart(said),) if said else ()
+        if action not in CALLED:
+            return texts
+        call_id = f"action-{string(event.get('id')) or len(self.draft.messages)}"
+        self._calls[string(event.get("id"))] = call_id
+        arguments = {key: value for key, value in args.items() if key != "thought"}
+        return (*texts, ToolCallPart(call_id, action, json_text(arguments)))
+
+    def _take_observation(self, event: dict[str, Any]) -> None:
+        at = time_ms(event.get("timestamp"))
+        call_id = string(dig(event, "tool_call_metadata", "tool_call_id"))
+        call_id = call_id or self._calls.get(string(event.get("cause")), "")
+        said = _observed(event)
+        if not call_id:
+            self._notes.repair("an observation answers no tool call; it is synthetic text")
+            self.draft.add_user((TextPart(said, synthetic=True),) if said else (), _name(event), at)
+            return
+        part = ToolResultPart(
+            call_id=call_id,
+            tool=string(dig(event, "tool_call_metadata", "function_name")),
+            output=said,
+            status="error" if event.get("observation") == "error" else "completed",
+            exit_status=_exit_status(event),
+            started_ms=self._started.get(call_id),
+            finished_ms=at,
+        )
+        self.draft.add(ToolMessage(MessageId(_name(event) or self.draft.new_id()), (part,), at))
+
+
+def _reply(event: dict[str, Any], response: dict[str, Any], parts: tuple[Part, ...]) -> AssistantMessage:
+    choice = mapping(next(iter(items(response.get("choices"))), None))
+    return AssistantMessage(
+        id=MessageId(string(response.get("id")) or _name(event)),
+        parts=parts,
+        created_ms=time_ms(event.get("timestamp")),
+        model=model_ref(response.get("model")),
+        usage=openai_usage(response.get("usage")),
+        finish=finish_of(choice.get("finish_reason")),
+    )
+
+
+def _observed(event: dict[str, Any]) -> str:
+    """The content, and for recalled knowledge the texts that go to the model with it."""
+    said = [string(event.get("content") or event.get("message"))]
+    extras = mapping(event.get("extras"))
+    said += [string(extras.get(key)) for key in ("repo_instructions", "additional_agent_instructions")]
+    said += [string(mapping(known).get("content")) for known in items(extras.get("microagent_knowledge"))]
+    return "\n".join(filter(None, said))
+
+
+def _exit_status(event: dict[str, Any]) -> int | None:
+    inner = exit_code(dig(event, "extras", "metadata", "exit_code"))
+    return exit_code(dig(event, "extras", "exit_code")) if inner is None else inner
+
+
+def _name(event: dict[str, Any]) -> str:
+    return f"event-{string(event.get('id'))}"

@@ -1,0 +1,175 @@
+"""pi session files: a header line, then entries; usage and cost stand on every reply.
+
+A compaction entry names the first entry it kept, by index in old files and by id in new ones; its summary stands
+as a synthetic user message where pi puts it. A command the user ran is a call with the agent `user`. Entries form
+a tree; they are read in file order.
+"""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from infold.core.messages import (
+    AssistantMessage,
+    MessageId,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    Usage,
+    WorkPath,
+    calls_of,
+)
+from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.source import Head, Source
+from infold.transcripts.values import (
+    dig,
+    exit_code,
+    finish_of,
+    integer,
+    json_text,
+    mapping,
+    model_ref,
+    number,
+    read_blocks,
+    reply_parts,
+    result_part,
+    string,
+    time_ms,
+)
+
+ROLES = frozenset({"user", "assistant", "toolResult", "bashExecution"})
+
+
+def recognises(head: Head) -> bool:
+    """A session header with a folder and no payload, or messages in pi's roles with pi's stamp."""
+    return any(
+        (value.get("type") == "session" and "cwd" in value and "id" in value)
+        or (
+            value.get("type") == "message" and string(dig(value, "message", "role")) in ROLES and "payload" not in value
+        )
+        for value in head.records
+    )
+
+
+def read(source: Source, notes: Notes) -> list[RecordedSession]:
+    """The one session of a file."""
+    reader = _Reader(notes)
+    for line, value in source.records():
+        reader.take(value, line)
+    return [reader.draft.session()] if reader.draft.messages else []
+
+
+class _Reader:
+    def __init__(self, notes: Notes) -> None:
+        self.draft = Draft("", notes)
+        self._notes = notes
+        self._path: WorkPath | None = None
+        self._index_of_entry: list[int] = []
+        self._index_of_id: dict[str, int] = {}
+        self._started: dict[str, int | None] = {}
+
+    def take(self, entry: dict[str, Any], line: int) -> None:
+        self._index_of_entry.append(len(self.draft.messages))
+        self._index_of_id[string(entry.get("id"))] = len(self.draft.messages)
+        name = string(entry.get("id")) or f"entry-{line}"
+        match entry.get("type"):
+            case "session":
+                self._take_header(entry)
+            case "message":
+                self._take_message(mapping(entry.get("message")), name, entry)
+            case "compaction":
+                self._take_compaction(entry, name)
+            case "branch_summary":
+                self.draft.add_user((TextPart(string(entry.get("summary")), synthetic=True),), name)
+            case "custom_message":
+                self.draft.add_user(read_blocks(entry.get("content"), synthetic=True), name)
+            case other:
+                self._notes.skip(f"bookkeeping: {other}", line)
+
+    def _take_header(self, entry: dict[str, Any]) -> None:
+        self.draft.id = self.draft.id or string(entry.get("id"))
+        self.draft.model = model_ref(entry.get("modelId"), entry.get("provider"))
+        cwd = string(entry.get("cwd"))
+        self._path = WorkPath(cwd=cwd, root=cwd) if cwd else None
+
+    def _take_message(self, message: dict[str, Any], name: str, entry: dict[str, Any]) -> None:
+        at = time_ms(message.get("timestamp")) or time_ms(entry.get("timestamp"))
+        match message.get("role"):
+            case "user":
+                self.draft.add_user(read_blocks(message.get("content")), name, at)
+            case "assistant":
+                self._take_reply(message, name, at)
+                self._start_calls(time_ms(entry.get("timestamp")) or at)
+            case "toolResult":
+                self._take_result(message, name, at)
+            case "bashExecution":
+                self._take_command(message, name, at)
+            case _:
+                content = message.get("content") or message.get("summary")
+                self.draft.add_user(read_blocks(content, synthetic=True), name, at)
+
+    def _take_reply(self, message: dict[str, Any], name: str, at: int | None) -> None:
+        self.draft.add(
+            AssistantMessage(
+                id=MessageId(name),
+                parts=reply_parts(message.get("content")),
+                created_ms=at,
+                model=model_ref(message.get("model"), message.get("provider")),
+                path=self._path,
+                usage=_usage(mapping(message.get("usage"))),
+                cost=number(dig(message, "usage", "cost", "total")),
+                finish=finish_of(message.get("stopReason")),
+                error=string(message.get("errorMessage")),
+            )
+        )
+
+    def _start_calls(self, ended: int | None) -> None:
+        """A reply's own time is when it began, its entry's when it ended and its calls were run."""
+        self._started |= {call.call_id: ended for call in calls_of(self.draft.messages[-1])}
+
+    def _take_result(self, message: dict[str, Any], name: str, at: int | None) -> None:
+        call_id = string(message.get("toolCallId"))
+        part = result_part(call_id, message, tool=string(message.get("toolName")))
+        self.draft.add(ToolMessage(MessageId(name), (_timed(part, self._started.get(call_id), at),), at))
+
+    def _take_command(self, message: dict[str, Any], name: str, at: int | None) -> None:
+        call = ToolCallPart(f"{name}-bash", "bash", json_text({"command": message.get("command")}))
+        self.draft.add(AssistantMessage(MessageId(name), (call,), at, agent="user"))
+        part = ToolResultPart(
+            call.call_id,
+            "bash",
+            string(message.get("output")),
+            status="interrupted" if message.get("cancelled") else "completed",
+            exit_status=exit_code(message.get("exitCode")),
+        )
+        self.draft.add(ToolMessage(MessageId(f"{name}-result"), (_timed(part, None, at),), at))
+
+    def _take_compaction(self, entry: dict[str, Any], name: str) -> None:
+        summary = string(entry.get("summary"))
+        self.draft.compact(
+            summary, tokens_before=integer(entry.get("tokensBefore")) or None, first_kept=self._first_kept(entry)
+        )
+        self.draft.add_user((TextPart(summary, synthetic=True),), name, time_ms(entry.get("timestamp")))
+
+    def _first_kept(self, entry: dict[str, Any]) -> int | None:
+        index = entry.get("firstKeptEntryIndex")
+        if isinstance(index, int) and 0 <= index < len(self._index_of_entry):
+            return self._index_of_entry[index]
+        return self._index_of_id.get(string(entry.get("firstKeptEntryId")) or "none")
+
+
+def _timed(part: ToolResultPart, started_ms: int | None, finished_ms: int | None) -> ToolResultPart:
+    return replace(part, started_ms=started_ms, finished_ms=finished_ms)
+
+
+def _usage(usage: dict[str, Any]) -> Usage | None:
+    if not usage:
+        return None
+    return Usage(
+        input=integer(usage.get("input")),
+        output=integer(usage.get("output")),
+        cache_read=integer(usage.get("cacheRead")),
+        cache_write=integer(usage.get("cacheWrite")),
+        total=integer(usage.get("totalTokens")) or None,
+    )

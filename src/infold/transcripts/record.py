@@ -1,0 +1,292 @@
+"""A session while it is being read, and the laws it must keep before it is given out.
+
+Readers append messages as their format tells them; `session()` makes ids unique, puts each result after its call
+and finds a place for every result that has none. Nothing is dropped here: a repair changes the shape, and is noted.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Container
+from itertools import count
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    MessageId,
+    ModelRef,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
+    calls_of,
+    results_of,
+    text_of,
+)
+from infold.core.policy import PRESETS
+from infold.formats.harness_text import marked, marks_of
+
+FOREIGN = marks_of(PRESETS.values())
+"""What the systems that presets reproduce write into a history."""
+
+
+class Skipped(Struct, frozen=True, omit_defaults=True):
+    """Something that was not read as it stands, told once per reason.
+
+    `line` is where it was first met (0: nowhere in particular), `count` how often. `repaired`: its content is in
+    the messages, in another shape.
+    """
+
+    reason: str
+    line: int = 0
+    count: int = 1
+    repaired: bool = False
+
+
+class RecordedCompaction(Struct, frozen=True, omit_defaults=True):
+    """A compaction that really happened while the session ran.
+
+    `messages[:position]` is what had been said before it. A summary whose text is known stands among the messages
+    from `position` on; an opaque one has no text and no message. `first_kept` is the index of the first message
+    that stayed verbatim, if the record tells.
+    """
+
+    position: int
+    summary: str = ""
+    tokens_before: int | None = None
+    first_kept: int | None = None
+
+
+class RecordedSession(Struct, frozen=True, omit_defaults=True):
+    """One session: ids are unique, each tool result follows its call, and no call is answered twice.
+
+    `titles` are those of user messages, by id.
+    """
+
+    id: str
+    messages: tuple[Message, ...]
+    model: ModelRef | None = None
+    system: str = ""
+    tools: str = ""
+    compactions: tuple[RecordedCompaction, ...] = ()
+    parent: str | None = None
+    title: str = ""
+    titles: dict[MessageId, str] = {}
+
+
+def imported(session: RecordedSession, *, first_kept: int | None = None) -> RecordedSession:
+    """Return a foreign record with its marked summaries as compactions and its cleared results known.
+
+    `first_kept` is the first message that stood after such a compaction: none that came before it, unless the caller knows.
+    """
+    messages = marked(session.messages, FOREIGN)
+    told = {compaction.summary.strip() for compaction in session.compactions}
+    found = (
+        RecordedCompaction(position, text_of(message), first_kept=first_kept)
+        for position, message in enumerate(messages)
+        if isinstance(message, AssistantMessage) and message.foreign_summary and text_of(message).strip() not in told
+    )
+    compactions = sorted((*session.compactions, *found), key=lambda compaction: compaction.position)
+    return replace(session, messages=messages, compactions=tuple(compactions))
+
+
+class Transcript(Struct, frozen=True):
+    """All that one file told."""
+
+    format: str
+    sessions: tuple[RecordedSession, ...]
+    skipped: tuple[Skipped, ...] = ()
+
+
+class Notes:
+    """Gathers what a reader leaves out or repairs, one entry per reason however often it occurs."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, bool], int] = {}
+        self._count: dict[tuple[str, bool], int] = {}
+
+    def skip(self, reason: str, line: int = 0) -> None:
+        """Something is left out."""
+        self._tell((reason, False), line)
+
+    def repair(self, reason: str, line: int = 0) -> None:
+        """Something is kept in another shape."""
+        self._tell((reason, True), line)
+
+    def _tell(self, key: tuple[str, bool], line: int) -> None:
+        self._first.setdefault(key, line)
+        self._count[key] = self._count.get(key, 0) + 1
+
+    def skipped(self) -> tuple[Skipped, ...]:
+        """The account so far, in the order in which the reasons were first met."""
+        return tuple(
+            Skipped(reason, line=line, count=self._count[reason, repaired], repaired=repaired)
+            for (reason, repaired), line in self._first.items()
+        )
+
+
+class Draft:
+    """Collects one session's messages in the order of the record."""
+
+    def __init__(self, session_id: str, notes: Notes, *, parent: str | None = None) -> None:
+        self.id = session_id
+        self.parent = parent
+        self.messages: list[Message] = []
+        self.model: ModelRef | None = None
+        self.system = ""
+        self.tools = ""
+        self._notes = notes
+        self._compactions: list[RecordedCompaction] = []
+
+    def new_id(self, kind: str = "message") -> MessageId:
+        """An id for a message whose record has none; the position makes it stable between readings."""
+        return MessageId(f"{kind}-{len(self.messages) + 1}")
+
+    def add(self, message: Message) -> int:
+        """Append a message and tell its index."""
+        self.messages.append(message)
+        return len(self.messages) - 1
+
+    def add_user(self, parts: tuple[Part, ...], message_id: str = "", created_ms: int | None = None) -> None:
+        """Append what stands under the user's role, unless there is nothing in it."""
+        if parts:
+            self.add(UserMessage(MessageId(message_id) if message_id else self.new_id(), parts, created_ms))
+
+    def compact(self, summary: str = "", *, tokens_before: int | None = None, first_kept: int | None = None) -> None:
+        """A compaction happened here, before the next message to be added."""
+        self._compactions.append(
+            RecordedCompaction(len(self.messages), summary, tokens_before=tokens_before, first_kept=first_kept)
+        )
+
+    def summarise(self, summary: str) -> None:
+        """The text of the last compaction's summary, where it comes as a reply of its own."""
+        if self._compactions and not self._compactions[-1].summary:
+            self._compactions[-1] = replace(self._compactions[-1], summary=summary)
+        else:
+            self._compactions.append(RecordedCompaction(len(self.messages) - 1, summary))
+
+    def session(self) -> RecordedSession:
+        """The session as recorded, lawful now."""
+        lawful = _Lawful(self._notes, self.messages)
+        return RecordedSession(
+            id=self.id,
+            messages=tuple(lawful.messages),
+            model=self.model or _first_model(self.messages),
+            system=self.system,
+            tools=self.tools,
+            compactions=tuple(_moved(compaction, lawful.starts) for compaction in self._compactions),
+            parent=self.parent,
+        )
+
+
+def _first_model(messages: list[Message]) -> ModelRef | None:
+    return next((m.model for m in messages if isinstance(m, AssistantMessage) and m.model), None)
+
+
+def _moved(compaction: RecordedCompaction, starts: list[int]) -> RecordedCompaction:
+    kept = compaction.first_kept
+    return replace(
+        compaction,
+        position=starts[compaction.position],
+        first_kept=None if kept is None else starts[min(kept, len(starts) - 1)],
+    )
+
+
+def _unused(name: str, used: Container[str]) -> str:
+    if name not in used:
+        return name
+    return next(own for again in count(2) if (own := f"{name}#{again}") not in used)
+
+
+class _Lawful:
+    """One walk over the messages of a draft; `starts[i]` is where message `i` went, or what stands for it."""
+
+    def __init__(self, notes: Notes, messages: list[Message]) -> None:
+        self.messages: list[Message] = []
+        self.starts: list[int] = []
+        self._notes = notes
+        self._ids: set[str] = set()
+        self._called: set[str] = set()
+        self._tools: dict[str, str] = {}
+        self._unanswered: defaultdict[str, list[str]] = defaultdict(list)
+        self._to_come = Counter(call.call_id for message in messages for call in calls_of(message))
+        self._early: defaultdict[str, list[ToolResultPart]] = defaultdict(list)
+        for message in messages:
+            self.starts.append(len(self.messages))
+            self._take(message)
+        self.starts.append(len(self.messages))
+
+    def _take(self, message: Message) -> None:
+        calls, results = calls_of(message), results_of(message)
+        if calls:
+            said = (part for part in message.parts if not isinstance(part, ToolResultPart))
+            self._emit(message, tuple(self._placed_call(part) for part in said))
+            self._emit_early(message, calls)
+            self._take_results(message, results)
+        elif results:
+            self._take_results(message, message.parts)
+        elif message.parts or isinstance(message, AssistantMessage):
+            self._emit(message, message.parts)
+
+    def _emit(self, message: Message, parts: tuple[Part, ...]) -> None:
+        name = _unused(message.id, self._ids)
+        self._ids.add(name)
+        self.messages.append(replace(message, id=MessageId(name), parts=parts))
+
+    def _placed_call(self, part: Part) -> Part:
+        """A call under an id of its own; records reuse ids, and some give none."""
+        if not isinstance(part, ToolCallPart):
+            return part
+        self._to_come[part.call_id] -= 1
+        self._called.add(part.call_id)
+        own = _unused(part.call_id or "call", self._tools)
+        if own != (part.call_id or "call"):
+            self._notes.repair("a call id was used again; the later call has an id of its own")
+        self._tools[own] = part.tool
+        self._unanswered[part.call_id].append(own)
+        return replace(part, call_id=own)
+
+    def _take_results(self, message: Message, parts: tuple[Part, ...]) -> None:
+        rest: list[Part] = []
+        for part in parts:
+            if not isinstance(part, ToolResultPart):
+                rest.append(part)
+            elif self._unanswered[part.call_id]:
+                rest.append(self._answer(part))
+            elif self._to_come[part.call_id] > 0 and part.call_id not in self._early:
+                self._early[part.call_id].append(part)
+                self._notes.repair("a tool result stood before its call; it stands after it now")
+            else:
+                rest.append(self._homeless(part, message))
+        self._emit_mixed(message, rest)
+
+    def _answer(self, part: ToolResultPart) -> ToolResultPart:
+        own = self._unanswered[part.call_id].pop(0)
+        return replace(part, call_id=own, tool=part.tool or self._tools[own])
+
+    def _homeless(self, part: ToolResultPart, message: Message) -> Part:
+        """A second answer becomes text; an answer to a call that is not in the record gets that call."""
+        if part.call_id in self._called:
+            self._notes.repair("a call was answered twice; the later answer is text")
+            return TextPart(part.output, synthetic=True)
+        self._notes.repair("a tool result had no call in the record; a call without arguments stands before it")
+        call = self._placed_call(ToolCallPart(part.call_id, part.tool or "unknown", "{}"))
+        self._emit(AssistantMessage(MessageId(f"{message.id}-call"), ()), (call,))
+        return self._answer(part)
+
+    def _emit_mixed(self, message: Message, parts: list[Part]) -> None:
+        """Results stay together in a tool message; text that came with them follows as the user's."""
+        answers = tuple(part for part in parts if isinstance(part, ToolResultPart))
+        others = tuple(part for part in parts if not isinstance(part, ToolResultPart))
+        if answers:
+            self._emit(ToolMessage(message.id, (), message.created_ms), answers)
+        if others:
+            self._emit(UserMessage(message.id, (), message.created_ms), others)
+
+    def _emit_early(self, message: Message, calls: tuple[ToolCallPart, ...]) -> None:
+        waiting = tuple(self._answer(part) for call in calls for part in self._early.pop(call.call_id, []))
+        if waiting:
+            self._emit(ToolMessage(MessageId(f"{message.id}-result"), ()), waiting)

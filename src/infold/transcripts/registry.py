@@ -1,0 +1,180 @@
+"""Which transcript formats there are, how one is recognised, and how a transcript is read.
+
+Content decides; the file's name is asked only if content says nothing. `read_transcript` is the one function of this
+package that opens a file.
+"""
+
+import io
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from infold.errors import BrokenInput, UnknownFormat
+from infold.transcripts import (
+    aider,
+    claude_code,
+    codex,
+    copilot_cli,
+    gemini_cli,
+    infold_log,
+    inspect_log,
+    langgraph,
+    mini_swe_agent,
+    opencode,
+    openhands_completion,
+    openhands_events,
+    pi,
+    specstory,
+    sse_replay,
+    swe_agent,
+    tau,
+    tau2,
+)
+from infold.transcripts.record import Notes, RecordedSession, Transcript, imported
+from infold.transcripts.source import BOUNDS, Bounds, Head, Progress, Source, open_file
+
+Read: TypeAlias = Callable[[Source, Notes], list[RecordedSession]]
+
+
+class _Format(NamedTuple):
+    name: str
+    recognises: Callable[[Head], bool]
+    read: Read
+    file_names: tuple[str, ...] = ()
+
+
+OWN = "infold"
+"""The format whose records need no import: their summaries are known by fields already."""
+
+
+LINES = (
+    _Format(OWN, infold_log.recognises, infold_log.read),
+    _Format("claude-code", claude_code.recognises, claude_code.read),
+    _Format("codex", codex.recognises, codex.read, ("rollout-*.jsonl",)),
+    _Format("copilot-cli", copilot_cli.recognises, copilot_cli.read),
+    _Format("pi", pi.recognises, pi.read),
+    _Format("openhands-events", openhands_events.recognises_lines, openhands_events.read_lines),
+    _Format("gemini-cli", gemini_cli.recognises_lines, gemini_cli.read_lines),
+    _Format("aider", aider.recognises, aider.read, ("*.aider.chat.history.md", "*.chat.md")),
+    _Format("specstory", specstory.recognises, specstory.read, ("*.specstory*.md",)),
+    _Format("sse-replay", sse_replay.recognises, sse_replay.read),
+)
+"""Read line by line: only the first lines are needed to tell them."""
+
+
+DOCUMENTS = (
+    _Format("opencode", opencode.recognises, opencode.read),
+    _Format("gemini-cli", gemini_cli.recognises, gemini_cli.read),
+    _Format("tau", tau.recognises, tau.read),
+    _Format("tau2", tau2.recognises, tau2.read),
+    _Format("openhands-completion", openhands_completion.recognises, openhands_completion.read),
+    _Format("openhands-events", openhands_events.recognises, openhands_events.read),
+    _Format("mini-swe-agent", mini_swe_agent.recognises, mini_swe_agent.read, ("*.traj.json",)),
+    _Format("swe-agent", swe_agent.recognises, swe_agent.read, ("*.traj",)),
+    _Format("inspect", inspect_log.recognises, inspect_log.read),
+    _Format("langgraph", langgraph.recognises, langgraph.read),
+)
+"""One JSON document: told by its keys, so the whole is decoded first."""
+
+
+FORMAT_NAMES: tuple[str, ...] = tuple(dict.fromkeys(form.name for form in (*LINES, *DOCUMENTS)))
+
+
+def read_transcript(
+    path: Path,
+    *,
+    format: str | None = None,  # noqa: A002 - the word users say
+    progress: Progress | None = None,
+    bounds: Bounds = BOUNDS,
+) -> Transcript:
+    """Read a recorded session file, gzip-compressed or not; lines are streamed, never held all at once.
+
+    Raises UnknownFormat if nothing recognises it, BrokenInput if there is nothing in it that can be read.
+    """
+    with open_file(path) as stream:
+        notes = Notes()
+        source = Source(
+            stream,
+            name=path.name,
+            notes=notes,
+            total_bytes=path.stat().st_size,
+            bounds=bounds,
+            progress=progress,
+        )
+        return _read(source, notes, format)
+
+
+def read_bytes(data: bytes, *, name: str, format: str | None = None, bounds: Bounds = BOUNDS) -> Transcript:  # noqa: A002
+    """The same for bytes that are at hand; `name` is used in messages, and as a hint where content says nothing."""
+    notes = Notes()
+    source = Source(io.BytesIO(data), name=name, notes=notes, total_bytes=len(data), bounds=bounds)
+    return _read(source, notes, format)
+
+
+def _read(source: Source, notes: Notes, asked: str | None) -> Transcript:
+    form = _chosen(source.head(), asked)
+    sessions = form.read(source, notes)
+    if not sessions:
+        raise BrokenInput(
+            form.name, f"{source.name} holds no message", remedy="check the file, or name another --format"
+        )
+    if form.name != OWN:
+        sessions = [imported(session) for session in sessions]
+    return Transcript(form.name, _with_own_ids(sessions), notes.skipped())
+
+
+def _with_own_ids(sessions: list[RecordedSession]) -> tuple[RecordedSession, ...]:
+    """The sessions, told apart where a record gives two the same id."""
+    seen: Counter[str] = Counter()
+    own: list[RecordedSession] = []
+    for session in sessions:
+        seen[session.id] += 1
+        again = seen[session.id]
+        own.append(session if again == 1 else replace(session, id=f"{session.id}#{again}"))
+    return tuple(own)
+
+
+def _chosen(head: Head, asked: str | None) -> _Format:
+    return _recognised(head) if asked is None else _named(asked, head)
+
+
+def _recognised(head: Head) -> _Format:
+    for form in LINES:
+        if form.recognises(head):
+            return form
+    hinted = _by_name(head)
+    try:
+        found = next((form for form in DOCUMENTS if form.recognises(head)), None)
+    except BrokenInput:
+        if head.begins_with_record and hinted is None:  # JSON lines, and not of an agent that is known
+            raise _unknown(head) from None
+        raise
+    if found or hinted:
+        return found or hinted  # type: ignore[return-value]  # one of the two is a format
+    raise _unknown(head)
+
+
+def _by_name(head: Head) -> _Format | None:
+    name = Path(head.name.removesuffix(".gz"))
+    return next((form for form in (*LINES, *DOCUMENTS) if any(map(name.match, form.file_names))), None)
+
+
+def _named(asked: str, head: Head) -> _Format:
+    """The format asked for; where it has two shapes, the one that recognises the input."""
+    shapes = [form for form in (*LINES, *DOCUMENTS) if form.name == asked]
+    if not shapes:
+        raise UnknownFormat(f"{asked!r}", tried=FORMAT_NAMES, remedy="name one of these with --format NAME")
+    lines = [form for form in shapes if form in LINES]
+    fitting = [form for form in lines if form.recognises(head)]
+    return (fitting or [form for form in shapes if form in DOCUMENTS] or shapes)[0]
+
+
+def _unknown(head: Head) -> UnknownFormat:
+    return UnknownFormat(
+        head.name,
+        tried=FORMAT_NAMES,
+        remedy="say which it is with --format NAME, or convert it to one of these",
+    )

@@ -1,0 +1,374 @@
+"""From bytes to lines and JSON values, within stated bounds.
+
+Knows nothing of any transcript format. A damaged line is skipped and noted; damage that leaves nothing to read
+is an error. Lone surrogates and bytes that are not UTF-8 become U+FFFD, so that all text can be encoded again.
+"""
+
+import gzip
+import io
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from infold.errors import BrokenInput
+from infold.transcripts.record import Notes
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def decode_document(data: bytes, name: str, notes: Notes) -> Any:
+    """The one JSON value that `data` is; BrokenInput if it is none, or nested too deep."""
+    try:
+        return decode_line(data, notes, 0)
+    except RecursionError as error:
+        raise BrokenInput(name, "JSON nested too deep", remedy="this is no transcript that an agent writes") from error
+    except ValueError as error:
+        raise BrokenInput(
+            name, f"not a whole JSON document ({error})", remedy="export the transcript again; it may be cut off"
+        ) from error
+
+
+def peek(line: bytes, notes: Notes) -> dict[str, Any] | None:
+    """A line's JSON object, or nothing; damage that a reader will repair is no reason not to know the format."""
+    data = line.removeprefix(BYTE_ORDER_MARK).rstrip()
+    if not data.endswith(b"}"):
+        return None
+    try:
+        value = decode_line(data, notes, 0)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def decode_line(data: bytes, notes: Notes, line: int) -> Any:
+    """A JSON value; the slower decoder takes what the strict one refuses: NaN, lone surrogates, bad UTF-8."""
+    try:
+        return msgspec.json.decode(data)
+    except ValueError:
+        return _without_surrogates(json.loads(utf8(data, notes, line), strict=False), notes, line)
+
+
+def utf8(data: bytes, notes: Notes, line: int) -> str:
+    """The text, with U+FFFD for what is not UTF-8."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        notes.repair("bytes that are not UTF-8 were replaced by U+FFFD", line)
+        return data.decode("utf-8", "replace")
+
+
+def _without_surrogates(value: Any, notes: Notes, line: int) -> Any:
+    if isinstance(value, str):
+        return _whole(value, notes, line)
+    if isinstance(value, list):
+        return [_without_surrogates(item, notes, line) for item in value]
+    if isinstance(value, dict):
+        return {_whole(key, notes, line): _without_surrogates(item, notes, line) for key, item in value.items()}
+    return value
+
+
+def _whole(text: str, notes: Notes, line: int) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        notes.repair("lone surrogates were replaced by U+FFFD", line)
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+CHUNK_BYTES = 64 * 1024
+
+
+HEAD_LINES = 50
+
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the bytes read so far and the bytes in all, both as they lie on disk."""
+
+
+class Bounds(NamedTuple):
+    """How much is read before an input is taken for hostile; raise one for a file that is trusted.
+
+    Real transcripts compress 5- to 20-fold, and their longest lines are under 10 MB.
+    """
+
+    total_bytes: int = 2 * 1024 * 1024 * 1024
+    line_bytes: int = 64 * 1024 * 1024
+    ratio: int = 200
+    ratio_free_bytes: int = 64 * 1024 * 1024
+
+
+BOUNDS = Bounds()
+
+
+def open_file(path: Path) -> io.BufferedReader:
+    """Open a file to read it as a transcript; raise `BrokenInput` for a SQLite database in use."""
+    if is_database_in_use(path):
+        remedy = "close it first, or export its sessions: infold export --store FILE"
+        raise BrokenInput(path.name, "it is a SQLite database that is in use, not a transcript", remedy=remedy)
+    return path.open("rb")
+
+
+def is_database_in_use(path: Path) -> bool:
+    """Return whether a file is an open SQLite database, which this process must not open and close by itself.
+
+    Closing any descriptor of a file releases all locks that the process holds on it, those of an open store included.
+    """
+    return Path(f"{os.path.realpath(path)}-wal").exists()
+
+
+class Record(NamedTuple):
+    """One JSON object of a file of lines."""
+
+    line: int
+    value: dict[str, Any]
+
+
+class TextLine(NamedTuple):
+    """One line of a text file, without its line break."""
+
+    number: int
+    text: str
+
+
+class _RawLine(NamedTuple):
+    number: int
+    data: bytes
+    too_long: bool
+
+
+class Head:
+    """The beginning of a source, for telling formats apart; the whole document only if a format asks for it."""
+
+    def __init__(self, source: "Source", lines: list[bytes]) -> None:
+        self._source = source
+        self.name = source.name
+        self.text = (
+            b"\n".join(line[:CHUNK_BYTES] for line in lines)[:CHUNK_BYTES].decode("utf-8", "replace").lstrip("\ufeff")
+        )
+        notes = Notes()
+        self.records = [value for line in lines if (value := peek(line, notes)) is not None]
+        self.is_repaired = bool(notes.skipped())
+        first = next((line for line in lines if line.strip()), b"")
+        self.begins_with_record = bool(self.records) and peek(first, Notes()) is not None
+
+    @property
+    def document(self) -> Any:
+        """The one JSON value the source is, or None if it is no JSON at all."""
+        return self._source.document() if self.text.lstrip()[:1] in ("{", "[") else None
+
+
+class Source:
+    """A stream of bytes, read once, as lines or as one JSON document."""
+
+    def __init__(
+        self,
+        stream: io.BufferedIOBase,
+        *,
+        name: str,
+        notes: Notes,
+        total_bytes: int = 0,
+        bounds: Bounds = BOUNDS,
+        progress: Progress | None = None,
+    ) -> None:
+        self.name = name
+        self.notes = notes
+        self._bounds = bounds
+        self._meter = _Meter(stream, total_bytes, progress)
+        self._chunks = self._bounded(_unpacked(self._meter))
+        self._ahead = b""
+        self._is_ahead = False
+        self._document: Any = None
+
+    def head(self) -> Head:
+        """Look at the beginning without losing it."""
+        self._ahead = self._beginning()
+        _refuse_binary(self._ahead, self.name)
+        head = Head(self, self._ahead.split(b"\n", HEAD_LINES)[:HEAD_LINES])
+        self._keep_single(head)
+        return head
+
+    def _beginning(self) -> bytes:
+        """The first chunks, up to a line break or the longest line there may be.
+
+        A function of its own so that the chunks are let go before what they join to is decoded.
+        """
+        pieces: list[bytes] = []
+        size = 0
+        for chunk in self._chunks:
+            pieces.append(chunk)
+            size += len(chunk)
+            if b"\n" in chunk.strip() or size > self._bounds.line_bytes:
+                break
+        else:
+            self._is_ahead = True
+        return b"".join(pieces)
+
+    def _keep_single(self, head: Head) -> None:
+        """A source of one line was decoded as a whole already; one with damage is read again, to tell of it."""
+        is_single = self._is_ahead and len(head.records) == 1 and self._ahead.strip().count(b"\n") == 0
+        if is_single and not head.is_repaired:
+            self._document = head.records[0]
+
+    def records(self) -> Iterator[Record]:
+        """Every line that is a JSON object; anything else is noted and passed over."""
+        for raw in self._lines():
+            value = self._decoded(raw)
+            if isinstance(value, dict):
+                yield Record(raw.number, value)
+            elif value is not None:
+                self.notes.skip("a line is JSON but not an object", raw.number)
+
+    def text_lines(self) -> Iterator[TextLine]:
+        """Every line as text, whatever line break it ended with."""
+        for raw in self._lines():
+            yield TextLine(raw.number, self._text(raw).removesuffix("\r"))
+
+    def document(self) -> Any:
+        """The whole source as one JSON value; BrokenInput if it is none. Decoded once, then kept for the reader."""
+        if self._document is None:
+            self._document = decode_document(self._everything(), self.name, self.notes)
+        self._ahead = b""
+        return self._document
+
+    def _everything(self) -> bytes:
+        ahead, self._ahead = self._ahead, b""
+        data = b"".join(chain((ahead,), self._chunks))
+        return data.removeprefix(BYTE_ORDER_MARK)
+
+    def _lines(self) -> Iterator[_RawLine]:
+        ahead, self._ahead = self._ahead.removeprefix(BYTE_ORDER_MARK), b""
+        return _split_lines(chain((ahead,), self._chunks), self._bounds.line_bytes)
+
+    def _decoded(self, raw: _RawLine) -> Any:
+        if raw.too_long:
+            self.notes.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
+            return None
+        if not raw.data.strip():
+            return None
+        try:
+            return decode_line(raw.data, self.notes, raw.number)
+        except RecursionError:
+            self.notes.skip("a line holds JSON nested too deep", raw.number)
+        except ValueError:
+            self.notes.skip("a line is not JSON (cut off, or not part of the record)", raw.number)
+        return None
+
+    def _text(self, raw: _RawLine) -> str:
+        if raw.too_long:
+            self.notes.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
+            return ""
+        return utf8(raw.data, self.notes, raw.number)
+
+    def _bounded(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        size = 0
+        try:
+            for chunk in chunks:
+                size += len(chunk)
+                self._refuse_excess(size)
+                yield chunk
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            self.notes.skip("the compressed data is damaged or ends early; what came before it is read")
+
+    def _refuse_excess(self, size: int) -> None:
+        bounds = self._bounds
+        if size > bounds.total_bytes:
+            raise BrokenInput(
+                self.name,
+                f"unpacks to more than {bounds.total_bytes:,} bytes",
+                remedy="raise Bounds.total_bytes if the file is trusted, or split it",
+            )
+        if size > bounds.ratio_free_bytes and size > bounds.ratio * self._meter.bytes_read:
+            raise BrokenInput(
+                self.name,
+                f"unpacks to over {bounds.ratio} times its size",
+                remedy="unpack it by hand and read the result if the file is trusted",
+            )
+
+
+class _Meter(io.RawIOBase):
+    """Counts what is taken from a stream and tells who watches."""
+
+    def __init__(self, stream: io.BufferedIOBase, total_bytes: int, progress: Progress | None) -> None:
+        self._stream = stream
+        self._total_bytes = total_bytes
+        self._progress = progress
+        self.bytes_read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        self.bytes_read += len(data)
+        if self._progress is not None:
+            self._progress(self.bytes_read, self._total_bytes)
+        return len(data)
+
+
+def _unpacked(meter: _Meter) -> Iterator[bytes]:
+    """The stream's bytes, unpacked if it begins as gzip does.
+
+    `read1` gives all that was unpacked before damage is met; `read` would lose the last of it.
+    """
+    buffered = io.BufferedReader(meter, CHUNK_BYTES)
+    packed = buffered.peek(2)[:2] == b"\x1f\x8b"
+    stream = gzip.GzipFile(fileobj=buffered) if packed else buffered
+    while chunk := stream.read1(CHUNK_BYTES):
+        yield chunk
+
+
+def _split_lines(chunks: Iterator[bytes], max_bytes: int) -> Iterator[_RawLine]:
+    number = 1
+    line = _GrowingLine(max_bytes)
+    for chunk in chunks:
+        *ended, rest = chunk.split(b"\n")
+        for piece in ended:
+            line.grow(piece)
+            yield line.end(number)
+            number += 1
+        line.grow(rest)
+    if line.size:
+        yield line.end(number)
+
+
+class _GrowingLine:
+    """A line while its pieces arrive; the bytes of one that is too long are let go at once."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.size = 0
+        self._max_bytes = max_bytes
+        self._pieces: list[bytes] = []
+
+    def grow(self, piece: bytes) -> None:
+        self.size += len(piece)
+        if self.size > self._max_bytes:
+            self._pieces.clear()
+        else:
+            self._pieces.append(piece)
+
+    def end(self, number: int) -> _RawLine:
+        raw = _RawLine(number, b"".join(self._pieces), self.size > self._max_bytes)
+        self.size = 0
+        self._pieces.clear()
+        return raw
+
+
+def _refuse_binary(data: bytes, name: str) -> None:
+    if not data.strip():
+        raise BrokenInput(name, "the file is empty", remedy="give a transcript that holds messages")
+    if data.startswith(b"PK\x03\x04"):
+        raise BrokenInput(
+            name,
+            "this is a zip archive",
+            remedy="unpack it first; an Inspect .eval log is turned into JSON by `inspect log dump`",
+        )
+    if b"\0" in data[:8192]:
+        raise BrokenInput(name, "this is binary, not text", remedy="give the exported transcript as UTF-8 text or JSON")

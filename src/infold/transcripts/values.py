@@ -1,0 +1,418 @@
+"""Finding marked stretches in text that was written by anyone.
+
+Plain searches instead of lazy regular expressions: an opening that is never closed must not be paid for again and
+again, or hostile text would take quadratic time.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.json import encode
+from msgspec.structs import replace
+
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    Finish,
+    Message,
+    MessageId,
+    ModelRef,
+    Part,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    Usage,
+    UserMessage,
+)
+from infold.formats.harness_text import split_injected
+
+FINISHES: dict[str, Finish] = {
+    "stop": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "completed": "stop",
+    "tool_calls": "tool-calls",
+    "tool-calls": "tool-calls",
+    "tool_use": "tool-calls",
+    "toolUse": "tool-calls",
+    "function_call": "tool-calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "content-filter",
+    "content-filter": "content-filter",
+    "refusal": "content-filter",
+    "error": "error",
+    "aborted": "abort",
+    "abort": "abort",
+}
+
+
+PROVIDERS = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai",
+             "codex": "openai", "gemini": "google", "deepseek": "deepseek", "grok": "xai", "mistral": "mistral"}  # fmt: skip
+"""Who makes the models whose names begin so; asked only where the record does not tell."""
+
+
+MILLISECONDS_FROM = 100_000_000_000
+"""A number of time above this is in milliseconds, below it in seconds (year 5138 and year 1973)."""
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> list[Any]:
+    """The value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def string(value: Any) -> str:
+    """The value if it is a string, the digits of a number, else nothing."""
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
+
+
+def number(value: Any) -> float:
+    """The value if it is a number of sensible size, else zero; NaN and infinity are zero too."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -(2.0**62) < value < 2.0**62:
+        return 0.0
+    return float(value)
+
+
+def integer(value: Any) -> int:
+    """The value as a whole number that is not negative, else zero."""
+    return max(0, int(number(value)))
+
+
+def exit_code(value: Any) -> int | None:
+    """A command's exit status, if that is what the value is."""
+    plausible = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31
+    return int(value) if plausible else None
+
+
+def dig(value: Any, *keys: str) -> Any:
+    """The value found by walking down through objects, or None."""
+    for key in keys:
+        value = mapping(value).get(key)
+    return value
+
+
+def json_text(value: Any) -> str:
+    """A tool's arguments as JSON text: a string is taken to be JSON already."""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode({} if value is None else value).decode()
+    except RecursionError:
+        return '"nested too deep"'
+
+
+def time_ms(value: Any) -> int | None:
+    """A moment, given as ISO text, seconds or milliseconds, in milliseconds; text without a zone is UTC."""
+    if isinstance(value, str):
+        return _parse_time(value)
+    found = number(value)
+    if not 0 < found < MILLISECONDS_FROM * 1000:
+        return None
+    return int(found if found > MILLISECONDS_FROM else found * 1000)
+
+
+def _parse_time(value: str) -> int | None:
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def finish_of(value: Any) -> Finish | None:
+    """Why a reply ended, in our words; nothing if the record says nothing."""
+    return FINISHES.get(value, "other") if isinstance(value, str) and value else None
+
+
+def model_ref(name: Any, provider: Any = "") -> ModelRef | None:
+    """Which model; `provider/model` names are taken apart, known names get their maker."""
+    full = string(name)
+    if not full:
+        return None
+    maker, _, rest = full.partition("/")
+    if not string(provider) and rest:
+        return ModelRef(provider=maker, id=rest)
+    known = next((who for start, who in PROVIDERS.items() if full.startswith(start)), "")
+    return ModelRef(provider=string(provider) or known, id=full)
+
+
+def anthropic_usage(value: Any) -> Usage | None:
+    """Usage where the input excludes what the cache served."""
+    if not mapping(value):
+        return None
+    return Usage(
+        input=integer(value.get("input_tokens")),
+        output=integer(value.get("output_tokens")),
+        cache_read=integer(value.get("cache_read_input_tokens")),
+        cache_write=integer(value.get("cache_creation_input_tokens")),
+    )
+
+
+def openai_usage(value: Any) -> Usage | None:
+    """Usage where the prompt includes what the cache served, and the output includes reasoning."""
+    if not mapping(value):
+        return None
+    prompt = integer(value.get("prompt_tokens", value.get("input_tokens")))
+    output = integer(value.get("completion_tokens", value.get("output_tokens")))
+    details = mapping(value.get("prompt_tokens_details") or value.get("input_tokens_details"))
+    read = integer(
+        details.get("cached_tokens")
+        or value.get("cache_read_input_tokens")
+        or value.get("cached_input_tokens")
+        or value.get("prompt_cache_hit_tokens")
+    )
+    write = integer(details.get("cache_creation_tokens") or value.get("cache_creation_input_tokens"))
+    told = value.get("completion_tokens_details") or value.get("output_tokens_details")
+    reasoning = integer(mapping(told).get("reasoning_tokens") or value.get("reasoning_output_tokens"))
+    return Usage(
+        input=max(0, prompt - read - write),
+        output=max(0, output - reasoning),
+        reasoning=reasoning,
+        cache_read=read,
+        cache_write=write,
+        total=integer(value.get("total_tokens")) or None,
+    )
+
+
+def user_parts(said: str, *, synthetic: bool = False) -> tuple[TextPart, ...]:
+    """Text under the user's role, with what a harness put there marked as such."""
+    if synthetic:
+        return (TextPart(said, synthetic=True),)
+    return tuple(TextPart(piece.text, synthetic=piece.injected) for piece in split_injected(said))
+
+
+IMAGE_TOKENS = 1_600
+"""What a medium is taken to cost until its size is known; an upper bound over the providers."""
+
+
+TEXT_TYPES = frozenset({"text", "input_text", "output_text", "summary_text", "refusal"})
+
+
+CALL_TYPES = frozenset({"tool_use", "toolCall", "tool_call", "server_tool_use", "mcp_tool_use"})
+
+
+MEDIA_TYPES = frozenset(
+    {"image", "image_url", "input_image", "document", "file", "input_file", "audio", "input_audio", "video"}
+)
+
+
+def reply_parts(content: Any) -> tuple[Part, ...]:
+    """What a model wrote: a string or blocks."""
+    if isinstance(content, str):
+        return (TextPart(content),) if content else ()
+    return tuple(part for block in items(content) for part in _part(block, said=_as_is))
+
+
+def read_blocks(content: Any, *, synthetic: bool = False) -> tuple[Part, ...]:
+    """What stands under the user's role: a string or blocks; all of it a program's if `synthetic`."""
+
+    def said(written: str) -> tuple[TextPart, ...]:
+        return user_parts(written, synthetic=synthetic) if written else ()
+
+    if isinstance(content, str):
+        return said(content)
+    return tuple(part for block in items(content) for part in _part(block, said=said))
+
+
+def _as_is(written: str) -> tuple[TextPart, ...]:
+    return (TextPart(written),) if written else ()
+
+
+def _part(block: Any, *, said: Any) -> Iterator[Part]:
+    if isinstance(block, str):
+        yield from said(block)
+        return
+    kind = string(mapping(block).get("type"))
+    if kind in TEXT_TYPES or (not kind and "text" in mapping(block)):
+        yield from said(string(block.get("text") or block.get("refusal")))
+    elif kind in ("thinking", "reasoning", "redacted_thinking"):
+        yield _reasoning(block)
+    elif kind in CALL_TYPES:
+        yield _call(block)
+    elif kind == "tool_result" or kind.endswith("_tool_result"):
+        yield result_part(string(block.get("tool_use_id")), block)
+    elif kind in MEDIA_TYPES:
+        yield file_part(block)
+    elif block:
+        yield TextPart(json_text(block), synthetic=True)
+
+
+def reasoning_part(thought: str, secret: Any = None) -> ReasoningPart:
+    """A thought; `secret` is what its provider wants back, kept as JSON."""
+    return ReasoningPart(thought, provider_data=encode(secret).decode()) if secret else ReasoningPart(thought)
+
+
+def call_part(call_id: str, tool: str, arguments: Any, secret: Any = None) -> ToolCallPart:
+    """A call; `secret` as for a thought."""
+    written = json_text(arguments)
+    if not secret:
+        return ToolCallPart(call_id, tool, written)
+    return ToolCallPart(call_id, tool, written, provider_data=encode(secret).decode())
+
+
+def _reasoning(block: dict[str, Any]) -> ReasoningPart:
+    thought = string(block.get("thinking") or block.get("reasoning") or block.get("text"))
+    summary = "\n".join(string(mapping(item).get("text")) for item in items(block.get("summary")))
+    kept = ("signature", "thinkingSignature", "data", "encrypted_content", "redacted")
+    secret = {key: block[key] for key in kept if block.get(key)}
+    return reasoning_part(thought or summary, secret)
+
+
+def _call(block: dict[str, Any]) -> ToolCallPart:
+    arguments = next((block[key] for key in ("input", "arguments", "args") if block.get(key) is not None), None)
+    signature = block.get("thoughtSignature")
+    secret = {"thoughtSignature": signature} if signature else None
+    return call_part(string(block.get("id")), string(block.get("name")), arguments, secret)
+
+
+def result_part(call_id: str, block: dict[str, Any], *, tool: str = "") -> ToolResultPart:
+    """A tool's answer whose `content` is a string or blocks; media become files beside the text."""
+    content = block.get("content")
+    parts = read_blocks(content) if not isinstance(content, dict) else (TextPart(json_text(content)),)
+    return ToolResultPart(
+        call_id=call_id,
+        tool=tool or string(block.get("name")),
+        output=content if isinstance(content, str) else plain_text(parts),
+        status="error" if block.get("is_error") or block.get("isError") else "completed",
+        files=tuple(part for part in parts if isinstance(part, FilePart)),
+    )
+
+
+def plain_text(parts: tuple[Part, ...]) -> str:
+    """The texts of the parts, one after the other."""
+    return "\n".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def file_part(block: dict[str, Any]) -> FilePart:
+    """A medium by its type, name and size; its bytes are not kept."""
+    inner = mapping(block.get("source") or block.get("image_url") or block.get("file"))
+    where = _location(block, inner)
+    encoded = string(inner.get("data") or block.get("data") or inner.get("file_data"))
+    if where.startswith("data:"):
+        where, _, encoded = where.partition(",")
+    return FilePart(
+        media_type=_media_type(block, inner, where),
+        tokens=IMAGE_TOKENS,
+        name=string(block.get("filename") or block.get("title") or inner.get("filename")),
+        reference="" if where.startswith("data:") else where,
+        byte_size=len(encoded) * 3 // 4 or integer(block.get("size")),
+    )
+
+
+def _location(block: dict[str, Any], inner: dict[str, Any]) -> str:
+    for value in (block.get("image_url"), block.get("image"), inner.get("url"), block.get("url"), inner.get("file_id")):
+        if isinstance(value, str) and value:
+            return value
+    return ""
+
+
+def _media_type(block: dict[str, Any], inner: dict[str, Any], where: str) -> str:
+    if where.startswith("data:"):
+        return where[5:].split(";")[0] or "application/octet-stream"
+    keys = ("media_type", "mediaType", "mimeType", "mime_type", "mime")
+    told = next((string(source[key]) for source in (inner, block) for key in keys if source.get(key)), "")
+    kind = string(block.get("type")).removeprefix("input_").removesuffix("_url")
+    return told or ("application/octet-stream" if kind in ("file", "document", "") else f"{kind}/*")
+
+
+def chat_message(value: dict[str, Any], message_id: str, *, created_ms: int | None = None) -> Message | None:
+    """One chat message as a core message, or None if it has no role known."""
+    name = MessageId(message_id)
+    match value.get("role"):
+        case "system" | "developer":
+            return SystemMessage(name, (TextPart(plain_text(reply_parts(value.get("content")))),), created_ms)
+        case "user" | "human":
+            return UserMessage(name, read_blocks(value.get("content")), created_ms)
+        case "assistant" | "ai":
+            return AssistantMessage(name, _reply(value), created_ms)
+        case "tool" | "function":
+            return ToolMessage(name, (_result(value),), created_ms)
+        case _:
+            return None
+
+
+def _reply(value: dict[str, Any]) -> tuple[Part, ...]:
+    return (*_thoughts(value), *reply_parts(value.get("content")), *chat_calls(value))
+
+
+def _thoughts(value: dict[str, Any]) -> tuple[Part, ...]:
+    blocks = reply_parts(value.get("thinking_blocks"))
+    thought = string(value.get("reasoning_content") or value.get("reasoning"))
+    return blocks or ((ReasoningPart(thought),) if thought else ())
+
+
+def chat_calls(value: dict[str, Any]) -> tuple[ToolCallPart, ...]:
+    """The calls of an assistant message, the old single `function_call` among them."""
+    legacy = mapping(value.get("function_call"))
+    if legacy:
+        return (call_part(_legacy_id(legacy), string(legacy.get("name")), legacy.get("arguments")),)
+    return tuple(_chat_call(mapping(call)) for call in items(value.get("tool_calls")))
+
+
+def _chat_call(call: dict[str, Any]) -> ToolCallPart:
+    function = mapping(call.get("function")) or call
+    arguments = function.get("arguments", function.get("args"))
+    signature = mapping(call.get("provider_specific_fields"))
+    return call_part(string(call.get("id")), string(function.get("name")), arguments, signature)
+
+
+def _result(value: dict[str, Any]) -> Part:
+    if value.get("role") == "function":
+        return result_part(_legacy_id(value), value)
+    found = result_part(string(value.get("tool_call_id") or value.get("id")), value)
+    return replace(found, status="error") if value.get("error") is True else found
+
+
+def _legacy_id(value: dict[str, Any]) -> str:
+    return f"function-{string(value.get('name'))}"
+
+
+COMMAND_FENCE = re.compile(r"^```(?:bash|sh|shell|mswea_bash_command)[ \t]*\n", re.MULTILINE)
+
+
+class Stretch(NamedTuple):
+    """A piece of text; `inside` if it stood between the marks, which are not part of it."""
+
+    text: str
+    inside: bool
+
+
+def split_at(text: str, opening: str, closing: str) -> Iterator[Stretch]:
+    """The text's pieces in order, inside and outside of the marks; an opening never closed is plain text."""
+    done = 0
+    while (start := text.find(opening, done)) >= 0:
+        end = text.find(closing, start + len(opening))
+        if end < 0:
+            break
+        yield Stretch(text[done:start], inside=False)
+        yield Stretch(text[start + len(opening) : end], inside=True)
+        done = end + len(closing)
+    yield Stretch(text[done:], inside=False)
+
+
+def without(text: str, opening: str, closing: str) -> str:
+    """The text without its marked stretches and their marks."""
+    return "".join(piece.text for piece in split_at(text, opening, closing) if not piece.inside)
+
+
+def fenced_command(text: str) -> str | None:
+    """The first fenced shell command, if its fence is closed."""
+    found = COMMAND_FENCE.search(text)
+    if found is None:
+        return None
+    end = text.find("\n```", found.end() - 1)
+    return text[found.end() : end] if end >= found.end() else None

@@ -1,0 +1,393 @@
+"""A recorded session as `opencode import` takes it: `{info, messages: [{info, parts}]}`, the shape of `opencode export`.
+
+There a call and its result are one part, and the marks of a step stand around what it said. Ids are made anew unless all are
+OpenCode's own: ascending, because it orders by them, and with the session in them, because all sessions share one table. A
+compaction becomes its request and its summary, so that OpenCode folds what was folded.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from hashlib import sha256
+from typing import Any, TypeGuard
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.messages import (
+    AssistantMessage,
+    CompactionPart,
+    FilePart,
+    Message,
+    MessageId,
+    ModelRef,
+    Part,
+    ReasoningPart,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    Usage,
+    UserMessage,
+    calls_of,
+    is_compaction_request,
+    results_of,
+    text_of,
+)
+from infold.transcripts.record import RecordedCompaction, RecordedSession
+from infold.transcripts.write import arguments_of, file_note
+
+ABORTED = "Tool execution aborted"
+"""How OpenCode words that a tool was interrupted; it is read back as that."""
+
+
+NOBODY = "unknown"
+
+
+REACHABLE = ("http://", "https://", "data:", "file://")
+
+
+_NAMED_ERROR = re.compile(
+    r"(UnknownError|MessageAbortedError|ContextOverflowError|ContentFilterError): (.*)", re.DOTALL
+)
+
+
+class Told(Struct, frozen=True):
+    """What a part needs to know beside itself: the results of the session by call, its messages' ids, and the time reached."""
+
+    results: Mapping[str, ToolResultPart]
+    ids: Mapping[str, str]
+    reached_ms: int
+
+
+def user_part(part: Part, told: Told, *, is_users: bool) -> dict[str, Any] | None:
+    """A part of what was put to the model; none for what stands elsewhere. What is not the user's own is synthetic."""
+    match part:
+        case TextPart():
+            return _text(part.text, synthetic=part.synthetic or not is_users, ignored=part.ignored)
+        case FilePart():
+            return _file(part)
+        case CompactionPart():
+            kept = told.ids.get(part.first_kept_id or "")
+            flags = {"overflow": True} if part.overflow else {}
+            return {"type": "compaction", "auto": part.auto, **flags, **({"tail_start_id": kept} if kept else {})}
+        case _:
+            return None
+
+
+def reply_part(part: Part, told: Told) -> dict[str, Any] | None:  # noqa: PLR0911 - one return for each kind of part
+    """A part of a reply, a call with its result; none for what no reply has."""
+    match part:
+        case TextPart():
+            return _text(part.text, synthetic=part.synthetic, ignored=part.ignored)
+        case ReasoningPart():
+            time = {"start": told.reached_ms, "end": told.reached_ms}
+            return {"type": "reasoning", "text": part.text, "time": time, **_metadata(part.provider_data)}
+        case ToolCallPart():
+            called = {"type": "tool", "callID": part.call_id, "tool": part.tool}
+            return {**called, "state": _state(part, told), **_metadata(part.provider_data)}
+        case FilePart():
+            return _file(part)
+        case StepStartPart():
+            return {"type": "step-start", **_snapshot(part)}
+        case StepFinishPart():
+            spent = {"cost": part.cost, "tokens": tokens_of(part.usage)}
+            return {"type": "step-finish", "reason": part.reason, **_snapshot(part), **spent}
+        case _:
+            return None
+
+
+def model_of(model: ModelRef | None) -> dict[str, str]:
+    """Which model, as OpenCode names it."""
+    provider, name = (model.provider, model.id) if model else ("", "")
+    return {"providerID": provider or NOBODY, "modelID": name or NOBODY}
+
+
+def tokens_of(usage: Usage | None) -> dict[str, Any]:
+    """Usage in OpenCode's words; zeros where none was reported."""
+    used = usage or Usage()
+    total = {"total": used.total} if used.total is not None else {}
+    cache = {"read": used.cache_read, "write": used.cache_write}
+    return {**total, "input": used.input, "output": used.output, "reasoning": used.reasoning, "cache": cache}
+
+
+def error_of(reply: AssistantMessage) -> dict[str, Any]:
+    """What went wrong with a reply, under one of OpenCode's names for it; nothing where all went well."""
+    if reply.finish == "abort" and not reply.error:
+        return {"error": {"name": "MessageAbortedError", "data": {"message": "aborted"}}}
+    if not reply.error:
+        return {}
+    named = _NAMED_ERROR.fullmatch(reply.error)
+    name, problem = named.groups() if named else ("UnknownError", reply.error)
+    return {"error": {"name": name, "data": {"message": problem}}}
+
+
+def _state(call: ToolCallPart, told: Told) -> dict[str, Any]:
+    """How a call went; one without a result is still running as far as anybody knows."""
+    given, result = arguments_of(call), told.results.get(call.call_id)
+    if result is None:
+        return {"status": "running", "input": given, "time": {"start": told.reached_ms}}
+    start = result.started_ms or told.reached_ms
+    ended = {"time": {"start": start, "end": max(start, result.finished_ms or 0)}}
+    metadata = {} if result.exit_status is None else {"exit": result.exit_status}
+    output = "\n".join(piece for piece in (result.output, *map(file_note, result.files)) if piece)
+    match result.status:
+        case "completed":
+            done = {"status": "completed", "input": given, "output": output, "title": call.tool}
+            return {**done, "metadata": metadata, **ended}
+        case "error":
+            return {"status": "error", "input": given, "error": output, "metadata": metadata, **ended}
+        case _:
+            left = {**metadata, "output": output}
+            return {"status": "error", "input": given, "error": ABORTED, "metadata": left, **ended}
+
+
+def _snapshot(part: StepStartPart | StepFinishPart) -> dict[str, str]:
+    return {"snapshot": part.snapshot} if part.snapshot else {}
+
+
+def _text(text: str, *, synthetic: bool, ignored: bool) -> dict[str, Any]:
+    marks = {"synthetic": synthetic, "ignored": ignored}
+    return {"type": "text", "text": text, **{name: True for name, is_set in marks.items() if is_set}}
+
+
+def _file(file: FilePart) -> dict[str, Any]:
+    """A medium by its address; where that is not known, what it was."""
+    if not file.reference.startswith(REACHABLE):
+        return _text(file_note(file), synthetic=True, ignored=False)
+    named = {"filename": file.name} if file.name else {}
+    return {"type": "file", "mime": file.media_type, **named, "url": file.reference}
+
+
+def _metadata(provider_data: str) -> dict[str, Any]:
+    """Provider data in OpenCode's own shape, by provider; any other is for the provider it came from alone."""
+    try:
+        found = msgspec.json.decode(provider_data) if provider_data else None
+    except (ValueError, RecursionError):
+        return {}
+    by_provider = isinstance(found, dict) and bool(found) and all(isinstance(value, dict) for value in found.values())
+    return {"metadata": found} if by_provider else {}
+
+
+AGENT, COMPACTION = "build", "compaction"
+
+
+def to_opencode(session: RecordedSession) -> dict[str, Any]:
+    """The session as one document of OpenCode's."""
+    writer = _Writer(_with_compactions(session))
+    messages = list(writer.messages())
+    times = [message["info"]["time"]["created"] for message in messages] or [0]
+    parent = session.parent or ""
+    info = {
+        "id": writer.id,
+        "slug": f"infold-{writer.hash[:8].lower()}",
+        "projectID": "global",
+        "directory": writer.directory,
+        **({"parentID": parent} if parent.startswith("ses_") else {}),
+        "title": session.title or f"Session {session.id}",
+        "version": "infold",
+        **_spent(session),
+        "time": {"created": times[0], "updated": times[-1]},
+    }
+    return {"info": info, "messages": messages}
+
+
+def _spent(session: RecordedSession) -> dict[str, Any]:
+    """What the replies of a session cost together."""
+    replies = [message for message in session.messages if isinstance(message, AssistantMessage)]
+    usage = Usage()
+    for reply in replies:
+        usage = usage.plus(reply.usage)
+    tokens = {name: count for name, count in tokens_of(usage).items() if name != "total"}
+    return {"cost": sum(reply.cost for reply in replies), "tokens": tokens}
+
+
+# Compactions as messages.
+
+
+class _Source(Struct, frozen=True):
+    """A session with its compactions among its messages."""
+
+    session: RecordedSession
+    messages: tuple[Message, ...]
+
+
+def _with_compactions(session: RecordedSession) -> _Source:
+    messages: list[Message] = []
+    folds = {fold.position: fold for fold in session.compactions if fold.summary}
+    answered = {message.parent_id for message in session.messages if _is_summary(message)}
+    for position in range(len(session.messages) + 1):
+        fold = folds.get(position)
+        at = session.messages[position : position + 1]
+        is_there = bool(at) and (is_compaction_request(at[0]) or _is_summary(at[0]))
+        if fold is not None and not is_there:
+            asked = _take_request(messages, answered) or UserMessage(MessageId(f"{len(messages)}-request"), ())
+            messages += _pair(fold, session, asked)
+            at = () if at and text_of(at[0]).strip() == fold.summary.strip() else at
+        messages += at
+    return _Source(session, tuple(messages))
+
+
+def _is_summary(message: Message) -> TypeGuard[AssistantMessage]:
+    return isinstance(message, AssistantMessage) and message.summary
+
+
+def _take_request(messages: list[Message], answered: Set[MessageId | None]) -> UserMessage | None:
+    """Take the newest request for a compaction that no summary answers yet: the one this fold was made for."""
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        if _is_summary(message):
+            return None
+        if isinstance(message, UserMessage) and is_compaction_request(message) and message.id not in answered:
+            del messages[at]
+            return message
+    return None
+
+
+def _pair(fold: RecordedCompaction, session: RecordedSession, asked: UserMessage) -> tuple[Message, Message]:
+    """Return the request for a compaction, complete, and the summary that answers it."""
+    kept = None if fold.first_kept is None else session.messages[fold.first_kept : fold.position]
+    first = _owner(session.messages[: fold.first_kept], kept[0]) if kept and fold.first_kept is not None else None
+    made = next((part for part in asked.parts if isinstance(part, CompactionPart)), CompactionPart("", auto=True))
+    request = replace(made, first_kept_id=None if first is None else first.id)
+    times = [message.created_ms for message in session.messages[: fold.position] if message.created_ms is not None]
+    said = max(times, default=None)
+    summary = AssistantMessage(
+        *(
+            MessageId(f"{asked.id}-summary"),
+            (TextPart(fold.summary),),
+            said,
+            asked.id,
+            COMPACTION,
+            COMPACTION,
+            session.model,
+        ),
+        summary=True,
+        finish="stop",
+    )
+    return replace(asked, parts=(request,), created_ms=asked.created_ms or said), summary
+
+
+def _owner(before: Sequence[Message], first: Message) -> Message | None:
+    """The message under which OpenCode has this one: results stand in the reply that called for them."""
+    if not isinstance(first, ToolMessage):
+        return first
+    return next((message for message in reversed(before) if isinstance(message, AssistantMessage)), None)
+
+
+# Messages.
+
+
+class _Writer:
+    """One session on its way: the ids it gets, the results of its calls, and the time reached."""
+
+    def __init__(self, source: _Source) -> None:
+        self._session = source.session
+        self._messages = source.messages
+        self.hash = sha256(self._session.id.encode()).hexdigest().upper()
+        own = self._session.id.startswith("ses_")
+        self.id = self._session.id if own else f"ses_{0:012x}{self.hash[:14]}"
+        self._ids = self._named()
+        self._results = {part.call_id: part for message in source.messages for part in results_of(message)}
+        self._ends = _ends_by_reply(source.messages)
+        self._asked = ""
+        self._reached_ms = 0
+
+    @property
+    def directory(self) -> str:
+        """Where the agent stood; the place of import takes its place."""
+        paths = (m.path.cwd for m in self._messages if isinstance(m, AssistantMessage) and m.path is not None)
+        return next(paths, "/")
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """The messages that OpenCode has; those of tools are part of the replies before them."""
+        for message in self._messages:
+            if isinstance(message, ToolMessage):
+                continue
+            self._reached_ms = max(self._reached_ms, message.created_ms or 0)
+            told = Told(self._results, self._ids, self._reached_ms)
+            if isinstance(message, AssistantMessage):
+                parts = _in_order((*message.parts, *self._ends.get(message.id, ())))
+                yield self._written(self._reply(message), (reply_part(part, told) for part in parts))
+            else:
+                is_users = isinstance(message, UserMessage)
+                written = [user_part(part, told, is_users=is_users) for part in message.parts]
+                if any(written):
+                    self._asked = self._ids[message.id]
+                    yield self._written(self._asking(message), written)
+
+    def _named(self) -> dict[str, str]:
+        """An id for each message; their own where OpenCode gave them."""
+        if all(message.id.startswith("msg_") for message in self._messages):
+            return {message.id: message.id for message in self._messages}
+        return {m.id: f"msg_{at:012x}{self.hash[:14]}" for at, m in enumerate(self._messages, 1)}
+
+    def _asking(self, message: Message) -> dict[str, Any]:
+        user = message if isinstance(message, UserMessage) else UserMessage(message.id, ())
+        title = self._session.titles.get(message.id, "")
+        return {
+            "id": self._ids[message.id],
+            "sessionID": self.id,
+            "role": "user",
+            "time": {"created": self._reached_ms},
+            "agent": user.agent or AGENT,
+            "model": model_of(user.model or self._session.model),
+            **({"system": user.system} if user.system else {}),
+            **({"summary": {"title": title, "diffs": []}} if title else {}),
+        }
+
+    def _reply(self, reply: AssistantMessage) -> dict[str, Any]:
+        identity, agent = self._ids[reply.id], reply.agent or AGENT
+        return {
+            "id": identity,
+            "sessionID": self.id,
+            "role": "assistant",
+            "time": {"created": self._reached_ms, "completed": self._completed(reply)},
+            **error_of(reply),
+            "parentID": self._ids.get(reply.parent_id or "", self._asked or identity),
+            **model_of(reply.model or self._session.model),
+            "mode": reply.mode or agent,
+            "agent": agent,
+            "path": {"cwd": reply.path.cwd, "root": reply.path.root} if reply.path else {"cwd": "", "root": ""},
+            **({"summary": True} if reply.summary else {}),
+            "cost": reply.cost,
+            "tokens": tokens_of(reply.usage),
+            **({"finish": reply.finish} if reply.finish not in (None, "abort") else {}),
+        }
+
+    def _completed(self, reply: AssistantMessage) -> int:
+        """When the last of its tools had answered."""
+        results = (self._results[call.call_id] for call in calls_of(reply) if call.call_id in self._results)
+        return max([self._reached_ms, *(result.finished_ms or 0 for result in results)])
+
+    def _written(self, info: dict[str, Any], parts: Iterable[dict[str, Any] | None]) -> dict[str, Any]:
+        """A message with its parts, whose ids ascend."""
+        identity = info["id"]
+        stem = sha256(f"{self.id} {identity}".encode()).hexdigest()[:14].upper()
+        of = {"sessionID": self.id, "messageID": identity}
+        numbered = enumerate((part for part in parts if part is not None), 1)
+        return {"info": info, "parts": [{"id": f"prt_{at:012x}{stem}", **of, **part} for at, part in numbered]}
+
+
+def _ends_by_reply(messages: Sequence[Message]) -> Mapping[str, tuple[StepFinishPart, ...]]:
+    """The ends of steps that stand among results, by the reply whose calls were answered."""
+    ends: dict[str, tuple[StepFinishPart, ...]] = {}
+    newest = ""
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            newest = message.id
+        elif isinstance(message, ToolMessage):
+            found = tuple(part for part in message.parts if isinstance(part, StepFinishPart))
+            ends[newest] = (*ends.get(newest, ()), *found)
+    return ends
+
+
+def _in_order(parts: Sequence[Part]) -> list[Part]:
+    """A step's beginning before what was said, its end after it; several steps in one message stay as they were."""
+    starts = [part for part in parts if isinstance(part, StepStartPart)]
+    ends = [part for part in parts if isinstance(part, StepFinishPart)]
+    if len(starts) > 1 or len(ends) > 1:
+        return list(parts)
+    return [*starts, *(part for part in parts if not isinstance(part, StepStartPart | StepFinishPart)), *ends]
