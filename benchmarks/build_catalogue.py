@@ -45,9 +45,8 @@ from typing import Any  # the shape of foreign data is known at run time only
 import msgspec
 
 from infold.catalogue import ModelEntry, Prices, Table, Tier, family_of
-from infold.catalogue.lookup import find
-from infold.catalogue.names import canonical, fold
-from infold.catalogue.table import DATA_FILE
+from infold.catalogue.lookup import DATA_FILE, find
+from infold.catalogue.spelling import canonical, fold
 
 Foreign = Mapping[str, Any]
 

@@ -15,9 +15,7 @@ from pathlib import Path
 import msgspec
 
 from infold.replay.outcome import Broken
-from infold.replay.retention import Measured
-from infold.replay.retention_run import measure_file, with_neighbours
-from infold.replay.retention_table import Summary, render, summarise_measured
+from infold.replay.retention import Measured, Summary, measure_file, render, summarise_measured, with_neighbours
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 

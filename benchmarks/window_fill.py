@@ -29,7 +29,7 @@ from openai import OpenAI
 from splintr import Tokenizer
 
 from infold import Session, SessionSettings, fit, open_store, wrap
-from infold.agent.work import Assignment, Person, begin
+from infold.agent.run import Assignment, Person, begin
 from infold.catalogue import lookup
 from infold.core.budget import Window, budget_for
 from infold.core.events import Clipped, Compacted, Event, Pruned

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from infold.core.policy import INFOLD
 from infold.settings import KEYS, Key, told
-from infold.settings.policies import preset_value
+from infold.settings.resolve import preset_value
 from infold.settings.schema import BORROWED, variable_of
 
 __all__ = ["PAGE", "current", "main", "refreshed"]

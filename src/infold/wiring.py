@@ -16,8 +16,8 @@ from infold.errors import UsageError, kind_of
 from infold.models.embedded import EmbeddedModel
 from infold.ports import Clock, FullStore, Model, OpenedStore
 from infold.settings import StoreLimits
-from infold.settings.places import ELSEWHERE, PLACES, path_of, problem_with
-from infold.stores.clock import SystemClock
+from infold.settings.schema import ELSEWHERE, PLACES, path_of, problem_with
+from infold.stores.lifecycle import SystemClock
 
 EMBEDDED = "embedded"
 """The name under which the small model that comes in a package is asked for."""
@@ -68,10 +68,10 @@ def _adapter(name: str) -> type:
 
 _MODELS = {
     "anthropic": ("infold.models.anthropic", "AnthropicMessages", "anthropic"),
-    "embedded": ("infold.models.openai_chat", "EmbeddedChat", "openai"),
+    "embedded": ("infold.models.openai", "EmbeddedChat", "openai"),
     "google": ("infold.models.google", "GoogleGemini", "google"),
-    "openai": ("infold.models.openai_responses", "OpenAIResponses", "openai"),
-    "openai-chat": ("infold.models.openai_chat", "OpenAIChat", "openai"),
+    "openai": ("infold.models.openai", "OpenAIResponses", "openai"),
+    "openai-chat": ("infold.models.openai", "OpenAIChat", "openai"),
 }
 """Who is asked through which adapter, and the extra it needs; every other provider speaks OpenAI's chat interface somewhere."""
 

@@ -16,11 +16,10 @@ from infold.errors import ModelBusy, ModelOverflow
 from infold.models.anthropic import AnthropicMessages
 from infold.models.embedded import EmbeddedModel, is_installed
 from infold.models.google import GoogleGemini
-from infold.models.openai_chat import EmbeddedChat, OpenAIChat
-from infold.models.openai_responses import OpenAIResponses
+from infold.models.openai import EmbeddedChat, OpenAIChat, OpenAIResponses
 from infold.ports import Heard, Model, ModelRequest, Replied, Said
 from infold.testing.contracts import check_model
-from infold.testing.model_rules import ANY_MODEL_RULES, MODEL_RULES, MakeModel, asking
+from infold.testing.model_contract import ANY_MODEL_RULES, MODEL_RULES, MakeModel, asking
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Script
 from infold.testing.scripted_model import ScriptedModel

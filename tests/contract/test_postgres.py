@@ -6,9 +6,8 @@ import psycopg
 import pytest
 
 from infold.errors import StoreBroken, StoreClosed
-from infold.stores.postgres import PostgresStore
-from infold.stores.postgres_pool import REMEDIES, name_of, translated
-from infold.testing.rules import ONE, append_with_retries, run_together, said
+from infold.stores.postgres import REMEDIES, PostgresStore, name_of, translated
+from infold.testing.store_contract import ONE, append_with_retries, run_together, said
 
 
 def test_sessions_outlive_the_store(postgres: str) -> None:

@@ -17,12 +17,12 @@ from google.genai import types
 from msgspec import Struct
 
 from infold.agent.agents import BUILD
-from infold.agent.hands import Hands
 from infold.agent.loop import Bounds, Loop
 from infold.agent.permissions import parse_rules
+from infold.agent.run import Told
+from infold.agent.toolbox import Hands
 from infold.agent.tools.registry import tools_for
 from infold.agent.tools.tool import Done, Tool, Wish, Workplace
-from infold.agent.work import Told
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.core.budget import Window
@@ -46,8 +46,7 @@ from infold.core.summary_request import COMPACTION_AGENT, Additions
 from infold.formats.registry import format_named
 from infold.models.anthropic import AnthropicMessages
 from infold.models.google import GoogleGemini
-from infold.models.openai_chat import OpenAIChat
-from infold.models.openai_responses import OpenAIResponses
+from infold.models.openai import OpenAIChat, OpenAIResponses
 from infold.plugins.hooks import hook
 from infold.ports import Model, Occasion, SessionKey
 from infold.stores.sqlite import SqliteStore

@@ -19,7 +19,7 @@ from infold.errors import StoreBroken
 from infold.ports import FullStore, SessionKey
 from infold.stores.postgres import PostgresStore
 from infold.stores.sqlite import SqliteStore
-from infold.testing.rules import append_with_retries, run_together, said
+from infold.testing.store_contract import append_with_retries, run_together, said
 
 KEY = SessionKey("tenant", SessionId("shared"))
 OWN = SessionKey("tenant", SessionId("of the process that opens the store often"))

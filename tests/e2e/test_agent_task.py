@@ -5,16 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.diffs import FileDiff, Totals, session_span, totals_of, turn_spans
 from infold.agent.events import Answered, Ended, Stepped
-from infold.agent.places import default_snapshots
-from infold.agent.snapshots import Snapshots
-from infold.agent.work import Assignment, Person, Told, Work, begin
+from infold.agent.run import Assignment, Person, Told, Work, begin
+from infold.agent.snapshots import FileDiff, Snapshots, Totals, session_span, totals_of, turn_spans
+from infold.agent.trust import default_snapshots
 from infold.core.entries import Entry, MessageEntry
 from infold.core.events import Compacted, Rejected, SummaryRejected
 from infold.core.messages import ModelRef, SessionId
 from infold.models.anthropic import AnthropicMessages
-from infold.models.openai_responses import OpenAIResponses
+from infold.models.openai import OpenAIResponses
 from infold.ports import Model, SessionKey
 from infold.settings import read_settings
 from infold.stores.memory import MemoryStore

@@ -19,7 +19,7 @@ from infold.core.load import load
 from infold.core.logged_message import Rendering
 from infold.core.messages import text_of
 from infold.ports import FullStore, SessionKey
-from infold.testing.rules import said
+from infold.testing.store_contract import said
 
 from ..contract.postgres_server import database, postgres_server  # noqa: TID252 - `tests` is no package to name
 from .store_worker import ASIDE, KEY, OWN, opened, size_at

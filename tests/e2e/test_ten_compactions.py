@@ -23,7 +23,7 @@ from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.engine.keeper import Ready
 from infold.ports import SessionKey
-from infold.replay.facts_events import without_summaries
+from infold.replay.facts import without_summaries
 from infold.stores.memory import MemoryStore
 from infold.transcripts.registry import read_transcript
 from infold.transcripts.write import to_openai_chat

@@ -91,7 +91,7 @@ def test_a_name_chooses_its_provider() -> None:
     local = asked("qwen3-8b", OPENAI_API_KEY="k", OPENAI_BASE_URL="http://127.0.0.1:9/v1")
 
     assert claude.strip() == "infold.models.anthropic"
-    assert local.strip() == "infold.models.openai_chat"
+    assert local.strip() == "infold.models.openai"
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from infold.agent.tools.secret_files import is_secret
+from infold.agent.tools.paths import is_secret
 from infold.core.tokens import estimate_tokens
 from infold.transcripts.source import is_database_in_use
 

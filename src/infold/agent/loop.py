@@ -5,38 +5,173 @@ preparing does so. All that was said and done is in the session's log before the
 broken off anywhere leaves a session whose next prompt is answered (B13).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
 from itertools import takewhile
+from time import sleep
+from typing import Any, assert_never
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.agent.asking import Listener
-from infold.agent.circling import Deed, deeds_of, is_circling
-from infold.agent.events import Answered, Ended, Ending, Happening, Noted, Started, Stepped
-from infold.agent.hands import Hands
+from infold.agent.events import Answered, Ended, Ending, Happening, Noted, Reasoned, Retried, Spoke, Started, Stepped
 from infold.agent.instructions import Instructions
-from infold.agent.running import not_begun
-from infold.agent.scribe import Scribe
+from infold.agent.session_writer import Scribe
+from infold.agent.toolbox import Hands, not_begun
 from infold.api.session import Session
 from infold.core.compact import CONTINUE_TEXT
 from infold.core.events import Compacted
 from infold.core.messages import (
     AssistantMessage,
     Finish,
+    Message,
+    ToolCallPart,
     ToolMessage,
     ToolResultPart,
     calls_of,
+    is_genuine_user,
+    results_of,
     text_of,
 )
 from infold.core.summary_request import Agent, assemble_system
 from infold.engine.keeper import Ready
-from infold.errors import InfoldError, ModelOverflow, SummaryFailed, WindowExceeded
+from infold.errors import InfoldError, ModelBusy, ModelOverflow, SummaryFailed, WindowExceeded
 from infold.formats.tools import tool_items
-from infold.ports import Model, ModelRequest
+from infold.ports import Calling, Model, ModelRequest, Replied, Said, Thought
+
+LONGEST_PERIOD = 4
+
+
+ROUNDS = 3
+"""How often a circle goes round before it is called one."""
+
+
+class Deed(Struct, frozen=True):
+    """What one step did: the tools it called, their arguments in one spelling, and a mark of what they answered."""
+
+    tool: str
+    arguments: str
+    answer: str
+
+
+def deeds_of(messages: Iterable[Message]) -> tuple[Deed, ...]:
+    """What was done since a person last spoke, oldest first; a step whose calls were not all answered is left out."""
+    steps: list[tuple[ToolCallPart, ...]] = []
+    answers: dict[str, ToolResultPart] = {}
+    for message in messages:
+        if is_genuine_user(message):
+            steps.clear()
+        if calls := calls_of(message):
+            steps.append(calls)
+        answers.update((result.call_id, result) for result in results_of(message))
+    return tuple(_deed(calls, answers) for calls in steps if all(call.call_id in answers for call in calls))
+
+
+def is_circling(deeds: Sequence[Deed]) -> int:
+    """After how many steps the newest deeds repeat, if they went round three times; 0 where they do not."""
+    for period in range(1, LONGEST_PERIOD + 1):
+        newest = deeds[-period * ROUNDS :]
+        if len(newest) == period * ROUNDS and all(newest[at] == newest[at % period] for at in range(len(newest))):
+            return period
+    return 0
+
+
+def _deed(calls: Sequence[ToolCallPart], answers: dict[str, ToolResultPart]) -> Deed:
+    mark = sha256()
+    for call in calls:
+        result = answers[call.call_id]
+        mark.update(f"{len(result.output)} {result.status} {result.output}".encode("utf-8", "replace"))
+    return Deed(
+        "\n".join(call.tool for call in calls), "\n".join(_canonical(call) for call in calls), mark.hexdigest()[:32]
+    )
+
+
+def _canonical(call: ToolCallPart) -> str:
+    """Arguments in one spelling, whatever their order and white space."""
+    try:
+        decoded = msgspec.json.decode(call.arguments.encode("utf-8", "replace"))
+        return msgspec.json.encode(decoded, order="deterministic").decode()
+    except (msgspec.DecodeError, RecursionError):
+        return call.arguments.strip()
+
+
+MOST_RETRIES = 2
+"""How often a model is asked again whose reply broke off: what it said until then has its price each time."""
+
+
+MOST_WAITS = 5
+"""How often a model is asked again that said nothing, beyond what its SDK did already: some half a minute."""
+
+
+LONGEST_WAIT_SECONDS = 300.0
+"""Who is asked to wait longer than this is better told so; work that stands still for hours is nobody's wish."""
+
+
+class Listener:
+    """Asks a model and tells what arrives; `said` is the text of the reply so far, for whoever breaks it off.
+
+    A busy model is asked again after a pause, the next time after twice that, and never sooner than its provider asks for.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tell: Callable[[Happening], None],
+        *,
+        pause_seconds: float,
+        wait: Callable[[float], None] = sleep,
+    ) -> None:
+        self.said = ""
+        self._model = model
+        self._tell = tell
+        self._pause_seconds = pause_seconds
+        self._wait = wait
+        self._has_begun = False
+
+    def ask(self, request: ModelRequest, smaller: Callable[[ModelOverflow], ModelRequest]) -> dict[str, Any]:
+        """The whole reply; `smaller` makes another request of one that was refused as too large, or raises.
+
+        Raises `ModelError` where the model does not answer.
+        """
+        retries = 0
+        while True:
+            self.said = ""
+            try:
+                return self._heard(request)
+            except ModelOverflow as error:
+                request = smaller(error)
+                self._tell(Retried(str(error)))
+            except ModelBusy as error:
+                seconds = max(self._pause_seconds * 2**retries, error.wait_seconds)
+                if retries >= (MOST_RETRIES if self._has_begun else MOST_WAITS) or seconds > LONGEST_WAIT_SECONDS:
+                    raise
+                self._tell(Retried(str(error), seconds))
+                self._wait(seconds)
+                retries += 1
+
+    def _heard(self, request: ModelRequest) -> dict[str, Any]:
+        self._has_begun = False
+        for heard in self._model.stream(request):
+            self._has_begun = True
+            match heard:
+                case Said():
+                    self.said += heard.text
+                    self._tell(Spoke(heard.text))
+                case Thought():
+                    self._tell(Reasoned(heard.text))
+                case Replied():
+                    return heard.body
+                case Calling():
+                    pass
+                case _:
+                    assert_never(heard)
+        raise AssertionError("a model's stream ended without a reply")
+
 
 MOST_DEEDS = 24
 """How many of the newest calls are looked at for a circle; it takes twelve to see the longest one go round three times."""
+
 
 CIRCLING = (
     "The last calls are the same ones over and over, with the same answers. Repeating them once more will not help: try "
@@ -44,16 +179,20 @@ CIRCLING = (
 )
 """What a model is told that goes round in a circle, once; after that it is stopped."""
 
+
 CUT_OFF = (
     "[the reply had reached its greatest length, so this call may have been cut off; make it shorter: write the first part of a "
     "long file, then add the rest in further steps with edit]"
 )
 """What a model is told whose last call failed in a reply that ended for length; of a call cut in two the tool sees only half."""
 
+
 INSTRUCTIONS_SHARE = 0.25
 """What part of a request instructions may be: beside tools and prompt, in a small window, that leaves half for the work."""
 
+
 UNTRUSTED = "not used, because this folder is not trusted: {files}; --trust uses them, now and from now on"
+
 
 SILENT = "the model said nothing; ask again, or in other words"
 

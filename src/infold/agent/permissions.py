@@ -22,10 +22,10 @@ from typing import Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from infold.agent.tools.commands import taken_apart, words_in
-from infold.agent.tools.secret_files import is_secret, mentions_secret
+from infold.agent.tools.paths import is_secret, mentions_secret
 from infold.agent.tools.tool import Wish
 from infold.errors import UsageError
-from infold.settings.terms import Permissions
+from infold.settings.resolve import Permissions
 
 Answer: TypeAlias = Literal["allow", "ask", "deny"]
 Consent: TypeAlias = Literal["once", "always", "no"]

@@ -5,35 +5,260 @@ is missing or does not do it, there is no snapshot and a note says why. Left out
 repositories inside it, what cannot be read, and files too large to be source.
 """
 
+import fcntl
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 
 from msgspec import Struct
 
-from infold.agent.diffs import FileDiff
-from infold.agent.git import GitFailed
-from infold.agent.shadow import Project, Shadow, project_at
-from infold.agent.tools.repository import is_ignored
+from infold.agent.git import Git, GitFailed, Started, checkout_at, finish, git_on, small_file, start, stop
+from infold.agent.tools.project_files import is_ignored
+from infold.core.entries import MessageEntry
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    MessageId,
+    StepFinishPart,
+    StepStartPart,
+    UserMessage,
+    is_genuine_user,
+)
 from infold.errors import UsageError
+from infold.ports import SessionKey, Store
+
+NOBODY = MessageId("")
+"""The message of a whole session: none in particular."""
+
+
+class FileDiff(Struct, frozen=True):
+    """One file's difference: its contents before and after (empty where it was not there, or is no text) and its lines."""
+
+    file: str
+    before: str = ""
+    after: str = ""
+    additions: int = 0
+    deletions: int = 0
+
+
+class Totals(Struct, frozen=True):
+    """What several differences come to."""
+
+    files: int = 0
+    additions: int = 0
+    deletions: int = 0
+
+
+class Span(Struct, frozen=True):
+    """The snapshots that something lies between, empty where none were taken, and the root of the project they are of.
+
+    `sequence` and `message_id` name the user message that a turn began with; a whole session has none.
+    """
+
+    before: str = ""
+    after: str = ""
+    sequence: int = -1
+    message_id: MessageId = NOBODY
+    root: str = ""
+
+
+def turn_spans(numbered: Iterable[tuple[int, Message]]) -> tuple[Span, ...]:
+    """The span of each turn a person began, from numbered messages, oldest first.
+
+    A turn lies between its first step's beginning and its last step's end. What programs say under the user's role goes on
+    with the turn.
+    """
+    turns: list[tuple[int, UserMessage, list[Message]]] = []
+    for sequence, message in numbered:
+        if isinstance(message, UserMessage) and is_genuine_user(message):
+            turns.append((sequence, message, []))
+        elif turns:
+            turns[-1][2].append(message)
+    return tuple(_span(said, sequence, user.id) for sequence, user, said in turns)
+
+
+def session_span(messages: Iterable[Message]) -> Span:
+    """The span from a session's first step to its last; of one that went from project to project, in the last one alone.
+
+    Snapshots of two projects have nothing to do with each other: a patch between them would delete the one for the other.
+    """
+    return _span(tuple(messages))
+
+
+def totals_of(diffs: Sequence[FileDiff]) -> Totals:
+    """How many files and lines these differences are."""
+    return Totals(len(diffs), sum(one.additions for one in diffs), sum(one.deletions for one in diffs))
+
+
+def root_of(messages: Sequence[Message]) -> str:
+    """The project's root as the newest reply has it; empty where none was recorded."""
+    return next(filter(None, map(_root, reversed(messages))), "")
+
+
+def session_root(store: Store, key: SessionKey) -> str:
+    """The same of a stored session, of which no more is read than that takes."""
+    entries = (entry for _, entry in store.newest_first(key) if isinstance(entry, MessageEntry))
+    return next(filter(None, (_root(entry.message) for entry in entries)), "")
+
+
+def _root(message: Message) -> str:
+    """Where a reply was worked on, if it tells."""
+    return message.path.root if isinstance(message, AssistantMessage) and message.path is not None else ""
+
+
+def _span(messages: Sequence[Message], sequence: int = -1, message_id: MessageId = NOBODY) -> Span:
+    """From the first beginning to the last end; a step that was broken off has none, and its beginning stands for it."""
+    root = root_of(messages)
+    parts = [part for message in _at_last_in(root, messages) for part in message.parts]
+    starts = [part.snapshot for part in parts if isinstance(part, StepStartPart) and part.snapshot]
+    ends = [part.snapshot for part in parts if isinstance(part, StepFinishPart) and part.snapshot]
+    if not starts:
+        return Span("", "", sequence, message_id, root)
+    return Span(starts[0], (ends or starts)[-1], sequence, message_id, root)
+
+
+def _at_last_in(root: str, messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages since the work came to that root and stayed there; results stand with the reply that called for them."""
+    roots = [_root(message) for message in messages]
+    elsewhere = [at for at, one in enumerate(roots) if one not in ("", root)]
+    return messages[roots.index(root, elsewhere[-1]) :] if elsewhere else messages
+
+
+OWNER_ONLY = 0o700
+
+
+SETTINGS = ("core.autocrlf=false", "core.safecrlf=false", "core.splitIndex=true")
+"""Settings of every command on snapshots: contents are kept as they are, and of a large index only the changes are written."""
+
+
+_SPECIAL = re.compile(r"([\\*?\[\]#! ])")
+
+
+class Project(Struct, frozen=True):
+    """Where a project stands for git: the top of its working tree, and the file of what its repository leaves out."""
+
+    root: Path
+    top: Path
+    excludes: Path | None = None
+
+
+def project_at(root: Path) -> Project:
+    """A folder as git sees it; one in no repository is its own top."""
+    found = checkout_at(root)
+    return Project(root, root) if found is None else Project(root, found.top, found.excludes)
+
+
+class Shadow:
+    """The repository in a folder, which is made where it is needed.
+
+    `environ` is what of the process's environment git may see, `seconds` how long a block or a command may take.
+    """
+
+    def __init__(self, folder: Path, environ: Mapping[str, str], seconds: float) -> None:
+        self.folder = folder
+        self._environ = environ
+        self._seconds = seconds
+        self._until: float | None = None
+        self._held: tuple[int, ...] = ()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the repository's lock while the block runs, waiting for whoever has it.
+
+        Commands inherit the lock: one that outlives its caller keeps others away until it ends. So an index that is still
+        locked here was left by something that is no more.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True, mode=OWNER_ONLY)
+        descriptor = os.open(self.folder.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._held, self._until = (descriptor,), monotonic() + self._seconds
+            (self.folder / "index.lock").unlink(missing_ok=True)
+            yield
+        finally:
+            self._held, self._until = (), None
+            os.close(descriptor)
+
+    def prepare(self, project: Project) -> None:
+        """Make the repository if it is not there, and let it leave out what the project's own does, and itself."""
+        if not (self.folder / "HEAD").is_file():
+            self.git("init", "--quiet", "--bare", "--template=")
+        own = self.folder.parent
+        lines = [_pattern(own.relative_to(project.top))] if own.is_relative_to(project.top) else []
+        theirs = _text(project.excludes) if project.excludes is not None else ""
+        wanted = "\n".join((theirs, *lines, ""))
+        excludes = self.folder / "info" / "exclude"
+        if _text(excludes) != wanted:
+            excludes.parent.mkdir(exist_ok=True)
+            excludes.write_text(wanted, "utf-8", "surrogateescape")
+
+    def git(self, *words: str, project: Project | None = None, given: bytes = b"") -> bytes:
+        """What a command on this repository says, given that on its standard input; raises `GitFailed`."""
+        return finish(self._begun(words, project), seconds=self._left, given=given)
+
+    def both(self, first: Sequence[str], second: Sequence[str], project: Project) -> bytes:
+        """What two commands that only read say, run at the same time."""
+        begun = self._begun(first, project)
+        try:
+            said = self.git(*second, project=project)
+        except BaseException:
+            stop(begun)
+            raise
+        return finish(begun, seconds=self._left) + said
+
+    @property
+    def _left(self) -> float:
+        return self._seconds if self._until is None else max(0.0, self._until - monotonic())
+
+    def _begun(self, words: Sequence[str], project: Project | None) -> Started:
+        top, folder = (None, None) if project is None else (project.top, project.root)
+        git = git_on(self.folder, self._environ, top=top, folder=folder)
+        settings = [word for setting in SETTINGS for word in ("-c", setting)]
+        return start(Git((*git.words, *settings), git.environ), words, kept=self._held)
+
+
+def _text(path: Path) -> str:
+    """What a file says, whatever its bytes; nothing where there is none."""
+    return small_file(path).decode("utf-8", "surrogateescape")
+
+
+def _pattern(path: Path) -> str:
+    """The line of an exclude file that stands for one folder."""
+    return "/" + _SPECIAL.sub(r"\\\1", path.as_posix()) + "/"
+
 
 LARGEST_BYTES = 20_000_000
 """The largest file that is kept; larger ones are data, and no person reads a diff of them."""
 
+
 PATIENCE_SECONDS = 120.0
 """How long a snapshot may take; a tree that needs longer gets none."""
+
 
 KEPT = "30.days.ago"
 """Since when snapshots are kept when a repository is tidied."""
 
+
 UNKNOWN = ("ls-files", "-z", "--others", "--exclude-standard")
+
+
 CHANGED = ("diff-files", "-z", "--name-only", "--relative", "--ignore-submodules=all")
+
+
 COMPARED = ("diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv")
+
+
 PATCHED = ("diff-tree", "-r", "--patch", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
+
+
 NEWLINE, NUL = b"\n", b"\0"
+
+
 _ID = re.compile(r"[0-9a-f]{40,64}")
 
 

@@ -1,11 +1,9 @@
 """Limits and prices of models: a data file, a lookup that tolerates spellings, and overrides."""
 
-from infold.catalogue.costs import cost_of
 from infold.catalogue.families import FAMILIES, Family, binds_thinking, family_of, lower_bound, upper_bound
-from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS, lookup
+from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS, Table, cost_of, lookup, shipped
 from infold.catalogue.models import Assumed, FamilyName, Known, Lookup, ModelEntry, Prices, Step, Tier
 from infold.catalogue.overrides import CatalogueError, Override, OverrideError, read_overrides
-from infold.catalogue.table import Table, shipped
 
 __all__ = [
     "ASSUMED_CONTEXT_TOKENS",

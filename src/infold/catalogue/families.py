@@ -19,7 +19,7 @@ from types import MappingProxyType
 import msgspec
 
 from infold.catalogue.models import FamilyName
-from infold.catalogue.names import spellings
+from infold.catalogue.spelling import spellings
 
 FRAMING = 1.17
 """Reported input growth over the o200k count of what was added, highest of the Codex sessions (1.06 to 1.17):

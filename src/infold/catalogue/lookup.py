@@ -4,27 +4,62 @@ The catalogue never guesses in silence: a name matches itself or the same model 
 (`names.py`), or the answer is `Assumed`, with a cautious default and its reason.
 """
 
+import zlib
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import resources
+from types import MappingProxyType
 
+import msgspec
 from msgspec.structs import replace
 
 from infold.catalogue.families import family_of
 from infold.catalogue.models import Assumed, Known, Lookup, ModelEntry, Step
-from infold.catalogue.names import is_local, key_of, spellings
 from infold.catalogue.overrides import Override, apply_override
-from infold.catalogue.table import entries, shipped
+from infold.catalogue.spelling import fold, is_local, key_of, spellings
+from infold.core.messages import Usage
 from infold.errors import UsageError, kind_of
+
+DATA_FILE = "models.json.gz"
+
+
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The data file: the day its sources were taken, what they are, the models, and other names for some."""
+
+    as_of: str
+    sources: tuple[str, ...]
+    models: tuple[ModelEntry, ...]
+    aliases: Mapping[str, str]
+
+
+@cache
+def shipped() -> Table:
+    """The catalogue as shipped."""
+    packed = resources.files(__package__).joinpath(DATA_FILE).read_bytes()
+    return msgspec.json.decode(zlib.decompress(packed, _GZIP), type=Table)
+
+
+@cache
+def entries() -> Mapping[str, ModelEntry]:
+    """Every entry of the shipped catalogue under its key."""
+    return MappingProxyType({fold(entry.name): entry for entry in shipped().models})
+
 
 ASSUMED_CONTEXT_TOKENS = 32_768
 """The window of a model nobody knows. Too small costs an early compaction, too large a rejected request;
 nine in ten of the catalogue's models hold at least this much."""
 
+
 _LONGEST_NAME = 512
 """Characters; a gateway's callers choose the names that are kept here, so their length has a bound."""
 
+
 _LARGER_MARK, _LARGER_TOKENS = "[1m]", 1_000_000
 """What Claude Code writes behind the name of a model that is asked for its larger window, and how large that is."""
+
 
 _ADVICE = "pass the window yourself (window=…), or add an override for this name with context_tokens"
 
@@ -103,3 +138,16 @@ def _reason(name: str) -> str:
         return f"{name!r} is served by a local server, which sets its own window; {window}"
     tried = ", ".join(dict.fromkeys(spelling.key for spelling in spellings(name)))
     return f"no model of this name in the catalogue of {shipped().as_of} (tried {tried}); {window}"
+
+
+def cost_of(model: str, usage: Usage | None) -> float:
+    """US dollars for one request of that usage; 0 where usage or prices are not known."""
+    if usage is None:
+        return 0.0
+    prices = lookup(model).entry.prices_at(usage.prompt)
+    if prices is None:
+        return 0.0
+    read = prices.input if prices.cache_read is None else prices.cache_read
+    written = prices.input if prices.cache_write is None else prices.cache_write
+    sent = usage.input * prices.input + usage.cache_read * read + usage.cache_write * written
+    return (sent + (usage.output + usage.reasoning) * prices.output) / 1_000_000

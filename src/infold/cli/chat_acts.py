@@ -5,7 +5,7 @@ from collections.abc import Callable
 import click
 from rich.text import Text
 
-from infold.agent.work import Work
+from infold.agent.run import Work
 from infold.cli.chat_commands import Order
 from infold.cli.chat_page import context_page, fill_of, help_page
 from infold.cli.chat_results import changes_in

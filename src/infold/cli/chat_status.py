@@ -6,7 +6,7 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from infold.agent.work import Work
+from infold.agent.run import Work
 from infold.cli.render import counted, dollars, legible, one_line, thousands
 from infold.core.messages import AssistantMessage, Overhead
 from infold.dashboard.reading import fill_tokens

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from infold.agent.events import Stepped
 from infold.agent.permissions import Consent, granted, told
-from infold.agent.places import default_store
+from infold.agent.run import Person, Told, Work
 from infold.agent.tools.tool import Wish
-from infold.agent.work import Person, Told, Work
+from infold.agent.trust import default_store
 from infold.cli.chat_acts import Acts
 from infold.cli.chat_commands import QUIT, order_in
 from infold.cli.chat_line import Line, history_at, without_echo

@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infold.agent.diffs import FileDiff, Span, Totals, session_span, totals_of, turn_spans
-from infold.agent.places import default_snapshots
-from infold.agent.snapshots import Snapshots
+from infold.agent.snapshots import FileDiff, Snapshots, Span, Totals, session_span, totals_of, turn_spans
+from infold.agent.trust import default_snapshots
 from infold.cli import options
 from infold.cli.render import console_for, counted, legible, one_line
 from infold.cli.stored import LAST, chosen_key, naming, reading_store, session_argument, tell_where

@@ -25,11 +25,9 @@ from infold.errors import UnknownPreset
 from infold.replay.html import to_html
 from infold.replay.outcome import Broken, FileOutcome, Plan, Replay
 from infold.replay.policies import POLICY_NAMES, check_policies
-from infold.replay.refetch import refetching
-from infold.replay.retention import Measured
-from infold.replay.retention_run import measure_file, with_neighbours
-from infold.replay.retention_table import render, summarise_measured
+from infold.replay.retention import Measured, measure_file, render, summarise_measured, with_neighbours
 from infold.replay.run import replay_file
+from infold.replay.simulate import refetching
 from infold.replay.table import tables, to_json
 
 Given = TypeVar("Given")

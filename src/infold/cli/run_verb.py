@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from infold.agent.events import Ending, Refused
-from infold.agent.work import Person
+from infold.agent.run import Person
 from infold.cli.consenting import can_ask, consent_for, leave_wanted, trust_for
 from infold.cli.narrating import Narrator, Told, json_lines, voice_on
 from infold.cli.working import Job, ended_by_signals, opened, with_trust, working

@@ -25,7 +25,7 @@ from infold.gateway.tenants import Tenants, secret_for
 from infold.gateway.upstreams import PROVIDERS, Upstreams, is_address
 from infold.ports import FullStore
 from infold.settings import GatewaySettings, Settings, StoreLimits, read_settings
-from infold.settings.values import told
+from infold.settings.schema import told
 from infold.wiring import embedded_model, located, open_store
 
 HINT = """\

@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 import click
 
-from infold.agent.diffs import session_root
-from infold.agent.places import default_store
+from infold.agent.snapshots import session_root
+from infold.agent.trust import default_store
 from infold.cli.render import counted, legible
 from infold.core.messages import SessionId
 from infold.dashboard.listing import by_change
 from infold.errors import InfoldError, UsageError
 from infold.ports import FullStore, SessionKey, Store
 from infold.settings import StoreLimits, read_settings
-from infold.settings.places import path_of
+from infold.settings.schema import path_of
 from infold.wiring import keep_within, open_store
 
 LAST = "last"

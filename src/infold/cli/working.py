@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from infold.agent.agents import AGENTS, DEFAULT_AGENT
 from infold.agent.events import Noted
 from infold.agent.permissions import parse_rules
+from infold.agent.run import Assignment, Person, Work, begin
 from infold.agent.trust import brought_by, is_trusted, project_of, remember_trust
-from infold.agent.work import Assignment, Person, Work, begin
 from infold.cli import options
 from infold.cli.render import legible
 from infold.cli.stored import LAST, chosen_key, kept_within, place_of, tell_where
@@ -30,7 +30,7 @@ from infold.core.policy import PRESETS
 from infold.errors import StoreBroken, UsageError
 from infold.ports import FullStore, SessionKey
 from infold.settings import read_settings, told
-from infold.settings.places import path_of
+from infold.settings.schema import path_of
 from infold.wiring import EMBEDDED, open_model, open_store, system_clock
 
 F = TypeVar("F", bound=Callable[..., Any])

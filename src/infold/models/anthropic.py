@@ -15,9 +15,8 @@ from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused
 from infold.formats.registry import ANTHROPIC_MESSAGES
 from infold.formats.tools import tool_items
-from infold.models.failures import Failures, Line, told_as_ours
-from infold.models.hearing import heard, output_limit, summary_asked, summary_told
-from infold.models.transport import TRANSPORT, hand_back
+from infold.models.failures import TRANSPORT, Failures, Line, hand_back, told_as_ours
+from infold.models.streaming import heard, output_limit, summary_asked, summary_told
 from infold.ports import Heard, ModelRequest
 
 VARIABLE = "ANTHROPIC_API_KEY"

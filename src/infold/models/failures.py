@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
+import httpx2
 from msgspec import Struct
 
 from infold.errors import (
@@ -44,13 +45,21 @@ class Failures(Struct, frozen=True):
 
 
 BROKE_OFF = "the reply broke off"
+
+
 SPOILT = "the provider ended the reply with an error"
+
+
 BOUND_THINKING = "the request holds thinking that is bound to another conversation"
+
+
 LONGEST_WORDS = 300
 """Characters of a provider's own words that an error repeats."""
 
+
 SHORTEST_SECRET = 8
 """Characters; what is shorter is no key but a word that stands for none."""
+
 
 _NAMED = {
     "API_KEY_INVALID": 401,
@@ -74,11 +83,17 @@ _NAMED = {
 }
 """The status behind a name that providers give an error in place of one."""
 
+
 _KNOWN_BETTER = frozenset({"API_KEY_INVALID", "insufficient_quota", "invalid_api_key", "model_not_found"})
 """Names that say more than the status they come with: no waiting helps who has no credit, and a key refused with 400 is a key."""
 
+
 _CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
+
+
 _SECONDS = re.compile(r"(\d{1,6}(?:\.\d*)?)s?")
+
+
 _MARKUP = re.compile(r"<[a-zA-Z!/][^>]*>")
 
 
@@ -222,3 +237,36 @@ def _number(body: object) -> int | None:
     """The status some servers put into the event itself."""
     numbers = (error.get(field) for error in errors_in(body) for field in ("code", "status"))
     return next((number for number in numbers if isinstance(number, int) and 400 <= number < 600), None)
+
+
+LONGEST_UNTOLD_SECONDS = 60.0
+"""How long an SDK may sleep between its own tries: it tells nobody, and Anthropic's would for hours if it is asked to."""
+
+
+TRANSPORT = Failures(
+    (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, httpx2.CookieConflict),
+    {
+        "ConnectError": "unreachable",
+        "ConnectTimeout": "unreachable",
+        "CookieConflict": "refused",
+        "DecodingError": "broken",
+        "HTTPStatusError": "busy",
+        "InvalidURL": "unreachable",
+        "NetworkError": "broken",
+        "ProtocolError": "broken",
+        "ProxyError": "unreachable",
+        "SSEError": "broken",
+        "StreamError": "broken",
+        "TimeoutException": "busy",
+        "TooManyRedirects": "unreachable",
+        "UnsupportedProtocol": "unreachable",
+    },
+)
+
+
+def hand_back(response: httpx2.Response) -> None:
+    """Have an SDK give back what asks for a long wait, for whoever asked the model to tell a person, or to give up."""
+    if response.headers.keys() & {"retry-after", "retry-after-ms"}:
+        seconds = seconds_in(response.headers)
+        if seconds is None or seconds > LONGEST_UNTOLD_SECONDS:
+            response.headers["x-should-retry"] = "false"

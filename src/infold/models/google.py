@@ -15,9 +15,8 @@ from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused, RequestRefused
 from infold.formats.registry import GEMINI
 from infold.formats.tools import tool_items
-from infold.models.failures import Failures, Line, told_as_ours
-from infold.models.hearing import heard, summary_asked, summary_told
-from infold.models.transport import TRANSPORT
+from infold.models.failures import TRANSPORT, Failures, Line, told_as_ours
+from infold.models.streaming import heard, summary_asked, summary_told
 from infold.ports import Heard, ModelRequest
 
 VARIABLE = "GEMINI_API_KEY"

@@ -5,27 +5,558 @@ the head; what the tail holds anyway is a control and left out of the scores; wh
 """
 
 import re
+import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.replay.facts_events import Event
-from infold.replay.facts_match import Shown, holds, normalised, places_of
-from infold.replay.facts_tools import SPELLINGS, tool_facts
-from infold.replay.facts_values import Fact, FactClass, FactSet
-from infold.replay.facts_words import NUMBER, REFERENCE, number_cues, user_facts, word_facts
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UserMessage,
+)
+
+FactClass: TypeAlias = Literal[
+    "instruction", "file", "command", "error", "identifier", "number", "decision", "todo", "reference", "found"
+]
+"""`found` is a path, identifier, number or reference that stood only in a tool's output."""
+
+
+FactSet: TypeAlias = Literal["all", "gate", "modified", "outcome", "later", "result-only", "tail", "decoy"]
+
+
+SETS: tuple[FactSet, ...] = ("gate", "modified", "outcome", "later", "result-only", "all", "tail", "decoy")
+
+
+class Fact(Struct, frozen=True, omit_defaults=True):
+    """A cue and its answer, normalised, with the part they were told in.
+
+    `answers` are spellings of the one answer; `stale` are answers that it superseded. `one_record`: whether cue and answer must
+    share a record, because lists put one answer beside another's cue. `origin` and `use` are the words around the answer
+    where it was told and where it was used after the end point, without the answer itself. `told` is the whole sentence or
+    command line.
+    """
+
+    kind: FactClass
+    cues: tuple[str, ...]
+    answers: tuple[str, ...]
+    handle: str
+    stale: tuple[str, ...] = ()
+    one_record: bool = False
+    sets: frozenset[FactSet] = frozenset()
+    told: str = ""
+    origin: str = ""
+    use: str = ""
+
+
+NEAR_CHARACTERS = 200
+
+
+_BLANKS = re.compile(r"[^\S\n]+")
+
+
+class Shown(Struct, frozen=True):
+    """A normalised text that is in view: one record, lines that are records each, or prose, where nearness alone counts."""
+
+    text: str
+    shape: Literal["record", "lines", "prose"] = "record"
+
+    @staticmethod
+    def of(text: str, *, shape: Literal["record", "lines", "prose"] = "record") -> "Shown":
+        """A text as it is compared."""
+        return Shown(normalised(text), shape)
+
+
+def normalised(text: str) -> str:
+    """Text in one form of Unicode, one blank for many, in lower case."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    return _BLANKS.sub(" ", text).lower()
+
+
+def beginning(text: str, most: int) -> str:
+    """The first words of a text, never half a word where words are told apart by blanks."""
+    if len(text) <= most:
+        return text
+    return text[:most].rpartition(" ")[0] or text[:most]
+
+
+def holds(shown: Iterable[Shown], fact: Fact, answers: tuple[str, ...]) -> bool:
+    """Whether any of the texts holds the fact's cue with one of these answers."""
+    return any(_text_holds(text, fact, answer) for text in shown for answer in answers)
+
+
+def places_of(text: str, words: str) -> Iterator[int]:
+    """Where words stand in a normalised text, not as a piece of a longer word."""
+    at = text.find(words)
+    while at >= 0:
+        if not _is_joined(text, at, words[0]) and not _is_joined(text, at + len(words), words[-1]):
+            yield at
+        at = text.find(words, at + 1)
+
+
+def _is_joined(text: str, at: int, edge: str) -> bool:
+    """Whether the characters on both sides of a place belong to one word of a script that writes blanks."""
+    if not 0 < at < len(text) or not edge.isascii():
+        return False
+    return all(side.isascii() and (side.isalnum() or side == "_") for side in (text[at - 1], text[at]))
+
+
+def _text_holds(shown: Shown, fact: Fact, answer: str) -> bool:
+    return any(
+        _has_cue(near, fact) for at in places_of(shown.text, answer) for near in _window_around(shown, at, fact, answer)
+    )
+
+
+def _window_around(shown: Shown, at: int, fact: Fact, answer: str) -> Iterator[str]:
+    end = at + len(answer)
+    if shown.shape == "lines":
+        line_end = shown.text.find("\n", end)
+        yield shown.text[shown.text.rfind("\n", 0, at) + 1 : line_end if line_end >= 0 else len(shown.text)]
+    if shown.shape == "record":
+        yield shown.text
+    if shown.shape == "prose" or not fact.one_record:
+        yield shown.text[max(0, at - NEAR_CHARACTERS) : end + NEAR_CHARACTERS]
+
+
+def _has_cue(text: str, fact: Fact) -> bool:
+    """Whether enough of the cue's words are there: all of a path or command, more than half of the words around."""
+    found = sum(1 for cue in fact.cues if cue in text)
+    return found * 2 > len(fact.cues) if len(fact.cues) > 1 else found == len(fact.cues)
+
+
+Speaker: TypeAlias = Literal["user", "agent", "thought", "call", "result", "harness"]
+
+
+class Event(Struct, frozen=True, omit_defaults=True):
+    """One thing said or done; a result knows the call it answers."""
+
+    sequence: int
+    handle: str
+    speaker: Speaker
+    text: str
+    tool: str = ""
+    arguments: Mapping[str, object] = {}
+    call: "Event | None" = None
+    failed: bool = False
+    exit_status: int | None = None
+
+
+def events_of(messages: Iterable[tuple[int, Message]]) -> tuple[Event, ...]:
+    """The events of messages, each given with its number in the log."""
+    calls: dict[str, Event] = {}
+    return tuple(event for sequence, message in messages for event in _events(sequence, message, calls))
+
+
+def without_summaries(messages: Iterable[Message], summaries: Iterable[str]) -> tuple[Message, ...]:
+    """The messages without a vendor's own summaries, which would lend their words to whoever is measured."""
+    told = {" ".join(summary.split()) for summary in summaries if summary}
+    return tuple(message for message in messages if not _is_summary(message, told))
+
+
+def _is_summary(message: Message, told: set[str]) -> bool:
+    if isinstance(message, AssistantMessage) and message.summary:
+        return True
+    texts = (part.text for part in message.parts if isinstance(part, TextPart))
+    return any(" ".join(text.split()) in told for text in texts)
+
+
+def _events(sequence: int, message: Message, calls: dict[str, Event]) -> Iterator[Event]:
+    for index, part in enumerate(message.parts):
+        handle = f"{sequence}.{index}"
+        match part:
+            case TextPart() if not part.ignored and part.text.strip():
+                yield Event(sequence, handle, _speaker(message, part), part.text)
+            case ReasoningPart() if part.text.strip():
+                yield Event(sequence, handle, "thought", part.text)
+            case ToolCallPart():
+                calls[part.call_id] = _call(sequence, handle, part)
+                yield calls[part.call_id]
+            case ToolResultPart():
+                yield _result(sequence, handle, part, calls.get(part.call_id))
+            case _:
+                pass
+
+
+def _speaker(message: Message, part: TextPart) -> Speaker:
+    if isinstance(message, AssistantMessage):
+        return "agent"
+    return "user" if isinstance(message, UserMessage) and not part.synthetic else "harness"
+
+
+def _call(sequence: int, handle: str, part: ToolCallPart) -> Event:
+    arguments = _decoded(part.arguments)
+    text = "\n".join((part.tool, *_values(arguments))) if arguments else f"{part.tool}\n{part.arguments}"
+    return Event(sequence, handle, "call", text, part.tool, arguments)
+
+
+def _result(sequence: int, handle: str, part: ToolResultPart, call: Event | None) -> Event:
+    failed = part.status != "completed" or part.exit_status not in (None, 0)
+    return Event(
+        sequence,
+        handle,
+        "result",
+        part.output,
+        part.tool,
+        call=call,
+        failed=failed,
+        exit_status=part.exit_status,
+    )
+
+
+def _decoded(arguments: str) -> Mapping[str, object]:
+    try:
+        value = msgspec.json.decode(arguments.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _values(value: object) -> Iterator[str]:
+    match value:
+        case dict():
+            for key, inner in value.items():
+                yield from (f"{key}: {text}" for text in _values(inner))
+        case list():
+            for inner in value:
+                yield from _values(inner)
+        case None:
+            pass
+        case _:
+            yield str(value)
+
+
+MODIFIED = ("edited", "written", "deleted", "moved")
+
+
+SPELLINGS = {
+    "edited": ("edited", "edit", "modified", "updated", "changed", "replaced", "str_replace", "update file", "insert"),
+    "written": ("written", "created", "create", "wrote", "write", "write_file", "added", "add file"),
+    "deleted": ("deleted", "delete", "removed", "delete file"),
+    "moved": ("moved", "move", "renamed", "move to"),
+    "read": ("read", "view", "viewed", "read_file", "reviewed", "examined"),
+}
+
+
+LONGEST_CUE, LONGEST_ANSWER, LONGEST_LINE = 80, 100, 240
+"""Characters of a command line and of an error line that are compared, and of a command that is asked for."""
+
+
+_PATCHED_FILE = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): (\S.*)")
+
+
+_PATCHED = {"Add File": "written", "Update File": "edited", "Delete File": "deleted", "Move to": "moved"}
+
+
+_DOES = (
+    ("deleted", ("delete", "remove")),
+    ("moved", ("move", "rename")),
+    ("edited", ("edit", "replace", "insert", "patch", "undo")),
+    ("written", ("write", "create")),
+    ("read", ("read", "view", "open", "cat")),
+)
+
+
+_SYMBOL = re.compile(
+    r"\b(?:func|def|class|type|interface|struct|enum|const|fn|function|trait|module)\s+(?:\([^()\n]*\)\s*)?"
+    r"([A-Za-z_]\w{4,})"
+)
+
+
+_FOLDER = re.compile(r"^cd \S+ && (?=\S)")
+
+
+_EXIT = re.compile(
+    r"exit(?:ed)?(?: with)?(?: code| status)?:? *(\d{1,3})\b|returncode\W{1,3}(\d{1,3})\b", re.IGNORECASE
+)
+
+
+_COUNTS = re.compile(r"\b\d+ (?:tests? )?(?:passed|failed|failures?|skipped|errors?)\b", re.IGNORECASE)
+
+
+_TROUBLE = re.compile(
+    r"error|exception|fail|fatal|panic|cannot|not found|no such|denied|undefined|unable|invalid", re.IGNORECASE
+)
+
+
+def tool_facts(events: Iterable[Event]) -> Iterator[Fact]:
+    """The facts of these calls and results, the later one of each cue superseding those before it."""
+    files: dict[str, Fact] = {}
+    commands: dict[str, Fact] = {}
+    errors: dict[str, Fact] = {}
+    symbols: dict[tuple[str, str], Fact] = {}
+    todos: dict[str, Fact] = {}
+    for event in events:
+        if event.speaker != "result" or event.call is None:
+            continue
+        command, touched = _command(event.call), tuple(_touched(event.call))
+        origin = command or (touched[0][0] if touched else "")
+        if command and (outcome := _outcome(event)):
+            told = Fact("command", (_first(command),), outcome, event.handle, one_record=True, told=_line(command))
+            _note(commands, command, told)
+        if event.failed and origin and (line := _error_line(event.text)):
+            cue = _first(command) if command else _suffix(origin)
+            errors[origin] = Fact("error", (cue,), (line,), event.handle, told=_line(command) or cue)
+        if not event.failed and not _refused(event.text):
+            for path, operation in touched:
+                _note_file(files, path, operation, event.call.handle)
+            symbols |= {(fact.cues[0], fact.answers[0]): fact for fact in _symbols(event.call, touched)}
+            todos = {fact.cues[0]: fact for fact in _todos(event.call)} or todos
+    for kind in (files, commands, errors, symbols, todos):
+        yield from kind.values()
+
+
+def _note(facts: dict[str, Fact], key: str, fact: Fact) -> None:
+    """Put a fact in the place of an older one with the same cue, whose answer is stale if it differs."""
+    before = facts.pop(key, None)
+    old = () if before is None else (*before.stale, before.answers[0])
+    stale = tuple(dict.fromkeys(answer for answer in old if answer not in fact.answers))
+    facts[key] = replace(fact, stale=stale)
+
+
+def _note_file(files: dict[str, Fact], path: str, operation: str, handle: str) -> None:
+    """A file's state is the last change to it; reading it again changes nothing."""
+    if operation == "read" and path in files and files[path].answers != SPELLINGS["read"]:
+        return
+    _note(files, path, Fact("file", (_suffix(path),), SPELLINGS[operation], handle, one_record=True))
+
+
+def _touched(call: Event) -> Iterator[tuple[str, str]]:
+    """The files a call names with what it does to them."""
+    patched = _PATCHED_FILE.findall(call.text)
+    if patched:
+        yield from ((path.strip(), _PATCHED[verb]) for verb, path in patched)
+        return
+    verb = str(call.arguments.get("command", "")).partition(" ")[0]
+    operation = _operation(verb) or _operation(call.tool)
+    path = next((value for key, value in call.arguments.items() if re.search("path|file|notebook", key.lower())), "")
+    if operation and isinstance(path, str) and re.fullmatch(r"[^\s*?]*\.\w{1,10}", path) and "://" not in path:
+        yield path, operation
+
+
+def _operation(name: str) -> str:
+    return next((operation for operation, words in _DOES if any(word in name.lower() for word in words)), "")
+
+
+def _command(call: Event) -> str:
+    value = next((call.arguments[key] for key in ("command", "cmd", "script") if key in call.arguments), "")
+    if isinstance(value, list):
+        value = str(value[-1]) if value else ""
+    is_editor = any(key in call.arguments for key in ("path", "file_path"))
+    return "" if is_editor or not isinstance(value, str) else normalised(value.strip())
+
+
+def _outcome(result: Event) -> tuple[str, ...]:
+    """How a command ended, in the spellings a record may give it; empty where the result does not tell."""
+    counts = [normalised(count) for count in _COUNTS.findall(result.text[-2_000:])]
+    if counts:
+        return (counts[-1],)
+    status = result.exit_status if result.exit_status is not None else _told_status(result.text)
+    if status is None:
+        return ()
+    spelt = (f"exit {status}", f"exit code {status}", f"exit code: {status}", f"exited with code {status}")
+    framed = (f"returncode>{status}", f"exit status {status}", f"returned {status}", f"code {status}")
+    return (*spelt, *framed, *(("ok", "succeeded", "passes") if status == 0 else ("failed", "fails", "error")))
+
+
+def _told_status(text: str) -> int | None:
+    found = _EXIT.findall(f"{text[:200]}\n{text[-200:]}")
+    return int(found[-1][0] or found[-1][1]) if found else None
+
+
+def _error_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if len(line.strip()) > 8 and not _EXIT.match(line.strip())]
+    line = next((line for line in lines if _TROUBLE.search(line)), lines[-1] if lines else "")
+    return beginning(normalised(line).strip(), LONGEST_ANSWER)
+
+
+def _refused(text: str) -> bool:
+    return text.lstrip().lower().startswith(("error:", "<tool_use_error>"))
+
+
+def _symbols(call: Event, touched: tuple[tuple[str, str], ...]) -> Iterator[Fact]:
+    """The symbols that a call defines in one file."""
+    if len(touched) != 1 or touched[0][1] not in MODIFIED:
+        return
+    old = " ".join(str(value) for key, value in call.arguments.items() if "old" in key.lower())
+    written = "\n".join(
+        str(value) for key, value in call.arguments.items() if not re.search("path|file|old", key.lower())
+    )
+    for name in dict.fromkeys(_SYMBOL.findall(written)):
+        if name not in old:
+            yield Fact("identifier", (_suffix(touched[0][0]),), (normalised(name),), call.handle)
+
+
+def _todos(call: Event) -> Iterator[Fact]:
+    if "todo" not in call.tool.lower() and "plan" not in call.tool.lower():
+        return
+    for value in call.arguments.values():
+        for item in value if isinstance(value, list) else ():
+            text = (
+                next((item[key] for key in ("content", "step", "text") if key in item), "")
+                if isinstance(item, dict)
+                else ""
+            )
+            if text and item.get("status"):
+                cue = beginning(normalised(str(text)).strip(), LONGEST_ANSWER)
+                yield Fact("todo", (cue,), (normalised(str(item["status"])),), call.handle, one_record=True)
+
+
+def _line(command: str) -> str:
+    return command.partition("\n")[0][:LONGEST_LINE]
+
+
+def _first(command: str) -> str:
+    """What a command is known by: the beginning of its first line, after the folder it is run in."""
+    return _FOLDER.sub("", command.splitlines()[0])[:LONGEST_CUE].strip()
+
+
+def _suffix(path: str) -> str:
+    """A path's last two segments: enough to know it by, however its root is written."""
+    return normalised("/".join(path.replace("\\", "/").rstrip("/").split("/")[-2:]))
+
+
+LONGEST_QUOTE = 100
+"""Characters of a decision that are compared."""
+
+
+SHORTEST, LONGEST = 12, 300
+"""Characters of a sentence that is taken for an instruction or a decision rather than a remark or pasted matter."""
+
+
+NUMBER = re.compile(r"(?<![\w.,:/#-])(?:\d{1,3}(?:,\d{3})+|\d+\.\d+|\d{3,})(?![\w:/-]|[.,]\d)")
+
+
+REFERENCE = re.compile(
+    r"https?://[^\s\"'<>`)\]}]+|(?<![\w#])#\d{2,6}\b|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
+)
+
+
+_GATE = re.compile(
+    r"\b(?:must|don'?t|do not|never|only|always|make sure|no need to|should ?n[o']t|instead of|without)\b"
+    r"|不要|不能|不需要|必须|只需|只要|只能|禁止|务必|别再|避免"
+    r"|必ず|しないで|ないでください|のみ|だけ|禁止|してはいけ|べき"
+    r"|하지 ?마|지 ?말|반드시|절대|만 사용|금지|않도록",
+    re.IGNORECASE,
+)
+
+
+_CHOICE = re.compile(
+    r"\b(?:decided|chose|instead|going with|opted|settled on|i'll use|we'll use)\b|决定|改用|決定|採用|にします|결정",
+    re.IGNORECASE,
+)
+
+
+_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+
+
+_WORD = re.compile(r"[぀-ヿ一-鿿가-힣]{2,4}|(?:(?![぀-ヿ一-鿿가-힣])[^\W\d_]){3,}")
+
+
+_QUOTED = re.compile(r"^\s*(?:[>|$#⏺●│]|at |\d+[→:|]|[-+]{3} )")
+
+
+def user_facts(events: Iterable[Event]) -> Iterator[Fact]:
+    """What the user said, sentence by sentence; rules among it are the gate."""
+    for event in events:
+        if event.speaker != "user":
+            continue
+        for sentence in _sentences(event.text):
+            gate = _GATE.search(sentence) is not None
+            yield Fact(
+                "instruction", (), (normalised(sentence),), event.handle, sets=frozenset({"gate"} if gate else ())
+            )
+
+
+def word_facts(events: Iterable[Event]) -> Iterator[Fact]:
+    """Decisions, numbers and references in the agent's words; of numbers about the same thing the last one counts."""
+    numbers: dict[tuple[str, ...], Fact] = {}
+    other: dict[tuple[str, str], Fact] = {}
+    for event in events:
+        if event.speaker != "agent":
+            continue
+        for fact in (*_decisions(event), *_references(event)):
+            other[fact.kind, fact.answers[0]] = fact
+        for fact in _numbers(event):
+            numbers[fact.cues] = _superseding(numbers.pop(fact.cues, None), fact)
+    yield from (*other.values(), *numbers.values())
+
+
+def _line_at(text: str, start: int, end: int) -> tuple[str, str]:
+    """What stands before and after a place on its line, two hundred characters at most."""
+    before = text[max(0, start - 200) : start].rpartition("\n")[2]
+    return before, text[end : end + 200].partition("\n")[0]
+
+
+def number_cues(text: str, start: int, end: int) -> tuple[str, ...]:
+    """The nearest words on a number's line: three before it and two after."""
+    before, after = _line_at(text, start, end)
+    return tuple(dict.fromkeys((*_WORD.findall(normalised(before))[-3:], *_WORD.findall(normalised(after))[:2])))
+
+
+def _superseding(before: Fact | None, fact: Fact) -> Fact:
+    if before is None or before.answers == fact.answers:
+        return fact
+    stale = tuple(answer for answer in (*before.stale, *before.answers) if answer not in fact.answers)
+    return Fact("number", fact.cues, fact.answers, fact.handle, stale=stale)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for sentence in _SENTENCE.split(_FENCE.sub("\n", text)):
+        told = sentence.strip()
+        if len(told.encode()) >= SHORTEST and len(told) <= LONGEST and not _QUOTED.match(sentence):
+            yield told
+
+
+def _decisions(event: Event) -> Iterator[Fact]:
+    for sentence in _sentences(event.text):
+        if _CHOICE.search(sentence) and len(sentence) >= 2 * SHORTEST:
+            yield Fact("decision", (), (beginning(normalised(sentence), LONGEST_QUOTE),), event.handle, told=sentence)
+
+
+def _numbers(event: Event) -> Iterator[Fact]:
+    for match in NUMBER.finditer(event.text):
+        cues = number_cues(event.text, *match.span())
+        if len(cues) >= 2:
+            plain = match.group().replace(",", "")
+            yield Fact("number", cues, tuple(dict.fromkeys((match.group(), plain))), event.handle)
+
+
+def _references(event: Event) -> Iterator[Fact]:
+    for match in REFERENCE.finditer(event.text):
+        cues = number_cues(event.text, *match.span())
+        if cues:
+            yield Fact("reference", cues, (normalised(match.group().rstrip(".,;:")),), event.handle)
+
 
 MOST_OF_A_KIND = 80
 """Facts of one kind and set that a session contributes, chosen by hash; a giant session must not outvote the others."""
 
+
 WORDS_AROUND = 12
 """Words on either side of an answer that a query is made of."""
 
+
 _PATH = re.compile(r"(?<![\w:/.@+-])/?(?:[\w.@+-]++/)+[\w@+-]+\.[A-Za-z]\w{0,7}\b")
+
+
 _NAME = re.compile(r"(?<![\w$])(?=\w{6,})(?:[a-z]+[A-Z]\w*|[A-Z][a-z0-9]+[A-Z]\w*|[A-Za-z]+_\w*[A-Za-z]\w*)(?!\w)")
+
+
 _NAMED = re.compile(f"{_PATH.pattern}|{_NAME.pattern}|`([^`\\n]{{4,60}})`")
+
+
 _BLANK = re.compile(r"\s+")
 
 

@@ -5,7 +5,10 @@ folds. The score is of the checkpoint alone; what the tail holds is a control. N
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from statistics import fmean
 
 from msgspec import Struct
 
@@ -22,29 +25,111 @@ from infold.core.policy import INFOLD
 from infold.core.recall import Index, documents_of, reply
 from infold.core.tokens import estimate, measure_message
 from infold.core.view import view
-from infold.replay.facts import Divided, facts_of
-from infold.replay.facts_events import Event, events_of, without_summaries
-from infold.replay.facts_match import Shown, holds, normalised, places_of
-from infold.replay.facts_values import Fact
-from infold.replay.retention_baselines import baselines_of
+from infold.errors import InfoldError
+from infold.replay.facts import (
+    SETS,
+    Divided,
+    Event,
+    Fact,
+    FactSet,
+    Shown,
+    events_of,
+    facts_of,
+    holds,
+    normalised,
+    places_of,
+    without_summaries,
+)
+from infold.replay.outcome import Broken
 from infold.transcripts.record import RecordedSession
+from infold.transcripts.registry import read_transcript
+
+KEPT_RESULTS = 10
+
+
+EDGE_LINES = 5
+
+
+MASK = "[masked]"
+
+
+def baselines_of(head: Sequence[Event], *, budget_tokens: int) -> dict[str, tuple[Shown, ...]]:
+    """The texts that each baseline leaves in view."""
+    newest = {event.handle for event in [event for event in head if event.speaker == "result"][-KEPT_RESULTS:]}
+    return {
+        "none": _records(head, {event.handle: event.text for event in head}),
+        "last-n": _records(*_last(head, budget_tokens)),
+        "mask-all": _records(head, {event.handle: _masked(event) for event in head}),
+        "mask-keep-10": _records(
+            head, {event.handle: event.text if event.handle in newest else _masked(event) for event in head}
+        ),
+        "head+tail lines": _records(head, {event.handle: _edges(event) for event in head}),
+    }
+
+
+def _records(head: Sequence[Event], texts: dict[str, str]) -> tuple[Shown, ...]:
+    """Texts as records; a result is one record with its call."""
+    return tuple(Shown.of(_with_call(event, texts[event.handle])) for event in head if event.speaker != "call")
+
+
+def _with_call(event: Event, text: str) -> str:
+    return text if event.call is None else f"{event.call.text}\n{_status(event)}\n{text}"
+
+
+def _status(event: Event) -> str:
+    return "" if event.exit_status is None else f"exit {event.exit_status}"
+
+
+def _last(head: Sequence[Event], budget_tokens: int) -> tuple[list[Event], dict[str, str]]:
+    kept: list[Event] = []
+    for event in reversed(head):
+        budget_tokens -= estimate(event.text, "features")
+        if budget_tokens < 0:
+            break
+        kept.append(event)
+    kept.reverse()
+    return kept, {event.handle: event.text for event in kept}
+
+
+def _masked(event: Event) -> str:
+    return MASK if event.speaker == "result" else event.text
+
+
+def _edges(event: Event) -> str:
+    lines = event.text.splitlines()
+    if event.speaker != "result" or len(lines) <= 2 * EDGE_LINES:
+        return event.text
+    return "\n".join((*lines[:EDGE_LINES], MASK, *lines[-EDGE_LINES:]))
+
 
 CUTS = (1, 2, 3, 5, 10)
+
+
 BUDGET_SHARE = 0.04
 """What a checkpoint may take of the history it stands for; recorded vendor summaries take 3.4 %."""
 
+
 TAIL_TOKENS, TAIL_SHARE = 8_000, 0.1
+
+
 SHORTEST_TOKENS = 16_000
 """What is folded at least in a window of 32k, the smallest that coding agents are run with: less is not measured."""
+
 
 END_SHARES = (0.5, 0.75)
 """Where a session without a recorded summary is stopped: what follows says what was needed."""
 
+
 REPLY_TOKENS = 2_000
 """What one recall may bring back."""
 
+
 MOST_HITS, MOST_DECOYS = 40, 40
+
+
 _FRAME = re.compile(r"\[[\d.]+\]|\(\d+ times\)|(?<![\d,])\d[\d,]*+ more\b|\[[\d,]+ characters in all[^\]]{0,200}\]")
+
+
 _CLAIMS = re.compile(
     r"(?<![\w.@+-])(?<![\w.@+-]/)(?:[\w.@+-]++/)+[\w@+-]+\.\w+|(?<![\w.])\d[\d,]{0,40}\d{2}(?!\w)|(?<!\w)\d+\.\d+(?!\w)|\b[A-Za-z]+(?:_\w+|[a-z][A-Z]\w*)\b"
 )
@@ -265,3 +350,171 @@ def invented(text: str, history: str) -> tuple[str, ...]:
     """Paths, numbers and identifiers of a generated text that occur nowhere in the history it stands for."""
     claims = dict.fromkeys(_CLAIMS.findall(_FRAME.sub(" ", text)))
     return tuple(claim for claim in claims if normalised(claim) not in history)
+
+
+def with_neighbours(paths: Sequence[Path]) -> tuple[tuple[Path, Path], ...]:
+    """Each file with the one before it, the first with the last; decoys are taken from there."""
+    return tuple(zip(paths, (*paths[-1:], *paths[:-1]), strict=True))
+
+
+def measure_file(pair: tuple[Path, Path]) -> tuple[Measured, ...] | Broken:
+    """What the fold keeps of every session of a file long enough to measure; a file that cannot be read is told, not fatal."""
+    path, neighbour = pair
+    try:
+        sessions = read_transcript(path).sessions
+    except (InfoldError, OSError) as problem:
+        return Broken(path.name, str(problem))
+    decoys = _decoys(neighbour) if neighbour != path else ()
+    return tuple(measured for session in sessions for measured in measure_session(path.name, session, decoys))
+
+
+def _decoys(neighbour: Path) -> tuple[Fact, ...]:
+    """Facts of another session; none where it cannot be read, which its own turn will tell."""
+    try:
+        sessions = read_transcript(neighbour).sessions
+    except (InfoldError, OSError):
+        return ()
+    return tuple(fact for session in sessions[:1] for fact in decoys_of(session))
+
+
+RESAMPLES, SEED = 1_000, 20_261
+
+
+LAST = f"infold k={CUTS[-1]}"
+
+
+FEWEST_FACTS = 5
+
+
+QUERIES = ("origin 1", "origin 2", "use 1", "use 2")
+
+
+RECALLED: tuple[FactSet, ...] = ("outcome", "later", "result-only")
+"""The sets that recall is asked for."""
+
+
+class Rate(Struct, frozen=True):
+    """A share in per cent: the mean over sessions, where 95 % of resampled means lie, and how much it rests on."""
+
+    mean: float
+    low: float
+    high: float
+    facts: int
+    sessions: int
+
+
+class Line(Struct, frozen=True):
+    """One way, over all sets it is measured on; what its text takes of the history, and its faults."""
+
+    way: str
+    rates: dict[str, Rate]
+    share_of_history: float | None = None
+    stale: int = 0
+    invented: int = 0
+
+
+class Summary(Struct, frozen=True):
+    """The whole outcome: lines, and what they rest on."""
+
+    points: int
+    sessions: int
+    history_tokens: int
+    lines: tuple[Line, ...]
+
+
+def summarise_measured(measured: Sequence[Measured]) -> Summary:
+    """The lines of these points: every way by itself, recall by itself, and the last fold together with recall."""
+    ways = dict.fromkeys(way for one in measured for way in one.tokens)
+    lines = [_way(way, [one for one in measured if way in one.tokens]) for way in ways]
+    lines += [_asked(f"recall: {query}", measured, _recalled_by(query)) for query in QUERIES]
+    lines += [_asked(f"{LAST} or recall: {query}", measured, _kept_or_recalled_by(query)) for query in QUERIES]
+    lines.append(_asked("in context or any recall", measured, lambda s: LAST in s.held or bool(s.recalled)))
+    sessions = len({_session(one) for one in measured})
+    return Summary(len(measured), sessions, sum(one.head_tokens for one in measured), tuple(lines))
+
+
+def render(summary: Summary) -> str:
+    """The lines as a table of plain text, a column for each set."""
+    head = f"{'':34}" + "".join(f"{name:>22}" for name in SETS) + f"{'of history':>12}{'stale':>7}{'invented':>9}"
+    rows = [
+        f"{line.way:34}" + "".join(_cell(line.rates.get(name)) for name in SETS) + _faults(line)
+        for line in summary.lines
+    ]
+    ground = (
+        f"{summary.points} points in {summary.sessions} sessions, {summary.history_tokens:,} tokens of history folded"
+    )
+    note = "per cent of facts, mean over sessions [95 % of 1,000 resamples] (facts)"
+    return "\n".join((ground, note, "", head, *rows)) + "\n"
+
+
+def _way(way: str, measured: Sequence[Measured]) -> Line:
+    return Line(
+        way,
+        _rates(measured, SETS, lambda scored: way in scored.held),
+        round(sum(one.tokens[way] for one in measured) / sum(one.head_tokens for one in measured), 4),
+        sum(way in scored.stale for one in measured for scored in one.facts),
+        sum(len(one.invented.get(way, ())) for one in measured),
+    )
+
+
+def _asked(name: str, measured: Sequence[Measured], kept: Callable[[Scored], bool]) -> Line:
+    return Line(name, _rates(measured, RECALLED, kept))
+
+
+def _recalled_by(query: str) -> Callable[[Scored], bool]:
+    return lambda scored: query in scored.recalled
+
+
+def _kept_or_recalled_by(query: str) -> Callable[[Scored], bool]:
+    return lambda scored: LAST in scored.held or query in scored.recalled
+
+
+def _rates(measured: Sequence[Measured], sets: Iterable[FactSet], kept: Callable[[Scored], bool]) -> dict[str, Rate]:
+    found = {name: _rate(measured, name, kept) for name in sets}
+    return {name: rate for name, rate in found.items() if rate is not None}
+
+
+def _rate(measured: Sequence[Measured], name: FactSet, kept: Callable[[Scored], bool]) -> Rate | None:
+    by_session: dict[str, list[bool]] = {}
+    for one in measured:
+        verdicts = [kept(scored) for scored in one.facts if name in scored.fact.sets]
+        if verdicts:
+            by_session.setdefault(_session(one), []).extend(verdicts)
+    if not by_session:
+        return None
+    shares = [100 * fmean(verdicts) for verdicts in _pooled(by_session.values())]
+    low, high = _interval(shares)
+    return Rate(round(fmean(shares), 1), low, high, sum(map(len, by_session.values())), len(by_session))
+
+
+def _pooled(sessions: Iterable[list[bool]]) -> Iterator[list[bool]]:
+    """Sessions by themselves; those with very few facts of a set together, as one or two facts make no share."""
+    small: list[bool] = []
+    for verdicts in sessions:
+        if len(verdicts) < FEWEST_FACTS:
+            small += verdicts
+        else:
+            yield verdicts
+    if small:
+        yield small
+
+
+def _interval(shares: Sequence[float]) -> tuple[float, float]:
+    """Where the middle 95 % of means over resampled sessions lie; the same resamples each time."""
+    chance = Random(SEED)
+    means = sorted(fmean(chance.choices(shares, k=len(shares))) for _ in range(RESAMPLES))
+    return round(means[RESAMPLES * 25 // 1_000], 1), round(means[RESAMPLES * 975 // 1_000 - 1], 1)
+
+
+def _session(one: Measured) -> str:
+    return one.session.partition("@")[0]
+
+
+def _cell(rate: Rate | None) -> str:
+    return f"{'–':>22}" if rate is None else f"{f'{rate.mean} [{rate.low:.0f}–{rate.high:.0f}] ({rate.facts})':>22}"
+
+
+def _faults(line: Line) -> str:
+    if line.share_of_history is None:
+        return ""
+    return f"{100 * line.share_of_history:>11.1f}%{line.stale:>7}{line.invented:>9}"

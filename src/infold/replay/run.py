@@ -3,7 +3,7 @@
 A file that cannot be replayed becomes a `Broken` with its reason, so that the others still are.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,16 +13,76 @@ from infold.catalogue import Assumed, Lookup, lookup
 from infold.core.messages import ModelRef
 from infold.core.policy import Ruler
 from infold.errors import InfoldError
-from infold.replay.calibrate import calibrated
-from infold.replay.calls import Recording, recording_of
-from infold.replay.outcome import Broken, FileOutcome, Outcome, Plan, SessionOutcome
-from infold.replay.policies import player_for
+from infold.replay.calls import Call, Recording, recording_of
+from infold.replay.outcome import Broken, Calibration, CallOutcome, FileOutcome, Outcome, Plan, SessionOutcome, Spend
+from infold.replay.policies import AS_RECORDED, RecordedPlayer, Stage, player_for
 from infold.replay.prices import HOUR_SECONDS, Tariff, cache_rules
 from infold.replay.scale import Overhead, Weigher, learn_lifetime, learn_overhead, learn_scale, unexplained_misses
 from infold.replay.simulate import Meter, Refetch, simulate
-from infold.replay.stage import Stage
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
+
+
+def calibrated(stage: Stage, meter: Meter) -> Calibration | None:
+    """The recorded run beside its simulation, over the calls that report usage; none where no call does.
+
+    Simulated twice: from time and content alone, and with the misses that neither explains.
+    """
+    recording = stage.recording
+    told = [call for call in recording.calls if call.usage is not None]
+    if not told:
+        return None
+    pure, corrected = (_played(stage, each, told) for each in (replace(meter, misses={}), meter))
+    recorded = sum(_prompt(call) for call in told)
+    billed = sum(recording.reply_to(call).cost for call in told)
+    return Calibration(
+        calls=len(told),
+        recorded_input=recorded,
+        simulated_input=sum(call.prompt_tokens for call in pure),
+        recorded_hit_ratio=sum(_read(call) for call in told) / recorded,
+        simulated_hit_ratio=_hit_ratio(pure),
+        corrected_hit_ratio=_hit_ratio(corrected),
+        recorded_dollars=billed or _recorded(told, pure, meter).dollars,
+        simulated_dollars=_simulated(pure, meter).dollars,
+        corrected_dollars=_simulated(corrected, meter).dollars,
+        billed=billed > 0,
+        misses=len(meter.misses),
+        unrecorded_shrinks=sum(call.prunings for call in pure),
+    )
+
+
+def _played(stage: Stage, meter: Meter, told: Sequence[Call]) -> tuple[CallOutcome, ...]:
+    series = simulate(AS_RECORDED, RecordedPlayer(stage), stage, meter).series
+    return tuple(series[call.number] for call in told)
+
+
+def _recorded(told: Sequence[Call], calls: Sequence[CallOutcome], meter: Meter) -> Spend:
+    """The recorded usage at list prices, with the output that the simulation takes too: records often cut it short."""
+    spend = Spend()
+    for call, outcome in zip(told, calls, strict=True):
+        spend += meter.tariff.bill(_prompt(call), _read(call), outcome.output_tokens)
+    return spend
+
+
+def _simulated(calls: Sequence[CallOutcome], meter: Meter) -> Spend:
+    spend = Spend()
+    for call in calls:
+        spend += meter.tariff.bill(call.prompt_tokens, call.read_tokens, call.output_tokens)
+    return spend
+
+
+def _prompt(call: Call) -> int:
+    return 0 if call.usage is None else call.usage.prompt
+
+
+def _read(call: Call) -> int:
+    return 0 if call.usage is None else call.usage.cache_read
+
+
+def _hit_ratio(calls: Sequence[CallOutcome]) -> float:
+    prompts = sum(call.prompt_tokens for call in calls)
+    return sum(call.read_tokens for call in calls) / prompts if prompts else 0.0
+
 
 RefetchFor: TypeAlias = Callable[[Recording], Refetch]
 """What charges a session's lost facts, made once for each session."""

@@ -13,9 +13,8 @@ from msgspec import Struct
 from infold.core.messages import Message, calls_of, results_of
 from infold.core.policy import Ruler
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_part
-from infold.replay.cache import Block
 from infold.replay.calls import Call, Recording
-from infold.replay.prices import HOUR_SECONDS
+from infold.replay.prices import HOUR_SECONDS, Block
 
 FEWEST_STEPS = 5
 """Fewer recorded steps than this teach one factor at most, and below three nothing."""

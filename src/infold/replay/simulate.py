@@ -6,21 +6,25 @@ held and writes a text. What a request lacks and the reply needed can be charged
 course the work would have taken.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from infold.core.messages import Message, Usage
-from infold.replay.cache import CacheRules, Prompt, PromptCache
-from infold.replay.calls import Call
+from infold.core.judge import record_text
+from infold.core.messages import Message, Usage, results_of
+from infold.core.policy import Ruler
+from infold.core.tokens import measure
+from infold.replay.calls import Call, Recording
 from infold.replay.outcome import CallOutcome, Outcome, Spend
-from infold.replay.prices import Tariff
+from infold.replay.policies import Held, Player, Request, Stage, opening_blocks
+from infold.replay.prices import CacheRules, Prompt, PromptCache, Tariff
 from infold.replay.scale import Weighed, count_tokens
-from infold.replay.stage import Held, Player, Request, Stage, opening_blocks
 
 SUMMARY_TOKENS = 2_753
 """The median of 73 recorded summaries of real work; what a summary is charged as where its text is not known."""
+
 
 Refetch: TypeAlias = Callable[[Call, Sequence[Message]], int]
 """Given a call and the messages sent: the tokens of what the reply needed and the request no longer held."""
@@ -176,3 +180,51 @@ class _Run:
             uncached_dollars=self.uncached_dollars,
             series=tuple(self.series),
         )
+
+
+_NAMES = re.compile(
+    r"(?<![\w.@+-])(?<![\w.@+-]/)(?:[\w.@+-]++/)+[\w@+-]+\.\w{1,8}\b"  # paths to files
+    r"|\b(?:[a-z]+[A-Z]\w{3,}|[A-Z][a-z0-9]+[A-Z]\w{2,}|[A-Za-z]+_\w{4,})\b"  # identifiers of six letters or so
+    r"|\b[0-9a-f]{7,40}\b"  # hashes
+)
+
+
+class _Needed(Struct, frozen=True):
+    """A name that a reply uses, and the tool output it was last told by."""
+
+    name: str
+    output: int
+    tokens: int
+
+
+def refetching(recording: Recording, ruler: Ruler) -> Callable[[Call, Sequence[Message]], int]:
+    """What each call has to fetch again under a request, in tokens; made once for a session."""
+    needed = _needed_by_call(recording, ruler)
+
+    def lost_tokens(call: Call, request: Sequence[Message]) -> int:
+        wanted = needed.get(call.number, ())
+        if not wanted:
+            return 0
+        shown = record_text(request)
+        lost = {one.output: one.tokens for one in wanted if one.name not in shown}
+        return sum(lost.values())
+
+    return lost_tokens
+
+
+def _needed_by_call(recording: Recording, ruler: Ruler) -> Mapping[int, tuple[_Needed, ...]]:
+    told: dict[str, _Needed] = {}
+    needed: dict[int, tuple[_Needed, ...]] = {}
+    for call in recording.calls:
+        for place in range(call.start, call.end):
+            _tell(told, place, recording.session.messages[place], ruler)
+        used = dict.fromkeys(_NAMES.findall(record_text((recording.reply_to(call),))))
+        needed[call.number] = tuple(told[name] for name in used if name in told)
+    return needed
+
+
+def _tell(told: dict[str, _Needed], place: int, message: Message, ruler: Ruler) -> None:
+    for result in results_of(message):
+        tokens = measure(result.output, ruler)
+        for name in dict.fromkeys(_NAMES.findall(result.output)):
+            told[name] = _Needed(name, place, tokens)

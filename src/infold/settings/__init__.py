@@ -1,19 +1,17 @@
 """The values of the process: one schema, read once from files and environment, each value with its origin."""
 
-from infold.settings.layers import Stated
-from infold.settings.reading import (
+from infold.settings.load import Stated, user_file
+from infold.settings.resolve import (
     AgentSettings,
     GatewaySettings,
     PluginSettings,
     RecallSettings,
+    SessionTerms,
     Settings,
     StoreLimits,
     read_settings,
 )
-from infold.settings.schema import KEYS, Key, key_named, nearest
-from infold.settings.sources import user_file
-from infold.settings.terms import SessionTerms
-from infold.settings.values import Value, told
+from infold.settings.schema import KEYS, Key, Value, key_named, nearest, told
 
 __all__ = [
     "AgentSettings",

@@ -13,11 +13,8 @@ from infold.core.entries import Entry, encode_entry
 from infold.core.recall import Document
 from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, Found, SessionKey, StoredSession
-from infold.stores.clock import SystemClock
-from infold.stores.closing import Closing
-from infold.stores.findable import MOST_PLACES, Indexed, Place, Slice, askable, document_at, index_all, ranked
-from infold.stores.keeping import surplus
-from infold.stores.paging import PAGE, EntryRow, numbered_entries
+from infold.stores.lifecycle import PAGE, Closing, EntryRow, SystemClock, numbered_entries, surplus
+from infold.stores.search_index import MOST_PLACES, Indexed, Place, Slice, askable, document_at, index_all, ranked
 
 WHERE = "memory"
 

@@ -18,9 +18,8 @@ from infold.core.messages import SessionId
 from infold.core.recall import Document
 from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, Found, SessionKey, StoredSession
-from infold.stores.clock import SystemClock
-from infold.stores.closing import Closing
-from infold.stores.findable import (
+from infold.stores.lifecycle import LAST, PAGE, Closing, EntryRow, SystemClock, in_pages, numbered_entries, surplus
+from infold.stores.search_index import (
     MOST_PLACES,
     Indexed,
     Place,
@@ -31,11 +30,8 @@ from infold.stores.findable import (
     places_in,
     ranked,
 )
-from infold.stores.keeping import surplus
-from infold.stores.locks import holding, lock_path
-from infold.stores.paging import LAST, PAGE, EntryRow, in_pages, numbered_entries
-from infold.stores.sqlite_connections import Connections
-from infold.stores.sqlite_file import BUSY_SECONDS, prepare, translated
+from infold.stores.sqlite_file import BUSY_SECONDS, holding, lock_path, prepare, translated
+from infold.stores.sqlite_writer import Connections
 
 
 class SqliteStore(Closing):

@@ -5,6 +5,9 @@ this process holds on it (POSIX), and another process could then delete the writ
 """
 
 import ctypes
+import errno
+import fcntl
+import hashlib
 import os
 import sqlite3
 import stat
@@ -17,20 +20,86 @@ from threading import Condition
 from typing import NamedTuple
 
 from infold.errors import StoreBroken
-from infold.stores.clock import SystemClock
-from infold.stores.locks import holding
-from infold.stores.migrating import Migration, migrations_for, outstanding
+from infold.ports import SessionKey
+from infold.stores.lifecycle import Migration, SystemClock, migrations_for, outstanding
+
+_HELD: dict[tuple[int, str], object] = {}
+"""By process and file: a forked child sees its parent's entries and must not take them for its own."""
+
+
+OWNER_ONLY = 0o600
+
+
+def lock_path(database: Path, key: SessionKey) -> Path:
+    """The lock file of a session; the key is hashed, since ids may hold anything."""
+    name = hashlib.sha256(f"{key.tenant}\0{key.session_id}".encode()).hexdigest()[:32]
+    return database.with_name(f"{database.name}-hold-{name}")
+
+
+@contextmanager
+def holding(path: Path) -> Iterator[bool]:
+    """Hold the lock of this file while the block runs; false at once if somebody has it."""
+    pid, mine = os.getpid(), object()
+    name = (pid, os.path.realpath(path))
+    if _HELD.setdefault(name, mine) is not mine:
+        yield False
+        return
+    try:
+        with _locked(path, pid) as taken:
+            yield taken
+    finally:
+        _HELD.pop(name, None)
+
+
+@contextmanager
+def _locked(path: Path, pid: int) -> Iterator[bool]:
+    descriptor = _take(path)
+    if descriptor is None:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        # A forked child that leaves the block has no lock to give back, and must not remove its parent's file.
+        if os.getpid() == pid:
+            path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _take(path: Path) -> int | None:
+    """The descriptor of the locked file, or none if it is taken.
+
+    The last holder removes the file while it still has the lock, so a lock on a file that is no longer there is void and
+    taken anew.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            return None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        os.close(descriptor)
+
 
 APPLICATION_ID = 0x696E666C
 """Says in the file's header whose it is: the letters "infl"."""
 
+
 BUSY_SECONDS = 30.0
 """How long a writer waits for another process's transaction; the longest are deletions of large sessions."""
 
-OWNER_ONLY = 0o600
 
 _MENDING = "restore it from a copy, or move it away and start with an empty store"
+
+
 _WRITING = "let its owner run infold, or make the file and its folder writable"
+
 
 REMEDIES: tuple[tuple[str, str, str], ...] = (
     ("SQLITE_FULL", "the disk is full", "free some space and try again; nothing that was stored is lost"),
@@ -49,8 +118,10 @@ REMEDIES: tuple[tuple[str, str, str], ...] = (
 )
 """What an error whose name begins so means, and what to do; the first that fits counts."""
 
+
 FULL = ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE")
 """What SQLite says on a full disk to a program that only wants to read."""
+
 
 _UNKNOWN = ("", "SQLite refused", "look the error up by its name")
 

@@ -5,21 +5,33 @@ asked is answered after the commit. While another process writes, each act waits
 because of those before it.
 """
 
+import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Generic, TypeVar
 
 from infold.errors import InfoldError, StoreBroken, StoreClosed
-from infold.stores.sqlite_file import BUSY_SECONDS, connect, disconnect, in_use, is_connected, is_displaced, translated
+from infold.stores.sqlite_file import (
+    BUSY_SECONDS,
+    connect,
+    disconnect,
+    in_use,
+    is_connected,
+    is_displaced,
+    is_frozen,
+    translated,
+)
 
 MOST_TOGETHER = 64
 """Acts of one transaction, so that the first does not wait long for the last."""
+
 
 T = TypeVar("T")
 
@@ -174,3 +186,94 @@ def _outcome(connection: sqlite3.Connection, act: Callable[[sqlite3.Connection],
         return act(connection)
     except InfoldError as error:
         return error
+
+
+MOST_IDLE = 8
+"""Readers kept open between reads; more are opened while more threads read at once, and closed again."""
+
+
+class Connections:
+    """The way to a file from whatever thread and process asks."""
+
+    def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
+        self._path = path
+        self._busy_seconds = busy_seconds
+        self._by_process: dict[int, _Process] = {}
+        self._closed = False
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection for one read, which must be finished within the block."""
+        with self._here().reading() as connection, translated(self._path):
+            yield connection
+
+    def write(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """Have an act carried out by this process's writer, and wait for it."""
+        return self.ask(act).result()
+
+    def ask(self, act: Callable[[sqlite3.Connection], T]) -> Future[T]:
+        """Have an act carried out by this process's writer; see `Writer.ask`."""
+        return self._here().writer.ask(act)
+
+    def close(self) -> None:
+        """Close what this process opened; a second time does nothing."""
+        self._closed = True
+        here = self._by_process.get(os.getpid())
+        if here is not None:
+            here.close()
+
+    def _here(self) -> "_Process":
+        if self._closed:
+            raise StoreClosed(str(self._path))
+        here = self._by_process.get(os.getpid())
+        return here or self._first_use_here()
+
+    def _first_use_here(self) -> "_Process":
+        """Of threads that come here at once one wins; no lock, since a forked child may have inherited it locked."""
+        return self._by_process.setdefault(os.getpid(), _Process(self._path, self._busy_seconds))
+
+
+class _Process:
+    """The connections that one process opened."""
+
+    def __init__(self, path: Path, busy_seconds: float) -> None:
+        self._path = path
+        self._busy_seconds = busy_seconds
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._closed = False
+        self.writer = Writer(path, busy_seconds)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with in_use():
+            connection = self._take()
+            try:
+                yield connection
+            finally:
+                if is_frozen(connection):
+                    disconnect(connection)
+                else:
+                    self._idle.append(connection)
+                self._keep(0 if self._closed else MOST_IDLE)
+
+    def _take(self) -> sqlite3.Connection:
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return connect(self._path, self._busy_seconds, to_read=True)
+            if is_connected(connection):
+                return connection
+
+    def close(self) -> None:
+        self.writer.close()
+        self._closed = True
+        with in_use():
+            self._keep(0)
+
+    def _keep(self, most: int) -> None:
+        while len(self._idle) > most:
+            try:
+                disconnect(self._idle.popleft())
+            except IndexError:  # another thread took it
+                return

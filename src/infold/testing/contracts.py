@@ -9,11 +9,8 @@ from contextlib import AbstractContextManager
 from typing import TypeAlias
 
 from infold.ports import FullStore
-from infold.testing.model_rules import MODEL_RULES, MakeModel
-from infold.testing.store_archive_rules import ARCHIVE_RULES
-from infold.testing.store_log_rules import LOG_RULES
-from infold.testing.store_media_rules import MEDIA_RULES
-from infold.testing.store_recall_rules import RECALL_RULES
+from infold.testing.model_contract import MODEL_RULES, MakeModel
+from infold.testing.store_contract import ARCHIVE_RULES, LOG_RULES, MEDIA_RULES, RECALL_RULES
 
 MakeStore: TypeAlias = Callable[[], AbstractContextManager[FullStore]]
 """Opens an empty store and closes it at the end of the block."""

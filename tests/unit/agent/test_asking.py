@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from infold.agent.asking import LONGEST_WAIT_SECONDS, MOST_RETRIES, MOST_WAITS, Listener
 from infold.agent.events import Happening, Reasoned, Retried, Spoke
+from infold.agent.loop import LONGEST_WAIT_SECONDS, MOST_RETRIES, MOST_WAITS, Listener
 from infold.errors import KeyRefused, ModelBusy, ModelOverflow
 from infold.ports import Heard, Model, ModelRequest, Said
 from infold.testing import scripted_chat

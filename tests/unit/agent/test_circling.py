@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infold.agent.circling import LONGEST_PERIOD, ROUNDS, Deed, deeds_of, is_circling
+from infold.agent.loop import LONGEST_PERIOD, ROUNDS, Deed, deeds_of, is_circling
 from infold.core.messages import AssistantMessage, Message, MessageId, ToolCallPart, ToolMessage, ToolResultPart
 from infold.testing.builders import calls, numbered, replies, result, user
 

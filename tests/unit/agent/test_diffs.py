@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from infold.agent.diffs import FileDiff, Span, Totals, root_of, session_root, session_span, totals_of, turn_spans
+from infold.agent.snapshots import FileDiff, Span, Totals, root_of, session_root, session_span, totals_of, turn_spans
 from infold.core.entries import MessageEntry
 from infold.core.messages import (
     AssistantMessage,

@@ -11,7 +11,7 @@ import pytest
 from infold.agent.git import GitFailed, checkout_at, git_on, reading_git, small_file
 from infold.agent.instructions import instructions_for
 from infold.agent.tools.processes import program_at
-from infold.agent.tools.repository import files_below, ignored_among, is_ignored
+from infold.agent.tools.project_files import files_below, ignored_among, is_ignored
 from infold.agent.tools.skill import skills_in
 from infold.agent.tools.tool import Workplace
 from infold.core.entries import MessageEntry

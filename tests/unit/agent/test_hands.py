@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from infold.agent.events import Called, Happening, Noted, Refused
-from infold.agent.hands import SNAPSHOTTING, Hands
 from infold.agent.permissions import BUILD_RULES, PLAN_RULES, Consent, parse_rules
 from infold.agent.snapshots import Snapshots
+from infold.agent.toolbox import SNAPSHOTTING, Hands
 from infold.agent.tools.tool import Wish
 from infold.core.logged_message import Rendering
 from infold.core.messages import ToolCallPart, ToolResultPart

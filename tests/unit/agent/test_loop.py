@@ -8,8 +8,8 @@ from infold.agent.agents import TALK
 from infold.agent.events import Answered, Called, Ended, Happening, Noted, Retried, Spoke, Started, Stepped
 from infold.agent.loop import CIRCLING, CUT_OFF, SILENT, Bounds
 from infold.agent.permissions import BUILD_RULES, Consent
-from infold.agent.running import INTERRUPTED
 from infold.agent.snapshots import Snapshots
+from infold.agent.toolbox import INTERRUPTED
 from infold.core.entries import Rejection
 from infold.core.messages import (
     AssistantMessage,

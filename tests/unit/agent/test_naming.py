@@ -6,7 +6,7 @@ import pytest
 
 from infold.agent.agents import TITLE
 from infold.agent.events import Happening, Spoke, Stepped, Titled
-from infold.agent.naming import MOST_SHOWN, Namer, title_by
+from infold.agent.run import MOST_SHOWN, Namer, title_by
 from infold.core.messages import text_of
 from infold.engine.titles import title_of
 from infold.stores.memory import MemoryStore

@@ -21,7 +21,7 @@ from infold.agent.permissions import (
 )
 from infold.agent.tools.tool import Wish
 from infold.errors import UsageError
-from infold.settings.terms import Permissions
+from infold.settings.resolve import Permissions
 
 GIT = (*BUILD_RULES, *parse_rules({"shell:git status*": "allow", "shell:git log*": "allow", "shell:wc *": "allow"}))
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.places import default_snapshots, default_store
+from infold.agent.trust import default_snapshots, default_store
 
 
 @pytest.mark.parametrize(

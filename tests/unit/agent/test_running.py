@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from infold.agent.permissions import BUILD_RULES
-from infold.agent.running import INTERRUPTED, Running, broken_off, gist_of, not_begun, run_call
+from infold.agent.toolbox import INTERRUPTED, Running, broken_off, gist_of, not_begun, run_call
 from infold.agent.tools.registry import tools_for
 from infold.agent.tools.tool import Trace, Wish, Workplace
 from infold.core.entries import Handle

@@ -1,7 +1,7 @@
 """What an agent's session holds of its work."""
 
 from infold.agent.agents import BUILD
-from infold.agent.scribe import Scribe
+from infold.agent.session_writer import Scribe
 from infold.core.messages import (
     AssistantMessage,
     StepFinishPart,

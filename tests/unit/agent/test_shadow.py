@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infold.agent.git import GitFailed
-from infold.agent.shadow import Project, Shadow, project_at
+from infold.agent.snapshots import Project, Shadow, project_at
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

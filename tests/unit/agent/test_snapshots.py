@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.diffs import FileDiff, totals_of
-from infold.agent.snapshots import LARGEST_BYTES, Snapshots
+from infold.agent.snapshots import LARGEST_BYTES, FileDiff, Snapshots, totals_of
 from infold.errors import UsageError
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

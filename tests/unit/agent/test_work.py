@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from infold.agent.events import Ended, SummaryBegun, Titled
-from infold.agent.places import default_snapshots
-from infold.agent.work import Assignment, Person, Told, Work, begin
+from infold.agent.run import Assignment, Person, Told, Work, begin
+from infold.agent.trust import default_snapshots
 from infold.core.events import Compacted, SummaryProgressed, SummaryRejected
 from infold.core.messages import (
     AssistantMessage,

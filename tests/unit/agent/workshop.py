@@ -6,10 +6,10 @@ from typing import Any
 
 from infold.agent.agents import BUILD
 from infold.agent.events import Happening
-from infold.agent.hands import Hands
 from infold.agent.loop import Bounds, Loop
 from infold.agent.permissions import BUILD_RULES, Consent, Rules, parse_rules
 from infold.agent.snapshots import Snapshots
+from infold.agent.toolbox import Hands
 from infold.agent.tools.registry import tools_for
 from infold.agent.tools.tool import Wish, Workplace
 from infold.api.session import Session

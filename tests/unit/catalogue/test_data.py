@@ -28,9 +28,8 @@ from infold.catalogue import (
     shipped,
     upper_bound,
 )
-from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS
-from infold.catalogue.names import fold, key_of
-from infold.catalogue.table import DATA_FILE, entries
+from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS, DATA_FILE, entries
+from infold.catalogue.spelling import fold, key_of
 
 PACKED = resources.files("infold.catalogue").joinpath(DATA_FILE).read_bytes()
 SCRIPT = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks" / "build_catalogue.py"))
@@ -72,7 +71,7 @@ def test_the_file_names_its_sources_and_day() -> None:
 def test_importing_the_catalogue_reads_no_file() -> None:
     """The data file is read by the first lookup, not by the import."""
     program = (
-        "from infold.catalogue.table import shipped; import infold.catalogue; print(shipped.cache_info().currsize)"
+        "from infold.catalogue.lookup import shipped; import infold.catalogue; print(shipped.cache_info().currsize)"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

@@ -20,7 +20,7 @@ from infold.catalogue import (
     read_overrides,
     shipped,
 )
-from infold.catalogue.names import fold, key_of
+from infold.catalogue.spelling import fold, key_of
 from infold.errors import UsageError
 
 BARE_NAMES = sorted(entry.name for entry in shipped().models if "/" not in entry.name and ":" not in entry.name)

@@ -6,8 +6,8 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from infold.agent.places import default_snapshots, default_store
 from infold.agent.snapshots import Snapshots
+from infold.agent.trust import default_snapshots, default_store
 from infold.cli.main import main
 from infold.core.entries import Checkpoint, Entry, MessageEntry, Pruning, Title, handle_of
 from infold.core.messages import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from infold.agent.work import Assignment, Person, Work, begin
+from infold.agent.run import Assignment, Person, Work, begin
 from infold.cli.chat_acts import Acts
 from infold.cli.chat_commands import order_in
 from infold.cli.chat_screen import Screen
@@ -18,7 +18,7 @@ from infold.dashboard.tally import Tallies
 from infold.errors import InfoldError, UnknownReference, UsageError
 from infold.ports import SessionKey
 from infold.settings import read_settings
-from infold.stores.clock import SystemClock
+from infold.stores.lifecycle import SystemClock
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted_answers import Answer, Say, ScriptedRequest
 from infold.testing.scripted_model import ScriptedModel

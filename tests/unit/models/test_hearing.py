@@ -10,7 +10,7 @@ from infold.core.summary_request import Additions, own_request
 from infold.errors import ModelBusy, ModelOverflow
 from infold.formats.registry import FORMATS, OPENAI_CHAT
 from infold.models.failures import Line
-from infold.models.hearing import ASSUMED_OUTPUT_TOKENS, heard, output_limit, summary_asked, summary_told
+from infold.models.streaming import ASSUMED_OUTPUT_TOKENS, heard, output_limit, summary_asked, summary_told
 from infold.ports import Heard, Replied, Said
 
 LINE = Line("m", "http://127.0.0.1:9", variable="X")

@@ -8,7 +8,7 @@ from infold.core.messages import ModelRef
 from infold.core.summary_request import Additions, own_request
 from infold.engine.asking import ask
 from infold.errors import KeyRefused, ModelBusy, ModelOverflow
-from infold.models.openai_chat import EMBEDDED, EmbeddedChat, OpenAIChat
+from infold.models.openai import EMBEDDED, EmbeddedChat, OpenAIChat
 from infold.ports import ModelRequest, Replied, ToolSpec
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Fail, Say, in_turn

@@ -6,7 +6,7 @@ import pytest
 from infold.core.judge import Told
 from infold.core.messages import ModelRef
 from infold.core.summary_request import Additions, own_request
-from infold.models.openai_responses import OpenAIResponses
+from infold.models.openai import OpenAIResponses
 from infold.ports import ModelRequest, Replied, ToolSpec
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Say, in_turn

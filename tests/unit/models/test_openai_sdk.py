@@ -9,12 +9,12 @@ import pytest
 
 from infold.errors import ModelBusy, ModelUnreachable
 from infold.models.failures import failure_of
-from infold.models.openai_sdk import FAILURES, NO_KEY, client_for, line_to
+from infold.models.openai import FAILURES, NO_KEY, client_for, line_to
 
 from .walking import TRANSPORT_ROOTS, walked
 
 KEYLESS = """
-from infold.models.openai_sdk import client_for
+from infold.models.openai import client_for
 try:
     client_for("gpt-5", url="", key="", variable="OPENAI_API_KEY")
 except Exception as error:
@@ -28,7 +28,7 @@ REQUEST = httpx2.Request("POST", "http://127.0.0.1:9/v1")
 @pytest.mark.slow
 def test_each_exception_has_a_meaning() -> None:
     """B10: every exception class of the SDK and of its transport is in the table, and nothing else is."""
-    assert walked("infold.models.openai_sdk", "openai") == ([*TRANSPORT_ROOTS, "openai.OpenAIError"], [])
+    assert walked("infold.models.openai", "openai") == ([*TRANSPORT_ROOTS, "openai.OpenAIError"], [])
 
 
 @pytest.mark.slow

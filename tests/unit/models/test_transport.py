@@ -3,8 +3,7 @@
 import httpx2
 import pytest
 
-from infold.models.failures import Failure
-from infold.models.transport import TRANSPORT, hand_back
+from infold.models.failures import TRANSPORT, Failure, hand_back
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Simple rules to measure against."""
 
 from infold.core.messages import Message, results_of
-from infold.replay.baselines import MASK, keep_newest, mask_results
+from infold.replay.policies import MASK, keep_newest, mask_results
 
 from .recorded import work
 

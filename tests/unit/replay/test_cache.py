@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infold.replay.cache import Block, CacheRules, Prompt, PromptCache, shared_blocks
+from infold.replay.prices import Block, CacheRules, Prompt, PromptCache, shared_blocks
 
 RULES = CacheRules(minimum_tokens=100, lifetime_ms=1_000)
 

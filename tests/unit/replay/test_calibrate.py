@@ -4,10 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.messages import AssistantMessage, Usage
-from infold.replay.calibrate import calibrated
 from infold.replay.calls import recording_of
+from infold.replay.policies import Stage
+from infold.replay.run import calibrated
 from infold.replay.scale import Weigher, learn_overhead, learn_scale, unexplained_misses
-from infold.replay.stage import Stage
 
 from .recorded import ENTRY, RULER, meter, session, stage, with_usage, work
 

@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree as ET
 
-from infold.replay.charts import cost_chart, top_of, window_chart
+from infold.replay.html import cost_chart, top_of, window_chart
 from infold.replay.outcome import CallOutcome, Outcome, Spend
 
 SERIES = (CallOutcome(50, 0, 5), CallOutcome(80, 50, 5), CallOutcome(30, 10, 5, 1, 0, breaks_prefix=True))

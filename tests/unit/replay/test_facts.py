@@ -1,8 +1,6 @@
 """The facts of a history at an end point."""
 
-from infold.replay.facts import MOST_OF_A_KIND, Divided, facts_of, without
-from infold.replay.facts_events import Event, Speaker
-from infold.replay.facts_values import Fact
+from infold.replay.facts import MOST_OF_A_KIND, Divided, Event, Fact, Speaker, facts_of, without
 
 
 def event(number: int, speaker: Speaker, text: str, **arguments: object) -> Event:

@@ -11,7 +11,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.replay.facts_events import events_of, without_summaries
+from infold.replay.facts import events_of, without_summaries
 
 ID = MessageId("m")
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from infold.replay.facts_match import Shown, beginning, holds, normalised, places_of
-from infold.replay.facts_values import Fact
+from infold.replay.facts import Fact, Shown, beginning, holds, normalised, places_of
 
 FILE = Fact("file", ("src/a.py",), ("edited",), "1.0", one_record=True)
 NUMBER = Fact("number", ("retry", "limit", "seconds"), ("512",), "1.0")

@@ -5,9 +5,7 @@ import json
 import pytest
 
 from infold.core.messages import AssistantMessage, Message, MessageId, ToolCallPart, ToolMessage, ToolResultPart
-from infold.replay.facts_events import events_of
-from infold.replay.facts_tools import SPELLINGS, tool_facts
-from infold.replay.facts_values import Fact, FactClass
+from infold.replay.facts import SPELLINGS, Fact, FactClass, events_of, tool_facts
 
 ID = MessageId("m")
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from infold.replay.facts_events import Event
-from infold.replay.facts_words import user_facts, word_facts
+from infold.replay.facts import Event, user_facts, word_facts
 
 
 def said(text: str, number: int = 0) -> Event:

@@ -8,8 +8,7 @@ from infold.core.messages import Message, ToolResultPart, Usage, calls_of, resul
 from infold.core.policy import PRESETS
 from infold.errors import UnknownPreset
 from infold.replay.calls import recording_of
-from infold.replay.policies import POLICY_NAMES, check_policies, player_for
-from infold.replay.stage import Request, Stage
+from infold.replay.policies import POLICY_NAMES, Request, Stage, check_policies, player_for
 from infold.testing.builders import numbered, replies, user
 from infold.transcripts.record import RecordedCompaction
 

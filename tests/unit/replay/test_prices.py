@@ -5,9 +5,8 @@ from msgspec.structs import replace
 
 from infold.catalogue import Prices, Tier
 from infold.core.gauge import Rates
-from infold.replay.cache import CacheRules
 from infold.replay.outcome import Spend
-from infold.replay.prices import Tariff, cache_rules
+from infold.replay.prices import CacheRules, Tariff, cache_rules
 
 from .recorded import ENTRY
 

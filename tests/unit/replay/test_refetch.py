@@ -2,7 +2,7 @@
 
 from infold.core.messages import Message
 from infold.replay.calls import recording_of
-from infold.replay.refetch import refetching
+from infold.replay.simulate import refetching
 from infold.testing.builders import calls, numbered, replies, result, user
 from infold.transcripts.record import RecordedSession
 

@@ -11,8 +11,7 @@ from infold.core.messages import Message, text_of
 from infold.core.policy import INFOLD
 from infold.core.recall import Document, Index
 from infold.core.view import view
-from infold.replay.facts_events import without_summaries
-from infold.replay.facts_values import Fact
+from infold.replay.facts import Fact, without_summaries
 from infold.replay.retention import (
     CUTS,
     Measured,

@@ -1,7 +1,7 @@
 """What simpler ways of making room keep."""
 
-from infold.replay.facts_events import Event
-from infold.replay.retention_baselines import MASK, baselines_of
+from infold.replay.facts import Event
+from infold.replay.retention import MASK, baselines_of
 
 CALL = Event(0, "0.0", "call", "bash\nmake", "bash")
 LONG = "\n".join(f"line {number}" for number in range(30))

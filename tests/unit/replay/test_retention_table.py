@@ -1,8 +1,7 @@
 """What was kept, as rows."""
 
-from infold.replay.facts_values import Fact
-from infold.replay.retention import Measured, Scored
-from infold.replay.retention_table import render, summarise_measured
+from infold.replay.facts import Fact
+from infold.replay.retention import Measured, Scored, render, summarise_measured
 
 
 def scored(held: bool, recalled: bool = False) -> Scored:

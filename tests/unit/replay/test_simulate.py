@@ -3,11 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from infold.replay.cache import CacheRules
 from infold.replay.outcome import Outcome
-from infold.replay.policies import player_for
+from infold.replay.policies import Stage, player_for
+from infold.replay.prices import CacheRules
 from infold.replay.simulate import SUMMARY_TOKENS, Meter, simulate
-from infold.replay.stage import Stage
 from infold.testing.builders import numbered, replies, user
 
 from .recorded import OPENING, meter, stage, timed, words, work

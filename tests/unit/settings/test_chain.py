@@ -2,8 +2,7 @@
 
 import pytest
 
-from infold.settings.chain import chain_of
-from infold.settings.layers import Layer, Scope, Stated
+from infold.settings.load import Layer, Scope, Stated, chain_of
 
 
 def layer(scope: Scope, window: int, name: str = "") -> Layer:

@@ -4,8 +4,7 @@ import pytest
 
 from infold.core.policy import OPENCODE, remaining, share
 from infold.errors import SettingsError
-from infold.settings.environment import environment_layer, relevant, switch_layer
-from infold.settings.layers import Stated
+from infold.settings.load import Stated, environment_layer, relevant, switch_layer
 from infold.settings.schema import BORROWED, BY_NAME
 
 EXAMPLES = {

@@ -5,7 +5,7 @@ from math import inf, nan
 import pytest
 
 from infold.core.policy import Amount, remaining, share, tokens
-from infold.settings.kinds import (
+from infold.settings.schema import (
     ADDRESS,
     AMOUNT,
     CAP,
@@ -21,8 +21,9 @@ from infold.settings.kinds import (
     TEXT,
     TOKENS,
     Kind,
+    Value,
+    told,
 )
-from infold.settings.values import Value, told
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from infold.errors import SettingsError
-from infold.settings.layers import Stated, Written, agreed, read_value
+from infold.settings.load import Stated, Written, agreed, read_value
 from infold.settings.schema import BY_NAME
 
 

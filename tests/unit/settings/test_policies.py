@@ -4,10 +4,9 @@ import pytest
 
 from infold.core.policy import PRESETS, Amount, Policy, preset, remaining, share, tokens
 from infold.errors import SettingsError
-from infold.settings.chain import Chain
-from infold.settings.layers import Layer, Stated
-from infold.settings.policies import policy_of, preset_value, used_by
-from infold.settings.values import Value
+from infold.settings.load import Chain, Layer, Stated
+from infold.settings.resolve import policy_of, preset_value, used_by
+from infold.settings.schema import Value
 
 
 def chain(*layers: dict[str, Value]) -> Chain:

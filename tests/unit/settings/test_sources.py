@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from infold.errors import SettingsError
-from infold.settings.sources import sources, user_file
+from infold.settings.load import sources, user_file
 
 from .conftest import Project
 

@@ -4,11 +4,9 @@ import pytest
 
 from infold.core.policy import share
 from infold.errors import SettingsError
-from infold.settings.layers import Stated
-from infold.settings.reading import read_settings
+from infold.settings.load import Source, Stated, file_layers
+from infold.settings.resolve import read_settings
 from infold.settings.schema import KEYS, Key
-from infold.settings.sources import Source
-from infold.settings.tables import file_layers
 
 from .conftest import Project
 

@@ -3,7 +3,7 @@
 import pytest
 
 from infold.core.policy import remaining, share, tokens
-from infold.settings.values import Value, has_password, told
+from infold.settings.schema import Value, has_password, told
 
 
 @pytest.mark.parametrize(

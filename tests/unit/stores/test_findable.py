@@ -5,9 +5,9 @@ import pytest
 from infold.core.entries import Entry, MessageEntry, Pin, handle_of
 from infold.core.messages import AssistantMessage, MessageId, ToolCallPart, ToolMessage, ToolResultPart
 from infold.core.recall import tokens_of
-from infold.stores.findable import LARGEST_SLICE, LONGEST_TOKEN, MOST_TOKENS, Slice, askable, ranked, slices_of
+from infold.stores.search_index import LARGEST_SLICE, LONGEST_TOKEN, MOST_TOKENS, Slice, askable, ranked, slices_of
 from infold.testing.builders import calls, result, user
-from infold.testing.rules import said, told
+from infold.testing.store_contract import said, told
 
 STORY = told([user("look"), calls("bash", arguments='{"command": "make kites"}'), result(output="blue")])
 

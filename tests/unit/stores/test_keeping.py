@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.stores.keeping import surplus
+from infold.stores.lifecycle import surplus
 
 
 @pytest.mark.parametrize(

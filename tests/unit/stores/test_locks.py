@@ -5,8 +5,8 @@ from pathlib import Path
 
 from infold.core.messages import SessionId
 from infold.ports import SessionKey
-from infold.stores.locks import holding, lock_path
-from infold.testing.rules import FOREIGN, ONE, TWO
+from infold.stores.sqlite_file import holding, lock_path
+from infold.testing.store_contract import FOREIGN, ONE, TWO
 
 
 def test_lock_file_is_the_owners_and_goes(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from infold.ports import FullStore
 from infold.stores.memory import MemoryStore
-from infold.testing.rules import ONE, TWO, said
+from infold.testing.store_contract import ONE, TWO, said
 
 
 class FakeClock:

@@ -3,7 +3,7 @@
 import pytest
 
 from infold.errors import StoreBroken
-from infold.stores.migrating import Migration, migrations_for, outstanding
+from infold.stores.lifecycle import Migration, migrations_for, outstanding
 
 ONE, TWO = Migration(1, "one", "SQL 1"), Migration(2, "two", "SQL 2")
 

@@ -8,8 +8,8 @@ from infold.core.entries import encode_entry
 from infold.core.messages import SessionId
 from infold.errors import StoreBroken
 from infold.ports import SessionKey
-from infold.stores.paging import PAGE, EntryRow, in_pages, numbered_entries
-from infold.testing.rules import said
+from infold.stores.lifecycle import PAGE, EntryRow, in_pages, numbered_entries
+from infold.testing.store_contract import said
 
 KEY = SessionKey("", SessionId("s"))
 STORED = encode_entry(said("a")[0])

@@ -25,9 +25,9 @@ from infold.core.load import load
 from infold.core.logged_message import Rendering
 from infold.errors import BrokenInput, InfoldError, StoreBroken, StoreClosed, StoreConflict
 from infold.stores.sqlite import SqliteStore
-from infold.stores.sqlite_connections import MOST_IDLE
 from infold.stores.sqlite_file import REMEDIES, put_in_place, translated
-from infold.testing.rules import FOREIGN, ONE, TWO, append_with_retries, run_together, said
+from infold.stores.sqlite_writer import MOST_IDLE
+from infold.testing.store_contract import FOREIGN, ONE, TWO, append_with_retries, run_together, said
 from infold.transcripts.registry import read_transcript
 
 NOBODY = 65_534

@@ -7,9 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from infold.agent.tools.globs import LONGEST_GLOB, Glob
 from infold.agent.tools.paths import folder_at, located, named, path_wish
-from infold.agent.tools.repository import files_below, ignored_among
+from infold.agent.tools.project_files import LONGEST_GLOB, Glob, files_below, ignored_among
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
 MOST_NAMES = 500

@@ -6,15 +6,58 @@ a tool that would change it, a file that runs later: settings and hooks name pro
 
 import os
 from difflib import get_close_matches
-from pathlib import Path
+from fnmatch import fnmatch
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
 
 from msgspec.structs import replace
 
-from infold.agent.tools.later_files import runs_later
 from infold.agent.tools.tool import ToolFailed, Wish, Workplace
+
+RUN_LATER_FOLDERS = (
+    *(".git", ".husky", ".githooks", ".github/workflows", ".github/actions", ".gitlab/ci", ".gitea", ".forgejo"),
+    *(".circleci", ".buildkite", ".woodpecker", ".teamcity", ".azure-pipelines", ".tekton", ".devcontainer"),
+    *(".vscode", ".idea", ".zed", ".fleet", ".direnv", ".mise", ".yarn/releases", ".yarn/plugins", "node_modules/.bin"),
+    *(".claude", ".cursor", ".codex", ".gemini", ".opencode", ".windsurf"),
+)
+"""Folders of which everything counts."""
+
+
+FILES = (
+    *(".envrc", ".pre-commit-config.yaml", ".pre-commit-config.yml", ".pre-commit-hooks.yaml", "lefthook*.y*ml"),
+    *(".lefthook*.y*ml", ".overcommit.yml", ".gitmodules", ".gitconfig"),
+    *(".gitlab-ci.y*ml", ".travis.yml", ".drone.y*ml", ".cirrus.y*ml", ".woodpecker.y*ml", "appveyor.yml"),
+    *(".appveyor.yml", "azure-pipelines*.y*ml", "bitbucket-pipelines.yml", "jenkinsfile*", "cloudbuild.y*ml"),
+    *("buildspec.y*ml", "codeship-*.y*ml", ".semaphore.yml", "netlify.toml", "vercel.json", "render.yaml"),
+    *(".yarnrc.yml", ".npmrc", ".bazelrc", "mise.toml", ".mise.toml", ".mise.*.toml", ".tool-versions.local"),
+    *("*.code-workspace", ".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".dir-locals.el", ".gdbinit", ".lldbinit"),
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv", ".zprofile"),
+    *(".mcp.json", "sitecustomize.py", "usercustomize.py", "*.pth"),
+)
+"""Files that count in any folder."""
+
+
+ENVIRONMENTS = (".venv", "venv", ".env", "env", ".tox", ".nox")
+
+
+PROGRAMS = ("bin", "scripts", "lib", "lib64")
+"""In a Python environment, the folders with programs and modules that the next command runs."""
+
+
+def runs_later(path: str) -> bool:
+    """Whether what is at a path from the project's root runs, or names programs that run, without being started."""
+    pure = PurePosixPath(path.casefold())
+    if any(f"/{folder}/" in f"/{pure}/" for folder in RUN_LATER_FOLDERS) or any(
+        fnmatch(pure.name, name) for name in FILES
+    ):
+        return True
+    parts = pure.parts
+    return any(one in ENVIRONMENTS and after in PROGRAMS for one, after in pairwise(parts))
+
 
 RUNS_LATER = "it runs later, without being asked for again"
 """Why a change inside the project is asked for."""
+
 
 MOST_NAMES = 500
 """Names of a folder that are compared with one that is not there."""
@@ -102,3 +145,59 @@ def _names_in(folder: Path) -> list[str]:
         return sorted(place.name for place in folder.iterdir())[:MOST_NAMES]
     except OSError:
         return []
+
+
+CERTAIN = (
+    *(".env", ".env.*", ".envrc", ".dev.vars", "*.pem", "*.p12", "*.pfx", "*.pkcs12", "*.jks", "*.keystore", "*.bks"),
+    *("*.kdbx", "*.kdb", "*.ppk", "*.ovpn", "*.keychain", "*.keychain-db", "*.agekey", "*.gpgkey"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*", "ssh_host_*_key"),
+    *(".netrc", "_netrc", ".authinfo", ".pgpass", ".my.cnf", ".mylogin.cnf", ".git-credentials", ".htpasswd"),
+    *(".npmrc", ".pypirc", ".dockercfg", ".s3cfg", ".boto", ".sentryclirc", ".clasprc.json", ".vault-token"),
+    *("credentials.*", "*-credentials.*", "*_credentials.*", "client_secret*.json", "service[-_]account*.json"),
+    *("*firebase-adminsdk*.json", "application_default_credentials.json", "secrets.*", "secret.*", "*.secrets"),
+    *(".secrets", ".secret", "auth.json", "token.json", ".token", "local.settings.json", "wp-config.php"),
+    *("*.tfvars", "*.tfvars.json", "*.tfstate", "*.tfstate.*", ".terraformrc", "*.tfrc", "*.tfrc.json"),
+    *("kubeconfig", "kubeconfig.*", "*.kubeconfig", "vault-token", "master.key"),
+    *(".*_history", ".*history", "consolehost_history.txt"),
+)
+
+
+LIKELY = ("*.env", "*.key", "credentials", "secrets")
+"""Names that in code mean something else as often as not: `process.env`, `item.key`."""
+
+
+HARMLESS = (
+    *("*.example", "*.sample", "*.template", "*.dist", "*.defaults", "*.pub", "*.md", "*.rst"),
+    *("*.py", "*.pyi", "*.js", "*.mjs", "*.ts", "*.tsx", "*.jsx", "*.go", "*.rs", "*.rb", "*.java", "*.kt", "*.cs"),
+    *("*.c", "*.h", "*.cpp", "*.hpp", "*.swift", "*.scala", "*.ex", "*.exs", "*.html", "*.css", "*.vue", "*.svelte"),
+)
+"""Files that only show what such a file looks like, public keys, and source code that is about secrets."""
+
+
+SECRET_FOLDERS = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".password-store", ".secrets")
+
+
+ENDINGS = (
+    *(".docker/config.json", ".config/gh/hosts.yml", ".config/gcloud", ".cargo/credentials", ".gem/credentials"),
+    *(".config/rclone/rclone.conf", ".config/op", ".config/hub", ".subversion/auth", ".m2/settings.xml"),
+)
+"""Files and folders that hold secrets in one place only; elsewhere their names are ordinary."""
+
+
+def is_secret(path: str) -> bool:
+    """Whether a file of that name is likely to hold a secret."""
+    return _is_among(path, (*CERTAIN, *LIKELY))
+
+
+def mentions_secret(word: str) -> bool:
+    """Whether a word of a command is the name of such a file, and not a piece of code that reads like one."""
+    return _is_among(word, (*CERTAIN, *LIKELY) if "/" in word else CERTAIN)
+
+
+def _is_among(path: str, patterns: tuple[str, ...]) -> bool:
+    pure = PurePosixPath(path.lower())
+    if any(part in SECRET_FOLDERS for part in pure.parts) or any(f"/{ending}" in f"/{pure}" for ending in ENDINGS):
+        return not fnmatch(pure.name, "*.pub")
+    if any(fnmatch(pure.name, pattern) for pattern in HARMLESS):
+        return False
+    return any(fnmatch(pure.name, pattern) for pattern in patterns)

@@ -20,8 +20,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from infold.catalogue.table import shipped
-from infold.settings.values import has_password
+from infold.catalogue.lookup import shipped
+from infold.settings.schema import has_password
 
 MOST_BYTES = 8 * 1024 * 1024
 """Bytes of output that are kept whole; of more, the first and the last half of this."""

@@ -13,11 +13,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from infold.agent.git import git_on, reading_git
-from infold.agent.tools.globs import left_out, placed, without_braces
-from infold.agent.tools.paths import located, missing, named, path_wish
+from infold.agent.tools.paths import is_secret, located, missing, named, path_wish
 from infold.agent.tools.processes import Ran, program_at, run_process
-from infold.agent.tools.repository import is_ignored
-from infold.agent.tools.secret_files import is_secret
+from infold.agent.tools.project_files import is_ignored, left_out, placed, without_braces
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
 LIMIT_SECONDS = 30

@@ -8,9 +8,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from infold.agent.tools.commands import reach_of
 from infold.agent.tools.paths import RUNS_LATER, folder_at, is_inside, located
 from infold.agent.tools.processes import Ran, environment_for, program_at, run_process
-from infold.agent.tools.reach import reach_of
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 
 DEFAULT_SECONDS, MOST_SECONDS = 120, 600

@@ -13,8 +13,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from infold.agent.tools.paths import is_inside, named
-from infold.agent.tools.secret_files import is_secret
+from infold.agent.tools.paths import is_inside, is_secret, named
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 from infold.ports import ToolSpec
 from infold.transcripts.source import is_database_in_use

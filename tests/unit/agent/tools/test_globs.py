@@ -4,7 +4,7 @@ from time import thread_time
 
 import pytest
 
-from infold.agent.tools.globs import LONGEST_GLOB, MOST_GLOBS, Glob, without_braces
+from infold.agent.tools.project_files import LONGEST_GLOB, MOST_GLOBS, Glob, without_braces
 
 
 @pytest.mark.parametrize(

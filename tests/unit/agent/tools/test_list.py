@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.globs import LONGEST_GLOB
 from infold.agent.tools.list import LIST, MOST_NAMES
+from infold.agent.tools.project_files import LONGEST_GLOB
 from infold.agent.tools.tool import Done, ToolFailed, Wish
 
 from .conftest import Ran, Wished

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from infold.agent.tools.repository import files_below, ignored_among, is_ignored
+from infold.agent.tools.project_files import files_below, ignored_among, is_ignored
 
 
 def test_ignored_names_are_known(repository: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.agent.tools.secret_files import is_secret, mentions_secret
+from infold.agent.tools.paths import is_secret, mentions_secret
 
 
 @pytest.mark.parametrize(

@@ -23,28 +23,37 @@ from infold.ports import Found, SessionKey, Store
 LONGEST_TOKEN = 256
 """Characters by which a token is known; PostgreSQL takes 2,046 bytes, and longer ones are encoded data."""
 
+
 LARGEST_SLICE = 400_000
 """Bytes of tokens indexed as one row; PostgreSQL takes a megabyte, its own bookkeeping included."""
+
 
 MOST_PLACES = 10_000
 """Places looked at per token, newest first: a word in more parts than that tells nothing, and a search stays bounded."""
 
+
 MOST_TOKENS = 64
 """Distinct tokens of a query that are looked up; a question has a dozen, a pasted log thousands."""
+
 
 FARTHEST_CALL = 50
 """Entries before a result among which its call is looked for."""
 
+
 LONGEST_HANDLE = 18
 """Characters of a handle that a session could have; what is longer need not be looked for."""
+
 
 BATCH = 200
 """Entries indexed at once: what was indexed before a search was interrupted need not be done again."""
 
+
 _TOKEN = re.compile(r"[\w./\\:@#+-]+")
+
 
 Place: TypeAlias = tuple[int, int]
 """A message's number and a part's position in it."""
+
 
 Earlier: TypeAlias = Callable[[], Iterable[tuple[int, Entry]]]
 """Gives the entries before those at hand, newest first; called only if a result's call must be looked for."""

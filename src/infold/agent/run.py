@@ -6,38 +6,116 @@ Which model, store and clock there are is said by whoever calls; settings say th
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.agent.agents import TALK, agent_named, rules_of
-from infold.agent.events import Ended, Happening, SummaryBegun
-from infold.agent.hands import Hands
+from infold.agent.agents import TALK, TITLE, agent_named, rules_of
+from infold.agent.events import Ended, Happening, Stepped, SummaryBegun, Titled
 from infold.agent.loop import Bounds, Loop
-from infold.agent.naming import Namer
 from infold.agent.permissions import Consent, Rules, parse_rules, rules_in
-from infold.agent.places import default_snapshots, home_of, own_skills, project_skills
 from infold.agent.snapshots import Snapshots
+from infold.agent.toolbox import Hands
 from infold.agent.tools.registry import tools_for
 from infold.agent.tools.tool import Wish, Workplace
-from infold.agent.trust import brought_by
+from infold.agent.trust import brought_by, default_snapshots, home_of, own_skills, project_skills
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings, plugins_from, settings_from
 from infold.catalogue import lookup
 from infold.core.events import Event
-from infold.core.messages import AssistantMessage
-from infold.core.summary_request import Agent, SummaryRequest
+from infold.core.messages import AssistantMessage, MessageId, TextPart, UserMessage
+from infold.core.summary_request import Agent, SummaryRequest, inert
 from infold.engine.asking import AsyncSummariser, Summariser, Written
+from infold.engine.titles import title_from_reply, title_from_text
+from infold.errors import ModelError
+from infold.formats.registry import format_named
 from infold.formats.requests import truncates
-from infold.ports import Clock, FullStore, Model, SessionKey
+from infold.ports import Clock, FullStore, Model, ModelRequest, Said, SessionKey
 from infold.settings import Settings
-from infold.settings.terms import Permissions
+from infold.settings.resolve import Permissions
 from infold.wiring import summariser_for
+
+PATIENCE_SECONDS = 5.0
+"""How long a model may take for a title before code makes one."""
+
+
+MOST_SHOWN = 4_000
+"""Characters of a first message that a title is made of."""
+
+
+class Namer:
+    """Hears what an agent tells, tells it on, and gives the session a title when the first reply is there.
+
+    So early because a listing reads only a session's first entries. Without a `model` code makes the title.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        model: Model | None,
+        tell: Callable[[Happening], None],
+        *,
+        seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._session = session
+        self._model = model
+        self._tell = tell
+        self._seconds = seconds
+        self._prompt = ""
+
+    def expect(self, prompt: str) -> None:
+        """The next reply answers this, and the session is to be named for it."""
+        self._prompt = prompt
+
+    def tell(self, told: Happening) -> None:
+        """Hear of something, and tell it on."""
+        self._tell(told)
+        if isinstance(told, Stepped) and self._prompt:
+            prompt, self._prompt = self._prompt, ""
+            given = self._asked(self._model, prompt) if self._model else ""
+            title = given or title_from_text(prompt)
+            if title:
+                self._session.title(title)
+                self._tell(Titled(self._session.log.session_id, title))
+            if given:
+                self._title_prompt(given)
+
+    def _title_prompt(self, title: str) -> None:
+        """Give the prompt the title that the model gave the session for it, in place of its own first words."""
+        newest = next((placed for placed in reversed(self._session.log.live) if placed.is_persons), None)
+        if newest is not None:
+            self._session.title(title, message_id=newest.message.id)
+
+    def _asked(self, model: Model, prompt: str) -> str:
+        """What the model calls it, if it says so soon enough: nobody waits long for a name."""
+        told: SimpleQueue[str] = SimpleQueue()
+        Thread(target=lambda: told.put(title_by(model, prompt)), name="title", daemon=True).start()
+        try:
+            return told.get(timeout=self._seconds)
+        except Empty:
+            return ""
+
+
+def title_by(model: Model, prompt: str) -> str:
+    """A title for work that begins with this prompt; empty where the model does not give one, which is no harm."""
+    asked = f"<message>\n{inert(prompt[:MOST_SHOWN])}\n</message>"
+    items: list[object] = [*format_named(model.format).encode_new(UserMessage(MessageId(""), (TextPart(asked),)))]
+    try:
+        heard = [
+            piece.text for piece in model.stream(ModelRequest(items, TITLE.system_text)) if isinstance(piece, Said)
+        ]
+    except ModelError:
+        return ""
+    return title_from_reply("".join(heard))
+
 
 GO_ON = "Go on."
 """What is said in a person's name who lets an agent go on after its last reply."""
+
 
 Told: TypeAlias = Happening | Event
 """Everything that is told of an agent at work."""

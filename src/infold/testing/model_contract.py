@@ -15,16 +15,23 @@ from infold.core.summary_request import Additions, own_request
 from infold.errors import KeyRefused, ModelBusy, ModelError, ModelOverflow, RequestRefused, UnknownModel
 from infold.formats.registry import format_named
 from infold.ports import Calling, Heard, Model, ModelRequest, Replied, Said, Thought, ToolSpec
-from infold.testing.rules import rule
 from infold.testing.scripted_answers import Answer as Scripted
 from infold.testing.scripted_answers import Fail, Say, Script, ScriptedRequest, Trouble, in_turn
+from infold.testing.store_contract import rule
 
 MakeModel: TypeAlias = Callable[[Script], AbstractContextManager[Model]]
 """Makes a model whose provider answers by this script, and ends it at the end of the block. It must not retry by itself."""
 
+
 LONG = "The parser was ported, its tests pass, and the old one is gone. " * 8
+
+
 SLOW = Trouble(chunk_delay_seconds=0.03)
+
+
 AT_ONCE_SECONDS = 0.6
+
+
 TOO_LONG = {
     "error": {
         "message": "This model's maximum context length is 4096 tokens. However, your messages resulted in 9000 tokens.",
@@ -32,13 +39,19 @@ TOO_LONG = {
         "code": "context_length_exceeded",
     }
 }
+
+
 BUSY = {"error": {"type": "overloaded_error", "code": 503, "message": "Overloaded"}}
+
+
 KINDS: dict[int, type[ModelError]] = {
     **dict.fromkeys((408, 409, 429, 500, 503, 529), ModelBusy),
     **dict.fromkeys((401, 403), KeyRefused),
     404: UnknownModel,
     **dict.fromkeys((400, 422), RequestRefused),
 }
+
+
 BASH = ToolSpec(
     "bash",
     "Runs a command.",

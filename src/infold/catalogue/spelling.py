@@ -14,6 +14,7 @@ from infold.catalogue.models import Step
 
 _FOLD = str.maketrans({".": "-", "_": "-", "@": "-", " ": "-"})
 
+
 _LOCAL = frozenset(
     {
         "docker-model-runner",
@@ -30,6 +31,7 @@ _LOCAL = frozenset(
         "vllm",
     }
 )
+
 
 # Only hosts that may have an entry of their own need one common spelling.
 _HOSTS = {
@@ -54,21 +56,46 @@ _HOSTS = {
     "zhipuai": "zai",
 }
 
+
 _REGIONS = r"us|eu|apac|jp|au|ca|uk|us-gov|global|regional"
+
+
 _VENDORS = (
     r"ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|moonshotai|nvidia|openai|qwen"
     r"|writer|xai|zai"
 )
+
+
 _REGION = re.compile(rf"({_REGIONS}|[a-z]{{2}}(-gov|-iso[a-z]?)?-[a-z]+-\d)")
+
+
 _CLOUD = re.compile(rf"(?:(?P<region>{_REGIONS})\.)?(?:{_VENDORS})\.(?P<model>.+)")
+
+
 _VARIANT = re.compile(r"(\[1m\]|:(batch|beta|exacto|floor|free|nitro|online|thinking))$")
+
+
 _FINE_TUNE = re.compile(r"^(ft:[^:]+):.*$")
+
+
 _REVISION = re.compile(r"(:\d+|-default|-maas)$")
+
+
 _CLAUDE_REVISION = re.compile(r"^(claude-.+?)-v\d+(:\d+)?$")
+
+
 _GEMINI_REVISION = re.compile(r"^(gemini-.+)-00\d$")
+
+
 _DATE = re.compile(r"-20[2-9]\d-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])$")
+
+
 _LATEST = re.compile(r"-latest$")
+
+
 _VERSION_FIRST = re.compile(r"^claude-(\d(?:-\d)?)-([a-z]+)(.*)$")
+
+
 _TIER_FIRST = re.compile(r"^claude-([a-z]+)-(\d(?:-\d)?)(?!\d)(.*)$")
 
 

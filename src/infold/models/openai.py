@@ -1,0 +1,180 @@
+"""Models asked through OpenAI's Responses interface, with nothing kept by the provider: the session is infold's."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+from weakref import finalize
+
+import openai
+from msgspec.structs import replace
+
+from infold.core.judge import Told
+from infold.core.messages import ModelRef
+from infold.core.summary_request import SummaryRequest
+from infold.errors import KeyRefused
+from infold.formats.registry import OPENAI_CHAT, OPENAI_RESPONSES
+from infold.formats.tools import tool_items
+from infold.models.failures import TRANSPORT, Failures, Line, hand_back, told_as_ours
+from infold.models.streaming import heard, summary_asked, summary_told
+from infold.ports import Heard, ModelRequest
+
+VARIABLE = "OPENAI_API_KEY"
+"""Where the SDK looks for a key."""
+
+
+NO_KEY = "none"
+"""What is sent for a key to a server of one's own; most want none."""
+
+
+FAILURES = Failures(
+    (openai.OpenAIError, *TRANSPORT.roots),
+    {
+        **TRANSPORT.kinds,
+        "APIConnectionError": "cause",
+        "APIError": "status",
+        "APIRemovedInV1": "refused",
+        "APIResponseValidationError": "broken",
+        "APIStatusError": "status",
+        "APITimeoutError": "busy",
+        "AgentFilePreparationError": "refused",
+        "AgentFileStagingError": "refused",
+        "AgentOutputParseError": "refused",
+        "AgentTurnResultError": "refused",
+        "ContentFilterFinishReasonError": "refused",
+        "LengthFinishReasonError": "refused",
+        "MissingDependencyError": "refused",
+        "MutuallyExclusiveAuthError": "key",
+        "StreamAlreadyConsumed": "broken",
+        "SubjectTokenProviderError": "key",
+        "WebSocketConnectionClosedError": "broken",
+        "WebSocketQueueFullError": "busy",
+        "_AmbiguousModuleClientUsageError": "key",
+    },
+)
+
+
+def client_for(model: str, *, url: str, key: str, variable: str) -> openai.OpenAI:
+    """A client for that address, or for the SDK's own; raises `KeyRefused` where OpenAI itself is to be asked without a key."""
+    http_client = openai.DefaultHttpxClient(event_hooks={"response": [hand_back]})
+    try:
+        client = openai.OpenAI(base_url=url or None, api_key=key or None, http_client=http_client)
+    except openai.OpenAIError as error:
+        if not url:
+            raise KeyRefused(model, "there is no key for it", variable=variable) from error
+        client = openai.OpenAI(base_url=url, api_key=NO_KEY, http_client=http_client)
+    finalize(client, http_client.close)
+    return client
+
+
+def line_to(model: str, client: openai.OpenAI, *, variable: str) -> Line:
+    """How failures of a client are told."""
+    return Line(model, str(client.base_url), variable=variable, secret=client.api_key)
+
+
+class OpenAIModel:
+    """A model behind one of OpenAI's interfaces, at the SDK's own address or another.
+
+    Without a `client` one is made; raises `KeyRefused` where there is no key for it. `variable` is where a person sets that key.
+    """
+
+    def __init__(
+        self,
+        ref: ModelRef,
+        client: openai.OpenAI | None = None,
+        *,
+        url: str = "",
+        key: str = "",
+        variable: str = VARIABLE,
+    ) -> None:
+        self.ref = ref
+        self.client = client or client_for(ref.id, url=url, key=key, variable=variable)
+        self.line = line_to(ref.id, self.client, variable=variable)
+
+
+EMBEDDED = ModelRef("embedded", "smollm2-135m-instruct")
+"""The model that comes in a package."""
+
+
+_OWN_HOSTS = ("openai.com", "azure.com")
+"""Hosts that call the longest answer `max_completion_tokens`; servers that only speak alike know `max_tokens`."""
+
+
+class OpenAIChat(OpenAIModel):
+    """A model behind `chat/completions`."""
+
+    format = OPENAI_CHAT.name
+
+    def stream(self, request: ModelRequest) -> Iterator[Heard]:
+        """Ask, and give the reply piece by piece; raises `ModelError`."""
+        create = self.client.chat.completions.with_streaming_response.create
+        asked = create(model=self.ref.id, messages=(), stream=True, extra_body=self._body(request))
+        with told_as_ours(self.line, FAILURES), asked as response:
+            yield from heard(self.line, OPENAI_CHAT, response.iter_bytes())
+
+    def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
+        """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10)."""
+        return summary_told(self.ref, OPENAI_CHAT, self.stream(summary_asked(OPENAI_CHAT, request)))
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        """The request as it is sent: the SDK would walk through every message to hold it against its types."""
+        system = [{"role": "system", "content": request.system}] if request.system else []
+        tools = tool_items(self.format, request.tools)
+        return {
+            "model": self.ref.id,
+            "messages": [*system, *request.messages],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **({"tools": tools} if tools else {}),
+            **({self._output_field(): request.output_tokens} if request.output_tokens else {}),
+        }
+
+    def _output_field(self) -> str:
+        host = urlsplit(self.line.address).hostname or ""
+        return "max_completion_tokens" if host.endswith(_OWN_HOSTS) else "max_tokens"
+
+
+class EmbeddedChat(OpenAIChat):
+    """The embedded model at the address its server told; too small to call tools, so it is offered none."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(EMBEDDED, url=f"{url}/v1", key=NO_KEY)
+
+    def stream(self, request: ModelRequest) -> Iterator[Heard]:
+        """Ask, and give the reply piece by piece; raises `ModelError`."""
+        return super().stream(replace(request, tools=()))
+
+
+_PLAIN = re.compile(r"(?:ft:)?(?:chatgpt|gpt-[34]|gpt-5(?:\.\d+)?-chat)")
+"""Models that do not reason, and refuse to be asked for what they reasoned. All others give it sealed, to be given back."""
+
+
+class OpenAIResponses(OpenAIModel):
+    """A model behind `responses`."""
+
+    format = OPENAI_RESPONSES.name
+
+    def stream(self, request: ModelRequest) -> Iterator[Heard]:
+        """Ask, and give the reply piece by piece; raises `ModelError`."""
+        create = self.client.responses.with_streaming_response.create
+        asked = create(model=self.ref.id, stream=True, extra_body=self._body(request))
+        with told_as_ours(self.line, FAILURES), asked as response:
+            yield from heard(self.line, OPENAI_RESPONSES, response.iter_bytes())
+
+    def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
+        """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10)."""
+        return summary_told(self.ref, OPENAI_RESPONSES, self.stream(summary_asked(OPENAI_RESPONSES, request)))
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        """The request as it is sent: the SDK would walk through every message to hold it against its types."""
+        tools = tool_items(self.format, request.tools)
+        return {
+            "model": self.ref.id,
+            "input": request.messages,
+            "stream": True,
+            "store": False,
+            **({"instructions": request.system} if request.system else {}),
+            **({} if _PLAIN.match(self.ref.id) else {"include": ["reasoning.encrypted_content"]}),
+            **({"tools": tools} if tools else {}),
+            **({"max_output_tokens": request.output_tokens} if request.output_tokens else {}),
+        }

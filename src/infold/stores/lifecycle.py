@@ -1,0 +1,163 @@
+"""The numbered changes that make a database what this version expects, and which of them are still to be made.
+
+Each database has a folder of its own under `migrations/`, with files named `0001_what_it_does.sql`. A file that was released
+is never edited; a change is a further file. Which were applied is recorded in a table of the database itself.
+"""
+
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from types import TracebackType
+from typing import Self, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from infold.core.entries import Entry, decode_entry
+from infold.errors import StoreBroken, UndecodableLog
+from infold.ports import SessionKey
+
+
+class SystemClock:
+    """What time it is, by the operating system."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+
+class Closing(ABC):
+    """Whatever is to be closed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what is held; a second time does nothing."""
+
+
+Name = TypeVar("Name")
+
+
+def surplus(sizes: Iterable[tuple[Name, int]], max_bytes: int) -> list[Name]:
+    """The sessions to delete, given with their bytes and the last changed first, so that the rest holds at most that.
+
+    The newest that fit are kept; from the first that does not fit on, all older ones go, so that age alone decides.
+    """
+    kept, too_many, gone = 0, False, list[Name]()
+    for name, size in sizes:
+        kept += size
+        too_many = too_many or kept > max_bytes
+        if too_many:
+            gone.append(name)
+    return gone
+
+
+PAGE = 50
+"""Rows of one read. A view after a checkpoint is a few dozen messages, so opening a session is one or two reads."""
+
+
+LAST = 2**62
+"""Above every number and every moment."""
+
+
+Row = TypeVar("Row")
+
+
+EntryRow: TypeAlias = tuple[int, int | None, bytes | None]
+
+
+def in_pages(fetch: Callable[[Row | None], Sequence[Row]]) -> Iterator[Row]:
+    """All rows, where `fetch` gives the page that follows the row it is given, or the first page for none."""
+    last: Row | None = None
+    while page := fetch(last):
+        yield from page
+        if len(page) < PAGE:
+            return
+        last = page[-1]
+
+
+def numbered_entries(
+    fetch: Callable[[int], Sequence[EntryRow]], key: SessionKey, where: str, before: int | None
+) -> Iterator[tuple[int, Entry]]:
+    """Yield a session's entries before a number, newest first; raise `StoreBroken` for one that is damaged or missing.
+
+    `fetch` returns the page below a number: rows of the session's next number, an entry's number and its bytes. The last two are
+    `None` if no entry is left; there is no row at all if the session does not exist (any more).
+    """
+    end = LAST if before is None else before
+    while end > 0:
+        page = fetch(end)
+        if not page:
+            return
+        end = min(end, page[0][0])
+        for _, sequence, stored in page:
+            if sequence is None and end <= 0:
+                return
+            if sequence is None or stored is None or sequence != end - 1:
+                raise _missing(where, key, end - 1, sequence)
+            yield sequence, _entry(stored, sequence, key, where)
+            end = sequence
+        if end > 0 and len(page) < PAGE:
+            raise _missing(where, key, end - 1, None)
+
+
+def _entry(stored: bytes, sequence: int, key: SessionKey, where: str) -> Entry:
+    try:
+        return decode_entry(stored)
+    except UndecodableLog as error:
+        raise StoreBroken(
+            where,
+            f"entry {sequence} of session {key.session_id!r} cannot be read ({error.detail})",
+            remedy="open it with the version of infold that wrote it, or restore the store from a copy",
+        ) from error
+
+
+def _missing(where: str, key: SessionKey, expected: int, found: int | None) -> StoreBroken:
+    instead = "the session ends" if found is None else f"entry {found} follows"
+    return StoreBroken(
+        where,
+        f"entry {expected} of session {key.session_id!r} is missing ({instead} where it belongs)",
+        remedy="restore the store from a copy, or delete the session",
+    )
+
+
+_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
+
+
+class Migration(Struct, frozen=True):
+    """One change of a database's tables."""
+
+    number: int
+    name: str
+    sql: str
+
+
+@cache
+def migrations_for(database: str) -> tuple[Migration, ...]:
+    """Every change for that kind of database, in order."""
+    folder = files("infold.stores").joinpath("migrations", database)
+    named = ((path, _NAME.fullmatch(path.name)) for path in sorted(folder.iterdir(), key=lambda path: path.name))
+    return tuple(Migration(int(found[1]), found[2], path.read_text("utf-8")) for path, found in named if found)
+
+
+def outstanding(known: Sequence[Migration], applied: Sequence[tuple[int, str]], where: str) -> tuple[Migration, ...]:
+    """The changes still to be made; raises `StoreBroken` where those that were made are not ours, or newer."""
+    ours = [(migration.number, migration.name) for migration in known]
+    if list(applied[: len(ours)]) != ours[: len(applied)]:
+        raise StoreBroken(where, "its tables were made by another program", remedy="name a database of infold's own")
+    if len(applied) > len(ours):
+        raise StoreBroken(
+            where,
+            f"its tables are of schema {applied[-1][0]}, and this version of infold knows {len(ours)}",
+            remedy="upgrade infold, or use the version that wrote it",
+        )
+    return tuple(known[len(applied) :])
