@@ -4,7 +4,7 @@ import ast
 
 from .sources import Source, modules
 
-STARTERS = {"infold.agent.git", "infold.agent.tools.processes", "infold.cli.replay_verb", "infold.models.embedded"}
+STARTERS = {"infold.agent.git", "infold.agent.tools.processes", "infold.cli.replay", "infold.models.embedded"}
 """Modules that may start a program; `replay` starts workers of its own."""
 
 RUNNERS = {"infold.agent.tools.search", "infold.agent.tools.shell"}

@@ -46,7 +46,7 @@ def test_oversized_code_is_told() -> None:
     """A long module, a long function and a long list of parameters are each reported; the limits themselves are not."""
     many = ", ".join("abcdefg")
 
-    assert list(oversized("\n" * 601)) == ["module: 601 lines"]
+    assert list(oversized("\n" * 801)) == ["module: 801 lines"]
     assert list(oversized("def f():\n" + "    x = 1\n" * 50)) == ["f, line 1: 51 lines"]
     assert list(oversized(f"def f({many}): ...")) == ["f, line 1: 7 parameters"]
     assert list(oversized(f"class A:\n    def f(self, *, {many}): ...")) == ["f, line 2: 7 parameters"]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from infold.cli.writing import json_bytes
+from infold.cli.output_files import json_bytes
 from infold.core.entries import Checkpoint, Entry, MessageEntry, Pruning, Title, handle_of
 from infold.core.messages import (
     Message,

@@ -8,6 +8,7 @@ import io
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import assert_never
 
 from msgspec import Struct
 from rich.box import ASCII, ROUNDED
@@ -20,11 +21,19 @@ from rich.text import Text
 
 from infold.core.budget import Budget
 from infold.core.entries import Reason
-from infold.core.events import (
-    Clipped,
-    Compacted,
-    Event,
-    Pruned,
+from infold.core.events import Clipped, Compacted, Event, Pruned
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
 )
 from infold.engine.telling import in_words, safety_words
 
@@ -35,7 +44,10 @@ PLAIN_WIDTH = 100
 TELLING = ("The user's", "Rules", "Files changed", "Errors", "Todo", "Commands")
 """How the sections of a checkpoint begin that a short form shows."""
 
+
 MOST_LINES, MOST_RULES = 2, 8
+
+
 WHY: dict[Reason, str] = {
     "trigger": "the trigger was reached",
     "overflow": "the provider refused the request",
@@ -69,6 +81,7 @@ CATEGORIES = {
     "media": Category("m", "bright_magenta"),
 }
 """What fills a window, in the order in which it is stacked."""
+
 
 PLAYED = ("system", "summary", "user", "assistant", "reasoning", "calls", "results")
 """The categories that occur in the demo's session."""
@@ -261,3 +274,53 @@ def _shortened(block: list[str]) -> list[str]:
     most = MOST_RULES if block[0].startswith("Rules") else MOST_LINES
     left_out = len(block) - 1 - most
     return block if left_out <= 0 else [*block[: most + 1], f"- ({left_out} more lines)"]
+
+
+def what_of(part: Part) -> str:
+    """What a part is, in a few words."""
+    match part:
+        case ToolResultPart():
+            return f"{part.tool or 'tool'} result"
+        case ToolCallPart():
+            return f"{part.tool} call"
+        case FilePart():
+            return part.media_type
+        case TextPart(synthetic=True):
+            return "injected text"
+        case _:
+            return type(part).__name__.removesuffix("Part").lower()
+
+
+def content_of(part: Part) -> str:
+    """A part's own text, however it is called."""
+    match part:
+        case TextPart() | ReasoningPart():
+            return part.text
+        case ToolCallPart():
+            return part.arguments
+        case ToolResultPart():
+            return part.output
+        case FilePart():
+            return part.name or part.reference
+        case _:
+            return ""
+
+
+def who_of(message: Message, part: Part) -> str:
+    """Who said a part: the user, the assistant, the harness, or a tool by its name."""
+    match part:
+        case ToolResultPart():
+            return part.tool or "tool"
+        case TextPart(synthetic=True) if isinstance(message, UserMessage):
+            return "harness"
+    match message:
+        case SystemMessage():
+            return "system"
+        case UserMessage():
+            return "user"
+        case AssistantMessage():
+            return "assistant"
+        case ToolMessage():
+            return "tool"
+        case _:
+            assert_never(message)

@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from infold.agent.run import Assignment, Person, Work, begin
-from infold.cli.chat_acts import Acts
-from infold.cli.chat_commands import order_in
-from infold.cli.chat_screen import Screen
-from infold.cli.chat_status import Status, status_of
+from infold.cli.chat.actions import Acts
+from infold.cli.chat.commands import order_in
+from infold.cli.chat.screen import Screen
+from infold.cli.chat.status import Status, status_of
 from infold.core.messages import SessionId
 from infold.core.summary_request import COMPACTION_AGENT
 from infold.dashboard.tally import Tallies

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from infold.cli.chat_blocks import Blocks, blocks_of, drawn_block, lines_of
+from infold.cli.chat.markdown import Blocks, blocks_of, drawn_block, lines_of
 
 CODE = "```python\na = 1\n\nb = 2\n```"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.cli.chat_commands import COMMANDS, Order, order_in
+from infold.cli.chat.commands import COMMANDS, Order, order_in
 from infold.errors import UsageError
 
 

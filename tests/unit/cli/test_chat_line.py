@@ -12,8 +12,8 @@ from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from infold.cli.chat_line import LONGEST_KEPT, Line, PromptHistory, _CommandCompleter, history_at
-from infold.cli.chat_status import Piece
+from infold.cli.chat.input import LONGEST_KEPT, Line, PromptHistory, _CommandCompleter, history_at
+from infold.cli.chat.status import Piece
 
 ENTER, NEW_LINE, CTRL_C, CTRL_D = "\r", "\x1b\r", "\x03", "\x04"
 PASTE = "\x1b[200~one\ntwo\x1b[201~"

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console, RenderableType
 
-from infold.cli.chat_commands import COMMANDS
-from infold.cli.chat_page import Exchange, context_page, exchange_page, fill_of, help_page, last_exchange
+from infold.cli.chat.commands import COMMANDS
+from infold.cli.chat.pages import Exchange, context_page, exchange_page, fill_of, help_page, last_exchange
 from infold.core.entries import Checkpoint, Handle, Pin
 from infold.core.log import Log
 from infold.core.messages import Message, Overhead

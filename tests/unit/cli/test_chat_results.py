@@ -5,7 +5,7 @@ import json
 import pytest
 
 from infold.agent.events import Answered, Called
-from infold.cli.chat_results import MOST_COMPARED, MOST_KEPT, Done, Results, changes_in, folded, path_in
+from infold.cli.chat.screen import MOST_COMPARED, MOST_KEPT, Done, Results, changes_in, folded, path_in
 from infold.core.messages import ResultStatus
 
 

@@ -22,9 +22,9 @@ from infold.agent.events import (
     SummaryBegun,
     Titled,
 )
-from infold.cli.chat_screen import REFRESHES, Screen
-from infold.cli.chat_status import Piece
-from infold.cli.narrating import Told
+from infold.cli.chat.screen import REFRESHES, Screen
+from infold.cli.chat.status import Piece
+from infold.cli.event_output import Told
 from infold.core.entries import Handle
 from infold.core.events import Clipped, Compacted, PreparedAhead, SummaryProgressed
 

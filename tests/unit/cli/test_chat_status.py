@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from infold.cli.chat_status import Status, pieces_of
+from infold.cli.chat.status import Status, pieces_of
 
 FULL = Status(
     model="claude-sonnet-4-5-20250929",

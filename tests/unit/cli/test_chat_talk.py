@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from infold.agent.tools.tool import Wish
-from infold.cli.chat_talk import MOST_ASKED, _question
+from infold.cli.chat.app import MOST_ASKED, _question
 
 
 def asked(wish: Wish) -> str:

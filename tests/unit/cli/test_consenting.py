@@ -9,7 +9,7 @@ from rich.console import Console
 from infold.agent.events import Refused
 from infold.agent.permissions import Consent
 from infold.agent.tools.tool import Wish
-from infold.cli.consenting import MOST_WISHES, consent_for, leave_wanted
+from infold.cli.permission_prompt import MOST_WISHES, consent_for, leave_wanted
 
 LIST = Wish("shell", "ls -l")
 

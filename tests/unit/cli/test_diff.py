@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from infold.cli.diff_verb import _show_patch
+from infold.cli.diff import _show_patch
 
 from .kept import KITE, infold, keep, kite_entries, painted
 

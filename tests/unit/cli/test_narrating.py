@@ -24,7 +24,7 @@ from infold.agent.events import (
     Titled,
 )
 from infold.agent.loop import SILENT
-from infold.cli.narrating import ANSWERS, ENDINGS, Narrator, Told, json_lines, voice_on
+from infold.cli.event_output import ANSWERS, ENDINGS, Narrator, Told, json_lines, voice_on
 from infold.core.entries import Handle
 from infold.core.events import Clipped, Compacted, SummaryProgressed
 from infold.core.messages import Usage

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from infold.cli.replay_verb import replay
+from infold.cli.replay import replay
 from infold.core.entries import MessageEntry, encode_entry
 from infold.testing.trajectory import coding_session
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from infold.agent.events import Ending
-from infold.cli import run_verb
+from infold.cli import run
 from infold.cli.main import main
 from infold.core.messages import results_of, text_of
 from infold.testing.scripted import ScriptedServer
@@ -130,7 +130,7 @@ def test_no_task_is_bad_usage(desk: Desk, piped: str) -> None:
 
 def test_too_much_in_the_pipe_is_told(desk: Desk) -> None:
     """A whole disk is no prompt."""
-    ran = desk.run("Read.", piped="x" * (run_verb.LONGEST_PIPED + 1))
+    ran = desk.run("Read.", piped="x" * (run.LONGEST_PIPED + 1))
 
     assert ran.exit_code == 1
     assert "more than 4,000,000 bytes were piped in; write them to a file and name it" in ran.stderr
@@ -199,4 +199,4 @@ def test_a_session_goes_on(desk: Desk) -> None:
 
 def test_every_ending_has_a_status() -> None:
     """No ending is left to chance."""
-    assert set(run_verb.EXIT_CODES) == set(get_args(Ending))
+    assert set(run.EXIT_CODES) == set(get_args(Ending))

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from infold.cli.serving import keeping_within
+from infold.cli.serve_app import keeping_within
 from infold.errors import StoreBroken
 from infold.settings import StoreLimits
 from infold.stores.memory import MemoryStore

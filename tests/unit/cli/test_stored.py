@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from infold.cli.stored import BEGIN, chosen_key, existing, place_of, tell_where
+from infold.cli.session_lookup import BEGIN, chosen_key, existing, place_of, tell_where
 from infold.core.entries import Entry, MessageEntry
 from infold.core.messages import SessionId, WorkPath
 from infold.dashboard.listing import by_change

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from infold.agent.events import Noted
 from infold.agent.run import Person, Told
-from infold.cli.working import ENDING, SUMMARIES, Job, at_work, ended_by_signals, opened, with_trust, working
+from infold.cli.agent_options import ENDING, SUMMARIES, Job, at_work, ended_by_signals, opened, with_trust, working
 from infold.core.entries import MessageEntry
 from infold.core.messages import MessageId, SessionId, TextPart, UserMessage
 from infold.core.policy import share

@@ -1,0 +1,196 @@
+"""The line a person types on: history, several lines, completion of commands, the status line below; and the question with a few
+answers. The only module that needs prompt_toolkit."""
+
+import os
+import sys
+import termios
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import Output
+from prompt_toolkit.styles import Style
+
+from infold.cli.chat.commands import COMMANDS
+from infold.cli.chat.status import Piece
+from infold.cli.permission_prompt import forget_typed
+from infold.formats.codec import cleaned
+
+LONGEST_KEPT = 20_000
+"""Characters of a prompt that the history keeps; a longer one was pasted and is in the session."""
+
+
+STYLE = Style.from_dict({"bottom-toolbar": "noreverse", "prompt": "ansicyan bold"})
+
+
+AGAIN = "Ctrl-C once more, or Ctrl-D, leaves"
+
+
+class Line:
+    """Where a person types; `status` gives the pieces of the line below for a width."""
+
+    def __init__(
+        self,
+        history: History,
+        status: Callable[[int], tuple[Piece, ...]],
+        *,
+        mark: str = "› ",
+        source: Input | None = None,
+        output: Output | None = None,
+    ) -> None:
+        self._status = status
+        self._mark = mark
+        self._is_leaving = False
+        self._session: PromptSession[str] = PromptSession(
+            history=history,
+            multiline=True,
+            key_bindings=self._keys(),
+            completer=_CommandCompleter(),
+            complete_while_typing=Condition(_is_command),
+            bottom_toolbar=self._below,
+            prompt_continuation=lambda width, *_: " " * width,
+            reserve_space_for_menu=len(COMMANDS),
+            enable_suspend=True,
+            style=STYLE,
+            input=source,
+            output=output,
+        )
+        self._session.default_buffer.on_text_changed += self._stay
+        self._question: PromptSession[str] = PromptSession(style=STYLE, input=source, output=output)
+
+    def read(self) -> str | None:
+        """What the person says next; none when they leave.
+
+        Ctrl-C is a key here; one that came before it was, is an interrupt and passes through.
+        """
+        self._is_leaving = False
+        try:
+            return cleaned(self._session.prompt([("class:prompt", self._mark)]))
+        except EOFError:
+            return None
+
+    def ask(self, question: str, answers: Iterable[str]) -> str | None:
+        """Which of these answers a person gives, by its first letter or whole; none where they only press Ctrl-D.
+
+        What was typed before the question was there is no answer to it. Ctrl-C passes through, as an interrupt.
+        """
+        known = {word: answer for answer in answers for word in (answer, answer[0])}
+        forget_typed(sys.stdin)
+        clear_typeahead(self._question.input)
+        while True:
+            try:
+                said = self._question.prompt([("class:prompt", question)])
+            except EOFError:
+                return None
+            if said.strip().lower() in known:
+                return known[said.strip().lower()]
+
+    # Keys.
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        keys.add("enter")(self._say)
+        keys.add("escape", "enter")(lambda event: event.current_buffer.insert_text("\n"))
+        keys.add("c-c")(self._interrupt)
+        keys.add("<sigint>")(self._interrupt)
+        keys.add("c-d", filter=Condition(lambda: not get_app().current_buffer.text))(self._leave)
+        return keys
+
+    def _say(self, event: KeyPressEvent) -> None:
+        if event.current_buffer.text.strip():
+            event.current_buffer.validate_and_handle()
+
+    def _interrupt(self, event: KeyPressEvent) -> None:
+        """Forget what was typed; twice in a row is leaving."""
+        if self._is_leaving:
+            self._leave(event)
+        event.current_buffer.reset()
+        self._is_leaving = True
+
+    def _leave(self, event: KeyPressEvent) -> None:
+        event.app.exit(exception=EOFError)
+
+    def _stay(self, buffer: Buffer) -> None:
+        if buffer.text:
+            self._is_leaving = False
+
+    def _below(self) -> StyleAndTextTuples:
+        if self._is_leaving:
+            return [("", AGAIN)]
+        width = get_app().output.get_size().columns
+        return [(f"fg:ansi{piece.colour}" if piece.colour else "", piece.text) for piece in self._status(width - 1)]
+
+
+class _CommandCompleter(Completer):
+    """The commands that a line may go on to, with what they do."""
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """The commands that begin so."""
+        del complete_event
+        typed = document.text_before_cursor
+        for command in COMMANDS.values() if _is_first_word(typed) else ():
+            if command.name.startswith(typed[1:]):
+                yield Completion(f"/{command.name}", -len(typed), display_meta=command.does)
+
+
+def _is_command() -> bool:
+    return _is_first_word(get_app().current_buffer.text)
+
+
+def _is_first_word(text: str) -> bool:
+    return text.startswith("/") and not any(character.isspace() for character in text)
+
+
+# What was typed before.
+
+
+class PromptHistory(FileHistory):
+    """What was typed in earlier chats, in a file; what cannot be written there is forgotten with this chat."""
+
+    def store_string(self, string: str) -> None:
+        """Keep what was typed, unless it is very long."""
+        if len(string) <= LONGEST_KEPT:
+            with suppress(OSError):
+                super().store_string(cleaned(string))
+
+
+def history_at(path: Path) -> History:
+    """The history in that file, made for its owner's eyes alone; one in memory where that cannot be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        path.chmod(0o600)
+        return PromptHistory(path)
+    except OSError:
+        return InMemoryHistory()
+
+
+# The terminal, while nobody is asked anything.
+
+
+@contextmanager
+def without_echo() -> Iterator[None]:
+    """Within it, what is typed does not show between the lines of an answer; it waits for the next prompt, also after Ctrl-C."""
+    try:
+        before = termios.tcgetattr(sys.stdin)
+    except (termios.error, ValueError, OSError):
+        yield
+        return
+    silent = [*before]
+    silent[3] = silent[3] & ~termios.ECHO | termios.NOFLSH  # Ctrl-C must not throw away what was typed ahead
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

@@ -1,0 +1,154 @@
+"""`infold models`: the limits and prices infold knows, and how it understands a model's name."""
+
+from collections.abc import Iterable, Iterator
+
+import click
+import msgspec
+from rich.table import Table
+
+from infold.catalogue import Assumed, Lookup, ModelEntry, Prices, lookup, shipped
+from infold.cli import options
+from infold.cli.output_files import json_bytes
+from infold.cli.render import console_for, counted, legible, thousands
+
+MOST_LIKE = 10
+
+
+COLUMNS = ("window", "input", "output", "$ in", "$ out", "$ read", "$ write", "family")
+
+
+PLAIN_WIDTH = 400
+"""Columns where there is no terminal: room for any name, so that none is cut where somebody searches for it."""
+
+
+@click.command("models", short_help="Show limits and prices of models.")
+@click.argument("name", required=False)
+@click.option("--search", metavar="TEXT", help="List only models whose name, provider or family holds this text.")
+@options.as_json
+def models(name: str | None, search: str | None, as_json: bool) -> None:
+    """Show what infold knows of a model: NAME in any of its usual spellings, and how it was matched.
+
+    Without NAME all models are listed. Prices are US dollars per million tokens. A name that nobody knows gets a cautious
+    window, and the reason is told.
+
+    \b
+    Examples:
+      infold models anthropic/claude-sonnet-4-5
+      infold models --search gemini
+    """
+    if name is not None and search is not None:
+        raise click.UsageError("give NAME to look one up, or --search TEXT to list several, not both")
+    if name is not None:
+        _show_one(lookup(name), name, as_json=as_json)
+    else:
+        _show_list(_matching(search or ""), as_json=as_json)
+
+
+def _matching(text: str) -> list[ModelEntry]:
+    wanted = text.lower()
+    entries = (entry for entry in shipped().models if wanted in f"{entry.name} {entry.provider} {entry.family}".lower())
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+# One model.
+
+
+def _show_one(found: Lookup, name: str, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json_bytes({"asked": name, **_lookup_json(found)}), nl=False)
+        return
+    for line in _told(found, name):
+        click.echo(legible(line))
+
+
+def _told(found: Lookup, name: str) -> Iterator[str]:
+    entry = found.entry
+    if isinstance(found, Assumed):
+        yield f"{name}: not known"
+        yield f"  {found.reason}"
+        yield f"  {found.advice.replace('window=…', '--window TOKENS')}"
+        like = sorted(_matching(name), key=lambda one: len(one.name))[:MOST_LIKE]
+        if like:
+            yield f"  names that hold it: {', '.join(one.name for one in like)}"
+    else:
+        yield f"{found.matched}: {entry.provider or 'provider not known'} (matched by: {', '.join(found.how)})"
+    yield from _limits(entry)
+    if entry.prices is not None:
+        yield f"  dollars per million tokens: {_prices(entry.prices)}"
+    for tier in entry.tiers:
+        yield f"  above {tier.above_tokens:,} tokens: {_prices(tier.prices)}"
+    yield f"  counted as: {entry.family}"
+    if entry.source and entry.as_of:
+        yield f"  from: {entry.source}, {entry.as_of}"
+
+
+def _limits(entry: ModelEntry) -> Iterator[str]:
+    yield f"  window: {entry.context_tokens:,} tokens"
+    if entry.input_tokens is not None:
+        yield f"  input: at most {entry.input_tokens:,} tokens"
+    if entry.output_tokens is not None:
+        yield f"  output: at most {entry.output_tokens:,} tokens"
+
+
+def _prices(prices: Prices) -> str:
+    named = {
+        "in": prices.input,
+        "out": prices.output,
+        "cache read": prices.cache_read,
+        "cache write": prices.cache_write,
+    }
+    return ", ".join(f"{label} {_price(price)}" for label, price in named.items() if price is not None)
+
+
+def _lookup_json(found: Lookup) -> dict[str, object]:
+    stated: dict[str, object] = dict.fromkeys(("matched", "how", "reason", "advice"))
+    if isinstance(found, Assumed):
+        stated |= {"reason": found.reason, "advice": found.advice}
+    else:
+        stated |= {"matched": found.matched, "how": found.how}
+    return {"known": not isinstance(found, Assumed), **stated, "model": _entry_json(found.entry)}
+
+
+# The list.
+
+
+def _show_list(entries: list[ModelEntry], *, as_json: bool) -> None:
+    if as_json:
+        page = {"as_of": shipped().as_of, "models": [_entry_json(entry) for entry in entries]}
+        click.echo(json_bytes(page), nl=False)
+        return
+    if not entries:
+        click.echo("no model's name, provider or family holds this text; try a shorter one", err=True)
+        return
+    console = console_for(plain=False)
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    console.print(_table(entries))
+    told = "dollars per million tokens: input, output, read from cache, written to cache"
+    console.print(f"{counted(len(entries), 'model')}, as of {shipped().as_of}; {told}")
+
+
+def _table(entries: Iterable[ModelEntry]) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    table.add_column("model", no_wrap=True, overflow="ellipsis")
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name == "family" else "right", no_wrap=True, min_width=len(name))
+    for entry in entries:
+        prices = entry.prices
+        costs = (prices.input, prices.output, prices.cache_read, prices.cache_write) if prices else (None,) * 4
+        sizes = (entry.context_tokens, entry.input_tokens, entry.output_tokens)
+        table.add_row(entry.name, *map(_size, sizes), *map(_price, costs), entry.family)
+    return table
+
+
+def _size(tokens: int | None) -> str:
+    return "" if tokens is None else thousands(tokens)
+
+
+def _price(dollars: float | None) -> str:
+    return "" if dollars is None else f"{dollars:.4g}"
+
+
+def _entry_json(entry: ModelEntry) -> dict[str, object]:
+    """An entry with every field, whether it has a value or not."""
+    return {field: getattr(entry, field) for field in msgspec.structs.asdict(entry)}
