@@ -61,6 +61,7 @@ def test_a_store_is_closed_whatever_its_place(place: str, tmp_path: Path, monkey
 def test_a_busy_file_is_waited_for_as_long_as_is_said(tmp_path: Path) -> None:
     """B14: a gateway that fails open must not wait as long as an agent would."""
     place = str(tmp_path / "s.sqlite3")
+    open_store(place).close()
     store = open_store(place, busy_seconds=0.05)
     with closing(sqlite3.connect(place)) as other:
         other.execute("BEGIN IMMEDIATE")

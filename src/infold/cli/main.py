@@ -26,7 +26,7 @@ class Verb(Struct, frozen=True):
 
 
 VERBS = {
-    "chat": Verb("infold.cli.chat.app:chat", "Talk with the agent, in this folder."),
+    "chat": Verb("infold.cli.chat.verb:chat", "Talk with the agent, in this folder."),
     "compact": Verb("infold.cli.compact:compact_verb", "Fold a session into a window and show what was done."),
     "config": Verb("infold.cli.config:config", "Show every setting and where its value came from."),
     "convert": Verb("infold.cli.convert:convert", "Write a session in another shape."),

@@ -4,11 +4,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-import click
 from msgspec.structs import replace
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -19,7 +16,7 @@ from infold.agent.permissions import Consent, granted, told
 from infold.agent.run import Person, Told, Work
 from infold.agent.tools.tool import Wish
 from infold.agent.trust import default_store
-from infold.cli.agent_options import Job, at_work, ended_by_signals, new_key, opened, with_trust, working
+from infold.cli.agent_options import Job, at_work, ended_by_signals, new_key, opened, with_trust
 from infold.cli.chat.actions import Acts
 from infold.cli.chat.commands import QUIT, order_in
 from infold.cli.chat.input import Line, history_at, without_echo
@@ -29,41 +26,9 @@ from infold.cli.chat.status import Piece, Status, pieces_of, status_of
 from infold.cli.permission_prompt import trust_for
 from infold.cli.render import console_for, legible, one_line
 from infold.dashboard.tally import Tallies
-from infold.errors import InfoldError, UsageError
+from infold.errors import InfoldError
 from infold.ports import SessionKey
 from infold.wiring import EMBEDDED
-
-TALK = "infold.cli.chat.app"
-"""Found by name when a chat begins, so that this help can be read without prompt_toolkit."""
-
-
-@click.command("chat", short_help="Talk with the agent, in this folder.")
-@working
-def chat(**given: Any) -> None:
-    """Talk with the agent in this folder: it reads, searches, edits and runs commands, and asks where you might mind.
-
-    The session stays inside the model's window and is kept: leave whenever you like and come back with --session. Below the
-    prompt stand the model, the session, how full the window is, the cost, the share that came from the provider's cache, and the
-    compactions so far. /help lists the commands. Ctrl-C stops a step, not the session.
-
-    \b
-    Examples:
-      infold chat --model claude-sonnet-4-5
-      infold chat --session last
-    """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError('infold chat needs a terminal; without one use: infold run "what to do"')
-    _talk().talk(Job(**given))
-
-
-def _talk() -> Any:
-    try:
-        return import_module(TALK)
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"infold chat needs {error.name}, which is not installed; pip install 'infold[agent]'"
-        ) from error
-
 
 MOST_ASKED = 10_000
 """Characters of a wish that are shown to the person who is asked; the end of a longer one is told to be missing."""
