@@ -1,9 +1,9 @@
-"""A session as a value: what stands after the newest checkpoint, and appending to it.
+"""A session as an immutable value: the newest checkpoint, the messages after it, and how entries are appended.
 
-The log is the truth and only grows. `Log` holds no more of it than a view needs: the newest checkpoint and the messages it
-did not fold. Each part is measured once, when its message is appended; sums are kept, so that a step never walks what it
-does not change (B17). Appending checks the entry first and raises a `LogError` with the log unchanged. `Log` values may be
-kept and branched; the newest of a line shares its storage with those before it.
+The log is the truth and only grows. `Log` holds as much of it as a view needs: the newest checkpoint and the messages
+it did not fold. Each part is measured once, when its message is appended, and sums are kept, so that a step never walks
+messages it does not change. Appending checks the entry first and raises a `LogError` with the log unchanged. `Log`
+values may be kept and branched; the newest value of a line shares its storage with the earlier ones.
 """
 
 from bisect import bisect_left
@@ -72,14 +72,15 @@ from infold.core.tokens import (
 from infold.errors import DuplicateId, IllegalCut, UnknownReference
 
 FARTHEST_PARTNER = 16
-"""Messages that partners are apart at most: a call of the provider's own tool and its result, a request for approval and its
-answer. An id that returns later than that is a reference, and must not keep a long session from being folded."""
+"""Maximum distance in messages between partners, such as a provider-side tool call and its result, or an approval
+request and its answer. An id that returns later than that is a reference and must not keep a long session from being
+folded."""
 
 
 class Spine:
-    """Placed messages in order, where to find what among them, and the calls without a result so far.
+    """Logged messages in order, with indices into them and the calls that have no result yet.
 
-    `links` has where each call, and each id that opaque parts share with their partners, was last met.
+    `links` maps each call id, and each id that opaque parts share with their partners, to where it was last seen.
     """
 
     def __init__(self, items: Iterable[Placed] = ()) -> None:
@@ -98,7 +99,7 @@ class Spine:
             self.add(placed)
 
     def add(self, placed: Placed) -> None:
-        """Put one more message at the end."""
+        """Append one message."""
         index = len(self.items)
         self.items.append(placed)
         self.ids[placed.message.id] = index
@@ -120,7 +121,7 @@ class Spine:
         self.version += 1
 
     def _link(self, placed: Placed, index: int) -> None:
-        """Let no cut fall between an opaque part and the part before it that has an id in common with it."""
+        """Forbid a cut between an opaque part and an earlier part that shares an id with it."""
         for link in placed.links:
             partner = self.links.get(link, index)
             for between in range(partner + 1, index + 1) if index - partner <= FARTHEST_PARTNER else ():
@@ -130,12 +131,12 @@ class Spine:
 
 
 def within(indices: list[int], length: int) -> Sequence[int]:
-    """The indices that lie within a log's own part of the storage."""
+    """Return the indices that lie within a log's own part of the shared storage."""
     return indices if not indices or indices[-1] < length else indices[: bisect_left(indices, length)]
 
 
 def is_finished_summary(message: Message) -> TypeGuard[AssistantMessage]:
-    """Whether this is a summary that was written to its end; a failed or unfinished one is no boundary."""
+    """Return whether a message is a completed summary; a failed or unfinished one is not a boundary."""
     return (
         isinstance(message, AssistantMessage)
         and message.summary
@@ -145,7 +146,7 @@ def is_finished_summary(message: Message) -> TypeGuard[AssistantMessage]:
 
 
 def request_answered_by(message: Message, spine: Spine) -> UserMessage | None:
-    """The request that a finished summary answers, if the session holds it."""
+    """Return the request that a finished summary answers, or `None` if the session does not hold it."""
     if not is_finished_summary(message) or message.parent_id is None:
         return None
     index = spine.ids.get(message.parent_id)
@@ -154,7 +155,7 @@ def request_answered_by(message: Message, spine: Spine) -> UserMessage | None:
 
 
 def adopted_checkpoint(request: UserMessage, summary: Message, spine: Spine) -> Checkpoint:
-    """The checkpoint that a request and its summary amount to."""
+    """Return the checkpoint that a foreign compaction request and its summary amount to."""
     assert isinstance(summary, AssistantMessage)
     return Checkpoint(
         text=text_of(summary),
@@ -168,14 +169,14 @@ def adopted_checkpoint(request: UserMessage, summary: Message, spine: Spine) -> 
 
 
 def tail_start_id(request: UserMessage) -> MessageId | None:
-    """Where the tail begins that a request asked to keep, if it asked for one."""
+    """Return where the tail begins that a request asked to keep, if it asked for one."""
     return next((part.first_kept_id for part in request.parts if isinstance(part, CompactionPart)), None)
 
 
 def _adopted_first_kept(wanted: MessageId, spine: Spine) -> int | None:
-    """Where a foreign compaction's tail begins: as it says, or at the nearest legal cut after that.
+    """Return where a foreign compaction's tail begins: as it says, or at the next legal cut.
 
-    Without a tail that is what was said while the summary was being written.
+    Without a tail, it begins with what was said while the summary was written.
     """
     index = spine.ids.get(wanted)
     if index is None:
@@ -184,9 +185,9 @@ def _adopted_first_kept(wanted: MessageId, spine: Spine) -> int | None:
 
 
 class Anchor(Struct, frozen=True):
-    """The newest reported usage, the reply it came with, and the size of the live messages at that moment.
+    """The newest reported usage, its reply, and the size of the live messages at that moment.
 
-    `is_believed`: so few tokens can be what was sent.
+    `is_believed`: the report is plausible for what was sent.
     """
 
     usage: Usage
@@ -197,7 +198,7 @@ class Anchor(Struct, frozen=True):
 
 
 def append_message(log: "Log", message: Message) -> "Log":
-    """The log with one more message, measured and fitted to what came before."""
+    """Return the log with one more message, measured and matched with the calls before it."""
     spine = log.writable_spine()
     if message.id in spine.ids:
         raise DuplicateId("message", message.id)
@@ -234,7 +235,7 @@ def append_message(log: "Log", message: Message) -> "Log":
 
 
 def _hear_reply(log: "Log", reply: AssistantMessage, placed: Placed, *, before: "Log") -> "Log":
-    # A reply that arrived with a history was not answered here; only one that was recorded says how it ended.
+    # A reply that arrived with a history was not answered here; only a recorded one shows how it ended.
     heard = int(reply.finish is not None)
     sent = before.calibration.apply(before.size.plus(before.checkpoint_size)) * heard
     taken = 0 if reply.usage is None else reply.usage.context
@@ -257,9 +258,9 @@ def _hear_reply(log: "Log", reply: AssistantMessage, placed: Placed, *, before: 
 
 
 def _learn(log: "Log", usage: Usage) -> Calibration:
-    """What the growth from the report before to this one teaches; nothing if the view was altered between them.
+    """Return the calibration after this report, learned from the growth since the report before it.
 
-    Nor does growth that is too little for what was added: something else has left the provider's count.
+    Nothing is learned if the view was altered in between, or if the count grew less than the added text can explain.
     """
     anchor = log.anchor
     if anchor is None or log.altered_at > anchor.sequence:
@@ -270,7 +271,7 @@ def _learn(log: "Log", usage: Usage) -> Calibration:
 
 
 def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
-    """The log from a checkpoint on; what reports and rejections had taught by then stands in the checkpoint."""
+    """Return the log from a checkpoint on; the checkpoint carries what reports and rejections had taught by then."""
     kept = _kept_by(log, checkpoint)
     spine = Spine(kept)
     sequences = {placed.sequence for placed in kept}
@@ -304,7 +305,7 @@ def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
 
 
 def size_of_text(text: str, rendering: Rendering) -> Size:
-    """What a checkpoint's text takes in the view, with the frame of the message it stands in."""
+    """Return the size of a checkpoint's text in the view, including the frame of its message."""
     if not text:
         return NO_SIZE
     said = measure(text, token_ruler(rendering.estimate))
@@ -312,7 +313,7 @@ def size_of_text(text: str, rendering: Rendering) -> Size:
 
 
 def _kept_by(log: "Log", checkpoint: Checkpoint) -> list[Placed]:
-    """The live messages a checkpoint leaves; older requests and summaries go, so that only the newest speaks (B3)."""
+    """Return the live messages a checkpoint keeps; older requests and summaries go, so that only the newest one counts."""
     if checkpoint.first_kept is None:
         return []
     index = log.index_of(checkpoint.first_kept)
@@ -327,20 +328,20 @@ def _kept_by(log: "Log", checkpoint: Checkpoint) -> list[Placed]:
 
 
 def _first_kept(placed: Placed) -> Placed:
-    """The first message that stays: the calls that it left unanswered are gone."""
+    """Return the first kept message, without the unanswered calls before it."""
     if placed.beside == NO_SIZE:
         return placed
     return replace(placed, size=placed.size.minus(placed.beside), beside=NO_SIZE)
 
 
 def resummed(log: "Log") -> "Log":
-    """The log with the sums over its live messages made anew."""
+    """Return the log with the sums over its live messages recomputed."""
     measured = sum(map(log.measured_of, log.live))
     return replace(log, measured=measured, size=total_size(map(log.size_of, log.live)))
 
 
 def hide_parts(log: "Log", entry: Pruning | Clipping) -> "Log":
-    """The log with these parts hidden."""
+    """Return the log with these parts hidden."""
     wanted: dict[int, dict[int, Clip | None]] = {}
     for handle, clip in hidden_parts(entry):
         if log.find(handle) is None:
@@ -358,7 +359,7 @@ def hide_parts(log: "Log", entry: Pruning | Clipping) -> "Log":
 
 
 def restore(log: "Log", sequence: int) -> "Log":
-    """The log with everything visible again that the entry of that number hid."""
+    """Return the log with everything visible again that the entry of that number hid."""
     touched = [number for number, altered in log.altered.items() if altered.is_hidden_by(sequence)]
     if not touched:
         raise UnknownReference(
@@ -379,7 +380,7 @@ def restore(log: "Log", sequence: int) -> "Log":
 
 
 def pin(log: "Log", entry: Pin) -> "Log":
-    """The log with a part pinned or released."""
+    """Return the log with a part pinned or released."""
     if log.find(entry.handle) is None and entry.handle not in log.pins:
         raise UnknownReference("part", entry.handle, remedy="pin a part that is in the view, by its handle")
     pins = log.pins | {entry.handle} if entry.pinned else log.pins - {entry.handle}
@@ -387,7 +388,7 @@ def pin(log: "Log", entry: Pin) -> "Log":
 
 
 def reject(log: "Log", entry: Rejection) -> "Log":
-    """The log after a provider refused its view, with what that teaches (B11); all thinking it refused leaves the view."""
+    """Return the log after a provider refused its view: limits are learned, refused thinking leaves the view."""
     if entry.bound_thinking:
         limits, now = replace(log.limits, binds_thinking=True), log.next_sequence
         return resummed(replace(advanced(log), limits=limits, thinking_from=now, altered_at=now))
@@ -405,7 +406,7 @@ def reject(log: "Log", entry: Rejection) -> "Log":
 
 
 def amend(log: "Log", first: int) -> "Log":
-    """The log without the message numbered `first` and all that followed it; a report on them no longer speaks."""
+    """Return the log without the message numbered `first` and all later ones; a report that covers them is void."""
     index = log.index_of(first)
     if index is None:
         remedy = "name the first message taken back by its entry's number; what is folded cannot be taken back"
@@ -433,16 +434,17 @@ def amend(log: "Log", first: int) -> "Log":
 
 
 def advanced(log: "Log") -> "Log":
-    """The log after an entry that says nothing to the view."""
+    """Return the log after an entry that does not affect the view."""
     spine = log.writable_spine()
     spine.version += 1
     return replace(log, next_sequence=log.next_sequence + 1, spine=spine, version=spine.version)
 
 
 def _thinking_from(log: "Log", changed: Iterable[int], *, untouched: bool) -> int:
-    """Return below which number thinking is outdated once these messages look different; as before if none stands behind them.
+    """Return the number below which thinking is outdated once these messages look different.
 
-    `untouched`: nothing else changes the view before or after. Then blank messages and late results look different too.
+    Unchanged if no thinking follows them. `untouched`: nothing else changes the view before or after; then blank
+    messages and late results look different too.
     """
     oldest = max(log.thinking_from, min(changed, default=log.next_sequence))
     if untouched and log.checkpoint is None and any(placed.late or placed.is_blank for placed in log.live):
@@ -460,17 +462,16 @@ def _known_index(log: "Log", sequence: int) -> int:
 class Log(Struct, frozen=True, eq=False):
     """One session from its newest checkpoint on.
 
-    `measured` and `size` are of the live messages as the view shows them. `freed` has the gross tokens of each pruning in
-    force, by its number; `altered_at` is the number of the newest entry that hid or showed anything. `pending` is a
-    compaction that was requested and not yet carried out (S3.1). `attempts` counts checkpoints since a person last spoke,
-    `calls` the replies recorded in the session, without those that arrived with a history; `calls_since` and `sent_since` are
-    the same since the newest checkpoint and the tokens sent for them. `cut_off` says that the newest reply
-    ended for length and nothing was compacted since (S5.3);
-    `has_news`, that something was said or done since the newest checkpoint; `is_rejected`, that a provider refused the
-    request and nothing was hidden or folded since (B7). `limits` are what its rejections taught. `carried` are calls of the
-    folded head that may still be answered. `thinking_from`: sealed reasoning of messages numbered below it was created behind
-    other messages than the view has now. `spine`, `length` and `version` are how logs of one line share their storage; read
-    `live` instead.
+    `measured` and `size` cover the live messages as the view shows them. `freed` maps each pruning in force to its
+    gross tokens; `altered_at` is the number of the newest entry that hid or showed anything. `pending` is a requested
+    compaction that was not carried out yet. `attempts` counts checkpoints since a person last spoke. `calls` counts
+    recorded replies, without those that arrived with a history; `calls_since` and `sent_since` count replies and sent
+    tokens since the newest checkpoint. `cut_off`: the newest reply ended for length and nothing was compacted since.
+    `has_news`: something was added since the newest checkpoint. `is_rejected`: a provider refused the request and
+    nothing was hidden or folded since. `limits` are learned from rejections. `carried` are calls of the folded head
+    that may still be answered. `thinking_from`: sealed reasoning of messages numbered below it was created after other
+    messages than the view has now. `spine`, `length` and `version` implement storage shared between logs of one line;
+    read `live` instead.
     """
 
     session_id: SessionId
@@ -506,19 +507,19 @@ class Log(Struct, frozen=True, eq=False):
 
     @property
     def reported(self) -> Anchor | None:
-        """The newest report, if it is of what stands now; nothing reported before a checkpoint is (B9)."""
+        """Return the newest report if it covers the current view; reports from before a checkpoint do not."""
         report = self.report
         return report if report is not None and report.sequence > self.checkpoint_sequence else None
 
     @property
     def anchor(self) -> Anchor | None:
-        """The same, if it can be true."""
+        """Return `reported` if it is plausible."""
         reported = self.reported
         return reported if reported is not None and reported.is_believed else None
 
     @property
     def live(self) -> Sequence[Placed]:
-        """The messages that the newest checkpoint did not fold, oldest first; to be read now, not kept."""
+        """The messages that the newest checkpoint did not fold, oldest first. Read it now; do not keep it."""
         items = self.spine.items
         return items if len(items) == self.length else items[: self.length]
 
@@ -534,7 +535,7 @@ class Log(Struct, frozen=True, eq=False):
         return frozenset(waiting)
 
     def append(self, entry: Entry) -> "Log":  # noqa: PLR0911 - one return for each kind of entry
-        """The session with one more entry; raises a `LogError` when the entry cannot follow, and changes nothing then."""
+        """Return the session with one more entry; raise a `LogError`, changing nothing, if the entry cannot follow."""
         match entry:
             case MessageEntry():
                 return append_message(self, entry.message)
@@ -556,25 +557,25 @@ class Log(Struct, frozen=True, eq=False):
                 assert_never(entry)
 
     def extend(self, entries: Iterable[Entry]) -> "Log":
-        """The session with these entries, one after the other."""
+        """Return the session with these entries, one after the other."""
         log = self
         for entry in entries:
             log = log.append(entry)
         return log
 
     def find(self, handle: str) -> Placed | None:
-        """The live message that a handle's part stands in, if it is held and has such a part."""
+        """Return the live message that holds a handle's part, or `None`."""
         sequence, position = split_handle(handle)
         placed = self.at(sequence)
         return placed if placed and 0 <= position < len(placed.message.parts) else None
 
     def at(self, sequence: int) -> Placed | None:
-        """The live message of that number."""
+        """Return the live message of that number, or `None`."""
         index = self.index_of(sequence)
         return None if index is None else self.spine.items[index]
 
     def index_of(self, sequence: int) -> int | None:
-        """Where in `live` the message of that number stands."""
+        """Return the index in `live` of the message of that number, or `None`."""
         low, high, items = 0, self.length, self.spine.items
         while low < high:
             middle = (low + high) // 2
@@ -591,36 +592,36 @@ class Log(Struct, frozen=True, eq=False):
         return sum(media_bytes(self.shown(self.spine.items[index])) for index in indices)
 
     def freed_since(self, sequence: int) -> int:
-        """The gross tokens freed by prunings after that entry."""
+        """Return the gross tokens freed by prunings after that entry."""
         return sum(tokens for number, tokens in self.freed.items() if number > sequence)
 
     def shown(self, placed: Placed) -> Message:
-        """A live message as the view shows it."""
+        """Return a live message as the view shows it."""
         altered = self.altered.get(placed.sequence)
         return placed.message if altered is None else altered.message
 
     def measured_of(self, placed: Placed) -> int:
-        """What a live message measures as shown, in the unit of the session's estimate rule."""
+        """Return the measure of a live message as shown, in the unit of the session's estimate rule."""
         left_out = self.left_out_of(placed)
         return self._measured(placed) if left_out is None else self._measured(placed) - measures_of(placed, left_out)
 
     def cleaned_measure_of(self, placed: Placed) -> int:
-        """What a live message measures with its reasoning left out."""
+        """Return the measure of a live message without its reasoning."""
         return self._measured(placed) - measures_of(placed, is_loose_reasoning)
 
     def size_of(self, placed: Placed) -> Size:
-        """The size of a live message as shown."""
+        """Return the size of a live message as shown."""
         left_out, size = self.left_out_of(placed), self._size(placed)
         return size if left_out is None else size.minus(size_of_chosen(placed, left_out, self.rendering.estimate))
 
     def size_after_fold(self, placed: Placed) -> Size:
-        """Return the size that a live message would have behind a new checkpoint, which outdates its thinking."""
+        """Return the size a live message would have after a new checkpoint, which outdates its thinking."""
         if not (self.binds_thinking and placed.has_thinking) or self.is_outdated(placed):
             return self.size_of(placed)
         return self.size_of(placed).minus(size_of_chosen(placed, is_sealed_reasoning, self.rendering.estimate))
 
     def left_out_of(self, placed: Placed) -> Callable[[Part], bool] | None:
-        """Return which parts of a live message the view leaves out; `None` where it shows them all."""
+        """Return a predicate for the parts of a live message that the view leaves out; `None` if it shows all of them."""
         is_cleaned, is_outdated = self.is_cleaned(placed), self.is_outdated(placed)
         if is_cleaned and is_outdated:
             return _is_reasoning
@@ -629,25 +630,25 @@ class Log(Struct, frozen=True, eq=False):
         return is_loose_reasoning if is_cleaned else None
 
     def is_cleaned(self, placed: Placed) -> bool:
-        """Whether the newest checkpoint left out the reasoning of this message (S4.5)."""
+        """Return whether the newest checkpoint left out the reasoning of this message."""
         checkpoint = self.checkpoint
         return checkpoint is not None and checkpoint.cleaned and placed.sequence < self.checkpoint_sequence
 
     @property
     def binds_thinking(self) -> bool:
-        """Whether the model accepts its thinking only behind the messages that it was created behind."""
+        """Whether the model accepts its thinking only after the messages it was created after."""
         return self.rendering.binds_thinking or self.limits.binds_thinking
 
     def is_outdated(self, placed: Placed) -> bool:
-        """Whether a live message holds thinking that its model would refuse now.
+        """Return whether a live message holds thinking that its model would refuse now.
 
-        All thinking from before the newest change is: a block that is missing between two others invalidates the second.
+        All thinking from before the newest change is outdated: a missing block invalidates every later one.
         """
         return placed.has_thinking and placed.sequence < self.thinking_from and self.binds_thinking
 
     @property
     def shown_thinking(self) -> int:
-        """Return how many messages of the view hold thinking that their provider sealed."""
+        """Return how many messages of the view hold sealed thinking."""
         return sum(placed.has_thinking and not self.is_outdated(placed) for placed in self.live)
 
     def _measured(self, placed: Placed) -> int:
@@ -659,7 +660,7 @@ class Log(Struct, frozen=True, eq=False):
         return placed.size if altered is None else altered.size.plus(placed.beside)
 
     def writable_spine(self) -> Spine:
-        """The storage if this log is the newest of its line, else a copy of its own part of it."""
+        """Return the storage if this log is the newest of its line, else a copy of its own part of it."""
         return self.spine if self.version == self.spine.version else Spine(self.live)
 
 

@@ -1,6 +1,7 @@
-"""How a message looks with some of its parts hidden, and which entry hid which part.
+"""A message as the log holds it: its sizes, what may be done with it, and how it looks with parts hidden.
 
-The message itself never changes: an `Altered` stands beside it until the entries that hid its parts are undone.
+The message itself never changes. An `Altered` is kept with it until the entries that hid its parts are undone. Calls
+without a result are answered by a synthetic one, late results become text.
 """
 
 import re
@@ -52,23 +53,23 @@ INTERRUPTED_TEXT = "[no result: the call was interrupted]"
 
 
 def interrupted(call: ToolCallPart) -> ToolResultPart:
-    """The answer to a call that got none."""
+    """Return the synthetic result of a call that has none."""
     return ToolResultPart(call.call_id, call.tool, INTERRUPTED_TEXT, status="interrupted")
 
 
 def late_heading(result: ToolResultPart) -> str:
-    """What stands before the text of a result whose call can no longer be answered."""
+    """Return the heading of a result whose call can no longer be answered."""
     return f"[late result of {result.tool or 'a tool'}, call {result.call_id}]\n"
 
 
 def size_of_interrupted(calls: int, rule: Ruler) -> Size:
-    """What the answers to so many calls take that got none."""
+    """Return the size of the synthetic results of that many calls."""
     said = calls * _one_interrupted(token_ruler(rule)) if calls else 0
     return Size(material=said, loose=said) if said else NO_SIZE
 
 
 def size_of_late(results: Iterable[ToolResultPart], rule: Ruler) -> Size:
-    """What the headings of late results take."""
+    """Return the size of the headings of late results."""
     return Size(prose=sum(measure(late_heading(result), token_ruler(rule)) for result in results))
 
 
@@ -82,15 +83,15 @@ _STUB = re.compile(r"\[(?:pruned|clipped): [\d,]+ characters")
 
 
 LONGEST_KEPT_VALUE = 400
-"""Characters of a call argument's value that pruning leaves alone: names, paths and flags are shorter, contents longer."""
+"""Characters of an argument's value that pruning leaves alone: names, paths and flags are shorter, contents longer."""
 
 
 class Rendering(Struct, frozen=True):
     """How hidden parts look and how text is sized: fixed for a session, so that equal logs give equal bytes.
 
-    `stub` is a document's own text; where it is empty the stub says what was there. `recall`: whether handles are named.
-    `least`: the least part of a size that a provider's count of it can be. `binds_thinking`: the model accepts its thinking only
-    behind the messages that it was created behind.
+    `stub` is a preset's own text; if it is empty, the stub names what was there. `recall`: whether handles are named.
+    `least`: the smallest share of a size that a provider's count can be. `binds_thinking`: the model accepts its
+    thinking only after the messages it was created after.
     """
 
     estimate: Ruler = "features"
@@ -101,7 +102,7 @@ class Rendering(Struct, frozen=True):
 
 
 def is_prunable(part: Part) -> bool:
-    """Whether pruning may hide this part: a completed result, or a call with a large value and no seal on it (B24)."""
+    """Return whether pruning may hide this part: a completed result, or an unsealed call with a large value."""
     match part:
         case ToolResultPart():
             return part.status == "completed"
@@ -112,7 +113,7 @@ def is_prunable(part: Part) -> bool:
 
 
 def prune_part(part: Part, handle: Handle, rendering: Rendering) -> Part:
-    """The part as the view shows it once pruned; the call/result pair and the arguments' shape stay."""
+    """Return a pruned part as the view shows it; the call/result pair and the shape of the arguments stay."""
     match part:
         case ToolResultPart():
             return replace(part, output=_result_stub(part, handle, rendering), files=())
@@ -123,15 +124,15 @@ def prune_part(part: Part, handle: Handle, rendering: Rendering) -> Part:
 
 
 def is_clippable(part: Part) -> bool:
-    """Whether a part can be shortened: text, tool output and media; never reasoning or calls, which must stay valid.
+    """Return whether a part can be shortened: text, tool output and media, but not reasoning or calls.
 
-    An opaque part is left out whole, and only where no other part depends on it.
+    An opaque part is left out whole, and only if no other part depends on it.
     """
     return isinstance(part, TextPart | ToolResultPart | FilePart) and not (isinstance(part, TextPart) and part.links)
 
 
 def clip_part(part: Part, clip: Clip, rendering: Rendering) -> Part:
-    """The part as the view shows it once clipped: its head and tail, or a note in place of a medium."""
+    """Return a clipped part as the view shows it: head and tail, or a note in place of a medium."""
     match part:
         case TextPart(opaque=True):
             note = f"[left out: a block of {len(part.text):,} characters{_hint(clip.handle, rendering)}]"
@@ -148,7 +149,7 @@ def clip_part(part: Part, clip: Clip, rendering: Rendering) -> Part:
 
 
 def repeats_stub(part: Part, rendering: Rendering) -> bool:
-    """Whether a part of a reply contains the text of a stub (B24)."""
+    """Return whether a part of a reply contains the text of a stub."""
     text = part.arguments if isinstance(part, ToolCallPart) else part.text if isinstance(part, TextPart) else ""
     return bool(_STUB.search(text)) or (bool(rendering.stub) and rendering.stub in text)
 
@@ -198,7 +199,7 @@ def _hint(handle: Handle, rendering: Rendering) -> str:
 
 
 class Run(Struct, frozen=True):
-    """Where the log stands: the calls of the newest step, answered or not, and whether signed reasoning opened its loop."""
+    """The state of the step in progress: its calls, answered or not, and whether signed reasoning opened its loop."""
 
     step: frozenset[str] = frozenset()
     sealed: bool = False
@@ -207,13 +208,13 @@ class Run(Struct, frozen=True):
 class Placed(Struct, frozen=True):
     """A message, the number of its entry, its measures, and what may be done with it.
 
-    `cuttable`: it may be the first kept message (B12). `prunable`: positions pruning may hide, last first. `late`: positions
-    of results that came after their step had closed; the view shows those as text. `beside`: what of its size a view adds to it,
-    such as answers to calls that it leaves without one. `is_sent`: a view shows it; `is_blank`: there is nothing in it for a
-    model, which some providers refuse. `links`: ids that its opaque parts share with their partners.
-    `is_users`: it begins a user turn; `is_persons`: a person said it. `is_business`: it is about compaction, not work;
-    `is_summary`: it stands for what was said before it, whoever wrote it; `is_own`: infold made it, and no caller's list has it.
-    `has_thinking`: it holds reasoning that its provider sealed.
+    `cuttable`: it may be the first kept message. `prunable`: positions that pruning may hide, last first. `late`:
+    positions of results that came after their step had closed; the view shows them as text. `beside`: the part of its
+    size that a view adds, such as answers to its unanswered calls. `is_sent`: a view shows it. `is_blank`: it has no
+    content for a model, which some providers refuse. `links`: ids that its opaque parts share with their partners.
+    `is_users`: it begins a user turn. `is_persons`: a person wrote it. `is_business`: it is about compaction, not work.
+    `is_summary`: it replaces earlier messages. `is_own`: infold made it, so that it is missing from the caller's list.
+    `has_thinking`: it holds sealed reasoning.
     """
 
     sequence: int
@@ -240,14 +241,14 @@ class Placed(Struct, frozen=True):
 
 
 class Placing(Struct, frozen=True):
-    """A message in its place, and where the log stands after it."""
+    """A logged message and the state of the step after it."""
 
     placed: Placed
     run: Run
 
 
 def place(message: Message, sequence: int, run: Run, is_unanswered: Callable[[str], bool], rule: Ruler) -> Placing:
-    """Measure a message and fit it to what came before; raise `OrphanResult` for a result whose call is not open."""
+    """Measure a message and match it with earlier calls; raise `OrphanResult` for a result whose call is not open."""
     calls, results = calls_of(message), results_of(message)
     _check_calls(calls)
     _check_results(message, results, is_unanswered)
@@ -288,14 +289,14 @@ def place(message: Message, sequence: int, run: Run, is_unanswered: Callable[[st
 
 
 def _beside(message: Message, late: tuple[int, ...], left_open: int, rule: Ruler) -> Size:
-    """Return the size of what a view adds: answers to calls left open, and headings of results shown as text."""
+    """Return the size of what a view adds: answers to open calls, and headings of results shown as text."""
     shown = (message.parts[position] for position in late)
     headings = size_of_late((part for part in shown if isinstance(part, ToolResultPart)), rule)
     return headings.plus(size_of_interrupted(left_open, rule))
 
 
 def run_after(messages: Iterable[Placed]) -> Run:
-    """Where a log stands that holds these messages and nothing else."""
+    """Return the state of the step after these messages alone."""
     run = Run()
     for placed in messages:
         run = _run_after(placed, Run(run.step, run.sealed or is_signed(placed.message)))
@@ -303,19 +304,19 @@ def run_after(messages: Iterable[Placed]) -> Run:
 
 
 def media_bytes(message: Message) -> int:
-    """The bytes of a message's media, those inside tool results included (I14)."""
+    """Return the bytes of a message's media, including those inside tool results."""
     return sum(map(part_bytes, message.parts))
 
 
 def part_bytes(part: Part) -> int:
-    """Return the bytes of a part that is a medium, or of the media inside a tool result."""
+    """Return the bytes of a medium, or of the media inside a tool result."""
     if isinstance(part, ToolResultPart):
         return sum(file.byte_size for file in part.files)
     return part.byte_size if isinstance(part, FilePart) else 0
 
 
 def measures_of(placed: Placed, wanted: Callable[[Part], bool]) -> int:
-    """Return what the wanted parts of a message measure."""
+    """Return the measure of the wanted parts of a message."""
     pairs = zip(placed.message.parts, placed.measures, strict=True)
     return sum(measured for part, measured in pairs if wanted(part))
 
@@ -328,12 +329,12 @@ def size_of_chosen(placed: Placed, wanted: Callable[[Part], bool], rule: Ruler) 
 
 
 def is_loose_reasoning(part: Part) -> bool:
-    """Whether a part is reasoning that nothing seals; what a provider sealed goes with its whole loop or not at all (B12)."""
+    """Return whether a part is unsealed reasoning; sealed reasoning goes with its whole loop or not at all."""
     return isinstance(part, ReasoningPart) and not part.provider_data
 
 
 def is_sealed_reasoning(part: Part) -> bool:
-    """Whether a part is reasoning that its provider sealed."""
+    """Return whether a part is reasoning that its provider sealed."""
     return isinstance(part, ReasoningPart) and part.provider_data != ""
 
 
@@ -364,7 +365,7 @@ def _late_positions(message: Message, run: Run) -> tuple[int, ...]:
 
 
 def _prunable_positions(message: Message, *, sealed: bool, late: tuple[int, ...]) -> tuple[int, ...]:
-    """What pruning may hide, last first; calls bound to signed reasoning must stay as they are (B24)."""
+    """Return the positions that pruning may hide, last first; calls bound to signed reasoning must stay as they are."""
     parts, shown_as_text = message.parts, frozenset(late)
     return tuple(
         position
@@ -380,14 +381,14 @@ def _is_business(message: Message) -> bool:
 
 
 def _is_sendable(part: Part) -> bool:
-    """Whether a part is of a kind that requests hold, with or without content."""
+    """Return whether a part is of a kind that requests hold, with or without content."""
     if isinstance(part, TextPart):
         return not part.ignored
     return isinstance(part, ReasoningPart | ToolCallPart | ToolResultPart | FilePart)
 
 
 def _has_content(part: Part) -> bool:
-    """Whether a part is anything to a provider; reasoning alone is, where the provider sealed it."""
+    """Return whether a part has content for a provider; reasoning alone counts if the provider sealed it."""
     match part:
         case TextPart():
             return not part.ignored and bool(part.text.strip())
@@ -400,7 +401,7 @@ def _has_content(part: Part) -> bool:
 
 
 def _run_after(placed: Placed, run: Run) -> Run:
-    """Return where the log stands after a message; what is about compaction is not sent, and closes nothing."""
+    """Return the state after a message; messages about compaction are not sent and close nothing."""
     if placed.is_business:
         return run
     match placed.message:
@@ -415,14 +416,14 @@ def _run_after(placed: Placed, run: Run) -> Run:
 
 
 class Hiding(Struct, frozen=True):
-    """One entry's grip on a part: the entry's number, and how much stays visible where it clips."""
+    """An entry that hides a part: its number, and how much stays visible if it clips."""
 
     by: int
     clip: Clip | None
 
 
 class Altered(Struct, frozen=True):
-    """A message as the view shows it, its measure and size then, and what hides each part, the newest last."""
+    """A message as the view shows it, its measure and size then, and what hides each part, newest last."""
 
     message: Message
     measured: int
@@ -430,12 +431,12 @@ class Altered(Struct, frozen=True):
     hidings: Mapping[int, tuple[Hiding, ...]]
 
     def is_hidden_by(self, entry: int) -> bool:
-        """Whether that entry hides anything of the message."""
+        """Return whether that entry hides any part of the message."""
         return any(hiding.by == entry for stack in self.hidings.values() for hiding in stack)
 
 
 def hidden_parts(entry: Pruning | Clipping) -> Iterator[tuple[Handle, Clip | None]]:
-    """The parts an entry hides; with how much of each stays visible where it is clipped."""
+    """Yield the parts an entry hides, with how much of a clipped part stays visible."""
     if isinstance(entry, Pruning):
         yield from ((handle, None) for handle in entry.targets)
     else:
@@ -451,7 +452,8 @@ def hide(
     before: Altered | None,
     rendering: Rendering,
 ) -> Altered:
-    """The message numbered `sequence` with these parts hidden by entry `by`, on top of what hid them before."""
+    """Return the message numbered `sequence` with these parts hidden by entry `by`, in addition to what hid them
+    before."""
     hidings = {} if before is None else dict(before.hidings)
     for position, clip in clips.items():
         hidings[position] = (*hidings.get(position, ()), Hiding(by, clip))
@@ -459,7 +461,7 @@ def hide(
 
 
 def show_again(message: Message, sequence: int, before: Altered, *, by: int, rendering: Rendering) -> Altered | None:
-    """The message without what entry `by` did to it; none where nothing else hides any of it."""
+    """Return the message without what entry `by` hid; `None` if no other entry hides a part of it."""
     hidings: dict[int, tuple[Hiding, ...]] = {}
     for position, stack in before.hidings.items():
         left = tuple(hiding for hiding in stack if hiding.by != by)

@@ -1,8 +1,8 @@
-"""What a session is made of: messages and their parts, as frozen values.
+"""Messages and their parts as frozen values, and fingerprints of what they say.
 
-A message has one role and a tuple of parts; both are closed unions. Nothing here knows a provider's wire shape
-(`formats/` does) or how a session grows (`log.py` does). A part has no id of its own: it is addressed by the
-sequence number of its message's entry and its position (`log.Handle`), which an append-only log never changes.
+A message has one role and a tuple of parts; both are closed unions. Provider wire shapes belong to `formats/`, the
+growth of a session to `log.py`. A part has no id of its own: its handle is the sequence number of its message's entry
+and its position, which an append-only log never changes.
 """
 
 import hashlib
@@ -26,10 +26,10 @@ ResultStatus: TypeAlias = Literal["completed", "error", "interrupted"]
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
-    """Tokens a provider reported for one request (S1.3).
+    """Tokens a provider reported for one request.
 
-    `input` excludes what was read from or written to the cache; `output` excludes `reasoning` where the provider
-    tells them apart. `total` is the provider's own sum, if it gave one.
+    `input` excludes what was read from or written to the cache; `output` excludes `reasoning` if the provider reports
+    them separately. `total` is the provider's own sum, if it gave one.
     """
 
     input: int = 0
@@ -41,11 +41,11 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
     @property
     def prompt(self) -> int:
-        """All that was sent, however it was billed."""
+        """All tokens that were sent, however they were billed."""
         return self.input + self.cache_read + self.cache_write
 
     def plus(self, other: "Usage | None") -> "Usage":
-        """Both together; the provider's own sum only where both have one."""
+        """Return the sum of both; `total` only if both have one."""
         if other is None:
             return self
         totals = (self.total, other.total)
@@ -60,36 +60,35 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
     @property
     def context(self) -> int:
-        """What stands in the window after the reply."""
+        """The tokens in the window after the reply."""
         return self.total or self.prompt + self.output + self.reasoning
 
 
 class Overhead(Struct, frozen=True, omit_defaults=True):
-    """Tokens that a request sends beside its messages, as estimated: the system prompt and the tools."""
+    """Estimated tokens that a request sends in addition to its messages: the system prompt and the tools."""
 
     system: int = 0
     tools: int = 0
 
     @property
     def tokens(self) -> int:
-        """Both together."""
         return self.system + self.tools
 
 
 class ModelRef(Struct, frozen=True):
-    """Which model, at which provider."""
+    """A model at a provider."""
 
     provider: str
     id: str
 
     @property
     def full_name(self) -> str:
-        """The model at its provider, which may have limits and prices of its own: what a catalogue is asked for."""
+        """`provider/id`: the same model may have other limits and prices at another provider."""
         return f"{self.provider}/{self.id}" if self.provider else self.id
 
 
 class WorkPath(Struct, frozen=True):
-    """Where the agent stood: its working folder and the project's root."""
+    """Where the agent worked: its working folder and the project's root."""
 
     cwd: str
     root: str
@@ -101,11 +100,11 @@ class WorkPath(Struct, frozen=True):
 class TextPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
     """Written text.
 
-    `synthetic`: put there by a program (a harness's reminder, a rule file, a continue message), so never taken for
-    the user's own words. `ignored`: kept for people, never sent to a model. `document`: the text is that of a document that was
-    attached, under this title, which may be empty. `opaque`: the JSON of a block that infold has no reading for; it is counted,
-    never edited, and folded only as a whole. `links`: ids that an opaque block shares with its partners; parts with an id in
-    common are never separated.
+    `synthetic`: added by a program (a harness's reminder, a rule file, a continue message), so never treated as the
+    user's own words. `ignored`: kept for people, never sent to a model. `document`: the text of an attached document
+    with this title, which may be empty. `opaque`: the JSON of a block type that infold does not know; it is counted,
+    never edited, and folded only as a whole. `links`: ids that an opaque block shares with its partners; parts with a
+    common id are never separated.
     """
 
     text: str
@@ -117,14 +116,14 @@ class TextPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
 
 
 class ReasoningPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
-    """A model's thinking; `provider_data` is JSON text of a seal or sealed content, for the provider it is from."""
+    """A model's thinking; `provider_data` is the JSON of a signature or encrypted content, for the provider it is from."""
 
     text: str
     provider_data: str = ""
 
 
 class ToolCallPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool-call"):
-    """A model's wish to run a tool; `arguments` is the JSON text as the model wrote it, possibly broken."""
+    """A tool call; `arguments` is the JSON text as the model wrote it, possibly invalid."""
 
     call_id: str
     tool: str
@@ -133,9 +132,9 @@ class ToolCallPart(Struct, frozen=True, omit_defaults=True, tag_field="type", ta
 
 
 class FilePart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="file"):
-    """An image, document or other medium, by what it costs and where it is, not by its bytes.
+    """An image, document or other medium: its cost and address, not its bytes.
 
-    `digest` names the bytes, which are kept beside the log; empty where nothing keeps them.
+    `digest` names the bytes, which are stored apart from the log; empty if they are not stored.
     """
 
     media_type: str
@@ -147,7 +146,7 @@ class FilePart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="f
 
 
 class ToolResultPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool-result"):
-    """What a tool answered; `cleared`: another program had put a stub in its place before it came here."""
+    """A tool result; `cleared`: another program had already replaced it by a stub."""
 
     call_id: str
     tool: str
@@ -161,13 +160,13 @@ class ToolResultPart(Struct, frozen=True, omit_defaults=True, tag_field="type", 
 
 
 class StepStartPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="step-start"):
-    """A step began; `snapshot` names the working tree at that moment."""
+    """The beginning of a step; `snapshot` names the working tree at that moment."""
 
     snapshot: str = ""
 
 
 class StepFinishPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="step-finish"):
-    """A step ended: why, with what working tree, at what usage and cost."""
+    """The end of a step: the reason, the working tree, usage and cost."""
 
     reason: Finish
     snapshot: str = ""
@@ -176,7 +175,7 @@ class StepFinishPart(Struct, frozen=True, omit_defaults=True, tag_field="type", 
 
 
 class CompactionPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):
-    """A durable request to compact (S3.1); `first_kept_id` is where the verbatim tail begins, if there is one."""
+    """A durable request to compact; `first_kept_id` is where the verbatim tail begins, if there is one."""
 
     id: str
     auto: bool
@@ -200,7 +199,7 @@ Part: TypeAlias = (
 
 
 class SystemMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="system"):
-    """Instructions of the agent's maker that travel inside the message list."""
+    """Instructions of the agent's developer that travel inside the message list."""
 
     id: MessageId
     parts: tuple[Part, ...]
@@ -208,10 +207,10 @@ class SystemMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", t
 
 
 class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="user"):
-    """What was put to the model: by a person, or by a program under the same role (`TextPart.synthetic`).
+    """A message under the user's role, from a person or from a program (`TextPart.synthetic`).
 
-    `agent` and `model` are who is to answer; `system` is text for this request's system prompt (S3.3). Tool results
-    may stand in it where a provider wants them there.
+    `agent` and `model` are to answer it; `system` is added to this request's system prompt. It may hold tool results if
+    the provider expects them there.
     """
 
     id: MessageId
@@ -223,10 +222,10 @@ class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag
 
 
 class AssistantMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="assistant"):
-    """A model's reply: text, reasoning and tool calls; a summary is one whose `summary` is true (S3.6).
+    """A model's reply: text, reasoning and tool calls; a summary has `summary` set.
 
-    `overhead` is what the request it answers sent beside the messages, `window_tokens` the window that was made for, if known.
-    `foreign_summary`: another program's summary, known by its marker on import; it is sent like any reply.
+    `overhead` is what the request sent in addition to its messages, `window_tokens` the window it was made for, if
+    known. `foreign_summary`: another program's summary, recognised by its marker on import; it is sent like any reply.
     """
 
     id: MessageId
@@ -248,7 +247,7 @@ class AssistantMessage(Struct, frozen=True, omit_defaults=True, tag_field="role"
 
 
 class ToolMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="tool"):
-    """The answers of tools to the calls of the assistant message before it."""
+    """Tool results for the calls of the assistant message before it."""
 
     id: MessageId
     parts: tuple[Part, ...]
@@ -259,32 +258,32 @@ Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessag
 
 
 def text_of(message: Message) -> str:
-    """The message's text as a model would see it, parts joined by line breaks."""
+    """Return a message's text as a model would see it, parts joined by line breaks."""
     return "\n".join(part.text for part in message.parts if isinstance(part, TextPart) and not part.ignored)
 
 
 def calls_of(message: Message) -> tuple[ToolCallPart, ...]:
-    """The tool calls a message makes, in order."""
+    """Return the tool calls of a message, in order."""
     return tuple(part for part in message.parts if isinstance(part, ToolCallPart))
 
 
 def results_of(message: Message) -> tuple[ToolResultPart, ...]:
-    """The tool results a message brings, in order."""
+    """Return the tool results of a message, in order."""
     return tuple(part for part in message.parts if isinstance(part, ToolResultPart))
 
 
 def is_compaction_request(message: Message) -> bool:
-    """Whether this is the durable request for a compaction rather than something said."""
+    """Return whether this is a durable request for a compaction."""
     return isinstance(message, UserMessage) and any(isinstance(part, CompactionPart) for part in message.parts)
 
 
 def is_genuine_user(message: Message) -> bool:
-    """Whether a person said this: role user, with words or media that no program put there."""
+    """Return whether a person wrote this: role user, with words or media that no program added."""
     return isinstance(message, UserMessage) and has_own_text(message.parts)
 
 
 def has_own_text(parts: tuple[Part, ...]) -> bool:
-    """Whether any of these parts is somebody's own text or medium."""
+    """Return whether any of these parts is a person's own text or medium."""
     return any(
         isinstance(part, FilePart)
         or (isinstance(part, TextPart) and is_attached_or_own(part) and not part.ignored and bool(part.text.strip()))
@@ -293,22 +292,22 @@ def has_own_text(parts: tuple[Part, ...]) -> bool:
 
 
 def is_attached_or_own(part: TextPart) -> bool:
-    """Whether a user's text is theirs: their words, or a document that they attached."""
+    """Return whether a text is the user's: their words, or a document they attached."""
     return not part.synthetic or part.document is not None
 
 
 def is_opaque(part: Part) -> bool:
-    """Whether a part is a block that infold has no reading for."""
+    """Return whether a part is a block of an unknown type."""
     return isinstance(part, TextPart) and part.opaque
 
 
 def is_signed(message: Message) -> bool:
-    """Whether a message holds provider data that is void once its surroundings change (B12)."""
+    """Return whether a message holds provider data that becomes invalid when its surroundings change."""
     return any(isinstance(part, ReasoningPart | ToolCallPart) and part.provider_data != "" for part in message.parts)
 
 
 OWN_IDS = ("compact-", "continue-", "checkpoint-", "request-", "summary-", "interrupted-")
-"""How the ids of messages begin that infold made; no caller's message has one."""
+"""Prefixes of the ids of messages that infold made; a caller's message has none of them."""
 
 
 _SEPARATOR = b"\x1e"
@@ -318,38 +317,38 @@ _FIELD = b"\x1f"
 
 
 _NUMBERED = re.compile(r"[a-z_.:-]*\d{1,5}(\.\d+)?(#\d+)?")
-"""Ids that count the calls of a history, as some servers and infold itself give them: every history has the same."""
+"""Ids that count the calls of a history, as some servers and infold itself assign them: they recur in every history."""
 
 
 _REPEATED = re.compile(r"#\d+$")
 
 
 def is_callers(message: Message) -> bool:
-    """Whether a message came from the caller, and will be in the history the caller brings next time."""
+    """Return whether a message came from the caller and will be in the caller's next history."""
     return not message.id.startswith(OWN_IDS)
 
 
 def likeness(message: Message) -> str:
-    """What a message says, as a short fingerprint; equal for messages that differ in marks alone.
+    """Return a short fingerprint of what a message says; equal for messages that differ in markers alone.
 
-    Where nothing in a message counts, its reasoning does: it is all the message has.
+    If no other part of a message counts, its reasoning does.
     """
     pieces = tuple(filter(None, map(_piece, message.parts)))
     return _joined(message, pieces or map(_sealed, message.parts))
 
 
 def chained(earlier: str, messages: Iterable[Message]) -> str:
-    """The fingerprint of a history: of what came before, then of these messages in their order."""
+    """Return the fingerprint of a history: of the earlier one, then of these messages in order."""
     for message in messages:
         earlier = _hashed(f"{earlier}{likeness(message)}".encode())
     return earlier
 
 
 def outlined(earlier: str, messages: Iterable[Message]) -> str:
-    """The fingerprint of a history from which old results and media may have been cleared: several agents put a few words there.
+    """Return the fingerprint of a history whose old results and media may have been cleared by the agent.
 
-    What such a result says does not count, but the id of its call does. Agents that do the same at the same time, or each day,
-    get other results for the same calls, and no other id tells them apart.
+    The text of such a result does not count, but the id of its call does: agents that do the same every day get other
+    results for the same calls, and only these ids distinguish them.
     """
     for message in messages:
         outline = _joined(message, map(_outlined, message.parts))
@@ -358,7 +357,7 @@ def outlined(earlier: str, messages: Iterable[Message]) -> str:
 
 
 def has_ids(messages: Iterable[Message]) -> bool:
-    """Whether a call of theirs has an id that no other history has."""
+    """Return whether a call of these messages has an id that is unique to this history."""
     return any(_own_id(call.call_id) for message in messages for call in calls_of(message))
 
 
@@ -405,14 +404,14 @@ def _outlined(part: Part) -> bytes:
 
 
 def _sealed(part: Part) -> bytes:
-    """A reasoning part by its provider data, or by its text where it has none."""
+    """Return a reasoning part's provider data, or its text if it has none."""
     if not isinstance(part, ReasoningPart):
         return b""
     return b"reasoning" + _FIELD + _encoded(part.provider_data or part.text)
 
 
 def _unmarked(text: str) -> bytes:
-    """An opaque block in one order and spacing, without cache marks, which move, and without fields that say nothing."""
+    """Return an opaque block in canonical form, without cache markers, which move, and without empty fields."""
     try:
         value = msgspec.json.decode(_encoded(text), type=dict[str, object])
         kept = {name: field for name, field in value.items() if name != "cache_control" and field is not None}
@@ -422,12 +421,12 @@ def _unmarked(text: str) -> bytes:
 
 
 def _own_id(call_id: str) -> bytes:
-    """An id as the provider gave it; nothing where it may be another history's too. One met a second time is numbered."""
+    """Return an id as the provider gave it, or nothing if other histories may share it. Repeated ids are numbered."""
     return b"" if _NUMBERED.fullmatch(call_id) else _encoded(_REPEATED.sub("", call_id))
 
 
 def _canonical(arguments: str) -> bytes:
-    """Arguments in one order and spacing; as they stand where they are no JSON."""
+    """Return arguments in canonical form; unchanged if they are not JSON."""
     try:
         return msgspec.json.encode(msgspec.json.decode(_encoded(arguments)), order="sorted")
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
@@ -439,26 +438,26 @@ def _encoded(text: str) -> bytes:
 
 
 LONGEST_NAME = 120
-"""Characters of a name or an address that a line shows."""
+"""Maximum characters of a name or an address in a line."""
 
 
 _UNITS = (("MB", 1_000_000), ("kB", 1_000), ("bytes", 1))
 
 
 def attached(part: FilePart) -> str:
-    """Return the line that stands for a medium where it is no longer shown."""
+    """Return the line that replaces a medium that is no longer shown."""
     size = f" ({_size(part.byte_size)}{', not stored' if is_lost(part) else ''})" if part.byte_size else ""
     reference = f" {_one_line(part.reference)}" if part.reference else ""
     return f"[attached: {_one_line(part.media_type)}{_title(part.name)}{reference}{size}]"
 
 
 def is_lost(part: FilePart) -> bool:
-    """Whether neither the bytes nor an address of a medium are kept."""
+    """Return whether neither the bytes nor an address of a medium are stored."""
     return not part.digest and not part.reference
 
 
 def attached_text(part: TextPart) -> str:
-    """Return a text document as it is quoted: under a line that says what it is."""
+    """Return a text document as it is quoted: under a line that names it."""
     return f"[attached: text{_title(part.document or '')}]\n{part.text.strip()}"
 
 
@@ -467,7 +466,7 @@ def _title(name: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """A name as part of a line, whatever its sender put in it."""
+    """Return a name as part of a line, whatever its sender put in it."""
     return " ".join(text.split())[:LONGEST_NAME].replace('"', "'")
 
 
