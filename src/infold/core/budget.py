@@ -1,7 +1,7 @@
-"""What of a window may be filled, and whether a count is over it.
+"""How much of a window may be filled, whether a count is over it, and what a provider's refusals teach about it.
 
-Decides usable tokens, trigger and target for a window under a policy, and overflow from reported usage. Leaves the
-sizing of content to `tokens.py` and the consequence of an overflow to `plan.py`.
+Decides usable tokens, trigger and target for a window under a policy, and overflow from reported usage. `tokens.py`
+sizes content; `plan.py` decides what follows from an overflow.
 """
 
 from typing import assert_never
@@ -15,46 +15,46 @@ from infold.core.tokens import Calibration, Size
 from infold.errors import PolicyError
 
 SMALLEST_TOKENS = 512
-"""The smallest limit that is believed: with less there is no room for a reply, and a request so small was refused for something
-else than its size."""
+"""The smallest credible limit: below it there is no room for a reply, and a request that small was refused for another
+reason."""
 
 
 UNTOLD_SHARE = 0.9
-"""Where a provider refuses without a number, the limit is taken to be below the request by this much."""
+"""If a provider refuses without a number, the limit is assumed to be this share of the request."""
 
 
 LARGEST_FACTOR = 4.0
-"""No provider counts more than four times what we do; a larger factor comes from a misread number."""
+"""No provider counts more than four times our estimate; a larger factor comes from a misread number."""
 
 
 NEAR_SHARE = 0.5
-"""A refusal without a number at this part of the limit that was believed, or above, is one for size: a provider's count may be
-twice ours, where nothing is known of its vocabulary."""
+"""A refusal without a number at this share of the assumed limit, or above, is one for size: a provider's count may be
+twice ours if its vocabulary is unknown."""
 
 
 WIDENING = 1.1
-"""By how much each reply widens a limit that one refusal without a number taught: in seven replies it has doubled."""
+"""Factor by which each reply widens a limit learned from one refusal without a number: it doubles in seven replies."""
 
 
 LARGEST_LEARNED_TOKENS = 1_000_000_000
-"""A limit that has worn off as far as this is none."""
+"""A limit widened to this value no longer applies."""
 
 
 BYTES_SHARE = 0.5
-"""After a refusal for bytes, half of what was refused is the most that is sent."""
+"""After a refusal for bytes, at most this share of the refused size is sent."""
 
 
 FORGETTING = 0.7
-"""How much of a learned factor each later report of usage leaves, as for the margin it adds to."""
+"""Share of a learned factor that remains after each later report of usage."""
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):
-    """What is known of a provider beyond what was stated.
+    """What is known of a provider beyond its stated limits.
 
-    `tokens` is the most it takes, `is_told` whether it said so itself; `bytes` the most bytes of media in a request.
-    `factor` is by how much its count exceeded ours, learned when `reports` reports had been heard. `accepted` is the most it took
-    since it last refused, `refusals` how often it refused without a number. `binds_thinking`: it refused thinking because what
-    stands before it had changed.
+    `tokens` is the most it accepts, `is_told` whether it reported that number itself; `bytes` the most bytes of media
+    in a request. `factor` is how far its count exceeded ours, learned after `reports` reports. `accepted` is the most
+    it accepted since its last refusal, `refusals` how often it refused without a number. `binds_thinking`: it refused
+    thinking because what precedes it had changed.
     """
 
     tokens: int | None = None
@@ -67,12 +67,12 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     binds_thinking: bool = False
 
     def after_bytes(self, refused: int) -> "Limits":
-        """What is known after so many bytes were refused."""
+        """Return the limits after that many bytes were refused."""
         most = max(1, int(refused * BYTES_SHARE))
         return replace(self, bytes=most if self.bytes is None else min(self.bytes, most))
 
     def after_reply(self, reported_tokens: int) -> "Limits":
-        """What is known after a reply, with the tokens that it and its request were reported to have; 0 where none were."""
+        """Return the limits after a reply; `reported_tokens` covers it and its request, 0 if unknown."""
         accepted, tokens = max(self.accepted, reported_tokens), self.tokens
         if tokens is not None:
             widened = int(tokens * WIDENING) if self.refusals == 1 and not self.is_told else tokens
@@ -90,7 +90,8 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         reports: int,
         believed_tokens: int | None = None,
     ) -> "Limits":
-        """What is known after a request of that estimate was refused, with the provider's own numbers where there are any.
+        """Return the limits after a request of that estimate was refused, with the provider's own numbers if there are
+        any.
 
         `believed_tokens` is the limit the request was held to; a refusal near it needs no second one to confirm it.
         """
@@ -101,8 +102,8 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         if limit_tokens:
             return replace(learned, tokens=max(SMALLEST_TOKENS, limit_tokens), is_told=True)
         most = max(self.accepted, int(estimated_tokens * UNTOLD_SHARE))
-        # A limit that was told is known: the request was refused for what was to be written beside it. One that fits any model
-        # was refused for something else.
+        # A limit the provider reported is known: the request was refused for the output asked for. One that fits any model
+        # was refused for another reason.
         if self.is_told or most < SMALLEST_TOKENS:
             return learned
         is_near = bool(believed_tokens) and estimated_tokens >= NEAR_SHARE * (believed_tokens or 0)
@@ -113,7 +114,7 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         )
 
     def factor_after(self, reports: int) -> float:
-        """The factor as it still holds once so many reports have been heard in all."""
+        """Return the factor that still applies after that many reports in all."""
         return 1.0 + (self.factor - 1.0) * FORGETTING ** max(0, reports - self.reports)
 
 
@@ -121,15 +122,15 @@ NO_LIMITS = Limits()
 
 
 LARGEST_OUTPUT_TOKENS = 32_000
-"""The documents' cap on what is set aside for a reply, and their guess where a model states none."""
+"""The documents' cap on the room for a reply, and their default if a model states none."""
 
 
 DEFAULT_RESERVE_TOKENS = 20_000
-"""The reserve of documents 000 and 002 where none is configured."""
+"""The reserve of documents 000 and 002 if none is configured."""
 
 
 RESERVE_SHARE = 0.15
-"""`infold` leaves this part of the window for the reply: 614 tokens of 4k, 30,000 of 200k; larger windows keep the
+"""Share of the window that `infold` leaves for the reply: 614 tokens of 4k, 30,000 of 200k; larger windows keep the
 documents' 32,000."""
 
 
@@ -137,16 +138,16 @@ SMALLEST_RESERVE_TOKENS = 256
 """Below this a reply is not worth asking for."""
 
 
-# Defined before its user: windows are made while modules are read.
+# Defined before its user: windows are created while modules are imported.
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 class Window(Struct, frozen=True):
-    """What a model can hold: in all, of input where that is limited apart, and of output.
+    """What a model can hold: in total, of input if that is limited separately, and of output.
 
-     `context_tokens` 0 is a declared absence of a limit; an unknown window is not 0 but somebody's stated default
-    . `request_bytes` is the most bytes of media that a request may carry, where that is limited too.
+    `context_tokens` 0 declares that there is no limit; an unknown window has a stated default instead. `request_bytes`
+    is the most bytes of media that a request may carry, if limited.
     """
 
     context_tokens: int
@@ -164,16 +165,16 @@ class Window(Struct, frozen=True):
 
     @property
     def limit_tokens(self) -> int:
-        """The most a provider takes as input."""
+        """The most a provider accepts as input."""
         return self.input_tokens or self.context_tokens
 
 
 class Budget(Struct, frozen=True):
-    """A window seen through a policy: what may be filled, where to act, where to stop.
+    """A window under a policy: what may be filled, where to act, where to stop.
 
-    `limit_tokens` is the most a request may be: the usable window in `infold`, and what the provider takes in a document
-    preset, whose own trigger comes first. Unbounded: the window was declared to have no limit. `limit_bytes`: the most
-    bytes of media, where they are limited.
+    `limit_tokens` is the most a request may be: the usable window in `infold`, and what the provider accepts in a
+    document preset, whose own trigger comes first. Not `bounded`: the window was declared to have no limit.
+    `limit_bytes`: the most bytes of media, if limited.
     """
 
     usable_tokens: int
@@ -184,12 +185,12 @@ class Budget(Struct, frozen=True):
     limit_bytes: int | None = None
 
     def excess_tokens(self, request_tokens: int) -> int:
-        """How far a request is over the limit; zero when it fits."""
+        """Return how far a request is over the limit; 0 if it fits."""
         return max(0, request_tokens - self.limit_tokens) if self.bounded else 0
 
 
 def budget_for(window: Window, policy: Policy) -> Budget:
-    """What this policy makes of this window; raises `PolicyError` where the two contradict each other."""
+    """Return the budget of a window under a policy; raise `PolicyError` if they contradict each other."""
     seen = window if policy.window_tokens is None else Window(policy.window_tokens, output_tokens=window.output_tokens)
     if seen.context_tokens == 0:
         return Budget(0, 0, 0, 0, bounded=False, limit_bytes=window.request_bytes)
@@ -207,7 +208,7 @@ def budget_for(window: Window, policy: Policy) -> Budget:
 
 
 def narrowed(window: Window, limits: Limits) -> Window:
-    """A window as a provider's rejections have shown it to be; one declared to have no limit stays without."""
+    """Return a window narrowed by what rejections taught; one declared to have no limit stays unlimited."""
     tokens = limits.tokens
     if tokens is not None and window.context_tokens:
         window = replace(
@@ -222,12 +223,12 @@ def narrowed(window: Window, limits: Limits) -> Window:
 
 
 def output_ceiling(window: Window) -> int:
-    """What the documents set aside for the reply: the model's own maximum, at most 32,000, or 32,000 where unset."""
+    """Return what the documents reserve for the reply: the model's own maximum, at most 32,000, or 32,000 if unset."""
     return min(window.output_tokens or LARGEST_OUTPUT_TOKENS, LARGEST_OUTPUT_TOKENS)
 
 
 def usage_tokens(usage: Usage, rule: CountRule) -> int:
-    """Reported usage as the rule counts it; rules that do not look at usage alone take what stands in the window."""
+    """Return reported usage as the rule counts it; rules that do not use usage alone count what is in the window."""
     match rule:
         case "input+cache-read+output":
             return usage.input + usage.cache_read + usage.output
@@ -240,7 +241,7 @@ def usage_tokens(usage: Usage, rule: CountRule) -> int:
 
 
 def overflows(count_tokens: int, budget: Budget, policy: Policy) -> bool:
-    """Whether a count has reached the policy's trigger (*isOverflow*); never when automatic work is off."""
+    """Return whether a count has reached the policy's trigger (*isOverflow*); never if automatic compaction is off."""
     if not policy.auto or not budget.bounded:
         return False
     return count_tokens >= budget.trigger_tokens if policy.reached else count_tokens > budget.trigger_tokens
@@ -285,18 +286,19 @@ def _after_scaled_reserve(window: Window, policy: Policy) -> int:
 
 
 LEAST_ESTIMATED = Calibration(prose=0.6, material=0.6, wide=0.4)
-"""The least part of an estimate that a provider's count can be, where nothing is known of its vocabulary. For text in ASCII all
-measured have at least 0.85 of o200k's tokens, and French, of all the text tried, is estimated furthest too high, by three
-tenths; outside ASCII both are less sure."""
+"""The smallest share of an estimate that a provider's count can be if its vocabulary is unknown. For ASCII all measured
+vocabularies have at least 0.85 of o200k's tokens, and French is overestimated most, by 30 %; outside ASCII both are
+less certain."""
 
 
 def can_be(reported_tokens: int, size: Size, least: Calibration) -> bool:
-    """Whether text of that size can have so few tokens."""
+    """Return whether text of that size can have that few tokens."""
     loose = max(least.prose, least.material, least.wide) * size.loose
     return reported_tokens >= least.apply(size) - loose
 
 
 def is_believable(usage: Usage, sent: Size, answered: Size, least: Calibration) -> bool:
-    """Whether a report can be of a request of that size, and with its answer of what stands in the window then."""
+    """Ignore usage reports that are too low to be real (some providers omit cached tokens); return whether this one is
+    plausible."""
     counted = max(usage.prompt, usage.context - usage.output - usage.reasoning)
     return can_be(counted, sent, least) and can_be(usage.context, sent.plus(answered), least)

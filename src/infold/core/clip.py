@@ -1,4 +1,4 @@
-"""Choose how to shorten a single part: one too large for what is left of the window, or too long as it arrives."""
+"""Choose how to shorten a single part: one too large for what is left of the window, or too long on arrival."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,10 +14,10 @@ SMALLEST_CLIP_TOKENS = 96
 """What is always left of a clipped part: a few lines at either end and the note between them."""
 
 NOTE_TOKENS = 24
-"""About what the note between head and tail takes, and the frame of a result."""
+"""Approximate size of the note between head and tail, and the frame of a result."""
 
 HEAD_SHARE = 0.6
-"""A part's beginning says what it is, its end how it came out; the beginning gets a little more."""
+"""A part's beginning shows what it is, its end how it came out; the beginning gets a little more."""
 
 
 class _Candidate(Struct, frozen=True):
@@ -28,9 +28,10 @@ class _Candidate(Struct, frozen=True):
 
 
 def choose_clips(log: Log, *, excess_tokens: int, own_tokens: int) -> tuple[Clip, ...]:
-    """Shorten the largest part in the view by about the excess, and the next ones if that cannot be enough; all in one step.
+    """Shorten the largest part in the view by about the excess, and the next ones if that cannot be enough; all in one
+    step.
 
-    `own_tokens` are what the excess should be in our own measure; a part for which that was not enough is shortened by more.
+    `own_tokens` is the excess in our own measure; a part for which that was not enough is shortened by more.
     """
     clips: list[Clip] = []
     for candidate in sorted(_candidates(log), key=lambda candidate: -candidate.shown_tokens):
@@ -44,7 +45,7 @@ def choose_clips(log: Log, *, excess_tokens: int, own_tokens: int) -> tuple[Clip
 
 
 def choose_media(log: Log, *, excess_bytes: int) -> tuple[Clip, ...]:
-    """Leave out the oldest media that the view still shows and that are not pinned, as many as have the excess in bytes.
+    """Leave out the oldest unpinned media that the view shows, as many as have the excess in bytes.
 
     A tool result keeps its text.
     """
@@ -64,7 +65,7 @@ def choose_media(log: Log, *, excess_bytes: int) -> tuple[Clip, ...]:
 
 
 def clips_on_arrival(messages: Sequence[Message], log: Log, longest_tokens: int) -> tuple[Clip, ...]:
-    """How results among messages that are about to be appended are shown where they are longer than that."""
+    """Return clips for results longer than that in messages that are about to be appended."""
     allowed, ruler = max(SMALLEST_CLIP_TOKENS, longest_tokens), token_ruler(log.rendering.estimate)
     return tuple(
         _clip_to(part, handle_of(log.next_sequence + n, position), allowed, log.rendering)
@@ -89,7 +90,7 @@ def _candidates(log: Log) -> Iterator[_Candidate]:
 
 
 def _clip_to(part: Part, handle: Handle, allowed: int, rendering: Rendering) -> Clip:
-    """The longest head and tail, by repeated tries, with which the part is within what is allowed."""
+    """Return the longest head and tail, by repeated tries, with which the part is within the allowed tokens."""
     if isinstance(part, FilePart) or is_opaque(part):
         return Clip(handle, 0, 0)
     assert isinstance(part, TextPart | ToolResultPart)

@@ -1,7 +1,7 @@
-"""Carry the plan out where no model is needed: decide, append, repeat, until the view fits or nothing helps.
+"""Carry out the plan without a model: decide, append, repeat, until the view fits or nothing helps.
 
-The engine does the same with a summariser and a store between the steps; both make their checkpoints here, so that a
-deterministic compaction and one by a model differ in their words alone.
+The session does the same with a summariser and a store between the steps. Both build their checkpoints here, so that a
+deterministic compaction and one by a model differ only in their words.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,12 +37,12 @@ MOST_UNANSWERED = 200
 
 
 def callers_in(log: Log, cut: Cut) -> tuple[Message, ...]:
-    """The caller's own messages before a cut."""
+    """Return the caller's own messages before a cut."""
     return tuple(placed.message for placed in log.live[: cut.index] if not placed.is_own)
 
 
 def ledger_of(log: Log, cut: Cut) -> Ledger:
-    """What is known of everything before a cut, that of earlier folds included (B3)."""
+    """Return the ledger of everything before a cut, including earlier folds."""
     older = EMPTY_LEDGER
     if log.checkpoint is not None:
         older = log.checkpoint.ledger
@@ -54,7 +54,7 @@ def ledger_of(log: Log, cut: Cut) -> Ledger:
 
 
 def beside_tail(ledger: Ledger, log: Log, cut: Cut) -> Ledger:
-    """The ledger as it may be told beside the kept tail: without what that has already settled, changed, ended or answered."""
+    """Return the ledger to show with the kept tail: without what the tail has settled, changed, ended or answered."""
     if not (ledger.todos or ledger.errors or ledger.jobs or ledger.questions):
         return ledger
     tail = ((placed.sequence, placed.message) for placed in log.live[cut.index :])
@@ -69,7 +69,7 @@ def beside_tail(ledger: Ledger, log: Log, cut: Cut) -> Ledger:
 
 
 def unanswered_in(log: Log, cut: Cut) -> dict[str, str]:
-    """The newest calls without a result among what was or is folded; there may be any number of them."""
+    """Return the newest calls without a result in what was or will be folded, at most a fixed number."""
     before = {} if log.checkpoint is None else log.checkpoint.unanswered
     waiting = log.writable_spine().unanswered
     calls = [(call_id, before.get(call_id, "")) for call_id in sorted(log.carried)]
@@ -83,11 +83,11 @@ def unanswered_in(log: Log, cut: Cut) -> dict[str, str]:
 
 
 _BROKEN_OFF = ("tool-calls", "length")
-"""How a reply ends that something is to follow."""
+"""Finish reasons of a reply that is to be continued."""
 
 
 def is_under_way(log: Log) -> bool:
-    """Whether the newest of what was said awaits the model: a request, a result, a call, or a reply that was cut off."""
+    """Return whether the newest message awaits the model: a request, a result, a call, or a reply that was cut off."""
     spoken = (placed.message for placed in reversed(log.live) if not placed.is_business)
     newest = next((message for message in spoken if not isinstance(message, SystemMessage)), None)
     if isinstance(newest, AssistantMessage):
@@ -96,23 +96,23 @@ def is_under_way(log: Log) -> bool:
 
 
 CONTINUE_TEXT = "Go on with the next step if there is one; otherwise stop and say what you need."
-"""The synthetic message after an automatic compaction (S3.8)."""
+"""The synthetic message after an automatic compaction."""
 
 
 RATES_PER_TOKEN = 1_000_000
-"""Rates are prices of a million tokens, as the catalogue has them."""
+"""Rates are prices per million tokens, as in the catalogue."""
 
 
 ROOM_GROWTH = 1.2
-"""By how much the room of a fold's text grows at a time until the user's instructions stand in it word for word."""
+"""Growth factor of the room for a fold's text until the user's instructions fit in it verbatim."""
 
 
 LARGEST_ROOM_SHARE = 0.9
-"""The most of a folded head that its text may take where it grows."""
+"""Maximum share of a folded head that its text may take when it grows."""
 
 
 class Carried(Struct, frozen=True):
-    """A step carried out: the log after it, the entries that were appended, and what happened, for observers."""
+    """The result of one step: the log after it, the appended entries, and the events for observers."""
 
     log: Log
     entries: tuple[Entry, ...]
@@ -120,7 +120,7 @@ class Carried(Struct, frozen=True):
 
 
 class Compaction(Struct, frozen=True):
-    """A log whose next request fits, or the proof that none can (`final` is `Stuck`), and everything done on the way."""
+    """A log whose next request fits, or `final` is `Stuck`; and everything done on the way."""
 
     log: Log
     final: Fits | Stuck
@@ -130,7 +130,7 @@ class Compaction(Struct, frozen=True):
 
 
 def compact(log: Log, situation: Situation, *, now_ms: int | None = None) -> Compaction:
-    """Compact by code alone until the next request fits; does nothing when it does already."""
+    """Compact by code alone until the next request fits; do nothing if it already does."""
     steps: list[NextStep] = []
     entries: list[Entry] = []
     events: list[Event] = []
@@ -150,14 +150,14 @@ def compact(log: Log, situation: Situation, *, now_ms: int | None = None) -> Com
         steps.append(step)
         entries += carried.entries
         events += carried.events
-        if step.reason == "manual":  # a person's wish for a compaction is met by one
+        if step.reason == "manual":  # one compaction is enough for a manual request
             situation = replace(situation, manual=False)
 
 
 def carry_out(
     log: Log, step: Prune | Shorten | Summarise | Fold, situation: Situation, *, now_ms: int | None = None
 ) -> Carried:
-    """Append what a step decided; a summary nobody wrote is replaced by the deterministic fold (B10)."""
+    """Append what a step decided; without a model's summary, use the deterministic fold."""
     before = estimated_tokens(log, situation)
     match step:
         case Prune(plan):
@@ -193,7 +193,8 @@ def carry_out(
 def checkpoint_for(
     log: Log, step: Summarise | Fold, situation: Situation, *, narrative: str = "", now_ms: int | None = None
 ) -> tuple[Checkpoint, tuple[Event, ...]]:
-    """The checkpoint that folds a step's head, with a model's narrative or without, and what had to be shortened."""
+    """Return the checkpoint that folds a step's head, with or without a model's narrative, and events for what was
+    shortened."""
     summary = situation.policy.summary
     cleaned = not narrative and summary.fallback == "clean"
     ledger = EMPTY_LEDGER if cleaned else ledger_of(log, step.cut)
@@ -230,7 +231,7 @@ def checkpoint_for(
 
 
 def compacted_event(log: Log, checkpoint: Checkpoint, situation: Situation) -> Compacted:
-    """What observers are told of a checkpoint that was appended to this log (S3.7)."""
+    """Return the event for a checkpoint that was appended to this log."""
     kept = None if checkpoint.first_kept is None else log.index_of(checkpoint.first_kept)
     verdict = checkpoint.verdict
     return Compacted(
@@ -258,7 +259,7 @@ def _outdated_between(before: Log, after: Log) -> int:
 
 
 def _outdated_by(log: Log, kept: int) -> int:
-    """The same for a fold that keeps the live messages from this index on."""
+    """Return the same for a fold that keeps the live messages from this index on."""
     if not log.binds_thinking:
         return 0
     return sum(placed.has_thinking and not log.is_outdated(placed) for placed in log.live[kept:])
@@ -272,12 +273,13 @@ def _carry_out_fold(log: Log, step: Summarise | Fold, situation: Situation, *, n
 
 
 def entries_for(checkpoint: Checkpoint, log: Log, situation: Situation) -> Iterator[Entry]:
-    """What a finished compaction appends: the checkpoint, and a continue message where the policy wants one (S3.8).
+    """Yield what a finished compaction appends: the checkpoint, and a continue message if the policy asks for one.
 
-    `infold` wants one where nothing at all was kept in the midst of work (B21); else the tail says how to go on.
+    The `infold` preset adds one only if work was in progress and nothing was kept; otherwise the tail shows how to
+    continue.
     """
     yield checkpoint
-    # Without the caller's own messages the last fold's would be folded, for ever.
+    # Without a message of the caller the previous fold would be folded again, for ever.
     has_work = bool(callers_in(log, Cut(log.length, None)))
     is_adrift = checkpoint.first_kept is None and is_under_way(log)
     if has_work and checkpoint.reason != "manual" and (situation.policy.continue_always or is_adrift):
@@ -285,7 +287,7 @@ def entries_for(checkpoint: Checkpoint, log: Log, situation: Situation) -> Itera
 
 
 def _continue_message(checkpoint: Checkpoint, log: Log) -> UserMessage:
-    """A word to go on, to whom and as the last user message was put, which may be folded by now (S3.1, S3.3)."""
+    """Return a message to continue, addressed like the last user message, which may be folded by now."""
     asked = (
         placed.message
         for placed in reversed(log.live)
@@ -301,7 +303,7 @@ def _continue_message(checkpoint: Checkpoint, log: Log) -> UserMessage:
 
 
 def _uncached_tokens(log: Log, targets: Iterable[Handle]) -> int:
-    """What stands from the oldest changed message on, which the provider reads afresh."""
+    """Return the tokens from the oldest changed message on, which the provider's cache no longer serves."""
     oldest = min((split_handle(handle)[0] for handle in targets), default=log.next_sequence)
     changed = takewhile(lambda placed: placed.sequence >= oldest, reversed(log.live))
     return log.calibration.apply(total_size(map(log.size_of, changed)))
@@ -333,7 +335,8 @@ def _text(ledger: Ledger, step: Summarise | Fold, situation: Situation, log: Log
 
 
 def _rooms(step: Summarise | Fold, situation: Situation, log: Log) -> Iterator[int]:
-    """The room a fold's text may have: as planned; where a person asked, more while the window has it and something is gained."""
+    """Yield the room a fold's text may have: as planned; for a manual request, more while the window allows it and it
+    helps."""
     yield step.budget_tokens
     if step.reason != "manual":
         return
@@ -350,7 +353,7 @@ def _prefixed(text: str, prefix: str) -> str:
 
 
 def _recut(log: Log, cut: Cut, text: str, situation: Situation, *, cleaned: bool) -> Cut:
-    """Where `turn-window` cuts once the summary is known: fewer turns if the target is not met (S4.5)."""
+    """Return where `turn-window` cuts once the summary is known: fewer turns if the target is not met."""
     if not situation.policy.tail.recut:
         return cut
     rule = log.rendering.estimate
@@ -371,7 +374,7 @@ def _tokens_after(log: Log, cut: Cut, text: str, situation: Situation) -> int:
 
 
 class Rehearsal(Struct, frozen=True):
-    """A history played so far: the log, all that happened, and the number each message got in the log."""
+    """A simulated history: the log, its events, and the number each message got in the log."""
 
     log: Log
     events: tuple[Event, ...] = ()
@@ -379,10 +382,10 @@ class Rehearsal(Struct, frozen=True):
 
 
 def carry_on(rehearsal: Rehearsal, messages: Iterable[Message], situation: Situation) -> Rehearsal:
-    """Play further messages; whoever sends a request after them compacts once more for it.
+    """Simulate further messages; a request sent after them needs one more compaction.
 
-    Only the first of them can be the reply to a request that was made from this rehearsal. Any other reply was created behind a
-    view that is not known, so once this view was changed, thinking that is bound to what was sent leaves it.
+    Only the first message can be the reply to a request made from this simulation. Any other reply was created after an
+    unknown view, so once this view was changed, bound thinking leaves it.
     """
     log, events, sequences = rehearsal.log, list(rehearsal.events), list(rehearsal.sequences)
     was_sent, is_certain = bool(sequences), True
@@ -401,9 +404,9 @@ def carry_on(rehearsal: Rehearsal, messages: Iterable[Message], situation: Situa
 
 
 def rehearse(log: Log, messages: Iterable[Message], situation: Situation) -> Iterator[Compaction]:
-    """What was done before each request that these messages were sent in or answer, the next one last.
+    """Yield what was done before each request that these messages were sent in or answer, the next request last.
 
-    A request stands before each reply and after the last message. Each result carries the log on which the next begins.
+    A request precedes each reply and follows the last message. Each result carries the log on which the next begins.
     """
     for message in messages:
         if _is_reply(message) and log.next_sequence:

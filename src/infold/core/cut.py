@@ -1,7 +1,7 @@
 """Choose the first message to keep: what is folded and what stays verbatim.
 
-Decides where a cut falls by the policy's tail rule, only ever at a legal place (B12). What stands for the head is `fold.py`'s
-affair or a model's.
+Decides where a cut falls by the policy's tail rule, only at legal places. What replaces the head is written by
+`checkpoint_text.py` or a model.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ class Cut(Struct, frozen=True):
 
     @staticmethod
     def at(log: Log, index: int) -> "Cut":
-        """The cut before the live message at that index; beyond the last, everything is head."""
+        """Return the cut before the live message at that index; past the last one, everything is head."""
         return Cut(index, log.live[index].sequence if index < len(log.live) else None)
 
 
@@ -30,7 +30,8 @@ Sizer = Callable[[Placed], int]
 
 
 class Room(Struct, frozen=True):
-    """How large a tail may be: within `tokens`, or one step more, up to `most_tokens`, where that would be under the least."""
+    """How large a tail may be: within `tokens`, or one step more, up to `most_tokens`, if it would be below the
+    minimum."""
 
     tokens: int
     least_tokens: int = 0
@@ -38,9 +39,9 @@ class Room(Struct, frozen=True):
 
 
 def choose_cut(log: Log, tail: TailPolicy, room: Room, *, sizer: Sizer | None = None) -> Cut | None:
-    """Where to cut by this tail rule, or none where there is nothing to fold.
+    """Return where to cut by this tail rule, or `None` if there is nothing to fold.
 
-    `sizer` is how a live message is sized against the room; by default as the session's own rule estimates it.
+    `sizer` measures a live message against the room; by default with the session's own estimate.
     """
     live = log.live
     if not live:
@@ -58,13 +59,14 @@ def choose_cut(log: Log, tail: TailPolicy, room: Room, *, sizer: Sizer | None = 
 
 
 def cut_before(log: Log, sequence: int) -> Cut | None:
-    """The cut before the message of that number, or the nearest earlier one that is legal; none if nothing would be folded."""
+    """Return the cut before the message of that number or the nearest earlier legal one; `None` if nothing would be
+    folded."""
     indices = (index for index in range(len(log.live) - 1, 0, -1) if log.live[index].sequence <= sequence)
     return next((Cut.at(log, index) for index in indices if log.live[index].cuttable), None)
 
 
 def newest_turns_within(log: Log, cut: Cut, *, tail_tokens: int, measured_of: Sizer) -> Cut:
-    """The newest whole turns after a cut that fit, at least the last one (*takeLastTurns*)."""
+    """Return the cut that keeps the newest whole turns after `cut` that fit, at least the last one (*takeLastTurns*)."""
     chosen = end = len(log.live)
     measured = 0
     for start in reversed(turn_starts(log.live)):
@@ -76,12 +78,12 @@ def newest_turns_within(log: Log, cut: Cut, *, tail_tokens: int, measured_of: Si
 
 
 def turn_starts(live: Sequence[Placed]) -> list[int]:
-    """The indices at which a user turn begins (*splitByTurns*); a request for compaction begins none."""
+    """Return the indices at which a user turn begins (*splitByTurns*); a compaction request does not begin one."""
     return [index for index, placed in enumerate(live) if placed.cuttable and placed.is_users]
 
 
 def _has_old_summary(log: Log) -> bool:
-    """Whether an earlier summary is the old part that a policy by turns may summarise again (S4.5)."""
+    """Return whether an earlier summary is the old part that a policy by turns may summarise again."""
     return log.checkpoint is not None and bool(log.checkpoint.text) and log.live[0].cuttable
 
 
@@ -90,9 +92,10 @@ def _own_sizer(log: Log) -> Sizer:
 
 
 def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
-    """The earliest legal start of a tail within the room.
+    """Return the earliest legal start of a tail within the room.
 
-    If even the shortest tail is over, a policy that never folds everything keeps that one; 0 if there is no legal start.
+    If even the shortest tail is too large, a policy that never folds everything keeps that one; 0 if there is no legal
+    start.
     """
     live = log.live
     total = chosen = kept = 0
@@ -112,17 +115,17 @@ def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
 
 
 def head_size(log: Log, cut: Cut) -> Size:
-    """The size of what a cut folds as shown, the text of the last fold included."""
+    """Return the size of what a cut folds, as shown, including the text of the last fold."""
     return log.size.minus(tail_size(log, cut)).plus(log.checkpoint_size)
 
 
 def tail_size(log: Log, cut: Cut) -> Size:
-    """The size of what a cut keeps, as shown."""
+    """Return the size of what a cut keeps, as shown."""
     return total_size(map(log.size_of, log.live[cut.index :]))
 
 
 def kept_size(log: Log, cut: Cut) -> Size:
-    """Return the size that what a cut keeps will have once the head is folded, with the calls that its first message closed."""
+    """Return the size of what a cut keeps once the head is folded, including calls that its first message closed."""
     kept = log.live[cut.index :]
     size = total_size(map(log.size_after_fold, kept))
     return size.minus(kept[0].beside) if kept else size

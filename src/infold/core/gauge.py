@@ -1,8 +1,8 @@
-"""How full the window is: what the policy counts, and what the request can be at most (B8).
+"""How full the window is: what the policy counts, and what the request can be at most.
 
-Two numbers, never one: `count_tokens` is compared with the trigger and follows the preset's own rule; `upper_tokens` is
-compared with what the provider takes, counts system prompt and tools, and carries the margin of an estimate. Where a refusal is
-recovered within the request it carries none: the expected count decides, and a refusal corrects it.
+Two numbers: `count_tokens` is compared with the trigger and follows the preset's own rule; `upper_tokens` is compared
+with what the provider accepts, counts system prompt and tools, and includes the margin of an estimate. If a refusal is
+recovered within the request, it includes no margin: the expected count decides, and a refusal corrects it.
 """
 
 from collections.abc import Callable
@@ -17,20 +17,20 @@ from infold.core.policy import Policy
 from infold.core.tokens import Size, tokens_in, total_size
 
 MOST_CALLS_AHEAD = 100
-"""A session is expected to go on for as many calls as it has had, but not for ever."""
+"""A session is expected to continue for as many calls as it has had, up to this number."""
 
 
 LEAST_CALLS = 20
-"""Calls that must have been made in a session before its price is weighed: a history that arrives complete says nothing of how
-long the work with it will go on, and nothing was paid for it here."""
+"""Calls that must have been made in a session before its price is considered: a history that arrives complete does not
+show how long the work will continue, and nothing was paid for it here."""
 
 
 LEAST_RATIO = 2.0
-"""A cut for its price alone must at least halve the view: what is folded has a value that no price list has."""
+"""A cut for its price alone must at least halve the view: folded content has a value that is not in the price list."""
 
 
 class Rates(Struct, frozen=True):
-    """Prices per million tokens, in US dollars: read afresh (and written to the cache), read from the cache, written."""
+    """Prices per million tokens, in US dollars: uncached input (including the cache write), cached input, output."""
 
     fresh: float
     cached: float
@@ -38,11 +38,12 @@ class Rates(Struct, frozen=True):
 
 
 class Outlook(Struct, frozen=True):
-    """What a cut now would mean.
+    """Forecast of a cut made now.
 
-    `after_tokens`: the request after it; `overhead_tokens` of that stay cached. `sent_tokens` were sent in `calls` calls since
-    the last cut; `calls_before` is all calls of the session. Only calls whose replies were recorded count. `summary_tokens` a
-    model would write; none where code folds. `is_cold`: the cache has expired, so that the next request is read afresh anyway.
+    `after_tokens`: the request after it; `overhead_tokens` of that stay cached. `sent_tokens` were sent in `calls`
+    calls since the last cut; `calls_before` is all calls of the session. Only calls whose replies were recorded count.
+    `summary_tokens` is what a model would write, 0 if code folds. `is_cold`: the cache has expired, so that the next
+    request is uncached anyway.
     """
 
     view_tokens: int
@@ -56,9 +57,9 @@ class Outlook(Struct, frozen=True):
 
 
 def saving(outlook: Outlook, rates: Rates) -> float:
-    """Return what cutting now is expected to save, in the currency of the rates; 0.0 where it does not pay.
+    """Return the expected saving of a cut now, in the currency of the rates; 0.0 if it does not pay.
 
-    It never pays for less than half of the view, nor in a session of few calls.
+    It never pays for less than half of the view, or in a session of few calls.
     """
     surplus = outlook.view_tokens - outlook.after_tokens
     if outlook.calls_before < LEAST_CALLS or outlook.view_tokens < LEAST_RATIO * outlook.after_tokens:
@@ -73,7 +74,7 @@ def saving(outlook: Outlook, rates: Rates) -> float:
 
 
 def _price_of_cut(outlook: Outlook, rates: Rates) -> float:
-    """What is left behind the overhead is read afresh instead of from the cache; a model's summary is asked and paid for."""
+    """Return the price of a cut: what follows the overhead is read uncached, and a model's summary is paid for."""
     rewritten = max(0, outlook.after_tokens - outlook.overhead_tokens)
     rewrite = 0.0 if outlook.is_cold else rewritten * (rates.fresh - rates.cached)
     asked = outlook.view_tokens * rates.cached if outlook.summary_tokens else 0.0
@@ -81,27 +82,28 @@ def _price_of_cut(outlook: Outlook, rates: Rates) -> float:
 
 
 CALIBRATED_BOUND = 1.05
-"""What is left of a family's margin once reports have corrected the estimate; `benchmarks/core.py` measures the error."""
+"""What is left of a family's margin once reports have corrected the estimate; `benchmarks/core.py` measures the error.
+"""
 
 
 REJECTED_BOUND = 1.02
-"""On top of the factor a rejection taught, for what the next request differs from the one refused."""
+"""Added to the factor learned from a rejection, because the next request differs from the refused one."""
 
 
 FORGETTING = 0.7
-"""How much of the family's extra margin each report leaves."""
+"""Share of the family's extra margin that remains after each report."""
 
 
 class Situation(Struct, frozen=True):
-    """Everything a decision depends on beside the log.
+    """Everything a decision depends on in addition to the log.
 
     `overhead_tokens`: system prompt and tool schemas. `bound`: how far the provider's count may exceed an uncorrected
-    estimate, by the model's family; `wide_bound`: the same for text outside ASCII, 0 where it is the same. `recovers`: the
-    provider refuses a request that is too large, and the request is then made smaller and sent again within the same call.
-    `window_tokens`: the most the model takes in one request, reply included; 0 where only the budget is known.
-    `summariser`: whether a model can be asked. `manual`: a person asked for a compaction now. `rates`: the model's prices, where
-    known; `is_cold`: its cache has expired since the last request. `reports_usage`: whether replies tell their usage; where they
-    never do, a rule on reported usage is given our estimate instead.
+    estimate, by the model's family; `wide_bound`: the same for text outside ASCII, 0 if equal. `recovers`: the provider
+    refuses a request that is too large, and the request is then made smaller and sent again within the same call.
+    `window_tokens`: the most the model accepts in one request, reply included; 0 if only the budget is known.
+    `summariser`: whether a model can be asked. `manual`: a person asked for a compaction now. `rates`: the model's
+    prices, if known. `is_cold`: its cache has expired since the last request. `reports_usage`: whether replies report
+    usage; if they never do, a rule on reported usage uses our estimate instead.
     """
 
     policy: Policy
@@ -126,21 +128,22 @@ class Gauge(Struct, frozen=True):
 
 
 def gauge(log: Log, situation: Situation) -> Gauge:
-    """Measure the view that would be sent now; constant work, whatever the session's length (B17)."""
+    """Measure the view that would be sent now; constant work, whatever the session's length."""
     return Gauge(count_tokens=_count(log, situation), upper_tokens=_upper(log, situation))
 
 
 def bound_after(bound: float, reports: int) -> float:
-    """The margin still needed after that many reports have corrected the estimate."""
+    """Return the margin still needed after that many reports have corrected the estimate."""
     if bound <= CALIBRATED_BOUND:
         return bound
     return CALIBRATED_BOUND + (bound - CALIBRATED_BOUND) * FORGETTING**reports
 
 
 def bound_of(log: Log, situation: Situation) -> float:
-    """The margin this session's estimates need now: the family's as far as reports have left it, or what a rejection taught.
+    """Return the margin this session's estimates need now: the family's, reduced by reports, or what a rejection
+    taught.
 
-    The family's margin is not needed where a refusal is recovered.
+    The family's margin is not needed if a refusal is recovered.
     """
     calibration = log.calibration
     learned = log.limits.factor_after(calibration.reports)
@@ -156,17 +159,17 @@ def _own_bound(log: Log, situation: Situation) -> float:
 
 
 def estimated_tokens(log: Log, situation: Situation) -> int:
-    """The corrected estimate of the whole request, system prompt and tools included."""
+    """Return the corrected estimate of the whole request, system prompt and tools included."""
     return situation.overhead_tokens + log.calibration.apply(_whole(log))
 
 
 def scaled_tokens(size: Size, log: Log, situation: Situation) -> int:
-    """The most tokens that content of this size can be for the provider."""
+    """Return the most tokens the provider can count for content of this size."""
     return scaler(log, situation)(size)
 
 
 def scaler(log: Log, situation: Situation) -> Callable[[Size], int]:
-    """The same for many sizes; the margin is the session's, and is worked out once."""
+    """Return a function that scales many sizes with the session's margin, computed once."""
     apply, bound = log.calibration.apply, bound_of(log, situation)
     return lambda size: _ceil(apply(size) * bound)
 
@@ -179,7 +182,7 @@ def _count(log: Log, situation: Situation) -> int:
         grown = _grown_tokens(log)
         if anchor is None:
             return estimated_tokens(log, situation)
-        count = anchor.usage.context + grown  # less what was hidden since; a report is not forgotten for that (I13)
+        count = anchor.usage.context + grown  # less what was hidden since; the report still counts
         return count if grown >= 0 else max(count, estimated_tokens(log, situation))
     if reported is None:
         return 0 if situation.reports_usage else estimated_tokens(log, situation)
@@ -197,11 +200,11 @@ def _upper(log: Log, situation: Situation) -> int:
 
 
 def _upper_since(log: Log, anchor: Anchor, situation: Situation) -> int:
-    """The most a view can be of which something was hidden since the newest report (I13).
+    """Return the most a view can be if something was hidden since the newest report.
 
-    What was hidden is taken off the report for less than its estimate, which may have been high; by how much, a report far below
-    its own estimate tells. Where the report was within the margin of its estimate, the estimate of what is left proves it too;
-    so it does where the report was over the limit, for a provider that took so much is not held to less by it.
+    Hidden content is subtracted conservatively: its estimate may have been too high, scaled by how far the report fell
+    below its own estimate. If the report was within the margin of its estimate, or over the limit and accepted, the
+    estimate of what is left is used too.
     """
     bound, reported = bound_of(log, situation), anchor.usage.context
     added = _size_after(log, anchor.sequence)
@@ -211,13 +214,13 @@ def _upper_since(log: Log, anchor: Anchor, situation: Situation) -> int:
     sure = freed / bound**2 if freed > 0 else freed * bound
     upper = _ceil(reported - sure + log.calibration.apply(added.plus(left_open(log))) * bound)
     then = situation.overhead_tokens + min(shown.measure, log.calibration.apply(shown))
-    # Beyond that our estimates run low here, corrected or not, or more is sent than we are told.
+    # Otherwise our estimates are too low here, corrected or not, or more is sent than we know of.
     is_in_line = reported <= then * bound or situation.budget.excess_tokens(reported) > 0
     return min(upper, _most_estimated(log, situation)) if is_in_line else upper
 
 
 def _most_estimated(log: Log, situation: Situation) -> int:
-    """The most a view can be by its estimate alone; what is sent beside the messages is no better known than they were."""
+    """Return the most a view can be by its estimate alone; system prompt and tools have the same margin as messages."""
     calibration = log.calibration
     low = max(1.0, calibration.prose, calibration.material)
     said = calibration.apply(_whole(log))
@@ -225,28 +228,28 @@ def _most_estimated(log: Log, situation: Situation) -> int:
 
 
 def _size_after(log: Log, sequence: int) -> Size:
-    """What came after an entry, as shown; the work is in what came (B17)."""
+    """Return the size of what follows an entry, as shown; the work grows with that size only."""
     came = takewhile(lambda placed: placed.sequence > sequence, reversed(log.live))
     return total_size(map(log.size_of, came))
 
 
 def _grown_tokens(log: Log) -> int:
-    """By how much the view grew since the newest report; negative where it shrank."""
+    """Return by how much the view grew since the newest report; negative if it shrank."""
     return 0 if log.anchor is None else log.calibration.apply(log.size.minus(log.anchor.size).plus(left_open(log)))
 
 
 def _whole(log: Log) -> Size:
-    """All that a view says, the answers to calls included that have none yet."""
+    """Return the size of a view, including synthetic answers to open calls."""
     return log.size.plus(log.checkpoint_size).plus(left_open(log))
 
 
 def left_open(log: Log) -> Size:
-    """What a view says in place of the results that calls have not got yet."""
+    """Return the size of what a view shows in place of missing results."""
     return size_of_interrupted(len(log.open_calls), log.rendering.estimate)
 
 
 def _wide_share(log: Log) -> float:
-    """How much of what no report covers is text outside ASCII."""
+    """Return the share of unreported text that is outside ASCII."""
     shown = log.size.plus(log.checkpoint_size) if log.anchor is None else log.size.minus(log.anchor.size)
     return min(1.0, max(0, shown.wide) / max(1, shown.measure))
 

@@ -1,4 +1,4 @@
-"""Read a session back: from its numbered entries, newest first, and no further than its view needs (S4.1)."""
+"""Read a session from its numbered entries, newest first, and no further than its view needs."""
 
 from collections.abc import Iterable, Iterator, Set
 
@@ -21,11 +21,11 @@ from infold.core.messages import Message, MessageId, SessionId, UserMessage, cal
 
 
 def load(session_id: SessionId, newest_first: Iterable[tuple[int, Entry]], rendering: Rendering) -> Log:
-    """A session from its numbered entries.
+    """Return a session from its numbered entries.
 
-    A checkpoint that a later restoration names is passed over, so undoing one is appending that restoration and loading
-    again; messages that a later amendment took back are passed over likewise. What reports and rejections taught stands in
-    the checkpoint and is learned on from there.
+    A checkpoint named by a later restoration is skipped, so that undoing one is appending that restoration and loading
+    again; messages taken back by a later amendment are skipped too. The checkpoint carries what reports and rejections
+    taught.
     """
     numbers, boundary = _Numbers(), _Boundary()
     needed = _without_halves(list(_needed(numbers.seen(newest_first), boundary)), boundary)
@@ -37,7 +37,7 @@ def load(session_id: SessionId, newest_first: Iterable[tuple[int, Entry]], rende
 
 
 class _Reading:
-    """A log while it is read; `_before` are the reports that stood before each checkpoint that was undone."""
+    """A log while it is read; `_before` are the reports from before each checkpoint that was undone."""
 
     def __init__(self, log: Log, boundary: "_Boundary", held: Set[int]) -> None:
         self.log = log
@@ -46,10 +46,10 @@ class _Reading:
         self._before: dict[int, Anchor | None] = {}
 
     def take(self, sequence: int, entry: Entry) -> None:
-        """The next entry."""
+        """Take the next entry."""
         log = self.log
         if isinstance(entry, Checkpoint) and sequence != self._boundary.newest:
-            # What was reported before it does not speak for what came after, nor the other way round once it is undone.
+            # Reports from before it do not apply to what follows, nor the reverse once it is undone.
             self._before[sequence] = log.report
             self.log = replace(log, report=None)
         elif isinstance(entry, Restoration) and entry.sequence in self._before:
@@ -70,7 +70,7 @@ class _Reading:
 
 
 def _of_held_parts(entry: Entry, held: Set[int]) -> Entry | None:
-    """What an entry says of the messages that are held; none where it speaks of others alone."""
+    """Return the part of an entry that concerns held messages; `None` if it concerns only others."""
     match entry:
         case Pruning():
             targets = tuple(handle for handle in entry.targets if split_handle(handle)[0] in held)
@@ -87,23 +87,23 @@ def _of_held_parts(entry: Entry, held: Set[int]) -> Entry | None:
 
 
 class _Numbers:
-    """The number of the newest entry there is, whether or not the view needs it."""
+    """The number of the newest entry, whether or not the view needs it."""
 
     def __init__(self) -> None:
         self.newest = -1
 
     def seen(self, newest_first: Iterable[tuple[int, Entry]]) -> Iterator[tuple[int, Entry]]:
-        """The same entries, looked at on the way."""
+        """Yield the same entries and note their numbers."""
         for sequence, entry in newest_first:
             self.newest = max(self.newest, sequence)
             yield sequence, entry
 
 
 class _Boundary:
-    """Where reading may end: nowhere until a compaction is found, then once the first message that it kept has been read.
+    """Where reading may end: once a compaction and the first message that it kept have been read.
 
-    Every compaction that is carried out again on the way needs its own first kept message too: `missing` has the number or the id
-    of each that has not been read yet.
+    Every compaction that is carried out again on the way needs its own first kept message too: `missing` has the number
+    or the id of each that has not been read yet.
     """
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class _Boundary:
         self.taken_back: list[Message] = []
 
     def skips(self, sequence: int, entry: Entry) -> bool:
-        """Whether an entry says nothing to the view any more: one that was taken back, or a taking back."""
+        """Return whether an entry no longer affects the view: one that was taken back, or an amendment itself."""
         if isinstance(entry, Restoration):
             self.undone.add(entry.sequence)
             self.withdrawn.add(f"continue-{entry.sequence}")
@@ -137,7 +137,7 @@ class _Boundary:
     def see(self, sequence: int, entry: Entry) -> None:
         """Take note of an entry that may be the newest checkpoint, or half of one.
 
-        With one that was undone goes the request for it, which nobody is to carry out again.
+        The request for an undone checkpoint goes with it, so that it is not carried out again.
         """
         if isinstance(entry, Checkpoint) and sequence in self.undone:
             self.withdrawn.update([] if entry.request is None else [entry.request.id])
@@ -157,7 +157,7 @@ class _Boundary:
         self.missing.update([] if first_kept is None else [first_kept])
 
     def reached(self, sequence: int, entry: Entry) -> bool:
-        """Whether everything the view needs has been read."""
+        """Return whether everything the view needs has been read."""
         if isinstance(entry, MessageEntry):
             self.missing -= {sequence, entry.message.id}
         return self.found and not self.missing
@@ -173,7 +173,7 @@ def _needed(newest_first: Iterable[tuple[int, Entry]], boundary: _Boundary) -> I
 
 
 def _without_halves(needed: list[tuple[int, Entry]], boundary: _Boundary) -> list[tuple[int, Entry]]:
-    """Leave out a summary whose request lies before the boundary: the compaction that they made is over."""
+    """Leave out a summary whose request lies before the boundary: that compaction is over."""
     ids = {entry.message.id for _, entry in needed if isinstance(entry, MessageEntry)}
     halves = boundary.answered - ids if boundary.found else frozenset[MessageId]()
     return [
@@ -186,7 +186,7 @@ def _without_halves(needed: list[tuple[int, Entry]], boundary: _Boundary) -> lis
 
 
 def _carried(needed: Iterable[tuple[int, Entry]], boundary: _Boundary) -> frozenset[str]:
-    """Calls that only the folded head holds: those that a message read here answers, and those that one may answer yet."""
+    """Return calls that only the folded head holds: those answered by a message read here, and those still unanswered."""
     messages = [*boundary.taken_back, *(entry.message for _, entry in needed if isinstance(entry, MessageEntry))]
     made = {call.call_id for message in messages for call in calls_of(message)}
     answered = {result.call_id for message in messages for result in results_of(message)}

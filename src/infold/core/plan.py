@@ -1,8 +1,8 @@
-"""What to do next so that the next request fits: `Fits | Prune | Summarise | Fold | Shorten | Stuck`.
+"""Decide what to do next so that the next request fits: `Fits | Prune | Summarise | Fold | Shorten | Stuck`.
 
-A pure decision over the log and the situation, cheap enough to be made before every request. Every preset takes the same
-way; its policy decides which rungs of the ladder it has. Nothing is carried out here (`compact.py` and the engine do that).
-Repeating *decide, carry out* ends: each prune, fold and clip leaves less that can be pruned, folded or clipped.
+A pure decision over the log and its inputs, cheap enough to be made before every request. Every preset takes the same
+path; its policy decides which steps of the ladder it has. `compact.py` and the session carry the steps out. Repeating
+*decide, carry out* ends: each prune, fold and clip leaves less that can be pruned, folded or clipped.
 """
 
 from typing import TypeAlias
@@ -21,18 +21,19 @@ from infold.core.prune import PrunePlan, plan_prune
 from infold.core.tokens import Size
 
 LEAST_GAIN_SHARE = 0.05
-"""A fold that frees less of the usable window than this is not worth a broken cache, unless the request would not fit."""
+"""A fold that frees less of the usable window than this does not justify breaking the cache, unless the request would
+not fit."""
 
 
 LEAST_NEWS_SHARE = 0.1
-"""What must have come, of the usable window, after a compaction that missed its target, before the next one and before a model is
-asked again: twice the least gain."""
+"""Share of the usable window that must be new after a compaction that missed its target, before the next one and before
+a model is asked again: twice the least gain."""
 
 
 def is_too_soon(log: Log, situation: Situation) -> bool:
-    """Whether the newest compaction missed its target and too little came since for another to do better (B9).
+    """Return whether the newest compaction missed its target and too little is new for another to do better.
 
-    Beside tools that fill most of a window every compaction ends near its trigger, and another would follow at once.
+    With tools that fill most of a window, every compaction ends near its trigger, and another would follow at once.
     """
     checkpoint = log.checkpoint
     if checkpoint is None or not _missed_target(checkpoint, situation):
@@ -41,16 +42,17 @@ def is_too_soon(log: Log, situation: Situation) -> bool:
 
 
 def is_worth_folding(head_tokens: int, summary_tokens: int, situation: Situation, reason: Reason) -> bool:
-    """Whether to fold a head that large into a summary that large, although the request would fit as it is."""
+    """Return whether to fold a head of that size into a summary of that size although the request fits as it is."""
     if reason == "manual" or _is_by_document(situation.policy):
         return True
     return head_tokens - summary_tokens >= LEAST_GAIN_SHARE * situation.budget.usable_tokens
 
 
 def is_worth_asking(log: Log, news_tokens: int, situation: Situation, reason: Reason) -> bool:
-    """Whether a model is asked for a summary of so much that none stands for yet.
+    """Return whether to ask a model for a summary of that much text that has no summary yet.
 
-    After a compaction that missed its target code folds what is little: else a model would be asked at almost every step (B9).
+    After a compaction that missed its target, code folds small amounts; otherwise a model would be asked at almost
+    every step.
     """
     checkpoint = log.checkpoint
     if reason == "manual" or checkpoint is None or not _missed_target(checkpoint, situation):
@@ -67,24 +69,25 @@ def _is_little(tokens: int, situation: Situation) -> bool:
 
 
 def _is_by_document(policy: Policy) -> bool:
-    """Whether when to fold is as a document has it (S1.0)."""
+    """Return whether the preset decides when to fold by its document's rule."""
     return policy.target is None or policy.tail.rule == "turns"
 
 
 LARGEST_LEAST_TAIL = 0.25
-"""A policy's least tail holds where it is no more of the usable window than this: 8,000 tokens from windows of 38k on."""
+"""The policy's minimum tail applies if it is at most this share of the usable window: 8,000 tokens from windows of 38k
+on."""
 
 
 SUMMARY_GROWTH_TOKENS = 1_500
-"""By how much a checkpoint grows from one fold to the next at most, as a forecast; the budget is rarely filled."""
+"""Forecast of the maximum growth of a checkpoint from one fold to the next; the budget is rarely filled."""
 
 
 STUB_TOKENS = 24
-"""About what a stub takes; used only to foresee whether pruning alone will do."""
+"""Approximate size of a stub; used only to foresee whether pruning alone is enough."""
 
 
 class Fits(Struct, frozen=True):
-    """Nothing needs doing; the gauge says how full the window is."""
+    """Nothing to do; the gauge shows how full the window is."""
 
     gauge: Gauge
 
@@ -97,9 +100,9 @@ class Prune(Struct, frozen=True):
 
 
 class Summarise(Struct, frozen=True):
-    """Ask a model for the text that stands for the head, in at most `budget_tokens`.
+    """Ask a model for the text that replaces the head, in at most `budget_tokens`.
 
-    `saving` is what a fold for its price is expected to save, in the unit of the rates.
+    `saving` is the expected saving of a fold made for its price, in the currency of the rates.
     """
 
     cut: Cut
@@ -109,7 +112,7 @@ class Summarise(Struct, frozen=True):
 
 
 class Fold(Struct, frozen=True):
-    """Fold the head by code alone, in at most `budget_tokens`; `saving` as above."""
+    """Fold the head by code alone, in at most `budget_tokens`; `saving` as in `Summarise`."""
 
     cut: Cut
     budget_tokens: int
@@ -136,7 +139,7 @@ NextStep: TypeAlias = Fits | Prune | Summarise | Fold | Shorten | Stuck
 
 
 def next_step(log: Log, situation: Situation) -> NextStep:
-    """The one thing to do now; *repeat until it is `Fits` or `Stuck`* is the whole of compaction."""
+    """Return the one thing to do now. Compaction is *repeat until it is `Fits` or `Stuck`*."""
     policy, budget = situation.policy, situation.budget
     if policy.prune.timing == "every-request":
         plan = plan_prune(log, policy.prune, usable_tokens=budget.usable_tokens)
@@ -158,7 +161,7 @@ def next_step(log: Log, situation: Situation) -> NextStep:
 
 
 def _too_heavy(log: Log, situation: Situation) -> Shorten | None:
-    """Leave the oldest medium out where the request has more bytes than the provider takes (B8)."""
+    """Leave out the oldest medium if the request has more bytes than the provider accepts."""
     policy, most = situation.policy, situation.budget.limit_bytes
     if most is None or not policy.auto or not log.spine.media:
         return None
@@ -170,9 +173,9 @@ def _too_heavy(log: Log, situation: Situation) -> Shorten | None:
 
 
 def fold_at(log: Log, cut: Cut, situation: Situation, reason: Reason) -> Summarise | Fold:
-    """Fold the head before this cut; the summary gets no more room than half of what it replaces.
+    """Fold the head before this cut; the summary gets at most half the room of what it replaces.
 
-    A checkpoint that is only written anew keeps its narrative, for which nobody is asked.
+    A checkpoint that is only rewritten keeps its narrative, so that no model is asked.
     """
     summary, head = situation.policy.summary, head_size(log, cut).measure
     most = max(summary.minimum_tokens, head // 2)
@@ -183,7 +186,7 @@ def fold_at(log: Log, cut: Cut, situation: Situation, reason: Reason) -> Summari
 
 
 def _reason_to_act(log: Log, situation: Situation, measured: Gauge) -> Reason | None:
-    """Why to compact now, if there is a reason; an automatic one needs `auto` (S1.1)."""
+    """Return why to compact now, or `None`; an automatic reason needs `auto`."""
     policy, budget = situation.policy, situation.budget
     if situation.manual:
         return "manual"
@@ -192,12 +195,12 @@ def _reason_to_act(log: Log, situation: Situation, measured: Gauge) -> Reason | 
     own = _own_reason(log, situation, measured)
     if own is not None or budget.excess_tokens(measured.upper_tokens) == 0:
         return own
-    # `infold` has no other limit than this one; a document's own trigger kept silent (S1.0).
+    # `infold` has no other limit than this one; a document preset's own trigger did not act.
     return "trigger" if policy.usable == "scaled-reserve" else "safety"
 
 
 def _own_reason(log: Log, situation: Situation, measured: Gauge) -> Reason | None:
-    """What the policy itself acts on, as long as it has an attempt left for this prompt (S5.3)."""
+    """Return the reason by the policy's own rules, as long as it has an attempt left for this prompt."""
     policy = situation.policy
     if log.is_rejected:
         return "overflow"
@@ -223,7 +226,7 @@ def _was_forced(log: Log, policy: Policy) -> bool:
 
 
 def _saving(log: Log, situation: Situation) -> float:
-    """What a fold as deep as the policy makes it is expected to save, at prices that are known; 0.0 where it does not pay."""
+    """Return the expected saving of a fold as deep as the policy makes it, at known prices; 0.0 if it does not pay."""
     if situation.rates is None:
         return 0.0
     policy, usable = situation.policy, situation.budget.usable_tokens
@@ -243,14 +246,14 @@ def _saving(log: Log, situation: Situation) -> float:
 
 
 def _has_count(log: Log, situation: Situation) -> bool:
-    """Whether there is anything new to compare: nothing from before a checkpoint triggers another (B9)."""
+    """Return whether there is anything new to compare: a report from before a checkpoint must not trigger another."""
     if situation.policy.compares_usage and situation.reports_usage:
         return log.reported is not None
     return log.has_news
 
 
 def _first_rung(log: Log, situation: Situation, measured: Gauge, reason: Reason) -> NextStep | None:
-    """The gentlest step of the ladder that helps."""
+    """Return the gentlest step of the ladder that helps."""
     excess = _excess(situation, measured, reason)
     insists = reason == "forced" and situation.policy.attempts is None and _ended_work(log)
     pruning = None if reason == "price" or insists else _prune_enough(log, situation, measured, reason)
@@ -259,20 +262,20 @@ def _first_rung(log: Log, situation: Situation, measured: Gauge, reason: Reason)
 
 
 def _ended_work(log: Log) -> bool:
-    """Return whether a reply that was cut off has the last word: unless something is folded, the work ends with it."""
+    """Return whether a reply that was cut off is the last message: unless something is folded, the work ends with it."""
     newest = next((placed.message for placed in reversed(log.live) if not placed.is_business), None)
     return isinstance(newest, AssistantMessage)
 
 
 def _excess(situation: Situation, measured: Gauge, reason: Reason) -> int:
-    """How much must go; what a provider refused must become smaller, whatever our own count says (B7)."""
+    """Return how much must go; a refused request must become smaller whatever our own count is."""
     excess = situation.budget.excess_tokens(measured.upper_tokens)
     least = int(LEAST_GAIN_SHARE * situation.budget.usable_tokens) if reason == "overflow" else 0
     return max(excess, least)
 
 
 def _last_resort(log: Log, situation: Situation, excess: int, reason: Reason) -> NextStep | None:
-    """What helps where the tail itself is too large, or the window became smaller than the checkpoint."""
+    """Return the step that helps if the tail itself is too large, or the window became smaller than the checkpoint."""
     clips = situation.policy.clip
     return (
         _prune_anything(log, situation, reason)
@@ -283,7 +286,7 @@ def _last_resort(log: Log, situation: Situation, excess: int, reason: Reason) ->
 
 
 def _is_over(log: Log, situation: Situation) -> bool:
-    """Whether our own count is over the limit too: a refusal alone does not fold what a person has just said."""
+    """Return whether our own count is over the limit too: a refusal alone must not fold what a person has just said."""
     return situation.budget.excess_tokens(gauge(log, situation).upper_tokens) > 0
 
 
@@ -305,7 +308,7 @@ def _prune_anything(log: Log, situation: Situation, reason: Reason) -> Prune | N
 
 
 def _shorten(log: Log, situation: Situation, excess: int, reason: Reason) -> Shorten | None:
-    """Shorten a part by what the excess is in our own measure, for the limit is held with a margin that the part has not."""
+    """Shorten a part by the excess in our own measure, without the margin that the limit includes."""
     whole = log.size.plus(log.checkpoint_size)
     own = -(-excess * whole.measure // max(1, scaled_tokens(whole, log, situation)))
     clips = choose_clips(log, excess_tokens=excess, own_tokens=own)
@@ -313,17 +316,18 @@ def _shorten(log: Log, situation: Situation, excess: int, reason: Reason) -> Sho
 
 
 def _fold(log: Log, situation: Situation, reason: Reason, *, urgent: bool, insists: bool) -> Summarise | Fold | None:
-    """Fold before the cut that the policy's tail has; `insists`: there is room enough, and something is folded all the same."""
+    """Fold at the cut given by the policy's tail; `insists`: fold something even if there is room."""
     cut = _cut(log, situation, halves=situation.manual or insists)
     if cut is None or (insists and all(placed.is_users for placed in log.live[: cut.index])):
-        return None  # a reply that was cut off cannot go on without its own prompt
+        return None  # a reply that was cut off cannot continue without its own prompt
     return _worth_folding(log, cut, situation, reason, urgent=urgent or insists)
 
 
 def _worth_folding(
     log: Log, cut: Cut, situation: Situation, reason: Reason, *, urgent: bool
 ) -> Summarise | Fold | None:
-    """Fold there if it pays; where the request would not fit, or a document's preset would send too much, if it helps at all."""
+    """Fold at this cut if it pays off; if the request is over the limit, or a document preset would send too much, if
+    it saves anything."""
     summary, head = situation.policy.summary, head_size(log, cut).measure
     helps = (urgent or reason == "safety") and head > 2 * summary.minimum_tokens
     summary_tokens = summary.budget_tokens(situation.budget.usable_tokens)
@@ -332,7 +336,7 @@ def _worth_folding(
 
 
 def _fold_everything(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold | None:
-    """Keep no tail at all: the last resort where the newest step alone is too large, say for its call arguments."""
+    """Keep no tail at all: the last resort if the newest step alone is too large, for example by its call arguments."""
     return _worth_folding(log, Cut(len(log.live), None), situation, reason, urgent=True) if log.live else None
 
 
@@ -347,22 +351,22 @@ def _cut(log: Log, situation: Situation, *, halves: bool) -> Cut | None:
 
 
 def _room(log: Log, situation: Situation, tail_tokens: int, *, halves: bool) -> Room:
-    """What the target leaves for a tail beside the summary and the overhead, in tokens as the provider may count them."""
+    """Return the room that the target leaves for a tail next to the summary and the overhead, in the provider's tokens."""
     policy, budget = situation.policy, situation.budget
     summary_tokens = policy.summary.budget_tokens(budget.usable_tokens)
     beside = scaled_tokens(Size(prose=summary_tokens + situation.overhead_tokens), log, situation)
     most = max(0, budget.target_tokens - beside)
-    if halves:  # what is asked for is done, however little there is
+    if halves:  # a manual request is carried out, however little there is
         most = min(most, scaled_tokens(log.size, log, situation) // 2)
     least = min(policy.tail.minimum_tokens, int(budget.usable_tokens * LARGEST_LEAST_TAIL))
     return Room(min(tail_tokens, most), scaled_tokens(Size(prose=least), log, situation), most)
 
 
 def _rewrite(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold | None:
-    """Fold nothing more, but write the checkpoint anew and smaller: the way out after a change to a smaller window."""
+    """Fold nothing more, but rewrite the checkpoint smaller: the way out after a change to a smaller window."""
     if log.checkpoint is None or (log.live and not log.live[0].cuttable):
         return None
     step = _worth_folding(log, Cut.at(log, 0), situation, reason, urgent=True)
     written = log.checkpoint.budget_tokens
-    # With the room it had before, its text would be what it is: pins and verbatim rules take what they take.
+    # With the same room its text would be the same: pins and verbatim rules keep their size.
     return None if step is None or (written and step.budget_tokens >= written) else step

@@ -1,6 +1,6 @@
-"""Choose the old tool results, and the large old call arguments, that become stubs (A2, B24).
+"""Choose the old tool results, and the large old call arguments, that become stubs.
 
-A pure choice over the live messages: it neither hides anything (`log.py` does) nor decides when it is worth it (`plan.py`).
+A pure choice over the live messages: `log.py` hides them, `plan.py` decides when it is worth it.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from infold.core.tokens import measure_part, tokens_in
 
 
 class PrunePlan(Struct, frozen=True):
-    """The parts to hide, newest first, and what hiding them frees before stubs are subtracted."""
+    """The parts to hide, newest first, and the tokens that frees before stubs are subtracted."""
 
     targets: tuple[Handle, ...] = ()
     freed_tokens: int = 0
@@ -28,8 +28,8 @@ NOTHING_TO_PRUNE = PrunePlan()
 def plan_prune(log: Log, policy: PrunePolicy, *, usable_tokens: int, minimum_tokens: int | None = None) -> PrunePlan:
     """Choose what lies beyond the newest `keep` tokens of tool output, if hiding it frees more than the minimum.
 
-    The walk goes newest to oldest and spares the last user turns, pinned parts and protected tools; it ends at a summary
-    and at the first part that is hidden already (S2.1 to S2.7).
+    Walks from newest to oldest and spares the last user turns, pinned parts and protected tools; ends at a summary and
+    at the first part that is hidden already.
     """
     if not policy.enabled:
         return NOTHING_TO_PRUNE
@@ -48,7 +48,7 @@ def plan_prune(log: Log, policy: PrunePolicy, *, usable_tokens: int, minimum_tok
 
 
 def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[Placed, int]]:
-    """What may be hidden, newest first: a message and the position of a part in it."""
+    """Yield what may be hidden, newest first: a message and the position of a part in it."""
     newest = _newest_touchable(log, policy)
     oldest = _oldest_touchable(log)
     for index in reversed(within(log.spine.prunable, newest + 1)):
@@ -69,7 +69,7 @@ def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[Placed, int]]:
 
 
 def _shown_measure(log: Log, placed: Placed, position: int) -> int:
-    """What a part takes as the view shows it: of one that was clipped, hiding frees no more than what is left."""
+    """Return the measure of a part as the view shows it: hiding a clipped part frees only what is left of it."""
     altered = log.altered.get(placed.sequence)
     if altered is None or position not in altered.hidings:
         return placed.measures[position]
@@ -83,7 +83,7 @@ def _is_wanted(part: object, policy: PrunePolicy) -> bool:
 
 
 def _newest_touchable(log: Log, policy: PrunePolicy) -> int:
-    """The index of the message that begins the oldest spared turn, the newest one that may be touched; -1 for none."""
+    """Return the index of the message that begins the oldest spared turn; -1 if there is none."""
     if policy.spare_turns == 0:
         return log.length - 1
     turns = within(log.spine.persons_turns if policy.genuine_turns else log.spine.user_turns, log.length)

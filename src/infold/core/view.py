@@ -1,10 +1,10 @@
-"""From log to the messages the model is sent.
+"""From the log to the messages the model is sent.
 
-`standing` is what the log holds after its newest checkpoint, as the documents' *filterCompacted* gives it. `view` is that, made
-fit to send. While nothing is hidden or folded, a list that a caller brings whole is sent as it came; only calls without any
-result are answered as interrupted. In a view that infold has changed, or has put together from what it recorded, late answers
-also become text, and messages with nothing in them are left out.
-The same log always gives the same messages, and a message that nothing changed is the very object that was appended.
+`standing` is what the log holds after its newest checkpoint, as the documents' *filterCompacted* returns it. `view` is
+that, made ready to send. While nothing is hidden or folded, a list that the caller passes whole is sent unchanged,
+except that calls without any result are answered as interrupted. In a view that infold changed, or assembled from what
+it recorded, late results also become text, and messages without content are left out. The same log always gives the
+same messages, and an unchanged message is the very object that was appended.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,14 +31,14 @@ from infold.core.messages import (
 from infold.core.policy import SummaryPolicy
 
 _INTERRUPTED = "interrupted-"
-"""How the ids of messages begin that answer calls without a result."""
+"""Prefix of the ids of messages that answer calls without a result."""
 
 REQUEST_TEXT = "Summarise the work so far, so that it can go on from the summary alone."
-"""How a compaction request reads where a view shows it as something that was said."""
+"""The text of a compaction request if a view shows it as a message."""
 
 
 def standing(log: Log) -> tuple[Message, ...]:
-    """The newest request and summary, then every message they did not fold, oldest first (*filterCompacted*, S4.1)."""
+    """Return the newest request and summary, then every message they did not fold, oldest first (*filterCompacted*)."""
     pair = () if log.checkpoint is None else (log.checkpoint.request, log.checkpoint.summary)
     return (*(message for message in pair if message is not None), *(placed.message for placed in log.live))
 
@@ -46,9 +46,9 @@ def standing(log: Log) -> tuple[Message, ...]:
 def view(log: Log, summary: SummaryPolicy, *, brought: bool = False) -> tuple[Message, ...]:
     """Return the messages to send now; not empty unless the log is.
 
-    `brought`: the caller brings its whole list with each request, and so wants each message in it to be sent. Otherwise a
-    recorded reply without content is left out, and so is one that ended in an error while nothing follows it; and a result that
-    came after its step becomes text, since the request before it has already answered its call as interrupted.
+    `brought`: the caller passes its whole list with each request and expects every message in it to be sent. Otherwise
+    a recorded reply without content is left out, and so is one that ended in an error if nothing follows it; and a
+    result that came after its step becomes text, since an earlier request has already answered its call as interrupted.
     """
     messages = tuple(_sendable(log, brought=brought))
     if messages and not brought and _broke_off(messages[-1]):
@@ -63,12 +63,12 @@ def answered_as_interrupted(messages: Iterable[Message]) -> frozenset[str]:
 
 
 def _broke_off(message: Message) -> bool:
-    """Whether a reply ended in an error: half an answer is nothing to go on from (I4)."""
+    """Return whether a reply ended in an error: half an answer cannot be continued."""
     return isinstance(message, AssistantMessage) and (bool(message.error) or message.finish == "error")
 
 
 def _opening(log: Log, summary: SummaryPolicy) -> tuple[Message, ...]:
-    """What stands for the folded head."""
+    """Return the messages that replace the folded head."""
     checkpoint, number = log.checkpoint, log.checkpoint_sequence
     if checkpoint is None or not checkpoint.text:
         return ()
@@ -119,25 +119,25 @@ def _sendable(log: Log, *, brought: bool) -> Iterator[Message]:
 
 
 def _answered_elsewhere(live: Sequence[Placed], *, late_counts: bool) -> frozenset[str]:
-    """Return the calls that an opaque part names, and those with a result after their step where it stays one."""
+    """Return the calls that an opaque part names, and those with a late result that stays a result."""
     late = (result.call_id for placed in live if late_counts and placed.late for result in placed.results)
     return frozenset((*late, *(link for placed in live for link in placed.links)))
 
 
 def _is_given(message: Message) -> bool:
-    """Whether a message is one that the caller wrote, not a reply that was recorded."""
+    """Return whether the caller wrote this message, instead of a recorded reply."""
     return not isinstance(message, AssistantMessage) or message.finish is None
 
 
 def _may_follow_calls(placed: Placed) -> bool:
-    """Whether a message leaves the step before it open: it brings results, or is a program's note in the midst of one."""
+    """Return whether a message leaves the step before it open: it brings results, or is a program's note within one."""
     return bool(placed.results) or isinstance(placed.message, SystemMessage | ToolMessage)
 
 
 class _Step:
-    """The calls of one message while their results are read; what follows the first one missing is held back.
+    """The calls of one message while their results are read; messages after the first missing result are held back.
 
-    `answered` are calls whose result stands elsewhere.
+    `answered` are calls whose result is elsewhere.
     """
 
     def __init__(self, asking: Placed | None = None, answered: frozenset[str] = frozenset()) -> None:
@@ -149,7 +149,7 @@ class _Step:
         self._next = 0
 
     def holds_back(self, results: Sequence[ToolResultPart]) -> bool:
-        """Take in results; whether their message has to wait until it is known which calls before it have none."""
+        """Take in results; return whether their message must wait until it is known which earlier calls have none."""
         while self._next < len(self._calls) and self._calls[self._next].call_id in self._answered:
             self._next += 1
         if self._next == len(self._calls) and not self.held:
@@ -161,8 +161,8 @@ class _Step:
     def closed(self, *, in_order: bool) -> Iterator[Message]:
         """Yield what was held back, with an answer for each call that has none.
 
-        Answers stand in the order of their calls, and what a program noted in between comes after them. A step without a
-        missing result is left as it came, unless it is put `in_order` because infold changes the request anyway.
+        Answers are in the order of their calls, followed by notes of programs. A step without a missing result is left
+        unchanged, unless it is put `in_order` because infold changes the request anyway.
         """
         missing = [call for call in self._calls if call.call_id not in self._answered]
         if not missing and not in_order:
@@ -197,13 +197,13 @@ def _with_late_as_text(message: Message, placed: Placed) -> Message:
 
 
 def _shows_all_reasoning(log: Log) -> bool:
-    """Whether no live message has reasoning that the view leaves out; cheaper than asking for each."""
+    """Return whether the view shows all reasoning of the live messages; cheaper than checking each."""
     is_cleaned = log.checkpoint is not None and log.checkpoint.cleaned
     return not is_cleaned and not (log.binds_thinking and log.live and log.live[0].sequence < log.thinking_from)
 
 
 def without(message: Message, left_out: Callable[[Part], bool]) -> Message:
-    """Return a message without these parts; the same one where it has none of them."""
+    """Return a message without these parts; the same object if it has none of them."""
     if not any(map(left_out, message.parts)):
         return message
     return replace(message, parts=tuple(part for part in message.parts if not left_out(part)))
