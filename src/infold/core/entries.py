@@ -1,7 +1,7 @@
 """The records a session's log is made of, and their stored form.
 
-An entry is appended and never changed (B1): what hides something is an entry, and so is what shows it again. Entries are
-numbered in order from 0; a part is addressed by its message's number and its own position (`Handle`).
+An entry is appended and never changed: hiding something is an entry, and so is showing it again. Entries are numbered
+in order from 0; a part is addressed by its message's number and its position (`Handle`).
 """
 
 from typing import Literal, NewType, TypeAlias
@@ -16,7 +16,8 @@ from infold.core.tokens import Calibration
 from infold.errors import UndecodableLog
 
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 60_000, 3_600_000
-"""How long a summariser is left alone after its first failed compaction; each further one in a row doubles the pause."""
+"""How long a summariser is not asked after its first failed compaction; each further failure in a row doubles the
+pause."""
 
 
 Fault: TypeAlias = Literal[
@@ -31,13 +32,13 @@ Fault: TypeAlias = Literal[
     "too-large",
     "invented",
 ]
-"""Why a summary cannot stand as it is; `failed`: the model gave none."""
+"""Why a summary cannot be used as it is; `failed`: the model returned none."""
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
-    """What the judge found: the text that may be used, empty where none may; the faults; and the lines taken out.
+    """The judge's result: the usable text (empty if rejected), the faults, and the lines removed.
 
-    `error` is the summariser's own error, where it failed; `judged`: whether the policy has a judge of content.
+    `error` is the summariser's own error if it failed; `judged`: whether the policy judges content.
     """
 
     text: str
@@ -49,12 +50,12 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the summary, repaired or not, may stand."""
+        """Whether the summary, repaired or not, is accepted."""
         return bool(self.text)
 
 
 class Failing(Struct, frozen=True, omit_defaults=True):
-    """A summariser that failed in so many compactions in a row, and is not asked again by a policy before `until_ms`."""
+    """Consecutive failed compactions of a summariser; policies do not ask it again before `until_ms`."""
 
     times: int
     until_ms: int
@@ -72,23 +73,23 @@ def next_failure(before: Failing | None, now_ms: int, wait_ms: int = 0) -> Faili
 
 
 Handle = NewType("Handle", str)
-"""The address of a part: `"<sequence>.<position>"`, short enough to stand in a stub."""
+"""The address of a part: `"<sequence>.<position>"`, short enough for a stub."""
 
 
 Reason: TypeAlias = Literal["trigger", "price", "forced", "overflow", "manual", "safety", "arrival", "import"]
-"""Why a compaction happened: the trigger was reached, going on was dearer than a cut, a reply was cut off, a provider reported
-an overflow, a person asked, the request would not have fitted although the policy's own trigger kept silent (S1.0), a part was
-longer than a caller wanted when it arrived, or it was read from a foreign transcript."""
+"""Why a compaction happened: the trigger was reached, continuing cost more than a cut, a reply was cut off, a provider
+reported an overflow, a person asked, the request would not have fitted although the preset's own trigger did not act, a
+part was longer on arrival than the caller wanted, or it was read from a foreign transcript."""
 
 
 class MessageEntry(Struct, frozen=True, tag_field="entry", tag="message"):
-    """Something was said, called or answered."""
+    """A message was appended."""
 
     message: Message
 
 
 class Pruning(Struct, frozen=True, tag_field="entry", tag="pruning"):
-    """Old tool results or call arguments became stubs; the freed tokens are gross, stubs not subtracted (S2.7)."""
+    """Old tool results or call arguments became stubs; the freed tokens are gross, stubs not subtracted."""
 
     targets: tuple[Handle, ...]
     freed_tokens: int
@@ -111,21 +112,22 @@ class Clipping(Struct, frozen=True, tag_field="entry", tag="clipping"):
 
 
 class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag="checkpoint"):
-    """The head was folded: `text` stands for everything before the message numbered `first_kept`.
+    """The head was folded: `text` replaces everything before the message numbered `first_kept`.
 
-    `narrative` is the part of the text that a model or a foreign agent wrote; the rest was written by code. `first_kept`
-    none: nothing before this entry stays. `request` and `summary` are the messages of a compaction carried out as the
-    documents have it. `cleaned`: reasoning left the kept tail too (S4.5). `attempt` counts the compactions since a person
-    last spoke, `calls` the replies recorded in the session so far. `saving` is what a fold for its price was expected to save, in
-    US dollars. `tokens_before` and `tokens_after` are of the whole view.
-    `verdict`, `summariser`, `cost` and `duration_ms` tell of a model's summary: what the judge found, who wrote it, at
-    what price; `ahead`, that it was written before it was needed. `calibration` and `limits` are what reports and rejections
-    had taught by then. `folded` counts the caller's messages before the first kept one, and `fingerprint` is their chain of
-    likenesses, by which a whole history is known again; `outline` is the same for one whose old results were cleared.
-    `budget_tokens` is the room its text was given. `unanswered` are calls of what was folded that have no result yet and may
-    still get one, each with its tool. `failing` says that summaries failed, and until when the summariser is left alone.
-    `safety` names what infold did that the policy's document does not have: `code-fold` where a failed summary would have
-    stopped the work, `flattened` where the history did not fit the summariser as messages.
+    `narrative` is the part of the text that a model or a foreign agent wrote; the rest was written by code.
+    `first_kept` `None`: nothing before this entry stays. `request` and `summary` are the messages of a compaction
+    carried out as in the documents. `cleaned`: reasoning was removed from the kept tail too. `attempt` counts the
+    compactions since a person last spoke, `calls` the replies recorded in the session so far. `saving` is the expected
+    saving of a fold made for its price, in US dollars. `tokens_before` and `tokens_after` cover the whole view.
+
+    `verdict`, `summariser`, `cost` and `duration_ms` describe a model's summary; `ahead`: it was written in the
+    background. `calibration` and `limits` are what reports and rejections had taught by then. `folded` counts the
+    caller's messages before the first kept one, and `fingerprint` is their chained fingerprint, by which a whole
+    history is recognised; `outline` is the same for a history whose old results were cleared. `budget_tokens` is the
+    room its text was given. `unanswered` maps folded calls that may still get a result to their tools. `failing`:
+    summaries failed, and until when the summariser is not asked. `safety` names what infold did beyond the preset's
+    document: `code-fold` if a failed summary would have stopped the work, `flattened` if the history did not fit the
+    summariser as messages.
     """
 
     text: str
@@ -172,10 +174,10 @@ class Pin(Struct, frozen=True, tag_field="entry", tag="pin"):
 
 
 class Rejection(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag="rejection"):
-    """A provider refused a request as too large: what it had been estimated at, and the provider's numbers if it told any.
+    """A provider refused a request as too large: its estimate, and the provider's numbers if it gave any.
 
-    `over_bytes`: it was refused for its bytes, of which it had at least that many. `bound_thinking`: it was refused for thinking
-    that is bound to another conversation, whatever its size. `believed_tokens` is the limit it was held to.
+    `over_bytes`: it was refused for its bytes, of which it had at least that many. `bound_thinking`: it was refused for
+    thinking that is bound to another conversation, whatever its size. `believed_tokens` is the limit it was held to.
     """
 
     estimated_tokens: int
@@ -188,13 +190,14 @@ class Rejection(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag=
 
 
 class Amendment(Struct, frozen=True, tag_field="entry", tag="amendment"):
-    """The caller took back the message numbered `first` and all that followed it; the log keeps them, the view does not."""
+    """The caller took back the message numbered `first` and all that followed it; the log keeps them, the view does
+    not."""
 
     first: int
 
 
 class Title(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag="title"):
-    """A user message was given a title, or the whole session where `message_id` is empty; the last one holds (S6.2)."""
+    """A user message was given a title, or the whole session if `message_id` is empty; the newest one counts."""
 
     text: str
     message_id: MessageId = MessageId("")
@@ -210,12 +213,12 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """An entry in its stored form: one line of JSON."""
+    """Return an entry in its stored form: one line of JSON."""
     return _ENCODER.encode(entry)
 
 
 def decode_entry(stored: bytes) -> Entry:
-    """The entry a stored form stands for; raises `UndecodableLog` on anything else."""
+    """Return the entry of a stored form; raise `UndecodableLog` for anything else."""
     try:
         return _DECODER.decode(stored)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -223,12 +226,12 @@ def decode_entry(stored: bytes) -> Entry:
 
 
 def handle_of(sequence: int, position: int) -> Handle:
-    """The handle of a part."""
+    """Return the handle of a part."""
     return Handle(f"{sequence}.{position}")
 
 
 def split_handle(handle: str) -> tuple[int, int]:
-    """A handle's message number and part position; (-1, -1), which nothing has, for what is no handle."""
+    """Return a handle's message number and part position; (-1, -1), which matches nothing, for an invalid one."""
     sequence, _, position = handle.partition(".")
     if not (sequence.isdecimal() and position.isdecimal()):
         return -1, -1

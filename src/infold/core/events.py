@@ -1,4 +1,4 @@
-"""Facts for observers, in the past tense (B22). An event tells what was done; it never asks for anything."""
+"""Facts for observers, in the past tense. An event reports what was done; it never requests anything."""
 
 from typing import Literal, TypeAlias
 
@@ -8,10 +8,10 @@ from infold.core.entries import Handle, Reason
 
 
 class Pruned(Struct, frozen=True, tag_field="event", tag="pruned"):
-    """Old tool results or call arguments became stubs; `uncached_tokens` is what of the next request no cache holds.
+    """Old tool results or call arguments became stubs; `uncached_tokens` of the next request are not in the cache.
 
-    `outdated_thinking` counts the messages whose thinking left the view with it, because the model binds thinking to what
-    stands before it.
+    `outdated_thinking` counts the messages whose thinking left the view, because the model binds thinking to what
+    precedes it.
     """
 
     session_id: str
@@ -37,13 +37,12 @@ class Clipped(Struct, frozen=True, tag_field="event", tag="clipped"):
 
 
 class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted"):
-    """The head of a session was folded (S3.7); `summariser` names the model, or is empty where code alone did it.
+    """The head of a session was folded; `summariser` names the model, or is empty if code alone did it.
 
-    `uncached_tokens` is what of the next request no cache holds; `ahead` says that the summary was prepared in the
-    background; `faults` are what the judge repaired or what made it reject the model's summary; `outdated_thinking` as for a
-    pruning. `saving` is what a fold for its price is expected to save over the calls to come, in US dollars.
-    `error` is the model's own error where it failed. `safety` names what infold did that the policy's document does not
-    have (see `Checkpoint`).
+    `uncached_tokens` of the next request are not in the cache; `ahead`: the summary was prepared in the background;
+    `faults` are what the judge repaired or why it rejected the model's summary; `outdated_thinking` as for a pruning.
+    `saving` is the expected saving of a fold made for its price, over the calls to come, in US dollars. `error` is the
+    model's own error if it failed. `safety` names what infold did beyond the preset's document (see `Checkpoint`).
     """
 
     session_id: str
@@ -64,24 +63,24 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
 
     @property
     def outcome(self) -> Literal["summarised", "folded"]:
-        """Whether a model's summary stands for the head, or what code alone could tell."""
+        """Whether a model's summary replaces the head, or a fold by code alone."""
         return "summarised" if self.summariser else "folded"
 
     @property
     def ratio(self) -> float:
-        """What part of the view is left."""
+        """The share of the view that is left."""
         return self.tokens_after / self.tokens_before if self.tokens_before else 1.0
 
 
 class InstructionStubbed(Struct, frozen=True, tag_field="event", tag="instruction-stubbed"):
-    """Instructions of the user no longer fitted verbatim: each stands as a one-line stub, or has no room even for that (B2)."""
+    """Instructions of the user no longer fit verbatim: each became a one-line stub, or had no room even for that."""
 
     session_id: str
     handles: tuple[str, ...]
 
 
 class Exceeded(Struct, frozen=True, tag_field="event", tag="window-exceeded"):
-    """Nothing more can be hidden and the view still does not fit (B9)."""
+    """Nothing more can be hidden and the view still does not fit."""
 
     session_id: str
     floor_tokens: int
@@ -89,14 +88,15 @@ class Exceeded(Struct, frozen=True, tag_field="event", tag="window-exceeded"):
 
 
 class StubRepeated(Struct, frozen=True, tag_field="event", tag="stub-repeated"):
-    """A reply wrote the text of a stub as if it were content; whoever acts on it would write the stub to a file (B24)."""
+    """A reply contained the text of a stub as if it were content; a client that acts on it would write the stub to a
+    file."""
 
     session_id: str
     message_id: str
 
 
 class SummaryRejected(Struct, frozen=True, tag_field="event", tag="summary-rejected"):
-    """A model's summary could not be used: its faults, one for each try, and the model's own error where it failed.
+    """A model's summary could not be used: its faults, one for each try, and the model's own error if it failed.
 
     `error` has the status and message of the last failure, without secrets.
     """
@@ -107,7 +107,8 @@ class SummaryRejected(Struct, frozen=True, tag_field="event", tag="summary-rejec
 
 
 class SummariserPaused(Struct, frozen=True, tag_field="event", tag="summariser-paused"):
-    """Summaries failed in so many compactions in a row: code alone folds for `seconds`, then the summariser is asked again."""
+    """Summaries failed in that many compactions in a row: code alone folds for `seconds`, then the summariser is asked
+    again."""
 
     session_id: str
     failures: int
@@ -115,21 +116,21 @@ class SummariserPaused(Struct, frozen=True, tag_field="event", tag="summariser-p
 
 
 class SummariserResumed(Struct, frozen=True, tag_field="event", tag="summariser-resumed"):
-    """A summariser that was left alone after so many failed compactions is asked again."""
+    """A summariser that was paused after that many failed compactions is asked again."""
 
     session_id: str
     failures: int
 
 
 class SummaryProgressed(Struct, frozen=True, tag_field="event", tag="summary-progressed"):
-    """A piece of a summary arrived while it is being written (S3.10); not yet judged."""
+    """A piece of a summary arrived while it is being written; not yet judged."""
 
     session_id: str
     text: str
 
 
 class CompactionVetoed(Struct, frozen=True, tag_field="event", tag="compaction-vetoed"):
-    """A plugin said that now is not the time; the request goes out as it stands."""
+    """A plugin vetoed a compaction; the request is sent as it is."""
 
     session_id: str
     reason: Reason
@@ -138,7 +139,7 @@ class CompactionVetoed(Struct, frozen=True, tag_field="event", tag="compaction-v
 
 
 class PluginFailed(Struct, frozen=True, tag_field="event", tag="plugin-failed"):
-    """A plugin raised; it was passed over."""
+    """A plugin raised; it was skipped."""
 
     session_id: str
     plugin: str
@@ -146,9 +147,9 @@ class PluginFailed(Struct, frozen=True, tag_field="event", tag="plugin-failed"):
 
 
 class Rejected(Struct, frozen=True, tag_field="event", tag="request-rejected"):
-    """A provider refused a request that infold could change: what it had been estimated at (B8).
+    """A provider refused a request that infold could change; `estimated_tokens` was its estimate.
 
-    Either it reported an overflow, with its numbers where it gave any, or it refused the thinking of `outdated_thinking`
+    Either it reported an overflow, with its numbers if it gave any, or it refused the thinking of `outdated_thinking`
     messages, which is bound to another conversation.
     """
 
@@ -160,7 +161,7 @@ class Rejected(Struct, frozen=True, tag_field="event", tag="request-rejected"):
 
 
 class PreparedAhead(Struct, frozen=True, tag_field="event", tag="prepared-ahead"):
-    """A summary was written before it was needed (B18)."""
+    """A summary was written before it was needed."""
 
     session_id: str
     cost: float = 0.0
@@ -168,7 +169,7 @@ class PreparedAhead(Struct, frozen=True, tag_field="event", tag="prepared-ahead"
 
 
 class PreparationDiscarded(Struct, frozen=True, tag_field="event", tag="preparation-discarded"):
-    """A summary written ahead no longer fitted the session when it was needed; `cost` was spent for nothing."""
+    """A summary written ahead no longer fitted the session when it was needed; `cost` was wasted."""
 
     session_id: str
     why: str
@@ -176,14 +177,14 @@ class PreparationDiscarded(Struct, frozen=True, tag_field="event", tag="preparat
 
 
 class FailedOpen(Struct, frozen=True, tag_field="event", tag="failed-open"):
-    """infold could not manage a request and relayed it as it came, or could not store what was said."""
+    """infold could not manage a request and relayed it unchanged, or could not store a message."""
 
     session_id: str
     problem: str
 
 
 class MediaNotStored(Struct, frozen=True, tag_field="event", tag="media-not-stored"):
-    """A medium is larger than the session keeps, so that recall cannot bring its bytes back."""
+    """A medium is larger than the session stores, so that recall cannot return its bytes."""
 
     session_id: str
     media_type: str
@@ -193,14 +194,16 @@ class MediaNotStored(Struct, frozen=True, tag_field="event", tag="media-not-stor
 
 
 class NotManaged(Struct, frozen=True, tag_field="event", tag="not-managed"):
-    """A request was relayed at any size, because the provider holds or cuts its history, or infold does not read its body."""
+    """A request was relayed at any size, because the provider holds or cuts its history, or infold does not read its
+    body."""
 
     session_id: str
     why: str
 
 
 class Repaired(Struct, frozen=True, tag_field="event", tag="request-repaired"):
-    """Calls without any result were answered as interrupted, for providers refuse a request with one; told once per call."""
+    """Calls without any result were answered as interrupted, because providers refuse such a request; reported once per
+    call."""
 
     session_id: str
     call_ids: tuple[str, ...]

@@ -1,9 +1,9 @@
-"""Accept, repair or reject a summary before it stands for anything (B5).
+"""Accept, repair or reject a summary before it is used.
 
-A summary is held against the history it replaces, by code: complete, not cut off, without tool calls, in the user's language,
-smaller than what it replaces, and free of paths, identifiers and numbers that occur nowhere. Lines that state such things are
-taken out; what cannot be repaired is rejected, and the deterministic fold takes over. The must-keep set is not asked of the
-summary: the ledger beside it carries that.
+A summary is checked by code against the history it replaces: complete, not cut off, without tool calls, in the user's
+language, smaller than what it replaces, and free of paths, identifiers and numbers that do not occur there. Lines that
+contain such claims are removed; a summary that cannot be repaired is rejected, and the deterministic fold is used. The
+must-keep set is not required of the summary: the ledger carries it.
 """
 
 import re
@@ -25,16 +25,16 @@ from infold.core.messages import (
 )
 
 LARGEST_LOSS = 0.3
-"""The share of lines that repair may take out; beyond it the rest is not to be trusted either."""
+"""The maximum share of lines that repair may remove; beyond it the rest is not trusted either."""
 
 SMALLEST_SUMMARY = 20
-"""Characters below which a text says nothing; an honest summary of anything is longer."""
+"""Minimum characters of a summary."""
 
 LONGEST_ANSWER = 1_000_000
-"""Characters of a model's answer that are looked at; what is longer is no summary, and nothing more is done with it."""
+"""Maximum characters of a model's answer that are read; a longer answer is not a summary."""
 
 LARGEST_SHARE = 0.8
-"""A summary must be smaller than this part of what it replaces, or it is not worth the cut."""
+"""A summary must be smaller than this share of what it replaces, or it is not worth the cut."""
 
 LONGEST_REFUSAL = 400
 """Characters; models decline briefly."""
@@ -49,7 +49,7 @@ _NOTHING = re.compile(
     r"^[^\S\n]*+(?:#+.*|\*\*[^*\n]*\*\*:?|[-*\d.]*+[^\S\n]*+\(?(?:none|n/a|nothing|empty|无|なし|없음)\)?[.:]?)[^\S\n]*+$",
     re.I | re.M,
 )
-"""Lines that say nothing: headings, and the words for having nothing to say."""
+"""Lines without content: headings, and phrases for having nothing to report."""
 
 _SCRATCHPAD = re.compile(r"<(analysis|thinking|scratchpad|think)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _CLAIMS = re.compile(
@@ -68,26 +68,26 @@ _WRITINGS = {
     "thai": re.compile(r"[\u0e00-\u0e7f]"),
     "east asian": re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"),
 }
-"""Writings that are told apart. Names and paths are Latin everywhere, so a text in another writing has both."""
+"""Scripts that are distinguished. Names and paths are Latin everywhere, so a text in another script has both."""
 
 LEAST_OWN = 0.05
-"""What of a summary's letters is at least in the user's writing, where that is not the Latin one."""
+"""Minimum share of a summary's letters in the user's script, if that is not Latin."""
 
 LEAST_LATIN = 0.5
-"""Below that share of Latin letters a summary is written in another writing, whatever names are in it."""
+"""Below this share of Latin letters a summary is in another script, whatever names are in it."""
 
 LEAST_OTHER = 0.2
-"""What of a person's letters is in another writing at least before that counts as the one they write in."""
+"""Minimum share of a person's letters in another script before that counts as theirs."""
 
 FEWEST_LETTERS = 5
-"""Letters of a writing that count as its use."""
+"""Letters of a script that count as its use."""
 
 FEWEST_WORDS, LEAST_VARIED = 100, 0.03
-"""From so many words on, a text of which fewer than that share differ is one that got stuck."""
+"""From this many words on, a text with a smaller share of different words is stuck in a loop."""
 
 
 class Answer(Struct, frozen=True):
-    """What a summariser gave back."""
+    """A summariser's answer."""
 
     text: str
     finish: Finish = "stop"
@@ -95,7 +95,7 @@ class Answer(Struct, frozen=True):
 
 
 class Told(Struct, frozen=True):
-    """A summariser's answer, and what it took."""
+    """A summariser's answer with its model, usage, cost and duration."""
 
     answer: Answer
     model: str = ""
@@ -107,9 +107,9 @@ class Told(Struct, frozen=True):
 def judge(
     answer: Answer, head: Sequence[Message], *, known: str = "", replaced_tokens: int, answer_tokens: int
 ) -> Verdict:
-    """Hold an answer against the messages it is to stand for; `known` is what older summaries said.
+    """Check an answer against the messages it is to replace; `known` is the text of older summaries.
 
-    `replaced_tokens` and `answer_tokens` are by the session's own measure.
+    `replaced_tokens` and `answer_tokens` are in the session's own measure.
     """
     text = _SCRATCHPAD.sub("", answer.text).strip()
     fault = (
@@ -124,7 +124,7 @@ def judge(
 
 
 def record_text(messages: Iterable[Message]) -> str:
-    """Everything that was said, called and answered, with call arguments as their values read, not as JSON has them."""
+    """Return all text, calls and results of messages, with call arguments as their values, not as JSON."""
     return "\n".join(piece for message in messages for part in message.parts for piece in _pieces(part))
 
 
@@ -139,7 +139,8 @@ def readable(text: str) -> str:
 
 
 def hard_fault(answer: Answer) -> Fault | None:
-    """Return what makes an answer no summary, whatever its words are: no text, not all of it, a tool call, a refusal."""
+    """Return the fault of an answer that is not a summary, whatever its words are: empty, cut off, a tool call, a
+    refusal."""
     if answer.calls_tools:
         return "tool-calls"
     if answer.finish == "length":
@@ -152,7 +153,8 @@ def hard_fault(answer: Answer) -> Fault | None:
 
 
 def plain_fault(answer: Answer) -> Fault | None:
-    """Return what makes an answer unusable whatever it is about: a hard fault, words of refusal, or too few words."""
+    """Return the fault of an answer that is unusable whatever it is about: a hard fault, words of refusal, too few
+    words."""
     fault = hard_fault(answer)
     if fault is not None:
         return fault
@@ -164,7 +166,7 @@ def plain_fault(answer: Answer) -> Fault | None:
 
 
 def _is_refusal(text: str) -> bool:
-    """A short answer that begins by declining; a summary may quote a refusal, but is not one."""
+    """Return whether a short answer begins by declining; a summary may quote a refusal."""
     return len(text) <= LONGEST_REFUSAL and _REFUSAL.match(text) is not None
 
 
@@ -173,9 +175,9 @@ def _size_fault(answer_tokens: int, replaced_tokens: int) -> Fault | None:
 
 
 def _language_fault(text: str, head: Sequence[Message], known: str) -> Fault | None:
-    """A user who writes Japanese is not to be answered from an English summary: agents then change language for good.
+    """Reject an English summary for a user who writes Japanese: agents then change language for good.
 
-    Nor is anybody to be answered in a writing that nobody has used.
+    Reject a summary in a script that does not occur in the history, too.
     """
     said = _letters("".join(text_of(message) for message in head if is_genuine_user(message)))
     told = _letters(text)
@@ -189,7 +191,7 @@ def _language_fault(text: str, head: Sequence[Message], known: str) -> Fault | N
 
 
 def _foremost(letters: Mapping[str, int]) -> str:
-    """The most used writing that is not Latin."""
+    """Return the most used script other than Latin."""
     return max((name for name in letters if name != "latin"), key=lambda name: letters[name])
 
 
@@ -198,7 +200,7 @@ def _letters(text: str) -> dict[str, int]:
 
 
 def _stuck_fault(text: str) -> Fault | None:
-    """One thing over and over says nothing."""
+    """Reject a text that repeats one thing."""
     words = text.split()
     return "repetitive" if len(words) >= FEWEST_WORDS and len(set(words)) < LEAST_VARIED * len(words) else None
 
@@ -220,7 +222,7 @@ def _without_inventions(text: str, record: str) -> Verdict:
 
 
 def _occurs(claim: str, record: str) -> bool:
-    """Whether a claim stands in the history as it is, or as a number without its separators."""
+    """Return whether a claim occurs in the history as it is, or as a number without its separators."""
     bare = claim.rstrip(".,")
     return bare in record or bare.replace(",", "") in record
 

@@ -1,8 +1,9 @@
-"""The facts a fold may not lose, as values that add up (B2, B4).
+"""The facts a fold may not lose, as values that can be merged.
 
-A `Ledger` is taken from messages by code (`extract.py`), never from a model's memory. Ledgers of successive heads merge,
-so what only an older checkpoint knew is carried on (B3): the later fact wins where both speak of the same thing, and what
-is settled (an error that no longer occurs, a question that was answered) goes. How a ledger is shown is `fold.py`'s affair.
+A `Ledger` is extracted from messages by code (`extract.py`), never from a model's memory. Ledgers of successive heads
+merge, so that facts known only from an older checkpoint are carried on: the later fact wins if both concern the same
+thing, and what is settled (an error that no longer occurs, a question that was answered) goes. `checkpoint_text.py`
+writes a ledger as text.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,21 +14,21 @@ from msgspec import Struct
 FileOperation: TypeAlias = Literal["read", "written", "edited", "deleted", "moved"]
 
 MOST_FILES, MOST_COMMANDS, MOST_ERRORS, MOST_QUOTES, MOST_NARRATIVES = 1_000, 300, 60, 500, 3
-"""How much of each kind a checkpoint carries; older facts stay in the log and are found by recall."""
+"""How many facts of each kind a checkpoint carries; older ones stay in the log and are found by recall."""
 
 MOST_NAMES = 24
-"""Names that are carried of one file."""
+"""Maximum number of defined names carried per file."""
 
 
 class Quote(Struct, frozen=True):
-    """Somebody's words, verbatim, and the handle of the part they stand in."""
+    """Verbatim words, and the handle of the part they are from."""
 
     handle: str
     text: str
 
 
 class FileFact(Struct, frozen=True, omit_defaults=True):
-    """A file, what was last done to it, how often it was changed in all, and what was defined in it, newest first."""
+    """A file, the last operation on it, the number of its changes, and what was defined in it, newest first."""
 
     path: str
     operation: FileOperation
@@ -37,7 +38,7 @@ class FileFact(Struct, frozen=True, omit_defaults=True):
 
 
 class CommandFact(Struct, frozen=True, omit_defaults=True):
-    """A command line and how its newest run ended; no status means that it was not told."""
+    """A command line and how its newest run ended; without a status, the status is unknown."""
 
     command: str
     handle: str
@@ -47,7 +48,7 @@ class CommandFact(Struct, frozen=True, omit_defaults=True):
 
 
 class ErrorFact(Struct, frozen=True):
-    """A failure that nothing since has settled: where it arose (a command, a file, a tool) and its telling line."""
+    """An unsettled failure: its origin (a command, a file, a tool) and its most informative line."""
 
     origin: str
     line: str
@@ -62,7 +63,7 @@ class TodoFact(Struct, frozen=True):
 
 
 class JobFact(Struct, frozen=True):
-    """A call that was started and has not reported back; `id` is what will be named when it does, if anything is."""
+    """A call that was started and has not finished; `id` identifies it in a later report, if known."""
 
     description: str
     handle: str
@@ -72,11 +73,11 @@ class JobFact(Struct, frozen=True):
 class Ledger(Struct, frozen=True, omit_defaults=True):
     """What is known of a folded head, oldest first within each kind.
 
-    `settled` names what succeeded in this head, so that merging can drop older errors of the same origin, and `ended` the older
-    jobs that came to their end in it; both are spent by that merge. `todos` none means that no list was written, which is not
-    the same as an empty one. `narratives` are the words of earlier summaries, which a fold by code carries on and a model's next
-    summary replaces. `attachments` are the media and documents that came with the user's words. `forgotten` names the
-    instructions that found no place when this ledger was merged; those are told once and then only in the log.
+    `settled` names what succeeded in this head, so that merging can drop older errors of the same origin, and `ended`
+    the older jobs that ended in it; both are used up by that merge. `todos` `None` means that no list was written,
+    unlike an empty one. `narratives` are the words of earlier summaries, which a fold by code carries on and a model's
+    next summary replaces. `attachments` are the media and documents that came with the user's words. `forgotten` names
+    the instructions that did not fit when this ledger was merged; they are reported once and are then only in the log.
     """
 
     first_request: Quote | None = None
@@ -106,7 +107,7 @@ Fact = TypeVar("Fact")
 
 
 def merge(older: Ledger, newer: Ledger) -> Ledger:
-    """What both ledgers know, the newer one winning where they speak of the same thing."""
+    """Return what both ledgers know; the newer one wins if they concern the same thing."""
     answered = newer.latest_request is not None
     requests = _unique((*older.requests, *newer.requests))
     constraints = _unique((*older.constraints, *newer.constraints))
@@ -144,7 +145,7 @@ def _newest(facts: tuple[Fact, ...], most: int) -> tuple[Fact, ...]:
 
 
 def _dropped(quotes: tuple[Quote, ...]) -> tuple[str, ...]:
-    """The handles of quotations beyond the most that are carried, but for those whose words were said again."""
+    """Return the handles of quotes beyond the limit, except those whose words were repeated."""
     if len(quotes) <= MOST_QUOTES:
         return ()
     carried = {quote.text for quote in quotes[-MOST_QUOTES:]}
@@ -158,7 +159,7 @@ def note(facts: dict[str, Fact], key: str, fact: Fact, later: Callable[[Fact, Fa
 
 
 def later_operation(before: FileFact, fact: FileFact) -> FileFact:
-    """A later fact about the same file; reading a file again does not undo that it was changed."""
+    """Return a later fact about the same file; reading a file again does not undo that it was changed."""
     operation, handle = fact.operation, fact.handle
     if operation == "read" and before.operation != "read":
         operation, handle = before.operation, before.handle
@@ -167,7 +168,7 @@ def later_operation(before: FileFact, fact: FileFact) -> FileFact:
 
 
 def later_run(before: CommandFact, fact: CommandFact) -> CommandFact:
-    """A later run of the same command; the newest outcome counts."""
+    """Return a later run of the same command; the newest outcome counts."""
     return CommandFact(fact.command, fact.handle, fact.exit_status, fact.outcome, before.runs + fact.runs)
 
 
