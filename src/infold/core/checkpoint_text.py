@@ -1,8 +1,8 @@
-"""The deterministic fold: a checkpoint made from the history by code, with no model (B10).
+"""Write a ledger as the text of a checkpoint, without a model.
 
-Decides what of a ledger is written into a given number of tokens: the user's instructions verbatim first (B2), then what
-was changed, what failed, what is open, what was run, and excerpts of what was reported. What finds no room stays in the log;
-the text says how much there is of it.
+Decides what of a ledger is written into a given number of tokens: the user's instructions verbatim first, then what was
+changed, what failed, what is open, what was run, and excerpts of what was reported. What does not fit stays in the log,
+and the text shows how much that is.
 """
 
 import re
@@ -18,7 +18,7 @@ from infold.core.policy import Ruler
 from infold.core.tokens import estimate
 
 LONGEST_EXCERPT, LONGEST_STUB, LONGEST_BRIEF = 240, 160, 60
-"""Characters of a sentence that an excerpt shows, of an instruction that has become a stub, and of one with hardly any room."""
+"""Characters of a sentence in an excerpt, of an instruction that became a stub, and of one with hardly any room."""
 
 
 MOST_SHOWN_NAMES = 12
@@ -28,7 +28,7 @@ FILES_PER_LINE = 6
 
 
 FOLDER_SHARE, SHORTEST_FOLDER = 0.6, 8
-"""A folder is said once if so many of the paths are in it and its name is long enough to be worth it."""
+"""A folder is named once if this share of the paths is in it and its name is long enough to be worth it."""
 
 
 _LISTED = tuple(f"- {operation}: " for operation in get_args(FileOperation))
@@ -38,7 +38,7 @@ _OWN_FOLDER = re.compile(r"^cd \S+ && (?=\S)")
 
 
 def shared_folder(files: Sequence[FileFact]) -> str:
-    """The longest folder that most absolute paths are below, with its slash; empty where there is none worth naming."""
+    """Return the longest folder that contains most absolute paths, with its slash; empty if it is not worth naming."""
     paths = [fact.path for fact in files if fact.path.startswith("/")]
     folders = Counter(folder for path in paths for folder in _folders(path))
     shared = [folder for folder, count in folders.items() if count >= max(2, FOLDER_SHARE * len(paths))]
@@ -51,13 +51,13 @@ def _folders(path: str) -> Iterator[str]:
 
 
 def _short(path: str, folder: str) -> str:
-    """A path without the shared folder, if it still shows the folder its file is in: many files share a bare name."""
+    """Return a path without the shared folder, if it still shows the folder of its file: many files share a bare name."""
     rest = path.removeprefix(folder)
     return rest if "/" in rest else path
 
 
 def changed_lines(files: Sequence[FileFact], folder: str, recall: bool, *, whole: int) -> tuple[str, ...]:
-    """Files that were changed: of so many last operation, how often, what was defined; of the others the operation."""
+    """Return lines for changed files: the last operation of all, with counts and definitions for the first `whole`."""
     lines = [_changed_line(fact, folder, recall) for fact in files[:whole]]
     for operation in dict.fromkeys(fact.operation for fact in files[whole:]):
         lines += _listed(operation, [fact for fact in files[whole:] if fact.operation == operation], folder)
@@ -71,7 +71,7 @@ def _changed_line(fact: FileFact, folder: str, recall: bool) -> str:
 
 
 def read_lines(files: Sequence[FileFact], folder: str) -> tuple[str, ...]:
-    """Files that were only read, several to a line; a path is handle enough to read one again."""
+    """Return lines for files that were only read, several to a line; a path is enough to read one again."""
     return tuple(_listed("read", files, folder))
 
 
@@ -82,12 +82,12 @@ def _listed(operation: str, files: Sequence[FileFact], folder: str) -> Iterator[
 
 
 def facts_on(line: str) -> int:
-    """How many facts a line tells: several where files share it."""
+    """Return how many facts a line holds: several if files share it."""
     return line.count(", ") + 1 if line.startswith(_LISTED) else 1
 
 
 def command_lines(commands: Iterable[CommandFact], recall: bool) -> tuple[str, ...]:
-    """Commands with how they ended."""
+    """Return lines for commands with how they ended."""
     return tuple(_command_line(fact, recall) for fact in commands)
 
 
@@ -98,7 +98,7 @@ def _command_line(fact: CommandFact, recall: bool) -> str:
 
 
 def error_lines(errors: Iterable[ErrorFact], folder: str, recall: bool) -> tuple[str, ...]:
-    """Failures that nothing settled, with where they arose."""
+    """Return lines for unsettled failures with their origin."""
     return tuple(
         f"- {_short(_OWN_FOLDER.sub('', fact.origin), folder)}: {fact.line}{at_handle(fact.handle, recall)}"
         for fact in errors
@@ -106,7 +106,7 @@ def error_lines(errors: Iterable[ErrorFact], folder: str, recall: bool) -> tuple
 
 
 def excerpts(quotes: Iterable[Quote], recall: bool) -> tuple[str, ...]:
-    """Quotations on one line each, shortened where they are long, each once."""
+    """Return one line per quote, shortened if long, each once."""
     return tuple(
         dict.fromkeys(
             f"- {_one_line(quote.text, LONGEST_EXCERPT)}{at_handle(quote.handle, recall)}" for quote in quotes
@@ -115,24 +115,24 @@ def excerpts(quotes: Iterable[Quote], recall: bool) -> tuple[str, ...]:
 
 
 def quoted(quote: Quote, recall: bool) -> str:
-    """A quotation word for word; one of several lines between marks, for its own lines may look like ours."""
+    """Return a quote verbatim; if it has several lines, between marks, because its lines may look like ours."""
     told = f'"""{quote.text}"""' if "\n" in quote.text else quote.text
     return f"- {told}{at_handle(quote.handle, recall)}"
 
 
 def stubbed(quote: Quote, recall: bool) -> str:
-    """The beginning of a quotation for which there is no room."""
+    """Return the beginning of a quote that does not fit."""
     hint = f"; recall {quote.handle}" if recall else ""
     return f"- {_one_line(quote.text, LONGEST_STUB)} [{len(quote.text):,} characters in all{hint}]"
 
 
 def brief(quote: Quote, recall: bool) -> str:
-    """The first words of a quotation, where there is hardly any room."""
+    """Return the first words of a quote if there is hardly any room."""
     return f"- {_one_line(quote.text, LONGEST_BRIEF)}{at_handle(quote.handle, recall)}"
 
 
 def at_handle(handle: str, recall: bool) -> str:
-    """The mark by which something can be brought back."""
+    """Return the handle by which something can be recalled, as a suffix."""
     return f" [{handle}]" if recall else ""
 
 
@@ -155,14 +155,14 @@ MORE_TOKENS = 8
 
 
 LONGEST_DOCUMENT = 2_000
-"""Characters of an attached text that are quoted: a short specification whole, of a longer text its beginning."""
+"""Characters of an attached text that are quoted: a short specification whole, the beginning of a longer text."""
 
 
 Sizer = Callable[[str], int]
 
 
 class Instructions(Struct, frozen=True):
-    """Blocks of the user's words, the tokens they take, and the handles of what does not stand word for word."""
+    """Blocks of the user's words, their tokens, and the handles of what is not verbatim."""
 
     blocks: tuple[str, ...]
     tokens: int
@@ -172,7 +172,7 @@ class Instructions(Struct, frozen=True):
 def told_instructions(
     ledger: Ledger, *, allowed_tokens: int, more_tokens: int, size: Sizer, recall: bool
 ) -> Instructions:
-    """The user's words within so many tokens; other requests may take `more_tokens` beside what is left of them."""
+    """Return the user's words within that many tokens; other requests may take `more_tokens` in addition."""
     telling = _Telling(allowed_tokens, size, recall)
     first, latest = ledger.first_request, ledger.latest_request
     telling.write(FIRST, () if first is None else (first,))
@@ -190,7 +190,7 @@ def told_instructions(
 
 
 class _Telling:
-    """What has been written so far; a scratch pad of `told_instructions`."""
+    """What `told_instructions` has written so far."""
 
     def __init__(self, allowed_tokens: int, size: Sizer, recall: bool) -> None:
         self.left = allowed_tokens
@@ -202,14 +202,14 @@ class _Telling:
         self.verbatim: list[str] = []
 
     def unsaid(self, quotes: Iterable[Quote]) -> tuple[Quote, ...]:
-        """Quotations whose words do not stand in the text yet, newest first; of those with the same words the newest."""
+        """Return quotes whose words are not in the text yet, newest first; of equal ones the newest."""
         newest: dict[str, Quote] = {}
         for quote in reversed(tuple(quotes)):
             newest.setdefault(quote.text, quote)
         return tuple(quote for text, quote in newest.items() if not any(text in said for said in self.verbatim))
 
     def write(self, heading: str, quotes: Sequence[Quote], longest: int | None = None) -> None:
-        """Write what fits under a heading; what is longer than that many characters is never written whole."""
+        """Write what fits under a heading; quotes longer than that many characters are never written whole."""
         forms = [self._forms(quote, longest) for quote in quotes]
         chosen = self._chosen(forms, self.left - self.size(heading))
         lines = [line for line in chosen if line]
@@ -227,14 +227,14 @@ class _Telling:
         self.blocks.append("\n".join((heading, *lines, *more)))
 
     def _forms(self, quote: Quote, longest: int | None) -> tuple[str, ...]:
-        """The ways to tell a quotation, the longest first: word for word, as a stub, in a few words."""
+        """Return the forms of a quote, longest first: verbatim, as a stub, in a few words."""
         flat = len(" ".join(quote.text.split()))
         whole = () if longest is not None and len(quote.text) > longest else (quoted(quote, self.recall),)
         stub = (stubbed(quote, self.recall),) if flat > LONGEST_STUB or not whole else ()
         return (*whole, *stub, *((brief(quote, self.recall),) if flat > LONGEST_BRIEF else ()))
 
     def _chosen(self, forms: Sequence[tuple[str, ...]], allowed: int) -> list[str]:
-        """A line for each as far as they fit, then longer ones for the first of them; nothing for those without room."""
+        """Return a line for each quote as far as they fit, then longer forms for the first of them."""
         sizes = [[self.size(form) for form in each] for each in forms]
         left = allowed - (0 if sum(each[-1] for each in sizes) <= allowed else MORE_TOKENS)
         chosen = [""] * len(forms)
@@ -269,22 +269,22 @@ MOST_TRIES = 6
 
 
 OTHERS_SHARE = 0.3
-"""What requests that are neither the first nor the latest may take of the room that instructions leave."""
+"""Share of the room left by instructions that requests other than the first and the latest may take."""
 
 
 CHANGED_SHARE = 0.7
-"""What the files that were changed may take of the room that instructions leave."""
+"""Share of the room left by instructions that changed files may take."""
 
 
 TOLD_WHOLE = (40, 20, 10, 5, 0)
-"""How many changed files are told whole where there is no room for all."""
+"""How many changed files are written in full if there is no room for all."""
 
 
 CHANGED = ("written", "edited", "deleted", "moved")
 
 
 class FoldedText(Struct, frozen=True):
-    """The text of a fold, the handles of instructions that do not stand in it word for word, and the room it had."""
+    """The text of a fold, the handles of instructions that are not verbatim in it, and the room it had."""
 
     text: str
     stubbed: tuple[str, ...] = ()
@@ -292,7 +292,7 @@ class FoldedText(Struct, frozen=True):
 
 
 class _Section(Struct, frozen=True):
-    """A heading, its lines with the most telling first, and the share of the remaining room it may take."""
+    """A heading, its lines, most informative first, and the share of the remaining room it may take."""
 
     heading: str
     lines: tuple[str, ...]
@@ -300,10 +300,10 @@ class _Section(Struct, frozen=True):
 
 
 def render_fold(ledger: Ledger, *, budget_tokens: int, must_keep_tokens: int, rule: Ruler, recall: bool) -> FoldedText:
-    """Write a ledger into at most that many tokens, of which instructions come first and may take `must_keep_tokens`.
+    """Write a ledger into at most that many tokens; instructions come first and may take `must_keep_tokens`.
 
-    Pins are written beside that, whatever they take; and where a model's words have left less than instructions may take, these
-    still get it.
+    Pins are written in addition, whatever their size; and if a model's words have left less than instructions may take,
+    these still get it.
     """
     room_tokens, pinned = budget_tokens, _pinned_block([quoted(quote, recall) for quote in ledger.pinned])
     beside = sum(estimate(text, rule) for text in pinned)
@@ -314,7 +314,7 @@ def render_fold(ledger: Ledger, *, budget_tokens: int, must_keep_tokens: int, ru
         over = estimate(folded.text, rule) - beside - budget_tokens
         if over <= 0:
             break
-        # Lines are sized one by one, and together they may come to a little more.
+        # Lines are sized one by one; together they may come to a little more.
         room_tokens -= over + 4
     return folded
 
@@ -333,7 +333,7 @@ def _write(ledger: Ledger, room: "_Room", allowed: int, pinned: Sequence[str], r
 
 
 class _Room:
-    """The tokens still free; a scratch pad of `render_fold`."""
+    """The tokens still free while `render_fold` writes."""
 
     def __init__(self, budget_tokens: int, rule: Ruler) -> None:
         self.left = budget_tokens
@@ -346,9 +346,10 @@ class _Room:
         self.left -= self.size(text)
 
     def fill(self, sections: Sequence[_Section], *notes: str) -> list[str]:
-        """As many lines of each section as its share holds, then more of each while there is room; notes come first.
+        """Return as many lines of each section as its share holds, then more of each while there is room; notes come
+        first.
 
-        What a section does not need is the others'; a count says what is left out. Notes stand only beside sections.
+        Unused room goes to the other sections; a count shows what is left out. Notes appear only with sections.
         """
         for note in notes:
             self.take(note)
@@ -362,7 +363,7 @@ class _Room:
         return [*notes, *blocks] if blocks else []
 
     def _lines_within(self, section: _Section, start: int, allowed: int) -> int:
-        """How many lines from there on fit, with the heading if they are the first; their room is taken."""
+        """Return how many lines from there on fit, with the heading if they are the first, and take their room."""
         spent = 0 if start else self.size(section.heading) + MORE_TOKENS
         count = 0
         for line in section.lines[start:]:
@@ -386,7 +387,7 @@ def _pinned_block(pinned: Sequence[str]) -> list[str]:
 
 
 def _changed(ledger: Ledger, room: _Room, folder: str, recall: bool) -> _Section:
-    """The files that were changed: all of them, with as many told whole as there is room for."""
+    """Return the section of changed files: all of them, as many as possible in full."""
     files = [fact for fact in reversed(ledger.files) if fact.operation in CHANGED]
     allowed = room.left * CHANGED_SHARE - room.size(FOLDER_NOTE) - room.size(folder) - MORE_TOKENS
     lines: tuple[str, ...] = ()

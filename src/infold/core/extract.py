@@ -1,4 +1,8 @@
-"""Take a ledger from messages: walk them once, oldest first, and note what was asked, done, failed and left open."""
+"""Extract a ledger from messages by code: requests and rules, files, commands, failures, todos, running jobs.
+
+Messages are read once, oldest first. The first part finds rules in a user's text and refusals of calls, the second
+reads tool calls and results of the known agents, `extract` brings both together.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +40,7 @@ from infold.core.messages import (
 )
 
 LONGEST_SENTENCE = 600
-"""Characters beyond which a line is taken for pasted material rather than a rule."""
+"""A longer line is treated as pasted material instead of a rule."""
 
 
 _ENGLISH = (
@@ -83,7 +87,8 @@ _ASKS_BACK = re.compile(
     r")(?!\w)",
     re.IGNORECASE,
 )
-"""How a question begins that asks to be told something; "could you never …?" and "why don't you only …?" ask for a rule."""
+"""Beginnings of a question that asks for information; "could you never …?" and "why don't you only …?" ask for a rule.
+"""
 
 
 _QUESTION = re.compile(r"(?<!\bok)(?<!\bokay)(?<!\balright)(?<!\bplease)[?？]\W*$", re.IGNORECASE)
@@ -101,7 +106,7 @@ _BIDS = re.compile(
     r"|\W*(?:请|不要|别|必须|禁止|务必)",
     re.IGNORECASE,
 )
-"""How a sentence begins that gives an order, whether or not it then asks for assent."""
+"""Beginnings of a sentence that gives an order, whether or not it then asks for assent."""
 
 
 _PASTED_LINES = re.compile(
@@ -109,7 +114,7 @@ _PASTED_LINES = re.compile(
     r'|^[ \t{\[]*"[\w$ .-]+"[ \t]*:[ \t]*(?:["{\[\d-]|true|false|null).*[\]},"][ \t]*$',
     re.MULTILINE,
 )
-"""Lines that no person writes: of a log, with the time in front, and of JSON."""
+"""Lines that people do not type: log lines with a time in front, and JSON."""
 
 
 _PASTED_ERROR = re.compile(
@@ -117,7 +122,7 @@ _PASTED_ERROR = re.compile(
     r"|\[?(?:ERROR|FATAL|DEBUG|TRACE)\b[\]:| ]|\[(?:INFO|WARN|WARNING)\]|npm ERR! "
     r"|[A-Za-z_]{2,}(?:\.\w+)*\.\d+(?:\.\w+)*: |\S+:\d+(?::\d+)?:? (?:error|warning|note|fatal)\b|at \S+ ?\(|[⎿⏺])"
 )
-"""How programs begin the report of an error: its kind, its place in a file or in a request, its severity."""
+"""How programs begin an error report: its kind, its place in a file or in a request, its severity."""
 
 
 _BREAKS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
@@ -127,12 +132,12 @@ _FENCES = re.compile(r"(```|~~~).*?(?:\1|\Z)", re.DOTALL)
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    """A text's sentences and lines, trimmed, as they stand."""
+    """Return a text's sentences and lines, trimmed, otherwise unchanged."""
     return tuple(piece for piece in (part.strip() for part in _BREAKS.split(text) if part) if piece)
 
 
 def constraint_sentences(text: str) -> tuple[str, ...]:
-    """The sentences of a user's text that lay down a rule, verbatim, in order; what was pasted is not the user's voice."""
+    """Return the sentences of a user's text that state a rule, verbatim, in order; pasted text does not count."""
     spoken = _PASTED_LINES.sub("", _FENCES.sub("\n", text))
     return tuple(sentence for sentence in sentences(spoken) if len(sentence) <= LONGEST_SENTENCE and _rules(sentence))
 
@@ -142,7 +147,7 @@ def _rules(sentence: str) -> bool:
 
 
 def _asks(sentence: str) -> bool:
-    """Whether a sentence wants an answer rather than obedience."""
+    """Return whether a sentence asks a question instead of giving an order."""
     if _SEEKS_ASSENT.search(sentence):
         return not _BIDS.match(sentence)
     return _QUESTION.search(sentence) is not None and _ASKS_BACK.match(sentence) is not None
@@ -157,7 +162,7 @@ _DECLINED = re.compile(
     r"(?:exec command|patch) rejected by user\s*$|"
     r"\[Operation Cancelled\] Reason: User did not allow tool call)"
 )
-"""In this order: Claude Code, OpenCode and Copilot, Cline and its kin, Codex, Gemini."""
+"""In this order: Claude Code, OpenCode and Copilot, Cline and related agents, Codex, Gemini."""
 
 
 _SAID = re.compile(r"(?:the user said|following feedback|user feedback): *", re.IGNORECASE)
@@ -171,14 +176,14 @@ _ADDED_NOTE = re.compile(r"\n[^\S\n]*+Note: The user['’]s next message may con
 
 
 def declined(result: ToolResultPart, operations: Iterable[tuple[str, FileOperation]]) -> bool:
-    """Whether a person declined the call that this result answers, so that nothing was done and nothing went wrong."""
+    """Return whether a person declined the call that this result answers: nothing was done and nothing failed."""
     if result.exit_status is not None or _DECLINED.match(result.output) is None:
         return False
     return result.status != "completed" or any(operation != "read" for _, operation in operations)
 
 
 def words_of_decline(result: ToolResultPart) -> str:
-    """What the person said when declining, as they said it; empty where they said nothing."""
+    """Return the person's words when declining, verbatim; empty if there are none."""
     said = _SAID.search(result.output)
     if said is None:
         return ""
@@ -248,14 +253,14 @@ _SHOWN_FILE = re.compile(r"\[File: (.+?) \(\d+ lines total\)\]")
 
 
 _OPEN_FILE = re.compile(r"\(Open file: (.+?)\)\s")
-"""How SWE-agent's `open`, `create` and `edit`, which need not name a file, say which one is open."""
+"""How SWE-agent's `open`, `create` and `edit`, which need not name a file, show which one is open."""
 
 
 _EDITOR_COMMAND = re.compile(r"(?:open|create|edit)\b(?![-/.=])")
 
 
 _TOLD_FILE = re.compile(r"\bfile: (\S.*)$")
-"""How SpecStory tells of a file tool's call, whose arguments it does not keep."""
+"""How SpecStory describes a file tool's call, whose arguments it does not keep."""
 
 
 _EXIT_WORDS = r"(?:exit(?:ed)?(?: with)?(?: exit)?[ _]?(?:code|status)|return[ _]?code)[\"'\s:=>]*(-?\d{1,3})\b"
@@ -268,22 +273,22 @@ _EXIT_AT_TAIL = re.compile(_EXIT_WORDS, re.IGNORECASE)
 
 
 _REFUSED = re.compile(r"\s*(?:ERROR|Error):|\s*Your proposed edit has introduced")
-"""How tools that have no status of their own (OpenHands' editor, SWE-agent's) begin the report of a failure."""
+"""How tools without a status of their own (OpenHands' editor, SWE-agent's) begin the report of a failure."""
 
 
 _ANSWERED_NO = re.compile(r"(?:git (?:-C \S+ )?)?(?:[efz]?grep|rg|ag|diff|cmp)\b|(?:test|\[\[?) ")
-"""Commands whose status 1 is an answer: nothing matched, the two differ, it is not so."""
+"""Commands whose status 1 is an answer: no match, the two differ, the test is false."""
 
 
 _SHELL_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 
 
 _COMPARED = ("<", ">", "+", "-", " ", "@@")
-"""How the lines begin in which `diff` shows what it compared."""
+"""Beginnings of the lines in which `diff` shows what it compared."""
 
 
 _NOTIFIED = re.compile(r"<task-id>([^<]{1,80})</task-id>.{0,400}?<status>(\w+)</status>", re.DOTALL)
-"""How Claude Code tells, in a message of the user's role, that something it had left running has come to its end."""
+"""How Claude Code reports, in a message of the user's role, that a background job has ended."""
 
 
 _UNDER_WAY = ("running", "pending", "in_progress")
@@ -311,7 +316,7 @@ _CHECKED = {" ": "pending", "x": "completed", "X": "completed", "-": "in_progres
 _FRAME = re.compile(
     r"\W*(?:chunk id|wall time|process exited|exit code|original token count|output|returncode)\b", re.IGNORECASE
 )
-"""What agents put around a command's output; it tells nothing of the failure."""
+"""What agents put around a command's output; it says nothing about the failure."""
 
 
 _NAMED_ERROR = re.compile(r"^.*\b\w*(?:Error|Exception|Failure)\b: .+$|^.*\b(?:panic|fatal|FAILED)\b.*$", re.MULTILINE)
@@ -324,7 +329,7 @@ _ERROR = re.compile(
 
 
 def arguments_of(call: ToolCallPart) -> Arguments:
-    """A call's arguments as a mapping; empty where they are no JSON object."""
+    """Return a call's arguments as a mapping; empty if they are not a JSON object."""
     try:
         decoded = msgspec.json.decode(call.arguments.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
@@ -335,7 +340,7 @@ def arguments_of(call: ToolCallPart) -> Arguments:
 def file_operations(
     call: ToolCallPart, arguments: Arguments, output: str = ""
 ) -> tuple[tuple[str, FileOperation], ...]:
-    """The files a call speaks of and what it does to each; a patch may name several."""
+    """Return the files a call concerns and what it does to each; a patch may name several."""
     patched = tuple(_patched_files(arguments.values() if arguments else (call.arguments,)))
     if patched:
         return patched
@@ -346,7 +351,7 @@ def file_operations(
 
 
 def names_defined(call: ToolCallPart, arguments: Arguments, path: str) -> tuple[str, ...]:
-    """What the text that a call writes into a file defines there: functions, types, constants, each once."""
+    """Return what the text that a call writes into a file defines: functions, types, constants, each once."""
     values = arguments.items() if arguments else (("", call.arguments),)
     written = "\n".join(
         _section(str(value), path)
@@ -357,7 +362,7 @@ def names_defined(call: ToolCallPart, arguments: Arguments, path: str) -> tuple[
 
 
 def _section(text: str, path: str) -> str:
-    """Of a patch, what it adds to that file; any other text whole."""
+    """Return what a patch adds to that file; any other text whole."""
     if "*** " not in text:
         return text
     sections = re.split(r"^\*\*\* (?:Add|Update) File: ", text, flags=re.MULTILINE)
@@ -366,7 +371,7 @@ def _section(text: str, path: str) -> str:
 
 
 def command_of(call: ToolCallPart, arguments: Arguments) -> str:
-    """The command line a call runs, on one line; empty where it runs none."""
+    """Return the command line a call runs, on one line; empty if it runs none."""
     if not _SHELL_NAME.search(call.tool):
         return ""
     value = next((arguments[key] for key in _COMMAND_KEYS if arguments.get(key)), "")
@@ -378,7 +383,7 @@ def command_of(call: ToolCallPart, arguments: Arguments) -> str:
 def todos_after(
     before: tuple[TodoFact, ...], call: ToolCallPart, arguments: Arguments, output: str
 ) -> tuple[TodoFact, ...]:
-    """The todo list or plan after a call: as the call writes it whole, one task added or updated, or as it was."""
+    """Return the todo list or plan after a call: rewritten by the call, one task added or updated, or unchanged."""
     if not re.search(r"todo|plan|task", call.tool, re.IGNORECASE):
         return before
     written = next((arguments[key] for key in _TODO_KEYS if key in arguments), None)
@@ -396,7 +401,7 @@ def todos_after(
 
 
 def running_job(call: ToolCallPart, result: ToolResultPart) -> str:
-    """The id of what a call left running (its own where the result names none); empty where it left nothing."""
+    """Return the id of the job a call left running (the call's own if the result names none); empty if there is none."""
     found = _RUNNING.search(result.output[:400]) or _RUNNING.search(result.output[-400:])
     if found is None:
         return ""
@@ -404,19 +409,19 @@ def running_job(call: ToolCallPart, result: ToolResultPart) -> str:
 
 
 def jobs_asked_after(arguments: Arguments, result: ToolResultPart) -> tuple[str, ...]:
-    """The ids of jobs that a call asked after or stopped, if its result no longer finds them running."""
+    """Return the ids of jobs that a call polled or stopped, if its result no longer finds them running."""
     if _STILL_RUNNING.search(result.output[:400]):
         return ()
     return tuple(str(arguments[key]) for key in _JOB_KEYS if key in arguments)
 
 
 def jobs_told_ended(text: str) -> tuple[str, ...]:
-    """The ids of jobs that a program's note says have ended, however they did."""
+    """Return the ids of jobs that a program's note reports as ended."""
     return tuple(job.strip() for job, status in _NOTIFIED.findall(text) if status.lower() not in _UNDER_WAY)
 
 
 def exit_status_of(result: ToolResultPart) -> int | None:
-    """How a command ended: as recorded, or as its output says at either end."""
+    """Return how a command ended: as recorded, or as its output shows at either end."""
     if result.exit_status is not None:
         return result.exit_status
     found = _EXIT_AT_HEAD.search(result.output[:400])
@@ -425,7 +430,7 @@ def exit_status_of(result: ToolResultPart) -> int | None:
 
 
 def failed(result: ToolResultPart, command: str = "") -> bool:
-    """Whether a result reports a failure; what an output says of an exit status counts only where a command ran."""
+    """Return whether a result reports a failure; an exit status in the output counts only if a command ran."""
     status = exit_status_of(result) if command else result.exit_status
     if status == 1 and _answers_no(command, result.output):
         return False
@@ -435,14 +440,14 @@ def failed(result: ToolResultPart, command: str = "") -> bool:
 
 
 def _answers_no(command: str, output: str) -> bool:
-    """Whether status 1 of a command line is the answer of its last command, and nothing it shows speaks of an error."""
+    """Return whether status 1 of a command line is the answer of its last command, and its output shows no error."""
     last = re.split(r"[;&|]", _SHELL_QUOTED.sub("''", command))[-1].strip()
     told = (line for line in output.splitlines() if not line.startswith(_COMPARED) and not _EXIT_AT_TAIL.search(line))
     return _ANSWERED_NO.match(last) is not None and not any(_ERROR.match(line) for line in told)
 
 
 def failure_line(result: ToolResultPart) -> str:
-    """The line of a failed result that tells the most: the last named error, else the first line that speaks of one."""
+    """Return the most informative line of a failed result: the last named error, else the first line that mentions one."""
     output = result.output[-20_000:]
     named = _NAMED_ERROR.findall(output)
     if named:
@@ -462,7 +467,7 @@ def _patched_files(values: Iterable[object]) -> Iterator[tuple[str, FileOperatio
 
 
 def _path(arguments: Arguments, output: str) -> str:
-    """The one file a call is about: as its arguments name it, or as its result shows it; an address of the web is none."""
+    """Return the one file a call is about, as named by its arguments or its result; web addresses do not count."""
     path = next((value for key in _PATH_KEYS if isinstance(value := arguments.get(key), str) and value), None)
     if path is not None:
         return "" if "://" in path and not path.startswith("file://") else path
@@ -507,7 +512,7 @@ _FINDING = re.compile(
     r"https?://|(?<![\w#])#\d{2,}\b|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
     r"|(?<![\w.,-])(?:\d{3,}|\d+\.\d+|\d+(?:,\d{3})+)(?![\w-])"
 )
-"""What makes a sentence worth quoting: a reference or a figure, which nobody can guess."""
+"""What makes a sentence worth quoting: a reference or a figure, which cannot be guessed."""
 
 
 _SUMMARY_OUTCOME = re.compile(
@@ -519,9 +524,9 @@ _SUMMARY_OUTCOME = re.compile(
 def extract(
     messages: Iterable[tuple[int, Message]], pinned: frozenset[str] = frozenset(), before: Ledger = EMPTY_LEDGER
 ) -> Ledger:
-    """The ledger of these messages, each given with the sequence number that its parts' handles begin with.
+    """Return the ledger of these messages, each given with the sequence number of its entry.
 
-    `before` is what is known of the time before them: which todos they change, and which jobs they may end.
+    `before` is the ledger of earlier messages: which todos these change, and which jobs they may end.
     """
     walk = _Walk(pinned, before)
     for sequence, message in messages:
@@ -530,7 +535,7 @@ def extract(
 
 
 class _Walk:
-    """What has been seen so far; a scratch pad of `extract`, never kept."""
+    """What has been seen so far while extracting."""
 
     def __init__(self, pinned: frozenset[str], before: Ledger) -> None:
         self.pinned_handles = pinned
@@ -580,7 +585,7 @@ class _Walk:
             self._attach(sequence, message)
 
     def _attach(self, sequence: int, message: UserMessage) -> None:
-        """Note what came with the user's words; where no words came with it, it is itself what was asked."""
+        """Note what was attached to the user's words; without words, the attachment itself is the request."""
         quotes = [
             Quote(f"{sequence}.{index}", attached(part) if isinstance(part, FilePart) else attached_text(part))
             for index, part in enumerate(message.parts)
@@ -640,12 +645,12 @@ class _Walk:
             self.jobs[job] = JobFact(_describe(call, arguments), handle, job)
 
     def _notice(self, text: str) -> None:
-        """A program's note that a job has ended."""
+        """Note that a job has ended."""
         for job in jobs_told_ended(text):
             self._taken(job)
 
     def _end(self, job: str, result: ToolResultPart, handle: str) -> None:
-        """A job that was left running has ended; if a command started it, this is how that came out."""
+        """Record the end of a background job; if a command started it, this is its outcome."""
         started = self._taken(job)
         if started is None or started.description not in self.commands.keys() | self.older_commands:
             return
@@ -654,7 +659,7 @@ class _Walk:
         self.commands[started.description] = replace(ended, runs=0 if before is None else before.runs)
 
     def _taken(self, job: str) -> JobFact | None:
-        """A job that no longer runs, if it was known to."""
+        """Return a job that no longer runs, if it was known."""
         if job in self.older_jobs:
             self.ended[job] = None
             return self.older_jobs.pop(job)

@@ -1,7 +1,8 @@
-"""The numbers a user may set, and the rules a preset may choose among.
+"""The numbers a user may set, the rules a preset may choose among, and the presets.
 
-One `Policy` type serves every preset: a preset changes values and picks rules by name, never a code path of its own.
-A policy that contradicts itself cannot be built: `PolicyError` names the field and the remedy.
+One `Policy` type serves every preset: a preset changes values and picks rules by name, never a code path of its own. A
+policy that contradicts itself cannot be built: `PolicyError` names the field and the fix. The documents' numbers are
+theirs; `docs/reference/behaviour.md` gives the origin of each of `infold`'s.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,12 +18,12 @@ from msgspec.structs import replace
 from infold.errors import PolicyError, SettingsError, UnknownPreset
 
 LARGEST_TOKENS = 1_000_000_000
-"""No window or threshold is near a thousand million tokens; a larger number is a slip of the unit."""
+"""No window or threshold is near a thousand million tokens; a larger number is a unit mistake."""
 
 
 SMALL_MUST_KEEP_TOKENS, LARGEST_MUST_KEEP_SHARE = 1_400, 0.8
-"""Instructions may take so many tokens of a small summary, up to that share of it: a person's words are no shorter in a small
-window, and what was done in it is less."""
+"""Instructions may take this many tokens of a small summary, up to that share of it: a person's words are not shorter
+in a small window, and less is done in it."""
 
 
 EstimateRule: TypeAlias = Literal["features", "round", "ceil"]
@@ -34,24 +35,24 @@ Ruler: TypeAlias = EstimateRule | Callable[[str], int]
 
 
 CountRule: TypeAlias = Literal["input+cache-read+output", "total", "estimate", "anchored"]
-"""What is compared with the trigger: reported usage, an estimate of everything, or reported usage
-plus the calibrated estimate of what came since."""
+"""What is compared with the trigger: reported usage, an estimate of everything, or reported usage plus the calibrated
+estimate of what is new."""
 
 
 UsableRule: TypeAlias = Literal[
     "input-else-less-ceiling", "less-reserve", "input-less-reserve", "scaled-reserve", "whole"
 ]
-"""What part of the window may be filled: as in OpenCode 1.1.23, 1.1.57 and 1.18, `infold`'s own, or all of it."""
+"""How much of the window may be filled: as in OpenCode 1.1.23, 1.1.57 and 1.18, `infold`'s own rule, or all of it."""
 
 
-# Defined before its users: the defaults below are checked while the module is read.
+# Defined before its users: the defaults below are checked on import.
 def _expect(fine: bool, field: str, problem: str, remedy: str) -> None:
     if not fine:
         raise PolicyError(field, problem, remedy=remedy)
 
 
 def _expect_types(policy: Struct, prefix: str = "") -> None:
-    """Raise `PolicyError` for the first field whose value is not of its type, with what to give."""
+    """Raise `PolicyError` for the first field whose value has the wrong type, with what to pass."""
     for name, kind in _kinds(type(policy)).items():
         value = getattr(policy, name)
         if type(value) is not kind and not _is_of(value, kind):
@@ -72,7 +73,7 @@ def _kinds(policy: type[Struct]) -> dict[str, Any]:
 
 
 def _described(kind: Any) -> str:
-    """Return what to give for a field, in words and by example."""
+    """Return what to pass for a field, in words and by example."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(repr, get_args(kind)))}"
     if NoneType in get_args(kind):
@@ -94,7 +95,7 @@ class Amount(Struct, frozen=True):
     value: float
 
     def __post_init__(self) -> None:
-        """Reject what no window could mean."""
+        """Reject amounts that fit no window."""
         units = get_args(_kinds(Amount)["unit"])
         _expect(
             self.unit in units, "amount", f"{self.unit!r} is not a unit", f"give one of {', '.join(map(repr, units))}"
@@ -114,7 +115,7 @@ class Amount(Struct, frozen=True):
             )
 
     def of(self, usable_tokens: int) -> int:
-        """This amount in tokens, for a usable window of that size; never negative."""
+        """Return this amount in tokens, for a usable window of that size; never negative."""
         match self.unit:
             case "tokens":
                 return int(self.value)
@@ -127,27 +128,27 @@ class Amount(Struct, frozen=True):
 
 
 def tokens(value: int) -> Amount:
-    """That many tokens, whatever the window."""
+    """Return an amount of that many tokens, whatever the window."""
     return Amount("tokens", value)
 
 
 def share(value: float) -> Amount:
-    """That part of the usable window, from 0 to 1."""
+    """Return an amount that is a share of the usable window, from 0 to 1."""
     return Amount("share", value)
 
 
 def remaining(value: int) -> Amount:
-    """All of the usable window but that many tokens."""
+    """Return an amount that is the usable window less that many tokens."""
     return Amount("remaining", value)
 
 
 class PrunePolicy(Struct, frozen=True):
     """When old tool results become stubs, and which.
 
-    `timing`: at every request, or only once the trigger is reached, so that the provider's cache breaks seldom.
-    `enough`: at the trigger, how full the window may still be after pruning alone; above that the head is folded instead.
-    `genuine_turns`: whether only what a person said counts as a turn. `arguments`: whether large values in old
-    call arguments go too.
+    `timing`: at every request, or only once the trigger is reached, so that the provider's cache rarely breaks.
+    `enough`: at the trigger, how full the window may still be after pruning alone; above that the head is folded
+    instead. `genuine_turns`: whether only messages of a person count as turns. `arguments`: whether large values in old
+    call arguments are pruned too.
     """
 
     enabled: bool = True
@@ -161,7 +162,7 @@ class PrunePolicy(Struct, frozen=True):
     arguments: bool = False
 
     def __post_init__(self) -> None:
-        """Reject values of another type, and a negative or absurd number of turns."""
+        """Reject values of the wrong type, and a negative or absurd number of turns."""
         _expect_types(self, "prune.")
         _expect(
             0 <= self.spare_turns <= 1_000,
@@ -175,10 +176,9 @@ class TailPolicy(Struct, frozen=True):
     """What stays verbatim after the cut.
 
     `rule`: nothing, the last `turns` user turns, or newest messages within a token budget, which is `size` of the
-    usable window held between `minimum_tokens` and `maximum_tokens`, and of no more than `turns` turns where any are given.
-    `split_turns`: whether the cut may fall inside a turn. `whole_head`: what happens when nothing can be folded because
-    everything would be tail: fold it all, or leave it. `recut`: whether turns are dropped from the tail once the
-    summary is known and still over target.
+    usable window held between `minimum_tokens` and `maximum_tokens`, and of at most `turns` turns if given.
+    `split_turns`: whether the cut may fall inside a turn. `whole_head`: what to do if everything would be tail: fold it
+    all, or leave it. `recut`: whether turns are dropped from the tail once the summary is known and still over target.
     """
 
     rule: Literal["none", "turns", "tokens"] = "none"
@@ -191,7 +191,7 @@ class TailPolicy(Struct, frozen=True):
     recut: bool = False
 
     def __post_init__(self) -> None:
-        """Reject values of another type, and a tail that contradicts itself."""
+        """Reject values of the wrong type, and a tail that contradicts itself."""
         _expect_types(self, "tail.")
         _expect(0 <= self.turns <= 10_000, "tail.turns", f"{self.turns}", "give 0 to 10,000 turns")
         _expect(
@@ -208,21 +208,21 @@ class TailPolicy(Struct, frozen=True):
         )
 
     def budget_tokens(self, usable_tokens: int) -> int:
-        """How many tokens of verbatim tail a usable window of that size leaves room for."""
+        """Return the tokens of verbatim tail that a usable window of that size has room for."""
         return min(self.maximum_tokens, max(self.minimum_tokens, self.size.of(usable_tokens)))
 
 
 class SummaryPolicy(Struct, frozen=True):
-    """What stands for the folded head.
+    """What replaces the folded head.
 
-    `shape`: a pair of request and summary message as OpenCode has it, the summary alone, or one marked user
-    message. `prefix` opens the summary's text. `fallback`: what takes over when no model can summarise: the deterministic
-    fold, mechanical cleaning alone, or `stop`: an agent's loop ends, and where there is no such loop the
-    deterministic fold takes over. `ledger`: whether facts taken by code, the user's instructions first,
-    stand beside a model's words. `must_keep_share` is the most of a summary that verbatim instructions may take; a small
-    summary gives them more. `judged`: whether a summary's content is judged; else whatever a model wrote to its end is
-    accepted as written. `shows`: what the summariser reads: the whole history as messages, the folded part of it as one
-    flattened text, or that with the beginning and end of what stays.
+    `shape`: a pair of request and summary message as in OpenCode, the summary alone, or one marked user message.
+    `prefix` opens the summary's text. `fallback`: what happens if no model can summarise: the deterministic fold,
+    mechanical cleaning alone, or `stop`: an agent's loop ends, and without such a loop the deterministic fold is used.
+    `ledger`: whether facts extracted by code, the user's instructions first, are added to a model's words.
+    `must_keep_share` is the maximum share of a summary for verbatim instructions; a small summary gives them more.
+    `judged`: whether a summary's content is judged; otherwise any complete answer is accepted as written. `shows`: what
+    the summariser reads: the whole history as messages, the folded part as one flattened text, or that with the
+    beginning and end of what stays.
     """
 
     shape: Literal["pair", "alone", "marked"] = "pair"
@@ -237,7 +237,7 @@ class SummaryPolicy(Struct, frozen=True):
     shows: Literal["messages", "head", "head-and-tail"] = "head-and-tail"
 
     def __post_init__(self) -> None:
-        """Reject values of another type, and sizes that cannot hold a summary."""
+        """Reject values of the wrong type, and sizes that cannot hold a summary."""
         _expect_types(self, "summary.")
         _expect(
             0 < self.minimum_tokens <= self.maximum_tokens <= LARGEST_TOKENS,
@@ -253,24 +253,23 @@ class SummaryPolicy(Struct, frozen=True):
         )
 
     def budget_tokens(self, usable_tokens: int) -> int:
-        """How many tokens a summary may have in a usable window of that size."""
+        """Return the maximum tokens of a summary in a usable window of that size."""
         return min(self.maximum_tokens, max(self.minimum_tokens, self.size.of(usable_tokens)))
 
     def must_keep_tokens(self, budget_tokens: int) -> int:
-        """How many tokens of a summary that large the user's own words may take; none where the share is none."""
+        """Return how many tokens of a summary that large the user's own words may take; 0 if the share is 0."""
         small = min(SMALL_MUST_KEEP_TOKENS, int(budget_tokens * LARGEST_MUST_KEEP_SHARE)) if self.must_keep_share else 0
         return max(small, int(budget_tokens * self.must_keep_share))
 
 
 class Policy(Struct, frozen=True):
-    """All that decides when and how a session is compacted.
+    """Everything that decides when and how a session is compacted.
 
-    `auto` off means off. `reached`: whether a count equal to the trigger acts. `window_tokens`
-    overrides the model's window. `attempts` bounds compactions per user prompt, none is no bound. `less_freed`: whether
-    what pruning freed is subtracted from reported usage. `clip`: whether a single part too large for the window
-    is shortened. `priced`: whether the head is also folded where that is cheaper at the model's prices.
-    `continue_always`: whether a continue message follows every automatic compaction or only work that was under
-    way.
+    `auto` off means off. `reached`: whether a count equal to the trigger acts. `window_tokens` overrides the model's
+    window. `attempts` limits compactions per user prompt, `None` is no limit. `less_freed`: whether the tokens freed by
+    pruning are subtracted from reported usage. `clip`: whether a single part too large for the window is shortened.
+    `priced`: whether the head is also folded if that is cheaper at the model's prices. `continue_always`: whether a
+    continue message follows every automatic compaction or only work in progress.
     """
 
     name: str
@@ -296,11 +295,11 @@ class Policy(Struct, frozen=True):
 
     @property
     def compares_usage(self) -> bool:
-        """Whether what a provider reported for a step is compared with the trigger, and nothing else."""
+        """Whether only the usage reported for a step is compared with the trigger."""
         return self.count in ("input+cache-read+output", "total")
 
     def __post_init__(self) -> None:
-        """Reject values of another type, and numbers that contradict each other."""
+        """Reject values of the wrong type, and numbers that contradict each other."""
         _expect_types(self)
         _expect(
             self.window_tokens is None or 0 <= self.window_tokens <= LARGEST_TOKENS,
@@ -425,14 +424,14 @@ PRESETS: dict[str, Policy] = {
 
 
 def preset(name: str) -> Policy:
-    """The preset of that name; raises `UnknownPreset` with the names there are."""
+    """Return the preset of that name; raise `UnknownPreset` with the known names."""
     if name not in PRESETS:
         raise UnknownPreset(name, known=tuple(sorted(PRESETS)))
     return PRESETS[name]
 
 
 PREFIX, OPENCODE = "INFOLD_", "OPENCODE_"
-"""How infold's own variables begin, and how those of OpenCode do."""
+"""Prefixes of infold's own environment variables, and of OpenCode's."""
 
 
 SWITCHES = MappingProxyType({"DISABLE_AUTOCOMPACT": "compaction.auto", "DISABLE_PRUNE": "compaction.prune"})
@@ -443,7 +442,7 @@ YES, NO = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", 
 
 
 def is_true(text: str) -> bool:
-    """Return whether a variable says yes or no; raises `ValueError` for any other word."""
+    """Return whether a variable means yes or no; raise `ValueError` for any other word."""
     word = text.strip().lower()
     if word not in YES | NO:
         raise ValueError(f"{text!r} is neither yes nor no")
@@ -456,16 +455,17 @@ def prefixes_for(preset: str) -> tuple[str, ...]:
 
 
 def switches_on(variables: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Return each setting that a switch with that prefix turns off, with the variable that does; an empty one says nothing.
+    """Return each setting that a switch with that prefix turns off, with the variable that does; empty variables are
+    ignored.
 
-    Raises `SettingsError` for a word that is neither yes nor no.
+    Raise `SettingsError` for a word that is neither yes nor no.
     """
     stated = {key: prefix + name for name, key in SWITCHES.items() if variables.get(prefix + name, "").strip()}
     return {key: variable for key, variable in stated.items() if _is_on(variable, variables[variable])}
 
 
 def switched(policy: Policy, variables: Mapping[str, str]) -> Policy:
-    """Return a policy with everything off that the switches turn off; raises `SettingsError` for a word that is not yes or no."""
+    """Return a policy with everything off that the switches turn off; raise `SettingsError` for an unknown word."""
     off = {key for prefix in prefixes_for(policy.name) for key in switches_on(variables, prefix)}
     if not off:
         return policy

@@ -1,8 +1,9 @@
-"""Rank folded content for a query, and write what was found into a capped reply (B6).
+"""Rank folded content for a query, and write the hits into a reply of limited size.
 
 Decides what a text's tokens are, which passages of which documents answer a query best, and which of their lines are
-shown. Passages, not documents, are ranked: a tool result of fifty thousand tokens would win or lose as a whole. Where
-documents come from and who may see them is the caller's affair.
+shown. Passages, not documents, are ranked: a tool result of fifty thousand tokens would win or lose as a whole.
+`documents_of` turns a session's parts into documents: arguments decoded, a result under the call it answers with its
+outcome, so that a command's words find its output. Where messages come from and who may see them is up to the caller.
 """
 
 import re
@@ -29,23 +30,23 @@ from infold.core.policy import Ruler
 from infold.core.tokens import estimate
 
 PASSAGE_LINES, PASSAGE_CHARACTERS = 14, 900
-"""The most a passage holds: a function or a table, small enough that its words speak of one thing."""
+"""The most a passage holds: a function or a table, small enough to be about one thing."""
 
 
 LONGEST_LINE = 400
-"""Characters of one line that an excerpt shows, around what was found in it."""
+"""Characters of one line that an excerpt shows, around the match."""
 
 
 SATURATION, LENGTH_WEIGHT = 1.2, 0.5
-"""BM25's k1 and b: repeated words soon count little, and long passages are held back by half."""
+"""BM25's k1 and b: repeated words soon count little, and long passages are penalised by half."""
 
 
 NEARNESS = 1.0
-"""How much finding a query's words within a few lines adds, against finding them anywhere in the passage."""
+"""How much finding a query's words within a few lines adds to finding them anywhere in the passage."""
 
 
 RECENCY = 0.2
-"""How much more the newest passage counts than the oldest: of several runs of one command the last is meant."""
+"""How much more the newest passage counts than the oldest: of several runs of one command the last is usually meant."""
 
 
 TITLE_WEIGHT = 2
@@ -55,18 +56,18 @@ NEAR_LINES = 3
 
 
 RESCORED = 3
-"""How many passages per wanted hit are looked at closely."""
+"""How many passages per wanted hit are rescored."""
 
 
 EXCERPT_SHARE = 0.7
-"""How much of a reply goes to whole excerpts; the rest names what further hits hold."""
+"""Share of a reply for whole excerpts; the rest lists names that occur in further hits."""
 
 
 MOST_NAMES, LONGEST_HEADING = 12, 100
 
 
 MOST_OF_ONE = 5
-"""Hits that one document may have among those returned."""
+"""Maximum hits of one document among those returned."""
 
 
 _WIDE = r"぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿가-힣々"
@@ -93,7 +94,7 @@ _PIECE = re.compile(r"[^\W_]+")
 
 
 class Document(Struct, frozen=True, omit_defaults=True):
-    """A text that can be found, the handle it is brought back by, and what it is about, if the text does not say."""
+    """A text that can be found, the handle to recall it by, and what it is about, if the text does not show it."""
 
     handle: str
     text: str
@@ -101,7 +102,7 @@ class Document(Struct, frozen=True, omit_defaults=True):
 
 
 class Hit(Struct, frozen=True):
-    """A place where a query was found: the document's handle, how well it fits, the lines around it, and the title."""
+    """A match: the document's handle, its score, the lines around it, and the title."""
 
     handle: str
     score: float
