@@ -11,13 +11,13 @@ from .sources import PROJECT, modules
 
 PLAIN = {
     r"\b(?:nobody|somebody|whoever|whomever|everybody)\b": "name who acts: the caller, the client, another process",
-    r"\b(?:is|are|was|were) (?:no|none)\b(?! (?:longer|more|fewer|less|larger|smaller|heavier|older|newer|better|worse))": (
+    r"(?<!there )\b(?:is|are|was|were) (?:no|none)\b(?! (?:longer|more|fewer|less|larger|smaller|heavier|older|newer)\b)": (
         "say what it is not, or that it is missing"
     ),
-    r"\bthere (?:is|are) none\b": "say what is missing",
+    r"\bthere (?:is|are) none that\b": "say what is missing",
     r"\b(?:told|tells|heard|hears)\b": "use report, return, pass, receive, read",
     r"\banew\b": "again",
-    r"\bbeside\b": "next to, in addition to, with",
+    r"(?<!`)\bbeside\b": "next to, in addition to, with",
     r"\b(?:affair|in vain|for want of|be it that|what came|as it came|as they came)\b": "say it plainly",
     r"\bthe one who\b": "name who acts",
 }
@@ -26,9 +26,12 @@ PLAIN = {
 REQUIREMENT = re.compile(r"(?<![\w.])[ABCDIS]\d{1,2}(?:\.\d+)?(?![\w.])")
 """Ids of requirements belong in tests and in the behaviour reference."""
 
+TO_MODELS = frozenset({("infold.core.summary_request", "somebody"), ("infold.core.summary_request", "what came")})
+"""Words of prompts: what models are sent is part of the stored and measured behaviour, and not changed for its style."""
+
 UNFINISHED = frozenset(
     {
-        *("agent", "api", "catalogue", "cli", "command", "core", "dashboard", "engine", "errors", "formats", "gateway"),
+        *("agent", "api", "catalogue", "cli", "command", "dashboard", "engine", "errors", "formats", "gateway"),
         *("mcp", "models", "observers", "plugins", "ports", "replay", "settings", "stores", "testing", "transcripts"),
         *("wiring", "pages"),
     }
@@ -46,6 +49,7 @@ def test_sources_are_plain_english() -> None:
         if [*source.name.split("."), ""][1] not in UNFINISHED
         for line, text in _prose_of(source.text)
         for problem in _problems(text, ids=True)
+        if (source.name, problem.split("'")[1].lower() if "'" in problem else "") not in TO_MODELS
     ]
 
     assert not lines, "\n".join(lines)

@@ -160,7 +160,7 @@ class Window(Struct, frozen=True):
         for field in ("context_tokens", "input_tokens", "output_tokens"):
             value = getattr(self, field)
             if value is not None and (not _is_whole(value) or not 0 <= value <= LARGEST_TOKENS):
-                problem = f"{value!r} is no number of tokens"
+                problem = f"{value!r} is not a number of tokens"
                 raise PolicyError(f"window.{field}", problem, remedy="give the model's limit in tokens")
 
     @property

@@ -104,7 +104,7 @@ class Amount(Struct, frozen=True):
         if not is_number or not isfinite(self.value) or self.value < 0 or self.value > LARGEST_TOKENS:
             raise PolicyError(
                 "amount",
-                f"{self.value!r} {self.unit} is no amount",
+                f"{self.value!r} {self.unit} is not an amount",
                 remedy="give a number from 0 to a thousand million",
             )
         if self.unit == "share" and self.value > 1:
@@ -266,7 +266,7 @@ class Policy(Struct, frozen=True):
     """Everything that decides when and how a session is compacted.
 
     `auto` off means off. `reached`: whether a count equal to the trigger acts. `window_tokens` overrides the model's
-    window. `attempts` limits compactions per user prompt, `None` is no limit. `less_freed`: whether the tokens freed by
+    window. `attempts` limits compactions per user prompt, `None` means no limit. `less_freed`: whether the tokens freed by
     pruning are subtracted from reported usage. `clip`: whether a single part too large for the window is shortened.
     `priced`: whether the head is also folded if that is cheaper at the model's prices. `continue_always`: whether a
     continue message follows every automatic compaction or only work in progress.

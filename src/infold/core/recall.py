@@ -118,10 +118,10 @@ class _Passage(Struct, frozen=True, gc=False):
 
 
 def tokens_of(text: str) -> list[str]:
-    """What a text is indexed and asked by, lower-cased and in order.
+    """Return the search tokens of a text, lower-cased and in order.
 
-    Words and numbers; identifiers and paths whole and in their parts; pairs of neighbouring characters where a script
-    writes no spaces. Stores that index by themselves use the same tokens, so that every store finds the same.
+    Words and numbers; identifiers and paths whole and in their parts; pairs of neighbouring characters in scripts
+    without spaces. Stores that index by themselves use the same tokens, so that every store finds the same.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
@@ -137,7 +137,7 @@ def _pairs(run: str) -> list[str]:
 
 @lru_cache(maxsize=65_536)
 def _pieces(run: str) -> tuple[str, ...]:
-    """A run of letters, digits and joints: the whole, its path and name, its words and the humps within them."""
+    """Split a run of letters, digits and joints: the whole, its path and name, its words and their camel-case parts."""
     pieces = [run, *run.split(":"), *(piece.rpartition("/")[2] for piece in run.split(":"))]
     for word in re.split(r"[./\\:@#+-]+", run):
         pieces += (word, *(inner for part in _PIECE.findall(word) for inner in (part, *_humps(part))))
@@ -149,7 +149,7 @@ def _humps(word: str) -> list[str]:
 
 
 class Index:
-    """Documents made ready for searching, oldest first; grows by `add`, never forgets."""
+    """Documents prepared for searching, oldest first; grows by `add`."""
 
     def __init__(self) -> None:
         self._documents: list[Document] = []
@@ -159,14 +159,14 @@ class Index:
 
     @staticmethod
     def of(documents: Iterable[Document]) -> "Index":
-        """The index of these documents, given oldest first."""
+        """Return the index of these documents, given oldest first."""
         index = Index()
         for document in documents:
             index.add(document)
         return index
 
     def add(self, document: Document) -> None:
-        """Make one more document findable; it counts as newer than those before it."""
+        """Add a document; it counts as newer than those before it."""
         self._documents.append(document)
         title = tokens_of(document.title)
         for start, end in _passages_of(document.text):
@@ -178,7 +178,7 @@ class Index:
                 self._postings.setdefault(term, {})[number] = count
 
     def search(self, query: str, *, most: int = 10) -> tuple[Hit, ...]:
-        """The places that answer a query best, best first; of equals the newest. The same query always finds the same."""
+        """Return the best matches, best first; of equals the newest. The same query always finds the same."""
         weights = self._weights(query)
         scores = self._scores(weights)
         likely = sorted(scores, key=lambda number: (-scores[number], -number))[: most * RESCORED]
@@ -186,7 +186,7 @@ class Index:
         return tuple(hit for _, hit in _varied(hits))[:most]
 
     def _weights(self, query: str) -> dict[str, float]:
-        """How much each of a query's tokens tells: the rarer the more."""
+        """Return the weight of each of a query's tokens: the rarer, the higher."""
         passages = len(self._passages)
         known = (term for term in dict.fromkeys(tokens_of(query)) if term in self._postings)
         return {term: log(1 + (passages - (df := len(self._postings[term])) + 0.5) / (df + 0.5)) for term in known}
@@ -212,10 +212,10 @@ class Index:
 
 
 def reply(hits: Iterable[Hit], *, budget_tokens: int, rule: Ruler = "features") -> str:
-    """The hits as a text of at most that many tokens, best first; what was shown already is not shown again.
+    """Return the hits as a text of at most that many tokens, best first, without repetition.
 
-    The best are shown with their lines; of the others, while there is room, the names that occur in them, so that the next
-    question can be a better one.
+    The best are shown with their lines; for the others, while there is room, the names that occur in them, so that the
+    next query can be a better one.
     """
     page = _Page(budget_tokens, rule)
     waiting = [hit for hit in hits if not page.show(hit, int(budget_tokens * EXCERPT_SHARE))]
@@ -225,7 +225,7 @@ def reply(hits: Iterable[Hit], *, budget_tokens: int, rule: Ruler = "features") 
 
 
 class _Page:
-    """A reply being written; a scratch pad of `reply`."""
+    """A reply while `reply` writes it."""
 
     def __init__(self, budget_tokens: int, rule: Ruler) -> None:
         self.budget_tokens = budget_tokens
@@ -235,13 +235,13 @@ class _Page:
         self.seen: set[str] = set()
 
     def show(self, hit: Hit, allowed: int) -> bool:
-        """Show a hit's lines if they fit into what is allowed for such; lines seen before are passed over."""
+        """Show a hit's lines if they fit into `allowed` tokens; lines shown before are skipped."""
         lines = [line for line in hit.excerpt.splitlines() if line.strip() and line.strip() not in self.seen]
         block = "\n".join((_headed(hit), *lines))
         return self._put(block, (line.strip() for line in lines), allowed)
 
     def name(self, hit: Hit) -> None:
-        """Name what a hit holds, on one line, without what was named or shown before."""
+        """List the names in a hit, on one line, without those shown before."""
         names = [name for name in dict.fromkeys(_NAME.findall(hit.excerpt)) if name not in self.seen]
         if names:
             self._put(f"{_headed(hit)[:LONGEST_HEADING]} … {' '.join(names[:MOST_NAMES])}", names, self.budget_tokens)
@@ -261,7 +261,7 @@ def _headed(hit: Hit) -> str:
 
 
 def _passages_of(text: str) -> Iterator[tuple[int, int]]:
-    """Where passages begin and end: as many lines as fit, at least one."""
+    """Yield where passages begin and end: as many lines as fit, at least one."""
     start = end = lines = 0
     for line in _lines(text):
         if lines == PASSAGE_LINES or (lines and end + len(line) - start > PASSAGE_CHARACTERS):
@@ -272,13 +272,13 @@ def _passages_of(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """A text's lines with their ends, and pieces of those that are too long to be shown as one."""
+    """Yield a text's lines with their ends, and pieces of those that are too long for one."""
     for line in text.splitlines(keepends=True):
         yield from _SHOWABLE.findall(line) if len(line) > LONGEST_LINE else (line,)
 
 
 def _varied(hits: Iterable[tuple[int, Hit]]) -> Iterator[tuple[int, Hit]]:
-    """The hits without those that say the same again, and no more than a few of one document."""
+    """Yield the hits without repetitions, and only a few of one document."""
     seen: Counter[str] = Counter()
     for number, hit in hits:
         if seen[hit.excerpt] == 0 and seen[f"[{hit.handle}]"] < MOST_OF_ONE:
@@ -296,13 +296,13 @@ def _told(terms: frozenset[str], weights: dict[str, float]) -> float:
 
 
 LONGEST_TITLE = 300
-"""Characters of a call that stand above its result."""
+"""Characters of a call that precede its result."""
 
 
 def documents_of(messages: Iterable[tuple[int, Message]]) -> Iterator[Document]:
-    """The parts that hold text, oldest first; each message is given with its number in the log.
+    """Yield the parts that hold text, oldest first; each message is given with its number in the log.
 
-    A call short enough to stand whole above its result is no document of its own, unless it was never answered.
+    A call short enough to precede its result whole is not a document of its own, unless it was never answered.
     """
     calls: dict[str, Document] = {}
     for sequence, message in messages:
@@ -339,7 +339,7 @@ def _answered(handle: str, part: ToolResultPart, call: Document | None) -> Itera
 
 
 def _described(part: FilePart) -> str:
-    """A medium by what is known of it; its bytes are not in the log."""
+    """Describe a medium by its metadata; its bytes are not in the log."""
     kept = "bytes, which were not stored" if is_lost(part) else "bytes"
     known = (part.name, part.media_type, f"{part.byte_size:,} {kept}" if part.byte_size else "", part.reference)
     return ", ".join(filter(None, known))
@@ -353,7 +353,7 @@ def _ended(part: ToolResultPart) -> str:
 
 
 def _written(value: object) -> Iterator[str]:
-    """Decoded arguments as lines, strings as they were meant; short names first on their line."""
+    """Yield decoded arguments as lines; short names first on their line."""
     match value:
         case dict():
             for key, inner in value.items():

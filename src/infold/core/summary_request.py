@@ -1,9 +1,9 @@
-"""Build the request that asks a model for a summary (S3.2 to S3.5).
+"""Build the request that asks a model for a summary.
 
-Three shapes. *Shared prefix*: the ordinary request unchanged, with the instruction as its last user text, so that the provider's
-cache serves it. *Own prompt*: the compaction agent's system prompt over the head as plain text, cut to what the summariser
-holds; smaller, uncached, for any model. *Messages*: that system prompt over the history message by message, as OpenCode 1.1 has
-it. Text of the history is data to the summariser, and the prompts say so.
+Three shapes. *Shared prefix*: the ordinary request unchanged, with the instruction as its last user text, so that the
+provider's cache serves it. *Own prompt*: the compaction agent's system prompt over the head as plain text, cut to the
+summariser's window; smaller, uncached, for any model. *Messages*: that system prompt over the history message by
+message, as in OpenCode 1.1. Text of the history is data to the summariser, and the prompts say so.
 """
 
 import re
@@ -30,7 +30,7 @@ _CLOSINGS = re.compile(r"</(record|earlier-notes|later)", re.IGNORECASE)
 
 
 LONGEST_FOCUS = 2_000
-"""Characters of what a person wants room for; more is not a focus."""
+"""Maximum characters of a person's focus."""
 
 
 LONGEST_LATER = 3_000
@@ -38,11 +38,12 @@ LONGEST_LATER = 3_000
 
 
 LONGEST_RESULT, LONGEST_CALL = 2_000, 1_200
-"""Characters of a tool result and of call arguments that the summariser is shown; the ledger has the facts of the rest."""
+"""Characters of a tool result and of call arguments that the summariser is shown; the ledger has the facts of the rest.
+"""
 
 
 SMALLEST_RECORD_TOKENS = 256
-"""What of the head a summariser is shown at least at once; one that holds less is no summariser."""
+"""Minimum tokens of the head that a summariser is shown at once; a model that holds less cannot summarise."""
 
 
 class Agent(Struct, frozen=True):
@@ -85,14 +86,14 @@ SEVEN_SECTIONS = (
     "6. Explicit constraints: what must not be done\n"
     "7. Verification state: what was checked, with what result, and what was not"
 )
-"""What the bundled plugin adds to the instruction (S3.5)."""
+"""What the bundled plugin adds to the instruction."""
 
 
 class Additions(Struct, frozen=True):
-    """What plugins and people add: contexts to the instruction, a prompt in its place (S3.5), a focus.
+    """What plugins and people add: contexts to the instruction, a prompt that replaces it, a focus.
 
-    `earlier` are the older notes, `later` is how the conversation goes on after the record, so that nothing done there is
-    written down as still to do.
+    `earlier` is the older summary, `later` how the conversation continues after the record, so that finished work is
+    not listed as open.
     """
 
     contexts: tuple[str, ...] = ()
@@ -103,10 +104,10 @@ class Additions(Struct, frozen=True):
 
 
 class SummaryRequest(Struct, frozen=True):
-    """A request to the summariser: its system prompt, its messages, and the most it may write.
+    """A request to the summariser: its system prompt, its messages, and its maximum output.
 
-    `shares_prefix`: the messages are those of the ordinary request with one more at the end, so that whoever sends it with the
-    same tools is served from the provider's cache.
+    `shares_prefix`: the messages are those of the ordinary request with one more at the end, so that the provider's
+    cache serves it if it is sent with the same tools.
     """
 
     system: str
@@ -116,12 +117,12 @@ class SummaryRequest(Struct, frozen=True):
 
 
 def assemble_system(agent_text: str, call_text: str, user_text: str) -> str:
-    """The system prompt of any request: the agent's, then the call's, then the last user message's own (S3.3)."""
+    """Return the system prompt of any request: the agent's, then the call's, then the last user message's own."""
     return "\n\n".join(text for text in (agent_text, call_text, user_text) if text)
 
 
 def instruction(additions: Additions) -> str:
-    """What the summariser is asked; a replacement prompt replaces the instruction and the contexts alike (S3.5)."""
+    """Return the instruction to the summariser; a replacement prompt replaces the instruction and the contexts."""
     asked = [additions.replacement] if additions.replacement else [_ASK, *additions.contexts]
     if additions.focus:
         asked.append(f"Give particular room to this: {_shortened(additions.focus, LONGEST_FOCUS)}")
@@ -139,29 +140,29 @@ def instruction(additions: Additions) -> str:
 
 
 def inert(text: str) -> str:
-    """Text that cannot end the block it stands in: what the history says is material, never structure (I17)."""
+    """Return text that cannot end the block it is in: the history is material, never structure."""
     return _CLOSINGS.sub(r"<\\/\1", text)
 
 
 def later_text(tail: Iterable[Message]) -> str:
-    """The beginning and the end of what follows a record, briefly."""
+    """Return the beginning and the end of what follows a record, shortened."""
     return _shortened("\n".join(flattened(tail)), LONGEST_LATER)
 
 
 def shared_request(system: str, view: Sequence[Message], additions: Additions, *, output_tokens: int) -> SummaryRequest:
-    """The ordinary request with the instruction as its last user text."""
+    """Return the ordinary request with the instruction as its last user text."""
     asked = _said(instruction(additions), "ask-summary")
     return SummaryRequest(system, (*view, asked), output_tokens, shares_prefix=True)
 
 
 def messages_request(view: Sequence[Message], additions: Additions, *, output_tokens: int) -> SummaryRequest:
-    """Return the compaction agent's request over the history as it stands, message by message, the instruction last."""
+    """Return the compaction agent's request over the history message by message, the instruction last."""
     asked = _said(instruction(additions), "ask-summary")
     return SummaryRequest(COMPACTION_AGENT.system_text, (*view, asked), output_tokens)
 
 
 def own_request(record: str, additions: Additions, *, output_tokens: int) -> SummaryRequest:
-    """The compaction agent's request over a piece of the record."""
+    """Return the compaction agent's request over a piece of the record."""
     text = f"<record>\n{inert(record)}\n</record>\n\n{instruction(additions)}"
     return SummaryRequest(COMPACTION_AGENT.system_text, (_said(text, "ask-summary"),), output_tokens)
 
@@ -169,9 +170,9 @@ def own_request(record: str, additions: Additions, *, output_tokens: int) -> Sum
 def records(
     head: Sequence[Message], additions: Additions, *, window_tokens: int, output_tokens: int, ruler: Ruler
 ) -> Iterator[str]:
-    """The head as plain text: one record, or several in order where it is too large for the summariser at once.
+    """Yield the head as plain text: one record, or several in order if it is too large for the summariser.
 
-    The notes on each record are given to the next as its earlier notes (summary of summaries, B8); room for them is left.
+    The summary of each record is given to the next as the earlier one; room for it is left.
     """
     notes = output_tokens if additions.earlier == "" else 0
     beside = (
@@ -181,7 +182,7 @@ def records(
 
 
 def flattened(messages: Iterable[Message]) -> tuple[str, ...]:
-    """Messages as plain text, a block each; long tool output and arguments shortened, media as a note."""
+    """Return messages as plain text, a block each; long tool output and arguments shortened, media as a note."""
     return tuple(block for message in messages if (block := _block(message)))
 
 
@@ -190,7 +191,7 @@ def _said(text: str, name: str) -> UserMessage:
 
 
 def _pieces(blocks: Sequence[str], room: int, ruler: Ruler) -> Iterator[str]:
-    """Blocks joined as long as they fit; a block too large for itself is divided."""
+    """Yield blocks joined as long as they fit; a block that is too large is divided."""
     gathered: list[str] = []
     free = room
     for block in (part for whole in blocks for part in _divided(whole, room, ruler)):

@@ -1,8 +1,8 @@
-"""How large content is, without a tokeniser, and how a provider's reports correct that.
+"""The size of content: an estimate without a tokeniser, and its correction by a provider's reports.
 
-Text is *measured* once, when it enters the log. A measure adds up exactly; `tokens_in` turns a sum into tokens by the
+Text is *measured* once, when it enters the log. Measures add up exactly; `tokens_in` turns a sum into tokens by the
 policy's rule: our feature model measures in tokens, the documents' rules measure in UTF-16 code units and divide the
-sum by four (S7.1). Reported usage corrects the feature model's measure by kind of content (B15).
+sum by four. Reported usage corrects the feature model's measure by kind of content.
 """
 
 import zlib
@@ -28,7 +28,7 @@ from infold.core.policy import Ruler
 
 
 class WeightTable(NamedTuple):
-    """One way to look at a text: which class each byte is of, and how much each sequence of classes weighs."""
+    """One view of a text: the class of each byte, and the weight of each sequence of classes."""
 
     classes: bytes
     kernel: int
@@ -36,9 +36,9 @@ class WeightTable(NamedTuple):
 
 
 def estimate_tokens(text: str) -> int:
-    """Guess the o200k tokens of a text, so that budgets can be kept where no tokenizer is installed.
+    """Estimate the o200k tokens of a text without a tokeniser.
 
-    Nothing is 0, anything else at least 1, and a text of two halves is close to the sum of both. Mean error
+    The empty text is 0, anything else at least 1, and a text of two halves is close to the sum of both. The mean error
     is within 5 % on passages of code, markdown, JSON, logs, Chinese, Japanese and Korean.
     """
     if not text:
@@ -52,10 +52,10 @@ def estimate_tokens(text: str) -> int:
 
 
 def run_chars_per_token(char: str) -> int:
-    """Say how many of one character make a token, for texts that are mostly one character over and over.
+    """Return how many of one character make a token, for texts that mostly repeat one character.
 
-    Such texts have no contexts to learn from. The middle of the text is where they are looked for; a long run
-    elsewhere is taken for ordinary text.
+    Such texts have no contexts to learn from. Only the middle of a text is examined; a long run elsewhere is treated as
+    ordinary text.
     """
     if not char.isascii():
         return 1
@@ -65,7 +65,7 @@ def run_chars_per_token(char: str) -> int:
 
 
 def weigh_text(text: str) -> int:
-    """Sum up a text in units of 1 / `SCALE` token: as ASCII, and where it is more than that, as UTF-8 too."""
+    """Sum up a text in units of 1 / `SCALE` token: as ASCII, and as UTF-8 too if it is not only ASCII."""
     text = shorten_rules(text)
     narrow = text.encode("ascii", "replace")
     units = weigh(narrow, LETTERS) + weigh(narrow, SHAPES)
@@ -73,13 +73,13 @@ def weigh_text(text: str) -> int:
 
 
 def wide_lines(text: str) -> bytes:
-    """Keep the lines with more than ASCII in them, the only ones that weigh anything by script."""
+    """Keep the lines with non-ASCII characters, the only ones that the script weights apply to."""
     lines = [line for line in text.split("\n") if not line.isascii()]
     return "\n".join(lines).encode("utf-8", "surrogatepass")
 
 
 def shorten_rules(text: str) -> str:
-    """Make drawn lines short, since the vocabulary has tokens for whole lines of one such character."""
+    """Shorten drawn lines, since the vocabulary has tokens for whole lines of one character."""
     for rule in RULES:
         text = text.replace(rule * RULE_CHARS, rule)
     return text
@@ -88,22 +88,22 @@ def shorten_rules(text: str) -> str:
 def weigh(data: bytes, reading: WeightTable) -> int:
     """Sum the weights of all positions, in units of 1 / `SCALE` token."""
     spans = contexts(data, reading).translate(reading.weights)
-    # Adler's lower half is a plain sum as long as it stays under its modulus.
+    # The lower half of Adler-32 is a plain sum as long as it stays below its modulus.
     return sum([zlib.adler32(spans[at : at + BLOCK], 0) & 0xFFFF for at in range(0, len(spans), BLOCK)])
 
 
 def contexts(data: bytes, reading: WeightTable) -> bytes:
-    """Give each position a number that names its class and those of the positions before it.
+    """Give each position a number for its class and those of the positions before it.
 
-    The classes are read as the digits of one long number: multiplying it by the kernel adds to each digit its
-    shifted and scaled neighbours. No sum exceeds 255, so nothing carries over.
+    The classes are read as the digits of one long number: multiplying it by the kernel adds to each digit its shifted
+    and scaled neighbours. No sum exceeds 255, so nothing carries over.
     """
     digits = int.from_bytes(data.translate(reading.classes), "little")
     return (digits * reading.kernel).to_bytes(len(data) + 3, "little")[: len(data)]
 
 
 def classify(*groups: bytes) -> bytes:
-    """Build the table from byte to class: the place of the group that holds it, or 0."""
+    """Build the table from byte to class: the index of the group that holds it, or 0."""
     table = bytearray(256)
     for number, group in enumerate(groups):
         for byte in group:
@@ -149,7 +149,7 @@ DIGITS: Final = span(ord("0"), ord("9"))
 PUNCTUATION: Final = bytes(set(span(0x21, 0x7F)) - set(LOWER + UPPER + DIGITS))
 
 
-# Common letters stand alone, rarer ones with their like: unusual neighbours betray words of several tokens.
+# Common letters are alone, rarer ones grouped: unusual neighbours indicate words of several tokens.
 LETTER_GROUPS: Final = (
     *(b"", b"e", b"a", b"o", b"iu", b"t", b"n", b"s", b"r", b"l", b"dh", b"cmp", b"bfg", b"kvwy", b"jqxz"),
     UPPER,
@@ -159,7 +159,7 @@ LETTER_GROUPS: Final = (
 SHAPE_GROUPS: Final = (b"\t\n\r", LOWER, UPPER, DIGITS, b" ", PUNCTUATION)
 
 
-# UTF-8: ASCII first, then the bytes that continue a character, then those that begin one, by script.
+# UTF-8: ASCII first, then continuation bytes, then leading bytes, by script.
 SCRIPT_GROUPS: Final = (
     *(b"\n\r", b" \t", LOWER + UPPER + DIGITS, PUNCTUATION),
     *(b"\x80", span(0x81, 0x9F), span(0xA0, 0xBF)),
@@ -182,25 +182,25 @@ SCRIPTS: Final = WeightTable(classify(*SCRIPT_GROUPS), PAIRS, weights.SCRIPTS)
 
 
 MOST_REMEMBERED = 100_000
-"""Some twenty megabytes at most; then everything is forgotten at once, which costs one slow request."""
+"""About twenty megabytes; beyond it the cache is emptied, which costs one slow request."""
 
 
 WIDE_BYTES_PER_CHARACTER = 1.25
-"""UTF-8 bytes per character from which on a text counts as written mostly outside ASCII."""
+"""UTF-8 bytes per character above which a text counts as mostly outside ASCII."""
 
 
 Found = TypeVar("Found")
 
 
 class Reading(Struct, frozen=True, gc=False):
-    """What is known of a text: its estimated tokens, and whether it is mostly outside ASCII."""
+    """A text's estimated tokens, and whether it is mostly outside ASCII."""
 
     tokens: int
     is_wide: bool
 
 
 def remembering(read: Callable[[str], Found]) -> Callable[[str], Found]:
-    """A pure reading of text made cheap for texts that were read before."""
+    """Cache a pure function of a text."""
     known: dict[tuple[int, int], Found] = {}
 
     def recall(text: str) -> Found:
@@ -228,29 +228,30 @@ MESSAGE_OVERHEAD_TOKENS = 4
 
 
 CALL_OVERHEAD_TOKENS = 8
-"""The frame of a tool call or result beside its name and content."""
+"""The frame of a tool call or result in addition to its name and content."""
 
 
 SEALED_BYTES_PER_TOKEN = 5
-"""Encrypted reasoning is base64 of about four bytes a token; providers count what it stands for."""
+"""Encrypted reasoning is base64 of about four bytes a token; providers count the original."""
 
 
 LEARNING_RATE = 0.5
-"""How much of an estimate's error one report corrects: ten reports leave a thousandth of a constant error."""
+"""Share of an estimate's error that one report corrects: ten reports leave a thousandth of a constant error."""
 
 
 LEAST_TAUGHT_TOKENS = 200
-"""Below this much text the error of an estimate is chance, and neither corrects a factor nor confirms it."""
+"""Below this much text the error of an estimate is chance: it neither corrects a factor nor confirms it."""
 
 
 SMALLEST_FACTOR, LARGEST_FACTOR = 0.4, 2.5
-"""No tokeniser measured is outside this span of o200k (`docs/reference/catalogue.md`); what is, is a mistaken report."""
+"""All measured tokenisers are within this range of o200k (`docs/reference/catalogue.md`); a value outside is a wrong
+report."""
 
 
 class Size(Struct, frozen=True, gc=False):
     """A measure by kind of content: running text, tool input and output, and text outside ASCII.
 
-    `loose` is how much of all that a provider may honestly leave out of its count: frames, reasoning and media.
+    `loose` is how much of it a provider may leave out of its count: frames, reasoning and media.
     """
 
     prose: int = 0
@@ -264,7 +265,6 @@ class Size(Struct, frozen=True, gc=False):
         return self.prose + self.material + self.wide
 
     def plus(self, other: "Size") -> "Size":
-        """Both together."""
         return Size(
             self.prose + other.prose,
             self.material + other.material,
@@ -273,7 +273,6 @@ class Size(Struct, frozen=True, gc=False):
         )
 
     def minus(self, other: "Size") -> "Size":
-        """What is left without the other."""
         return Size(
             self.prose - other.prose,
             self.material - other.material,
@@ -283,7 +282,7 @@ class Size(Struct, frozen=True, gc=False):
 
 
 def total_size(sizes: Iterable[Size]) -> Size:
-    """All together; what thousands of sizes add up to is wanted at every step of a long session."""
+    """Return the sum of sizes; optimised, because thousands are summed at every step of a long session."""
     prose = material = wide = loose = 0
     for size in sizes:
         prose += size.prose
@@ -300,9 +299,9 @@ _MESSAGE_FRAME = Size(prose=MESSAGE_OVERHEAD_TOKENS, loose=MESSAGE_OVERHEAD_TOKE
 
 
 class Calibration(Struct, frozen=True):
-    """Factors that turn an estimate into the tokens a provider counts, by kind of content, learned from its reports.
+    """Factors from an estimate to the provider's tokens, by kind of content, learned from its reports.
 
-    `wide_reports` are those on text outside ASCII, of which other text tells little.
+    `wide_reports` counts reports on text outside ASCII, for which other text is a poor guide.
     """
 
     prose: float = 1.0
@@ -312,15 +311,16 @@ class Calibration(Struct, frozen=True):
     wide_reports: int = 0
 
     def apply(self, size: Size) -> int:
-        """The corrected estimate of a size."""
+        """Return the corrected estimate of a size."""
         return round(self.prose * size.prose + self.material * size.material + self.wide * size.wide)
 
     def learn(self, size: Size, reported_tokens: int) -> "Calibration":
-        """Correct the factors by one report: what was added to the view, and by how much the provider's count grew.
+        """Correct the factors by one report: what was added to the view, and how much the provider's count grew.
 
         A normalised least-mean-squares step: each kind is corrected in proportion to its share of what was added.
-        Growth that is not positive tells nothing, nor does that of little text, or mostly of frames, reasoning and media. An
-        error that these explain is none of the text's. Else many small calls would teach what is wrong for a large text.
+        Growth that is not positive is ignored, and so is that of little text, or mostly of frames, reasoning and media.
+        An error that these explain is not attributed to the text; otherwise many small calls would teach a wrong factor
+        for a large text.
         """
         power = size.prose**2 + size.material**2 + size.wide**2
         text = size.measure - size.loose
@@ -341,19 +341,19 @@ UNCALIBRATED = Calibration()
 
 
 def estimate(text: str, rule: Ruler) -> int:
-    """How many tokens a text has by that rule; 0 for none."""
+    """Return the tokens of a text by that rule; 0 for an empty one."""
     return tokens_in(measure(text, rule), rule)
 
 
 def measure(text: str, rule: Ruler) -> int:
-    """A text's size in the rule's own unit, which adds up exactly."""
+    """Return a text's size in the rule's own unit, which adds up exactly."""
     if rule == "features":
         return remembered(text).tokens
     return _utf16_units(text) if isinstance(rule, str) else rule(text)
 
 
 def tokens_in(measured: int, rule: Ruler) -> int:
-    """The tokens a sum of measures stands for."""
+    """Return the tokens of a sum of measures."""
     match rule:
         case "round":
             return (measured + 2) // 4
@@ -364,12 +364,12 @@ def tokens_in(measured: int, rule: Ruler) -> int:
 
 
 def token_ruler(rule: Ruler) -> Ruler:
-    """The ruler that measures in tokens beside a rule: the rule itself, or the feature model where it counts characters."""
+    """Return the ruler that measures in tokens: the rule itself, or the feature model if it counts characters."""
     return "features" if rule in ("round", "ceil") else rule
 
 
 def measure_part(part: Part, rule: Ruler) -> int:
-    """What a part takes of the window; parts that are never sent take nothing."""
+    """Return the measure of a part; parts that are never sent have none."""
     match part:
         case TextPart():
             return 0 if part.ignored else measure(part.text, rule)
@@ -389,17 +389,17 @@ def measure_part(part: Part, rule: Ruler) -> int:
 
 
 def measure_message(message: Message, rule: Ruler) -> tuple[int, ...]:
-    """What each part of a message takes of the window."""
+    """Return the measure of each part of a message."""
     return tuple(measure_part(part, rule) for part in message.parts)
 
 
 def size_of(message: Message, measures: tuple[int, ...]) -> Size:
-    """A message's size by kind of content, from the measures of its parts in tokens."""
+    """Return a message's size by kind of content, from the measures of its parts in tokens."""
     return size_of_parts(message.parts, measures).plus(_MESSAGE_FRAME)
 
 
 def size_of_parts(parts: tuple[Part, ...], measures: tuple[int, ...]) -> Size:
-    """The size of parts by kind of content."""
+    """Return the size of parts by kind of content."""
     prose = material = wide = loose = 0
     for part, measured in zip(parts, measures, strict=True):
         loose += _loose(part, measured)
@@ -417,7 +417,7 @@ def size_of_parts(parts: tuple[Part, ...], measures: tuple[int, ...]) -> Size:
 
 
 def _loose(part: Part, measured: int) -> int:
-    """What of a part is no text that every provider counts: old reasoning is left out by some, media are estimated high."""
+    """Return how much of a part not every provider counts: old reasoning is omitted by some, media are estimated high."""
     match part:
         case ToolCallPart():
             return CALL_OVERHEAD_TOKENS
