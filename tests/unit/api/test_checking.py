@@ -58,7 +58,7 @@ def test_a_window_is_whole_tokens(tokens: Any) -> None:
 @pytest.mark.parametrize("value", ["x", None, True])
 def test_a_share_is_a_number(value: Any) -> None:
     """A text is no share."""
-    with pytest.raises(UsageError, match="is no amount"):
+    with pytest.raises(UsageError, match="is not an amount"):
         share(value)
 
 
