@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 
-__all__ = ["MAY_IMPORT", "bound_names", "layer_of", "problems", "public_names", "stated_exports"]
+__all__ = ["MAY_IMPORT", "bound_names", "layer_of", "named_modules", "problems", "public_names", "stated_exports"]
 
 ROOT = "infold"
 
@@ -100,6 +100,20 @@ def problems(module: str, source: str, *, package: bool = False) -> list[str]:
 def layer_of(module: str) -> str:
     """The layer a dotted name belongs to: what follows `infold.`, or "" for `infold` itself."""
     return [*module.split("."), ""][1]
+
+
+def named_modules(module: str, source: str, *, package: bool = False) -> set[str]:
+    """Return every name that a module imports or has in a table of things to import: some are modules, some are in one."""
+    named: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = _base(node, module, package=package)
+            named |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            named.add(node.value.partition(":")[0])
+    return named
 
 
 def public_names(source: str) -> set[str]:
