@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 
-__all__ = ["MAY_IMPORT", "bound_names", "layer_of", "named_modules", "problems", "public_names", "stated_exports"]
+__all__ = ["MAY_IMPORT", "bound_names", "layer_of", "named_modules", "problems", "stated_exports"]
 
 ROOT = "infold"
 
@@ -114,11 +114,6 @@ def named_modules(module: str, source: str, *, package: bool = False) -> set[str
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             named.add(node.value.partition(":")[0])
     return named
-
-
-def public_names(source: str) -> set[str]:
-    """The names a module itself makes at its top level, without those that begin with an underscore."""
-    return {name for name in _made_names(ast.parse(source).body) if not name.startswith("_")}
 
 
 def bound_names(source: str) -> set[str]:

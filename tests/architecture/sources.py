@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["PROJECT", "Source", "core_modules", "modules"]
+__all__ = ["PROJECT", "Source", "modules"]
 
 PROJECT = Path(__file__).parents[2]
 
@@ -22,11 +22,6 @@ class Source(NamedTuple):
 def modules() -> tuple[Source, ...]:
     """Every module under `src/infold`, in order of name."""
     return tuple(_source(path) for path in sorted((PROJECT / "src" / "infold").rglob("*.py")))
-
-
-def core_modules() -> tuple[Source, ...]:
-    """The modules of `infold.core`, without its empty `__init__.py`."""
-    return tuple(source for source in modules() if source.name.startswith("infold.core."))
 
 
 def _source(path: Path) -> Source:
