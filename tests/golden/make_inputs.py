@@ -7,11 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from infold.formats.wire import FORMATS, OPENAI_CHAT
-from infold.testing.trajectory import SYSTEM_TEXT, coding_session, trajectory
-
 from .inputs import INPUTS
-from .internals import recorded_sessions
+from .internals import SYSTEM_TEXT, coding_session, decode_chat, recorded_sessions, trajectory, write_items
 
 TRANSCRIPTS = Path(__file__).parents[1] / "data" / "transcripts"
 TOOLS = json.dumps([{"name": "bash", "description": "Run a command.", "parameters": {"type": "object"}}])
@@ -27,18 +24,14 @@ def write_inputs() -> None:
         for number, session in enumerate(recorded_sessions(path)):
             name = path.name if number == 0 else f"{path.name}-{number}"
             found[name] = {"system": session.system, "tools": session.tools, "items": session.items}
-    work = OPENAI_CHAT.decode(trajectory(150)).messages
-    found["trajectory"] = {"system": SYSTEM_TEXT, "tools": TOOLS, "items": _in_all_formats(work)}
+    work = decode_chat(trajectory(150))
+    found["trajectory"] = {"system": SYSTEM_TEXT, "tools": TOOLS, "items": write_items(work)}
     work = coding_session(turns=15, largest_result_tokens=4_000)
-    found["coding"] = {"system": SYSTEM_TEXT, "tools": TOOLS, "items": _in_all_formats(work)}
-    work = OPENAI_CHAT.decode(_chinese()).messages
-    found["chinese"] = {"system": "你是一个编程助手。", "tools": TOOLS, "items": _in_all_formats(work)}
+    found["coding"] = {"system": SYSTEM_TEXT, "tools": TOOLS, "items": write_items(work)}
+    work = decode_chat(_chinese())
+    found["chinese"] = {"system": "你是一个编程助手。", "tools": TOOLS, "items": write_items(work)}
     found["native"] = {"system": "You count ships.", "tools": TOOLS, "items": _native()}
     INPUTS.write_bytes(lzma.compress(json.dumps(found, ensure_ascii=False).encode(), preset=9))
-
-
-def _in_all_formats(messages: Any) -> dict[str, list[Any]]:
-    return {wire.name: [item for message in messages for item in wire.encode_new(message)] for wire in FORMATS}
 
 
 def _chinese() -> list[Any]:
