@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     __version__: str
     from infold.api.async_session import AsyncSession
-    from infold.api.fit import Fitted, fit
     from infold.api.session import Session
     from infold.api.session_settings import SessionSettings
     from infold.api.wrap import wrap
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from infold.observers.bus import Bus
     from infold.plugins.hooks import hook
     from infold.plugins.manager import installed_plugins
+    from infold.session.fit import Fitted, fit
     from infold.wiring import open_store
 
 __all__ = [
@@ -48,7 +48,7 @@ __all__ = [
 _HOMES = {
     "AsyncSession": "infold.api.async_session",
     "Bus": "infold.observers.bus",
-    "Fitted": "infold.api.fit",
+    "Fitted": "infold.session.fit",
     "HistoryChanged": "infold.errors",
     "InfoldError": "infold.errors",
     "Policy": "infold.core.policy",
@@ -59,7 +59,7 @@ _HOMES = {
     "UsageError": "infold.errors",
     "Window": "infold.core.budget",
     "WindowExceeded": "infold.errors",
-    "fit": "infold.api.fit",
+    "fit": "infold.session.fit",
     "hook": "infold.plugins.hooks",
     "installed_plugins": "infold.plugins.manager",
     "open_store": "infold.wiring",

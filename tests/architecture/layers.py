@@ -14,9 +14,9 @@ ROOT = "infold"
 
 FOUNDATION = frozenset({"core", "errors"})
 DATA = FOUNDATION | {"catalogue", "formats", "ports", "transcripts"}
-OUTER = DATA | {"engine", "models", "observers", "plugins", "stores", "testing", "settings"}
+OUTER = DATA | {"engine", "session", "models", "observers", "plugins", "stores", "testing", "settings"}
 FACES = frozenset({"api", "agent", "gateway", "dashboard", "integrations", "mcp", "replay", "cli"})
-FOR_FACES = DATA | {"engine", "observers", "plugins", "settings", "wiring"}
+FOR_FACES = DATA | {"engine", "session", "observers", "plugins", "settings", "wiring"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "": FOR_FACES | {"api"},
@@ -28,7 +28,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "formats": FOUNDATION | {"formats"},
     "transcripts": FOUNDATION | {"formats", "transcripts"},
     "ports": FOUNDATION | {"ports"},
-    "engine": DATA | {"engine"},
+    "engine": DATA | {"engine", "session"},
+    "session": DATA | {"session", "engine", "api", "observers", "plugins", "settings", "wiring"},
     "models": DATA | {"models"},
     "observers": DATA | {"observers"},
     "plugins": DATA | {"plugins"},

@@ -30,11 +30,11 @@ from infold.core.events import Event
 from infold.core.messages import AssistantMessage, MessageId, TextPart, UserMessage
 from infold.core.summary_request import Agent, SummaryRequest, inert
 from infold.engine.asking import AsyncSummariser, Summariser, Written
-from infold.engine.titles import title_from_reply, title_from_text
 from infold.errors import ModelError
 from infold.formats.registry import format_named
 from infold.formats.requests import truncates
 from infold.ports import Clock, FullStore, Model, ModelRequest, Said, SessionKey
+from infold.session.titles import title_from_reply, title_from_text
 from infold.settings import Settings
 from infold.settings.resolve import Permissions
 from infold.wiring import summariser_for

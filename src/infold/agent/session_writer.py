@@ -23,9 +23,9 @@ from infold.core.messages import (
 )
 from infold.core.summary_request import Agent
 from infold.engine.circumstances import Stamp
-from infold.engine.titles import message_title
 from infold.formats.registry import format_named
 from infold.ports import Model
+from infold.session.titles import message_title
 
 UNNUMBERED = MessageId("")
 """The id of a message that the session has yet to number."""

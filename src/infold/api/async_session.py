@@ -22,14 +22,14 @@ from infold.engine.circumstances import Stamp
 from infold.engine.drive import AsyncWorld, drive_async
 from infold.engine.history import Followed
 from infold.engine.keeper import Keeper, Ready
-from infold.engine.media import Medium
 from infold.engine.previewing import Preview
-from infold.engine.recalling import files_at, recall, recall_media
 from infold.engine.refusals import overflow_of
 from infold.engine.summarising import SummaryPlan, ask_for_notes
 from infold.errors import UsageError
 from infold.observers.bus import Bus
 from infold.ports import Deferring, FullStore, SessionKey
+from infold.session.media import Medium
+from infold.session.recall import files_at, recall, recall_media
 from infold.wiring import summariser_for
 
 Outcome = TypeVar("Outcome")

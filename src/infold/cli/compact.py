@@ -14,8 +14,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from infold.api.fit import fit
-from infold.api.report import Report
 from infold.catalogue import Known, Lookup, lookup
 from infold.cli import options
 from infold.cli.input_files import Recording, chosen_session, open_recording
@@ -46,9 +44,11 @@ from infold.core.messages import AssistantMessage, Message, SessionId, text_of
 from infold.core.plan import Stuck
 from infold.core.policy import Policy, preset
 from infold.core.view import view
-from infold.engine.counting import Counting, counting_for
 from infold.engine.terms import divided, overhead_of, rates_of, window_of
 from infold.errors import PolicyError, UsageError, WindowExceeded
+from infold.session.counting import Counting, counting_for
+from infold.session.fit import fit
+from infold.session.report import Report
 from infold.transcripts.record import RecordedSession
 
 

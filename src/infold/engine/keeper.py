@@ -29,7 +29,6 @@ from infold.engine.flow import Prepared, compact, record, take_in
 from infold.engine.history import Followed, History
 from infold.engine.kept import MOST_TRIES, Kept
 from infold.engine.known import ends_with, is_known
-from infold.engine.media import digests_in, take_media, with_media
 from infold.engine.previewing import check_up_to
 from infold.engine.summarising import SummaryPlan
 from infold.engine.terms import Terms
@@ -37,6 +36,7 @@ from infold.errors import HistoryChanged, StoreConflict, UsageError, WindowExcee
 from infold.formats.harness_text import marks_of
 from infold.formats.overflow import Overflow
 from infold.formats.registry import WireFormat, detect, format_named
+from infold.session.media import digests_in, take_media, with_media
 
 MOST_REJECTIONS = 1
 """A request that a provider refused is made smaller and sent once more; a second refusal is told (B8)."""

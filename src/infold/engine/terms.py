@@ -13,8 +13,8 @@ from infold.core.logged_message import Rendering
 from infold.core.messages import Message, Overhead, SystemMessage
 from infold.core.policy import Policy, Ruler, preset, switched
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_message
-from infold.engine.counting import Counting, counting_for, least_for
 from infold.errors import UsageError
+from infold.session.counting import Counting, counting_for, least_for
 
 _NO_SWITCHES: Mapping[str, str] = MappingProxyType({})
 

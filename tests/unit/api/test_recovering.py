@@ -14,9 +14,9 @@ from infold.core.events import Compacted, Event, Rejected
 from infold.core.policy import INFOLD
 from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_message
-from infold.engine.counting import counting_for
 from infold.formats.registry import OPENAI_CHAT
 from infold.formats.requests import Unmanaged, asks_to_truncate, truncates
+from infold.session.counting import counting_for
 
 Item = dict[str, Any]
 

@@ -9,10 +9,10 @@ import pytest
 
 from infold import AsyncSession, Session, SessionSettings, open_store
 from infold.core.events import Event, MediaNotStored
-from infold.engine.media import Medium
 from infold.errors import UnknownReference
 from infold.formats.registry import FORMATS, WireFormat, format_named
 from infold.ports import FullStore, SessionKey
+from infold.session.media import Medium
 from infold.stores.memory import MemoryStore
 
 Item = dict[str, Any]

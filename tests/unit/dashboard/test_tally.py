@@ -11,9 +11,9 @@ from infold.core.entries import Checkpoint, Clip, Clipping, Entry, Handle, Pin, 
 from infold.core.messages import MessageId, ModelRef, SessionId
 from infold.dashboard import tally as tally_module
 from infold.dashboard.tally import MOST_COUNTED, MOST_KEPT, NO_TALLY, Tallies, added
-from infold.engine.titles import title_of
 from infold.errors import UnknownSession
 from infold.ports import SessionKey
+from infold.session.titles import title_of
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, replies, result, user
 

@@ -12,10 +12,10 @@ from infold.core.logged_message import Rendering
 from infold.core.messages import Message, MessageId, TextPart, UserMessage
 from infold.core.policy import INFOLD
 from infold.engine.call import Flow
-from infold.engine.counting import Counting
 from infold.engine.drive import World, drive
 from infold.engine.keeper import Keeper, Ready
 from infold.engine.terms import Terms
+from infold.session.counting import Counting
 
 from .scenes import reply, said, tool_step
 from .worlds import KEY, Scripted

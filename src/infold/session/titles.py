@@ -16,29 +16,50 @@ from infold.ports import SessionKey, Store
 LONGEST, LONGEST_TOLD = 60, 100
 """Characters of a title that code makes, and of one that a model gave; beyond, it ends with an ellipsis."""
 
+
 FIRST_ENTRIES = 16
 """How many of a session's first entries a listing reads: who titles a session does so after its first turn at the latest."""
+
 
 MOST_READ, MOST_OF_LINE = 20_000, 1_000
 """Characters of a text, and of one of its lines, that are looked at for a title."""
 
+
 SESSION = MessageId("")
 """Under what the title of the whole session stands."""
 
+
 _FENCE = re.compile(r"^(`{3,}+|~{3,}+)[^\n]*+\n(?P<code>.*?)(?:^\1[`~]*\s*$|\Z)", re.MULTILINE | re.DOTALL)
+
+
 _MARKS = re.compile(r"^\s*(?:(?:#{1,6}|>|[-*+•]|\d{1,3}[.)])\s+|\[[ xX]\]\s+)+")
+
+
 _LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^)\n]{0,500}\)")
+
+
 _TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>\n]*)?/?>")
+
+
 _EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|~~)(?=\S)(.+?)(?<=\S)\1(?!\w)")
+
+
 _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)\b[^>]*>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+
+
 _THOUGHT_END = re.compile(r"\A.*</(?:think|thinking|thought|reasoning)\s*>", re.IGNORECASE | re.DOTALL)
+
+
 _LABEL = re.compile(r"^title\s*[:：]\s*", re.IGNORECASE)
+
 
 PAIRS = ('""', "''", "``", "“”", "‘’", "„“", "«»", "‹›", "「」", "『』", "《》", "【】")
 """What a title may stand between without being a quotation."""
 
+
 LOOSE = " \t,;:，；：、-–—"
 """What no title ends with."""
+
 
 JOINERS = "\u200d\ufe0f\ufe0e"
 """What ties two characters into one that is seen."""

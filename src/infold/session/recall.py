@@ -15,40 +15,53 @@ from infold.core.messages import FilePart
 from infold.core.policy import Ruler
 from infold.core.recall import Document, Hit, Index, reply, tokens_of
 from infold.core.tokens import estimate
-from infold.engine.media import Medium, files_of
 from infold.errors import UnknownReference, UsageError
 from infold.formats.tools import is_recall
 from infold.ports import Finder, MediaStore, SessionKey, Store
+from infold.session.media import Medium, files_of
 
 MOST_CANDIDATES = 50
 """How many parts a store proposes before they are ranked passage by passage."""
 
+
 MOST_CHARACTERS = 4_000_000
 """How much of what is proposed is ranked, the best first: about half a second's work."""
+
 
 MOST_HANDLES = 20
 """Parts that one query may name; of more, each would get too little room to be of use."""
 
+
 LONGEST_HANDLE = 18
 """Characters of a handle that a session could have."""
+
 
 LONGEST_QUERY = 4_000
 """Characters of a query that are looked at: a question is shorter, a pasted log is not a question."""
 
+
 LONGEST_TOKEN = 24
 """Characters that are looked at for each token allowed: longer tokens are runs of one character, which nobody misses."""
+
 
 HEAD_SHARE = 2 / 3
 """How much of the room for a long part its beginning gets; the rest is for its end, where commands tell how they ended."""
 
+
 EXCERPT_SHARE = 0.5
 """How much of a reply one passage may take, so that the best is shown with its lines however little room there is."""
+
 
 SEAM = 4
 """Tokens set aside where texts are joined: what joins them, and what a tokeniser counts anew there."""
 
+
 _WANTED = re.compile(r"[\[(\"'`]*(?P<handle>\d+\.\d+)(?:\+(?P<start>\d{1,12}))?[\])\"'`]*")
+
+
 _WITHIN = re.compile(r"[\[\"'`]*(?P<handle>\d+\.\d+)[\]\"'`]*:\s*+(?P<words>\S.*)", re.DOTALL)
+
+
 _BETWEEN_HANDLES = re.compile(r"[\s,;]+")
 
 

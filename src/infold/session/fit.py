@@ -1,36 +1,36 @@
-"""`fit`: plain messages in, the same shape out, inside the window. No key, no network, no state.
+"""Remember how far a growing history was played, so that the next call of `fit` begins there.
 
-The history is played through the core as a session would have lived it, so the same history always gives the same cuts, and
-a growing one keeps its prefix between them (B29). The caller's list and objects are never changed (B25).
+Nothing depends on it but time: a rehearsal carried on gives what one from the beginning gives. A rehearsal is taken out while it
+is used, so two callers never share one.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.api.checking import check_terms
-from infold.api.rehearsals import Rehearsals
-from infold.api.report import Report
 from infold.catalogue import Lookup, Override, lookup
 from infold.core.budget import Window, budget_for
-from infold.core.compact import Compaction, compact
+from infold.core.compact import Compaction, Rehearsal, carry_on, compact
 from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
+from infold.core.messages import Message, SessionId
 from infold.core.plan import Stuck
 from infold.core.policy import Policy
 from infold.core.tokens import measure
 from infold.core.view import view
-from infold.engine.counting import Counting, counting_for
 from infold.engine.terms import as_text, divided, is_thinking_bound, overhead_of, policy_under, rates_of, window_of
 from infold.errors import WindowExceeded
 from infold.formats.codec import Decoded
 from infold.formats.harness_text import marked, marks_of
 from infold.formats.registry import WireFormat, detect, format_named
-
-_REHEARSALS = Rehearsals()
+from infold.session.counting import Counting, counting_for
+from infold.session.report import Report
 
 
 class Fitted(NamedTuple):
@@ -156,3 +156,60 @@ def _compacted(log: Log, situation: Situation) -> Compaction:
             overhead_tokens=compaction.final.overhead_tokens,
         )
     return compaction
+
+
+class _Played(Struct, frozen=True):
+    """A history under a situation, and its rehearsal: a fingerprint finds it, only equality makes it the one wanted."""
+
+    history: tuple[Message, ...]
+    conditions: tuple[Situation, Rendering]
+    rehearsal: Rehearsal
+
+
+class FitCache:
+    """The newest rehearsals, by what was played and under which situation."""
+
+    def __init__(self, most: int = 16) -> None:
+        self.most = most
+        self._known: OrderedDict[Hashable, _Played] = OrderedDict()
+
+    def play(self, history: tuple[Message, ...], situation: Situation, rendering: Rendering) -> Rehearsal:
+        """Play a history, from where the longest known beginning of it ended."""
+        conditions = (situation, rendering)
+        chain = _chain(history, conditions)
+        known = self._take(chain, history, conditions)
+        begun = Rehearsal(Log(SessionId("fit"), rendering)) if known is None else known.rehearsal
+        played = carry_on(begun, history[len(begun.sequences) :], situation)
+        self._known[chain[-1]] = _Played(history, conditions, played)
+        while len(self._known) > self.most:
+            self._known.popitem(last=False)
+        return played
+
+    def _take(
+        self, chain: Sequence[Hashable], history: tuple[Message, ...], conditions: tuple[Situation, Rendering]
+    ) -> _Played | None:
+        for length in range(len(chain) - 1, 0, -1):
+            known = self._known.pop(chain[length], None)
+            if known is not None and known.history == history[:length] and known.conditions == conditions:
+                return known
+        return None
+
+
+class _Link(Struct, frozen=True):
+    """A history's fingerprint: its length, and a hash over its messages and the situation they are played in."""
+
+    length: int
+    digest: int
+
+
+def _chain(history: Sequence[Message], beginning: Hashable) -> list[Hashable]:
+    """The fingerprint of each beginning of a history; a text that was hashed before costs nothing."""
+    digest = hash(beginning)
+    links: list[Hashable] = [_Link(0, digest)]
+    for number, message in enumerate(history, start=1):
+        digest = hash((digest, message))
+        links.append(_Link(number, digest))
+    return links
+
+
+_REHEARSALS = FitCache()

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from infold import Fitted, WindowExceeded, fit
-from infold.api.report import CATEGORIES, cost_of, tokens_by_category
 from infold.catalogue import Prices
 from infold.core.messages import (
     AssistantMessage,
@@ -22,6 +21,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
+from infold.session.report import CATEGORIES, cost_of, tokens_by_category
 
 WINDOW = 4_096
 CHECKPOINT_FRAME = 4

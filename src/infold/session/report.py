@@ -1,6 +1,7 @@
-"""What `fit` did and why: the numbers as values, and the same in words."""
+"""Events of a session in words, for people: what happened, and what it means for them."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 
@@ -10,8 +11,25 @@ from infold.core.entries import handle_of
 from infold.core.events import (
     Clipped,
     Compacted,
+    CompactionVetoed,
     Event,
+    Exceeded,
+    FailedOpen,
+    InstructionStubbed,
+    MediaNotStored,
+    NotManaged,
+    PluginFailed,
+    PreparationDiscarded,
+    PreparedAhead,
     Pruned,
+    Rejected,
+    Repaired,
+    Restored,
+    StubRepeated,
+    SummariserPaused,
+    SummariserResumed,
+    SummaryProgressed,
+    SummaryRejected,
 )
 from infold.core.messages import (
     AssistantMessage,
@@ -29,14 +47,13 @@ from infold.core.messages import (
 )
 from infold.core.policy import Ruler
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_part
-from infold.engine.counting import Counting
-from infold.engine.telling import in_words, safety_words
+from infold.session.counting import Counting
 
 CATEGORIES = ("system", "tools", "user", "injected", "assistant", "reasoning", "calls", "results", "media", "summary")
 """What fills a window, in the order it is shown."""
 
 
-class Left(Struct, frozen=True):
+class RemovedPart(Struct, frozen=True):
     """Something that is no longer in the view: the item of the caller's list it stood in, what it is, and its tokens."""
 
     index: int
@@ -90,7 +107,7 @@ class Report(Struct, frozen=True):
         return with_beside(tokens_by_category(self.sent, self.counting.ruler), self.beside)
 
     @property
-    def left(self) -> tuple[Left, ...]:
+    def left(self) -> tuple[RemovedPart, ...]:
         """Everything of the caller's messages that the request does not show as it was."""
         return tuple(_left(self)) if self.changed else ()
 
@@ -126,18 +143,18 @@ def cost_of(tokens: Mapping[str, int], prices: Prices) -> dict[str, float]:
     return {category: count * prices.input / 1_000_000 for category, count in tokens.items()}
 
 
-def _left(report: Report) -> Iterator[Left]:
+def _left(report: Report) -> Iterator[RemovedPart]:
     kept = {message.id: message for message in report.sent}
     item = 0
     for index, (message, number) in enumerate(zip(report.history, report.sequences, strict=True)):
         items = report.items[index] if report.items else 1
         now = kept.get(message.id)
         if now is None and is_empty(message):
-            yield Left(item, handle_of(number, 0), "empty message", 0)
+            yield RemovedPart(item, handle_of(number, 0), "empty message", 0)
         for position, part in enumerate(() if now is message or is_empty(message) else message.parts):
             if now is None or not _is_shown(part, position, message, now):
                 tokens = measure_part(part, report.counting.ruler)
-                yield Left(item + min(position, items - 1), handle_of(number, position), _what(part), tokens)
+                yield RemovedPart(item + min(position, items - 1), handle_of(number, position), _what(part), tokens)
         item += items
 
 
@@ -247,10 +264,92 @@ def _told(event: Event) -> str:
         case Compacted():
             what = f"folded {_number(event.folded_messages, 'message')}"
         case _:
-            return in_words(event)
-    beyond = safety_words(event) if isinstance(event, Compacted) else ""
+            return describe_event(event)
+    beyond = describe_safety(event) if isinstance(event, Compacted) else ""
     return f"{what}: {event.tokens_before:,} → {event.tokens_after:,} tokens, because {_REASONS[event.reason]}{beyond}"
 
 
 def _number(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+OtherEvent: TypeAlias = (
+    InstructionStubbed
+    | StubRepeated
+    | SummaryRejected
+    | SummariserPaused
+    | SummariserResumed
+    | SummaryProgressed
+    | CompactionVetoed
+    | PluginFailed
+    | Rejected
+    | PreparedAhead
+    | PreparationDiscarded
+    | Restored
+    | FailedOpen
+    | NotManaged
+    | Repaired
+    | Exceeded
+    | MediaNotStored
+)
+"""Every event that does not itself make the view smaller."""
+
+
+SAFETY_STEPS = {
+    "code-fold": "the summary failed; folding by code is infold's own step, the preset has none",
+    "flattened": "the history was too large for the summariser as messages, so it read a flattened text",
+}
+"""What infold did beyond a document's preset, in words."""
+
+
+def describe_event(event: OtherEvent) -> str:  # noqa: C901, PLR0911, PLR0912 - a sentence for each kind
+    """What happened, in a sentence."""
+    match event:
+        case InstructionStubbed():
+            instructions = "instruction" if len(event.handles) == 1 else "instructions"
+            return f"no longer shown word for word, for want of room: {len(event.handles):,} {instructions} of the user"
+        case StubRepeated():
+            return f"message {event.message_id} repeats the text of a stub"
+        case SummaryRejected():
+            return f"a summary was rejected ({', '.join(event.faults)}){f': {event.error}' if event.error else ''}"
+        case SummariserPaused():
+            return f"code alone folds for {event.seconds:,} s, since summaries failed ({event.failures:,} in a row)"
+        case SummariserResumed():
+            return f"the summariser is asked again after {event.failures:,} failed compactions"
+        case SummaryProgressed():
+            return f"a summary is being written: {len(event.text):,} characters more"
+        case CompactionVetoed():
+            return f"a plugin vetoed the compaction: {event.why}"
+        case PluginFailed():
+            return f"the plugin {event.plugin} failed and was passed over: {event.problem}"
+        case Rejected() if event.outdated_thinking:
+            messages = f"{event.outdated_thinking:,} message{'s' if event.outdated_thinking != 1 else ''}"
+            return f"the provider refused the thinking of {messages}, which is bound to another conversation; removed"
+        case Rejected():
+            told = f", its limit is {event.limit_tokens:,}" if event.limit_tokens else ""
+            return f"the provider refused a request estimated at {event.estimated_tokens:,} tokens{told}"
+        case PreparedAhead():
+            return f"a summary was written ahead of need in {event.duration_ms / 1000:.1f} s"
+        case PreparationDiscarded():
+            return f"a summary written ahead was discarded: {event.why}"
+        case Restored():
+            return f"entry {event.sequence} was undone; the view has {event.tokens_after:,} tokens again"
+        case FailedOpen():
+            return f"a request was relayed as it came: {event.problem}"
+        case MediaNotStored():
+            what = f"{event.name} ({event.media_type})" if event.name else event.media_type
+            return f"{what} has {event.byte_size:,} bytes, over the limit of {event.limit_bytes:,}, and is not stored"
+        case NotManaged():
+            return f"a request was relayed at its own size: {event.why}"
+        case Repaired():
+            calls = "call" if len(event.call_ids) == 1 else "calls"
+            return f"answered as interrupted, because there is no result: {len(event.call_ids):,} {calls}"
+        case Exceeded():
+            return f"still {event.floor_tokens:,} tokens for {event.usable_tokens:,} usable"
+        case _:
+            assert_never(event)
+
+
+def describe_safety(event: Compacted) -> str:
+    """Return what a compaction did that its preset's document does not have, as the end of a line; empty for nothing."""
+    return "".join(f"; {SAFETY_STEPS.get(name, name)}" for name in event.safety)

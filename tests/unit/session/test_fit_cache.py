@@ -3,7 +3,6 @@
 from typing import Any
 
 from infold import fit
-from infold.api.rehearsals import Rehearsals
 from infold.core.budget import Window, budget_for
 from infold.core.compact import Rehearsal, carry_on
 from infold.core.gauge import Situation
@@ -12,6 +11,7 @@ from infold.core.logged_message import Rendering
 from infold.core.messages import Message, SessionId
 from infold.core.policy import INFOLD
 from infold.core.view import view
+from infold.session.fit import FitCache
 from infold.testing.builders import calls, numbered, replies, result, user
 
 RENDERING = Rendering()
@@ -40,7 +40,7 @@ def agree(one: Rehearsal, other: Rehearsal) -> bool:
 
 def test_a_growing_history_is_carried_on() -> None:
     """B29: each length gives what it gives from the beginning."""
-    rehearsals, messages = Rehearsals(), history()
+    rehearsals, messages = FitCache(), history()
 
     for length in range(0, len(messages) + 1, 3):
         assert agree(rehearsals.play(messages[:length], situation(), RENDERING), afresh(messages[:length], situation()))
@@ -48,7 +48,7 @@ def test_a_growing_history_is_carried_on() -> None:
 
 def test_the_same_history_again_is_the_same() -> None:
     """B29: a request that is tried again goes out as it went."""
-    rehearsals, messages = Rehearsals(), history()
+    rehearsals, messages = FitCache(), history()
     first, again = (rehearsals.play(messages, situation(), RENDERING) for _ in range(2))
 
     assert agree(first, again)
@@ -57,7 +57,7 @@ def test_the_same_history_again_is_the_same() -> None:
 
 def test_a_history_that_was_rewritten_is_played_anew() -> None:
     """A beginning that changed is not taken for the one that is known, nor is a shorter history."""
-    rehearsals, messages = Rehearsals(), history()
+    rehearsals, messages = FitCache(), history()
     rehearsals.play(messages, situation(), RENDERING)
     rewritten = (*history(1, "start over"), *messages[4:])
 
@@ -67,7 +67,7 @@ def test_a_history_that_was_rewritten_is_played_anew() -> None:
 
 def test_another_situation_is_another_rehearsal() -> None:
     """The same messages at another window or with other stubs share nothing."""
-    rehearsals, messages = Rehearsals(), history()
+    rehearsals, messages = FitCache(), history()
     rehearsals.play(messages, situation(), RENDERING)
     wide, named = situation(64_000), Rendering(recall=True)
 
@@ -77,7 +77,7 @@ def test_another_situation_is_another_rehearsal() -> None:
 
 def test_two_branches_of_one_beginning_do_not_mix() -> None:
     """B25: a history that goes on in two ways is two histories."""
-    rehearsals, messages = Rehearsals(), history(6)
+    rehearsals, messages = FitCache(), history(6)
     rehearsals.play(messages, situation(), RENDERING)
     left, right = (messages + numbered([user(said), replies(said)], prefix=said) for said in ("left", "right"))
 
@@ -87,7 +87,7 @@ def test_two_branches_of_one_beginning_do_not_mix() -> None:
 
 def test_only_the_newest_are_kept() -> None:
     """What is remembered has a bound, and forgetting changes nothing."""
-    rehearsals = Rehearsals(most=2)
+    rehearsals = FitCache(most=2)
     told = [history(2, said) for said in ("one", "two", "three")]
     for messages in told:
         rehearsals.play(messages, situation(), RENDERING)

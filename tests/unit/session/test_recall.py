@@ -12,9 +12,9 @@ from infold.core.messages import Message, SessionId
 from infold.core.policy import Ruler
 from infold.core.recall import Document
 from infold.core.tokens import estimate
-from infold.engine.recalling import MOST_CHARACTERS, MOST_HANDLES, recall
 from infold.errors import UnknownReference, UnknownSession, UsageError
 from infold.ports import Found, SessionKey
+from infold.session.recall import MOST_CHARACTERS, MOST_HANDLES, recall
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, user
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from infold.core.entries import Entry, MessageEntry, Title
 from infold.core.messages import FilePart, MessageId, Part, SessionId, TextPart, UserMessage
-from infold.engine.titles import (
+from infold.ports import SessionKey
+from infold.session.titles import (
     FIRST_ENTRIES,
     LONGEST,
     LONGEST_TOLD,
@@ -18,7 +19,6 @@ from infold.engine.titles import (
     title_of,
     titles_of,
 )
-from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import numbered, replies, user
 

@@ -8,7 +8,7 @@ from infold import fit
 from infold.catalogue import FAMILIES, FamilyName, upper_bound
 from infold.core.budget import LEAST_ESTIMATED
 from infold.core.tokens import estimate, estimate_tokens
-from infold.engine.counting import EXACT_MARGIN, _exact_counter, counting_for, is_trustworthy, least_for
+from infold.session.counting import EXACT_MARGIN, _exact_counter, counting_for, is_trustworthy, least_for
 
 PROBE = "tiktoken is great!"
 PROSE, HAN = "The ferry leaves Husum at noon. " * 20, "数据库连接失败，请检查配置文件。" * 20

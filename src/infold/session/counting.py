@@ -19,12 +19,15 @@ from infold.core.tokens import Calibration, remembered, remembering
 EXACT_MARGIN = 1.05
 """What providers add around messages beside the text itself, once the text is counted exactly."""
 
+
 LEAST_EXACT = Calibration(prose=0.8, material=0.8, wide=0.8)
 """The least part of an exact count that a provider's can be: it may strip text and write arguments anew, and a family's next
 vocabulary saves a little more."""
 
+
 LEAST_OF_ESTIMATE = 0.7
 """How far the estimate of text in ASCII runs high at most: French, of all the text tried."""
+
 
 VOCABULARIES: Mapping[FamilyName, str] = {
     "o200k": "o200k_base",
@@ -38,7 +41,10 @@ VOCABULARIES: Mapping[FamilyName, str] = {
 }
 """Families whose vocabulary is public, by the name the tokeniser package gives it."""
 
+
 _PROBE = "tiktoken is great!"
+
+
 _KNOWN_IDS = {"o200k_base": [83, 8251, 2488, 382, 2212, 0], "cl100k_base": [83, 1609, 5963, 374, 2294, 0]}
 """A text whose tokens are published, so that a tokeniser that silently goes wrong is noticed."""
 

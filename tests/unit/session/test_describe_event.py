@@ -27,9 +27,9 @@ from infold.core.events import (
     SummaryProgressed,
     SummaryRejected,
 )
-from infold.engine.telling import Incident, in_words, safety_words
+from infold.session.report import OtherEvent, describe_event, describe_safety
 
-TOLD: list[tuple[Incident, str]] = [
+TOLD: list[tuple[OtherEvent, str]] = [
     (InstructionStubbed("s", ("1.0",)), "no longer shown word for word, for want of room: 1 instruction of the user"),
     (InstructionStubbed("s", ("1.0", "2.0")), "for want of room: 2 instructions of the user"),
     (StubRepeated("s", "m7"), "message m7 repeats the text of a stub"),
@@ -61,23 +61,23 @@ TOLD: list[tuple[Incident, str]] = [
 
 
 @pytest.mark.parametrize(("event", "words"), TOLD)
-def test_an_incident_is_told_in_a_sentence(event: Incident, words: str) -> None:
+def test_an_incident_is_told_in_a_sentence(event: OtherEvent, words: str) -> None:
     """B22: what happened, with its numbers, for people."""
-    assert words in in_words(event)
+    assert words in describe_event(event)
 
 
 def test_what_a_preset_does_not_have_is_told() -> None:
     """S1.0: what infold did beyond a document is the end of the compaction's line; an ordinary one has none."""
     own = Compacted("s", 7, 1_000, 250, "trigger", safety=("code-fold", "flattened", "other"))
 
-    assert safety_words(own).startswith("; the summary failed; folding by code is infold's own step")
-    assert safety_words(own).endswith("as messages, so it read a flattened text; other")
-    assert safety_words(Compacted("s", 7, 1_000, 250, "trigger")) == ""
+    assert describe_safety(own).startswith("; the summary failed; folding by code is infold's own step")
+    assert describe_safety(own).endswith("as messages, so it read a flattened text; other")
+    assert describe_safety(Compacted("s", 7, 1_000, 250, "trigger")) == ""
 
 
 def test_every_incident_has_its_words() -> None:
     """B22: all events but those that themselves make the view smaller are told here."""
     told = {type(event) for event, _ in TOLD}
 
-    assert set(get_args(Incident)) == told
+    assert set(get_args(OtherEvent)) == told
     assert set(get_args(Event)) - told == {Pruned, Clipped, Compacted}
