@@ -1,7 +1,7 @@
-"""Which way of counting a model gets: an exact tokeniser where one is installed and known, else the estimate.
+"""Choose how a model's tokens are counted: by an exact tokeniser if one is installed and known, else by the estimate.
 
 Exact counts need the `tokens` extra (splintr-rs, whose vocabularies are inside the wheel). A tokeniser is trusted only after
-it has read a known text right. The margin says how far the provider's own count may still be above ours (B8).
+it has encoded a known text correctly. The margin says how far the provider's own count may still exceed ours.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,12 +9,15 @@ from functools import cache
 from importlib import import_module
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
 from infold.catalogue import FAMILIES, FamilyName, lower_bound, upper_bound
 from infold.core.budget import LEAST_ESTIMATED
+from infold.core.messages import Message, Overhead, SystemMessage
 from infold.core.policy import Ruler
-from infold.core.tokens import Calibration, remembered, remembering
+from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, Calibration, measure, measure_message, remembered, remembering
+from infold.errors import UsageError
 
 EXACT_MARGIN = 1.05
 """What providers add around messages beside the text itself, once the text is counted exactly."""
@@ -64,9 +67,13 @@ class Counting(Struct, frozen=True):
 class Tokeniser(Protocol):
     """What is asked of a tokeniser package."""
 
-    def encode(self, text: str) -> Sequence[int]: ...
+    def encode(self, text: str) -> Sequence[int]:
+        """Return the ids of a text's tokens."""
+        ...
 
-    def decode(self, ids: Sequence[int]) -> str: ...
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of these tokens."""
+        ...
 
 
 def counting_for(family: FamilyName, *, exact: bool = True, scaled: bool = True) -> Counting:
@@ -107,6 +114,38 @@ def is_trustworthy(tokeniser: Tokeniser, vocabulary: str) -> bool:
     if known is not None:
         return ids == known
     return len(ids) < len(_PROBE) // 2 and tokeniser.decode(ids).strip() == _PROBE
+
+
+def split_preamble(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Divide a list into the system messages that open it, which are always sent, and the rest."""
+    count = next((n for n, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
+    return messages[:count], messages[count:]
+
+
+def count_overhead(preamble: tuple[Message, ...], system: object, tools: object, ruler: Ruler) -> Overhead:
+    """Count what every request sends besides the conversation: opening system messages, system prompt, tool schemas."""
+    inside = sum(MESSAGE_OVERHEAD_TOKENS + sum(measure_message(message, ruler)) for message in preamble)
+    system_tokens, tools_tokens = (measure(extra_text(extra), ruler) if extra else 0 for extra in (system, tools))
+    return Overhead(inside + system_tokens, tools_tokens)
+
+
+def extra_text(value: object) -> str:
+    """Return a system prompt or tools as text; raise `UsageError` if they cannot be read as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value, enc_hook=_dump_model).decode()
+    except (TypeError, msgspec.MsgspecError, RecursionError) as error:
+        raise UsageError(
+            f"system or tools cannot be read as JSON ({error}); give text, dicts or SDK objects"
+        ) from error
+
+
+def _dump_model(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"a {type(value).__name__}")
+    return dump(mode="json", exclude_none=True)
 
 
 @cache

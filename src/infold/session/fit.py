@@ -1,7 +1,7 @@
-"""Remember how far a growing history was played, so that the next call of `fit` begins there.
+"""`fit`: plain messages in, the same shape out, inside the window. No key, no network, no state.
 
-Nothing depends on it but time: a rehearsal carried on gives what one from the beginning gives. A rehearsal is taken out while it
-is used, so two callers never share one.
+The history is played through the core as a session would have lived it, so the same history always gives the same cuts, and
+a growing one keeps its prefix between them. The caller's list and objects are never changed.
 """
 
 import os
@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.api.checking import check_terms
-from infold.catalogue import Lookup, Override, lookup
+from infold.catalogue import Override
 from infold.core.budget import Window, budget_for
-from infold.core.compact import Compaction, Rehearsal, carry_on, compact
+from infold.core.compact import Rehearsal, carry_on, compact
 from infold.core.gauge import Situation, estimated_tokens, gauge
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
@@ -24,13 +23,12 @@ from infold.core.plan import Stuck
 from infold.core.policy import Policy
 from infold.core.tokens import measure
 from infold.core.view import view
-from infold.engine.terms import as_text, divided, is_thinking_bound, overhead_of, policy_under, rates_of, window_of
-from infold.errors import WindowExceeded
-from infold.formats.codec import Decoded
 from infold.formats.harness_text import marked, marks_of
 from infold.formats.registry import WireFormat, detect, format_named
-from infold.session.counting import Counting, counting_for
+from infold.session.compaction import window_exceeded
+from infold.session.counting import count_overhead, extra_text, split_preamble
 from infold.session.report import Report
+from infold.session.settings import check_settings, resolve_policy, resolve_settings
 
 
 class Fitted(NamedTuple):
@@ -61,68 +59,63 @@ def fit(
     """Make messages fit a model's window; give `model`, or `window` in tokens, or both.
 
     `messages` are of OpenAI Chat, OpenAI Responses, Anthropic or Gemini shape, as dicts, JSON bytes or SDK objects; `system`
-    and `tools` are what is sent beside them, in any shape. `recall`: name handles in stubs, because the request offers a way
-    to ask for them. `exact` off keeps to the estimate even where a tokeniser is installed. `environ` has the off switches
+    and `tools` are what is sent with them, in any shape. `recall`: name handles in stubs, because the request offers a way
+    to ask for them. `exact` off keeps to the estimate even if a tokeniser is installed. `environ` has the off switches
     (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`); by default it is the environment of the process.
-    `bound_thinking`: whether the model refuses thinking once something before it changed; by default as the catalogue says. Say
-    `False` where the request asks the provider to drop such blocks itself.
+    `bound_thinking`: whether the model refuses thinking once something before it changed; by default as the catalogue says. Use
+    `False` if the request asks the provider to drop such blocks itself.
 
-    Raises `WindowExceeded` when even the smallest view does not fit, `UnknownFormat` or `BrokenInput` for messages that
-    cannot be read, `UsageError` when neither model nor window is given or something is of a wrong kind.
+    Raise `WindowExceeded` if even the smallest view does not fit, `UnknownFormat` or `BrokenInput` for messages that
+    cannot be read, `UsageError` if neither model nor window is given or a value has a wrong type.
     """
-    check_terms(model, window, policy)
-    chosen = policy_under(policy, os.environ if environ is None else environ)
+    check_settings(model, window, policy)
+    environ = os.environ if environ is None else environ
+    policy = resolve_policy(policy, environ)
     wire = _wire_format(messages, format)
     decoded = wire.decode(messages)
-    decoded = replace(decoded, messages=marked(decoded.messages, marks_of((chosen,))))
-    known = None if model is None else lookup(model, overrides=overrides)
-    counting = _counting(chosen, known, exact=exact)
-    situation = Situation(
-        chosen,
-        budget_for(window_of(window, known), chosen),
-        overhead_tokens=overhead_of(divided(decoded.messages)[0], system, tools, counting.ruler).tokens,
+    decoded = replace(decoded, messages=marked(decoded.messages, marks_of((policy,))))
+    settings = resolve_settings(
+        model,
+        window,
+        policy,
+        recall=recall,
+        environ=environ,
+        bound_thinking=bound_thinking,
+        overrides=overrides,
+        exact=exact and policy.estimate == "features",  # a document with a rule of its own is not counted exactly
+    )
+    preamble, history = split_preamble(decoded.messages)
+    counting = settings.counting
+    inputs = Situation(
+        policy,
+        budget_for(settings.window, policy),
+        overhead_tokens=count_overhead(preamble, system, tools, counting.ruler).tokens,
         bound=counting.margin,
         wide_bound=counting.wide_margin,
-        rates=rates_of(known),
+        rates=settings.rates,
         reports_usage=False,
     )
-    beside = {name: value for name, value in (("system", system), ("tools", tools)) if value}
-    binds = is_thinking_bound(model, known, bound_thinking)
-    return _played(decoded, wire, situation, _Terms(counting, known, beside, recall, binds))
-
-
-class _Terms(NamedTuple):
-    """What the messages are counted by and sent with."""
-
-    counting: Counting
-    known: Lookup | None
-    beside: Mapping[str, object]
-    recall: bool
-    binds_thinking: bool
-
-
-def _played(decoded: Decoded, wire: WireFormat, situation: Situation, terms: _Terms) -> Fitted:
-    """Play the history, compact for the request that is due, and tell what was done."""
-    policy, counting = situation.policy, terms.counting
-    preamble, history = divided(decoded.messages)
-    played = _REHEARSALS.play(history, situation, _rendering(policy, terms))
-    compaction = _compacted(played.log, situation)
+    played = _CACHE.play(history, inputs, settings.rendering)
+    compaction = compact(played.log, inputs)
+    if isinstance(compaction.final, Stuck):
+        raise window_exceeded(compaction.final)
     sent = (*preamble, *view(compaction.log, policy.summary, brought=True))
+    extras = {name: value for name, value in (("system", system), ("tools", tools)) if value}
     report = Report(
         format=wire.name,
         policy=policy.name,
-        budget=situation.budget,
-        tokens_after=estimated_tokens(compaction.log, situation),
-        upper_tokens=gauge(compaction.log, situation).upper_tokens,
-        overhead_tokens=situation.overhead_tokens,
+        budget=inputs.budget,
+        tokens_after=estimated_tokens(compaction.log, inputs),
+        upper_tokens=gauge(compaction.log, inputs).upper_tokens,
+        overhead_tokens=inputs.overhead_tokens,
         counting=counting,
         events=(*played.events, *compaction.events),
-        model=terms.known,
+        model=settings.known,
         history=decoded.messages,
         sent=sent,
         sequences=(*(-1 for _ in preamble), *played.sequences),
         items=tuple(len(sources) for sources in decoded.sources),
-        beside={name: measure(as_text(value), counting.ruler) for name, value in terms.beside.items()},
+        beside={name: measure(extra_text(value), counting.ruler) for name, value in extras.items()},
     )
     return Fitted(wire.encode(sent, decoded), report)
 
@@ -133,41 +126,12 @@ def _wire_format(messages: Sequence[object], name: str | None) -> WireFormat:
     return detect(messages) if messages else format_named("openai-chat")
 
 
-def _counting(policy: Policy, known: Lookup | None, *, exact: bool) -> Counting:
-    """How text is counted; a document that has a rule of its own is not counted exactly."""
-    family = known.entry.family if known else "o200k"
-    own = policy.estimate == "features"
-    return counting_for(family, exact=exact and own, scaled=own)
-
-
-def _rendering(policy: Policy, terms: _Terms) -> Rendering:
-    """A document's rule stays its own; `infold` sizes as it counts."""
-    ruler = terms.counting.ruler if policy.estimate == "features" else policy.estimate
-    return Rendering(ruler, policy.stub, terms.recall, binds_thinking=terms.binds_thinking)
-
-
-def _compacted(log: Log, situation: Situation) -> Compaction:
-    """The log ready for the next request; raises `WindowExceeded` with the numbers where none fits."""
-    compaction = compact(log, situation)
-    if isinstance(compaction.final, Stuck):
-        raise WindowExceeded(
-            floor_tokens=compaction.final.floor_tokens,
-            usable_tokens=compaction.final.usable_tokens,
-            overhead_tokens=compaction.final.overhead_tokens,
-        )
-    return compaction
-
-
-class _Played(Struct, frozen=True):
-    """A history under a situation, and its rehearsal: a fingerprint finds it, only equality makes it the one wanted."""
-
-    history: tuple[Message, ...]
-    conditions: tuple[Situation, Rendering]
-    rehearsal: Rehearsal
-
-
 class FitCache:
-    """The newest rehearsals, by what was played and under which situation."""
+    """How far growing histories were played, so that the next call of `fit` begins there.
+
+    It saves time and changes nothing else: a simulation carried on gives what one from the beginning gives. One is taken out
+    while it is used, so that two callers never share it.
+    """
 
     def __init__(self, most: int = 16) -> None:
         self.most = most
@@ -187,7 +151,7 @@ class FitCache:
 
     def _take(
         self, chain: Sequence[Hashable], history: tuple[Message, ...], conditions: tuple[Situation, Rendering]
-    ) -> _Played | None:
+    ) -> "_Played | None":
         for length in range(len(chain) - 1, 0, -1):
             known = self._known.pop(chain[length], None)
             if known is not None and known.history == history[:length] and known.conditions == conditions:
@@ -195,15 +159,23 @@ class FitCache:
         return None
 
 
+class _Played(Struct, frozen=True):
+    """A history under its conditions, and its simulation: a fingerprint finds it, only equality makes it the one wanted."""
+
+    history: tuple[Message, ...]
+    conditions: tuple[Situation, Rendering]
+    rehearsal: Rehearsal
+
+
 class _Link(Struct, frozen=True):
-    """A history's fingerprint: its length, and a hash over its messages and the situation they are played in."""
+    """A history's fingerprint: its length, and a hash over its messages and their conditions."""
 
     length: int
     digest: int
 
 
 def _chain(history: Sequence[Message], beginning: Hashable) -> list[Hashable]:
-    """The fingerprint of each beginning of a history; a text that was hashed before costs nothing."""
+    """Return the fingerprint of each beginning of a history; a text that was hashed before costs nothing."""
     digest = hash(beginning)
     links: list[Hashable] = [_Link(0, digest)]
     for number, message in enumerate(history, start=1):
@@ -212,4 +184,4 @@ def _chain(history: Sequence[Message], beginning: Hashable) -> list[Hashable]:
     return links
 
 
-_REHEARSALS = FitCache()
+_CACHE = FitCache()

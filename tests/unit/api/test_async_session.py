@@ -8,9 +8,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from infold.api.async_session import AsyncSession
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.core.entries import Entry, MessageEntry, Title
 from infold.core.events import Compacted, Event, PreparationDiscarded, PreparedAhead, SummaryProgressed
 from infold.core.judge import Answer
@@ -18,6 +15,9 @@ from infold.core.messages import SessionId
 from infold.core.summary_request import SummaryRequest
 from infold.errors import HistoryChanged, UnknownReference, UsageError, WindowExceeded
 from infold.ports import FullStore, SessionKey
+from infold.session.async_session import AsyncSession
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
 from infold.wiring import open_store

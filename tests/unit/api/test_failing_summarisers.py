@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-from infold.api.async_session import AsyncSession
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.core.budget import Window
 from infold.core.entries import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Checkpoint
 from infold.core.events import (
@@ -29,6 +26,9 @@ from infold.core.policy import PRESETS
 from infold.core.summary_request import SummaryRequest
 from infold.errors import ModelBusy, SessionReentered, SummaryFailed
 from infold.ports import FullStore, SessionKey
+from infold.session.async_session import AsyncSession
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 
 GOOD = "The parser was ported part by part; each part built without errors so far."
@@ -113,7 +113,7 @@ class Drive:
 
     def until_begun(self) -> None:
         """Go on until a summary is being written in the background."""
-        while not self.session._shelf.is_busy:
+        while not self.session._background.is_busy:
             self.messages += step(len(self.messages))
             self.session.prepare(self.messages)
 
@@ -121,7 +121,7 @@ class Drive:
         """One request more; what is written in the background is waited for."""
         self.messages += step(len(self.messages))
         self.session.prepare(self.messages)
-        while self.session._shelf._thread is not None and self.session._shelf._thread.is_alive():
+        while self.session._background._running is not None:
             sleep(0.001)
 
     def told(self, kind: type[Any]) -> list[Any]:
@@ -544,18 +544,18 @@ def test_a_summary_of_what_the_caller_took_back_is_cancelled() -> None:
 
     drive = Drive(slow, background=True)
     drive.until_begun()
-    shelf = drive.session._shelf
-    thread = shelf._thread
+    background = drive.session._background
+    running = background._running
     while not asked:
         sleep(0.001)
     drive.session.prepare([drive.messages[0], {"role": "assistant", "content": "All of it in short."}, *step(999)])
-    assert not shelf.is_busy
+    assert not background.is_busy
     gate.set()
-    assert thread is not None
-    thread.join(30)
+    assert running is not None
+    running.ended.result(30)
 
     assert len(asked) == 1
-    assert not shelf.is_busy
+    assert not background.is_busy
     assert (drive.told(SummaryRejected), drive.told(PreparedAhead)) == ([], [])
 
 

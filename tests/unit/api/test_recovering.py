@@ -242,9 +242,9 @@ def test_whoever_relays_decides_by_the_server() -> None:
 
 def test_a_documents_preset_keeps_the_margin() -> None:
     """S1.0: under a document's preset the safety step stays as it was, whoever recovers."""
-    assert SessionSettings(window=WINDOW, recovers=True).terms.recovers
-    assert not SessionSettings(window=WINDOW, recovers=True, policy="opencode-1.18").terms.recovers
-    assert not SessionSettings(window=WINDOW).terms.recovers
+    assert SessionSettings(window=WINDOW, recovers=True).resolve().recovers
+    assert not SessionSettings(window=WINDOW, recovers=True, policy="opencode-1.18").resolve().recovers
+    assert not SessionSettings(window=WINDOW).resolve().recovers
 
 
 def test_a_stated_window_leaves_room_for_the_reply_that_is_asked_for() -> None:

@@ -12,8 +12,6 @@ import openai
 import pytest
 from msgspec.structs import replace
 
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.core.entries import Checkpoint, Entry, MessageEntry, Pruning
 from infold.core.events import (
     Compacted,
@@ -33,6 +31,8 @@ from infold.errors import UnknownReference, UsageError, WindowExceeded
 from infold.plugins import seven_sections
 from infold.plugins.hooks import hook
 from infold.ports import FullStore, SessionKey, Veto
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
 from infold.wiring import open_store

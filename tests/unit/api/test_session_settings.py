@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infold.api.session_settings import plugins_from, settings_from
 from infold.errors import UsageError
+from infold.session.settings import plugins_from, settings_from
 from infold.settings import Settings, read_settings
 
 

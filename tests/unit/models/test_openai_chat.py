@@ -6,7 +6,6 @@ import pytest
 from infold.core.judge import Answer, Told
 from infold.core.messages import ModelRef
 from infold.core.summary_request import Additions, own_request
-from infold.engine.asking import ask
 from infold.errors import KeyRefused, ModelBusy, ModelOverflow
 from infold.models.openai import EMBEDDED, EmbeddedChat, OpenAIChat
 from infold.ports import ModelRequest, Replied, ToolSpec
