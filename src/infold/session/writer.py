@@ -135,9 +135,13 @@ def retrying(writer: LogWriter, operation: Callable[[], T], on_reload: Callable[
             _reload(writer, on_reload)
         for attempt in range(MOST_ATTEMPTS):
             try:
-                return operation()
+                outcome = operation()
             except StoreConflict as error:
                 conflict = error
+            else:
+                writer.unlock()
+                writer.callbacks.check()  # a caller who cancelled does not learn that it was done
+                return outcome
             if attempt:
                 writer.callbacks.pause(PAUSE_SECONDS * min(attempt, LONGEST_PAUSE) * uniform(0.5, 1.5))
             _reload(writer, on_reload)

@@ -12,17 +12,11 @@ import pytest
 from infold.core.judge import LONGEST_ANSWER, Answer, Told, hard_fault
 from infold.core.messages import Usage
 from infold.core.summary_request import SummaryRequest
-from infold.engine.asking import (
-    NAME,
-    AsyncSummariser,
-    Summariser,
-    ask,
-    ask_async,
-    asking_for,
-    check_not_asking,
-    check_sync,
-)
 from infold.errors import ModelError, ModelOverflow, SessionReentered, StoreBroken, UsageError
+from infold.observers.bus import Bus
+from infold.ports import AsyncSummariser, Summariser
+from infold.session.async_session import LoopCallbacks
+from infold.session.summariser import NAME, Callbacks, check_not_summarising, check_sync, summarising_for
 
 REQUEST = SummaryRequest("be brief", (), 100)
 PATIENCE_SECONDS = 30.0
@@ -31,7 +25,9 @@ asked_by: ContextVar[str] = ContextVar("asked_by", default="nobody")
 
 def asked(summariser: Summariser, *, seconds: float | None = PATIENCE_SECONDS, pieces: list[str] | None = None) -> Told:
     """What a summariser says to a caller who waits."""
-    return ask(summariser, REQUEST, (pieces if pieces is not None else []).append, seconds=seconds)
+    return Callbacks(Bus()).summarise(
+        summariser, REQUEST, (pieces if pieces is not None else []).append, seconds=seconds
+    )
 
 
 def awaited(
@@ -39,7 +35,14 @@ def awaited(
 ) -> Told:
     """What a summariser says to a caller who awaits."""
     heard = pieces if pieces is not None else []
-    return asyncio.run(ask_async(summariser, REQUEST, heard.append, seconds=seconds))
+    return asyncio.run(summarise(summariser, heard.append, seconds=seconds))
+
+
+async def summarise(summariser: Any, on_piece: Callable[[str], None], *, seconds: float | None) -> Told:
+    """Call a summariser from a thread, as an operation of an async session does."""
+    callbacks = LoopCallbacks(Bus())
+    callbacks.start(asyncio.get_running_loop())
+    return await asyncio.to_thread(callbacks.summarise, summariser, REQUEST, on_piece, seconds=seconds)
 
 
 Way = Callable[..., Told]
@@ -207,7 +210,7 @@ def test_a_plain_function_does_not_stop_the_loop() -> None:
 
     async def run() -> None:
         asked_by.set("the session")
-        await ask_async(summariser, REQUEST, print, seconds=PATIENCE_SECONDS)
+        await summarise(summariser, print, seconds=PATIENCE_SECONDS)
 
     asyncio.run(run())
 
@@ -215,23 +218,18 @@ def test_a_plain_function_does_not_stop_the_loop() -> None:
 
 
 def test_a_plain_stream_does_not_stop_the_loop() -> None:
-    """S3.10, B18: pieces of a plain generator are waited for beside the loop, and told in it, in their order."""
-    seen: list[tuple[str, bool]] = []
+    """S3.10, B18: pieces of a plain generator are waited for in a thread, and passed on in their order."""
+    threads: list[bool] = []
+    pieces: list[str] = []
 
     def summariser(_: SummaryRequest) -> Iterator[str]:
         for text in ("por", "ted"):
-            seen.append(("written", current_thread() is main_thread()))
+            threads.append(current_thread() is main_thread())
             yield text
 
-    async def run() -> Told:
-        def piece(text: str) -> None:
-            seen.append((text, current_thread() is main_thread()))
-
-        return await ask_async(summariser, REQUEST, piece, seconds=PATIENCE_SECONDS)
-
-    assert asyncio.run(run()).answer.text == "ported"
-    assert [told for told in seen if told[0] != "written"] == [("por", True), ("ted", True)]
-    assert ("written", True) not in seen
+    assert awaited(summariser, pieces=pieces).answer.text == "ported"
+    assert pieces == ["por", "ted"]
+    assert threads == [False, False]
 
 
 def test_a_thread_knows_who_asked() -> None:
@@ -515,22 +513,22 @@ def test_a_summariser_is_known_where_it_runs() -> None:
     session, other = object(), object()
 
     async def inside() -> None:
-        check_not_asking(other)
+        check_not_summarising(other)
         with pytest.raises(SessionReentered, match="called its own session"):
-            check_not_asking(session)
+            check_not_summarising(session)
         with pytest.raises(SessionReentered):
-            await asyncio.to_thread(check_not_asking, session)
+            await asyncio.to_thread(check_not_summarising, session)
         with pytest.raises(SessionReentered):
             await asyncio.gather(told_by(session))
 
     async def told_by(called: object) -> None:
-        check_not_asking(called)
+        check_not_summarising(called)
 
-    with asking_for(session):
+    with summarising_for(session):
         asyncio.run(inside())
-        with asking_for(other), pytest.raises(SessionReentered):
-            check_not_asking(session)
-    check_not_asking(session)
+        with summarising_for(other), pytest.raises(SessionReentered):
+            check_not_summarising(session)
+    check_not_summarising(session)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -11,8 +11,9 @@ from infold.core.gauge import Rates
 from infold.core.messages import Message, MessageId, SystemMessage, TextPart
 from infold.core.policy import INFOLD, preset
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, estimate
-from infold.engine.terms import as_text, divided, overhead_of, rates_of, terms_for, window_of
 from infold.errors import UnknownPreset, UsageError
+from infold.session.counting import count_overhead, extra_text, split_preamble
+from infold.session.settings import rates_of, resolve_settings, resolve_window
 from infold.testing.builders import numbered, replies, user
 
 ENTRY = ModelEntry("m", "p", 200_000, input_tokens=180_000, output_tokens=32_000)
@@ -29,7 +30,7 @@ def known(entry: ModelEntry) -> Known:
 
 def test_a_model_tells_its_window_prices_and_family() -> None:
     """B11, B15: limits and rates are the catalogue's, text is counted as the model's family does."""
-    terms = terms_for("gpt-4o", None)
+    terms = resolve_settings("gpt-4o", None)
 
     assert terms.policy is INFOLD
     assert terms.window.context_tokens == 128_000
@@ -40,28 +41,28 @@ def test_a_model_tells_its_window_prices_and_family() -> None:
 
 def test_a_window_alone_is_enough() -> None:
     """B11: without a model there are no prices, and text is counted as most models do."""
-    terms = terms_for(None, 8_192)
+    terms = resolve_settings(None, 8_192)
 
     assert (terms.window, terms.rates, terms.model) == (Window(8_192), None, "")
 
 
 def test_an_unknown_model_has_a_window_all_the_same() -> None:
     """B11, S1.2: what the catalogue does not know gets a cautious default, not none."""
-    terms = terms_for("nobody/knows-this-1", None)
+    terms = resolve_settings("nobody/knows-this-1", None)
 
     assert (terms.window.context_tokens, terms.rates) == (ASSUMED_CONTEXT_TOKENS, None)
 
 
 def test_a_document_counts_and_stubs_its_own_way() -> None:
     """S1.0: a preset by its name or as a value; its estimate rule wins over the family's."""
-    terms = terms_for(None, 64_000, "opencode-1.1.57", recall=True)
+    terms = resolve_settings(None, 64_000, "opencode-1.1.57", recall=True)
 
     assert terms.policy is preset("opencode-1.1.57")
     assert (terms.rendering.estimate, terms.rendering.recall) == ("ceil", True)
     assert terms.rendering.stub == terms.policy.stub
-    assert terms_for(None, 64_000, terms.policy).policy is terms.policy
+    assert resolve_settings(None, 64_000, terms.policy).policy is terms.policy
     with pytest.raises(UnknownPreset):
-        terms_for(None, 64_000, "nobody")
+        resolve_settings(None, 64_000, "nobody")
 
 
 # Windows.
@@ -79,20 +80,20 @@ def test_a_document_counts_and_stubs_its_own_way() -> None:
 )
 def test_what_is_given_wins(given: int | Window | None, model: ModelEntry | None, window: Window) -> None:
     """B11: a window as given, with the model's own longest answer where that is smaller; else the model's."""
-    assert window_of(given, None if model is None else known(model)) == window
+    assert resolve_window(given, None if model is None else known(model)) == window
 
 
 def test_an_assumed_model_has_no_known_answer() -> None:
     """B11: of a model that is only assumed, no limit is taken over into a window that was given."""
-    assert window_of(64_000, Assumed(ENTRY, "nobody", "why")) == Window(64_000)
+    assert resolve_window(64_000, Assumed(ENTRY, "nobody", "why")) == Window(64_000)
 
 
 def test_nothing_given_is_refused() -> None:
     """B11: the error says what to pass."""
     with pytest.raises(UsageError, match="pass model="):
-        window_of(None, None)
+        resolve_window(None, None)
     with pytest.raises(UsageError, match="pass model="):
-        terms_for(None, None)
+        resolve_settings(None, None)
 
 
 # Rates.
@@ -122,14 +123,14 @@ def test_rates_are_what_reading_costs(prices: Prices | None, rates: Rates | None
 def test_what_is_beside_the_messages_is_counted() -> None:
     """B8: opening system messages with their frame and the system prompt, and apart from them the tools."""
     tools = [{"name": "bash", "description": "run it"}]
-    overhead = overhead_of((RULES,), "Be kind.", tools, "features")
+    overhead = count_overhead((RULES,), "Be kind.", tools, "features")
 
     assert overhead.system == MESSAGE_OVERHEAD_TOKENS + estimate("Be brief and true.", "features") + estimate(
         "Be kind.", "features"
     )
     assert overhead.tools == estimate('[{"name":"bash","description":"run it"}]', "features")
     assert overhead.tokens == overhead.system + overhead.tools
-    assert overhead_of((), None, [], "features").tokens == 0
+    assert count_overhead((), None, [], "features").tokens == 0
 
 
 def test_opening_system_messages_stay_apart() -> None:
@@ -137,10 +138,10 @@ def test_opening_system_messages_stay_apart() -> None:
     later = SystemMessage(MessageId("t"), RULES.parts)
     said: tuple[Message, ...] = (*numbered((user(), replies())), later)
 
-    assert divided((RULES, *said)) == ((RULES,), said)
-    assert divided(said) == ((), said)
-    assert divided((RULES,)) == ((RULES,), ())
-    assert divided(()) == ((), ())
+    assert split_preamble((RULES, *said)) == ((RULES,), said)
+    assert split_preamble(said) == ((), said)
+    assert split_preamble((RULES,)) == ((RULES,), ())
+    assert split_preamble(()) == ((), ())
 
 
 class Tool:
@@ -163,7 +164,7 @@ class Point(Struct):
 )
 def test_anything_that_is_json_is_text(value: object, text: str) -> None:
     """B8: text, dicts, and objects of an SDK count as what is sent."""
-    assert as_text(value) == text
+    assert extra_text(value) == text
 
 
 def bottomless() -> list[Any]:
@@ -177,4 +178,4 @@ def bottomless() -> list[Any]:
 def test_what_is_no_json_is_refused(value: object) -> None:
     """The error names the argument, and says what to give."""
     with pytest.raises(UsageError, match="give text, dicts or SDK objects"):
-        as_text(value)
+        extra_text(value)

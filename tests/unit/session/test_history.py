@@ -14,19 +14,19 @@ from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, SessionId, SystemMessage, calls_of, results_of, text_of
 from infold.core.policy import INFOLD
 from infold.core.view import view
-from infold.engine.history import History
 from infold.errors import HistoryChanged, UsageError
 from infold.formats.codec import Decoded
 from infold.formats.pairing import Pairing
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
+from infold.session.history import DecodedHistory, History, decode_history
 
-from .scenes import called, reply, said, tool_step
+from .session_fixture import called, reply, said, tool_step
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 LIST = [said("Port the parser."), *tool_step(0), *tool_step(1), said("and the printer")]
 
 
-class Followed:
+class Caller:
     """A session beside its list: a log, and the history that follows the list."""
 
     def __init__(self, wire: WireFormat = OPENAI_CHAT) -> None:
@@ -34,9 +34,9 @@ class Followed:
         self.history = History(wire)
         self.log = Log(SessionId("s"))
 
-    def brought(self, items: Sequence[Any]) -> tuple[Message, ...]:
+    def brought(self, items: Sequence[Any] | DecodedHistory) -> tuple[Message, ...]:
         """Take in a whole list; what of it was new."""
-        followed = self.history.follow(items, self.log)
+        followed = self.history.match(items, self.log)
         self.history.adopt(followed)
         if followed.amended is not None:
             self.log = self.log.append(Amendment(followed.amended))
@@ -65,9 +65,9 @@ class Followed:
         """The next request."""
         return self.history.encode(view(self.log, INFOLD.summary), self.log)
 
-    def reopened(self) -> "Followed":
+    def reopened(self) -> "Caller":
         """The same session in another process."""
-        again = Followed(self.wire)
+        again = Caller(self.wire)
         again.log = self.log
         return again
 
@@ -82,7 +82,7 @@ def ids(messages: Sequence[Message]) -> list[str]:
 
 def test_a_list_that_grows_is_decoded_once() -> None:
     """B17, B29: of a list brought again only what is new is decoded, and the caller's own objects are sent."""
-    session = Followed()
+    session = Caller()
     first, second = session.brought(LIST[:3]), session.brought(LIST)
 
     assert (ids(first), ids(second)) == (["m0", "m1", "m2"], ["m3", "m4", "m5"])
@@ -92,7 +92,7 @@ def test_a_list_that_grows_is_decoded_once() -> None:
 
 def test_equal_items_are_the_same_items() -> None:
     """B29: a list read anew from a file is the list it was."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST[:3])
 
     assert ids(session.brought([dict(item) for item in LIST])) == ["m3", "m4", "m5"]
@@ -100,7 +100,7 @@ def test_equal_items_are_the_same_items() -> None:
 
 def test_another_process_knows_the_list() -> None:
     """B13: a session read from its store holds a whole list against itself, and sends the caller's own objects again."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST)
     again = session.reopened()
 
@@ -110,7 +110,7 @@ def test_another_process_knows_the_list() -> None:
 
 def test_opening_system_messages_are_sent_and_not_kept() -> None:
     """S3.3: they stand before everything in each request, may change between requests, and are never folded."""
-    session = Followed()
+    session = Caller()
     developer = {"role": "developer", "content": "And kind."}
     session.brought([SYSTEM, developer, *LIST])
     session.folded()
@@ -153,7 +153,7 @@ def reserialised(number: int) -> dict[str, Any]:
 @pytest.mark.parametrize("folded", [False, True])
 def test_marks_on_a_list_do_not_make_it_another(first: dict[str, Any], folded: bool) -> None:
     """B29: moved cache marks and injected reminders are recognised, in the tail and in what was folded."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST)
     if folded:
         session.folded()
@@ -164,7 +164,7 @@ def test_marks_on_a_list_do_not_make_it_another(first: dict[str, Any], folded: b
 @pytest.mark.parametrize("folded", [False, True])
 def test_rewritten_arguments_are_the_same_call(folded: bool) -> None:
     """B29: arguments in another order and spacing, and an empty text beside a call, change nothing."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST)
     if folded:
         session.folded()
@@ -187,7 +187,7 @@ def thinking(*, kept: bool) -> list[dict[str, Any]]:
 
 def test_reasoning_left_out_is_not_missed() -> None:
     """B29: clients that do not send old thinking back bring the same history."""
-    session = Followed(ANTHROPIC_MESSAGES)
+    session = Caller(ANTHROPIC_MESSAGES)
     session.brought(thinking(kept=True))
 
     assert ids(session.brought([*thinking(kept=False), said("go on")])) == ["m4"]
@@ -198,9 +198,9 @@ def test_reasoning_left_out_is_not_missed() -> None:
 
 def test_a_changed_tail_is_an_amendment() -> None:
     """B1: what a caller replaced is taken back from there on, with the turns that go, and what is new follows."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST)
-    followed = session.history.follow([*LIST[:5], said("rather the lexer"), *tool_step(7)], session.log)
+    followed = session.history.match([*LIST[:5], said("rather the lexer"), *tool_step(7)], session.log)
 
     assert (followed.known, followed.amended, followed.turns_back) == (5, 5, 1)
     assert ids(followed.new) == ["m5", "m6", "m7"]
@@ -208,7 +208,7 @@ def test_a_changed_tail_is_an_amendment() -> None:
 
 def test_a_shorter_list_takes_back() -> None:
     """B1: a caller who went back a step has a list that ends earlier; nothing is new."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST)
 
     assert session.brought(LIST[:3]) == ()
@@ -219,9 +219,9 @@ def test_a_shorter_list_takes_back() -> None:
 @pytest.mark.parametrize("items", [[LIST[0], said("another way")], LIST, [*LIST, *tool_step(2)]])
 def test_looking_changes_nothing(items: list[dict[str, Any]]) -> None:
     """B1, B12: a list that was only held against the session leaves the history, and which calls are open, as they were."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST[:2])
-    session.history.follow(items, session.log)
+    session.history.match(items, session.log)
 
     assert ids(session.brought(LIST)) == ["m2", "m3", "m4", "m5"]
     assert session.sent() == LIST
@@ -230,34 +230,34 @@ def test_looking_changes_nothing(items: list[dict[str, Any]]) -> None:
 
 def test_a_list_that_begins_otherwise_is_anothers() -> None:
     """B1: the first message cannot be amended; an empty list is no history of a session that has one."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST)
     for items in ([said("something else"), *LIST[1:]], []):
         with pytest.raises(HistoryChanged, match=r"first message is not the session's \(m0\)"):
-            session.history.follow(items, session.log)
+            session.history.match(items, session.log)
 
 
 def test_a_folded_head_may_not_change() -> None:
     """B1, B3: a list without what was folded, or with other words there, is another session's, and the error says so."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST)
     session.folded()
     assert session.log.checkpoint is not None
     folded = session.log.checkpoint.folded
     with pytest.raises(HistoryChanged, match=f"the {folded} messages that were folded are not what they were"):
-        session.history.follow([said("Port the lexer."), *LIST[1:]], session.log)
+        session.history.match([said("Port the lexer."), *LIST[1:]], session.log)
     with pytest.raises(HistoryChanged, match=f"1 messages, fewer than the {folded}"):
-        session.history.follow(LIST[:1], session.log)
+        session.history.match(LIST[:1], session.log)
 
 
 def test_a_tail_after_a_fold_may_change() -> None:
     """B1: what stands after the fold is amended like any other."""
-    session = Followed()
+    session = Caller()
     session.brought([*LIST, *tool_step(5), said("and now?")])
     session.folded()
     assert session.log.checkpoint is not None
     last = session.log.live[-1].sequence
-    followed = session.history.follow([*LIST, *tool_step(5), said("rather this")], session.log)
+    followed = session.history.match([*LIST, *tool_step(5), said("rather this")], session.log)
 
     assert followed.amended == last
     assert ids(followed.new) == ["m8"]
@@ -265,7 +265,7 @@ def test_a_tail_after_a_fold_may_change() -> None:
 
 def test_own_messages_are_not_looked_for() -> None:
     """B26: what infold itself put into a session stands in no caller's list, and takes no number there."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST)
     own = replace(session.log.live[0].message, id="continue-9")
     session.log = session.log.append(MessageEntry(own))
@@ -278,7 +278,7 @@ def test_own_messages_are_not_looked_for() -> None:
 
 def test_new_items_go_on_from_the_session() -> None:
     """B13: ids and open calls follow from the log, so that any process goes on where another ended."""
-    session = Followed()
+    session = Caller()
     session.added(LIST[:2])
     again = session.reopened()
     (answer,) = again.added(LIST[2:3])
@@ -290,7 +290,7 @@ def test_new_items_go_on_from_the_session() -> None:
 
 def test_a_system_message_is_not_new() -> None:
     """S3.3: it would be folded with what is new; the error names what to pass instead. One that comes later is a message."""
-    session = Followed()
+    session = Caller()
     with pytest.raises(UsageError, match="pass it as system="):
         session.added([SYSTEM, *LIST])
     session.added(LIST)
@@ -300,7 +300,7 @@ def test_a_system_message_is_not_new() -> None:
 
 def test_what_is_folded_is_let_go() -> None:
     """B17: of the caller's objects only those are held that the view still shows."""
-    session = Followed()
+    session = Caller()
     session.added(LIST)
     session.folded()
     session.added([said("go on")])
@@ -311,7 +311,7 @@ def test_what_is_folded_is_let_go() -> None:
 
 def test_positions_count_what_was_folded() -> None:
     """B13: a message after a fold has the id that it has in the whole list."""
-    session = Followed()
+    session = Caller()
     session.added(LIST)
     session.folded()
 
@@ -321,7 +321,7 @@ def test_positions_count_what_was_folded() -> None:
 
 def test_a_late_result_is_known_after_a_restart() -> None:
     """B12, B13: its call was folded without an answer; it is told as text, as no provider takes a result of nothing."""
-    session = Followed()
+    session = Caller()
     session.added([*LIST[:2], said("never mind")])
     session.folded()
     again = session.reopened()
@@ -336,7 +336,7 @@ def test_a_late_result_is_known_after_a_restart() -> None:
 
 def test_a_reply_has_its_usage_and_its_end() -> None:
     """S1.3, S5.3: usage and finish reason belong to the reply; in the caller's list it is known again."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST[:1])
     (message,) = session.replied(reply(0, prompt_tokens=77))
 
@@ -348,7 +348,7 @@ def test_a_reply_has_its_usage_and_its_end() -> None:
 
 def test_a_reply_without_a_reason_ended_somehow() -> None:
     """S5.3: a provider that gives no reason has ended for another; its reply counts as finished."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST[:1])
     (message,) = session.replied({"choices": [{"message": called(0)}]})
 
@@ -370,7 +370,7 @@ def test_a_reply_is_known_as_the_client_writes_it() -> None:
         decoded.append(len(items))
         return OPENAI_CHAT.decode(items, first=first, pairing=pairing)
 
-    session = Followed(replace(OPENAI_CHAT, decode=counting))
+    session = Caller(replace(OPENAI_CHAT, decode=counting))
     answer = {"role": "assistant", "content": "done"}
     session.brought(LIST)
     session.replied(as_heard("done"))
@@ -382,9 +382,37 @@ def test_a_reply_is_known_as_the_client_writes_it() -> None:
     assert ids(session.brought([*LIST, answer, said("go on"), said("and on")])) == ["m8"]
 
 
+def test_a_decoded_list_is_not_decoded_again() -> None:
+    """B17: a list that was decoded to find its session is adopted as it is, the first one and one that goes on."""
+    decoded: list[int] = []
+
+    def counting(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
+        decoded.append(len(items))
+        return OPENAI_CHAT.decode(items, first=first, pairing=pairing)
+
+    given, plainly = Caller(replace(OPENAI_CHAT, decode=counting)), Caller()
+    answer = {"role": "assistant", "content": "done"}
+    for items in ([SYSTEM, *LIST], [SYSTEM, *LIST, answer, said("go on")]):
+        decoded.clear()
+        assert given.brought(decode_history(OPENAI_CHAT, items)) == plainly.brought(items)
+        assert sum(decoded) == 0
+        assert given.sent() == plainly.sent() == items
+        for caller in (given, plainly):
+            caller.replied(as_heard("done"))
+
+
+def test_a_list_decoded_for_another_format_is_decoded_again() -> None:
+    """B12: what another format made of a list is not taken over."""
+    session = Caller(ANTHROPIC_MESSAGES)
+    items = [said("Port the parser.")]
+
+    assert ids(session.brought(decode_history(OPENAI_CHAT, items))) == ["m0"]
+    assert session.sent() == items
+
+
 def test_calls_of_a_reply_are_open_once() -> None:
     """B12: a call that was heard and is brought again is one call, under its own id, and its result answers it."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST[:1])
     session.replied(reply(0))
     session.brought([*LIST[:1], reserialised(0), LIST[2]])
@@ -400,10 +428,10 @@ def test_calls_of_a_reply_are_open_once() -> None:
 )
 def test_a_reply_that_is_not_brought_again_is_taken_back(tail: list[dict[str, Any]], amended: int) -> None:
     """B1: what a client did not keep of what was heard is an amendment."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST)
     session.replied(as_heard("done"))
-    followed = session.history.follow([*LIST, *tail], session.log)
+    followed = session.history.match([*LIST, *tail], session.log)
 
     assert (followed.known, followed.amended) == (6, amended)
     assert len(followed.new) == len(tail)
@@ -411,7 +439,7 @@ def test_a_reply_that_is_not_brought_again_is_taken_back(tail: list[dict[str, An
 
 def test_a_reply_may_be_folded_before_it_is_brought() -> None:
     """B13: a session that was compacted in between still knows its list."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST)
     session.replied(as_heard("done"))
     session.folded()
@@ -422,7 +450,7 @@ def test_a_reply_may_be_folded_before_it_is_brought() -> None:
 
 def test_a_list_by_pieces_may_be_followed_by_the_whole() -> None:
     """B13: whole lists and pieces of one may alternate."""
-    session = Followed()
+    session = Caller()
     session.brought(LIST[:1])
     session.added(LIST[1:3])
 
@@ -434,7 +462,7 @@ def test_a_list_by_pieces_may_be_followed_by_the_whole() -> None:
 
 def test_only_what_changed_is_written_anew() -> None:
     """B25: a pruned result is another object, all others are the caller's; the caller's own list is never touched."""
-    session = Followed()
+    session = Caller()
     before = [dict(item) for item in LIST]
     session.brought(LIST)
     session.log = session.log.append(Pruning((Handle("2.0"),), 400))
@@ -447,11 +475,11 @@ def test_only_what_changed_is_written_anew() -> None:
 
 def test_what_was_not_stored_is_forgotten() -> None:
     """B13: where storing failed, the same list is new once more, by the whole and by pieces."""
-    whole, pieces = Followed(), Followed()
-    whole.history.adopt(whole.history.follow(LIST, whole.log))
+    whole, pieces = Caller(), Caller()
+    whole.history.adopt(whole.history.match(LIST, whole.log))
     pieces.history.add(LIST, pieces.log)
     for session, again in ((whole, whole.brought), (pieces, pieces.added)):
-        session.history.forget()
+        session.history.reset()
 
         assert ids(again(LIST)) == [f"m{number}" for number in range(6)]
         assert session.sent() == LIST
@@ -461,11 +489,11 @@ def test_what_was_stored_by_pieces_stays_the_callers() -> None:
     """B25: after the session was read again, pictures and marks of what is stored are still sent as they came."""
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     looked = {"role": "user", "content": [{"type": "text", "text": "look"}, picture]}
-    session = Followed()
+    session = Caller()
     session.added([looked])
-    session.history.settle()
+    session.history.mark_stored()
     session.history.add([said("not stored")], session.log)
-    session.history.forget()
+    session.history.reset()
     session.added([said("go on")])
 
     assert session.sent() == [looked, said("go on")]
@@ -473,11 +501,11 @@ def test_what_was_stored_by_pieces_stays_the_callers() -> None:
 
 def test_what_is_stored_already_is_taken_up_again() -> None:
     """B13: items of a call that failed after they were stored are the session's newest, results and all."""
-    session = Followed()
+    session = Caller()
     session.added(LIST[:2])
-    session.history.settle()
+    session.history.mark_stored()
     session.added(LIST[2:3])
-    session.history.forget()
+    session.history.reset()
     session.history.repeat(LIST[2:3], 1, session.log)
 
     assert session.sent() == LIST[:3]
@@ -508,7 +536,7 @@ def thoughtful(content: str | None, *calls: Any) -> dict[str, Any]:
 )
 def test_a_reply_that_the_client_rewrites_keeps_its_usage(body: Any, brought: Any, kept: bool) -> None:
     """B15, B30: a client that brings a reply in its own words replaces it, and what was reported with it stays known."""
-    followed = Followed()
+    followed = Caller()
     followed.brought(LIST)
     followed.replied(body)
     new = followed.brought([*LIST, {"role": "assistant", **brought}])
@@ -521,7 +549,7 @@ def test_a_reply_that_the_client_rewrites_keeps_its_usage(body: Any, brought: An
 
 def test_an_equal_list_comes_back_as_the_callers_own() -> None:
     """B25, B30: a list that was read anew, equal in every item, is given back as the objects of this request."""
-    followed = Followed()
+    followed = Caller()
     for number in (1, 1.0, True):
         items = [{**said("Port the parser."), "x_new": number}, said("and the printer")]
         followed.brought(items)
@@ -533,7 +561,7 @@ def test_results_of_an_open_step_are_known_by_their_calls() -> None:
     """B12, B30: equal results of two calls in another order are another's, where something new stands between them."""
     calls = {**called(7), "tool_calls": [CALL, {**CALL, "id": "c8"}]}
     done = [{"role": "tool", "tool_call_id": name, "content": "done"} for name in ("c7", "c8")]
-    followed = Followed()
+    followed = Caller()
     followed.brought([said("Port it."), calls, done[1], done[0]])
     followed.brought([said("Port it."), calls, done[0], SYSTEM, done[1]])
 

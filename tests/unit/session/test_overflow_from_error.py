@@ -8,8 +8,8 @@ import httpx2
 import openai
 import pytest
 
-from infold.engine.refusals import overflow_of
 from infold.formats.overflow import Overflow
+from infold.session.summariser import overflow_from_error
 
 OPENAI = {
     "error": {
@@ -69,7 +69,7 @@ def test_an_sdks_exception_is_heard(
     raised: Callable[[int, Any], Exception], status: int, body: Any, overflow: Overflow | None
 ) -> None:
     """B11: status and body of what the official SDKs raise; a refusal for pace, credentials or trouble is none of size."""
-    assert overflow_of(raised(status, body)) == overflow
+    assert overflow_from_error(raised(status, body)) == overflow
 
 
 def test_a_connection_that_failed_is_no_refusal() -> None:
@@ -84,7 +84,7 @@ def test_a_connection_that_failed_is_no_refusal() -> None:
     with pytest.raises(openai.APIConnectionError) as caught:
         client.models.list()
 
-    assert overflow_of(caught.value) is None
+    assert overflow_from_error(caught.value) is None
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_connection_that_failed_is_no_refusal() -> None:
 )
 def test_a_body_or_any_exceptions_words_will_do(error: object) -> None:
     """B11: a refusal as a dict, text, bytes, another library's exception, or one that was recognised already."""
-    assert overflow_of(error) == Overflow("openai", 9_001, 8_192)
+    assert overflow_from_error(error) == Overflow("openai", 9_001, 8_192)
 
 
 class Bodiless(Exception):
@@ -115,7 +115,7 @@ class Bodiless(Exception):
 )
 def test_a_refusal_without_a_body_is_heard_where_nothing_else_is_said(words: str, found: bool) -> None:
     """B11: some services refuse what is too large with nothing but a status; words about something else outweigh that."""
-    assert (overflow_of(Bodiless(words)) is not None) is found
+    assert (overflow_from_error(Bodiless(words)) is not None) is found
 
 
 class Strange(Exception):
@@ -131,4 +131,4 @@ class Strange(Exception):
 )
 def test_strange_things_are_heard_by_their_words(error: object, found: bool) -> None:
     """B13: whatever a caller hands over, the answer is an overflow or none, never an error."""
-    assert (overflow_of(error) is not None) is found
+    assert (overflow_from_error(error) is not None) is found

@@ -14,9 +14,7 @@ from infold.core.view import view
 from infold.errors import ModelError, ModelOverflow, StoreBroken, StoreError, UsageError, WindowExceeded
 from infold.formats.overflow import Overflow
 
-from .keeping import Kept
-from .scenes import said
-from .worlds import GOOD, Scripted
+from .session_fixture import GOOD, DrivenSession, ScriptedSummariser, said
 
 ANSWERS = (Answer(GOOD), Answer(""), ModelError("m", "is down"), ModelOverflow("m"), ModelOverflow("m", 3_000))
 REFUSALS = (Overflow("o"), Overflow("o", None, 6_000), Overflow("o", bytes_limit=True))
@@ -33,9 +31,11 @@ class Storm:
     def __init__(self, seed: int, *, whole: bool) -> None:
         self.chance = Random(seed)
         self.whole = whole
-        scripted = Scripted(*(self.chance.choice(ANSWERS) for _ in range(30)))
+        scripted = ScriptedSummariser(*(self.chance.choice(ANSWERS) for _ in range(30)))
         summarises = self.chance.random() < 0.7
-        first = Kept(scripted, window=self.chance.choice((8_192, 16_000)), summarises=summarises, patience_seconds=0.2)
+        first = DrivenSession(
+            scripted, window=self.chance.choice((8_192, 16_000)), summarises=summarises, patience_seconds=0.2
+        )
         self.processes = [first] if whole or self.chance.random() < 0.5 else [first, first.again()]
         self.messages: list[dict[str, Any]] = []
         self.spoken = 0
@@ -43,16 +43,16 @@ class Storm:
     def live(self, calls: int) -> None:
         """So many calls, each checked; the life ends where a request can no longer fit."""
         for _ in range(calls):
-            kept = self.chance.choice(self.processes)
-            self.disturb(kept)
+            session = self.chance.choice(self.processes)
+            self.disturb(session)
             try:
-                self.act(kept)
+                self.act(session)
             except WindowExceeded:
                 return
-            kept.before = kept.after = lambda _: None
-            self.check(kept)
+            session.store.before = session.store.after = lambda _: None
+            self.check(session)
 
-    def disturb(self, kept: Kept) -> None:
+    def disturb(self, session: DrivenSession) -> None:
         """Sometimes, let one of the next appends break off, before or after it is stored."""
         if self.chance.random() > 0.12:
             return
@@ -66,72 +66,74 @@ class Storm:
                 raise error
 
         if self.chance.random() < 0.5:
-            kept.before = failing
+            session.store.before = failing
         else:
-            kept.after = failing
+            session.store.after = failing
 
-    def act(self, kept: Kept) -> None:
+    def act(self, session: DrivenSession) -> None:
         """One of the things that happen to a session."""
         if not self.messages:
-            return self.speak(kept)
+            return self.speak(session)
         act = self.chance.choices(
             (self.speak, self.compact, self.undo, self.refuse, self.pin, self.restart), (12, 2, 1, 1, 1, 1)
         )[0]
-        return act(kept)
+        return act(session)
 
-    def speak(self, kept: Kept) -> None:
+    def speak(self, session: DrivenSession) -> None:
         """A request and its reply; a caller of whole lists sometimes goes back on the newest."""
         said_now = said(f"user {self.spoken}: " + "please look at it " * self.chance.choice((2, 40, 200)))
         if self.whole and self.chance.random() < 0.08:
-            folded = 0 if kept.log.checkpoint is None else kept.log.checkpoint.folded
+            folded = 0 if session.log.checkpoint is None else session.log.checkpoint.folded
             self.messages = self.messages[: max(1, folded, len(self.messages) - 2)]
         self.messages = [*self.messages, said_now]
-        ready = insisting(lambda: kept.whole(self.messages) if self.whole else kept.new([said_now]))
-        assert ready.gauge.upper_tokens <= kept.terms.window.context_tokens
+        ready = insisting(lambda: session.prepare(self.messages) if self.whole else session.prepare_new([said_now]))
+        assert ready.gauge.upper_tokens <= session.settings.window
         answer = {"role": "assistant", "content": f"answer {self.spoken}: " + "it was looked at " * 20}
         self.spoken += 1
-        sent = kept.log.size.measure + kept.log.checkpoint_size.measure
+        sent = session.log.size.measure + session.log.checkpoint_size.measure
         usage = {"usage": {"prompt_tokens": int(1.3 * sent) + 50, "completion_tokens": 9}}
         body = {"choices": [{"message": answer, "finish_reason": "stop"}], **(usage if self.spoken % 2 else {})}
-        insisting(lambda: kept.record(body))
+        insisting(lambda: session.record(body))
         self.messages = [*self.messages, answer]
 
-    def compact(self, kept: Kept) -> None:
+    def compact(self, session: DrivenSession) -> None:
         """A person compacts."""
-        tried(lambda: kept.drive(kept.keeper.compact()))
+        tried(lambda: session.compact())
 
-    def undo(self, kept: Kept) -> None:
+    def undo(self, session: DrivenSession) -> None:
         """A person takes that back."""
-        tried(lambda: kept.drive(kept.keeper.undo()))
+        tried(lambda: session.undo())
 
-    def refuse(self, kept: Kept) -> None:
+    def refuse(self, session: DrivenSession) -> None:
         """A provider refuses."""
-        tried(lambda: kept.drive(kept.keeper.recover(self.chance.choice(REFUSALS))))
+        tried(lambda: session.recover(self.chance.choice(REFUSALS)))
 
-    def pin(self, kept: Kept) -> None:
+    def pin(self, session: DrivenSession) -> None:
         """A person pins something short."""
-        short = [placed.sequence for placed in kept.log.live if placed.size.measure < 100]
+        short = [placed.sequence for placed in session.log.live if placed.size.measure < 100]
         if short:
-            tried(lambda: kept.drive(kept.keeper.pin(f"{self.chance.choice(short)}.0")))
+            tried(lambda: session.pin(f"{self.chance.choice(short)}.0"))
 
-    def restart(self, kept: Kept) -> None:
+    def restart(self, session: DrivenSession) -> None:
         """A process ends, and another takes its place."""
-        self.processes[self.processes.index(kept)] = kept.again()
+        self.processes[self.processes.index(session)] = session.again()
 
-    def check(self, kept: Kept) -> None:
+    def check(self, session: DrivenSession) -> None:
         """Nothing is lost or doubled, and what a new process would read is what this one has."""
-        read, shape = kept.scripted.reread(), kept.terms.policy.summary
+        read, shape = session.reread(), session.policy.summary
         live = [text_of(placed.message).split(":")[0] for placed in read.live if not placed.is_own]
         said_so_far = [str(message["content"]).split(":")[0] for message in self.messages]
         if self.whole:
             assert live == said_so_far[0 if read.checkpoint is None else read.checkpoint.folded :]
         else:
-            stored = Counter(text_of(message).split(":")[0] for message in kept.messages)
+            stored = Counter(text_of(message).split(":")[0] for message in session.messages)
             assert {name: stored[name] for name in said_so_far} == dict.fromkeys(said_so_far, 1)
-        if self.processes == [kept] and tried(lambda: kept.whole(self.messages) if self.whole else kept.new([])):
-            read = kept.scripted.reread()
-            assert view(read, shape) == view(kept.log, shape)
-            assert (read.calibration, read.limits) == (kept.log.calibration, kept.log.limits)
+        if self.processes == [session] and tried(
+            lambda: session.prepare(self.messages) if self.whole else session.prepare_new([])
+        ):
+            read = session.reread()
+            assert view(read, shape) == view(session.log, shape)
+            assert (read.calibration, read.limits) == (session.log.calibration, session.log.limits)
 
 
 def insisting(act: Callable[[], Any]) -> Any:

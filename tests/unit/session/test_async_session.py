@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
+from threading import Event as Signal
+from threading import current_thread, main_thread
 from typing import Any, TypeVar
 
 import pytest
@@ -13,7 +16,7 @@ from infold.core.events import Compacted, Event, PreparationDiscarded, PreparedA
 from infold.core.judge import Answer
 from infold.core.messages import SessionId
 from infold.core.summary_request import SummaryRequest
-from infold.errors import HistoryChanged, UnknownReference, UsageError, WindowExceeded
+from infold.errors import HistoryChanged, SessionReentered, UnknownReference, UsageError, WindowExceeded
 from infold.ports import FullStore, SessionKey
 from infold.session.async_session import AsyncSession
 from infold.session.session import Session
@@ -409,3 +412,175 @@ def test_a_title_is_given() -> None:
 
     assert asyncio.run(titled()) == (8_000, 6_800, "infold")
     assert next(store.newest_first(SessionKey("", SessionId("s")))) == (0, Title("Port the feed"))
+
+
+# The bridge.
+
+PARALLEL = 40
+asked_by: ContextVar[str] = ContextVar("asked_by", default="")
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_many_sessions_wait_for_their_summaries_at_once(is_async: bool) -> None:
+    """B17: sessions whose summaries take long hold up neither one another nor the loop."""
+
+    async def live() -> int:
+        begun, gate = list[int](), Signal()
+
+        def plain(_: SummaryRequest) -> str:
+            begun.append(1)
+            gate.wait(PATIENCE_SECONDS)
+            return TOLD
+
+        async def awaited(_: SummaryRequest) -> str:
+            begun.append(1)
+            while not gate.is_set():
+                await asyncio.sleep(0.001)
+            return TOLD
+
+        async def one(number: int) -> str:
+            settings = SessionSettings(window=64_000, summariser=awaited if is_async else plain)
+            session = await AsyncSession.open(MemoryStore(), f"s{number}", settings)
+            await session.prepare([said(RULE), *(item for n in range(12) for item in step(n))])
+            return str((await session.compact()).messages[0])
+
+        tasks = [asyncio.ensure_future(one(number)) for number in range(PARALLEL)]
+        while len(begun) < PARALLEL:
+            await asyncio.sleep(0.001)
+        quick = await AsyncSession.open(MemoryStore(), "quick", SessionSettings(window=8_000))
+        await quick.prepare([said("hi")])
+        gate.set()
+        return sum(TOLD in text for text in await asyncio.gather(*tasks))
+
+    assert run(live()) == PARALLEL
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_the_callers_code_runs_in_the_callers_loop_and_context(is_async: bool) -> None:
+    """B22: observers are called on the loop, also with the pieces of a plain generator; a summariser has the caller's context."""
+    threads: list[bool] = []
+    seen: list[str] = []
+
+    async def awaited(_: SummaryRequest) -> AsyncIterator[str]:
+        seen.append(asked_by.get())
+        yield TOLD
+
+    def plain(_: SummaryRequest) -> Iterator[str]:
+        seen.append(asked_by.get())
+        yield TOLD
+
+    async def live() -> None:
+        summariser = awaited if is_async else plain
+        session = await opened(MemoryStore(), 64_000, summariser=summariser)
+        session.bus.subscribe(Event, lambda _: threads.append(current_thread() is main_thread()))
+        asked_by.set("the caller")
+        await grow(session, 12)
+        await session.compact()
+
+    run(live())
+
+    assert seen == ["the caller"]
+    assert threads == [True, True]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_summariser_that_takes_too_long_is_left_or_cancelled(is_async: bool) -> None:
+    """B10: after its time the head is folded by code; an async summariser is cancelled, a plain one left in its thread."""
+    ended: list[str] = []
+    gate = Signal()
+
+    async def awaited(_: SummaryRequest) -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+        return TOLD
+
+    def plain(_: SummaryRequest) -> str:
+        gate.wait(PATIENCE_SECONDS)
+        return TOLD
+
+    async def live() -> str:
+        summariser = awaited if is_async else plain
+        session = await opened(MemoryStore(), 64_000, summariser=summariser, summary_seconds=0.05)
+        await grow(session, 12)
+        return str((await session.compact()).messages[0])
+
+    text = run(live())
+    gate.set()
+
+    assert TOLD not in text
+    assert ended == (["cancelled"] if is_async else [])
+
+
+def test_a_cancelled_call_does_not_wait_for_a_plain_summariser() -> None:
+    """B13: a plain function cannot be ended; the call that waits for it can, and the next one asks again."""
+
+    async def live() -> str:
+        begun, gate = asyncio.Event(), Signal()
+        loop = asyncio.get_running_loop()
+
+        def plain(_: SummaryRequest) -> str:
+            loop.call_soon_threadsafe(begun.set)
+            gate.wait(PATIENCE_SECONDS)
+            return TOLD
+
+        session = await opened(MemoryStore(), 64_000, summariser=plain, summary_seconds=None)
+        await grow(session, 12)
+        assert await interrupted(session, session.compact, begun)
+        gate.set()
+        return str((await session.compact()).messages[0])
+
+    assert TOLD in run(live())
+
+
+def test_a_session_outlives_its_loop() -> None:
+    """B13: a session opened in one event loop goes on in the next, whatever the first was doing when it ended."""
+    store, session = MemoryStore(), list[AsyncSession]()
+
+    async def begin() -> None:
+        async def never(_: SummaryRequest) -> str:
+            await asyncio.Event().wait()
+            return TOLD
+
+        session.append(await opened(store, 64_000, summariser=never))
+        await grow(session[0], 12)
+        task = asyncio.ensure_future(session[0].compact())
+        await asyncio.sleep(0.05)
+        assert not task.done()  # it is cancelled with the loop
+
+    async def go_on() -> int:
+        return len((await session[0].prepare_new([])).messages)
+
+    asyncio.run(begin())
+    with store.hold(KEY) as free:
+        assert free
+    assert asyncio.run(go_on()) > 0
+
+
+def test_a_session_may_not_be_used_by_its_own_summariser() -> None:
+    """B36: the call fails at once instead of waiting for itself, and the request goes out, folded by code."""
+    caught: list[Exception] = []
+
+    async def live() -> str:
+        async def calling(_: SummaryRequest) -> str:
+            try:
+                await session.title("x")
+            except SessionReentered as error:
+                caught.append(error)
+                raise
+            return TOLD
+
+        session = await opened(MemoryStore(), 64_000, summariser=calling)
+        await grow(session, 12)
+        return str((await session.compact()).messages[0])
+
+    assert TOLD not in run(live())
+    assert len(caught) == 1
+
+
+def test_docstrings_are_those_of_a_session() -> None:
+    """What a call does is written once, and shown for both kinds of session."""
+    for name, member in vars(AsyncSession).items():
+        if not name.startswith("_") and name != "open":
+            assert member.__doc__ == getattr(Session, name).__doc__

@@ -11,24 +11,22 @@ from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, MessageId, TextPart, Usage, WorkPath, text_of
 from infold.core.summary_request import Additions, SummaryRequest
 from infold.core.tokens import measure
-from infold.engine.drive import drive
-from infold.engine.notes import Notes
-from infold.engine.summarising import SummaryPlan, ask_for_notes, supplied_notes
 from infold.errors import KeyRefused, ModelError, ModelOverflow, RequestRefused, UnknownModel
+from infold.session.summary import JudgedSummary, SummaryPlan, judge_supplied, request_summary
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 
-from .scenes import URGENT, situation, step_of, stored
-from .worlds import GOOD, Scripted
+from .long_sessions import URGENT, long_session, plan_inputs, step_of
+from .session_fixture import GOOD, ScriptedSummariser
 
 
 def plan(log: Log, *, window: int = 0) -> SummaryPlan:
     """What is to be summarised now, by a summariser of that window."""
-    return SummaryPlan(step_of(log, situation()), situation(), summariser_tokens=window)
+    return SummaryPlan(step_of(log, plan_inputs()), plan_inputs(), summariser_tokens=window)
 
 
-def noted(scripted: Scripted, log: Log, given: SummaryPlan | None = None) -> Notes:
+def noted(scripted: ScriptedSummariser, log: Log, given: SummaryPlan | None = None) -> JudgedSummary:
     """What came of asking."""
-    return drive(ask_for_notes(log, given or plan(log)), scripted.world())
+    return request_summary(log, given or plan(log), scripted, scripted.publish)
 
 
 def weight(request: SummaryRequest) -> int:
@@ -41,8 +39,8 @@ def weight(request: SummaryRequest) -> int:
 
 def test_a_good_answer_becomes_notes() -> None:
     """B5, S3.6: with the verdict, who wrote it, at what usage, price and time."""
-    scripted = Scripted()
-    notes = noted(scripted, stored(scripted, URGENT))
+    scripted = ScriptedSummariser()
+    notes = noted(scripted, long_session(URGENT))
 
     assert (notes.text, notes.model, notes.cost, notes.duration_ms) == (GOOD, "scripted", 0.25, 40)
     assert notes.usage == Usage(input=10, output=5)
@@ -54,20 +52,20 @@ def test_a_good_answer_becomes_notes() -> None:
 def test_the_place_of_work_is_noted() -> None:
     """S3.6: the newest reply that says where the agent stands tells it."""
     place = WorkPath("/project/parser", "/project")
-    log = stored(Scripted(), URGENT)
+    log = long_session(URGENT)
     stood = AssistantMessage(MessageId("p"), (TextPart("here"),), path=place, finish="stop")
     later = AssistantMessage(MessageId("q"), (TextPart("and now"),), finish="stop")
     placed = log.append(MessageEntry(stood)).append(MessageEntry(later))
 
-    assert noted(Scripted(), placed).path == place
-    assert noted(Scripted(), log).path is None
+    assert noted(ScriptedSummariser(), placed).path == place
+    assert noted(ScriptedSummariser(), log).path is None
 
 
 def test_a_failure_is_asked_about_once_more() -> None:
     """B10: after a fault of the model or of its answer it is asked again, and both prices are paid."""
     for first, paid in ((ModelError("m", "is down"), 0.25), (Answer(""), 0.5)):
-        scripted = Scripted(first)
-        notes = noted(scripted, stored(scripted, URGENT))
+        scripted = ScriptedSummariser(first)
+        notes = noted(scripted, long_session(URGENT))
 
         assert (notes.text, notes.cost, len(scripted.asked)) == (GOOD, paid, 2)
 
@@ -83,8 +81,8 @@ def test_a_failure_is_asked_about_once_more() -> None:
 )
 def test_a_second_failure_is_the_last(answers: tuple[Answer | ModelError, ...], faults: tuple[str, ...]) -> None:
     """B5, B10, B36: the notes are empty, and their verdict and an event have every fault in order, and the model's own error."""
-    scripted = Scripted(*answers)
-    notes = noted(scripted, stored(scripted, URGENT))
+    scripted = ScriptedSummariser(*answers)
+    notes = noted(scripted, long_session(URGENT))
 
     assert notes.text == ""
     assert notes.verdict is not None
@@ -99,17 +97,19 @@ def test_a_second_failure_is_the_last(answers: tuple[Answer | ModelError, ...], 
 )
 def test_a_failure_that_lasts_is_asked_about_once(error: ModelError) -> None:
     """B36: a refused key, an unknown model or a bad request is the same at the second try, so that there is none."""
-    scripted = Scripted(error)
-    notes = noted(scripted, stored(scripted, URGENT))
+    scripted = ScriptedSummariser(error)
+    notes = noted(scripted, long_session(URGENT))
 
     assert (notes.is_failure, len(scripted.asked)) == (True, 1)
 
 
 def test_a_second_try_begins_where_the_first_one_failed() -> None:
     """B36: of a head that is asked for in pieces only the piece that failed is asked for again, with the notes before it."""
-    scripted = Scripted(Answer("First notes on what was done."), Answer("A title"), Answer("Second notes on the work."))
-    log = stored(scripted, 4 * URGENT)
-    pieces = Scripted()
+    scripted = ScriptedSummariser(
+        Answer("First notes on what was done."), Answer("A title"), Answer("Second notes on the work.")
+    )
+    log = long_session(4 * URGENT)
+    pieces = ScriptedSummariser()
     noted(pieces, log, plan(log, window=6_000))
     notes = noted(scripted, log, plan(log, window=6_000))
 
@@ -121,8 +121,8 @@ def test_a_second_try_begins_where_the_first_one_failed() -> None:
 
 def test_a_pause_that_ends_is_told() -> None:
     """B36: where the last compactions failed, asking again is an event."""
-    scripted = Scripted()
-    log = stored(scripted, 2 * URGENT).append(Checkpoint("by code", first_kept=1, failing=Failing(3, 0)))
+    scripted = ScriptedSummariser()
+    log = long_session(2 * URGENT).append(Checkpoint("by code", first_kept=1, failing=Failing(3, 0)))
     noted(scripted, log)
 
     assert scripted.events == [SummariserResumed("s", 3)]
@@ -139,7 +139,7 @@ def test_the_head_is_the_record_and_the_tail_is_told_after_it() -> None:
     ]
     log = log_of(numbered(drafts))
     given = plan(log, window=64_000)
-    scripted = Scripted()
+    scripted = ScriptedSummariser()
     noted(scripted, log, given)
     record, after = text_of(scripted.asked[0].messages[0]).split("</record>")
     kept = given.step.cut.index // 2
@@ -155,8 +155,8 @@ def test_older_notes_are_merged() -> None:
         Checkpoint("ledger and all", narrative="older notes", first_kept=1),
         Checkpoint("ledger and all", first_kept=1),
     ):
-        log = stored(Scripted(), 2 * URGENT).append(checkpoint)
-        scripted = Scripted()
+        log = long_session(2 * URGENT).append(checkpoint)
+        scripted = ScriptedSummariser()
         noted(scripted, log)
         asked = text_of(scripted.asked[0].messages[0])
 
@@ -165,8 +165,8 @@ def test_older_notes_are_merged() -> None:
 
 def test_every_piece_fits_a_small_summariser() -> None:
     """B8: a head too large is asked for in pieces, each within the summariser's window, each with the notes before it."""
-    scripted = Scripted(Answer("First notes on what was done."), Answer("Second notes on what was done."))
-    log = stored(scripted, 4 * URGENT)
+    scripted = ScriptedSummariser(Answer("First notes on what was done."), Answer("Second notes on what was done."))
+    log = long_session(4 * URGENT)
     notes = noted(scripted, log, replace(plan(log, window=6_000), additions=Additions(focus="the parser")))
 
     assert len(scripted.asked) > 3
@@ -180,8 +180,8 @@ def test_every_piece_fits_a_small_summariser() -> None:
 @pytest.mark.parametrize(("told", "most"), [(4_000, 4_000), (None, 6_800), (13_600, 9_520), (90_000, 9_520)])
 def test_a_summariser_that_refuses_is_asked_for_less(told: int | None, most: int) -> None:
     """B8, B34: after an overflow the pieces are within the limit it names; else half, or 0.7 where the limit was known."""
-    scripted = Scripted(ModelOverflow("m", told))
-    log = stored(scripted, 2 * URGENT)
+    scripted = ScriptedSummariser(ModelOverflow("m", told))
+    log = long_session(2 * URGENT)
     notes = noted(scripted, log)
 
     assert notes.text == GOOD
@@ -200,9 +200,9 @@ def reported(*, steps: int = 12) -> Log:
 
 def shared(log: Log, **changes: object) -> bool:
     """Whether the summary is asked for at the end of the ordinary request."""
-    given = replace(situation(window=64_000, manual=True), rates=Rates(1.25, 0.05))
+    given = replace(plan_inputs(window=64_000, manual=True), rates=Rates(1.25, 0.05))
     base = SummaryPlan(step_of(log, given), given, "main prompt", shares_prefix=True)
-    scripted = Scripted()
+    scripted = ScriptedSummariser()
     noted(scripted, log, replace(base, **changes))
     return scripted.asked[0].shares_prefix
 
@@ -217,9 +217,9 @@ def test_a_cached_prefix_is_shared() -> None:
     [
         {"shares_prefix": False},
         {"summariser_tokens": 32_000},
-        {"situation": situation(window=64_000, manual=True)},
-        {"situation": replace(situation(window=64_000, manual=True), rates=Rates(1.0, 1.0))},
-        {"situation": replace(situation(window=4_096, manual=True), rates=Rates(1.25, 0.05))},
+        {"inputs": plan_inputs(window=64_000, manual=True)},
+        {"inputs": replace(plan_inputs(window=64_000, manual=True), rates=Rates(1.0, 1.0))},
+        {"inputs": replace(plan_inputs(window=4_096, manual=True), rates=Rates(1.25, 0.05))},
     ],
 )
 def test_a_prefix_is_not_shared_where_it_does_not_pay(changes: dict[str, object]) -> None:
@@ -239,9 +239,9 @@ def test_a_prefix_nobody_has_cached_is_not_shared() -> None:
 
 def test_supplied_notes_carry_their_authors_name() -> None:
     """S3.5: what somebody brought is judged, and says who brought it."""
-    log = stored(Scripted(), URGENT)
-    good = supplied_notes(log, plan(log), GOOD, by="plugin")
-    bad = supplied_notes(log, plan(log), "", by="plugin")
+    log = long_session(URGENT)
+    good = judge_supplied(log, plan(log), GOOD)
+    bad = judge_supplied(log, plan(log), "")
 
     assert (good.text, good.model, good.events) == (GOOD, "plugin", ())
     assert (bad.text, bad.model, bad.events) == ("", "", (SummaryRejected("s", ("empty",)),))
@@ -249,7 +249,7 @@ def test_supplied_notes_carry_their_authors_name() -> None:
 
 def test_what_older_notes_knew_is_no_invention() -> None:
     """B3, B5: a fact that stands only in the checkpoint before may be told again."""
-    log = stored(Scripted(), 2 * URGENT).append(Checkpoint("It is served on port 48443.", first_kept=1))
+    log = long_session(2 * URGENT).append(Checkpoint("It is served on port 48443.", first_kept=1))
     told = f"{GOOD}\nThe server listens on 48443."
 
-    assert supplied_notes(log, plan(log), told, by="plugin").text == told
+    assert judge_supplied(log, plan(log), told).text == told
