@@ -536,26 +536,29 @@ def test_a_cancelled_call_does_not_wait_for_a_plain_summariser() -> None:
 
 def test_a_session_outlives_its_loop() -> None:
     """B13: a session opened in one event loop goes on in the next, whatever the first was doing when it ended."""
-    store, session = MemoryStore(), list[AsyncSession]()
+    store, session, asked = MemoryStore(), list[AsyncSession](), list[int]()
 
     async def begin() -> None:
-        async def never(_: SummaryRequest) -> str:
-            await asyncio.Event().wait()
+        async def hanging_once(_: SummaryRequest) -> str:
+            asked.append(1)
+            if len(asked) == 1:
+                await asyncio.Event().wait()
             return TOLD
 
-        session.append(await opened(store, 64_000, summariser=never))
+        session.append(await opened(store, 64_000, summariser=hanging_once))
         await grow(session[0], 12)
         task = asyncio.ensure_future(session[0].compact())
-        await asyncio.sleep(0.05)
+        while not asked:
+            await asyncio.sleep(0.001)
         assert not task.done()  # it is cancelled with the loop
 
-    async def go_on() -> int:
-        return len((await session[0].prepare_new([])).messages)
+    async def go_on() -> str:
+        return str((await session[0].prepare_new([])).messages[0])
 
     asyncio.run(begin())
     with store.hold(KEY) as free:
         assert free
-    assert asyncio.run(go_on()) > 0
+    assert TOLD in asyncio.run(go_on())
 
 
 def test_a_session_may_not_be_used_by_its_own_summariser() -> None:
