@@ -33,8 +33,8 @@ MOST_FILES = 25
 LONGEST_MODULE = LONGEST_TEST_MODULE = 800
 LONGEST_FRAGMENT = 59
 LONGEST_FUNCTION, MOST_PARAMETERS = 50, 6
-EXEMPT = {("infold.session.fit", "fit")}
-"""Functions that may have more parameters: each option of the front door is a keyword."""
+EXEMPT = {("infold.session.fit", "fit"), ("infold.session.settings", "resolve_settings")}
+"""Functions that may have more parameters: each option of the front door is a keyword, there and where it is resolved."""
 
 REGISTRIES = ("infold.agent.tools.registry", "infold.transcripts.registry")
 """Modules that list the tools and the readers of transcripts."""

@@ -53,6 +53,7 @@ class CompactionInput(Struct, frozen=True, kw_only=True):
     all of it sent.
     """
 
+    settings: ResolvedSettings
     plan_inputs: Situation
     now_ms: int
     system: str = ""
@@ -98,7 +99,6 @@ class CompactionRun:
     def __init__(
         self,
         writer: LogWriter,
-        settings: ResolvedSettings,
         request: CompactionInput,
         *,
         ask: Ask,
@@ -107,7 +107,7 @@ class CompactionRun:
         events: list[Event],
     ) -> None:
         self._writer = writer
-        self._settings = settings
+        self._settings = request.settings
         self._request = request
         self._inputs = request.plan_inputs
         self._ask = ask
@@ -201,13 +201,13 @@ class CompactionRun:
         return is_free
 
     def _as_requested(self, step: NextStep) -> NextStep:
-        """Return the step for a request that was left over: with its own reason, and without folding what came since."""
+        """Return the step for a request that was left over: with its own reason, and without folding later messages."""
         if isinstance(step, Fits | Stuck):
             return step
         if step.reason == "manual" and _is_automatic(self._log.pending):
             step = replace(step, reason="trigger")
         if isinstance(step, Fold | Summarise):
-            step = replace(step, cut=_before_what_came_since(self._log, step.cut))
+            step = replace(step, cut=_before_later_messages(self._log, step.cut))
         return step
 
     def _summary_ahead(self) -> SummaryPlan | None:
@@ -400,7 +400,7 @@ def _is_automatic(request: UserMessage | None) -> bool:
     return request is not None and any(isinstance(part, CompactionPart) and part.auto for part in request.parts)
 
 
-def _before_what_came_since(log: Log, cut: Cut) -> Cut:
+def _before_later_messages(log: Log, cut: Cut) -> Cut:
     """Return a cut that does not fold messages after the request for a compaction: they are not answered yet."""
     requested = next((n for n, placed in enumerate(log.live) if placed.message is log.pending), log.length)
     later = next((n for n in range(requested + 1, log.length) if log.live[n].cuttable), log.length)

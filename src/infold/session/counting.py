@@ -20,12 +20,12 @@ from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, Calibration, measure, me
 from infold.errors import UsageError
 
 EXACT_MARGIN = 1.05
-"""What providers add around messages beside the text itself, once the text is counted exactly."""
+"""What providers add around messages, once the text is counted exactly."""
 
 
 LEAST_EXACT = Calibration(prose=0.8, material=0.8, wide=0.8)
-"""The least part of an exact count that a provider's can be: it may strip text and write arguments anew, and a family's next
-vocabulary saves a little more."""
+"""The least part of an exact count that a provider's count can be: it may strip text and write arguments again, and a family's
+next vocabulary saves a little more."""
 
 
 LEAST_OF_ESTIMATE = 0.7
@@ -92,9 +92,9 @@ def counting_for(family: FamilyName, *, exact: bool = True, scaled: bool = True)
 
 
 def least_for(family: FamilyName | None, ruler: Ruler) -> Calibration:
-    """The least part of a size that a provider's count of it can be, which tells reports that cannot be true.
+    """Return the least part of a size that a provider's count of it can be; lower reports are implausible.
 
-    `family` is none where nobody named the model: then the ruler is a guess too.
+    `family` is `None` if no model was named: then the ruler is a guess too.
     """
     if family is None:
         return LEAST_ESTIMATED

@@ -1,4 +1,4 @@
-"""Follow a caller's own message list: what of it is new, what was taken back, and how to return messages as they came.
+"""Follow a caller's own message list: what of it is new, what was taken back, and how to return messages unchanged.
 
 A caller brings the whole list each time or only what is new; either way each item is decoded once. A whole list is matched by the
 content of its messages, not by their ids. What was folded must still be there; what stands after it may have changed, which is
@@ -80,7 +80,7 @@ class HistoryMatch(Struct, frozen=True):
 
 
 class History:
-    """The messages of one session in its wire format, decoded as they come.
+    """The messages of one session in its wire format, each decoded once.
 
     `is_whole`: the caller brings its whole list with each request.
     """
@@ -158,7 +158,7 @@ class History:
         return tuple(_with_report(message, usage, finish) for message in later.messages)
 
     def sources_of(self, messages: Sequence[Message]) -> dict[MessageId, tuple[object, ...]]:
-        """Return the caller's items of these messages, as far as they came from any."""
+        """Return the caller's items of these messages, as far as they have any."""
         wanted = {message.id for message in messages}
         pairs = zip(self.decoded.messages, self.decoded.sources, strict=True)
         return {message.id: sources for message, sources in pairs if message.id in wanted}
@@ -169,7 +169,7 @@ class History:
         return tuple(message for message in view if message.id not in known)
 
     def encode(self, view: Sequence[Message], log: Log) -> list[object]:
-        """Return a view in the caller's shape; what nothing changed are the caller's own objects."""
+        """Return a view in the caller's shape; unchanged messages are the caller's own objects."""
         known = {message.id: message for message in self.decoded.messages}
         own = {placed.message.id: placed.message for placed in log.live}
         shown = [known.get(message.id, message) if own.get(message.id) is message else message for message in view]

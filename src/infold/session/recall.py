@@ -1,4 +1,4 @@
-"""Recall: words, or the handles of parts, in; a text within so many tokens out (B6).
+"""Recall: words, or the handles of parts, in; a text within so many tokens out.
 
 The store proposes parts, `core.recall` ranks their passages. Decided here is what a query asks for, and how a part is shown that
 is too long to be shown whole: its beginning and end, or the lines that answer best, with how to ask for the rest.
@@ -41,7 +41,7 @@ LONGEST_QUERY = 4_000
 
 
 LONGEST_TOKEN = 24
-"""Characters that are looked at for each token allowed: longer tokens are runs of one character, which nobody misses."""
+"""Characters that are looked at for each token allowed: longer tokens are runs of one character, which are not missed."""
 
 
 HEAD_SHARE = 2 / 3
@@ -53,7 +53,7 @@ EXCERPT_SHARE = 0.5
 
 
 SEAM = 4
-"""Tokens set aside where texts are joined: what joins them, and what a tokeniser counts anew there."""
+"""Tokens set aside where texts are joined: what joins them, and what a tokeniser counts again there."""
 
 
 _WANTED = re.compile(r"[\[(\"'`]*(?P<handle>\d+\.\d+)(?:\+(?P<start>\d{1,12}))?[\])\"'`]*")

@@ -1,4 +1,4 @@
-"""Events of a session in words, for people: what happened, and what it means for them."""
+"""What `fit` did and why, as values and as text; and the events of a session as sentences."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias, assert_never
@@ -166,7 +166,7 @@ def _is_shown(part: Part, position: int, message: Message, now: Message) -> bool
 
 
 def is_empty(message: Message) -> bool:
-    """Whether a message says nothing at all; no request shows such a one (B12)."""
+    """Return whether a message has no content at all; requests leave it out."""
     return all(isinstance(part, TextPart) and not part.text.strip() for part in message.parts)
 
 
@@ -230,7 +230,7 @@ def _lines(report: Report) -> Iterator[str]:
 
 
 def _mended(report: Report) -> Iterator[str]:
-    """What no provider takes, and what became of it (B12)."""
+    """Yield what was changed because no provider accepts it."""
     empty = sum(left.what == "empty message" for left in report.left)
     known = {message.id for message in report.history}
     added = [message for message in report.sent if message.id not in known]
@@ -307,7 +307,7 @@ def describe_event(event: OtherEvent) -> str:  # noqa: C901, PLR0911, PLR0912 - 
     match event:
         case InstructionStubbed():
             instructions = "instruction" if len(event.handles) == 1 else "instructions"
-            return f"no longer shown word for word, for want of room: {len(event.handles):,} {instructions} of the user"
+            return f"no longer shown word for word, too little room: {len(event.handles):,} {instructions} of the user"
         case StubRepeated():
             return f"message {event.message_id} repeats the text of a stub"
         case SummaryRejected():
@@ -335,7 +335,7 @@ def describe_event(event: OtherEvent) -> str:  # noqa: C901, PLR0911, PLR0912 - 
         case Restored():
             return f"entry {event.sequence} was undone; the view has {event.tokens_after:,} tokens again"
         case FailedOpen():
-            return f"a request was relayed as it came: {event.problem}"
+            return f"a request was relayed unchanged: {event.problem}"
         case MediaNotStored():
             what = f"{event.name} ({event.media_type})" if event.name else event.media_type
             return f"{what} has {event.byte_size:,} bytes, over the limit of {event.limit_bytes:,}, and is not stored"

@@ -396,7 +396,7 @@ class Session:
     def _prepare(self, history: History, read: Callable[[], _New], manual: _Manual | None = None) -> Ready:
         """Store what is new, then compact; both again if another writer was faster.
 
-        What came in pieces is stored once; a whole list is compared again with what the session has become.
+        Messages that are new are stored once; a whole list is compared again with what the session has become.
         """
         events: list[Event] = []
         is_stored = False
@@ -438,6 +438,7 @@ class Session:
     def _compact(self, history: History, manual: _Manual | None, events: list[Event]) -> Prepared:
         system = (self._context.extras or NO_EXTRAS).system
         request = CompactionInput(
+            settings=self._settings,
             plan_inputs=self._context.plan_inputs(self.log, manual=manual is not None),
             now_ms=self._now_ms(),
             system=system if isinstance(system, str) else "",
@@ -447,7 +448,6 @@ class Session:
         )
         return CompactionRun(
             self._writer,
-            self._settings,
             request,
             ask=lambda request: self._summarise(request, self._writer.callbacks),
             background=self._background,

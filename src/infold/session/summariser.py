@@ -1,6 +1,6 @@
 """Call the summariser and the observers that a caller gave to a session.
 
-A summariser returns text, an `Answer`, a `Told` with usage and cost, or an iterable of pieces with an `Answer` or a `Told` of
+A summariser returns text, an `Answer`, an answer with usage and cost, or an iterable of pieces with either kind of answer for
 all of it as the last item. Its text is cleaned here, before it is counted or stored. Whatever it raises becomes a `ModelError`;
 one that takes too long has failed, so that a session does not hang on it.
 """
@@ -196,7 +196,7 @@ def gather(output: SummariserOutput | Iterable[SummariserOutput], on_piece: OnPi
 
 
 class Gathering:
-    """A summary that comes in pieces: each is passed on, and an `Answer` or a `Told` counts for the whole."""
+    """A summary that comes in pieces: each is passed on; an answer among them counts for the whole."""
 
     def __init__(self, on_piece: OnPiece) -> None:
         self._on_piece = on_piece

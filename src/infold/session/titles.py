@@ -1,4 +1,4 @@
-"""Titles: of a user message and of a session, from the words themselves or from a model's answer (S6.2).
+"""Titles: of a user message and of a session, from the words themselves or from a model's answer.
 
 A model's title is an entry of the log; without one, code makes a title of what the user wrote, in whatever language that is.
 """
@@ -66,7 +66,7 @@ JOINERS = "\u200d\ufe0f\ufe0e"
 
 
 def title_from_text(text: str) -> str:
-    """A title made of what somebody wrote: its first line that says something, without markup; empty where none does."""
+    """Return a title made of a text: its first line with letters or digits, without markup; empty if there is none."""
     prose = text[:MOST_READ].replace("\r", "\n")
     code = "\n".join(found["code"] for found in _FENCE.finditer(prose))
     lines = chain(_lines(_FENCE.sub("\n", prose)), _lines(code))

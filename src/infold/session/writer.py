@@ -1,7 +1,7 @@
 """A session's log, in memory and in its store: append, read again, and hold the session's lock.
 
-Whoever appends passes the log it knows; if another writer was faster, `StoreConflict` is raised and the operation is repeated on
-the reloaded log, by `retrying` alone.
+An append names the entry it follows. If another writer was faster, the store raises `StoreConflict`; `retrying` alone catches
+it, reloads the log and repeats the operation.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -96,8 +96,7 @@ class Compactor:
         try:
             prepared = CompactionRun(
                 writer,
-                resolved,
-                CompactionInput(plan_inputs=inputs, now_ms=7, focus=focus, system=system),
+                CompactionInput(settings=resolved, plan_inputs=inputs, now_ms=7, focus=focus, system=system),
                 ask=self.summariser,
                 background=self.background,
                 hooks=self.hooks,  # type: ignore[arg-type] # as much of the plugins as is called

@@ -30,8 +30,8 @@ from infold.core.events import (
 from infold.session.report import OtherEvent, describe_event, describe_safety
 
 TOLD: list[tuple[OtherEvent, str]] = [
-    (InstructionStubbed("s", ("1.0",)), "no longer shown word for word, for want of room: 1 instruction of the user"),
-    (InstructionStubbed("s", ("1.0", "2.0")), "for want of room: 2 instructions of the user"),
+    (InstructionStubbed("s", ("1.0",)), "no longer shown word for word, too little room: 1 instruction of the user"),
+    (InstructionStubbed("s", ("1.0", "2.0")), "too little room: 2 instructions of the user"),
     (StubRepeated("s", "m7"), "message m7 repeats the text of a stub"),
     (SummaryRejected("s", ("empty", "failed")), "a summary was rejected (empty, failed)"),
     (SummaryRejected("s", ("failed",), "m: status 401: no key"), "was rejected (failed): m: status 401: no key"),
@@ -52,7 +52,7 @@ TOLD: list[tuple[OtherEvent, str]] = [
     (PreparedAhead("s", 0.5, 2_345), "ahead of need in 2.3 s"),
     (PreparationDiscarded("s", "the pins changed"), "discarded: the pins changed"),
     (Restored("s", 12, 34_567), "entry 12 was undone; the view has 34,567 tokens again"),
-    (FailedOpen("s", "the store is gone"), "relayed as it came: the store is gone"),
+    (FailedOpen("s", "the store is gone"), "relayed unchanged: the store is gone"),
     (NotManaged("s", "the provider holds it"), "relayed at its own size: the provider holds it"),
     (Repaired("s", ("a",)), "there is no result: 1 call"),
     (Repaired("s", ("a", "b")), "there is no result: 2 calls"),

@@ -283,7 +283,7 @@ def test_explain_tells_stubbed_instructions() -> None:
     ]
     explained = fit([*rules, *history(8)], window=WINDOW).report.explain()
 
-    assert "no longer shown word for word, for want of room" in explained
+    assert "no longer shown word for word, too little room" in explained
 
 
 def test_explain_tells_a_moment_that_did_not_fit() -> None:
