@@ -12,8 +12,10 @@ from infold.core.load import load
 from infold.core.log import Log
 from infold.core.messages import Message, MessageId, SessionId, TextPart, Usage, UserMessage
 from infold.core.summary_request import SummaryRequest
+from infold.formats.overflow import Overflow
 from infold.observers.bus import Bus
 from infold.ports import SessionKey
+from infold.session.session import Ready
 from infold.session.summariser import Callbacks
 from infold.stores.memory import MemoryStore
 
@@ -153,6 +155,12 @@ class DrivenSession(Session):
         other.recorded = Pauses(Bus())
         Session.__init__(other, self.store, "s", self.settings, callbacks=other.recorded)
         return other
+
+    def recovered(self, overflow: Overflow) -> Ready:
+        """Recover from a refusal that is one."""
+        ready = self.recover(overflow)
+        assert ready is not None
+        return ready
 
     def reread(self) -> Log:
         """The log as a new process would read it."""

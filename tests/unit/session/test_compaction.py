@@ -12,10 +12,9 @@ from infold.core.gauge import Rates, Situation
 from infold.core.judge import Answer, Told
 from infold.core.messages import AssistantMessage, Message, ModelRef, Usage, UserMessage, text_of
 from infold.core.policy import INFOLD, preset
-from infold.core.summary_request import Additions
+from infold.core.summary_request import SEVEN_SECTIONS, Additions
 from infold.core.view import view
 from infold.errors import ModelError, StoreConflict, WindowExceeded
-from infold.plugins.seven_sections import SEVEN_SECTIONS
 from infold.ports import KeepFrom, Supply, Veto
 from infold.session.compaction import LOCK_PAUSE_SECONDS
 from infold.session.summary import JudgedSummary, PreparedSummary, SummaryPlan, basis_of

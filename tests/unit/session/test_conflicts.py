@@ -197,7 +197,7 @@ def test_a_refusal_insists() -> None:
     session = DrivenSession(window=64_000)
     by_piece(session)
     session.store.intrude_once(of(Rejection))
-    ready = session.recover(Overflow("openai", None, 16_000))
+    ready = session.recovered(Overflow("openai", None, 16_000))
 
     assert any(isinstance(event, Compacted) for event in ready.events)
     assert "from another process" in str(ready.messages)

@@ -110,7 +110,7 @@ def test_a_new_message_may_be_refused_anew() -> None:
     for number in range(2):
         session.add((UserMessage(NOBODY, (TextPart("word " * 4_000),)),))
         session.prepare_new(())
-        ready = session.recover(Overflow("openai", 9_000 - 2_000 * number, 8_192 - 2_000 * number))
+        ready = session.recovered(Overflow("openai", 9_000 - 2_000 * number, 8_192 - 2_000 * number))
         assert ready.events
 
     assert session.window_tokens == 6_192

@@ -169,7 +169,7 @@ def test_a_refused_request_becomes_smaller(overflow: Overflow) -> None:
     session = DrivenSession(window=64_000)
     messages = session.grow(24)
     before = session.prepare(messages)
-    ready = session.recover(overflow)
+    ready = session.recovered(overflow)
 
     assert ready.gauge.upper_tokens < before.gauge.upper_tokens
     assert any(isinstance(event, Compacted) and event.reason == "overflow" for event in ready.events)
@@ -209,7 +209,7 @@ def test_a_second_refusal_in_a_row_is_told() -> None:
     assert caught.value.floor_tokens > 0
     session.record(reply(24))
     session.prepare([*messages, *tool_step(24)])
-    assert session.recover(UNTOLD).events
+    assert session.recovered(UNTOLD).events
 
 
 @pytest.mark.parametrize("overflow", [TOLD, UNTOLD, BYTES, Overflow("openai", 9, 5)])
@@ -231,7 +231,7 @@ def test_a_reserve_gives_way_to_a_learned_window() -> None:
     session = DrivenSession(window=64_000, policy=replace(INFOLD, reserve_tokens=20_000))
     messages = session.grow(24)
     session.prepare(messages)
-    ready = session.recover(TOLD)
+    ready = session.recovered(TOLD)
 
     assert ready.gauge.upper_tokens <= 8_192
     assert session.prepare(messages).messages == ready.messages
