@@ -58,7 +58,7 @@ class DecodedHistory(Struct, frozen=True):
 def decode_history(wire: WireFormat, items: Sequence[object]) -> DecodedHistory:
     """Decode a whole list; raise `BrokenInput` for items that cannot be read."""
     refuse_text(wire.name, items)
-    count, pairing = _count_preamble(items), Pairing()
+    count, pairing = len(list(takewhile(_is_system, items))), Pairing()
     preamble = wire.decode(items[:count])
     return DecodedHistory(items, preamble, wire.decode(items[count:], pairing=pairing), pairing)
 
@@ -113,7 +113,7 @@ class History:
         else:
             given = None
             refuse_text(self.wire.name, listed)
-            count = _count_preamble(listed)
+            count = len(list(takewhile(_is_system, listed)))
             preamble = self.wire.decode(listed[:count])
         rest = listed[count:]
         return self._match_extended(preamble, rest, given, log) or self._match_whole(preamble, rest, given, log)
@@ -183,10 +183,8 @@ class History:
         return self.pairing
 
     def _decode(self, items: Sequence[object], first: int, pairing: Pairing) -> Decoded:
-        return self._mark(self.wire.decode(items, first=first, pairing=pairing))
-
-    def _mark(self, decoded: Decoded) -> Decoded:
-        """Mark what another program compacted before."""
+        """Decode items, and mark what another program compacted before."""
+        decoded = self.wire.decode(items, first=first, pairing=pairing)
         return replace(decoded, messages=marked(decoded.messages, self._marks))
 
     def _match_extended(
@@ -210,7 +208,8 @@ class History:
             pairing = brought.pairing.copy()
             later = self._decode(items[len(known) :], count, pairing)
         else:
-            pairing, later = given.pairing, self._mark(_from(given.decoded, count))
+            pairing, later = given.pairing, _from(given.decoded, count)
+            later = replace(later, messages=marked(later.messages, self._marks))
         if _common(later.messages, recorded) < len(recorded):
             return None
         later = replace(later, messages=_with_ids_of(recorded, later.messages))
@@ -221,8 +220,12 @@ class History:
     def _match_whole(
         self, preamble: Decoded, items: Sequence[object], given: DecodedHistory | None, log: Log
     ) -> HistoryMatch:
-        pairing = Pairing() if given is None else given.pairing
-        decoded = self._decode(items, 0, pairing) if given is None else self._mark(given.decoded)
+        if given is None:
+            pairing = Pairing()
+            decoded = self._decode(items, 0, pairing)
+        else:
+            pairing = given.pairing
+            decoded = replace(given.decoded, messages=marked(given.decoded.messages, self._marks))
         messages = decoded.messages
         start = _after_fold(messages, log)
         live = _callers(log)
@@ -335,10 +338,6 @@ def _wire_ids(message: Message) -> list[str]:
 
 
 # Parts of a match.
-
-
-def _count_preamble(items: Sequence[object]) -> int:
-    return len(list(takewhile(_is_system, items)))
 
 
 def _count_sources(decoded: Decoded) -> int:

@@ -22,7 +22,7 @@ from infold.core.events import Clipped, Event, Rejected, Repaired, Restored, Stu
 from infold.core.gauge import Gauge, estimated_tokens
 from infold.core.judge import Told
 from infold.core.log import Log
-from infold.core.logged_message import repeats_stub
+from infold.core.logged_message import media_bytes, repeats_stub
 from infold.core.messages import FilePart, Message, MessageId, SessionId, likeness
 from infold.core.plan import Stuck, fold_at
 from infold.core.policy import Policy
@@ -467,7 +467,7 @@ class Session:
 
     def _keep_media(self, history: History, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Store the bytes of new messages' media, before the log names them; return the messages for the log."""
-        if not digests_in(messages):
+        if not any(map(media_bytes, messages)):
             return messages
         sources = history.sources_of(messages)
         taken = take_media(

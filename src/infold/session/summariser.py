@@ -172,11 +172,9 @@ def check_sync(summariser: object) -> None:
 def is_async(summariser: object) -> bool:
     """Return whether calling it only makes something to await or to iterate."""
     call = getattr(summariser, "__call__", None)  # noqa: B004 - its code is inspected
-    return any(getattr(code, "co_flags", 0) & _COROUTINE_FLAGS for code in (_code(summariser), _code(call)))
-
-
-def _code(function: object) -> object:
-    return getattr(getattr(function, "__func__", function), "__code__", None)
+    functions = [getattr(function, "__func__", function) for function in (summariser, call)]
+    codes = [getattr(function, "__code__", None) for function in functions]
+    return any(getattr(code, "co_flags", 0) & _COROUTINE_FLAGS for code in codes)
 
 
 # Output of a summariser.

@@ -54,12 +54,14 @@ class LogWriter:
         if not entries:
             return
         grown = self.log.extend(entries)
-        self._store(entries)
+        self.callbacks.check()
+        self.store.append(self.key, entries, expected=self.log.next_sequence)
         self.log = grown
 
     def append_and_reload(self, *entries: Entry) -> None:
         """Append entries that bring back or take back earlier ones, which only the store has."""
-        self._store(entries)
+        self.callbacks.check()
+        self.store.append(self.key, entries, expected=self.log.next_sequence)
         self.reload()
 
     def reload(self) -> None:
@@ -116,10 +118,6 @@ class LogWriter:
         self.callbacks.check()
         found = {digest: self.store.medium(self.key, digest) for digest in digests}
         return {digest: data for digest, data in found.items() if data is not None}
-
-    def _store(self, entries: Sequence[Entry]) -> None:
-        self.callbacks.check()
-        self.store.append(self.key, entries, expected=self.log.next_sequence)
 
     def _load(self) -> Log:
         return load(self.key.session_id, self.store.newest_first(self.key), self._rendering)
