@@ -22,11 +22,11 @@ class Figure(NamedTuple):
     goal: int
 
 
-SOURCE_FILES = Figure(ceiling=301, goal=240)
-CODE_LINES = Figure(ceiling=36_836, goal=30_000)
+SOURCE_FILES = Figure(ceiling=287, goal=240)
+CODE_LINES = Figure(ceiling=36_560, goal=30_000)
 FRAGMENTS = Figure(ceiling=7, goal=0)
-SHARED_TYPE_NAMES = Figure(ceiling=46, goal=0)
-LARGE_PACKAGES = {"infold.cli": 35, "infold.engine": 26}
+SHARED_TYPE_NAMES = Figure(ceiling=40, goal=0)
+LARGE_PACKAGES = {"infold.cli": 35}
 """Packages with more than `MOST_FILES` files today; the goal is none."""
 
 MOST_FILES = 25
