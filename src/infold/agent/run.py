@@ -41,8 +41,9 @@ from infold.ports import (
     Summariser,
     SummariserOutput,
 )
+from infold.session.process_settings import plugins_from, settings_from
 from infold.session.session import Session
-from infold.session.settings import SessionSettings, plugins_from, settings_from
+from infold.session.settings import SessionSettings
 from infold.session.titles import title_from_reply, title_from_text
 from infold.settings import Settings
 from infold.settings.resolve import Permissions

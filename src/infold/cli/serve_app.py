@@ -23,7 +23,7 @@ from infold.gateway.tenancy import Tenancy
 from infold.gateway.tenants import Tenants, secret_for
 from infold.gateway.upstreams import PROVIDERS, Upstreams, is_address
 from infold.ports import FullStore
-from infold.session.settings import plugins_from
+from infold.session.process_settings import plugins_from
 from infold.settings import GatewaySettings, Settings, StoreLimits, read_settings
 from infold.settings.schema import told
 from infold.wiring import embedded_model, located, open_store

@@ -15,7 +15,8 @@ from infold.catalogue import Assumed, lookup
 from infold.gateway.aside import LARGE_BYTES, Aside, Underway
 from infold.gateway.hub import Hub
 from infold.ports import FullStore
-from infold.session.settings import SessionSettings, settings_from
+from infold.session.process_settings import settings_from
+from infold.session.settings import SessionSettings
 from infold.settings import Settings
 
 MOST_KEPT = 256

@@ -21,10 +21,10 @@ from infold.core.messages import AssistantMessage, CompactionPart, Message, Mess
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, fold_at, next_step
 from infold.core.summary_request import COMPACTION_AGENT, Additions
 from infold.core.view import view
-from infold.errors import StoreConflict, SummaryFailed, UsageError, WindowExceeded
-from infold.plugins.manager import PluginHooks
-from infold.ports import KeepFrom, Occasion, Supply, Veto
+from infold.errors import StoreConflict, SummaryFailed, UsageError
+from infold.ports import Hooks, KeepFrom, Occasion, Supply, Veto
 from infold.session.background import BackgroundSummary
+from infold.session.context import window_exceeded
 from infold.session.settings import ResolvedSettings
 from infold.session.summary import (
     NO_SUMMARY,
@@ -103,7 +103,7 @@ class CompactionRun:
         *,
         ask: Ask,
         background: BackgroundSummary,
-        hooks: PluginHooks | None,
+        hooks: Hooks | None,
         events: list[Event],
     ) -> None:
         self._writer = writer
@@ -386,13 +386,6 @@ class CompactionRun:
             self._writer.append(Amendment(newest.sequence))
         except StoreConflict:
             return
-
-
-def window_exceeded(stuck: Stuck) -> WindowExceeded:
-    """Return the error for a view that cannot be made to fit."""
-    return WindowExceeded(
-        floor_tokens=stuck.floor_tokens, usable_tokens=stuck.usable_tokens, overhead_tokens=stuck.overhead_tokens
-    )
 
 
 def _is_automatic(request: UserMessage | None) -> bool:

@@ -20,7 +20,8 @@ from infold.core.messages import (
     StepStartPart,
     WorkPath,
 )
-from infold.errors import PolicyError
+from infold.core.plan import Stuck
+from infold.errors import PolicyError, WindowExceeded
 from infold.session.counting import count_overhead
 from infold.session.settings import ResolvedSettings
 
@@ -185,3 +186,10 @@ class RequestContext:
 def _replies(log: Log) -> Iterator[AssistantMessage]:
     """Yield the replies in the view, newest first."""
     return (placed.message for placed in reversed(log.live) if isinstance(placed.message, AssistantMessage))
+
+
+def window_exceeded(stuck: Stuck) -> WindowExceeded:
+    """Return the error for a view that cannot be made to fit."""
+    return WindowExceeded(
+        floor_tokens=stuck.floor_tokens, usable_tokens=stuck.usable_tokens, overhead_tokens=stuck.overhead_tokens
+    )

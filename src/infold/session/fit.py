@@ -25,7 +25,7 @@ from infold.core.tokens import measure
 from infold.core.view import view
 from infold.formats.harness_text import marked, marks_of
 from infold.formats.registry import WireFormat, detect, format_named
-from infold.session.compaction import window_exceeded
+from infold.session.context import window_exceeded
 from infold.session.counting import count_overhead, extra_text, split_preamble
 from infold.session.report import Report
 from infold.session.settings import check_settings, resolve_policy, resolve_settings

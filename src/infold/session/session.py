@@ -43,9 +43,8 @@ from infold.session.compaction import (
     Preview,
     check_up_to,
     preview,
-    window_exceeded,
 )
-from infold.session.context import NO_EXTRAS, ReplyMetadata, RequestContext, RequestExtras
+from infold.session.context import NO_EXTRAS, ReplyMetadata, RequestContext, RequestExtras, window_exceeded
 from infold.session.history import (
     DecodedHistory,
     History,

@@ -15,10 +15,8 @@ from infold.core.gauge import Rates
 from infold.core.logged_message import Rendering
 from infold.core.policy import Policy, preset, switched
 from infold.errors import UsageError, kind_of
-from infold.plugins.manager import installed_plugins
 from infold.ports import AsyncSummariser, FullStore, Summariser
 from infold.session.counting import Counting, counting_for, least_for
-from infold.settings import Settings
 
 MEDIA_LIMIT_BYTES = 20_000_000
 """The largest image or document that providers accept is 5 to 20 MB, a PDF 32."""
@@ -196,43 +194,6 @@ def is_thinking_bound(model: str | None, known: Lookup | None, stated: bool | No
     if stated is not None or model is None:
         return bool(stated)
     return binds_thinking(model) or (known is not None and binds_thinking(known.entry.name))
-
-
-# Settings of the process.
-
-
-def settings_from(
-    process: Settings,
-    *,
-    model: str | None = None,
-    agent: str | None = None,
-    preset: str = "",
-    window: int = 0,
-    plugins: Sequence[object] = (),
-) -> SessionSettings:
-    """Return the session settings that the settings of the process give for a model and an agent.
-
-    `preset` and `window` come from a command line and win over the settings of that name.
-    """
-    terms = process.for_session(model=model, agent=agent, preset=preset, window=window)
-    return SessionSettings(
-        model=model or process.model,
-        window=terms.window_tokens,
-        policy=terms.policy,
-        summariser=terms.summariser,
-        background=terms.background,
-        recall=False,
-        plugins=plugins,
-        environ=process.variables,
-        media_limit_bytes=process.store_limits.media_bytes or 0,
-        recovers=terms.recovers,
-    )
-
-
-def plugins_from(process: Settings) -> tuple[object, ...]:
-    """Return the plugins that the settings of the process enable, not yet imported; raise `UsageError` for an unknown name."""
-    bundled = installed_plugins(["seven-sections"]) if process.plugins.seven_sections else ()
-    return (*installed_plugins(process.plugins.enabled), *bundled)
 
 
 # Checks of what callers pass.

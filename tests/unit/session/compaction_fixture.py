@@ -99,7 +99,7 @@ class Compactor:
                 CompactionInput(settings=resolved, plan_inputs=inputs, now_ms=7, focus=focus, system=system),
                 ask=self.summariser,
                 background=self.background,
-                hooks=self.hooks,  # type: ignore[arg-type] # as much of the plugins as is called
+                hooks=self.hooks,
                 events=events,
             ).run()
         finally:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from infold.errors import UsageError
-from infold.session.settings import plugins_from, settings_from
+from infold.session.process_settings import plugins_from, settings_from
 from infold.settings import Settings, read_settings
 
 
