@@ -23,7 +23,7 @@ from splintr import AnyTokenizer, Tokenizer
 from infold.catalogue import FAMILIES, FamilyName, lookup
 from infold.core.messages import AssistantMessage
 from infold.core.tokens import LEAST_TAUGHT_TOKENS, NO_SIZE, Size, estimate_tokens, measure_message, size_of
-from infold.engine.counting import VOCABULARIES
+from infold.session.counting import VOCABULARIES
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 

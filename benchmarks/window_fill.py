@@ -37,7 +37,6 @@ from infold.core.messages import Message, ModelRef, SessionId, Usage
 from infold.core.policy import INFOLD, Policy, Ruler
 from infold.core.summary_request import COMPACTION_AGENT
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_message
-from infold.engine.counting import counting_for
 from infold.errors import WindowExceeded
 from infold.formats.registry import OPENAI_CHAT
 from infold.gateway.app import Gateway, application
@@ -46,6 +45,7 @@ from infold.gateway.tenancy import Tenancy
 from infold.gateway.tenants import Tenants
 from infold.gateway.upstreams import PROVIDERS, Upstreams
 from infold.ports import SessionKey
+from infold.session.counting import counting_for
 from infold.settings import read_settings
 from infold.testing import scripted_chat
 from infold.testing.scripted import ScriptedServer

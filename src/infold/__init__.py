@@ -5,19 +5,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     __version__: str
-    from infold.api.async_session import AsyncSession
-    from infold.api.fit import Fitted, fit
-    from infold.api.session import Session
-    from infold.api.session_settings import SessionSettings
     from infold.api.wrap import wrap
     from infold.core.budget import Window
     from infold.core.policy import Policy, preset, remaining, share, tokens
-    from infold.engine.keeper import Ready
-    from infold.engine.previewing import Preview
     from infold.errors import HistoryChanged, InfoldError, UsageError, WindowExceeded
     from infold.observers.bus import Bus
     from infold.plugins.hooks import hook
     from infold.plugins.manager import installed_plugins
+    from infold.session.async_session import AsyncSession
+    from infold.session.compaction import Preview
+    from infold.session.fit import Fitted, fit
+    from infold.session.session import Ready, Session
+    from infold.session.settings import SessionSettings
     from infold.wiring import open_store
 
 __all__ = [
@@ -46,20 +45,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncSession": "infold.api.async_session",
+    "AsyncSession": "infold.session.async_session",
     "Bus": "infold.observers.bus",
-    "Fitted": "infold.api.fit",
+    "Fitted": "infold.session.fit",
     "HistoryChanged": "infold.errors",
     "InfoldError": "infold.errors",
     "Policy": "infold.core.policy",
-    "Preview": "infold.engine.previewing",
-    "Ready": "infold.engine.keeper",
-    "Session": "infold.api.session",
-    "SessionSettings": "infold.api.session_settings",
+    "Preview": "infold.session.compaction",
+    "Ready": "infold.session.session",
+    "Session": "infold.session.session",
+    "SessionSettings": "infold.session.settings",
     "UsageError": "infold.errors",
     "Window": "infold.core.budget",
     "WindowExceeded": "infold.errors",
-    "fit": "infold.api.fit",
+    "fit": "infold.session.fit",
     "hook": "infold.plugins.hooks",
     "installed_plugins": "infold.plugins.manager",
     "open_store": "infold.wiring",

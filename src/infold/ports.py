@@ -6,7 +6,7 @@ session without saying whose it is.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from infold.core.entries import Checkpoint, Entry, Handle, Reason
 from infold.core.events import Event
-from infold.core.judge import Told
+from infold.core.judge import Answer, Told
 from infold.core.messages import Message, ModelRef, SessionId
 from infold.core.recall import Document
 from infold.core.summary_request import Additions, SummaryRequest
@@ -321,3 +321,17 @@ class Model(Protocol):
     def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
         """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10); raises `ModelError`."""
         ...
+
+
+SummariserOutput: TypeAlias = str | Answer | Told
+"""A summary: its text, with how it ended, or also with usage and cost."""
+
+Summariser: TypeAlias = Callable[[SummaryRequest], SummariserOutput | Iterable[SummariserOutput]]
+"""Any callable that turns a request for a summary into text, at once or in pieces; what it raises is the model's failure."""
+
+AsyncSummariser: TypeAlias = (
+    Callable[[SummaryRequest], Awaitable[SummariserOutput]]
+    | Callable[[SummaryRequest], AsyncIterable[SummariserOutput]]
+    | Summariser
+)
+"""The same for async callers: awaited, or iterated; a plain function runs in a thread."""

@@ -11,10 +11,9 @@ from typing import cast
 
 from infold.catalogue import Known, lookup
 from infold.core.messages import ModelRef
-from infold.engine.asking import AsyncSummariser, Summariser
 from infold.errors import UsageError, kind_of
 from infold.models.embedded import EmbeddedModel
-from infold.ports import Clock, FullStore, Model, OpenedStore
+from infold.ports import AsyncSummariser, Clock, FullStore, Model, OpenedStore, Summariser
 from infold.settings import StoreLimits
 from infold.settings.schema import ELSEWHERE, PLACES, path_of, problem_with
 from infold.stores.lifecycle import SystemClock

@@ -14,9 +14,9 @@ ROOT = "infold"
 
 FOUNDATION = frozenset({"core", "errors"})
 DATA = FOUNDATION | {"catalogue", "formats", "ports", "transcripts"}
-OUTER = DATA | {"engine", "models", "observers", "plugins", "stores", "testing", "settings"}
+OUTER = DATA | {"engine", "session", "models", "observers", "plugins", "stores", "testing", "settings"}
 FACES = frozenset({"api", "agent", "gateway", "dashboard", "integrations", "mcp", "replay", "cli"})
-FOR_FACES = DATA | {"engine", "observers", "plugins", "settings", "wiring"}
+FOR_FACES = DATA | {"engine", "session", "observers", "plugins", "settings", "wiring"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "": FOR_FACES | {"api"},
@@ -28,7 +28,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "formats": FOUNDATION | {"formats"},
     "transcripts": FOUNDATION | {"formats", "transcripts"},
     "ports": FOUNDATION | {"ports"},
-    "engine": DATA | {"engine"},
+    "engine": DATA | {"engine", "session"},
+    # A session is opened by a caller who names no adapter: it has its own bus and plugins, and finds a model by its name.
+    "session": DATA | {"session", "observers", "plugins", "settings", "wiring"},
     "models": DATA | {"models"},
     "observers": DATA | {"observers"},
     "plugins": DATA | {"plugins"},
@@ -45,7 +47,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 """From each layer (a package or module directly under `infold`; "" is `infold` itself) to those it may import."""
 
 THIRD_PARTY: dict[str, frozenset[str]] = {
-    **dict.fromkeys((*DATA, "engine"), frozenset({"msgspec"})),
+    **dict.fromkeys((*DATA, "engine", "session"), frozenset({"msgspec"})),
     "testing": frozenset({"msgspec", "hypothesis"}),
 }
 """The packages a layer may import from outside; a layer that is not named here is an edge and may choose its own."""

@@ -22,19 +22,19 @@ class Figure(NamedTuple):
     goal: int
 
 
-SOURCE_FILES = Figure(ceiling=301, goal=240)
-CODE_LINES = Figure(ceiling=36_836, goal=30_000)
+SOURCE_FILES = Figure(ceiling=287, goal=240)
+CODE_LINES = Figure(ceiling=36_560, goal=30_000)
 FRAGMENTS = Figure(ceiling=7, goal=0)
-SHARED_TYPE_NAMES = Figure(ceiling=46, goal=0)
-LARGE_PACKAGES = {"infold.cli": 35, "infold.engine": 26}
+SHARED_TYPE_NAMES = Figure(ceiling=40, goal=0)
+LARGE_PACKAGES = {"infold.cli": 35}
 """Packages with more than `MOST_FILES` files today; the goal is none."""
 
 MOST_FILES = 25
 LONGEST_MODULE = LONGEST_TEST_MODULE = 800
 LONGEST_FRAGMENT = 59
 LONGEST_FUNCTION, MOST_PARAMETERS = 50, 6
-EXEMPT = {("infold.api.fit", "fit")}
-"""Functions that may have more parameters: each option of the front door is a keyword."""
+EXEMPT = {("infold.session.fit", "fit"), ("infold.session.settings", "resolve_settings")}
+"""Functions that may have more parameters: each option of the front door is a keyword, there and where it is resolved."""
 
 REGISTRIES = ("infold.agent.tools.registry", "infold.transcripts.registry")
 """Modules that list the tools and the readers of transcripts."""

@@ -23,8 +23,6 @@ from infold.agent.run import Told
 from infold.agent.toolbox import Hands
 from infold.agent.tools.registry import tools_for
 from infold.agent.tools.tool import Done, Tool, Wish, Workplace
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.core.budget import Window
 from infold.core.entries import Checkpoint, Entry, MessageEntry
 from infold.core.messages import (
@@ -49,6 +47,8 @@ from infold.models.google import GoogleGemini
 from infold.models.openai import OpenAIChat, OpenAIResponses
 from infold.plugins.hooks import hook
 from infold.ports import Model, Occasion, SessionKey
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import tokens_of_text
 from infold.testing.scripted import ScriptedServer

@@ -13,7 +13,6 @@ from threading import Event, get_ident
 from time import sleep
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from infold.api.session_settings import SessionSettings
 from infold.core.entries import Entry, MessageEntry
 from infold.core.events import Event as Happened
 from infold.core.load import load
@@ -21,9 +20,10 @@ from infold.core.logged_message import Rendering
 from infold.core.messages import OWN_IDS, SessionId
 from infold.core.recall import Document
 from infold.core.summary_request import SummaryRequest
-from infold.engine.keeper import Ready
 from infold.formats.registry import OPENAI_CHAT
 from infold.ports import Found, FullStore, SessionKey, StoredSession
+from infold.session.session import Ready
+from infold.session.settings import SessionSettings
 
 __all__ = [
     "LIMIT_TOKENS",

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.core.entries import MessageEntry
 from infold.core.messages import Message, SessionId, is_callers
 from infold.core.summary_request import SummaryRequest
 from infold.errors import StoreConflict
 from infold.ports import FullStore, SessionKey
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.stores.postgres import PostgresStore
 from infold.stores.sqlite import SqliteStore
 

@@ -12,16 +12,15 @@ from typing import Any, TypeVar
 import openai
 from msgspec import Struct
 
-from infold.api.async_session import AsyncSession
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.core.events import Event
 from infold.core.gauge import Gauge
 from infold.core.judge import Answer, Told
 from infold.core.messages import Finish, Usage, text_of
 from infold.core.summary_request import SummaryRequest
-from infold.engine.keeper import Ready
 from infold.ports import FullStore
+from infold.session.async_session import AsyncSession
+from infold.session.session import Ready, Session
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Answer as Reply

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from infold.api.async_session import AsyncSession
-from infold.api.session import Session
 from infold.errors import StoreBroken, UsageError
 from infold.ports import FullStore
+from infold.session.async_session import AsyncSession
+from infold.session.session import Session
 from infold.stores.postgres import PostgresStore
 from infold.stores.sqlite import SqliteStore
 

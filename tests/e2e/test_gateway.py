@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from infold.core.events import Clipped, Compacted, FailedOpen, Pruned, Rejected
 from infold.core.messages import SessionId
-from infold.engine.recalling import recall
 from infold.ports import SessionKey
+from infold.session.recall import recall
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Fail, Say, Trouble, in_turn
 

@@ -25,7 +25,7 @@ PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 200
 WINDOW = 12_000
 READ = """
 import hashlib, sys
-from infold.engine.recalling import recall_media
+from infold.session.recall import recall_media
 from infold.stores.sqlite import SqliteStore
 with SqliteStore(sys.argv[1]) as store:
     for tenant in store.tenants():

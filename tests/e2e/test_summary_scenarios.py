@@ -7,13 +7,13 @@ from typing import Any
 import openai
 import pytest
 
-from infold.api.async_session import AsyncSession
-from infold.api.session import Session
 from infold.core.events import Compacted, Event, SummaryProgressed, SummaryRejected
 from infold.core.messages import SessionId
 from infold.core.summary_request import SummaryRequest
-from infold.engine.telling import in_words
 from infold.ports import SessionKey
+from infold.session.async_session import AsyncSession
+from infold.session.report import describe_event
+from infold.session.session import Session
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted_answers import Fail, Hang, Say, Script, ScriptedRequest, Trouble, in_turn
 from infold.testing.scripted_chat import overflow
@@ -66,7 +66,7 @@ def check_folded(lived: Lived, fault: str, times: int = 2) -> None:
     (rejected,), (compacted,) = lived.told(SummaryRejected), lived.told(Compacted)
 
     assert rejected.faults == compacted.faults == (fault,) * times
-    assert fault in in_words(rejected)
+    assert fault in describe_event(rejected)
     assert compacted.outcome == "folded"
 
 

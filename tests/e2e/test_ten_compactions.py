@@ -13,17 +13,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.core.budget import Window, budget_for
 from infold.core.entries import Entry, MessageEntry
 from infold.core.events import Compacted, Event, InstructionStubbed
 from infold.core.messages import Message, SessionId, calls_of, results_of, text_of
 from infold.core.policy import INFOLD
 from infold.core.view import view
-from infold.engine.keeper import Ready
 from infold.ports import SessionKey
 from infold.replay.facts import without_summaries
+from infold.session.session import Ready, Session
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.transcripts.registry import read_transcript
 from infold.transcripts.write import to_openai_chat

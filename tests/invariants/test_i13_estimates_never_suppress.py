@@ -7,8 +7,6 @@ import msgspec
 import pytest
 
 from infold import fit
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.core.compact import compact
 from infold.core.entries import Clip, Clipping, Handle
 from infold.core.gauge import gauge
@@ -16,6 +14,8 @@ from infold.core.log import Log
 from infold.core.messages import Message, Usage
 from infold.core.tokens import estimate_tokens
 from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 from infold.testing.play import counted_tokens, play

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from infold import Fitted, WindowExceeded, fit
-from infold.api.rehearsals import Rehearsals
 from infold.core.budget import Window, budget_for
 from infold.core.compact import Rehearsal, carry_on
 from infold.core.gauge import Situation
@@ -18,6 +17,7 @@ from infold.core.logged_message import Rendering
 from infold.core.messages import SessionId
 from infold.core.policy import INFOLD
 from infold.core.view import view
+from infold.session.fit import FitCache
 from infold.testing.wire import WireHistory, guises, wire_histories
 
 REPLY_TYPES = ("reasoning", "function_call")
@@ -121,10 +121,10 @@ def test_remembered_rehearsals_change_nothing(history: WireHistory, window: int)
     """B29: carried on or from the beginning, a rehearsal gives the same view, events and numbers."""
     messages = history.format.decode(history.items).messages
     situation = Situation(INFOLD, budget_for(Window(window), INFOLD), reports_usage=False)
-    remembering = Rehearsals()
+    remembering = FitCache()
     for length in range(len(messages) + 1):
         carried = remembering.play(messages[:length], situation, Rendering())
-        fresh = Rehearsals().play(messages[:length], situation, Rendering())
+        fresh = FitCache().play(messages[:length], situation, Rendering())
         played = carry_on(Rehearsal(Log(SessionId("fit"))), messages[:length], situation)
         shown = [view(rehearsal.log, INFOLD.summary) for rehearsal in (carried, fresh, played)]
 

@@ -19,7 +19,6 @@ from infold.agent.events import Answered, Ended, Ending, Happening, Noted, Reaso
 from infold.agent.instructions import Instructions
 from infold.agent.session_writer import Scribe
 from infold.agent.toolbox import Hands, not_begun
-from infold.api.session import Session
 from infold.core.compact import CONTINUE_TEXT
 from infold.core.events import Compacted
 from infold.core.messages import (
@@ -35,10 +34,10 @@ from infold.core.messages import (
     text_of,
 )
 from infold.core.summary_request import Agent, assemble_system
-from infold.engine.keeper import Ready
 from infold.errors import InfoldError, ModelBusy, ModelOverflow, SummaryFailed, WindowExceeded
 from infold.formats.tools import tool_items
 from infold.ports import Calling, Model, ModelRequest, Replied, Said, Thought
+from infold.session.session import Ready, Session
 
 LONGEST_PERIOD = 4
 

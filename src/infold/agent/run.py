@@ -23,18 +23,28 @@ from infold.agent.toolbox import Hands
 from infold.agent.tools.registry import tools_for
 from infold.agent.tools.tool import Wish, Workplace
 from infold.agent.trust import brought_by, default_snapshots, home_of, own_skills, project_skills
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings, plugins_from, settings_from
 from infold.catalogue import lookup
 from infold.core.events import Event
 from infold.core.messages import AssistantMessage, MessageId, TextPart, UserMessage
 from infold.core.summary_request import Agent, SummaryRequest, inert
-from infold.engine.asking import AsyncSummariser, Summariser, Written
-from infold.engine.titles import title_from_reply, title_from_text
 from infold.errors import ModelError
 from infold.formats.registry import format_named
 from infold.formats.requests import truncates
-from infold.ports import Clock, FullStore, Model, ModelRequest, Said, SessionKey
+from infold.ports import (
+    AsyncSummariser,
+    Clock,
+    FullStore,
+    Model,
+    ModelRequest,
+    Said,
+    SessionKey,
+    Summariser,
+    SummariserOutput,
+)
+from infold.session.process_settings import plugins_from, settings_from
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
+from infold.session.titles import title_from_reply, title_from_text
 from infold.settings import Settings
 from infold.settings.resolve import Permissions
 from infold.wiring import summariser_for
@@ -201,7 +211,7 @@ def _told_of(summariser: AsyncSummariser | str | None, key: SessionKey, person: 
     if asked is None:
         return None
 
-    def begun(request: SummaryRequest) -> Written | Iterable[Written]:
+    def begun(request: SummaryRequest) -> SummariserOutput | Iterable[SummariserOutput]:
         person.tell(SummaryBegun(key.session_id))
         return asked(request)
 

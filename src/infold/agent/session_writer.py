@@ -5,7 +5,6 @@ Everything is stored before anybody is told of it (B13).
 
 from typing import Any
 
-from infold.api.session import Session
 from infold.catalogue import cost_of
 from infold.core.messages import (
     AssistantMessage,
@@ -22,10 +21,11 @@ from infold.core.messages import (
     calls_of,
 )
 from infold.core.summary_request import Agent
-from infold.engine.circumstances import Stamp
-from infold.engine.titles import message_title
 from infold.formats.registry import format_named
 from infold.ports import Model
+from infold.session.context import ReplyMetadata
+from infold.session.session import Session
+from infold.session.titles import message_title
 
 UNNUMBERED = MessageId("")
 """The id of a message that the session has yet to number."""
@@ -91,10 +91,10 @@ class Scribe:
         self._session.add((ToolMessage(UNNUMBERED, (*results, mark)),), longest_tokens=longest_tokens)
 
     def _add(self, reply: AssistantMessage, marks: tuple[StepStartPart | StepFinishPart, ...]) -> None:
-        self._session.add((self._stamp(marks).on(reply, self._session.log),))
+        self._session.add((self._stamp(marks).apply(reply, self._session.log),))
 
-    def _stamp(self, marks: tuple[StepStartPart | StepFinishPart, ...]) -> Stamp:
-        return Stamp(self._agent.name, self._model.ref, self._path, marks)
+    def _stamp(self, marks: tuple[StepStartPart | StepFinishPart, ...]) -> ReplyMetadata:
+        return ReplyMetadata(self._agent.name, self._model.ref, self._path, marks)
 
 
 def _finish(reason: Finish | None, snapshot: str, usage: Usage | None, cost: float) -> StepFinishPart:

@@ -6,12 +6,12 @@ from typing import Any
 import httpx2
 
 from infold.api.passages import AsyncPassages, Passages
-from infold.api.session_settings import SessionSettings
 from infold.api.transports import AsyncInfoldTransport, InfoldTransport
 from infold.core.events import Event
 from infold.errors import UsageError
 from infold.observers.bus import Bus
 from infold.ports import FullStore
+from infold.session.settings import SessionSettings
 
 
 class _Wrapped(httpx2.Client):

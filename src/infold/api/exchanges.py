@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.api.session_settings import SessionSettings
 from infold.catalogue import cost_of, lookup
 from infold.core.budget import Window
 from infold.core.judge import Told
@@ -31,6 +30,7 @@ from infold.formats.requests import (
     wire_of_path,
     with_items,
 )
+from infold.session.settings import SessionSettings
 
 UNKNOWN_MODEL = "unknown"
 """What a model is called whose request does not name it, as some local servers allow."""

@@ -8,13 +8,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.api.async_session import AsyncSession
 from infold.api.exchanges import Exchange
-from infold.api.session import Session
 from infold.api.ways import AsyncSend, Send, Way, going, going_async
 from infold.errors import StoreError
 from infold.formats.overflow import Overflow
 from infold.formats.streams import ReplyBuilder
+from infold.session.async_session import AsyncSession
+from infold.session.session import Session
 
 
 class Recoveries:

@@ -12,12 +12,9 @@ from weakref import WeakSet
 
 from msgspec.structs import replace
 
-from infold.api.async_session import AsyncSession
 from infold.api.exchanges import Exchange, settings_for, with_own_model
 from infold.api.outages import Outage
 from infold.api.passage import AsyncPassage, Passage
-from infold.api.session import Session
-from infold.api.session_settings import Place, SessionSettings
 from infold.api.sessions import MOST_OPEN, OpenSessions, found
 from infold.api.ways import AsyncSend, Send, ask, ask_async
 from infold.core.messages import SessionId
@@ -26,6 +23,9 @@ from infold.errors import HistoryChanged, StoreError
 from infold.formats.registry import OPENAI_CHAT
 from infold.formats.requests import Asked
 from infold.ports import FullStore, SessionKey
+from infold.session.async_session import AsyncSession, open_here
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.wiring import open_store, summariser_for
 
 MOST_TRIES = 24
@@ -225,7 +225,7 @@ def _not_open(_: FullStore, key: SessionKey, __: SessionSettings) -> AsyncSessio
 
 def _checked(settings: SessionSettings) -> SessionSettings:
     """Settings that make sense, their summariser ready to be asked; else `UsageError` is raised now, not at each request."""
-    _ = settings_for(settings, Asked(OPENAI_CHAT, ())).terms
+    _ = settings_for(settings, Asked(OPENAI_CHAT, ())).resolve()
     return replace(settings, summariser=summariser_for(settings.summariser))
 
 
@@ -235,5 +235,4 @@ def _without_store(settings: SessionSettings, asked: Asked) -> SessionSettings:
 
 
 def _async_session(store: FullStore, key: SessionKey, settings: SessionSettings) -> AsyncSession:
-    place = Place(store, key, settings)
-    return AsyncSession(place, settings, place.load())
+    return open_here(store, key.session_id, settings, tenant=key.tenant)

@@ -11,13 +11,13 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from infold.api.async_session import AsyncSession
 from infold.api.exchanges import LEAST_SUMMARISER_TOKENS, Exchange, Relayed, encoded, told_by
-from infold.api.session import Session
 from infold.core.judge import Told
 from infold.core.summary_request import SummaryRequest
 from infold.errors import ModelError
 from infold.formats.requests import summary_body
+from infold.session.async_session import AsyncSession
+from infold.session.session import Session
 
 Send = Callable[[bytes], Relayed]
 """Sends a body to where the request went, with its credentials, and gives the whole answer."""

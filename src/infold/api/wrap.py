@@ -8,9 +8,9 @@ Works for `OpenAI`, `AsyncOpenAI`, `Anthropic` and `AsyncAnthropic`: chat comple
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
-from infold.api.session_settings import SessionSettings
 from infold.errors import UsageError, kind_of
 from infold.ports import FullStore
+from infold.session.settings import SessionSettings
 from infold.wiring import open_store
 
 Client = TypeVar("Client")

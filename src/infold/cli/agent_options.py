@@ -48,7 +48,7 @@ SIGNALLED = 128
 """What a signal's number is added to for the exit status, as shells have it."""
 
 
-SUMMARIES = "infold.engine.asking"
+SUMMARIES = "infold.session.summariser"
 """Where it is logged that no summary was written."""
 
 

@@ -14,8 +14,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from infold.api.fit import fit
-from infold.api.report import Report
 from infold.catalogue import Known, Lookup, lookup
 from infold.cli import options
 from infold.cli.input_files import Recording, chosen_session, open_recording
@@ -46,9 +44,11 @@ from infold.core.messages import AssistantMessage, Message, SessionId, text_of
 from infold.core.plan import Stuck
 from infold.core.policy import Policy, preset
 from infold.core.view import view
-from infold.engine.counting import Counting, counting_for
-from infold.engine.terms import divided, overhead_of, rates_of, window_of
 from infold.errors import PolicyError, UsageError, WindowExceeded
+from infold.session.counting import Counting, count_overhead, counting_for, split_preamble
+from infold.session.fit import fit
+from infold.session.report import Report
+from infold.session.settings import rates_of, resolve_window
 from infold.transcripts.record import RecordedSession
 
 
@@ -112,7 +112,7 @@ def _played(session: RecordedSession, aim: Aim, known: Lookup | None) -> Outcome
     exact = policy.estimate == "features"
     counting = counting_for(known.entry.family if known else "o200k", exact=exact, scaled=exact)
     history = tuple(_without_usage(message) for message in session.messages)
-    opening = len(divided(history)[0])
+    opening = len(split_preamble(history)[0])
     situation = _situation(session, aim, policy, counting, known)
     ruler = counting.ruler if exact else policy.estimate
     start = Rehearsal(Log(SessionId(session.id), Rendering(ruler, policy.stub)))
@@ -144,11 +144,11 @@ def _played(session: RecordedSession, aim: Aim, known: Lookup | None) -> Outcome
 def _situation(
     session: RecordedSession, aim: Aim, policy: Policy, counting: Counting, known: Lookup | None
 ) -> Situation:
-    opening = divided(session.messages)[0]
+    opening = split_preamble(session.messages)[0]
     return Situation(
         policy,
-        budget_for(window_of(aim.window_tokens, known), policy),
-        overhead_tokens=overhead_of(opening, session.system, session.tools, counting.ruler).tokens,
+        budget_for(resolve_window(aim.window_tokens, known), policy),
+        overhead_tokens=count_overhead(opening, session.system, session.tools, counting.ruler).tokens,
         bound=counting.margin,
         wide_bound=counting.wide_margin,
         rates=rates_of(known),

@@ -13,8 +13,8 @@ from infold.cli.output_files import json_bytes
 from infold.cli.render import console_for, counted, legible
 from infold.core.budget import Budget, budget_for
 from infold.core.policy import Amount
-from infold.engine.terms import window_of
 from infold.errors import PolicyError
+from infold.session.settings import resolve_window
 from infold.settings import (
     KEYS,
     SessionTerms,
@@ -133,7 +133,7 @@ def _budget(terms: SessionTerms) -> Budget | None:
     if terms.model is None and terms.window_tokens is None:
         return None
     known = None if terms.model is None else lookup(terms.model)
-    return budget_for(window_of(terms.window_tokens, known), terms.policy)
+    return budget_for(resolve_window(terms.window_tokens, known), terms.policy)
 
 
 def _page(settings: Settings, terms: SessionTerms, values: Mapping[str, Stated]) -> dict[str, object]:

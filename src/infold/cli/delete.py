@@ -13,9 +13,9 @@ from infold.cli.session_lookup import chosen_key, naming, reading_store
 from infold.dashboard.figures import ago
 from infold.dashboard.listing import by_change
 from infold.dashboard.tally import Tallies
-from infold.engine.titles import title_of
 from infold.errors import InfoldError, UsageError
 from infold.ports import FullStore, SessionKey
+from infold.session.titles import title_of
 
 LONGEST_TITLE = 60
 

@@ -22,8 +22,8 @@ from infold.core.messages import (
     text_of,
 )
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_part
-from infold.engine.counting import counting_for
 from infold.formats.registry import format_named
+from infold.session.counting import counting_for
 from infold.testing.trajectory import RULES
 
 PROVIDER_FACTOR = 1.04

@@ -10,15 +10,14 @@ from time import time
 
 from msgspec import Struct
 
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.cli.demo_checks import Count, faults_of, read
 from infold.cli.demo_scene import FORMAT, Scene, item_of, reply_body, steps_of
 from infold.core.entries import Verdict
 from infold.core.events import Event
 from infold.core.messages import AssistantMessage, Message
-from infold.engine.keeper import Ready
 from infold.errors import WindowExceeded
+from infold.session.session import Ready, Session
+from infold.session.settings import SessionSettings
 from infold.testing.builders import numbered, replies, user
 from infold.testing.summaries import Recording
 from infold.wiring import open_store

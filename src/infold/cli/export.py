@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from infold.cli import options
 from infold.cli.output_files import in_shape, write_file
 from infold.cli.session_lookup import chosen_key, naming, place_of, reading_store, session_argument
-from infold.engine.titles import title_of
 from infold.ports import SessionKey, Store
+from infold.session.titles import title_of
 from infold.transcripts.infold_log import entries_to_log, recorded
 
 SHAPES = ("markdown", "jsonl", "opencode")

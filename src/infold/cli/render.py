@@ -35,7 +35,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.engine.telling import in_words, safety_words
+from infold.session.report import describe_event, describe_safety
 
 PLAIN_WIDTH = 100
 """Columns where there is no terminal to ask."""
@@ -148,9 +148,9 @@ def event_text(event: Event) -> str:
         case Compacted():
             done = f"folded {counted(event.folded_messages, 'message')}"
         case _:
-            return in_words(event)
+            return describe_event(event)
     change = f"{thousands(event.tokens_before):>6} -> {thousands(event.tokens_after):>6}"
-    beyond = safety_words(event) if isinstance(event, Compacted) else ""
+    beyond = describe_safety(event) if isinstance(event, Compacted) else ""
     return f"{done:<26}{change} tokens   {WHY[event.reason]}{beyond}"
 
 

@@ -20,7 +20,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from infold.catalogue import lookup, shipped
 from infold.cli.options import tokens_of
 from infold.cli.render import console_for
-from infold.engine.counting import counting_for
 from infold.errors import UnknownPreset
 from infold.replay.html import to_html
 from infold.replay.outcome import Broken, FileOutcome, Plan, Replay
@@ -29,6 +28,7 @@ from infold.replay.retention import Measured, measure_file, render, summarise_me
 from infold.replay.run import replay_file
 from infold.replay.simulate import refetching
 from infold.replay.table import tables, to_json
+from infold.session.counting import counting_for
 
 Given = TypeVar("Given")
 

@@ -9,7 +9,6 @@ from threading import Event, Thread
 
 import click
 
-from infold.api.session_settings import plugins_from
 from infold.cli.session_lookup import kept_within
 from infold.dashboard.app import CONTENT_POLICY, page_routes
 from infold.dashboard.desk import Desk
@@ -24,6 +23,7 @@ from infold.gateway.tenancy import Tenancy
 from infold.gateway.tenants import Tenants, secret_for
 from infold.gateway.upstreams import PROVIDERS, Upstreams, is_address
 from infold.ports import FullStore
+from infold.session.process_settings import plugins_from
 from infold.settings import GatewaySettings, Settings, StoreLimits, read_settings
 from infold.settings.schema import told
 from infold.wiring import embedded_model, located, open_store

@@ -17,9 +17,9 @@ from infold.cli.session_lookup import BEGIN, folder_of, is_there, naming, place_
 from infold.dashboard.figures import ago
 from infold.dashboard.listing import by_change
 from infold.dashboard.tally import Tallies
-from infold.engine.titles import title_of
 from infold.errors import InfoldError
 from infold.ports import FullStore, StoredSession
+from infold.session.titles import title_of
 from infold.settings import told
 
 PLAIN_WIDTH = 160

@@ -55,10 +55,10 @@ from infold.core.messages import (
 )
 from infold.dashboard.reading import fill_tokens, log_before
 from infold.dashboard.rows import State, role_of, state_of
-from infold.engine.media import Medium
-from infold.engine.recalling import recall_media
-from infold.engine.titles import SESSION, title_of, titles_of
 from infold.ports import FullStore, SessionKey
+from infold.session.media import Medium
+from infold.session.recall import recall_media
+from infold.session.titles import SESSION, title_of, titles_of
 
 MOST_LINES = 3
 """Lines of a tool result, a thought or a text of a program that are shown where it is folded."""

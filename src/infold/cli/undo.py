@@ -2,8 +2,6 @@
 
 import click
 
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.cli import options
 from infold.cli.output_files import json_bytes
 from infold.cli.render import legible, thousands
@@ -13,6 +11,8 @@ from infold.core.events import Event, Restored
 from infold.core.log import Log
 from infold.errors import UsageError
 from infold.ports import SessionKey, Store
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 
 WINDOW_TOKENS = 1_000_000
 """A window to open a session with; undoing neither compacts nor sends anything, so any will do."""

@@ -11,7 +11,6 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from infold.api.report import CATEGORIES, cost_of, tokens_by_category
 from infold.catalogue import Assumed, Lookup, Prices, lookup
 from infold.cli.render import content_of, what_of
 from infold.core.entries import handle_of
@@ -27,7 +26,8 @@ from infold.core.messages import (
 )
 from infold.core.policy import Ruler
 from infold.core.tokens import measure, measure_part
-from infold.engine.counting import Counting, counting_for
+from infold.session.counting import Counting, counting_for
+from infold.session.report import CATEGORIES, cost_of, tokens_by_category
 from infold.transcripts.record import RecordedCompaction, RecordedSession
 
 

@@ -95,11 +95,11 @@ def _sendable(log: Log, *, brought: bool) -> Iterator[Message]:
     is_changed = log.checkpoint is not None or bool(log.altered) or not shows_all
     is_repaired = is_changed or not brought
     answered = _answered_elsewhere(log.live, late_counts=not is_repaired)
-    step = _Step()
+    step: _Step | None = None
     for placed in log.live:
-        if not _may_follow_calls(placed):
+        if step is not None and not _may_follow_calls(placed):
             yield from step.closed(in_order=is_changed)
-            step = _Step()
+            step = None
         if not placed.is_sent or (placed.is_blank and (is_changed or not (brought or _is_given(placed.message)))):
             continue
         message = log.shown(placed)
@@ -111,11 +111,12 @@ def _sendable(log: Log, *, brought: bool) -> Iterator[Message]:
                 continue
         if placed.calls:
             step = _Step(placed, answered)
-        elif step.holds_back(placed.results):
+        elif step is not None and step.holds_back(placed.results):
             step.held.append((placed, message))
             continue
         yield message
-    yield from step.closed(in_order=is_changed)
+    if step is not None:
+        yield from step.closed(in_order=is_changed)
 
 
 def _answered_elsewhere(live: Sequence[Placed], *, late_counts: bool) -> frozenset[str]:
@@ -140,10 +141,10 @@ class _Step:
     `answered` are calls whose result is elsewhere.
     """
 
-    def __init__(self, asking: Placed | None = None, answered: frozenset[str] = frozenset()) -> None:
+    def __init__(self, asking: Placed, answered: frozenset[str]) -> None:
         self.held: list[tuple[Placed, Message]] = []
-        self._sequence = -1 if asking is None else asking.sequence
-        self._calls = () if asking is None else asking.calls
+        self._sequence = asking.sequence
+        self._calls = asking.calls
         self._places = {call.call_id: place for place, call in enumerate(self._calls)}
         self._answered = set(answered)
         self._next = 0

@@ -7,8 +7,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from infold.core.events import Event
-from infold.engine.previewing import Preview
 from infold.ports import FullStore, SessionKey
+from infold.session.compaction import Preview
 
 
 class Acts(Protocol):

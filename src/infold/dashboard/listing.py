@@ -10,9 +10,9 @@ from infold.dashboard.addresses import address_of
 from infold.dashboard.desk import Desk
 from infold.dashboard.tally import NO_TALLY, Tallies, Tally
 from infold.dashboard.texts import excerpt
-from infold.engine.titles import title_of
 from infold.errors import InfoldError
 from infold.ports import Archive, SessionKey, Store, StoredSession
+from infold.session.titles import title_of
 
 PAGE = 25
 """Sessions of one page."""

@@ -19,10 +19,10 @@ from infold.dashboard.story import Compaction, story_at
 from infold.dashboard.tally import Tallies, Tally
 from infold.dashboard.troubles import status_of
 from infold.dashboard.utterance import utterance_at
-from infold.engine.previewing import Preview
-from infold.engine.recalling import recall, recall_media
 from infold.errors import InfoldError
 from infold.ports import SessionKey
+from infold.session.compaction import Preview
+from infold.session.recall import recall, recall_media
 
 MOST_ROWS = 100
 """Rows of the log on one page."""

@@ -16,9 +16,9 @@ from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pruni
 from infold.core.messages import AssistantMessage, Message, Overhead, Usage, UserMessage, is_genuine_user, results_of
 from infold.dashboard.reading import fill_tokens, log_before
 from infold.dashboard.timeline import Numbered, reply_of
-from infold.engine.titles import closes_examples
 from infold.errors import UnknownSession
 from infold.ports import SessionKey, Store
+from infold.session.titles import closes_examples
 
 MOST_COUNTED = 20_000
 """Entries that are read for a first tally, the newest; beyond that it says that it knows no more."""

@@ -25,9 +25,9 @@ from infold.dashboard.reading import entry_at, log_before
 from infold.dashboard.rows import PINNABLE, Ending, State, ending_of, message_tokens, role_of, state_of
 from infold.dashboard.texts import Capped, capped
 from infold.dashboard.timeline import RENDERING
-from infold.engine.media import files_of
 from infold.errors import UnknownReference
 from infold.ports import SessionKey, Store
+from infold.session.media import files_of
 
 Kind: TypeAlias = Literal["text", "synthetic", "ignored", "reasoning", "call", "result", "file", "note"]
 """What a part is to a reader."""

@@ -19,9 +19,9 @@ from msgspec import Struct
 from infold.core.log import Log
 from infold.core.logged_message import Placed
 from infold.core.messages import AssistantMessage, Message, calls_of, is_callers, is_genuine_user, likeness
-from infold.engine.known import begins_with_the_fold, settled
-from infold.engine.terms import divided
 from infold.formats.requests import Asked
+from infold.session.counting import split_preamble
+from infold.session.history import starts_with_fold, stored_prefix_length
 
 SESSION_HEADER = "x-infold-session"
 """The header by which a client names its session itself."""
@@ -74,7 +74,7 @@ class Match(Struct, frozen=True):
 
 def brought_by(asked: Asked) -> Brought:
     """The history that a request brings; raises `BrokenInput` where its messages cannot be read."""
-    _, messages = divided(asked.wire.decode(asked.items).messages)
+    _, messages = split_preamble(asked.wire.decode(asked.items).messages)
     return Brought(messages, tuple(map(likeness, messages)), bool(asked.tools))
 
 
@@ -126,11 +126,11 @@ def held_against(brought: Brought, log: Log) -> Match | None:
     Neither can a request without tools take something back from a session with tools.
     """
     folded = 0 if log.checkpoint is None else log.checkpoint.folded
-    if log.checkpoint is not None and not begins_with_the_fold(brought.messages, log.checkpoint):
+    if log.checkpoint is not None and not starts_with_fold(brought.messages, log.checkpoint):
         return None
     live = [placed for placed in log.live[: log.length] if is_callers(placed.message)]
     likenesses = [likeness(placed.message) for placed in live]
-    same = settled(brought.messages[folded:], live, _common(brought.likenesses[folded:], likenesses))
+    same = stored_prefix_length(brought.messages[folded:], live, _common(brought.likenesses[folded:], likenesses))
     known = folded + same
     if live and not known:
         return None

@@ -6,14 +6,14 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.api.async_session import AsyncSession
 from infold.catalogue import lookup
 from infold.core.entries import MessageEntry
 from infold.core.messages import AssistantMessage
-from infold.engine.previewing import Preview
 from infold.errors import UnknownSession
 from infold.gateway.tenancy import Tenancy
 from infold.ports import SessionKey
+from infold.session.async_session import AsyncSession
+from infold.session.compaction import Preview
 
 FORMAT = "openai-chat"
 """A session is not sent anywhere from here, so any format will do."""
@@ -59,7 +59,7 @@ class SessionActs:
         spoken = self._spoken(key)
         if spoken.window_tokens or not spoken.model:
             return spoken.window_tokens or None
-        return self._tenancy.settings_for(spoken.model).terms.window.context_tokens
+        return self._tenancy.settings_for(spoken.model).resolve().window.context_tokens
 
     def summarises(self, key: SessionKey) -> bool:
         """Whether a configured model writes the summaries of a session."""

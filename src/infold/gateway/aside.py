@@ -13,11 +13,11 @@ from msgspec import Struct
 from infold.api.exchanges import Exchange, Relayed
 from infold.api.passage import AsyncPassage, Passage
 from infold.api.passages import Passages
-from infold.api.session import Session
 from infold.api.ways import AsyncSend, Send
 from infold.errors import StoreError
 from infold.formats.overflow import Overflow
 from infold.formats.streams import ReplyBuilder
+from infold.session.session import Session
 
 LARGE_BYTES = 256 * 1024
 """From what size on a request is worked on in a thread; a smaller one takes less than a tenth of a second."""

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from infold.api.exchanges import Exchange
 from infold.api.outages import Outage
 from infold.api.passages import AsyncPassages, Passages
-from infold.api.session_settings import SessionSettings, settings_from
 from infold.api.ways import AsyncSend
 from infold.catalogue import Assumed, lookup
 from infold.gateway.aside import LARGE_BYTES, Aside, Underway
 from infold.gateway.hub import Hub
 from infold.ports import FullStore
+from infold.session.process_settings import settings_from
+from infold.session.settings import SessionSettings
 from infold.settings import Settings
 
 MOST_KEPT = 256

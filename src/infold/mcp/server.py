@@ -27,10 +27,10 @@ from mcp.types import (
     ToolAnnotations,
 )
 
-from infold.engine.media import Medium
 from infold.errors import InfoldError
 from infold.mcp import tools
 from infold.mcp.tools import INSTRUCTIONS, TOOLS, Toolbox
+from infold.session.media import Medium
 
 MOST_MEDIA_BYTES = 5_000_000
 """What providers take of one image, which a client passes on to its model."""

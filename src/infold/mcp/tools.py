@@ -14,11 +14,11 @@ from msgspec import Struct
 from infold.core.entries import split_handle
 from infold.core.messages import SessionId
 from infold.core.tokens import estimate
-from infold.engine.media import Medium
-from infold.engine.recalling import recall, recall_media
 from infold.errors import UnknownReference, UnknownSession, UsageError
 from infold.formats.tools import DESCRIPTION, QUERY, RECALL_TOOL_NAME, query_of
 from infold.ports import FullStore, SessionKey, StoredSession
+from infold.session.media import Medium
+from infold.session.recall import recall, recall_media
 
 MOST_SESSIONS = 50
 """Sessions that are listed; who looks for an older one knows its id."""

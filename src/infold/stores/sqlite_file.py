@@ -200,12 +200,13 @@ def is_displaced(connection: sqlite3.Connection) -> bool:
 
 def _files(path: Path) -> tuple[tuple[int, int] | None, ...]:
     """Return which files have the names of a database and of its write-ahead log; `None` for a name without a file."""
-    return tuple(_file(name) for name in (path, path.with_name(f"{path.name}-wal")))
+    name = os.fspath(path)  # asked after each commit: without a path object it takes a third of the time
+    return _file(name), _file(f"{name}-wal")
 
 
-def _file(path: Path) -> tuple[int, int] | None:
+def _file(name: str) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        found = os.stat(name)  # noqa: PTH116 - as above
     except OSError:
         return None
     return found.st_dev, found.st_ino

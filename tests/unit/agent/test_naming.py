@@ -8,7 +8,7 @@ from infold.agent.agents import TITLE
 from infold.agent.events import Happening, Spoke, Stepped, Titled
 from infold.agent.run import MOST_SHOWN, Namer, title_by
 from infold.core.messages import text_of
-from infold.engine.titles import title_of
+from infold.session.titles import title_of
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted_answers import Answer, Fail, Hang, Say, ScriptedRequest, Trouble
 from infold.testing.scripted_model import ScriptedModel

@@ -19,9 +19,9 @@ from infold.core.messages import (
     results_of,
     text_of,
 )
-from infold.engine.titles import SESSION, titles_of
 from infold.errors import UsageError
 from infold.ports import FullStore, SessionKey
+from infold.session.titles import SESSION, titles_of
 from infold.settings import read_settings
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted_answers import Answer, Fail, Say, ScriptedRequest

@@ -12,13 +12,13 @@ from infold.agent.snapshots import Snapshots
 from infold.agent.toolbox import Hands
 from infold.agent.tools.registry import tools_for
 from infold.agent.tools.tool import Wish, Workplace
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.core.entries import MessageEntry
 from infold.core.messages import Message, SessionId
 from infold.core.summary_request import Agent
 from infold.formats.registry import OPENAI_CHAT
 from infold.ports import FullStore, SessionKey
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted_answers import Answer, Say, in_turn
 from infold.testing.scripted_model import ScriptedModel

@@ -17,13 +17,13 @@ from infold.api.exchanges import (
     told_by,
     with_own_model,
 )
-from infold.api.session_settings import SessionSettings
 from infold.core.budget import Window
 from infold.core.judge import Answer, Told
 from infold.core.summary_request import SummaryRequest
 from infold.errors import BrokenInput, ModelError, ModelOverflow
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT
 from infold.formats.requests import Asked, Unmanaged
+from infold.session.settings import SessionSettings
 
 CHAT = "/v1/chat/completions"
 HELLO = [
@@ -138,7 +138,7 @@ def test_the_model_is_the_requests_own(given: SessionSettings, asked: str, model
 
     assert made.model == model
     assert made.format == "anthropic-messages"
-    assert made.terms.window.context_tokens > 0
+    assert made.resolve().window.context_tokens > 0
 
 
 def test_a_request_may_ask_for_a_larger_window() -> None:
@@ -149,9 +149,9 @@ def test_a_request_may_ask_for_a_larger_window() -> None:
     assert isinstance(larger, Exchange)
     assert isinstance(usual, Exchange)
 
-    assert settings_for(SessionSettings(), larger.asked).terms.window == Window(1_000_000, output_tokens=64_000)
-    assert settings_for(SessionSettings(), usual.asked).terms.window.context_tokens == 200_000
-    assert settings_for(SessionSettings(window=9_000), larger.asked).terms.window.context_tokens == 9_000
+    assert settings_for(SessionSettings(), larger.asked).resolve().window == Window(1_000_000, output_tokens=64_000)
+    assert settings_for(SessionSettings(), usual.asked).resolve().window.context_tokens == 200_000
+    assert settings_for(SessionSettings(window=9_000), larger.asked).resolve().window.context_tokens == 9_000
 
 
 @pytest.mark.parametrize(

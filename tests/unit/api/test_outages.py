@@ -7,10 +7,10 @@ import pytest
 
 from infold.api.outages import REST_SECONDS, SLOW_SECONDS, Outage
 from infold.api.passages import AsyncPassages, Passages
-from infold.api.session_settings import SessionSettings
 from infold.core.entries import Entry
 from infold.errors import StoreBroken, StoreConflict
 from infold.ports import SessionKey
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 
 from .talks import exchange_of, no_model, no_model_async

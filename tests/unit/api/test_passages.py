@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from infold.api.exchanges import Relayed
 from infold.api.passage import Recoveries
 from infold.api.passages import AsyncPassages, Passages
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.core.entries import Entry
 from infold.core.events import Clipped, Compacted, Event
 from infold.core.log import Log
 from infold.formats.overflow import Overflow
 from infold.formats.streams import builder_for
 from infold.ports import FullStore, SessionKey
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from infold.api.exchanges import Exchange, opened
 from infold.api.passages import Passages
-from infold.api.session_settings import SessionSettings
 from infold.core.events import Clipped, Compacted, Event, Pruned
 from infold.core.messages import AssistantMessage
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.testing.trajectory import trajectory
 from infold.testing.wire import WireHistory, anthropic_histories, chat_histories, responses_histories

@@ -10,13 +10,13 @@ import pytest
 
 from infold.api.exchanges import Relayed
 from infold.api.passages import AsyncPassages, Passages
-from infold.api.session_settings import SessionSettings
 from infold.api.ways import ask, ask_async
 from infold.core.budget import Window
 from infold.core.events import Compacted, Event, PreparedAhead, SummaryRejected
 from infold.core.summary_request import COMPACTION_AGENT, Additions, SummaryRequest, own_request
 from infold.errors import ModelError, UsageError
 from infold.formats.registry import OPENAI_CHAT
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 
 from .talks import TOOLS, Item, Talk, answer, exchange_of, no_model, sent_by

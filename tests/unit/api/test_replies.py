@@ -10,12 +10,12 @@ import httpx2
 import pytest
 
 from infold.api.passages import AsyncPassages, Passages
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.api.transports import AsyncInfoldTransport, InfoldTransport
 from infold.core.events import Event, FailedOpen, NotManaged, Rejected
 from infold.core.log import Log
 from infold.core.messages import text_of
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Fail, Say, Script, Trouble, in_turn

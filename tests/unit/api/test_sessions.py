@@ -8,12 +8,12 @@ import msgspec
 from msgspec import Struct
 
 from infold.api.exchanges import Exchange, opened
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.api.sessions import OpenSessions, found
 from infold.core.log import Log
 from infold.core.messages import SessionId
 from infold.engine.finding import MOST_FORKS
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 
 

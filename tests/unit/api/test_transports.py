@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from infold.api.passages import AsyncPassages, Passages
-from infold.api.session_settings import SessionSettings
 from infold.api.transports import AsyncInfoldTransport, InfoldTransport
 from infold.core.entries import MessageEntry
 from infold.core.events import FailedOpen, NotManaged
 from infold.core.messages import text_of
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Answer, Fail, Say, Script, ScriptedRequest, in_turn

@@ -10,9 +10,9 @@ import openai
 import pytest
 
 from infold import wrap
-from infold.api.session_settings import SessionSettings
 from infold.core.events import Event, FailedOpen
 from infold.errors import StoreClosed, UsageError
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
 from infold.testing.scripted import ScriptedServer

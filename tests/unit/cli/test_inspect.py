@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from infold.api.report import CATEGORIES
 from infold.cli.main import main
+from infold.session.report import CATEGORIES
 from infold.transcripts.registry import FORMAT_NAMES
 
 KEYS = {

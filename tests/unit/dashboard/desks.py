@@ -23,9 +23,9 @@ from infold.dashboard.addresses import address_of
 from infold.dashboard.app import page_routes
 from infold.dashboard.desk import Desk
 from infold.dashboard.timeline import Earlier, Numbered
-from infold.engine.previewing import Preview
 from infold.errors import InfoldError
 from infold.ports import FullStore, SessionKey
+from infold.session.compaction import Preview
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import numbered
 

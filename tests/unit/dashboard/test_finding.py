@@ -1,7 +1,7 @@
 """What recall brought back, as passages."""
 
 from infold.dashboard.finding import Passage, passages
-from infold.engine.recalling import recall
+from infold.session.recall import recall
 from infold.testing.builders import calls, result, user
 
 from .desks import KEY, stored

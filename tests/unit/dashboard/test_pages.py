@@ -26,9 +26,9 @@ from infold.core.ledger import Ledger, Quote
 from infold.core.messages import FilePart, MessageId, ModelRef, SessionId, UserMessage
 from infold.dashboard.addresses import address_of
 from infold.dashboard.pages import MOST_ROWS
-from infold.engine.previewing import Preview
 from infold.errors import StoreBroken, UsageError
 from infold.ports import SessionKey
+from infold.session.compaction import Preview
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, replies, result, user
 

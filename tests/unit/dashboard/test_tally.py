@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.core.entries import Checkpoint, Clip, Clipping, Entry, Handle, Pin, Pruning, Restoration, Title
 from infold.core.messages import MessageId, ModelRef, SessionId
 from infold.dashboard import tally as tally_module
 from infold.dashboard.tally import MOST_COUNTED, MOST_KEPT, NO_TALLY, Tallies, added
-from infold.engine.titles import title_of
 from infold.errors import UnknownSession
 from infold.ports import SessionKey
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
+from infold.session.titles import title_of
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, replies, result, user
 

@@ -5,8 +5,6 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.core.log import Log
 from infold.engine.finding import (
     MOST_FORKS,
@@ -23,6 +21,8 @@ from infold.engine.finding import (
 )
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
 from infold.formats.requests import Asked
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, replies, result, session, user
 

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from infold.api.exchanges import Exchange, Relayed, opened
 from infold.api.passages import Passages
-from infold.api.session_settings import SessionSettings
 from infold.core.entries import MessageEntry
 from infold.core.messages import SessionId
 from infold.ports import SessionKey
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "data" / "agents").glob("*.jsonl"))

@@ -7,12 +7,12 @@ import msgspec
 
 from infold.api.exchanges import Exchange, Relayed, opened
 from infold.api.passages import Passages
-from infold.api.session_settings import SessionSettings
 from infold.core.events import Compacted, Event
 from infold.core.messages import AssistantMessage, text_of
 from infold.formats.overflow import Overflow
 from infold.formats.streams import builder_for
 from infold.gateway.aside import Aside
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 
 from .stage import CHAT, Item, chat, said

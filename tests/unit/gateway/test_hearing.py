@@ -9,9 +9,9 @@ import pytest
 from infold.api.exchanges import Exchange, opened
 from infold.api.passage import AsyncPassage
 from infold.api.passages import AsyncPassages
-from infold.api.session_settings import SessionSettings
 from infold.core.messages import AssistantMessage, text_of
 from infold.gateway.hearing import MOST_OPENING_BYTES, MOST_REFUSAL_BYTES, Hearing
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted import MODEL, SPEECH
 from infold.testing.scripted_answers import Reply, Say, Told, spoken_usage

@@ -10,10 +10,10 @@ from starlette.types import Message
 
 from infold.api.exchanges import Exchange, opened
 from infold.api.passages import AsyncPassages
-from infold.api.session_settings import SessionSettings
 from infold.gateway.aside import Underway
 from infold.gateway.leaving import until_left
 from infold.gateway.replies import LINGER_SECONDS, PassedOn, Reply
+from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 
 from .stage import CHAT

@@ -9,11 +9,12 @@ import pytest
 from infold.core.judge import Answer
 from infold.core.messages import ModelRef, Usage
 from infold.core.summary_request import Additions, own_request
-from infold.engine.asking import ask
 from infold.errors import ModelBusy, ModelOverflow
 from infold.formats.registry import ANTHROPIC_MESSAGES
 from infold.models.anthropic import AnthropicMessages
+from infold.observers.bus import Bus
 from infold.ports import ModelRequest, Replied, ToolSpec
+from infold.session.summariser import Callbacks
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Fail, Say, in_turn
 
@@ -91,7 +92,7 @@ def test_a_summary_is_streamed_and_not_cached() -> None:
     """S3.2, S3.10, B22: heard piece by piece, told without its thinking, with name, usage and price."""
     pieces: list[str] = []
     with ScriptedServer(in_turn(Say("Notes on the parser.", reasoning="Hm."))) as server:
-        told = ask(model_at(server.url).summarise, ASK, pieces.append, seconds=None)
+        told = Callbacks(Bus()).summarise(model_at(server.url).summarise, ASK, pieces.append, seconds=None)
         request = server.requests[0]
 
     assert "".join(pieces) == "Notes on the parser."
@@ -110,9 +111,9 @@ def test_a_summary_that_is_refused_is_a_models_failure() -> None:
     with ScriptedServer(in_turn(Fail(400, too_long), Fail(529))) as server:
         asked = model_at(server.url).summarise
         with pytest.raises(ModelOverflow) as overflow:
-            ask(asked, ASK, print, seconds=None)
+            Callbacks(Bus()).summarise(asked, ASK, print, seconds=None)
         with pytest.raises(ModelBusy):
-            ask(asked, ASK, print, seconds=None)
+            Callbacks(Bus()).summarise(asked, ASK, print, seconds=None)
 
     assert overflow.value.limit_tokens == 4_096
 

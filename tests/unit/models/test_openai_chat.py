@@ -6,10 +6,11 @@ import pytest
 from infold.core.judge import Answer, Told
 from infold.core.messages import ModelRef
 from infold.core.summary_request import Additions, own_request
-from infold.engine.asking import ask
 from infold.errors import KeyRefused, ModelBusy, ModelOverflow
 from infold.models.openai import EMBEDDED, EmbeddedChat, OpenAIChat
+from infold.observers.bus import Bus
 from infold.ports import ModelRequest, Replied, ToolSpec
+from infold.session.summariser import Callbacks
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Fail, Say, in_turn
 
@@ -25,7 +26,7 @@ def client(url: str) -> openai.OpenAI:
 
 def told(model: OpenAIChat, pieces: list[str] | None = None) -> Told:
     """What a model says to a session that asks for a summary."""
-    return ask(model.summarise, ASK, (pieces if pieces is not None else []).append, seconds=None)
+    return Callbacks(Bus()).summarise(model.summarise, ASK, (pieces if pieces is not None else []).append, seconds=None)
 
 
 def test_a_request_is_what_the_interface_takes() -> None:

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 from infold.catalogue import ModelEntry, Prices
 from infold.core.messages import AssistantMessage, Message, ModelRef, Usage
 from infold.core.tokens import measure
-from infold.engine.counting import counting_for
 from infold.replay.calls import recording_of
 from infold.replay.policies import Stage
 from infold.replay.prices import Tariff, cache_rules
 from infold.replay.scale import Overhead, Scale, Weigher, count_tokens
 from infold.replay.simulate import Meter
+from infold.session.counting import counting_for
 from infold.testing.builders import calls, numbered, replies, result, user
 from infold.transcripts.record import RecordedCompaction, RecordedSession
 

@@ -19,11 +19,11 @@ import pytest
 
 from infold.agent.tools.files import content_of
 from infold.agent.tools.tool import ToolFailed, Workplace
-from infold.api.session import Session
-from infold.api.session_settings import SessionSettings
 from infold.core.load import load
 from infold.core.logged_message import Rendering
 from infold.errors import BrokenInput, InfoldError, StoreBroken, StoreClosed, StoreConflict
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.stores.sqlite import SqliteStore
 from infold.stores.sqlite_file import REMEDIES, put_in_place, translated
 from infold.stores.sqlite_writer import MOST_IDLE

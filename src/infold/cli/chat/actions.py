@@ -13,8 +13,8 @@ from infold.cli.chat.status import Status, overhead_in
 from infold.cli.render import checkpoint_panel, content_of, legible, one_line, what_of
 from infold.cli.sessions import sessions
 from infold.core.entries import split_handle
-from infold.engine.titles import SESSION, title_of, titles_of
 from infold.errors import UsageError
+from infold.session.titles import SESSION, title_of, titles_of
 
 
 class Acts:

@@ -9,7 +9,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from infold.api.report import tokens_by_category, with_beside
 from infold.cli.chat.commands import COMMANDS
 from infold.cli.chat.markdown import drawn_block
 from infold.cli.render import (
@@ -39,6 +38,7 @@ from infold.core.messages import (
 from infold.core.policy import INFOLD
 from infold.core.tokens import measure_part, token_ruler
 from infold.core.view import view
+from infold.session.report import tokens_by_category, with_beside
 
 BAR_CELLS = 24
 

@@ -1,0 +1,1 @@
+"""The session: `fit`, `Session`, `AsyncSession`, and what they are made of."""

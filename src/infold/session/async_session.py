@@ -1,0 +1,335 @@
+"""The session for async callers: `Session` in a thread, with the caller's own code called on the event loop.
+
+Each operation runs in a thread of a pool, so that neither the store nor the work on a long history stops the loop. Observers are
+called on the loop, and so is an async summariser. If the awaiting task is cancelled, the summariser call is cancelled, what was
+begun in the store ends, and the operation stops before its next step.
+"""
+
+import os
+from asyncio import AbstractEventLoop, CancelledError, Lock, Task, get_running_loop, shield, timeout, wait, wrap_future
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import cache, partial
+from inspect import isawaitable, iscoroutinefunction
+from threading import Event as Signal
+from threading import get_ident
+from time import monotonic
+from typing import Any, ParamSpec, TypeVar, cast
+
+from infold.core.events import Event
+from infold.core.judge import Told
+from infold.core.log import Log
+from infold.core.messages import FilePart, Message
+from infold.core.policy import Policy
+from infold.core.summary_request import SummaryRequest
+from infold.errors import UsageError
+from infold.observers.bus import Bus
+from infold.ports import AsyncSummariser, FullStore, Summariser, SummariserOutput
+from infold.session.compaction import Preview
+from infold.session.context import ReplyMetadata
+from infold.session.history import DecodedHistory, HistoryMatch
+from infold.session.media import Medium
+from infold.session.session import Ready, Session
+from infold.session.settings import SessionSettings
+from infold.session.summariser import (
+    Callbacks,
+    Gathering,
+    OnPiece,
+    as_told,
+    check_not_summarising,
+    gather,
+    is_async,
+    too_slow,
+)
+
+MOST_THREADS = 256
+"""Operations that run at once in a process. One that waits for a summary holds its thread for as long, a minute or more, so
+the bound is far above the number of cores; a session uses one at a time, and those beyond the bound wait in turn."""
+
+LOOP_CHECK_SECONDS = 1.0
+"""How often a thread that waits for its event loop looks whether that was closed."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _documented_by(source: type) -> Callable[[type[T]], type[T]]:
+    """Give the members of a class the docstrings of the members of the same name in another."""
+
+    def document(cls: type[T]) -> type[T]:
+        for name, member in vars(cls).items():
+            if not name.startswith("_") and not member.__doc__:
+                member.__doc__ = getattr(source, name).__doc__
+        return cls
+
+    return document
+
+
+@_documented_by(Session)
+class AsyncSession:
+    """One session in a store, for async callers; `await AsyncSession.open(…)` reads it."""
+
+    def __init__(self, session: Session, callbacks: "LoopCallbacks", *_: object) -> None:
+        if not isinstance(session, Session):
+            raise UsageError("an AsyncSession is opened: await AsyncSession.open(store, session_id, settings)")
+        self._session = session
+        self._callbacks = callbacks
+        self._turn = Lock()
+
+    @classmethod
+    async def open(
+        cls, store: FullStore, session_id: str, settings: SessionSettings, *, tenant: str = ""
+    ) -> "AsyncSession":
+        """Open the session of that id, a new one if there is none."""
+        return await _in_thread(open_here, store, session_id, settings, tenant=tenant)
+
+    async def close(self) -> None:
+        ended = self._session.cancel_ahead()
+        if ended is not None:
+            await wrap_future(ended)
+
+    def cancel_ahead(self) -> None:
+        self._session.cancel_ahead()
+
+    async def __aenter__(self) -> "AsyncSession":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def log(self) -> Log:
+        return self._session.log
+
+    @property
+    def window_tokens(self) -> int:
+        return self._session.window_tokens
+
+    @property
+    def limit_tokens(self) -> int:
+        return self._session.limit_tokens
+
+    @property
+    def policy(self) -> Policy:
+        return self._session.policy
+
+    @property
+    def bus(self) -> Bus:
+        return self._session.bus
+
+    async def prepare(
+        self,
+        messages: Sequence[object] | DecodedHistory,
+        *,
+        system: object = None,
+        tools: object = None,
+        output_tokens: int = 0,
+    ) -> Ready:
+        prepare = self._session.prepare
+        return await self._run(prepare, messages, system=system, tools=tools, output_tokens=output_tokens)
+
+    async def prepare_new(
+        self, messages: Sequence[object], *, system: object = None, tools: object = None, output_tokens: int = 0
+    ) -> Ready:
+        prepare = self._session.prepare_new
+        return await self._run(prepare, messages, system=system, tools=tools, output_tokens=output_tokens)
+
+    async def record(self, reply: object, stamp: ReplyMetadata | None = None) -> None:
+        await self._run(self._session.record, reply, stamp)
+
+    async def recover(self, error: object) -> Ready | None:
+        return await self._run(self._session.recover, error)
+
+    async def add(self, messages: Sequence[Message], *, longest_tokens: int = 0) -> None:
+        await self._run(self._session.add, messages, longest_tokens=longest_tokens)
+
+    def match(self, messages: Sequence[object] | DecodedHistory) -> HistoryMatch | None:
+        return self._session.match(messages)
+
+    def encode(self, messages: Sequence[Message]) -> list[Any]:
+        return self._session.encode(messages)
+
+    async def compact(self, focus: str = "", *, up_to: int | None = None) -> Ready:
+        return await self._run(self._session.compact, focus, up_to=up_to)
+
+    def preview(self, *, up_to: int | None = None) -> Preview:
+        return self._session.preview(up_to=up_to)
+
+    async def undo(self, sequence: int | None = None) -> None:
+        await self._run(self._session.undo, sequence)
+
+    async def pin(self, handle: str) -> None:
+        await self._run(self._session.pin, handle)
+
+    async def unpin(self, handle: str) -> None:
+        await self._run(self._session.unpin, handle)
+
+    async def title(self, text: str, *, message_id: str = "") -> None:
+        await self._run(self._session.title, text, message_id=message_id)
+
+    async def recall(self, query: str, *, budget_tokens: int = 2_000) -> str:
+        return await _in_thread(self._session.recall, query, budget_tokens=budget_tokens)
+
+    async def media(self, handle: str) -> tuple[Medium, ...]:
+        return await _in_thread(self._session.media, handle)
+
+    async def files(self, handle: str) -> tuple[FilePart, ...]:
+        return await _in_thread(self._session.files, handle)
+
+    async def _run(self, operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation of the session in a thread; operations of one session take turns."""
+        check_not_summarising(self._session)
+        async with self._turn:
+            self._callbacks.start(get_running_loop())
+            running = get_running_loop().run_in_executor(
+                _threads(os.getpid()), copy_context().run, partial(operation, *args, **kwargs)
+            )
+            try:
+                return await shield(running)
+            except CancelledError:
+                self._callbacks.cancel()
+                while not running.done():
+                    try:
+                        await wait({running})
+                    except CancelledError:  # the thread is about to end
+                        continue
+                running.exception()  # the task was cancelled, whatever came of the operation
+                raise
+
+
+def open_here(store: FullStore, session_id: str, settings: SessionSettings, *, tenant: str = "") -> AsyncSession:
+    """Open a session in this thread, which waits for the store."""
+    callbacks = LoopCallbacks(Bus())
+    return AsyncSession(Session(store, session_id, settings, tenant=tenant, callbacks=callbacks), callbacks)
+
+
+class LoopCallbacks(Callbacks):
+    """Calls the code of an async session's caller on its event loop, from the thread of an operation."""
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self._loop: AbstractEventLoop | None = None
+        self._loop_thread = 0
+        self._task: Task[Any] | None = None
+
+    def start(self, loop: AbstractEventLoop) -> None:
+        """Begin the next operation, for a task of this loop, which is running in this thread."""
+        self._loop, self._loop_thread = loop, get_ident()
+        self._task, self.is_cancelled = None, False
+
+    def detach(self) -> "LoopCallbacks":
+        detached = LoopCallbacks(self.bus)
+        detached._loop, detached._loop_thread = self._loop, self._loop_thread
+        return detached
+
+    def cancel(self) -> None:
+        super().cancel()
+        loop, task = self._loop, self._task
+        if task is not None and loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(task.cancel)
+
+    def publish(self, *events: Event) -> None:
+        if get_ident() == self._loop_thread:
+            super().publish(*events)
+            return
+        published: Future[None] = Future()
+
+        def publish_here() -> None:
+            try:
+                Callbacks.publish(self, *events)
+            except BaseException as error:  # raised again in the thread of the operation
+                published.set_exception(error)
+            else:
+                published.set_result(None)
+
+        self._call_soon(publish_here)
+        self._result(published)
+
+    def _call(self, summariser: Summariser, request: SummaryRequest, on_piece: OnPiece, seconds: float | None) -> Told:
+        """Call a summariser: an async one on the loop, any other in a thread that may be left behind."""
+        if is_async(summariser) or iscoroutinefunction(summariser):
+            return self._await(lambda: _awaited(lambda: summariser(request), on_piece, seconds))
+        began = monotonic()
+
+        def call() -> Told | Awaitable[SummariserOutput] | AsyncIterable[SummariserOutput]:
+            output = cast(AsyncSummariser, summariser)(request)
+            return output if isinstance(output, AsyncIterable) or isawaitable(output) else gather(output, on_piece)
+
+        output = self.run_in_thread(call, seconds)
+        if isinstance(output, Told):
+            return output
+        left = None if seconds is None else max(0.0, seconds - (monotonic() - began))
+        return self._await(lambda: _awaited(lambda: output, on_piece, left))
+
+    def _await(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Await a coroutine on the loop; a cancelled one has ended when this returns."""
+        outcome: Future[T] = Future()
+
+        def start() -> None:
+            assert self._loop is not None
+            self._task = task = self._loop.create_task(make())
+            task.add_done_callback(partial(_copy_outcome, outcome))
+            if self.is_cancelled:
+                task.cancel()
+
+        self._call_soon(start)
+        try:
+            return self._result(outcome)
+        finally:
+            self._task = None
+
+    def _call_soon(self, act: Callable[[], None]) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(act)
+        except RuntimeError:  # the loop was closed while the operation ran
+            raise CancelledError from None
+
+    def _result(self, future: Future[T]) -> T:
+        """Wait for what runs on the loop; raise `CancelledError` if the loop was closed before."""
+        ended = Signal()
+        future.add_done_callback(lambda _: ended.set())
+        while not ended.wait(LOOP_CHECK_SECONDS):
+            if self._loop is None or self._loop.is_closed():
+                raise CancelledError
+        return future.result()
+
+
+def _copy_outcome(outcome: Future[T], task: Task[T]) -> None:
+    if task.cancelled():
+        outcome.set_exception(CancelledError())
+    elif (error := task.exception()) is not None:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(task.result())
+
+
+async def _awaited(call: Callable[[], object], on_piece: OnPiece, seconds: float | None) -> Told:
+    """Return what an async summariser gives; raise `ModelError` if it takes too long."""
+    limit = timeout(seconds)
+    try:
+        async with limit:
+            output = call()
+            if isawaitable(output):
+                return as_told(await output)
+            gathering = Gathering(on_piece)
+            async for item in cast(AsyncIterable[SummariserOutput], output):
+                if not gathering.add(item):
+                    break
+            return gathering.told()
+    except TimeoutError:
+        if seconds is None or not limit.expired():
+            raise
+        raise too_slow(seconds) from None
+
+
+async def _in_thread(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what uses only the store in a thread of the pool."""
+    call = partial(act, *args, **kwargs)
+    return await get_running_loop().run_in_executor(_threads(os.getpid()), copy_context().run, call)
+
+
+@cache
+def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked child gets threads of its own
+    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="infold")

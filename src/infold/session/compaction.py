@@ -1,0 +1,542 @@
+"""Compact a session until its next request fits: decide, carry out, append, repeat.
+
+`core` decides and this carries out. Every change is appended before it counts, so that a crash between two steps leaves a session
+whose next request can be answered. If another writer appends first, `StoreConflict` passes to the caller, who reloads the session
+and starts over; a summary that was already paid for is kept and used then.
+"""
+
+from typing import Literal, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.catalogue import Known, lookup
+from infold.core.compact import carry_out, checkpoint_for, compacted_event, entries_for
+from infold.core.cut import Cut, cut_before
+from infold.core.entries import Amendment, Checkpoint, Entry, Failing, MessageEntry, next_failure
+from infold.core.events import CompactionVetoed, Event, Exceeded, PreparationDiscarded, SummariserPaused
+from infold.core.gauge import Gauge, Situation, estimated_tokens, gauge
+from infold.core.log import Log
+from infold.core.messages import AssistantMessage, CompactionPart, Message, MessageId, ModelRef, TextPart, UserMessage
+from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, fold_at, next_step
+from infold.core.summary_request import COMPACTION_AGENT, Additions
+from infold.core.view import view
+from infold.errors import StoreConflict, SummaryFailed, UsageError
+from infold.ports import Hooks, KeepFrom, Occasion, Supply, Veto
+from infold.session.background import BackgroundSummary
+from infold.session.context import window_exceeded
+from infold.session.settings import ResolvedSettings
+from infold.session.summary import (
+    NO_SUMMARY,
+    Ask,
+    JudgedSummary,
+    PreparedSummary,
+    SummaryPlan,
+    basis_of,
+    cut_with,
+    is_valid,
+    judge_supplied,
+    request_summary,
+    step_ahead,
+)
+from infold.session.writer import LogWriter
+
+LOCK_PAUSE_SECONDS = 0.05
+"""Between two tries for a lock that another process holds."""
+
+
+class CompactionInput(Struct, frozen=True, kw_only=True):
+    """What one request asks of a compaction.
+
+    `system` is the ordinary request's system prompt, for a summary that shares its prefix. `focus` is what a summary should give
+    room to, `up_to` the first message a person wants kept. `sends_all`: the caller brings its whole list each time, and wants
+    all of it sent.
+    """
+
+    settings: ResolvedSettings
+    plan_inputs: Situation
+    now_ms: int
+    system: str = ""
+    focus: str = ""
+    up_to: int | None = None
+    sends_all: bool = False
+
+
+class Prepared(Struct, frozen=True):
+    """A view that fits, how full the window is, and the summary that should be written in the background now."""
+
+    view: tuple[Message, ...]
+    gauge: Gauge
+    limit_tokens: int
+    wanted: SummaryPlan | None = None
+
+
+class _Skipped(Struct, frozen=True):
+    """A fold that was not made: the request goes out as it is, and the summary it wants is written meanwhile."""
+
+    wanted: SummaryPlan | None = None
+
+
+class _Source(Struct, frozen=True):
+    """A summary plan with the summary that is there for it; `ahead`: written before it was needed."""
+
+    plan: SummaryPlan
+    summary: JudgedSummary | None = None
+    ahead: bool = False
+
+
+class _Guidance(Struct, frozen=True):
+    """What plugins want: additions to the instruction, a decision, and whether a continue message may follow."""
+
+    additions: Additions
+    decision: Veto | Supply | KeepFrom | None = None
+    may_continue: bool = True
+
+
+class CompactionRun:
+    """The compaction before one request; `events` are what was done, in order."""
+
+    def __init__(
+        self,
+        writer: LogWriter,
+        request: CompactionInput,
+        *,
+        ask: Ask,
+        background: BackgroundSummary,
+        hooks: Hooks | None,
+        events: list[Event],
+    ) -> None:
+        self._writer = writer
+        self._settings = request.settings
+        self._request = request
+        self._inputs = request.plan_inputs
+        self._ask = ask
+        self._background = background
+        self._hooks = hooks
+        self._events = events
+
+    def run(self) -> Prepared:
+        """Compact until the next request fits; raise `WindowExceeded` if none can."""
+        is_resumed = self._resumes_request()
+        if is_resumed:
+            self._inputs = replace(self._inputs, manual=True)
+        while True:
+            step = self._next_step()
+            is_manual = not isinstance(step, Fits | Stuck) and step.reason == "manual"
+            if is_resumed:
+                step = self._as_requested(step)
+            skipped: _Skipped | None = None
+            done = len(self._events)
+            match step:
+                case Fits():
+                    return self._prepared(self._summary_ahead())
+                case Stuck():
+                    self._publish(Exceeded(self._log.session_id, step.floor_tokens, step.usable_tokens))
+                    raise window_exceeded(step)
+                case Prune() | Shorten():
+                    self._hide(step)
+                case Fold() | Summarise():
+                    skipped = self._fold(step)
+                case _:
+                    assert_never(step)
+            if skipped is not None:
+                if not is_manual or not self._is_over_budget():
+                    return self._prepared(skipped.wanted)
+                self._inputs = replace(self._inputs, manual=False)  # the fold does not help; the request must still fit
+                continue
+            # A person's request is met by one step, and a summariser that just failed is not asked again.
+            fails = any(isinstance(event, SummariserPaused) for event in self._events[done:])
+            self._inputs = replace(
+                self._inputs,
+                manual=self._inputs.manual and not is_manual,
+                summariser=self._inputs.summariser and not fails,
+            )
+
+    @property
+    def _log(self) -> Log:
+        return self._writer.log
+
+    def _publish(self, *events: Event) -> None:
+        self._events += events
+        self._writer.publish(*events)
+
+    def _is_over_budget(self) -> bool:
+        return self._inputs.budget.excess_tokens(gauge(self._log, self._inputs).upper_tokens) > 0
+
+    def _prepared(self, wanted: SummaryPlan | None) -> Prepared:
+        shown = view(self._log, self._inputs.policy.summary, brought=self._request.sends_all)
+        return Prepared(shown, gauge(self._log, self._inputs), self._inputs.budget.limit_tokens, wanted)
+
+    def _hide(self, step: Prune | Shorten) -> None:
+        carried = carry_out(self._log, step, self._inputs, now_ms=self._request.now_ms)
+        self._writer.append(*carried.entries)
+        self._publish(*carried.events)
+
+    # The next step.
+
+    def _next_step(self) -> NextStep:
+        """Return what to do now; a person who says up to where wants a fold there and nothing else."""
+        log, inputs, request = self._log, self._inputs, self._request
+        if not inputs.manual or (request.up_to is None and not request.focus):
+            return next_step(log, inputs)
+        if request.up_to is None:  # pruning gives no room to the focus of a summary
+            prune = replace(inputs.policy.prune, enabled=False)
+            return next_step(log, replace(inputs, policy=replace(inputs.policy, prune=prune)))
+        cut = cut_before(log, request.up_to)
+        if cut is None:
+            raise UsageError(
+                f"nothing can be folded before message {request.up_to}; give the number of a later message, such as "
+                "the one in its handle, or leave it out"
+            )
+        return fold_at(log, cut, inputs, "manual")
+
+    def _resumes_request(self) -> bool:
+        """Return whether to take up a compaction that was requested and that no process is carrying out."""
+        if self._log.pending is None or self._inputs.manual:
+            return False
+        if self._writer.is_locked:  # it is our own, from an attempt that met a conflict
+            return True
+        is_free = self._writer.try_lock()
+        self._writer.unlock()
+        return is_free
+
+    def _as_requested(self, step: NextStep) -> NextStep:
+        """Return the step for a request that was left over: with its own reason, and without folding later messages."""
+        if isinstance(step, Fits | Stuck):
+            return step
+        if step.reason == "manual" and _is_automatic(self._log.pending):
+            step = replace(step, reason="trigger")
+        if isinstance(step, Fold | Summarise):
+            step = replace(step, cut=_before_later_messages(self._log, step.cut))
+        return step
+
+    def _summary_ahead(self) -> SummaryPlan | None:
+        """Return the summary to begin now, although nothing needs doing yet."""
+        if not self._settings.defers or not self._inputs.summariser:
+            return None
+        step = step_ahead(self._log, self._inputs)
+        return None if step is None else self._plan(step, Additions())
+
+    # Folding.
+
+    def _fold(self, step: Summarise | Fold) -> _Skipped | None:
+        """Fold a head, unless a plugin objects or the summary can still be waited for."""
+        is_urgent = step.reason == "overflow" or self._is_over_budget()
+        guidance = self._consult_plugins(step, is_urgent=is_urgent)
+        if isinstance(guidance.decision, Veto):
+            self._publish(CompactionVetoed(self._log.session_id, step.reason, guidance.decision.why, is_urgent))
+            return _Skipped()
+        plan = self._plan(_with_chosen_cut(self._log, step, guidance), guidance.additions)
+        waits = is_urgent or not self._settings.defers or step.reason in ("manual", "forced")
+        source = self._ready_summary(plan, guidance, wait=waits)
+        if source.summary is not None:
+            return self._commit_requested(source, source.summary, guidance)
+        if isinstance(step, Fold):
+            return self._commit(source, NO_SUMMARY, guidance)
+        if not waits:
+            return _Skipped(plan)
+        if self._would_grow(plan):
+            return _Skipped()
+        return self._ask_under_lock(source, guidance, insists=is_urgent or step.reason == "manual")
+
+    def _plan(self, step: Summarise | Fold, additions: Additions) -> SummaryPlan:
+        return SummaryPlan(
+            Summarise(step.cut, step.budget_tokens, step.reason, step.saving),
+            self._inputs,
+            self._request.system,
+            replace(additions, focus=self._request.focus),
+            self._settings.summariser_tokens,
+            self._settings.shares_prefix,
+        )
+
+    def _consult_plugins(self, step: Summarise | Fold, *, is_urgent: bool) -> _Guidance:
+        if self._hooks is None:
+            return _Guidance(Additions())
+        log = self._log
+        occasion = Occasion(
+            session_id=log.session_id,
+            reason=step.reason,
+            head=tuple(placed.message for placed in log.live[: step.cut.index]),
+            first_kept=step.cut.first_kept,
+            tokens_before=estimated_tokens(log, self._inputs),
+            usable_tokens=self._inputs.budget.usable_tokens,
+            is_urgent=is_urgent,
+            focus=self._request.focus,
+        )
+        hooks = self._hooks
+        return _Guidance(hooks.additions(occasion), hooks.decide(occasion), hooks.may_continue(log.session_id))
+
+    def _ready_summary(self, plan: SummaryPlan, guidance: _Guidance, *, wait: bool) -> _Source:
+        """Return the plan with a plugin's summary, or with one that was prepared and is still valid."""
+        log = self._log
+        if isinstance(guidance.decision, Supply):
+            return _Source(plan, judge_supplied(log, plan, guidance.decision.summary))
+        if not plan.inputs.summariser:
+            return _Source(plan)
+        prepared = self._background.fetch(self._writer.callbacks, wait=wait)
+        if prepared is None:
+            return _Source(plan)
+        if prepared.summary.is_failure:  # the summariser failed for this compaction; only a person has it asked again
+            same = prepared.basis.checkpoint_sequence == log.checkpoint_sequence and plan.step.reason != "manual"
+            return _Source(plan, prepared.summary if same else None)
+        if not is_valid(prepared, log, plan.inputs.policy):
+            why = "the folded head, the pins or the policy changed"
+            self._writer.publish(PreparationDiscarded(log.session_id, why, prepared.summary.cost))
+            return _Source(plan)
+        step = replace(plan.step, cut=cut_with(prepared, plan.step, log, plan.inputs))
+        return _Source(replace(plan, step=step), prepared.summary, ahead=not prepared.is_leftover)
+
+    def _would_grow(self, plan: SummaryPlan) -> bool:
+        """Return whether a manual fold makes the view no smaller, whatever a model writes: then none is asked."""
+        if plan.step.reason != "manual" or not plan.inputs.policy.summary.ledger:
+            return False
+        checkpoint, _ = checkpoint_for(self._log, plan.step, plan.inputs, now_ms=self._request.now_ms)
+        return _gains_nothing(checkpoint)
+
+    def _ask_under_lock(self, source: _Source, guidance: _Guidance, *, insists: bool) -> _Skipped | None:
+        """Ask the model while no other process does, so that no two pay for the same summary.
+
+        The lock is kept until the checkpoint is appended, also over further attempts after a conflict.
+        """
+        match self._take_lock(self._settings.patience_seconds if insists else 0.0):
+            case "busy":
+                return self._commit(source, NO_SUMMARY, guidance) if insists else _Skipped()
+            case "waited":  # the other process has probably compacted
+                self._writer.unlock()
+                raise StoreConflict(
+                    self._log.session_id, expected=self._log.next_sequence, actual=self._log.next_sequence
+                )
+            case "taken" if self._log.pending is not None:  # another process may have carried the request out by now
+                self._writer.check_current()
+        self._append_request(source.plan)
+        summary = request_summary(self._log, source.plan, self._ask, self._writer.publish)
+        skipped = self._commit(source, summary, guidance)
+        self._writer.unlock()
+        return skipped
+
+    def _take_lock(self, patience_seconds: float) -> Literal["taken", "waited", "busy"]:
+        waited = 0.0
+        while not self._writer.try_lock():
+            if waited >= patience_seconds:
+                return "busy"
+            self._writer.callbacks.pause(LOCK_PAUSE_SECONDS)
+            waited += LOCK_PAUSE_SECONDS
+        return "waited" if waited else "taken"
+
+    def _append_request(self, plan: SummaryPlan) -> None:
+        """Append a durable request for this compaction, unless one is pending."""
+        if self._log.pending is None:
+            self._writer.append(MessageEntry(_request_message(self._log, plan, self._request.now_ms)))
+
+    # Committing.
+
+    def _commit_requested(self, source: _Source, summary: JudgedSummary, guidance: _Guidance) -> _Skipped | None:
+        try:
+            self._append_request(source.plan)
+        except StoreConflict:
+            self._keep(source, summary)
+            raise
+        return self._commit(source, summary, guidance)
+
+    def _commit(self, source: _Source, summary: JudgedSummary, guidance: _Guidance) -> _Skipped | None:
+        """Append the checkpoint with all that belongs to it in one append, then publish.
+
+        A manual fold that would make the view larger is written without the model's text, or else not at all.
+        """
+        log, inputs, step, now_ms = self._log, source.plan.inputs, source.plan.step, self._request.now_ms
+        verdict = summary.verdict
+        if summary.is_failure and self._settings.stops and inputs.policy.summary.fallback == "stop":
+            self._writer.publish(*summary.events)
+            raise SummaryFailed(verdict.error if verdict else "", verdict.faults if verdict else ())
+        checkpoint, stubbed = checkpoint_for(log, step, inputs, narrative=summary.text, now_ms=now_ms)
+        if summary.text and inputs.policy.summary.ledger and _gains_nothing(checkpoint):
+            summary = replace(summary, text="")
+            checkpoint, stubbed = checkpoint_for(log, step, inputs, now_ms=now_ms)
+        if _gains_nothing(checkpoint):
+            self._withdraw_request()
+            return _Skipped()
+        checkpoint = _with_summary(checkpoint, summary, inputs, log, ahead=source.ahead)
+        entries: tuple[Entry, ...] = (checkpoint,)
+        if guidance.may_continue:
+            entries = tuple(entries_for(checkpoint, log, inputs))
+        try:
+            self._writer.append(*entries)
+        except StoreConflict:
+            self._keep(source, summary)
+            raise
+        paused = _paused_event(checkpoint, summary, log)
+        self._publish(compacted_event(log, checkpoint, inputs), *summary.events, *paused, *stubbed)
+        if self._hooks is not None:
+            self._hooks.compacted(log.session_id, checkpoint)
+        return None
+
+    def _keep(self, source: _Source, summary: JudgedSummary) -> None:
+        """Keep a summary that a model wrote for the next attempt."""
+        if summary.verdict is not None:
+            basis = basis_of(self._log, source.plan)
+            self._background.keep(PreparedSummary(basis, summary, is_leftover=not source.ahead))
+
+    def _withdraw_request(self) -> None:
+        """Take back the request for a compaction that is not made, unless a message followed it."""
+        log = self._log
+        newest = log.live[-1] if log.live else None
+        if newest is None or log.pending is None or newest.message is not log.pending:
+            return
+        try:
+            self._writer.append(Amendment(newest.sequence))
+        except StoreConflict:
+            return
+
+
+def _is_automatic(request: UserMessage | None) -> bool:
+    """Return whether a request was made by a policy and not by a person."""
+    return request is not None and any(isinstance(part, CompactionPart) and part.auto for part in request.parts)
+
+
+def _before_later_messages(log: Log, cut: Cut) -> Cut:
+    """Return a cut that does not fold messages after the request for a compaction: they are not answered yet."""
+    requested = next((n for n, placed in enumerate(log.live) if placed.message is log.pending), log.length)
+    later = next((n for n in range(requested + 1, log.length) if log.live[n].cuttable), log.length)
+    return cut if cut.index <= later else Cut.at(log, later)
+
+
+def _with_chosen_cut(log: Log, step: Summarise | Fold, guidance: _Guidance) -> Summarise | Fold:
+    """Return the step with the cut that a plugin chose, if that folds anything at all."""
+    if not isinstance(guidance.decision, KeepFrom):
+        return step
+    cut = cut_before(log, guidance.decision.sequence)
+    return step if cut is None else replace(step, cut=cut)
+
+
+def _request_message(log: Log, plan: SummaryPlan, now_ms: int) -> UserMessage:
+    """Return the durable request, with the last user message's agent and model."""
+    step = plan.step
+    asked = next((placed.message for placed in reversed(log.live) if isinstance(placed.message, UserMessage)), None)
+    part = CompactionPart(
+        f"part-{log.next_sequence}",
+        auto=step.reason != "manual",
+        overflow=step.reason == "overflow",
+        first_kept_id=None if step.cut.first_kept is None else log.live[step.cut.index].message.id,
+    )
+    return UserMessage(
+        MessageId(f"compact-{log.next_sequence}"),
+        (part,),
+        created_ms=now_ms,
+        agent="" if asked is None else asked.agent,
+        model=None if asked is None else asked.model,
+    )
+
+
+def _gains_nothing(checkpoint: Checkpoint) -> bool:
+    """Return whether a manual fold makes the view no smaller."""
+    return checkpoint.reason == "manual" and checkpoint.tokens_after >= checkpoint.tokens_before
+
+
+def _with_summary(
+    checkpoint: Checkpoint, summary: JudgedSummary, inputs: Situation, log: Log, *, ahead: bool
+) -> Checkpoint:
+    """Return the checkpoint with what is known of its summary; a document's shape has the summary as a message."""
+    policy = inputs.policy.summary
+    is_code_fold = summary.is_failure and policy.fallback == "stop"
+    return replace(
+        checkpoint,
+        summary=_summary_message(checkpoint, summary) if policy.shape != "marked" and summary.text else None,
+        verdict=summary.verdict,
+        summariser=summary.model if summary.text else "",
+        cost=summary.cost,
+        duration_ms=summary.duration_ms,
+        ahead=ahead,
+        failing=_failing(log, summary, checkpoint.created_ms or 0),
+        safety=(*(("code-fold",) if is_code_fold else ()), *(("flattened",) if summary.flattened else ())),
+    )
+
+
+def _failing(log: Log, summary: JudgedSummary, now_ms: int) -> Failing | None:
+    """Return for how long the summariser rests; a fold without a summary changes nothing in that."""
+    before = None if log.checkpoint is None else log.checkpoint.failing
+    if not summary.is_asked:
+        return before
+    return next_failure(before, now_ms, round(summary.wait_seconds * 1_000)) if summary.is_failure else None
+
+
+def _paused_event(checkpoint: Checkpoint, summary: JudgedSummary, log: Log) -> tuple[SummariserPaused, ...]:
+    failing = checkpoint.failing
+    if failing is None or not summary.is_failure:
+        return ()
+    seconds = (failing.until_ms - (checkpoint.created_ms or 0)) // 1_000
+    return (SummariserPaused(log.session_id, failing.times, seconds),)
+
+
+def _summary_message(checkpoint: Checkpoint, summary: JudgedSummary) -> AssistantMessage:
+    request = checkpoint.request
+    return AssistantMessage(
+        MessageId(f"summary-of-{'' if request is None else request.id}"),
+        (TextPart(checkpoint.text),),
+        created_ms=checkpoint.created_ms,
+        parent_id=None if request is None else request.id,
+        agent=COMPACTION_AGENT.name,
+        mode=COMPACTION_AGENT.name,
+        model=_author(summary, None if request is None else request.model),
+        path=summary.path,
+        summary=True,
+        usage=summary.usage,
+        cost=summary.cost,
+        finish="stop",
+    )
+
+
+def _author(summary: JudgedSummary, asked: ModelRef | None) -> ModelRef | None:
+    """Return the model that wrote a summary: the session's own, or the one configured for summaries."""
+    known = None if asked is not None and asked.id == summary.model else lookup(summary.model)
+    return ModelRef(known.entry.provider, summary.model) if isinstance(known, Known) else asked
+
+
+# Previewing.
+
+
+class Preview(Struct, frozen=True):
+    """What a compaction would do: how many messages it folds, the tokens before and after, and the text by code alone.
+
+    If pruning is enough, nothing is folded and there is no text. If a fold would be no smaller than what it replaces,
+    nothing at all is done, and the tokens stay the same.
+    """
+
+    folded_messages: int
+    first_kept: int | None
+    tokens_before: int
+    tokens_after: int
+    text: str
+
+
+def preview(log: Log, inputs: Situation, up_to: int | None) -> Preview:
+    """Return what the first step of a manual compaction would do, by code alone; the log stays as it is.
+
+    Raise `UsageError` if there is nothing to fold.
+    """
+    check_up_to(log, up_to)
+    inputs = replace(inputs, summariser=False)
+    cut = None if up_to is None else cut_before(log, up_to)
+    step: NextStep | None = None
+    if up_to is None:
+        step = next_step(log, inputs)
+    elif cut is not None:
+        step = fold_at(log, cut, inputs, "manual")
+    if not isinstance(step, Prune | Shorten | Fold):
+        raise UsageError("there is nothing to fold; record some messages first, or name a later one")
+    after, before_tokens = carry_out(log, step, inputs).log, estimated_tokens(log, inputs)
+    checkpoint = after.checkpoint if after.checkpoint_sequence != log.checkpoint_sequence else None
+    if checkpoint is None:
+        return Preview(0, None, before_tokens, estimated_tokens(after, inputs), "")
+    if checkpoint.tokens_after >= checkpoint.tokens_before:
+        return Preview(0, None, before_tokens, before_tokens, "")
+    folded, after_tokens = log.length - after.length, estimated_tokens(after, inputs)
+    return Preview(folded, checkpoint.first_kept, before_tokens, after_tokens, checkpoint.text)
+
+
+def check_up_to(log: Log, up_to: int | None) -> None:
+    """Raise `UsageError` for the number of a message that the session does not have."""
+    if up_to is not None and up_to >= log.next_sequence > 0:
+        raise UsageError(
+            f"the session ends before message {up_to}; give the number of the first message to keep, as in its handle, at "
+            f"most {log.next_sequence - 1}"
+        )

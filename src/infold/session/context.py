@@ -1,0 +1,195 @@
+"""Per-request context: the settings, what is sent with the messages, and the elapsed time, as inputs to the plan."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.catalogue import cost_of
+from infold.core.budget import Budget, Window, budget_for, narrowed
+from infold.core.gauge import Situation
+from infold.core.log import Log
+from infold.core.messages import (
+    AssistantMessage,
+    Finish,
+    Message,
+    ModelRef,
+    Overhead,
+    StepFinishPart,
+    StepStartPart,
+    WorkPath,
+)
+from infold.core.plan import Stuck
+from infold.errors import PolicyError, WindowExceeded
+from infold.session.counting import count_overhead
+from infold.session.settings import ResolvedSettings
+
+COLD_MS = 300_000
+"""After five minutes without a request providers have dropped their cache, and acting costs nothing extra."""
+
+
+class RequestExtras(NamedTuple):
+    """What a request sends with its messages: the system prompt, the tools, and the most tokens it asks for in reply."""
+
+    system: object = None
+    tools: object = None
+    output_tokens: int = 0
+
+
+NO_EXTRAS = RequestExtras()
+
+
+class ReplyMetadata(Struct, frozen=True):
+    """What an agent knows of a reply and the wire format does not show: agent, model, working directory, marks of its step.
+
+    `finish` is why the reply ended if that was not the model's doing, such as an abort.
+    """
+
+    agent: str = ""
+    model: ModelRef | None = None
+    path: WorkPath | None = None
+    parts: tuple[StepStartPart | StepFinishPart, ...] = ()
+    finish: Finish | None = None
+
+    def apply(self, reply: Message, log: Log) -> Message:
+        """Return the reply with this metadata; its own parts keep their positions, which are their addresses."""
+        if not isinstance(reply, AssistantMessage):
+            return reply
+        users = (placed.message.id for placed in reversed(log.live) if placed.is_users and not placed.results)
+        return replace(
+            reply,
+            parts=(*reply.parts, *self.parts),
+            agent=self.agent,
+            mode=self.agent,
+            model=self.model or reply.model,
+            path=self.path,
+            parent_id=next(users, None),
+            finish=self.finish or reply.finish,
+        )
+
+
+class RequestContext:
+    """Everything a decision depends on besides the log, as it changes from request to request.
+
+    `extras` is `None` until a request was made in this process. `preamble` are system messages that open the caller's list:
+    they are always sent and never part of the log.
+    """
+
+    def __init__(self, settings: ResolvedSettings, now_ms: Callable[[], int]) -> None:
+        self.extras: RequestExtras | None = None
+        self.preamble: tuple[Message, ...] = ()
+        self._settings = settings
+        self._now_ms = now_ms
+        self._counted: tuple[tuple[Message, ...], object, object, Overhead] | None = None
+
+    def plan_inputs(self, log: Log, *, manual: bool = False) -> Situation:
+        """Return the inputs for the next step; `manual`: a person asked for a compaction."""
+        settings = self._settings
+        return Situation(
+            settings.policy,
+            self._budget(log),
+            overhead_tokens=self._overhead_of_next(log).tokens,
+            bound=settings.counting.margin,
+            wide_bound=settings.counting.wide_margin,
+            recovers=settings.recovers,
+            window_tokens=self._whole_window(log).limit_tokens,
+            summariser=settings.summarises and (manual or not self._is_paused(log)),
+            manual=manual,
+            rates=settings.rates,
+            is_cold=self._is_cold(log),
+        )
+
+    def window(self, log: Log) -> Window:
+        """Return the window as learned by now, less what the request asks for in reply."""
+        window, output_tokens = self._whole_window(log), (self.extras or NO_EXTRAS).output_tokens
+        if not 0 < output_tokens < window.context_tokens:
+            return window
+        return replace(window, input_tokens=min(window.limit_tokens, window.context_tokens - output_tokens))
+
+    def complete(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return new messages with the time; replies also with their model, their price, and the overhead sent with them."""
+        now = self._now_ms()
+        return tuple(self._complete_reply(replace(message, created_ms=now)) for message in messages)
+
+    def _complete_reply(self, message: Message) -> Message:
+        if not isinstance(message, AssistantMessage) or message.usage is None:
+            return message
+        model = self._settings.model
+        return replace(
+            message,
+            model=message.model or (ModelRef("", model) if model else None),
+            cost=cost_of(model, message.usage) if model else 0.0,
+            overhead=None if self.extras is None else self._overhead(self.extras),
+            window_tokens=self._settings.window.context_tokens,
+            finish="other" if self._reached_own_limit(message) else message.finish,
+        )
+
+    def _reached_own_limit(self, reply: AssistantMessage) -> bool:
+        """Return whether a reply ended at the length the caller asked for; compacting makes no room for more."""
+        most, usage = (self.extras or NO_EXTRAS).output_tokens, reply.usage
+        return reply.finish == "length" and usage is not None and 0 < most <= usage.output + usage.reasoning
+
+    def _is_paused(self, log: Log) -> bool:
+        """Return whether the summariser rests after failures; derived from the log, so that all processes agree."""
+        failing = None if log.checkpoint is None else log.checkpoint.failing
+        return failing is not None and failing.pauses(self._now_ms())
+
+    def _is_cold(self, log: Log) -> bool:
+        """Return whether the newest reply is older than the provider's cache; derived from the log as well."""
+        newest = next(_replies(log), None)
+        return newest is not None and newest.created_ms is not None and self._now_ms() - newest.created_ms > COLD_MS
+
+    def _overhead_of_next(self, log: Log) -> Overhead:
+        """Return the overhead of the next request; before the first one in this process, that of the newest reply."""
+        if self.extras is not None:
+            return self._overhead(self.extras)
+        return next((reply.overhead for reply in _replies(log) if reply.overhead is not None), Overhead())
+
+    def _overhead(self, extras: RequestExtras) -> Overhead:
+        """Return the tokens of preamble, system prompt and tools, counted only when one of them changed."""
+        key = (self.preamble, extras.system, extras.tools)
+        if self._counted is None or self._counted[:3] != key:
+            self._counted = (*key, count_overhead(*key, self._settings.counting.ruler))
+        return self._counted[3]
+
+    def _budget(self, log: Log) -> Budget:
+        """Return what may be filled; a reserve or a trigger in tokens that a learned window has no room for gives way."""
+        policy, window, learned = self._settings.policy, self.window(log), log.limits.tokens
+        if self._states_window:
+            policy = replace(policy, window_tokens=None)  # the window has it, with what was learned and asked for
+        if policy.window_tokens is not None and learned is not None:  # a stated window may still be too large
+            policy = replace(policy, window_tokens=min(policy.window_tokens, learned))
+        try:
+            return budget_for(window, policy)
+        except PolicyError:
+            if window == self._settings.window:
+                raise
+        try:
+            return budget_for(window, replace(policy, reserve_tokens=None))
+        except PolicyError:
+            return budget_for(self._settings.window, self._settings.policy)
+
+    def _whole_window(self, log: Log) -> Window:
+        window, stated = self._settings.window, self._settings.policy.window_tokens
+        if self._states_window and stated is not None:
+            window = Window(stated, output_tokens=window.output_tokens, request_bytes=window.request_bytes)
+        return narrowed(window, log.limits)
+
+    @property
+    def _states_window(self) -> bool:
+        """Whether the policy states the model's window; a document's preset states how much of it to fill instead."""
+        policy = self._settings.policy
+        return policy.window_tokens is not None and policy.usable == "scaled-reserve"
+
+
+def _replies(log: Log) -> Iterator[AssistantMessage]:
+    """Yield the replies in the view, newest first."""
+    return (placed.message for placed in reversed(log.live) if isinstance(placed.message, AssistantMessage))
+
+
+def window_exceeded(stuck: Stuck) -> WindowExceeded:
+    """Return the error for a view that cannot be made to fit."""
+    return WindowExceeded(
+        floor_tokens=stuck.floor_tokens, usable_tokens=stuck.usable_tokens, overhead_tokens=stuck.overhead_tokens
+    )

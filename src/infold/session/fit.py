@@ -1,0 +1,187 @@
+"""`fit`: plain messages in, the same shape out, inside the window. No key, no network, no state.
+
+The history is played through the core as a session would have lived it, so the same history always gives the same cuts, and
+a growing one keeps its prefix between them. The caller's list and objects are never changed.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.catalogue import Override
+from infold.core.budget import Window, budget_for
+from infold.core.compact import Rehearsal, carry_on, compact
+from infold.core.gauge import Situation, estimated_tokens, gauge
+from infold.core.log import Log
+from infold.core.logged_message import Rendering
+from infold.core.messages import Message, SessionId
+from infold.core.plan import Stuck
+from infold.core.policy import Policy
+from infold.core.tokens import measure
+from infold.core.view import view
+from infold.formats.harness_text import marked, marks_of
+from infold.formats.registry import WireFormat, detect, format_named
+from infold.session.context import window_exceeded
+from infold.session.counting import count_overhead, extra_text, split_preamble
+from infold.session.report import Report
+from infold.session.settings import check_settings, resolve_policy, resolve_settings
+
+
+class Fitted(NamedTuple):
+    """Messages that fit, in the shape they came in, and the report of what was done.
+
+    They are typed as anything, so that a checker lets them be sent with whatever SDK they are for.
+    """
+
+    messages: list[Any]
+    report: Report
+
+
+def fit(
+    messages: Sequence[object],
+    *,
+    model: str | None = None,
+    window: int | Window | None = None,
+    system: object = None,
+    tools: object = None,
+    policy: str | Policy = "infold",
+    format: str | None = None,  # noqa: A002 - the word users know
+    overrides: Mapping[str, Override] | None = None,
+    recall: bool = False,
+    exact: bool = True,
+    environ: Mapping[str, str] | None = None,
+    bound_thinking: bool | None = None,
+) -> Fitted:
+    """Make messages fit a model's window; give `model`, or `window` in tokens, or both.
+
+    `messages` are of OpenAI Chat, OpenAI Responses, Anthropic or Gemini shape, as dicts, JSON bytes or SDK objects; `system`
+    and `tools` are what is sent with them, in any shape. `recall`: name handles in stubs, because the request offers a way
+    to ask for them. `exact` off keeps to the estimate even if a tokeniser is installed. `environ` has the off switches
+    (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`); by default it is the environment of the process.
+    `bound_thinking`: whether the model refuses thinking once something before it changed; by default as the catalogue says. Use
+    `False` if the request asks the provider to drop such blocks itself.
+
+    Raise `WindowExceeded` if even the smallest view does not fit, `UnknownFormat` or `BrokenInput` for messages that
+    cannot be read, `UsageError` if neither model nor window is given or a value has a wrong type.
+    """
+    check_settings(model, window, policy)
+    environ = os.environ if environ is None else environ
+    policy = resolve_policy(policy, environ)
+    wire = _wire_format(messages, format)
+    decoded = wire.decode(messages)
+    decoded = replace(decoded, messages=marked(decoded.messages, marks_of((policy,))))
+    settings = resolve_settings(
+        model,
+        window,
+        policy,
+        recall=recall,
+        environ=environ,
+        bound_thinking=bound_thinking,
+        overrides=overrides,
+        exact=exact and policy.estimate == "features",  # a document with a rule of its own is not counted exactly
+    )
+    preamble, history = split_preamble(decoded.messages)
+    counting = settings.counting
+    inputs = Situation(
+        policy,
+        budget_for(settings.window, policy),
+        overhead_tokens=count_overhead(preamble, system, tools, counting.ruler).tokens,
+        bound=counting.margin,
+        wide_bound=counting.wide_margin,
+        rates=settings.rates,
+        reports_usage=False,
+    )
+    played = _CACHE.play(history, inputs, settings.rendering)
+    compaction = compact(played.log, inputs)
+    if isinstance(compaction.final, Stuck):
+        raise window_exceeded(compaction.final)
+    sent = (*preamble, *view(compaction.log, policy.summary, brought=True))
+    extras = {name: value for name, value in (("system", system), ("tools", tools)) if value}
+    report = Report(
+        format=wire.name,
+        policy=policy.name,
+        budget=inputs.budget,
+        tokens_after=estimated_tokens(compaction.log, inputs),
+        upper_tokens=gauge(compaction.log, inputs).upper_tokens,
+        overhead_tokens=inputs.overhead_tokens,
+        counting=counting,
+        events=(*played.events, *compaction.events),
+        model=settings.known,
+        history=decoded.messages,
+        sent=sent,
+        sequences=(*(-1 for _ in preamble), *played.sequences),
+        items=tuple(len(sources) for sources in decoded.sources),
+        beside={name: measure(extra_text(value), counting.ruler) for name, value in extras.items()},
+    )
+    return Fitted(wire.encode(sent, decoded), report)
+
+
+def _wire_format(messages: Sequence[object], name: str | None) -> WireFormat:
+    if name is not None:
+        return format_named(name)
+    return detect(messages) if messages else format_named("openai-chat")
+
+
+class FitCache:
+    """How far growing histories were played, so that the next call of `fit` begins there.
+
+    It saves time and changes nothing else: a simulation carried on gives what one from the beginning gives. One is taken out
+    while it is used, so that two callers never share it.
+    """
+
+    def __init__(self, most: int = 16) -> None:
+        self.most = most
+        self._known: OrderedDict[Hashable, _Played] = OrderedDict()
+
+    def play(self, history: tuple[Message, ...], situation: Situation, rendering: Rendering) -> Rehearsal:
+        """Play a history, from where the longest known beginning of it ended."""
+        conditions = (situation, rendering)
+        chain = _chain(history, conditions)
+        known = self._take(chain, history, conditions)
+        begun = Rehearsal(Log(SessionId("fit"), rendering)) if known is None else known.rehearsal
+        played = carry_on(begun, history[len(begun.sequences) :], situation)
+        self._known[chain[-1]] = _Played(history, conditions, played)
+        while len(self._known) > self.most:
+            self._known.popitem(last=False)
+        return played
+
+    def _take(
+        self, chain: Sequence[Hashable], history: tuple[Message, ...], conditions: tuple[Situation, Rendering]
+    ) -> "_Played | None":
+        for length in range(len(chain) - 1, 0, -1):
+            known = self._known.pop(chain[length], None)
+            if known is not None and known.history == history[:length] and known.conditions == conditions:
+                return known
+        return None
+
+
+class _Played(Struct, frozen=True):
+    """A history under its conditions, and its simulation: a fingerprint finds it, only equality makes it the one wanted."""
+
+    history: tuple[Message, ...]
+    conditions: tuple[Situation, Rendering]
+    rehearsal: Rehearsal
+
+
+class _Link(Struct, frozen=True):
+    """A history's fingerprint: its length, and a hash over its messages and their conditions."""
+
+    length: int
+    digest: int
+
+
+def _chain(history: Sequence[Message], beginning: Hashable) -> list[Hashable]:
+    """Return the fingerprint of each beginning of a history; a text that was hashed before costs nothing."""
+    digest = hash(beginning)
+    links: list[Hashable] = [_Link(0, digest)]
+    for number, message in enumerate(history, start=1):
+        digest = hash((digest, message))
+        links.append(_Link(number, digest))
+    return links
+
+
+_CACHE = FitCache()

@@ -1,0 +1,439 @@
+"""Follow a caller's own message list: what of it is new, what was taken back, and how to return messages unchanged.
+
+A caller brings the whole list each time or only what is new; either way each item is decoded once. A whole list is matched by the
+content of its messages, not by their ids. What was folded must still be there; what stands after it may have changed, which is
+an amendment.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import islice, takewhile
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.entries import Checkpoint
+from infold.core.log import Log, within
+from infold.core.logged_message import Placed
+from infold.core.messages import (
+    AssistantMessage,
+    CompactionPart,
+    Finish,
+    Message,
+    MessageId,
+    ReasoningPart,
+    Usage,
+    calls_of,
+    chained,
+    has_ids,
+    likeness,
+    outlined,
+    results_of,
+    text_of,
+)
+from infold.errors import HistoryChanged, UsageError
+from infold.formats.codec import Decoded, joined, plain, refuse_text
+from infold.formats.harness_text import NO_MARKS, Marks, marked
+from infold.formats.pairing import Pairing
+from infold.formats.registry import WireFormat
+
+SYSTEM_ROLES = frozenset({"system", "developer"})
+
+_NUMBERED = re.compile(r"m\d{1,18}")
+_REPEATED = re.compile(r"#\d+$")
+
+
+class DecodedHistory(Struct, frozen=True):
+    """A whole list that was decoded before its session was known; `Session.prepare` takes it in place of the list.
+
+    `preamble` are the system messages that open the list, `decoded` the rest, `pairing` the calls that it leaves open.
+    """
+
+    items: Sequence[object]
+    preamble: Decoded
+    decoded: Decoded
+    pairing: Pairing
+
+
+def decode_history(wire: WireFormat, items: Sequence[object]) -> DecodedHistory:
+    """Decode a whole list; raise `BrokenInput` for items that cannot be read."""
+    refuse_text(wire.name, items)
+    count, pairing = len(list(takewhile(_is_system, items))), Pairing()
+    preamble = wire.decode(items[:count])
+    return DecodedHistory(items, preamble, wire.decode(items[count:], pairing=pairing), pairing)
+
+
+class HistoryMatch(Struct, frozen=True):
+    """A whole list compared with a session: its decoding, what of it is new, and what it takes back.
+
+    `known` counts its messages that the session has. `amended` is the sequence of the first message that is no longer there;
+    `turns_back`, how many turns of a person go with it.
+    """
+
+    preamble: Decoded
+    decoded: Decoded
+    pairing: Pairing
+    new: tuple[Message, ...]
+    known: int
+    amended: int | None = None
+    turns_back: int = 0
+
+
+class History:
+    """The messages of one session in its wire format, each decoded once.
+
+    `is_whole`: the caller brings its whole list with each request.
+    """
+
+    def __init__(self, wire: WireFormat, marks: Marks = NO_MARKS) -> None:
+        self.wire = wire
+        self._marks = marks
+        self.is_whole = False
+        self._stored = 0
+        self._nothing = Decoded(wire.name, (), (), {})
+        self.preamble = self.decoded = self._nothing
+        self.pairing: Pairing | None = None
+        self._brought: HistoryMatch | None = None
+
+    def mark_stored(self) -> None:
+        """Note that everything decoded so far is stored."""
+        self._stored = len(self.decoded.messages)
+
+    def reset(self) -> None:
+        """Start over after the session was read from its store; of a list that comes in pieces, keep what is stored."""
+        self.decoded = self._nothing if self.is_whole else _first(self.decoded, self._stored)
+        self._stored = len(self.decoded.messages)
+        self.pairing = self._brought = None
+
+    def match(self, items: Sequence[object] | DecodedHistory, log: Log) -> HistoryMatch:
+        """Compare a whole list with the session; raise `HistoryChanged` if it belongs to another. Nothing is adopted yet."""
+        given, listed = (items, items.items) if isinstance(items, DecodedHistory) else (None, items)
+        if given is not None and given.decoded.format == self.wire.name:
+            preamble, count = given.preamble, _count_sources(given.preamble)
+        else:
+            given = None
+            refuse_text(self.wire.name, listed)
+            count = len(list(takewhile(_is_system, listed)))
+            preamble = self.wire.decode(listed[:count])
+        rest = listed[count:]
+        return self._match_extended(preamble, rest, given, log) or self._match_whole(preamble, rest, given, log)
+
+    def adopt(self, match: HistoryMatch) -> None:
+        """Take a whole list over as the session's own."""
+        self.preamble, self.decoded, self.pairing = match.preamble, match.decoded, match.pairing.copy()
+        self._brought, self.is_whole = match, True
+
+    def add(self, items: Sequence[object], log: Log) -> tuple[Message, ...]:
+        """Decode items that are new; of what was decoded before, only what the view still shows is kept.
+
+        Raise `UsageError` for a system message that opens them: it is not part of the session, and would be folded with it.
+        """
+        refuse_text(self.wire.name, items)
+        if items and not log.length and _is_system(items[0]):
+            raise UsageError(
+                "a system message belongs to every request and not to what is new; put it in front of the messages that "
+                "prepare_new gives, and pass it as system=… so that it is counted"
+            )
+        later = self._decode(items, _position(log), self._pairing(log))
+        shown = self._still_shown(log)
+        self._stored = min(self._stored, len(shown.messages))
+        self.decoded, self.is_whole, self._brought = joined(shown, later), False, None
+        return later.messages
+
+    def repeat(self, items: Sequence[object], count: int, log: Log) -> None:
+        """Use again the caller's objects of items that the session already ends with, as so many messages."""
+        stored = [placed for placed in log.live if not placed.is_own][-count:]
+        if [message.id for message in self.decoded.messages[-count:]] == [placed.message.id for placed in stored]:
+            return
+        before = (placed.message for placed in log.live if placed.sequence < stored[0].sequence)
+        decoded = self._decode(items, _position(log) - count, Pairing.after(before, _unanswered(log)))
+        self.decoded, self.is_whole, self._brought = joined(self.decoded, decoded), False, None
+        self.mark_stored()
+
+    def reply(self, body: object, log: Log) -> tuple[Message, ...]:
+        """Decode a provider's reply, with the usage and the reason it ended for."""
+        later = self.wire.decode(self.wire.reply_items(body), first=_position(log), pairing=self._pairing(log))
+        self.decoded = joined(self.decoded, later)
+        usage, finish = self.wire.usage(body), self.wire.finish(body)
+        return tuple(_with_report(message, usage, finish) for message in later.messages)
+
+    def sources_of(self, messages: Sequence[Message]) -> dict[MessageId, tuple[object, ...]]:
+        """Return the caller's items of these messages, as far as they have any."""
+        wanted = {message.id for message in messages}
+        pairs = zip(self.decoded.messages, self.decoded.sources, strict=True)
+        return {message.id: sources for message, sources in pairs if message.id in wanted}
+
+    def without_source(self, view: Sequence[Message]) -> tuple[Message, ...]:
+        """Return the messages of a view that are sent from the log alone."""
+        known = {message.id for message in self.decoded.messages}
+        return tuple(message for message in view if message.id not in known)
+
+    def encode(self, view: Sequence[Message], log: Log) -> list[object]:
+        """Return a view in the caller's shape; unchanged messages are the caller's own objects."""
+        known = {message.id: message for message in self.decoded.messages}
+        own = {placed.message.id: placed.message for placed in log.live}
+        shown = [known.get(message.id, message) if own.get(message.id) is message else message for message in view]
+        opening = [source for sources in self.preamble.sources for source in sources]
+        return [*opening, *self.wire.encode(shown, self.decoded)]
+
+    def _pairing(self, log: Log) -> Pairing:
+        """Return which calls are open; from the session itself if nothing was decoded yet."""
+        if self.pairing is None:
+            self.pairing = Pairing.after((placed.message for placed in log.live), _unanswered(log))
+        return self.pairing
+
+    def _decode(self, items: Sequence[object], first: int, pairing: Pairing) -> Decoded:
+        """Decode items, and mark what another program compacted before."""
+        decoded = self.wire.decode(items, first=first, pairing=pairing)
+        return replace(decoded, messages=marked(decoded.messages, self._marks))
+
+    def _match_extended(
+        self, preamble: Decoded, items: Sequence[object], given: DecodedHistory | None, log: Log
+    ) -> HistoryMatch | None:
+        """Match a list that begins with all that was brought last and goes on with all that was recorded since.
+
+        The quick way: only the end of the list is decoded. A client writes a reply in its own way, so that one is compared by
+        its content.
+        """
+        brought = self._brought
+        if brought is None:
+            return None
+        known = [source for sources in brought.decoded.sources for source in sources]
+        count = len(brought.decoded.messages)
+        live_from = count - _folded(log)
+        if not known or live_from < 0 or not _begins_with(items, known):
+            return None
+        recorded = _callers(log)[live_from:]
+        if given is None:
+            pairing = brought.pairing.copy()
+            later = self._decode(items[len(known) :], count, pairing)
+        else:
+            pairing, later = given.pairing, _from(given.decoded, count)
+            later = replace(later, messages=marked(later.messages, self._marks))
+        if _common(later.messages, recorded) < len(recorded):
+            return None
+        later = replace(later, messages=_with_ids_of(recorded, later.messages))
+        new = later.messages[len(recorded) :]
+        before = replace(brought.decoded, sources=_regroup(brought.decoded.sources, items))
+        return HistoryMatch(preamble, joined(before, later), pairing, new, count + len(recorded))
+
+    def _match_whole(
+        self, preamble: Decoded, items: Sequence[object], given: DecodedHistory | None, log: Log
+    ) -> HistoryMatch:
+        if given is None:
+            pairing = Pairing()
+            decoded = self._decode(items, 0, pairing)
+        else:
+            pairing = given.pairing
+            decoded = replace(given.decoded, messages=marked(given.decoded.messages, self._marks))
+        messages = decoded.messages
+        start = _after_fold(messages, log)
+        live = _callers(log)
+        same = _common(messages[start:], live)
+        if live and not same and not start:
+            raise HistoryChanged(f"its first message is not the session's ({live[0].message.id})")
+        gone = live[same:]
+        new = _with_recorded_usage(messages[start + same :], gone)
+        kept = _with_ids_of(live, messages[start : start + same])
+        return HistoryMatch(
+            preamble,
+            replace(decoded, messages=(*messages[:start], *kept, *new)),
+            pairing,
+            new,
+            start + same,
+            gone[0].sequence if gone else None,
+            sum(placed.is_persons for placed in gone),
+        )
+
+    def _still_shown(self, log: Log) -> Decoded:
+        live = {placed.message.id for placed in log.live}
+        if all(message.id in live for message in self.decoded.messages):
+            return self.decoded
+        kept = [n for n, message in enumerate(self.decoded.messages) if message.id in live]
+        messages = tuple(self.decoded.messages[n] for n in kept)
+        return replace(self.decoded, messages=messages, sources=tuple(self.decoded.sources[n] for n in kept))
+
+
+def renumber(messages: Sequence[Message], log: Log) -> tuple[Message, ...]:
+    """Return messages that came from no wire with the ids they have at the end of this log, and references to match."""
+    first = _position(log)
+    ids = {message.id: MessageId(f"m{first + n}") for n, message in enumerate(messages)}
+    return tuple(_rename(message, MessageId(f"m{first + n}"), ids) for n, message in enumerate(messages))
+
+
+def _rename(message: Message, own: MessageId, ids: Mapping[MessageId, MessageId]) -> Message:
+    """Return a message under its new id; a reference without a new id is to a message in the log already."""
+    parts = tuple(
+        replace(part, first_kept_id=ids.get(part.first_kept_id, part.first_kept_id))
+        if isinstance(part, CompactionPart) and part.first_kept_id is not None
+        else part
+        for part in message.parts
+    )
+    parts = message.parts if parts == message.parts else parts
+    if isinstance(message, AssistantMessage) and message.parent_id is not None:
+        return replace(message, id=own, parts=parts, parent_id=ids.get(message.parent_id, message.parent_id))
+    return replace(message, id=own, parts=parts)
+
+
+# What of a caller's messages is stored already.
+
+
+def starts_with_fold(messages: Sequence[Message], checkpoint: Checkpoint) -> bool:
+    """Return whether a whole history begins with what was folded, even if old results were cleared from it since."""
+    head = messages[: checkpoint.folded]
+    if len(head) < checkpoint.folded:
+        return False
+    return chained("", head) == checkpoint.fingerprint or (has_ids(head) and outlined("", head) == checkpoint.outline)
+
+
+def stored_prefix_length(messages: Sequence[Message], live: Sequence[Placed], same: int) -> int:
+    """Return how many messages of a history a session has, of the `same` that have equal content.
+
+    Calls that are still open count only under the ids they have there, because their results name them; so do the results that
+    such a step has already.
+    """
+    index = next((index for index in range(same - 1, -1, -1) if calls_of(messages[index])), None)
+    if index is None:
+        return same
+    answered = {result.call_id for later in messages[index + 1 : same] for result in results_of(later)}
+    if all(call.call_id in answered for call in calls_of(messages[index])):
+        return same
+    step = range(index, same)
+    return next((place for place in step if _wire_ids(messages[place]) != _wire_ids(live[place].message)), same)
+
+
+def ends_with(log: Log, likenesses: Sequence[str]) -> bool:
+    """Return whether the caller's newest messages in the log have this content."""
+    newest = [placed.message for placed in log.live if not placed.is_own][-len(likenesses) :] if likenesses else []
+    return bool(newest) and [likeness(message) for message in newest] == list(likenesses)
+
+
+def is_stored_reply(log: Log, replies: Sequence[Message]) -> bool:
+    """Return whether the caller's own list brought this reply before it was recorded."""
+    newest = log.live[-1].message if log.live else None
+    if not replies or not isinstance(newest, AssistantMessage):
+        return False
+    return likeness(newest) == likeness(replies[-1]) and _wire_ids(newest) == _wire_ids(replies[-1])
+
+
+def is_rewritten(recorded: Message, brought: Message) -> bool:
+    """Return whether a client brings a recorded reply in its own words: some send reasoning back as text.
+
+    It makes the same calls; a reply without calls contains what the recorded one said or thought.
+    """
+    if not isinstance(recorded, AssistantMessage) or not isinstance(brought, AssistantMessage):
+        return False
+    if calls_of(recorded) or calls_of(brought):
+        return _wire_ids(recorded) == _wire_ids(brought)
+    thoughts = (part.text for part in recorded.parts if isinstance(part, ReasoningPart))
+    texts = [" ".join(text.split()) for text in (text_of(recorded), *thoughts)]
+    return any(text and text in " ".join(text_of(brought).split()) for text in texts)
+
+
+def _wire_ids(message: Message) -> list[str]:
+    """Return the ids of calls and results as the provider gave them; an id that is met a second time is numbered."""
+    called, answered = calls_of(message), results_of(message)
+    ids = (*(call.call_id for call in called), *(result.call_id for result in answered))
+    return [_REPEATED.sub("", call_id) for call_id in ids]
+
+
+# Parts of a match.
+
+
+def _count_sources(decoded: Decoded) -> int:
+    return sum(map(len, decoded.sources))
+
+
+def _first(decoded: Decoded, count: int) -> Decoded:
+    return replace(decoded, messages=decoded.messages[:count], sources=decoded.sources[:count])
+
+
+def _from(decoded: Decoded, count: int) -> Decoded:
+    return replace(decoded, messages=decoded.messages[count:], sources=decoded.sources[count:])
+
+
+def _callers(log: Log) -> list[Placed]:
+    """Return the session's messages that a caller's list holds too."""
+    return [placed for placed in log.live if not placed.is_own]
+
+
+def _position(log: Log) -> int:
+    """Return where in the caller's list the next message stands; its id is made of that, the same in every process.
+
+    An imported compaction does not say how many messages it folded, so the newest id counts too.
+    """
+    newest = next((placed.message.id for placed in reversed(log.live) if not placed.is_own), "")
+    number = int(newest[1:]) + 1 if _NUMBERED.fullmatch(newest) else 0
+    return max(number, _folded(log) + log.length - len(within(log.spine.own, log.length)))
+
+
+def _folded(log: Log) -> int:
+    return 0 if log.checkpoint is None else log.checkpoint.folded
+
+
+def _unanswered(log: Log) -> dict[str, str]:
+    """Return the folded calls that may still be answered, each with its tool."""
+    known = {} if log.checkpoint is None else log.checkpoint.unanswered
+    return {call_id: tool for call_id, tool in known.items() if call_id in log.carried}
+
+
+def _after_fold(messages: Sequence[Message], log: Log) -> int:
+    """Return how many messages the session has folded; raise `HistoryChanged` if these do not begin with them."""
+    checkpoint = log.checkpoint
+    if checkpoint is None or not checkpoint.folded:
+        return 0
+    if len(messages) < checkpoint.folded:
+        raise HistoryChanged(f"it has {len(messages)} messages, fewer than the {checkpoint.folded} that were folded")
+    if not starts_with_fold(messages, checkpoint):
+        raise HistoryChanged(f"the {checkpoint.folded} messages that were folded are not what they were")
+    return checkpoint.folded
+
+
+def _common(messages: Sequence[Message], live: Sequence[Placed]) -> int:
+    """Return how many messages are the same from the start."""
+    pairs = zip(messages, live, strict=False)
+    same = len(list(takewhile(lambda pair: likeness(pair[0]) == likeness(pair[1].message), pairs)))
+    return stored_prefix_length(messages, live, same)
+
+
+def _with_ids_of(placed: Sequence[Placed], messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return messages, the first of which the session has, under the ids they have there."""
+    pairs = zip(messages, placed, strict=False)
+    ours = (message if message.id == one.message.id else replace(message, id=one.message.id) for message, one in pairs)
+    return (*ours, *messages[len(placed) :])
+
+
+def _with_recorded_usage(messages: Sequence[Message], gone: Sequence[Placed]) -> tuple[Message, ...]:
+    """Give a reply that the client rewrote the usage that was recorded with the original."""
+    pairs = zip(messages, gone, strict=False)
+    rewritten = list(takewhile(lambda pair: is_rewritten(pair[1].message, pair[0]), pairs))
+    kept = (_copy_usage(message, placed.message) for message, placed in rewritten)
+    return (*kept, *messages[len(rewritten) :])
+
+
+def _copy_usage(message: Message, recorded: Message) -> Message:
+    assert isinstance(message, AssistantMessage)
+    assert isinstance(recorded, AssistantMessage)
+    return replace(message, usage=recorded.usage, finish=recorded.finish)
+
+
+def _regroup(sources: Sequence[Sequence[object]], items: Sequence[object]) -> tuple[tuple[object, ...], ...]:
+    """Return the items of this request in the groups that the equal ones of the last request formed."""
+    rest = iter(items)
+    return tuple(tuple(islice(rest, len(group))) for group in sources)
+
+
+def _begins_with(items: Sequence[object], known: Sequence[object]) -> bool:
+    return len(items) >= len(known) and all(
+        one is other or one == other for one, other in zip(items, known, strict=False)
+    )
+
+
+def _is_system(item: object) -> bool:
+    return plain(item).get("role") in SYSTEM_ROLES
+
+
+def _with_report(message: Message, usage: Usage | None, finish: Finish | None) -> Message:
+    if not isinstance(message, AssistantMessage):
+        return message
+    return replace(message, usage=usage, finish=finish or "other")

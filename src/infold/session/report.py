@@ -1,0 +1,355 @@
+"""What `fit` did and why, as values and as text; and the events of a session as sentences."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias, assert_never
+
+from msgspec import Struct
+
+from infold.catalogue import Assumed, Lookup, Prices
+from infold.core.budget import Budget
+from infold.core.entries import handle_of
+from infold.core.events import (
+    Clipped,
+    Compacted,
+    CompactionVetoed,
+    Event,
+    Exceeded,
+    FailedOpen,
+    InstructionStubbed,
+    MediaNotStored,
+    NotManaged,
+    PluginFailed,
+    PreparationDiscarded,
+    PreparedAhead,
+    Pruned,
+    Rejected,
+    Repaired,
+    Restored,
+    StubRepeated,
+    SummariserPaused,
+    SummariserResumed,
+    SummaryProgressed,
+    SummaryRejected,
+)
+from infold.core.messages import (
+    AssistantMessage,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UserMessage,
+    is_attached_or_own,
+    results_of,
+)
+from infold.core.policy import Ruler
+from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_part
+from infold.session.counting import Counting
+
+CATEGORIES = ("system", "tools", "user", "injected", "assistant", "reasoning", "calls", "results", "media", "summary")
+"""What fills a window, in the order it is shown."""
+
+
+class RemovedPart(Struct, frozen=True):
+    """Something that is no longer in the view: the item of the caller's list it stood in, what it is, and its tokens."""
+
+    index: int
+    handle: str
+    what: str
+    tokens: int
+
+
+class Report(Struct, frozen=True):
+    """All that `fit` did.
+
+    `tokens_after` is what is sent, system prompt and tools included; `upper_tokens` the most it can be by the provider's
+    count. `model` says where the window came from; none where it was given. What takes a walk over all messages is worked
+    out when it is asked for.
+    """
+
+    format: str
+    policy: str
+    budget: Budget
+    tokens_after: int
+    upper_tokens: int
+    overhead_tokens: int
+    counting: Counting
+    events: tuple[Event, ...]
+    model: Lookup | None
+    history: tuple[Message, ...]
+    sent: tuple[Message, ...]
+    sequences: tuple[int, ...]
+    items: tuple[int, ...] = ()
+    beside: Mapping[str, int] = {}
+
+    @property
+    def changed(self) -> bool:
+        """Whether the request shows anything else than the history: something was hidden, folded or mended."""
+        return bool(self.events) or self.sent != self.history
+
+    @property
+    def tokens_before(self) -> int:
+        """The whole history, with system prompt and tools."""
+        inside = tuple(message for message, number in zip(self.history, self.sequences, strict=True) if number >= 0)
+        return self.overhead_tokens + sum(tokens_by_category(inside, self.counting.ruler).values())
+
+    @property
+    def before(self) -> dict[str, int]:
+        """What fills the history, by category, system prompt and tools included."""
+        return with_beside(tokens_by_category(self.history, self.counting.ruler), self.beside)
+
+    @property
+    def after(self) -> dict[str, int]:
+        """What fills the request, by category, system prompt and tools included."""
+        return with_beside(tokens_by_category(self.sent, self.counting.ruler), self.beside)
+
+    @property
+    def left(self) -> tuple[RemovedPart, ...]:
+        """Everything of the caller's messages that the request does not show as it was."""
+        return tuple(_left(self)) if self.changed else ()
+
+    @property
+    def cost(self) -> dict[str, float] | None:
+        """Dollars for sending the request once, uncached, by category; none where the price is not known."""
+        prices = self.model.entry.prices_at(self.tokens_after) if self.model is not None else None
+        return None if prices is None else cost_of(self.after, prices)
+
+    def explain(self) -> str:
+        """The report in words, a line each."""
+        return "\n".join(_lines(self))
+
+
+def tokens_by_category(messages: Iterable[Message], ruler: Ruler) -> dict[str, int]:
+    """How many tokens of each category these messages hold; only categories that occur."""
+    sums = dict.fromkeys(CATEGORIES, 0)
+    for message in messages:
+        for part in message.parts:
+            sums[_category(message, part)] += measure_part(part, ruler)
+        sums[_speaker(message)] += MESSAGE_OVERHEAD_TOKENS
+    return {category: tokens for category, tokens in sums.items() if tokens}
+
+
+def with_beside(tokens: Mapping[str, int], beside: Mapping[str, int]) -> dict[str, int]:
+    """Both by category, in the order categories are shown."""
+    sums = {category: tokens.get(category, 0) + beside.get(category, 0) for category in CATEGORIES}
+    return {category: count for category, count in sums.items() if count}
+
+
+def cost_of(tokens: Mapping[str, int], prices: Prices) -> dict[str, float]:
+    """Dollars for sending that many tokens of each category as fresh input."""
+    return {category: count * prices.input / 1_000_000 for category, count in tokens.items()}
+
+
+def _left(report: Report) -> Iterator[RemovedPart]:
+    kept = {message.id: message for message in report.sent}
+    item = 0
+    for index, (message, number) in enumerate(zip(report.history, report.sequences, strict=True)):
+        items = report.items[index] if report.items else 1
+        now = kept.get(message.id)
+        if now is None and is_empty(message):
+            yield RemovedPart(item, handle_of(number, 0), "empty message", 0)
+        for position, part in enumerate(() if now is message or is_empty(message) else message.parts):
+            if now is None or not _is_shown(part, position, message, now):
+                tokens = measure_part(part, report.counting.ruler)
+                yield RemovedPart(item + min(position, items - 1), handle_of(number, position), _what(part), tokens)
+        item += items
+
+
+def _is_shown(part: Part, position: int, message: Message, now: Message) -> bool:
+    """Whether a message shows a part as it was, at its place or, where others are gone, at another."""
+    if len(now.parts) == len(message.parts):
+        return now.parts[position] == part
+    return part in now.parts
+
+
+def is_empty(message: Message) -> bool:
+    """Return whether a message has no content at all; requests leave it out."""
+    return all(isinstance(part, TextPart) and not part.text.strip() for part in message.parts)
+
+
+def _what(part: Part) -> str:
+    if isinstance(part, ToolResultPart):
+        return f"{part.tool or 'tool'} result"
+    if isinstance(part, ToolCallPart):
+        return f"{part.tool} call"
+    return type(part).__name__.removesuffix("Part").lower()
+
+
+def _category(message: Message, part: Part) -> str:
+    match part:
+        case ReasoningPart():
+            return "reasoning"
+        case ToolCallPart():
+            return "calls"
+        case ToolResultPart():
+            return "results"
+        case FilePart():
+            return "media"
+        case TextPart() if isinstance(message, UserMessage) and not is_attached_or_own(part) and not _is_own(message):
+            return "injected"
+        case _:
+            return _speaker(message)
+
+
+def _speaker(message: Message) -> str:
+    if _is_own(message):
+        return "summary"
+    if isinstance(message, SystemMessage):
+        return "system"
+    if isinstance(message, AssistantMessage):
+        return "summary" if message.summary or message.foreign_summary else "assistant"
+    return "user" if isinstance(message, UserMessage) else "results"
+
+
+def _is_own(message: Message) -> bool:
+    return message.id.startswith(("checkpoint-", "request-", "summary-"))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    counted = "counted exactly" if report.counting.is_exact else "estimated"
+    usable = f"{report.budget.limit_tokens:,} usable" if report.budget.bounded else "a window without limit"
+    yield (
+        f"{report.policy}: {report.tokens_before:,} → {report.tokens_after:,} tokens ({counted}), at most "
+        f"{report.upper_tokens:,} of {usable}"
+    )
+    if isinstance(report.model, Assumed):
+        yield f"window: {report.model.reason}; {report.model.advice}"
+    if not report.events:
+        yield "nothing was cut: it fits as it is" if report.changed else "nothing was changed: it fits as it is"
+    for event in report.events:
+        yield _told(event)
+    left = report.left
+    if left and report.events:
+        yield f"left the view: {_number(len(left), 'part')}, {sum(part.tokens for part in left):,} tokens"
+    if report.changed:
+        yield from _mended(report)
+    yield "filled by: " + ", ".join(f"{category} {count:,}" for category, count in report.after.items())
+
+
+def _mended(report: Report) -> Iterator[str]:
+    """Yield what was changed because no provider accepts it."""
+    empty = sum(left.what == "empty message" for left in report.left)
+    known = {message.id for message in report.history}
+    added = [message for message in report.sent if message.id not in known]
+    answered = sum(result.status == "interrupted" for message in added for result in results_of(message))
+    mended = (
+        f"{_number(empty, 'empty message')} left out" if empty else "",
+        f"{_number(answered, 'call')} without a result answered as interrupted" if answered else "",
+    )
+    if any(mended):
+        yield f"mended: {', '.join(filter(None, mended))}"
+
+
+_REASONS = {
+    "trigger": "the trigger was reached",
+    "price": "that is cheaper than sending it all again and again",
+    "overflow": "the provider had refused the request",
+    "forced": "a reply was cut off for length",
+    "manual": "it was asked for",
+    "safety": "it would not have fitted; this step is infold's own, the preset has none",
+    "arrival": "it was longer than was wanted",
+    "import": "it was recorded",
+}
+
+
+def _told(event: Event) -> str:
+    match event:
+        case Pruned():
+            what = f"pruned {_number(len(event.targets), 'old tool part')}"
+        case Clipped():
+            what = f"clipped {_number(len(event.targets), 'part')} too large for the window"
+        case Compacted():
+            what = f"folded {_number(event.folded_messages, 'message')}"
+        case _:
+            return describe_event(event)
+    beyond = describe_safety(event) if isinstance(event, Compacted) else ""
+    return f"{what}: {event.tokens_before:,} → {event.tokens_after:,} tokens, because {_REASONS[event.reason]}{beyond}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+OtherEvent: TypeAlias = (
+    InstructionStubbed
+    | StubRepeated
+    | SummaryRejected
+    | SummariserPaused
+    | SummariserResumed
+    | SummaryProgressed
+    | CompactionVetoed
+    | PluginFailed
+    | Rejected
+    | PreparedAhead
+    | PreparationDiscarded
+    | Restored
+    | FailedOpen
+    | NotManaged
+    | Repaired
+    | Exceeded
+    | MediaNotStored
+)
+"""Every event that does not itself make the view smaller."""
+
+
+SAFETY_STEPS = {
+    "code-fold": "the summary failed; folding by code is infold's own step, the preset has none",
+    "flattened": "the history was too large for the summariser as messages, so it read a flattened text",
+}
+"""What infold did beyond a document's preset, in words."""
+
+
+def describe_event(event: OtherEvent) -> str:  # noqa: C901, PLR0911, PLR0912 - a sentence for each kind
+    """What happened, in a sentence."""
+    match event:
+        case InstructionStubbed():
+            instructions = "instruction" if len(event.handles) == 1 else "instructions"
+            return f"no longer shown word for word, too little room: {len(event.handles):,} {instructions} of the user"
+        case StubRepeated():
+            return f"message {event.message_id} repeats the text of a stub"
+        case SummaryRejected():
+            return f"a summary was rejected ({', '.join(event.faults)}){f': {event.error}' if event.error else ''}"
+        case SummariserPaused():
+            return f"code alone folds for {event.seconds:,} s, since summaries failed ({event.failures:,} in a row)"
+        case SummariserResumed():
+            return f"the summariser is asked again after {event.failures:,} failed compactions"
+        case SummaryProgressed():
+            return f"a summary is being written: {len(event.text):,} characters more"
+        case CompactionVetoed():
+            return f"a plugin vetoed the compaction: {event.why}"
+        case PluginFailed():
+            return f"the plugin {event.plugin} failed and was passed over: {event.problem}"
+        case Rejected() if event.outdated_thinking:
+            messages = f"{event.outdated_thinking:,} message{'s' if event.outdated_thinking != 1 else ''}"
+            return f"the provider refused the thinking of {messages}, which is bound to another conversation; removed"
+        case Rejected():
+            told = f", its limit is {event.limit_tokens:,}" if event.limit_tokens else ""
+            return f"the provider refused a request estimated at {event.estimated_tokens:,} tokens{told}"
+        case PreparedAhead():
+            return f"a summary was written ahead of need in {event.duration_ms / 1000:.1f} s"
+        case PreparationDiscarded():
+            return f"a summary written ahead was discarded: {event.why}"
+        case Restored():
+            return f"entry {event.sequence} was undone; the view has {event.tokens_after:,} tokens again"
+        case FailedOpen():
+            return f"a request was relayed unchanged: {event.problem}"
+        case MediaNotStored():
+            what = f"{event.name} ({event.media_type})" if event.name else event.media_type
+            return f"{what} has {event.byte_size:,} bytes, over the limit of {event.limit_bytes:,}, and is not stored"
+        case NotManaged():
+            return f"a request was relayed at its own size: {event.why}"
+        case Repaired():
+            calls = "call" if len(event.call_ids) == 1 else "calls"
+            return f"answered as interrupted, because there is no result: {len(event.call_ids):,} {calls}"
+        case Exceeded():
+            return f"still {event.floor_tokens:,} tokens for {event.usable_tokens:,} usable"
+        case _:
+            assert_never(event)
+
+
+def describe_safety(event: Compacted) -> str:
+    """Return what a compaction did that its preset's document does not have, as the end of a line; empty for nothing."""
+    return "".join(f"; {SAFETY_STEPS.get(name, name)}" for name in event.safety)

@@ -1,0 +1,685 @@
+"""The session: two calls around each request, `prepare` before it and `record` after it.
+
+Any loop can drive it. The session lives in a store; in memory stands only what its view needs, and a new process goes on where
+another ended by opening the same id. Usage that replies report corrects the estimates, a summariser writes the summaries if
+there is one, and everything folded can be read back. `AsyncSession` is the same, awaited.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.clip import clips_on_arrival
+from infold.core.compact import carry_out
+from infold.core.cut import Cut
+from infold.core.entries import Amendment, Clipping, Entry, Handle, MessageEntry, Pin, Rejection, Restoration, Title
+from infold.core.events import Clipped, Event, Rejected, Repaired, Restored, StubRepeated, SummaryProgressed
+from infold.core.gauge import Gauge, estimated_tokens
+from infold.core.judge import Told
+from infold.core.log import Log
+from infold.core.logged_message import media_bytes, repeats_stub
+from infold.core.messages import FilePart, Message, MessageId, SessionId, likeness
+from infold.core.plan import Stuck, fold_at
+from infold.core.policy import Policy
+from infold.core.summary_request import SummaryRequest
+from infold.core.view import answered_as_interrupted
+from infold.errors import HistoryChanged, UsageError, WindowExceeded, kind_of
+from infold.formats.harness_text import marks_of
+from infold.formats.overflow import Overflow
+from infold.formats.registry import WireFormat, detect, format_named
+from infold.observers.bus import Bus
+from infold.plugins.manager import PluginHooks
+from infold.ports import FullStore, MediaStore, SessionKey, Summariser
+from infold.session.background import BackgroundSummary
+from infold.session.compaction import (
+    CompactionInput,
+    CompactionRun,
+    Prepared,
+    Preview,
+    check_up_to,
+    preview,
+)
+from infold.session.context import NO_EXTRAS, ReplyMetadata, RequestContext, RequestExtras, window_exceeded
+from infold.session.history import (
+    DecodedHistory,
+    History,
+    HistoryMatch,
+    ends_with,
+    is_stored_reply,
+    renumber,
+)
+from infold.session.media import Medium, digests_in, take_media, with_media
+from infold.session.recall import files_at, recall, recall_media
+from infold.session.settings import SessionSettings, check_store, require_int, require_str
+from infold.session.summariser import Callbacks, check_not_summarising, check_sync, overflow_from_error, summarising_for
+from infold.session.summary import (
+    PreparedSummary,
+    SummaryPlan,
+    basis_of,
+    events_for,
+    prepare_ahead,
+    request_summary,
+)
+from infold.session.writer import LogWriter, retrying
+from infold.wiring import summariser_for
+
+MOST_REJECTIONS = 1
+"""A request that a provider refused is made smaller and sent once more; a second refusal is raised."""
+
+T = TypeVar("T")
+
+
+class Ready(Struct, frozen=True):
+    """A request that fits: its messages in the caller's shape, how full the window is, and what was done for it.
+
+    The messages are typed as anything, so that a checker lets them be sent with whatever SDK they are for. `limit_tokens` is
+    the most the request might have been; 0 if the window was declared to have no limit.
+    """
+
+    messages: list[Any]
+    gauge: Gauge
+    events: tuple[Event, ...]
+    limit_tokens: int = 0
+
+
+class _New(NamedTuple):
+    """What a caller's list adds to the session: new messages, and the sequence from which on others were taken back."""
+
+    messages: tuple[Message, ...] = ()
+    amended: int | None = None
+
+
+class _Unsent(NamedTuple):
+    """What the newest request brought, until it was answered: the caller's items and the content of their messages."""
+
+    items: list[object]
+    likenesses: tuple[str, ...]
+    is_stored: bool = False
+
+
+class _Manual(NamedTuple):
+    """A compaction that a person asked for."""
+
+    focus: str
+    up_to: int | None
+
+
+class Session:
+    """One session in a store, prepared before each request and recorded after it; may be used from any thread.
+
+    `callbacks` call the summariser and the observers; by default they run in the thread that uses the session.
+    """
+
+    def __init__(
+        self,
+        store: FullStore,
+        session_id: str,
+        settings: SessionSettings,
+        *,
+        tenant: str = "",
+        callbacks: Callbacks | None = None,
+    ) -> None:
+        check_store(store)
+        if not isinstance(settings, SessionSettings):
+            raise UsageError(f"the settings are {kind_of(settings)}; give SessionSettings(window=…) or the like")
+        if callbacks is None:
+            check_sync(settings.summariser)
+            callbacks = Callbacks(Bus())
+        resolved = settings.resolve()
+        self._settings = resolved if isinstance(store, MediaStore) else replace(resolved, media_limit_bytes=0)
+        self._now_ms = settings.now_ms
+        self._summariser: Summariser | None = summariser_for(settings.summariser)
+        self._bus = callbacks.bus
+        if settings.on_event is not None:
+            self._bus.subscribe(Event, settings.on_event)
+        if settings.on_compacted is not None:
+            self._bus.on_compacted(settings.on_compacted)
+        key = SessionKey(tenant, SessionId(session_id))
+        self._writer = LogWriter(store, key, resolved.rendering, callbacks)
+        self._hooks = PluginHooks(settings.plugins, self._writer.publish) if settings.plugins else None
+        self._context = RequestContext(self._settings, settings.now_ms)
+        self._background = BackgroundSummary(max(settings.patience_seconds, settings.summary_seconds or 0.0))
+        self._turn = RLock()
+        self._history: History | None = None
+        self._unsent: _Unsent | None = None
+        self._rejections = 0
+        self._refused_tokens: int | None = None
+        self._answered: frozenset[str] = frozenset()
+        self._wanted: SummaryPlan | None = None
+        self._taken_back: int | None = None
+        self._background_end = -1
+
+    def close(self) -> None:
+        """Give up a summary that is being written in the background; the session itself needs no closing."""
+        self.cancel_ahead()
+
+    def cancel_ahead(self) -> "Future[None] | None":
+        """Give up a summary that waits to be used, or is being written in the background; then return a future for its end."""
+        return self._background.cancel()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def log(self) -> Log:
+        """The session as it stands."""
+        return self._writer.log
+
+    @property
+    def window_tokens(self) -> int:
+        """The model's window as learned by now; 0 if it was declared to have no limit."""
+        return self._context.window(self.log).context_tokens
+
+    @property
+    def limit_tokens(self) -> int:
+        """The most that the next request may be, as learned by now; 0 if the window has no limit."""
+        return self._context.plan_inputs(self.log).budget.limit_tokens
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the session."""
+        return self._settings.policy
+
+    @property
+    def bus(self) -> Bus:
+        """Where to subscribe to the events of this session."""
+        return self._bus
+
+    # Requests and replies.
+
+    def prepare(
+        self,
+        messages: Sequence[object] | DecodedHistory,
+        *,
+        system: object = None,
+        tools: object = None,
+        output_tokens: int = 0,
+    ) -> Ready:
+        """Make the next request fit, given the whole list of messages; raise `WindowExceeded` if none can.
+
+        `system` and `tools` are sent with them, `output_tokens` is the most the request asks for in reply.
+
+        The list must begin with what was folded; a change there raises `HistoryChanged`. What changed after that is taken back
+        and replaced.
+        """
+        extras = RequestExtras(system, tools, require_int("output_tokens", output_tokens))
+        with self._operation():
+            history = self._follow(messages, extras)
+
+            def read() -> _New:
+                match = history.match(messages, self.log)
+                history.adopt(match)
+                self._context.preamble = history.preamble.messages
+                return _New(match.new, match.amended)
+
+            return self._prepare(history, read)
+
+    def prepare_new(
+        self, messages: Sequence[object], *, system: object = None, tools: object = None, output_tokens: int = 0
+    ) -> Ready:
+        """Make the next request fit, given only the messages that are new.
+
+        Those of a request that failed after they were stored may be given again; they are stored once.
+        """
+        extras = RequestExtras(system, tools, require_int("output_tokens", output_tokens))
+        with self._operation():
+            history, failed = self._follow(messages, extras), self._unsent
+            if not messages and not self.log.live:  # nothing to send, unless another writer has stored something since
+                self._writer.is_stale = True
+
+            def read() -> _New:
+                if failed is not None and failed.items and failed.items == list(messages):
+                    is_stored = ends_with(self.log, failed.likenesses)
+                    if is_stored:
+                        history.repeat(messages, len(failed.likenesses), self.log)
+                    if is_stored or failed.is_stored:
+                        return _New()
+                new = history.add(messages, self.log)
+                self._unsent = _Unsent(list(messages), tuple(map(likeness, new)))
+                return _New(new)
+
+            return self._prepare(history, read)
+
+    def record(self, reply: object, stamp: ReplyMetadata | None = None) -> None:
+        """Record a provider's reply (its body or SDK object): the messages, the usage, and why it ended.
+
+        `stamp` is for an agent that knows more of the reply than the wire format shows.
+        """
+        with self._operation():
+            history = self._started_history("recording a reply")
+            self._retry(lambda: self._record(history, reply, stamp))
+
+    def recover(self, error: object) -> Ready | None:
+        """Change the request that a provider refused, for one more try: smaller, or without thinking.
+
+        `error` is the SDK's exception or the body of the refusal. Return `None` if it is about something else than the request's
+        size or thinking bound to another conversation. Raise `WindowExceeded` if nothing more can be left out, or at the
+        second refusal in a row.
+        """
+        overflow = overflow_from_error(error)
+        if overflow is None:
+            return None
+        with self._operation():
+            history = self._started_history("recovering")
+            if overflow.bound_thinking:
+                return self._recover_thinking(history)
+            return self._recover_size(history, overflow)
+
+    def add(self, messages: Sequence[Message], *, longest_tokens: int = 0) -> None:
+        """Store infold's own messages (`core.messages`) at once; they come from no wire and need no format.
+
+        Results longer than `longest_tokens` are shown shortened from the first, and recalled whole.
+        """
+        with self._operation():
+            self._retry(lambda: self._add(messages, longest_tokens))
+            self._rejections, self._refused_tokens = 0, None  # whatever was refused, the next request is another
+            if self._history is not None:
+                self._history.pairing = None  # made from the log when it is next needed
+
+    def match(self, messages: Sequence[object] | DecodedHistory) -> HistoryMatch | None:
+        """Compare a whole list of messages with this session; `None` if it belongs to another."""
+        history = self._history or self._new_history(messages)
+        try:
+            return history.match(messages, self.log)
+        except HistoryChanged:
+            return None
+
+    def encode(self, messages: Sequence[Message]) -> list[Any]:
+        """Return messages of the view in the caller's shape, as the next request would have them."""
+        return self._started_history("encoding").encode(messages, self.log)
+
+    # Actions of a person.
+
+    def compact(self, focus: str = "", *, up_to: int | None = None) -> Ready:
+        """Compact now, whatever there is; `focus` is what the summary should give room to.
+
+        `up_to` is the number of the first message to keep, as in its handle: 42 for `42.1`.
+        """
+        manual = _Manual(require_str("focus", focus, example="the open bugs"), up_to)
+        with self._operation():
+            check_up_to(self.log, up_to)
+            return self._prepare(self._started_history("compacting"), _New, manual)
+
+    def preview(self, *, up_to: int | None = None) -> Preview:
+        """Return what `compact` would fold, by code alone; changes nothing and asks no model."""
+        check_not_summarising(self)
+        log = self.log
+        return preview(log, self._context.plan_inputs(log, manual=True), up_to)
+
+    def undo(self, sequence: int | None = None) -> None:
+        """Undo the newest compaction, or the pruning of that number: everything it hid is in the view again.
+
+        Raise `UsageError` if there is none, or if that entry hides nothing now.
+        """
+        with self._operation():
+            if sequence is None and self.log.checkpoint is None:
+                raise UsageError("there is no compaction to undo")
+            number = self.log.checkpoint_sequence if sequence is None else sequence
+            if number == self.log.checkpoint_sequence:
+                self._retry(lambda: self._unfold(number))
+            else:
+                self._append(lambda log: (_restoration(log, number),))
+            tokens_after = estimated_tokens(self.log, self._context.plan_inputs(self.log))
+            self._writer.publish(Restored(self.log.session_id, number, tokens_after))
+
+    def pin(self, handle: str) -> None:
+        """Pin a part of the view by its handle: it is never pruned, and a fold quotes it word for word."""
+        self._pin(handle, is_pinned=True)
+
+    def unpin(self, handle: str) -> None:
+        """Release a pinned part."""
+        self._pin(handle, is_pinned=False)
+
+    def title(self, text: str, *, message_id: str = "") -> None:
+        """Give the session a title, or one of its user messages; the last one counts."""
+        message_id = require_str("message id", message_id, example="m0")
+        title = Title(require_str("title", text, example="Port the feed"), MessageId(message_id))
+        with self._operation():
+            self._append(lambda _: (title,))
+
+    # Reading back.
+
+    def recall(self, query: str, *, budget_tokens: int = 2_000) -> str:
+        """Bring back what was said or done, by words or by the handles that stubs name, in at most that many tokens.
+
+        Pruned and folded parts are found like those in view. Raise `UnknownReference` for a handle that names nothing.
+        """
+        query = require_str("query", query, example="the feed")
+        budget_tokens = require_int("budget_tokens", budget_tokens)
+        store, key, rule = self._writer.store, self._writer.key, self._settings.rendering.estimate
+        return recall(store, key, query, budget_tokens=budget_tokens, rule=rule)
+
+    def media(self, handle: str) -> tuple[Medium, ...]:
+        """Return the images, documents and sound under a handle with their bytes, folded or not.
+
+        Raise `UnknownReference` for a handle that names no medium, or one that is not stored (`media_limit_bytes`).
+        """
+        handle = require_str("handle", handle, example="12.0")
+        return recall_media(self._writer.store, self._writer.key, handle)
+
+    def files(self, handle: str) -> tuple[FilePart, ...]:
+        """Return what is known of the media under a handle, without their bytes; empty if there are none."""
+        return files_at(self._writer.store, self._writer.key, handle)
+
+    # One operation at a time, repeated if another writer was faster.
+
+    @contextmanager
+    def _operation(self) -> Iterator[None]:
+        check_not_summarising(self)
+        with self._turn:
+            yield
+            self._begin_background()
+
+    def _retry(self, attempt: Callable[[], T]) -> T:
+        return retrying(self._writer, attempt, self._reset_history)
+
+    def _append(self, entries: Callable[[Log], tuple[Entry, ...]]) -> None:
+        """Append entries that hold whatever other writers appended meanwhile, made for the log as it then is."""
+        self._retry(lambda: self._writer.append(*entries(self.log)))
+
+    def _reload_if_stale(self) -> None:
+        if self._writer.is_stale:
+            self._writer.reload()
+            self._reset_history()
+
+    # Preparing.
+
+    def _prepare(self, history: History, read: Callable[[], _New], manual: _Manual | None = None) -> Ready:
+        """Store what is new, then compact; both again if another writer was faster.
+
+        Messages that are new are stored once; a whole list is compared again with what the session has become.
+        """
+        events: list[Event] = []
+        is_stored = False
+        folded: int | None = None
+
+        def attempt() -> Ready:
+            nonlocal is_stored, folded, manual
+            if folded is None:
+                folded = self.log.checkpoint_sequence
+            elif folded != self.log.checkpoint_sequence:
+                manual = None  # another writer has compacted
+            if history.is_whole or not is_stored:
+                self._store_new(history, read())
+                is_stored = True
+            prepared = self._compact(history, manual, events)
+            if manual is None:
+                events.extend(self._publish_repairs(prepared.view))
+            self._wanted = prepared.wanted
+            messages = history.encode(self._with_media(history, prepared.view), self.log)
+            return Ready(messages, prepared.gauge, tuple(events), prepared.limit_tokens)
+
+        return self._retry(attempt)
+
+    def _store_new(self, history: History, new: _New) -> None:
+        messages = self._context.complete(self._keep_media(history, new.messages))
+        entries = tuple(MessageEntry(message) for message in messages)
+        if new.amended is None:
+            self._writer.append(*entries)
+        else:  # what the messages taught that were taken back goes with them
+            self._taken_back = min(new.amended, self._taken_back or new.amended)
+            self._writer.append(Amendment(new.amended), *entries)
+            self._writer.reload()
+        history.mark_stored()
+        if new.messages:  # another request than the one that may have been refused
+            self._rejections, self._refused_tokens = 0, None
+        if self._unsent is not None:
+            self._unsent = self._unsent._replace(is_stored=True)
+
+    def _compact(self, history: History, manual: _Manual | None, events: list[Event]) -> Prepared:
+        system = (self._context.extras or NO_EXTRAS).system
+        request = CompactionInput(
+            settings=self._settings,
+            plan_inputs=self._context.plan_inputs(self.log, manual=manual is not None),
+            now_ms=self._now_ms(),
+            system=system if isinstance(system, str) else "",
+            focus="" if manual is None else manual.focus,
+            up_to=None if manual is None else manual.up_to,
+            sends_all=history.is_whole,
+        )
+        return CompactionRun(
+            self._writer,
+            request,
+            ask=lambda request: self._summarise(request, self._writer.callbacks),
+            background=self._background,
+            hooks=self._hooks,
+            events=events,
+        ).run()
+
+    def _publish_repairs(self, view: Sequence[Message]) -> tuple[Event, ...]:
+        """Report the calls that a view answers as interrupted, each of them once."""
+        answered = answered_as_interrupted(view)
+        new, self._answered = answered - self._answered, answered
+        if not new:
+            return ()
+        repaired = Repaired(self.log.session_id, tuple(sorted(new)))
+        self._writer.publish(repaired)
+        return (repaired,)
+
+    def _keep_media(self, history: History, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Store the bytes of new messages' media, before the log names them; return the messages for the log."""
+        if not any(map(media_bytes, messages)):
+            return messages
+        sources = history.sources_of(messages)
+        taken = take_media(
+            messages,
+            lambda message_id: sources.get(message_id, ()),
+            session_id=self.log.session_id,
+            limit_bytes=self._settings.media_limit_bytes,
+        )
+        self._writer.keep_media(taken.media)
+        self._writer.publish(*taken.events)
+        return taken.messages
+
+    def _with_media(self, history: History, view: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Give messages that are sent from the log alone the bytes of their media."""
+        if not any(placed.has_media for placed in self.log.live):
+            return view
+        alone = history.without_source(view)
+        digests = digests_in(alone)
+        if not digests:
+            return view
+        media = self._writer.read_media(tuple(sorted(digests)))
+        filled = {message.id: with_media(message, media) for message in alone}
+        return tuple(filled.get(message.id, message) for message in view)
+
+    # Recording.
+
+    def _record(self, history: History, reply: object, metadata: ReplyMetadata | None) -> None:
+        replies = history.reply(reply, self.log)
+        if not replies:
+            raise UsageError(
+                f"the reply holds nothing that {history.wire.name} knows; pass it as the provider gave it, or name "
+                "the session's format in its settings"
+            )
+        if is_stored_reply(self.log, replies):
+            history.reset()
+            return
+        replies = self._keep_media(history, replies)
+        if metadata is not None:
+            replies = (*replies[:-1], metadata.apply(replies[-1], self.log))
+        replies = self._context.complete(replies)
+        self._writer.append(*map(MessageEntry, replies))
+        rendering = self.log.rendering
+        for message in replies:
+            if any(repeats_stub(part, rendering) for part in message.parts):
+                self._writer.publish(StubRepeated(self.log.session_id, message.id))
+        self._rejections, self._unsent, self._refused_tokens = 0, None, None
+        history.mark_stored()
+
+    def _add(self, messages: Sequence[Message], longest_tokens: int) -> None:
+        log = self.log
+        added = self._context.complete(renumber(messages, log))
+        entries = tuple(map(MessageEntry, added))
+        clips = clips_on_arrival(added, log, longest_tokens) if longest_tokens else ()
+        if not clips:
+            self._writer.append(*entries)
+            return
+        inputs = self._context.plan_inputs(log)
+        tokens_before = estimated_tokens(log.extend(entries), inputs)
+        self._writer.append(*entries, Clipping(clips, self._now_ms()))
+        tokens_after = estimated_tokens(self.log, self._context.plan_inputs(self.log))
+        targets = tuple(clip.handle for clip in clips)
+        self._writer.publish(Clipped(log.session_id, targets, tokens_before, tokens_after, "arrival"))
+
+    # Recovering.
+
+    def _recover_size(self, history: History, overflow: Overflow) -> Ready:
+        """Make the request smaller that a provider refused; nothing that was recorded is lost."""
+        if self._rejections >= MOST_REJECTIONS:
+            raise self._exceeded()
+        self._reload_if_stale()
+        estimated = estimated_tokens(self.log, self._context.plan_inputs(self.log))
+        if self._refused_tokens is not None and estimated < self._refused_tokens:
+            self._rejections += 1  # an earlier try made it smaller and then broke off
+            return self._prepare(history, _New)
+        self._refused_tokens = estimated
+        over_bytes = self.log.media_bytes or None if overflow.bytes_limit else None
+        rejection = Rejection(
+            estimated,
+            overflow.prompt_tokens,
+            overflow.limit_tokens,
+            over_bytes,
+            self._now_ms(),
+            believed_tokens=self.limit_tokens or None,
+        )
+        self._append(lambda _: (rejection,))
+        self._writer.publish(Rejected(self.log.session_id, estimated, overflow.prompt_tokens, overflow.limit_tokens))
+        ready = self._prepare(history, _New)
+        self._rejections += 1
+        if all(isinstance(event, Repaired) for event in ready.events):
+            raise self._exceeded()
+        return ready
+
+    def _recover_thinking(self, history: History) -> Ready | None:
+        """Remove all thinking from a request that was refused for it, and remember that the model binds it.
+
+        If the request holds none, the provider misses thinking in the work under way: then all of it is folded. `None` if there
+        is nothing to fold either.
+        """
+        self._reload_if_stale()
+        shown = self.log.shown_thinking
+        if not shown:
+            return self._fold_unfinished_work(history)
+        estimated = estimated_tokens(self.log, self._context.plan_inputs(self.log))
+        rejection = Rejection(estimated, rejected_ms=self._now_ms(), bound_thinking=True)
+        self._append(lambda _: (rejection,))
+        self._writer.publish(Rejected(self.log.session_id, estimated, outdated_thinking=shown))
+        return self._prepare(history, _New)
+
+    def _fold_unfinished_work(self, history: History) -> Ready | None:
+        """Fold everything by code, replies whose thinking is gone and the results they wait for included."""
+        if not any(placed.has_thinking for placed in self.log.live):
+            return None
+        inputs = replace(self._context.plan_inputs(self.log), summariser=False)
+        events: tuple[Event, ...] = ()
+
+        def entries(log: Log) -> tuple[Entry, ...]:
+            nonlocal events
+            step = fold_at(log, Cut.at(log, log.length), inputs, "overflow")
+            carried = carry_out(log, step, inputs, now_ms=self._now_ms())
+            events = carried.events
+            return carried.entries
+
+        self._append(entries)
+        self._writer.publish(*events)
+        ready = self._prepare(history, _New)
+        return replace(ready, events=(*events, *ready.events))
+
+    def _exceeded(self) -> WindowExceeded:
+        inputs = self._context.plan_inputs(self.log)
+        floor = estimated_tokens(self.log, inputs)
+        return window_exceeded(Stuck(floor, inputs.budget.limit_tokens, inputs.overhead_tokens))
+
+    # Undoing and pinning.
+
+    def _unfold(self, number: int) -> None:
+        if self.log.checkpoint_sequence == number:  # otherwise another writer has undone it
+            self._writer.append_and_reload(Restoration(number))
+            self._reset_history()
+
+    def _pin(self, handle: str, *, is_pinned: bool) -> None:
+        pin = Pin(Handle(require_str("handle", handle, example="12.0")), is_pinned)
+        with self._operation():
+            self._append(lambda _: (pin,))
+
+    # Summaries.
+
+    def _begin_background(self) -> None:
+        """Begin the summary that will soon be needed; cancel one whose head the caller took back, as in compacting it."""
+        taken_back, self._taken_back = self._taken_back, None
+        if taken_back is not None and taken_back <= self._background_end:
+            self._background.cancel()
+        plan, self._wanted = self._wanted, None
+        if plan is not None:
+            log = self.log
+            self._background_end = basis_of(log, plan).last
+            self._background.begin(
+                log.checkpoint_sequence,
+                self._writer.callbacks,
+                lambda callbacks: self._write_ahead(log, plan, callbacks),
+            )
+
+    def _write_ahead(self, log: Log, plan: SummaryPlan, callbacks: Callbacks) -> PreparedSummary:
+        summary = request_summary(log, plan, lambda request: self._summarise(request, callbacks), callbacks.publish)
+        callbacks.check()
+        callbacks.publish(*events_for(summary, log.session_id))
+        return prepare_ahead(log, plan, summary)
+
+    def _summarise(self, request: SummaryRequest, callbacks: Callbacks) -> Told:
+        assert self._summariser is not None
+        session_id, seconds = self.log.session_id, self._settings.summary_seconds
+
+        def on_piece(text: str) -> None:
+            callbacks.publish(SummaryProgressed(session_id, text))
+
+        with summarising_for(self):
+            return callbacks.summarise(self._summariser, request, on_piece, seconds=seconds)
+
+    # The caller's list.
+
+    def _follow(self, messages: Sequence[object] | DecodedHistory, extras: RequestExtras) -> History:
+        self._context.extras = extras
+        if self._history is None:
+            self._history = self._new_history(messages)
+        return self._history
+
+    def _started_history(self, doing: str) -> History:
+        if self._history is None and not self.log.next_sequence:
+            raise UsageError(f"nothing was prepared yet; call prepare with the messages before {doing}")
+        if self._history is None:
+            self._history = self._new_history(())
+        return self._history
+
+    def _new_history(self, messages: Sequence[object] | DecodedHistory) -> History:
+        """Return a reader in the named format or that of the messages; it knows the marks that the policy leaves in a list."""
+        return History(_format_of(messages, self._settings.format), marks_of((self._settings.policy,)))
+
+    def _reset_history(self) -> None:
+        if self._history is not None:
+            self._history.reset()
+
+
+def _restoration(log: Log, number: int) -> Restoration:
+    if not any(altered.is_hidden_by(number) for altered in log.altered.values()):
+        raise UsageError(
+            f"entry {number} hides nothing now: it was undone or folded since, or never hid anything; choose a pruning, "
+            "a clipping or the newest compaction"
+        )
+    return Restoration(number)
+
+
+def _format_of(messages: Sequence[object] | DecodedHistory, name: str | None) -> WireFormat:
+    if name:
+        return format_named(name)
+    if isinstance(messages, DecodedHistory):
+        return format_named(messages.decoded.format)
+    return detect(messages) if messages else format_named("openai-chat")

@@ -1,0 +1,235 @@
+"""Settings of a session: as a caller writes them, checked, and resolved with what the catalogue knows of the model."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from time import time
+from types import MappingProxyType
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.catalogue import Known, Lookup, Override, binds_thinking, lookup
+from infold.core.budget import Window
+from infold.core.events import Compacted, Event
+from infold.core.gauge import Rates
+from infold.core.logged_message import Rendering
+from infold.core.policy import Policy, preset, switched
+from infold.errors import UsageError, kind_of
+from infold.ports import AsyncSummariser, FullStore, Summariser
+from infold.session.counting import Counting, counting_for, least_for
+
+MEDIA_LIMIT_BYTES = 20_000_000
+"""The largest image or document that providers accept is 5 to 20 MB, a PDF 32."""
+
+_NO_SWITCHES: Mapping[str, str] = MappingProxyType({})
+
+
+# Defined before its user, as its default; settings can then be pickled.
+def _now_ms() -> int:
+    return int(time() * 1000)
+
+
+class SessionSettings(Struct, frozen=True, kw_only=True):
+    """Settings of a session: the model or the window, the policy, the summariser, plugins and callbacks.
+
+    `summariser` is any callable, or the name of a model; `summariser_tokens` its window if it is not the session's own
+    model; `summary_seconds` how long it may take. `background`: write summaries ahead of need, so that no request waits for
+    one. `format` names the wire format if the first messages do not show it; `recall`: stubs name handles, because the requests
+    offer a way to ask for them. `plugins` are objects with hooks or what `installed_plugins()` returns. `patience_seconds`: how
+    long to wait for another process that is compacting this session. `environ` has the off switches
+    (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`), read when a session is opened; by default the process environment.
+    `bound_thinking`: whether the model refuses thinking once something before it changed; `None`: as the catalogue says, or a
+    refusal shows. Use `False` if the requests ask the provider to drop such blocks itself. `media_limit_bytes`: the bytes of
+    images, documents and sound up to this size are stored, so that recall brings them back; 0 stores none.
+    `recovers`: the server refuses what is too large instead of truncating it, and the caller passes the refusal
+    to `recover` and sends the result. Then the expected size decides, not the largest one possible, and the window is filled
+    further. If unset, `wrap`, the gateway and the agent, which recover by themselves, decide by the server's address.
+    `stops`: the caller is an agent's loop that ends at `SummaryFailed`, which `prepare` raises under a policy that gives
+    a compaction up when its summary fails; otherwise the head is folded without a model.
+    """
+
+    model: str | None = None
+    window: int | Window | None = None
+    policy: str | Policy = "infold"
+    summariser: Summariser | AsyncSummariser | str | None = None
+    summariser_tokens: int = 0
+    summary_seconds: float | None = 120.0
+    shares_prefix: bool = False
+    background: bool = False
+    format: str | None = None
+    recall: bool = False
+    plugins: Sequence[object] = ()
+    on_event: Callable[[Event], None] | None = None
+    on_compacted: Callable[[Compacted], None] | None = None
+    now_ms: Callable[[], int] = _now_ms
+    patience_seconds: float = 30.0
+    environ: Mapping[str, str] | None = None
+    bound_thinking: bool | None = None
+    media_limit_bytes: int = MEDIA_LIMIT_BYTES
+    recovers: bool | None = None
+    stops: bool = False
+
+    def __post_init__(self) -> None:
+        """Reject values of a wrong type where they were written."""
+        check_settings(self.model, self.window, self.policy)
+        if isinstance(self.plugins, str):  # it would be taken letter by letter
+            raise UsageError(f"the plugins are one text; give a list, such as installed_plugins([{self.plugins!r}])")
+
+    def resolve(self) -> "ResolvedSettings":
+        """Resolve with the catalogue and the off switches; raise `UsageError` if neither model nor window is set."""
+        resolved = resolve_settings(
+            self.model,
+            self.window,
+            self.policy,
+            recall=self.recall,
+            environ=os.environ if self.environ is None else self.environ,
+            bound_thinking=self.bound_thinking,
+        )
+        return replace(
+            resolved,
+            format=self.format,
+            summarises=self.summariser is not None,
+            summariser_tokens=self.summariser_tokens,
+            summary_seconds=self.summary_seconds,
+            shares_prefix=self.shares_prefix,
+            defers=self.background and self.summariser is not None,
+            stops=self.stops,
+            patience_seconds=self.patience_seconds,
+            media_limit_bytes=self.media_limit_bytes,
+            # A document says itself when to act; if that would be too late, the upper bound decides.
+            recovers=bool(self.recovers) and resolved.policy.usable == "scaled-reserve",
+        )
+
+
+class ResolvedSettings(Struct, frozen=True, kw_only=True):
+    """Settings with the model's window, prices and way of counting filled in.
+
+    `known` is the catalogue's answer, `None` if no model was named. `summarises`: a model can be asked; `summariser_tokens` is
+    its window if it is not the session's own model, and `shares_prefix` says that it is sent what the session's model is sent.
+    `defers`: summaries are written in the background.
+    """
+
+    policy: Policy
+    window: Window
+    counting: Counting
+    rendering: Rendering
+    model: str = ""
+    known: Lookup | None = None
+    rates: Rates | None = None
+    format: str | None = None
+    summarises: bool = False
+    summariser_tokens: int = 0
+    summary_seconds: float | None = None
+    shares_prefix: bool = False
+    defers: bool = False
+    stops: bool = False
+    patience_seconds: float = 30.0
+    media_limit_bytes: int = 0
+    recovers: bool = False
+
+
+def resolve_settings(
+    model: str | None,
+    window: int | Window | None,
+    policy: str | Policy = "infold",
+    *,
+    recall: bool = False,
+    environ: Mapping[str, str] = _NO_SWITCHES,
+    bound_thinking: bool | None = None,
+    overrides: Mapping[str, Override] | None = None,
+    exact: bool = True,
+) -> ResolvedSettings:
+    """Resolve a model, a window in tokens or both; raise `UsageError` if neither is given.
+
+    `environ` has the off switches; `exact` off keeps to the estimate even if a tokeniser is installed.
+    """
+    chosen = resolve_policy(policy, environ)
+    known = None if model is None else lookup(model, overrides=overrides)
+    family = known.entry.family if known else None
+    is_own_rule = chosen.estimate == "features"
+    counting = counting_for(family or "o200k", exact=exact, scaled=is_own_rule)
+    ruler = counting.ruler if is_own_rule else chosen.estimate
+    binds = is_thinking_bound(model, known, bound_thinking)
+    return ResolvedSettings(
+        policy=chosen,
+        window=resolve_window(window, known),
+        counting=counting,
+        rendering=Rendering(ruler, chosen.stub, recall, least_for(family, ruler), binds),
+        model=model or "",
+        known=known,
+        rates=rates_of(known),
+    )
+
+
+def resolve_policy(policy: str | Policy, environ: Mapping[str, str]) -> Policy:
+    """Return the policy, or the preset of that name, with what the switches in `environ` turn off."""
+    return switched(preset(policy) if isinstance(policy, str) else policy, environ)
+
+
+def resolve_window(given: int | Window | None, known: Lookup | None) -> Window:
+    """Return the window as given, else the model's; raise `UsageError` if both are missing."""
+    if isinstance(given, Window):
+        return given
+    if given is not None:
+        output = known.entry.output_tokens if isinstance(known, Known) else None
+        return Window(given, output_tokens=None if output is None or output >= given else output)
+    if known is None:
+        raise UsageError("neither a model nor a window is given; pass model='…' or window=… in tokens")
+    entry = known.entry
+    return Window(entry.context_tokens, entry.input_tokens, entry.output_tokens)
+
+
+def rates_of(known: Lookup | None) -> Rates | None:
+    """Return the model's prices if they are known; without a cache, everything is read at the full price each time."""
+    prices = known.entry.prices if isinstance(known, Known) else None
+    if prices is None:
+        return None
+    fresh = prices.input if prices.cache_write is None else prices.cache_write
+    cached = prices.input if prices.cache_read is None else prices.cache_read
+    return Rates(fresh, cached, prices.output)
+
+
+def is_thinking_bound(model: str | None, known: Lookup | None, stated: bool | None) -> bool:
+    """Return whether thinking is bound to what stands before it: as stated, else as the catalogue says for the model."""
+    if stated is not None or model is None:
+        return bool(stated)
+    return binds_thinking(model) or (known is not None and binds_thinking(known.entry.name))
+
+
+# Checks of what callers pass.
+
+
+def check_settings(model: object, window: object, policy: object) -> None:
+    """Raise `UsageError` for a model, a window or a policy of a wrong type."""
+    if model is not None and not isinstance(model, str):
+        raise UsageError(f"the model is {kind_of(model)}; give its name as text, such as 'gpt-5'")
+    if window is not None and not isinstance(window, Window) and not _is_int(window):
+        raise UsageError(f"the window is {window!r}; give a whole number of tokens such as 8000, or a Window")
+    if not isinstance(policy, str | Policy):
+        raise UsageError(f"the policy is {kind_of(policy)}; give a preset's name such as 'infold', or a Policy")
+
+
+def check_store(store: object) -> None:
+    """Raise `UsageError` if this is not a store, above all if it is the path of one."""
+    if isinstance(store, str):
+        raise UsageError(f"the store is a text; open it first: open_store({store!r})")
+    if not hasattr(store, "newest_first"):
+        raise UsageError(f"the store is {kind_of(store)}; give what open_store(…) gives, or a {FullStore.__name__}")
+
+
+def require_str(what: str, value: str, *, example: str) -> str:
+    """Return the value; raise `UsageError` if it is not text."""
+    if not isinstance(value, str):
+        raise UsageError(f"the {what} is {kind_of(value)}; give text, such as {example!r}")
+    return value
+
+
+def require_int(what: str, value: int) -> int:
+    """Return the value; raise `UsageError` if it is not a whole number."""
+    if not _is_int(value):
+        raise UsageError(f"{what} is {value!r}; give a whole number")
+    return value
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

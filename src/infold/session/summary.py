@@ -1,0 +1,400 @@
+"""Request a summary of a head and judge it: once more after a fault that may pass, then not at all.
+
+Chooses the cheaper shape of request, divides a head that is too large for the summariser, and turns whatever goes wrong into a
+reason to fold without a model. Also holds when a summary is written ahead of need and whether it may still be used.
+"""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.cut import Cut, kept_size
+from infold.core.entries import Fault, Handle, Verdict
+from infold.core.events import Event, PreparationDiscarded, PreparedAhead, SummariserResumed, SummaryRejected
+from infold.core.gauge import Situation, bound_of, estimated_tokens, scaled_tokens
+from infold.core.judge import Answer, Told, hard_fault, judge, plain_fault, readable
+from infold.core.log import Log
+from infold.core.messages import AssistantMessage, Message, SessionId, Usage, WorkPath, text_of
+from infold.core.plan import Summarise, next_step
+from infold.core.policy import LARGEST_TOKENS, Policy
+from infold.core.summary_request import (
+    Additions,
+    SummaryRequest,
+    flattened,
+    instruction,
+    later_text,
+    messages_request,
+    own_request,
+    records,
+    shared_request,
+)
+from infold.core.tokens import NO_SIZE, Size, measure, token_ruler
+from infold.core.view import view
+from infold.errors import ModelBusy, ModelError, ModelOverflow, reason_of
+
+MOST_TRIES = 2
+"""A summary that failed is requested once more; a model that fails twice is unlikely to succeed on the third try."""
+
+LARGEST_OUTPUT_SHARE = 0.25
+"""How much of the summariser's own window its answer may take; the rest is for what it reads."""
+
+LEAST_OUTPUT_SHARE = 0.5
+"""How much of a summary's planned size a history shown as messages must leave free; otherwise it is flattened."""
+
+REFUSED_SHARE = 0.5
+"""How much less is sent at once to a summariser that refused a request without naming its limit."""
+
+LOW_COUNT_SHARE = 0.7
+"""The same if its limit was known and our count too low; covers the margin of a count for every known family."""
+
+EARLIEST_SHARE, LATEST_SHARE = 0.8, 0.95
+"""The part of the trigger at which a background summary is begun at the earliest, and at which it is begun in any case."""
+
+SUMMARY_MS = 5_000
+"""How long the first summary of a session is expected to take; document 002 has 2 to 5 s."""
+
+RECENT_CALLS = 8
+"""The newest calls, which show how fast a session grows."""
+
+ROOMY_SHARE = 0.9
+"""A cut prepared earlier is used as it is if the view then is below this part of the trigger; otherwise the cut moves on."""
+
+Ask = Callable[[SummaryRequest], Told]
+Publish = Callable[..., None]
+
+
+class SummaryPlan(Struct, frozen=True):
+    """What is to be summarised, and how.
+
+    `summariser_tokens` is the summariser's window, 0 if it is the session's own model; `shares_prefix`: the summariser can be
+    sent the ordinary request with one more message.
+    """
+
+    step: Summarise
+    inputs: Situation
+    system: str = ""
+    additions: Additions = Additions()
+    summariser_tokens: int = 0
+    shares_prefix: bool = False
+
+
+class JudgedSummary(Struct, frozen=True):
+    """A summary that passed the judge, or an empty one with the verdict that says why not; and what it took.
+
+    `is_asked`: a model was asked for it, now or ahead of need. `wait_seconds`: how long a provider that refused asks to wait.
+    `flattened`: the model was shown a flattened text, although the policy wants messages.
+    """
+
+    text: str = ""
+    verdict: Verdict | None = None
+    model: str = ""
+    usage: Usage | None = None
+    path: WorkPath | None = None
+    cost: float = 0.0
+    duration_ms: int = 0
+    events: tuple[Event, ...] = ()
+    is_asked: bool = False
+    wait_seconds: float = 0.0
+    flattened: bool = False
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether a model was asked and gave nothing usable."""
+        return self.is_asked and not self.text
+
+
+NO_SUMMARY = JudgedSummary()
+
+
+def request_summary(log: Log, plan: SummaryPlan, ask: Ask, publish: Publish) -> JudgedSummary:
+    """Return a judged summary of the head, or an empty one with the faults for which there is none."""
+    if not plan.step.cut.index and log.checkpoint is not None and log.checkpoint.narrative:
+        return JudgedSummary(
+            log.checkpoint.narrative, log.checkpoint.verdict, log.checkpoint.summariser, path=_newest_path(log)
+        )
+    failing = None if log.checkpoint is None else log.checkpoint.failing
+    if failing is not None:
+        publish(SummariserResumed(log.session_id, failing.times))
+    bill = _Bill(ask)
+    faults: tuple[Fault, ...] = ()
+    verdict, wait_seconds = Verdict(""), 0.0
+    for _ in range(MOST_TRIES):
+        try:
+            told = _ask(log, plan, bill)
+        except ModelError as error:
+            faults = (*faults, "failed")
+            verdict = Verdict("", error=reason_of(error))
+            if error.is_lasting:
+                break
+            if isinstance(error, ModelOverflow):
+                plan, bill.piece = _for_smaller_window(plan, error), 0
+            wait_seconds = error.wait_seconds if isinstance(error, ModelBusy) else 0.0
+            continue
+        verdict = replace(_judge(log, plan, told.answer), error=verdict.error)
+        if verdict.is_accepted:
+            accepted = replace(verdict, faults=(*faults, *verdict.faults))
+            return bill.on(JudgedSummary(verdict.text, accepted, told.model, path=_newest_path(log)))
+        faults = (*faults, *verdict.faults)
+    verdict = replace(verdict, text="", faults=faults)
+    rejected = SummaryRejected(log.session_id, faults, verdict.error)
+    return bill.on(JudgedSummary(verdict=verdict, events=(rejected,), wait_seconds=wait_seconds))
+
+
+def judge_supplied(log: Log, plan: SummaryPlan, summary: str) -> JudgedSummary:
+    """Judge a summary that a plugin supplied, like any other."""
+    verdict = _judge(log, plan, Answer(readable(summary)))
+    if verdict.is_accepted:
+        return JudgedSummary(verdict.text, verdict, "plugin", path=_newest_path(log))
+    return JudgedSummary(verdict=verdict, events=(SummaryRejected(log.session_id, verdict.faults),))
+
+
+class _Bill:
+    """Asks, and adds up what all answers took, rejected ones included.
+
+    `piece` is the record that was asked for last, `earlier` the summary of those before it: a second try begins there.
+    """
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._cost = 0.0
+        self._duration_ms = 0
+        self._usage: Usage | None = None
+        self.flattened = False
+        self.piece, self.earlier = 0, ""
+
+    def ask(self, request: SummaryRequest) -> Told:
+        """Ask, and count what the answer took."""
+        told = self._ask(request)
+        self._cost += told.cost
+        self._duration_ms += told.duration_ms
+        self._usage = told.usage if self._usage is None else self._usage.plus(told.usage)
+        return told
+
+    def on(self, summary: JudgedSummary) -> JudgedSummary:
+        """Return the summary with what it took."""
+        return replace(
+            summary,
+            cost=self._cost,
+            duration_ms=self._duration_ms,
+            usage=self._usage,
+            is_asked=True,
+            flattened=self.flattened,
+        )
+
+
+def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> Told:
+    """Ask once: with the ordinary request if that is cheaper and fits, else record by record (summary of summaries)."""
+    policy = plan.inputs.policy.summary
+    if policy.shows == "messages":
+        request = messages_request(view(log, policy), plan.additions, output_tokens=plan.step.budget_tokens)
+        room = _room_for_answer(request, log, plan)
+        if room >= LEAST_OUTPUT_SHARE * plan.step.budget_tokens:
+            return bill.ask(replace(request, output_tokens=min(room, plan.step.budget_tokens)))
+        bill.flattened = True
+    elif _shares_prefix(log, plan):
+        shown = view(log, policy)
+        return bill.ask(shared_request(plan.system, shown, plan.additions, output_tokens=plan.step.budget_tokens))
+    tail = (placed.message for placed in log.live[plan.step.cut.index :])
+    later = later_text(tail) if policy.shows == "head-and-tail" else ""
+    additions = replace(plan.additions, earlier=_earlier(log), later=later)
+    window = _summariser_window(plan)
+    output_tokens = min(plan.step.budget_tokens, int(window * LARGEST_OUTPUT_SHARE))
+    pieces = records(
+        _head(log, plan),
+        additions,
+        window_tokens=int(window / bound_of(log, plan.inputs)),
+        output_tokens=output_tokens,
+        ruler=token_ruler(log.rendering.estimate),
+    )
+    fault = plain_fault if policy.judged else hard_fault
+    told, earlier = Told(Answer("")), bill.earlier if bill.piece else additions.earlier
+    for number, piece in enumerate(pieces):
+        if number < bill.piece:
+            continue
+        bill.piece, bill.earlier = number, earlier
+        told = bill.ask(own_request(piece, replace(additions, earlier=earlier), output_tokens=output_tokens))
+        if fault(told.answer) is not None:  # it is rejected; what follows could only build on it
+            break
+        earlier = told.answer.text
+    return told
+
+
+def _room_for_answer(request: SummaryRequest, log: Log, plan: SummaryPlan) -> int:
+    """Return what a request with the history as messages is sure to leave of the summariser's window for its answer."""
+    ruler = token_ruler(log.rendering.estimate)
+    overhead = (
+        plan.inputs.overhead_tokens if plan.shares_prefix else 0
+    )  # then it is sent with the ordinary request's tools
+    asked = Size(prose=overhead + measure(request.system, ruler) + measure(text_of(request.messages[-1]), ruler))
+    window = _summariser_window(plan) or LARGEST_TOKENS
+    return window - scaled_tokens(log.size.plus(log.checkpoint_size).plus(asked), log, plan.inputs)
+
+
+def _for_smaller_window(plan: SummaryPlan, refused: ModelOverflow) -> SummaryPlan:
+    """Return the plan for a smaller window: the limit the summariser named, or a part of the window that was tried.
+
+    A named limit that is not smaller than that window means that our count was too low.
+    """
+    window, named = _summariser_window(plan), refused.limit_tokens
+    share = LOW_COUNT_SHARE if named else REFUSED_SHARE
+    return replace(plan, summariser_tokens=named if named and named < window else int(window * share))
+
+
+def _summariser_window(plan: SummaryPlan) -> int:
+    """Return the window of the model that summarises, without a reserve, since the summary is the reply."""
+    return plan.summariser_tokens or plan.inputs.window_tokens or plan.inputs.budget.limit_tokens
+
+
+def _shares_prefix(log: Log, plan: SummaryPlan) -> bool:
+    """Return whether the ordinary request plus the instruction fits, and costs less cached than the head uncached."""
+    inputs = plan.inputs
+    if not plan.shares_prefix or plan.summariser_tokens or inputs.rates is None or log.reported is None:
+        return False
+    ruler = token_ruler(log.rendering.estimate)
+    whole = estimated_tokens(log, inputs) + measure(instruction(plan.additions), ruler)
+    if (whole + plan.step.budget_tokens) * bound_of(log, inputs) > _summariser_window(plan):
+        return False
+    uncached = sum(measure(block, ruler) for block in flattened(_head(log, plan)))
+    return whole * inputs.rates.cached < uncached * inputs.rates.fresh
+
+
+def _head(log: Log, plan: SummaryPlan) -> tuple[Message, ...]:
+    return tuple(placed.message for placed in log.live[: plan.step.cut.index])
+
+
+def _newest_path(log: Log) -> WorkPath | None:
+    """Return the agent's working directory as last recorded."""
+    replies = (placed.message for placed in reversed(log.live) if isinstance(placed.message, AssistantMessage))
+    return next((reply.path for reply in replies if reply.path is not None), None)
+
+
+def _earlier(log: Log) -> str:
+    """Return the older summary that the new one merges."""
+    return "" if log.checkpoint is None else log.checkpoint.narrative or log.checkpoint.text
+
+
+def _judge(log: Log, plan: SummaryPlan, answer: Answer) -> Verdict:
+    ruler = token_ruler(log.rendering.estimate)
+    answer_tokens = measure(answer.text, ruler) if hard_fault(answer) is None else 0
+    if not plan.inputs.policy.summary.judged:
+        fault = hard_fault(answer) or _room_fault(log, plan, answer_tokens)
+        return Verdict(answer.text, judged=False) if fault is None else Verdict("", (fault,), judged=False)
+    head = log.live[: plan.step.cut.index]
+    replaced = log.checkpoint_size.measure + sum(log.size_of(placed).measure for placed in head)
+    known = "" if log.checkpoint is None else log.checkpoint.text
+    return judge(
+        answer,
+        _head(log, plan),
+        known=known,
+        replaced_tokens=replaced,
+        answer_tokens=answer_tokens,
+    )
+
+
+def _room_fault(log: Log, plan: SummaryPlan, answer_tokens: int) -> Fault | None:
+    """Return a fault if not even the summary alone would fit the window, whatever a document accepts."""
+    inputs = plan.inputs
+    alone = scaled_tokens(Size(prose=inputs.overhead_tokens + answer_tokens), log, inputs)
+    return "too-large" if inputs.budget.excess_tokens(alone) else None
+
+
+# Summaries written ahead of need.
+
+
+class SummaryBasis(Struct, frozen=True):
+    """What a summary was made from: the checkpoint before it, the pins, the policy, and the sequence of its last message."""
+
+    checkpoint_sequence: int
+    pins: frozenset[Handle]
+    policy: Policy
+    last: int
+
+
+class PreparedSummary(Struct, frozen=True):
+    """A summary, or the failure to write one, that waits to be used.
+
+    `is_leftover`: it was written when needed, and another writer appended first.
+    """
+
+    basis: SummaryBasis
+    summary: JudgedSummary
+    is_leftover: bool = False
+
+
+def basis_of(log: Log, plan: SummaryPlan) -> SummaryBasis:
+    """Return what a summary of this plan's head is made from."""
+    index = plan.step.cut.index
+    last = log.live[index - 1].sequence if index else log.checkpoint_sequence
+    return SummaryBasis(log.checkpoint_sequence, log.pins, plan.inputs.policy, last)
+
+
+def prepare_ahead(log: Log, plan: SummaryPlan, summary: JudgedSummary) -> PreparedSummary:
+    """Return a summary to keep until it is needed: a failure too, so that the summariser is not asked for this head again.
+
+    The cost of a failure was published by then.
+    """
+    if not summary.text:
+        summary = replace(summary, cost=0.0, duration_ms=0, usage=None, events=())
+    return PreparedSummary(basis_of(log, plan), summary)
+
+
+def events_for(summary: JudgedSummary, session_id: SessionId) -> tuple[Event, ...]:
+    """Return the events of a background summary; a rejected one still counts its cost."""
+    if summary.text:
+        return (PreparedAhead(session_id, summary.cost, summary.duration_ms),)
+    return (*summary.events, PreparationDiscarded(session_id, "there was no summary to accept", summary.cost))
+
+
+def step_ahead(log: Log, inputs: Situation) -> Summarise | None:
+    """Return the summary that will soon be needed, if the view is near enough to its trigger to begin it now."""
+    budget = inputs.budget
+    earliest, latest = (int(budget.trigger_tokens * share) for share in (EARLIEST_SHARE, LATEST_SHARE))
+    begin = min(max(budget.trigger_tokens - _growth_meanwhile(log), earliest), latest)
+    step = next_step(log, replace(inputs, budget=replace(budget, trigger_tokens=begin)))
+    return step if isinstance(step, Summarise) and step.cut.index else None
+
+
+def _growth_meanwhile(log: Log) -> int:
+    """Return how many tokens the view is expected to grow while a summary is written, at the pace of the newest calls.
+
+    One call more than fits in that time, since the summary is fetched with the call after. Replies that arrived with a history
+    show no pace.
+    """
+    times: list[int] = []
+    size = NO_SIZE
+    for placed in reversed(log.live):
+        size = size.plus(log.size_of(placed))
+        message = placed.message
+        if isinstance(message, AssistantMessage) and message.finish is not None:
+            times.append(message.created_ms or 0)
+        if len(times) > RECENT_CALLS:
+            break
+    if len(times) < 2:
+        return 0
+    took = (0 if log.checkpoint is None else log.checkpoint.duration_ms) or SUMMARY_MS
+    pause = max(0, times[0] - times[-1]) // (len(times) - 1) or took
+    return log.calibration.apply(size) * (took // pause + 2) // len(times)
+
+
+def is_valid(prepared: PreparedSummary, log: Log, policy: Policy) -> bool:
+    """Return whether nothing changed that the summary depends on: the folded head, the pins and the policy."""
+    basis = prepared.basis
+    same = basis.checkpoint_sequence == log.checkpoint_sequence and basis.pins == log.pins and basis.policy == policy
+    return same and log.index_of(basis.last) is not None
+
+
+def cut_with(prepared: PreparedSummary, step: Summarise, log: Log, inputs: Situation) -> Cut:
+    """Return where to cut with this summary: where it ends if that leaves room enough, else where the step cuts.
+
+    The ledger alone covers what lies between the two.
+    """
+    last = log.index_of(prepared.basis.last)
+    index = 0 if last is None else last + 1
+    if not 0 < index < step.cut.index or not log.live[index].cuttable:
+        return step.cut
+    tail = kept_size(log, Cut(index, None))
+    ruler = token_ruler(log.rendering.estimate)
+    fixed = Size(prose=inputs.overhead_tokens + step.budget_tokens + measure(prepared.summary.text, ruler))
+    after = scaled_tokens(tail.plus(fixed), log, inputs)
+    return Cut.at(log, index) if after <= ROOMY_SHARE * inputs.budget.trigger_tokens else step.cut
