@@ -105,16 +105,16 @@ def fit_cost() -> Row:
 
 def fit_all(messages: Chat, points: list[int], *, remember: bool = True) -> None:
     """`fit` before each request; forgetful, each one is played from the first message."""
-    front_door._REHEARSALS = FitCache()  # noqa: SLF001 - a fresh memory is what is measured
+    front_door._CACHE = FitCache()  # noqa: SLF001 - a fresh memory is what is measured
     for point in points:
         fit(messages[:point], window=WINDOW)
         if not remember:
-            front_door._REHEARSALS = FitCache()  # noqa: SLF001
+            front_door._CACHE = FitCache()  # noqa: SLF001
 
 
 def fit_parsed(messages: Chat, points: list[int]) -> float:
     """CPU seconds of `fit` alone where each request is parsed from JSON anew, so that no text is the object it was."""
-    front_door._REHEARSALS = FitCache()  # noqa: SLF001
+    front_door._CACHE = FitCache()  # noqa: SLF001
     content = [msgspec.json.encode(messages[:point]) for point in points]
     return sum(spent(partial(fit, msgspec.json.decode(request), window=WINDOW)) for request in content)
 

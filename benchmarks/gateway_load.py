@@ -210,7 +210,8 @@ async def _client(
 
 
 async def _call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> Call:
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: load\r\nauthorization: Bearer {KEY}\r\ncontent-type: application/json"
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json"
+    head += f"\r\nauthorization: Bearer {KEY}"
     began = time.perf_counter()
     writer.write(f"{head}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
     told = await reader.readuntil(b"\r\n\r\n")

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     __version__: str
-    from infold.api.wrap import wrap
     from infold.core.budget import Window
     from infold.core.policy import Policy, preset, remaining, share, tokens
     from infold.errors import HistoryChanged, InfoldError, UsageError, WindowExceeded
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from infold.session.session import Ready, Session
     from infold.session.settings import SessionSettings
     from infold.wiring import open_store
+    from infold.wrapper.wrap import wrap
 
 __all__ = [
     "AsyncSession",
@@ -66,7 +66,7 @@ _HOMES = {
     "remaining": "infold.core.policy",
     "share": "infold.core.policy",
     "tokens": "infold.core.policy",
-    "wrap": "infold.api.wrap",
+    "wrap": "infold.wrapper.wrap",
 }
 
 

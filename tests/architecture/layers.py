@@ -14,12 +14,12 @@ ROOT = "infold"
 
 FOUNDATION = frozenset({"core", "errors"})
 DATA = FOUNDATION | {"catalogue", "formats", "ports", "transcripts"}
-OUTER = DATA | {"engine", "session", "models", "observers", "plugins", "stores", "testing", "settings"}
-FACES = frozenset({"api", "agent", "gateway", "dashboard", "integrations", "mcp", "replay", "cli"})
-FOR_FACES = DATA | {"engine", "session", "observers", "plugins", "settings", "wiring"}
+OUTER = DATA | {"session", "models", "observers", "plugins", "stores", "testing", "settings"}
+FACES = frozenset({"agent", "gateway", "dashboard", "integrations", "mcp", "replay", "cli"})
+FOR_FACES = DATA | {"session", "observers", "plugins", "settings", "wiring"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
-    "": FOR_FACES | {"api"},
+    "": FOR_FACES | {"wrapper"},
     "__main__": frozenset({"command"}),
     "command": frozenset(),
     "errors": FOUNDATION,
@@ -28,7 +28,6 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "formats": FOUNDATION | {"formats"},
     "transcripts": FOUNDATION | {"formats", "transcripts"},
     "ports": FOUNDATION | {"ports"},
-    "engine": DATA | {"engine", "session"},
     # A session is opened by a caller who names no adapter: it has its own bus and plugins, and finds a model by its name.
     "session": DATA | {"session", "observers", "plugins", "settings", "wiring"},
     "models": DATA | {"models"},
@@ -39,15 +38,17 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "settings": FOUNDATION | {"catalogue", "settings"},
     "wiring": OUTER,
     **{face: FOR_FACES | {face} for face in FACES},
-    "agent": FOR_FACES | {"agent", "api"},
-    "gateway": FOR_FACES | {"gateway", "api"},
-    "integrations": FOR_FACES | {"integrations", "api"},
+    "proxy": FOR_FACES | {"proxy"},
+    "wrapper": FOR_FACES | {"proxy", "wrapper"},
+    "agent": FOR_FACES | {"agent"},
+    "gateway": FOR_FACES | {"gateway", "proxy"},
+    "integrations": FOR_FACES | {"integrations"},
     "cli": FOR_FACES | FACES | {"testing"},
 }
 """From each layer (a package or module directly under `infold`; "" is `infold` itself) to those it may import."""
 
 THIRD_PARTY: dict[str, frozenset[str]] = {
-    **dict.fromkeys((*DATA, "engine", "session"), frozenset({"msgspec"})),
+    **dict.fromkeys((*DATA, "session"), frozenset({"msgspec"})),
     "testing": frozenset({"msgspec", "hypothesis"}),
 }
 """The packages a layer may import from outside; a layer that is not named here is an edge and may choose its own."""

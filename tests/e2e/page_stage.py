@@ -61,9 +61,11 @@ SETTINGS = SessionSettings(model="gpt-5", window=WINDOW, summariser=summarise, r
 class Player:
     """Plays a trajectory into a session, request by request."""
 
-    def __init__(self, store: SqliteStore, session_id: str, settings: SessionSettings = SETTINGS, **place: str) -> None:
+    def __init__(
+        self, store: SqliteStore, session_id: str, settings: SessionSettings = SETTINGS, tenant: str = ""
+    ) -> None:
         self._moment = int(time() * 1000) - 60 * 60 * 1000
-        self.session = Session(store, session_id, replace(settings, now_ms=self._tick), **place)
+        self.session = Session(store, session_id, replace(settings, now_ms=self._tick), tenant=tenant)
         self._history = iter(trajectory())
         self._sent: Sequence[object] = ()
 
@@ -187,7 +189,7 @@ class _Policy:
 def serving(store: SqliteStore, settings: SessionSettings = SETTINGS) -> Iterator[str]:
     """The page over a store, at the address given, until the end of the block."""
     actor = Actor(store, settings)
-    window = settings.terms.window.context_tokens
+    window = settings.resolve().window.context_tokens
     desk = Desk(store=store, acts=actor, feed=actor, window_of=lambda _: window, preview=actor.preview)
     app = Starlette(routes=page_routes(desk), middleware=[Middleware(_Policy)])
     listener = socket.socket()

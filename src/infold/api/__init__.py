@@ -1,1 +1,0 @@
-"""What a library user calls."""
