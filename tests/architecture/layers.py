@@ -19,7 +19,7 @@ FACES = frozenset({"api", "agent", "gateway", "dashboard", "integrations", "mcp"
 FOR_FACES = DATA | {"engine", "observers", "plugins", "settings", "wiring"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
-    "": FOR_FACES | {"api"},
+    "": FOR_FACES | {"api", "wrapper"},
     "__main__": frozenset({"command"}),
     "command": frozenset(),
     "errors": FOUNDATION,
@@ -37,8 +37,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "settings": FOUNDATION | {"catalogue", "settings"},
     "wiring": OUTER,
     **{face: FOR_FACES | {face} for face in FACES},
+    "proxy": FOR_FACES | {"api", "proxy"},
+    "wrapper": FOR_FACES | {"api", "proxy", "wrapper"},
     "agent": FOR_FACES | {"agent", "api"},
-    "gateway": FOR_FACES | {"gateway", "api"},
+    "gateway": FOR_FACES | {"gateway", "api", "proxy"},
     "integrations": FOR_FACES | {"integrations", "api"},
     "cli": FOR_FACES | FACES | {"testing"},
 }

@@ -1,0 +1,126 @@
+"""Parse a client's request: its format and fields, its history, and the name of the session it belongs to.
+
+A session that the client names comes first. Any other is named after how its history begins: the user's first message and the
+first reply, so that histories with the same first message get different sessions as soon as there is anything to lose. Before
+its first reply a history without a name has no session: nothing was cut yet, and the client brings all of it again.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.formats.codec import json_text, plain
+from infold.formats.requests import (
+    Asked,
+    Unmanaged,
+    asked_of,
+    asks_to_truncate,
+    larger_window,
+    truncates,
+    wire_of_path,
+    with_items,
+)
+from infold.proxy.match import IncomingHistory, decode_history, fingerprint_of
+
+SESSION_HEADER = "x-infold-session"
+"""The header in which a client may name its session."""
+
+_AGENT_HEADERS = ("x-session-id", "session_id", "session-id", "x-claude-code-session-id", "x-conversation-id")
+"""The headers in which agents name their sessions: OpenCode, Codex, Claude Code."""
+
+LONGEST_NAME = 200
+"""Characters of a session name; a key has room for these and the suffix of a fork."""
+
+
+class ParsedRequest(Struct, frozen=True):
+    """A request with a history that infold manages: its fields, its JSON body as decoded and as received, its history.
+
+    `session_name` is `None` for a history that has no session yet. `agent_session` is a fingerprint of the agent's own session
+    id, which stays the same when the agent compacts its history; empty if the agent sends none.
+    """
+
+    asked: Asked
+    body: Mapping[str, Any]
+    raw: bytes
+    history: IncomingHistory
+    session_name: str | None
+    agent_session: str = ""
+
+    def with_messages(self, items: list[object]) -> bytes:
+        """Return the body with these messages; the very bytes that were received if none of them changed."""
+        if len(items) == len(self.asked.items) and all(map(_is_same, items, self.asked.items)):
+            return self.raw
+        return encode_body(with_items(self.body, self.asked.wire, items))
+
+
+def parse_request(path: str, headers: Mapping[str, str], raw: bytes, *, host: str = "") -> ParsedRequest | Unmanaged:
+    """Parse a request to a provider at this host (`name:port`); the names of the headers are in lower case.
+
+    Raise `BrokenInput` if the body or one of its messages cannot be decoded.
+    """
+    wire = wire_of_path(path)
+    if wire is None:
+        return Unmanaged("the path takes no messages")
+    body = plain(raw)
+    asked = asked_of(wire, body, path)
+    if isinstance(asked, Unmanaged):
+        return asked
+    asked = replace(
+        asked,
+        window_tokens=larger_window(wire, body, headers),
+        is_truncated=asks_to_truncate(body) or truncates(host),
+    )
+    history = decode_history(asked)
+    agent = _agent_session_id(body, headers)
+    return ParsedRequest(
+        asked,
+        body,
+        raw,
+        history,
+        _given_name(headers) or _derived_name(asked, history, body, agent),
+        fingerprint_of(agent) if agent else "",
+    )
+
+
+def encode_body(body: Mapping[str, Any]) -> bytes:
+    """Encode a body as JSON."""
+    return json_text(body).encode()
+
+
+def _given_name(headers: Mapping[str, str]) -> str:
+    """Return the name in the client's header, which may be UTF-8 that was decoded as Latin-1; empty if it has none."""
+    value = headers.get(SESSION_HEADER, "")
+    with suppress(UnicodeError):
+        value = value.encode("latin-1").decode()
+    return value.strip()[:LONGEST_NAME]
+
+
+def _derived_name(asked: Asked, history: IncomingHistory, body: Mapping[str, Any], agent: str) -> str | None:
+    """Return a name made of how the history begins; `None` before its first reply, unless the agent has a session id."""
+    reply = history.first_reply_fingerprint
+    if not agent and reply is None:
+        return None
+    beginning = (agent,) if agent else (_cache_key(body), reply or "")
+    stem = f"{'named' if agent else 'begun'}-{fingerprint_of(*beginning, history.first_user_fingerprint)}"
+    return stem if asked.tools else f"{stem}-plain"
+
+
+def _agent_session_id(body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
+    """Return the agent's own session id, from a header or its metadata; several histories may share it. Empty if none."""
+    header = next((headers[name] for name in _AGENT_HEADERS if headers.get(name)), "")
+    metadata = body.get("metadata")
+    user = metadata.get("user_id") if isinstance(metadata, Mapping) else None
+    return header or (user if isinstance(user, str) and "session" in user else "")
+
+
+def _cache_key(body: Mapping[str, Any]) -> str:
+    """Return the key for the provider's cache; some clients have one per session, others one for all. Empty if none."""
+    key = body.get("prompt_cache_key")
+    return key if isinstance(key, str) else ""
+
+
+def _is_same(one: object, other: object) -> bool:
+    return one is other or one == other
