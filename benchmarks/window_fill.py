@@ -41,10 +41,9 @@ from infold.engine.counting import counting_for
 from infold.errors import WindowExceeded
 from infold.formats.registry import OPENAI_CHAT
 from infold.gateway.app import Gateway, application
-from infold.gateway.hub import Hub
-from infold.gateway.tenancy import Tenancy
-from infold.gateway.tenants import Tenants
-from infold.gateway.upstreams import PROVIDERS, Upstreams
+from infold.gateway.event_hub import EventHub
+from infold.gateway.tenants import Tenants, TenantSessions
+from infold.gateway.upstream import PROVIDERS, Upstreams
 from infold.ports import SessionKey
 from infold.settings import read_settings
 from infold.testing import scripted_chat
@@ -402,14 +401,14 @@ def play_gateway(case: Case, provider: Provider) -> None:
 
 @contextmanager
 def _gateway(upstream: str, provider: Provider) -> Iterator[str]:
-    hub = Hub()
+    hub = EventHub()
     hub.bus.subscribe(Event, provider.events.append)
     settings = read_settings(_environ(provider.case), Path(tempfile.gettempdir()))
     with open_store("memory") as store, socket.socket() as listener:
         gateway = Gateway(
             upstreams=Upstreams(dict.fromkeys(PROVIDERS, upstream)),
             tenants=Tenants(b"benchmark"),
-            tenancy=Tenancy(store, settings, hub),
+            sessions=TenantSessions(store, settings, hub),
             hub=hub,
         )
         config = uvicorn.Config(application(gateway), log_level="error", access_log=False, ws="none")

@@ -12,7 +12,7 @@ from threading import Thread
 
 from starlette.types import ASGIApp
 
-from infold.gateway.bodies import Limits
+from infold.gateway.request_body import Limits
 from infold.gateway.server import Server
 
 __all__ = ["WORKER", "Worker", "ended", "serving", "worker"]

@@ -15,12 +15,11 @@ import msgspec
 import uvicorn
 
 from infold.gateway.app import Gateway, application
-from infold.gateway.bodies import Limits
-from infold.gateway.hub import Hub
+from infold.gateway.event_hub import EventHub
+from infold.gateway.request_body import Limits
 from infold.gateway.server import Server
-from infold.gateway.tenancy import Tenancy
-from infold.gateway.tenants import Tenants
-from infold.gateway.upstreams import PROVIDERS, Upstreams
+from infold.gateway.tenants import Tenants, TenantSessions
+from infold.gateway.upstream import PROVIDERS, Upstreams
 from infold.ports import FullStore
 from infold.settings import read_settings
 from infold.stores.postgres import PostgresStore
@@ -39,11 +38,11 @@ def main(place: str, upstream: str) -> None:
     level = "debug" if os.environ.get("GATEWAY_DEBUG") else "warning"
     if level == "debug":
         logging.basicConfig(level=logging.DEBUG)
-    hub = Hub()
+    hub = EventHub()
     gateway = Gateway(
         upstreams=Upstreams(dict.fromkeys(PROVIDERS, upstream)),
         tenants=Tenants(SECRET),
-        tenancy=Tenancy(opened(place), read_settings(os.environ, Path(tempfile.gettempdir())), hub),
+        sessions=TenantSessions(opened(place), read_settings(os.environ, Path(tempfile.gettempdir())), hub),
         hub=hub,
         limits=msgspec.json.decode(os.environ.get("GATEWAY_LIMITS", "{}"), type=Limits),
     )

@@ -19,7 +19,7 @@ import pytest
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from infold.gateway.bodies import Limits
+from infold.gateway.request_body import Limits
 from infold.gateway.server import ClientConnection, Server, connections_allowed, is_news
 
 from ..unit.gateway.raw_upstream import RawUpstream, whole  # noqa: TID252 - `tests` is no package to name

@@ -15,8 +15,8 @@ from infold.core.events import FailedOpen
 from infold.dashboard.app import CONTENT_POLICY, page_routes
 from infold.dashboard.desk import Desk
 from infold.errors import FormatError, UsageError
-from infold.gateway.acts import SessionActs
-from infold.gateway.bodies import Limits
+from infold.gateway.actions import SessionActions
+from infold.gateway.request_body import Limits
 from infold.stores.memory import MemoryStore
 
 from ..unit.gateway.raw_upstream import RawUpstream, whole  # noqa: TID252 - `tests` is no package to name
@@ -121,7 +121,7 @@ replies = st.builds(
 def pages() -> list[BaseRoute]:
     """The gateway's own pages."""
     stage = Stage("")
-    acts = SessionActs(stage.tenancy)
+    acts = SessionActions(stage.tenant_sessions)
     return page_routes(
         Desk(store=stage.store, acts=acts, feed=stage.hub, window_of=acts.window_of, preview=acts.preview)
     )

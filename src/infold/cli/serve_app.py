@@ -14,15 +14,14 @@ from infold.cli.session_lookup import kept_within
 from infold.dashboard.app import CONTENT_POLICY, page_routes
 from infold.dashboard.desk import Desk
 from infold.errors import UsageError
-from infold.gateway.acts import SessionActs
+from infold.gateway.actions import SessionActions
 from infold.gateway.app import Gateway, application
-from infold.gateway.bodies import Limits
-from infold.gateway.guard import check_address
-from infold.gateway.hub import Hub
+from infold.gateway.auth import check_address
+from infold.gateway.event_hub import EventHub
+from infold.gateway.request_body import Limits
 from infold.gateway.server import Server, connections_allowed
-from infold.gateway.tenancy import Tenancy
-from infold.gateway.tenants import Tenants, secret_for
-from infold.gateway.upstreams import PROVIDERS, Upstreams, is_address
+from infold.gateway.tenants import Tenants, TenantSessions, secret_for
+from infold.gateway.upstream import PROVIDERS, Upstreams, is_address
 from infold.ports import FullStore
 from infold.settings import GatewaySettings, Settings, StoreLimits, read_settings
 from infold.settings.schema import told
@@ -69,9 +68,9 @@ def serve_until_told(
         if not named:
             settings = _for_embedded(settings, environ)
         default = "" if named else stack.enter_context(embedded_model()).url
-        hub = Hub()
-        tenancy = Tenancy(opened, settings, hub, plugins_from(settings))
-        gateway = _gateway(Upstreams(named, default), tenants, tenancy, hub, token=token, given=settings.gateway)
+        hub = EventHub()
+        sessions = TenantSessions(opened, settings, hub, plugins_from(settings))
+        gateway = _gateway(Upstreams(named, default), tenants, sessions, hub, token=token, given=settings.gateway)
         server = Server(application(gateway), gateway.limits, on_exit=hub.close)
         _tell(listener, named, place, token=token)
         server.serve_until_signal(listener)
@@ -124,14 +123,20 @@ def keeping_within(store: FullStore, limits: StoreLimits, every_seconds: float =
 
 
 def _gateway(
-    upstreams: Upstreams, tenants: Tenants, tenancy: Tenancy, hub: Hub, *, token: str, given: GatewaySettings
+    upstreams: Upstreams,
+    tenants: Tenants,
+    sessions: TenantSessions,
+    hub: EventHub,
+    *,
+    token: str,
+    given: GatewaySettings,
 ) -> Gateway:
-    acts = SessionActs(tenancy)
-    desk = Desk(store=tenancy.store, acts=acts, feed=hub, window_of=acts.window_of, preview=acts.preview)
+    actions = SessionActions(sessions)
+    desk = Desk(store=sessions.store, acts=actions, feed=hub, window_of=actions.window_of, preview=actions.preview)
     return Gateway(
         upstreams=upstreams,
         tenants=tenants,
-        tenancy=tenancy,
+        sessions=sessions,
         hub=hub,
         limits=Limits(
             header_seconds=given.header_seconds,

@@ -1,4 +1,4 @@
-"""The gateway as an ASGI application: what is served where, and what it needs while it runs."""
+"""The gateway as an ASGI application: its routes, and what is opened and closed with it."""
 
 from asyncio import timeout, to_thread
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -12,28 +12,26 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from infold.errors import InfoldError
-from infold.gateway.bodies import Limits
-from infold.gateway.guard import Guard
-from infold.gateway.hub import Hub
+from infold.gateway.auth import Auth
+from infold.gateway.event_hub import EventHub
 from infold.gateway.relay import Relay
-from infold.gateway.sending import Sender
-from infold.gateway.tenancy import Tenancy
-from infold.gateway.tenants import Tenants
-from infold.gateway.upstreams import Upstreams
+from infold.gateway.request_body import Limits
+from infold.gateway.tenants import Tenants, TenantSessions
+from infold.gateway.upstream import Sender, Upstreams
 from infold.observers.metrics import CONTENT_TYPE
 from infold.ports import FullStore
 
 READY_SECONDS = 5.0
-"""How long a store may take to answer before it counts as out of order."""
+"""How long the store may take to answer before the gateway counts as not ready."""
 
 
 class Gateway(Struct, frozen=True, kw_only=True):
-    """All that a gateway is made of; `allowed_hosts` are names it answers to without a token, beside those of this machine."""
+    """The parts of a gateway; without a token it answers to `allowed_hosts` and to the names of this machine."""
 
     upstreams: Upstreams
     tenants: Tenants
-    tenancy: Tenancy
-    hub: Hub
+    sessions: TenantSessions
+    hub: EventHub
     limits: Limits = Limits()
     token: str = ""
     pages: Sequence[BaseRoute] = ()
@@ -42,24 +40,24 @@ class Gateway(Struct, frozen=True, kw_only=True):
 
 
 def application(gateway: Gateway) -> Starlette:
-    """The application that a server runs; whatever no page claims is relayed."""
+    """Build the application; requests to any path that is not one of the gateway's own are relayed."""
     sender = Sender(gateway.limits)
     own = [
         Route("/healthz", _alive),
-        Route("/readyz", _ready(gateway.tenancy.store)),
+        Route("/readyz", _ready(gateway.sessions.store)),
         Route("/metrics", _metrics(gateway.hub)),
         *gateway.pages,
     ]
-    relay = Relay(sender, gateway.upstreams, gateway.tenants, gateway.tenancy, hub=gateway.hub, limits=gateway.limits)
-    guard = Middleware(
-        Guard,
+    relay = Relay(sender, gateway.upstreams, gateway.tenants, gateway.sessions, hub=gateway.hub, limits=gateway.limits)
+    auth = Middleware(
+        Auth,
         relay=relay,
         token=gateway.token,
         content_policy=gateway.content_policy,
         pages=own,
         allowed_hosts=gateway.allowed_hosts,
     )
-    return Starlette(routes=own, middleware=[guard], lifespan=_lifespan(sender, gateway.tenancy))
+    return Starlette(routes=own, middleware=[auth], lifespan=_lifespan(sender, gateway.sessions))
 
 
 async def _alive(_: Request) -> Response:
@@ -78,18 +76,18 @@ def _ready(store: FullStore) -> Callable[[Request], Awaitable[Response]]:
     return ready
 
 
-def _metrics(hub: Hub) -> Callable[[Request], Awaitable[Response]]:
+def _metrics(hub: EventHub) -> Callable[[Request], Awaitable[Response]]:
     async def metrics(_: Request) -> Response:
         return Response(hub.metrics.text(), media_type=CONTENT_TYPE)
 
     return metrics
 
 
-def _lifespan(sender: Sender, tenancy: Tenancy) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+def _lifespan(sender: Sender, sessions: TenantSessions) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def running(_: Starlette) -> AsyncIterator[None]:
         async with sender:
             yield
-            await tenancy.close()
+            sessions.close()
 
     return running

@@ -1,7 +1,7 @@
-"""Connections to upstreams, straight on the event loop, for the HTTP library to speak over.
+"""Connections to upstreams for the HTTP library, implemented directly on the event loop.
 
-Its own way sets a deadline up, and asks the operating system to listen and to listen no more, around every single read. A
-streamed reply is read in many small pieces, and that cost more than all else that is done with one.
+The library's own backend sets up a deadline and registers the socket with the selector around every single read. A streamed reply
+is read in many small chunks, and that took more time than everything else that is done with one.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from typing import Any
 import httpcore2
 
 MOST_WAITING_BYTES = 256 * 1024
-"""What may lie unread before the upstream is made to wait: a client that reads slowly must not fill the memory."""
+"""Unread bytes above which the upstream has to wait: a client that reads slowly must not fill the memory."""
 
 NEXT_ADDRESS_SECONDS = 0.25
-"""How long one address of a host is tried before the next is tried beside it, as RFC 8305 has it."""
+"""How long one address of a host is tried before the next is tried in parallel (RFC 8305)."""
 
 _NAMES = {"client_addr": "sockname", "server_addr": "peername"}
-"""What the library calls otherwise than the event loop."""
+"""Names of the library for what the event loop calls otherwise."""
 
 
 class Network(httpcore2.AsyncNetworkBackend):
@@ -35,10 +35,10 @@ class Network(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> "Connection":
-        """A connection; raises `ConnectTimeout` or `ConnectError`."""
+        """Open a connection; raise `ConnectTimeout` or `ConnectError`."""
         loop = asyncio.get_running_loop()
         own = None if local_address is None else (local_address, 0)
-        with _translated(httpcore2.ConnectTimeout, httpcore2.ConnectError):
+        with _translate_errors(httpcore2.ConnectTimeout, httpcore2.ConnectError):
             async with asyncio.timeout(timeout):
                 transport, connection = await loop.create_connection(
                     Connection, host, port, local_addr=own, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
@@ -48,12 +48,12 @@ class Network(httpcore2.AsyncNetworkBackend):
         return connection
 
     async def sleep(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Sleep."""
         await asyncio.sleep(seconds)
 
 
 class Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
-    """One connection, plain or encrypted; a read or a write that is cancelled loses nothing that came."""
+    """One connection, plain or encrypted; a read that is cancelled loses no data."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport
@@ -67,11 +67,11 @@ class Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         self._is_over = self._is_held_back = False
         self._problem: Exception | None = None
 
-    # What the library asks for.
+    # Called by the library.
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """The next bytes, nothing at the end; raises `ReadTimeout` or `ReadError`."""
-        if not self._unread and not self._is_over and not await self._something(timeout):
+        """Return the next bytes, empty at the end; raise `ReadTimeout` or `ReadError`."""
+        if not self._unread and not self._is_over and not await self._wait_for_data(timeout):
             raise httpcore2.ReadTimeout(f"nothing came for {timeout} seconds")
         if not self._unread and self._problem is not None:
             raise httpcore2.ReadError(str(self._problem)) from self._problem
@@ -83,13 +83,13 @@ class Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         return piece
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send all of it; raises `WriteTimeout` or `WriteError`."""
+        """Send all of it; raise `WriteTimeout` or `WriteError`."""
         if not buffer:
             return
         if not self._transport.is_closing():
             self._transport.write(buffer)
         if not self._has_room.is_set():
-            with _translated(httpcore2.WriteTimeout, httpcore2.WriteError):
+            with _translate_errors(httpcore2.WriteTimeout, httpcore2.WriteError):
                 async with asyncio.timeout(timeout):
                     await self._has_room.wait()
         if self._transport.is_closing():
@@ -98,14 +98,14 @@ class Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> "Connection":
-        """The same connection, encrypted from here on; raises `ConnectTimeout` or `ConnectError`, and is closed then.
+        """Encrypt the connection from here on; raise `ConnectTimeout` or `ConnectError`, and close it.
 
-        What came in clear before that is refused: anybody on the way may have said it, and it would pass for the upstream's.
+        Data that was received in clear before that is refused: it may be from a third party, and would count as the upstream's.
         """
         try:
             if self._unread:
                 raise httpcore2.ConnectError("the upstream spoke before the connection was encrypted")
-            with _translated(httpcore2.ConnectTimeout, httpcore2.ConnectError):
+            with _translate_errors(httpcore2.ConnectTimeout, httpcore2.ConnectError):
                 async with asyncio.timeout(timeout):
                     encrypted = await self._loop.start_tls(
                         self._transport, self, ssl_context, server_hostname=server_hostname
@@ -118,19 +118,19 @@ class Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         return self
 
     async def aclose(self) -> None:
-        """End it at once; what was not sent yet is nobody's any more."""
+        """Close it at once, without sending the rest."""
         self._transport.abort()
 
     def get_extra_info(self, info: str) -> Any:
-        """What the library wants to know; `is_readable`: an idle connection that the other side has ended, or spoke on."""
+        """Return what the library asks for; `is_readable`: the other side has closed an idle connection, or sent data on it."""
         if info == "is_readable":
-            return bool(self._unread) or self._is_over or _has_come(self._transport)
+            return bool(self._unread) or self._is_over or _has_data(self._transport)
         return self._transport.get_extra_info(_NAMES.get(info, info))
 
-    # Waiting. Each read moves the deadline; the timer looks at it when it fires, so that no read sets one up.
+    # Waiting. Each read moves the deadline; the timer checks it when it fires, so that reads set up no timers.
 
-    async def _something(self, timeout: float | None) -> bool:
-        """Wait until something comes or the connection ends; false where it is too late for that."""
+    async def _wait_for_data(self, timeout: float | None) -> bool:
+        """Wait until data arrives or the connection ends; return false on timeout."""
         self._waiting = self._loop.create_future()
         self._deadline = inf if timeout is None else self._loop.time() + timeout
         if self._deadline < (inf if self._timer is None else self._timer.when()):
@@ -143,9 +143,9 @@ class Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(self._deadline, self._look_at_the_clock)
+        self._timer = self._loop.call_at(self._deadline, self._check_deadline)
 
-    def _look_at_the_clock(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
         if self._waiting is None or self._deadline == inf:
             return
@@ -158,15 +158,15 @@ class Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(not is_late)
 
-    # What the event loop tells.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way out."""
+        """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Keep what came until it is read; hold the upstream back where that is much."""
+        """Buffer data until it is read; pause the upstream if that is much."""
         self._unread += data
         self._wake(is_late=False)
         if len(self._unread) > MOST_WAITING_BYTES and not self._is_held_back:
@@ -174,12 +174,12 @@ class Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
             self._transport.pause_reading()
 
     def eof_received(self) -> None:
-        """Nothing more will come; the event loop closes the connection once all is sent."""
+        """Note the end of the data; the event loop closes the connection once all is sent."""
         self._is_over = True
         self._wake(is_late=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let everybody go on who waits."""
+        """Wake up readers and writers."""
         self._is_over, self._problem = True, exc
         if self._timer is not None:
             self._timer.cancel()
@@ -187,17 +187,17 @@ class Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         self._has_room.set()
 
     def pause_writing(self) -> None:
-        """Enough waits to be sent."""
+        """Make writers wait."""
         self._has_room.clear()
 
     def resume_writing(self) -> None:
-        """There is room again."""
+        """Let writers continue."""
         self._has_room.set()
 
 
 @contextmanager
-def _translated(late: type[Exception], broken: type[Exception]) -> Iterator[None]:
-    """The event loop's errors in the library's words."""
+def _translate_errors(late: type[Exception], broken: type[Exception]) -> Iterator[None]:
+    """Raise the event loop's errors as those of the library."""
     try:
         yield
     except TimeoutError as error:
@@ -206,8 +206,8 @@ def _translated(late: type[Exception], broken: type[Exception]) -> Iterator[None
         raise broken(str(error)) from error
 
 
-def _has_come(transport: asyncio.Transport) -> bool:
-    """Whether there is something to read that the event loop has not seen yet; a connection without a socket has ended."""
+def _has_data(transport: asyncio.Transport) -> bool:
+    """Whether there is data that the event loop has not read yet; a connection without a socket has ended."""
     number = transport.get_extra_info("socket").fileno()
     if number < 0:
         return True

@@ -1,12 +1,13 @@
-"""Relay one request: made to fit on its way out, passed on as it arrives on its way back, heard in passing.
+"""Relay one request: prepared to fit on its way out, its reply passed on as it arrives and recorded.
 
-Fails open: whatever goes wrong on our side, the client's own request goes out as it came, and a header and an event say so. While
-a store fails, requests are still made to fit, and only nothing is kept.
-Headers, errors and fields that infold does not know are the client's and the provider's, and stay as they are.
+Fails open: if infold itself fails, the client's request is sent as it was received, and a header and an event say so. While the
+store fails, requests are still prepared, but not stored. Headers, errors and fields that infold does not know stay as they are.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from asyncio import FIRST_COMPLETED, create_task, gather, wait
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
 import httpx2
 from msgspec import Struct
@@ -14,164 +15,201 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from infold.api.exchanges import Exchange, opened
-from infold.api.passage import Recoveries
 from infold.core.events import FailedOpen, NotManaged
-from infold.engine.finding import SESSION_HEADER
 from infold.errors import BrokenInput, InfoldError, StoreError, UsageError
 from infold.formats.codec import MalformedError
 from infold.formats.overflow import Overflow
 from infold.formats.requests import Unmanaged, wire_of_path
-from infold.gateway.aside import LARGE_BYTES, Underway
-from infold.gateway.bodies import Limits, Refusal, read_body, unpacked
-from infold.gateway.headers import NOTE_HEADER, anew, by_name, forwarded, readable, returned, uncompressed
-from infold.gateway.hub import Hub
-from infold.gateway.leaving import until_left
-from infold.gateway.replies import PassedOn, Reply
-from infold.gateway.sending import Outgoing, Sender
-from infold.gateway.tenancy import Tenancy
-from infold.gateway.tenants import Tenants
-from infold.gateway.upstreams import Upstreams
+from infold.gateway.event_hub import EventHub
+from infold.gateway.headers import (
+    NOTE_HEADER,
+    by_name,
+    for_another_request,
+    forwarded,
+    returned,
+    uncompressed_body,
+    uncompressed_reply,
+)
+from infold.gateway.reply import ObservedReply, RelayedResponse
+from infold.gateway.request_body import Limits, Refusal, decompress_body, read_body
+from infold.gateway.tenants import Tenants, TenantSessions
+from infold.gateway.upstream import Outgoing, Sender, Upstreams
+from infold.proxy.managed_request import ManagedRequest, UpstreamReply
+from infold.proxy.reply_observer import ReplyObserver
+from infold.proxy.request import SESSION_HEADER, ParsedRequest, parse_request
+from infold.proxy.threads import LoopCalls
 
 MANAGED = "managed"
-UNREAD = frozenset({408, 413})
-"""Refusals of a request that may still be coming: its connection ends with the answer."""
+INCOMPLETE = frozenset({408, 413})
+"""Refusals of a request that may still be arriving: its connection is closed with the answer."""
 
 _log = logging.getLogger(__name__)
 
 
-class _Begun(Struct, frozen=True):
-    """A request on its way out: where to, its passage where infold manages it, the body to send, and what to say of it."""
+class _Incoming(Struct, frozen=True):
+    """A request as it was received, its tenant, and where it goes."""
+
+    path: str
+    headers: Mapping[str, str]
+    encoding: str
+    raw: bytes
+    tenant: str
+    outgoing: Outgoing
+
+
+class _Outbound(Struct, frozen=True):
+    """A request as it is sent, and the note for the client; `managed` is `None` if it is relayed as it was received."""
 
     outgoing: Outgoing
-    passage: Underway | None
     content: bytes
     note: str
+    managed: ManagedRequest | None = None
+    calls: LoopCalls | None = None
+
+
+class _Failure(Struct, frozen=True):
+    """Why a request could not be managed, and the name of its session, if that is known."""
+
+    error: Exception
+    session_name: str | None
 
 
 class Relay:
-    """Stands between clients and upstreams, as an ASGI application of its own."""
+    """An ASGI application between clients and upstreams."""
 
     def __init__(
-        self, sender: Sender, upstreams: Upstreams, tenants: Tenants, tenancy: Tenancy, *, hub: Hub, limits: Limits
+        self,
+        sender: Sender,
+        upstreams: Upstreams,
+        tenants: Tenants,
+        sessions: TenantSessions,
+        *,
+        hub: EventHub,
+        limits: Limits,
     ) -> None:
         self._sender = sender
         self._upstreams = upstreams
         self._tenants = tenants
-        self._tenancy = tenancy
+        self._sessions = sessions
         self._hub = hub
         self._limits = limits
-        self._trouble = ""
+        self._logged_store_error = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, whatever its method and its path; a client that leaves ends it once it has been sent on."""
-        begun = await self._begun(Request(scope, receive))
-        if isinstance(begun, Refusal):
-            await refused(begun)(scope, receive, send)
+        """Answer one request, whatever its method and path; once it is sent, a disconnect of the client cancels it."""
+        outbound = await self._prepare(Request(scope, receive))
+        if isinstance(outbound, Refusal):
+            await refuse(outbound)(scope, receive, send)
         else:
-            await until_left(receive, self._answer(begun, scope, receive, send))
+            await cancel_on_disconnect(receive, self._answer(outbound, scope, receive, send))
 
-    async def _answer(self, begun: _Begun, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self._relayed(begun)
-        await response(scope, receive, send)
-
-    async def _relayed(self, begun: _Begun) -> Response:
+    async def _answer(self, outbound: _Outbound, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            return await self._passed_on(begun)
+            response = await self._relay(outbound)
         except httpx2.TimeoutException:
-            return refused(Refusal(504, "the upstream took too long to answer; try again, or raise the time allowed"))
+            response = refuse(
+                Refusal(504, "the upstream took too long to answer; try again, or raise the time allowed")
+            )
         except httpx2.HTTPError as error:
             problem = f"the upstream could not be reached or broke off ({type(error).__name__})"
-            return refused(Refusal(502, f"{problem}; try again, or check its address"))
+            response = refuse(Refusal(502, f"{problem}; try again, or check its address"))
+        await response(scope, receive, send)
 
-    async def _passed_on(self, begun: _Begun) -> Response:
-        outgoing, note = begun.outgoing, begun.note
-        reply = await self._sent(outgoing, begun.content, begun.passage)
-        recovered = Recoveries()
-        while (overflow := reply.overflow) is not None and reply.passage and recovered.may_be(overflow):
-            changed = await self._recovered(reply, reply.passage, overflow)
-            if isinstance(changed, str):
-                note = f"{note}; not recovered: {changed}"
+    async def _relay(self, outbound: _Outbound) -> Response:
+        managed, calls, note = outbound.managed, outbound.calls, outbound.note
+        reply = await self._send(outbound.outgoing, outbound.content, managed, calls)
+        while managed and calls and (overflow := reply.overflow) is not None and managed.may_recover(overflow):
+            problem = await self._recover(reply, managed, calls, overflow)
+            if problem:
+                note = f"{note}; not recovered: {problem}"
                 break
             await reply.aclose()
-            again = Outgoing(outgoing.method, outgoing.url, anew(outgoing.headers))
-            reply = await self._sent(again, changed.content, changed)
-        return PassedOn(reply, returned(reply.headers.raw, note, _session_id(reply.passage)))
+            sent = outbound.outgoing
+            again = Outgoing(sent.method, sent.url, for_another_request(sent.headers))
+            reply = await self._send(again, managed.content, managed, calls)
+        session_id = None if managed is None else managed.session_id
+        return RelayedResponse(reply, returned(reply.headers.raw, note, session_id))
 
     # On the way out.
 
-    async def _begun(self, request: Request) -> _Begun | Refusal:
+    async def _prepare(self, request: Request) -> _Outbound | Refusal:
         raw = await read_body(request, self._limits)
         if isinstance(raw, Refusal):
             return raw
         headers = by_name(request.headers.raw)
+        target: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
         try:
-            outgoing = self._outgoing(request, headers)
+            url = self._upstreams.url_for(target, request.scope["query_string"], headers)
         except UsageError as error:
             return Refusal(503, str(error))
         except (httpx2.InvalidURL, ValueError):
-            return Refusal(400, "the path is none that can be sent on; check the base URL of your client")
+            return Refusal(400, "the path cannot be sent on; check the base URL of your client")
         try:
             tenant = self._tenants.of(headers, request.query_params)
         except UsageError as error:
             return Refusal(400, str(error))
-        return await self._fitted(request, headers, tenant, outgoing, raw)
+        outgoing = Outgoing(request.method, url, forwarded(request.headers.raw))
+        encoding = ", ".join(request.headers.getlist("content-encoding"))
+        return await self._manage(_Incoming(request.scope["path"], headers, encoding, raw, tenant, outgoing))
 
-    def _outgoing(self, request: Request, headers: Mapping[str, str]) -> Outgoing:
-        target: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-        url = self._upstreams.url_for(target, request.scope["query_string"], headers)
-        return Outgoing(request.method, url, forwarded(request.headers.raw))
+    async def _manage(self, incoming: _Incoming) -> _Outbound:
+        """Prepare a request in a thread; relay it as it was received if that fails, or if it has no history."""
+        outgoing, raw = incoming.outgoing, incoming.raw
+        calls = LoopCalls(self._sessions.summary_seconds)
+        begun: ManagedRequest | Unmanaged | _Failure | None = _why_unmanaged(incoming)
+        if begun is None:
+            try:
+                begun = await self._sessions.threads.prepare(calls, lambda: self._begin(incoming, calls))
+            except RuntimeError as error:  # no thread can be started
+                begun = _Failure(error, None)
+        if isinstance(begun, _Failure):
+            return _Outbound(outgoing, raw, f"relayed; {self._report(begun.error, begun.session_name)}")
+        if isinstance(begun, Unmanaged):
+            if begun.is_history:
+                self._hub.observe(NotManaged(incoming.headers.get(SESSION_HEADER, ""), begun.why))
+            return _Outbound(outgoing, raw, f"relayed; {begun.why}")
+        note = MANAGED
+        if begun.store_error is None:
+            self._logged_store_error = ""
+        else:
+            note = f"{MANAGED}; not stored: {self._report(begun.store_error, begun.parsed.session_name)}"
+        if begun.content is begun.parsed.raw:  # unchanged: what was received may be compressed
+            return _Outbound(outgoing, raw, note, begun, calls)
+        changed = Outgoing(outgoing.method, outgoing.url, uncompressed_body(outgoing.headers))
+        return _Outbound(changed, begun.content, note, begun, calls)
 
-    async def _fitted(
-        self, request: Request, headers: Mapping[str, str], tenant: str, outgoing: Outgoing, raw: bytes
-    ) -> _Begun:
+    def _begin(self, incoming: _Incoming, calls: LoopCalls) -> ManagedRequest | Unmanaged | _Failure:
+        """Parse and prepare a request; this blocks and runs in a thread."""
+
+        def ask(body: bytes) -> UpstreamReply:
+            return calls.wait_for(lambda: self._sender.ask(incoming.outgoing, body))
+
         name = None
         try:
-            exchange = await self._opened(request, headers, raw, outgoing.url.netloc.decode("ascii"))
-            if isinstance(exchange, Unmanaged):
-                if exchange.is_history:
-                    self._hub.observe(NotManaged(request.headers.get(SESSION_HEADER, ""), exchange.why))
-                return _Begun(outgoing, None, raw, f"relayed; {exchange.why}")
-            name = exchange.name
-            passage = await self._tenancy.begin(tenant, exchange, lambda body: self._sender.ask(outgoing, body))
-            note = self._note_on(passage)
-            if passage.content is exchange.raw:  # what came may have been compressed
-                return _Begun(outgoing, passage, raw, note)
-            changed = Outgoing(outgoing.method, outgoing.url, uncompressed(outgoing.headers))
-            return _Begun(changed, passage, passage.content, note)
-        except Exception as error:  # the one place where this face must not fail: the request is the client's
-            return _Begun(outgoing, None, raw, f"relayed; {self._failed(error, name)}")
+            parsed = _parse(incoming, self._limits)
+            if isinstance(parsed, Unmanaged):
+                return parsed
+            name = parsed.session_name
+            return self._sessions.begin(incoming.tenant, parsed, ask, calls)
+        except Exception as error:  # the request is the client's and is sent whatever fails here
+            return _Failure(error, name)
 
-    def _note_on(self, passage: Underway) -> str:
-        if passage.trouble is None:
-            self._trouble = ""
-            return MANAGED
-        return f"{MANAGED}; not stored: {self._failed(passage.trouble, passage.exchange.name)}"
+    async def _send(
+        self, outgoing: Outgoing, content: bytes, managed: ManagedRequest | None, calls: LoopCalls | None
+    ) -> ObservedReply:
+        """Send a request and read the opening of its reply, which is requested without compression if it is observed."""
+        if managed is None or calls is None:
+            return ObservedReply(await self._sender.send(outgoing, content), host=outgoing.url.host)
+        readable = Outgoing(outgoing.method, outgoing.url, uncompressed_reply(outgoing.headers))
+        response = await self._sender.send(readable, content)
+        observer = ReplyObserver(managed.parsed, response.status_code, response.headers.get("content-type", ""))
 
-    async def _opened(
-        self, request: Request, headers: Mapping[str, str], raw: bytes, host: str
-    ) -> Exchange | Unmanaged:
-        if request.method != "POST":
-            return Unmanaged("not a conversation")
-        path = request.scope["path"]
-        if wire_of_path(path) is None:
-            return Unmanaged("the path takes no messages")
-        if not raw:
-            return Unmanaged("the body is empty")
-        encoding = ", ".join(request.headers.getlist("content-encoding"))
-        if len(raw) > LARGE_BYTES or encoding:
-            return await self._tenancy.aside.run(
-                lambda: _read(path, headers, unpacked(raw, encoding, self._limits), host)
-            )
-        return _read(path, headers, unpacked(raw, encoding, self._limits), host)
+        async def record(observed: ReplyObserver) -> None:
+            await self._record(managed, calls, observed)
 
-    async def _sent(self, outgoing: Outgoing, content: bytes, passage: Underway | None) -> Reply:
-        """The reply, opened; its bytes are asked for as they are where they have to be read here."""
-        headers = outgoing.headers if passage is None else readable(outgoing.headers)
-        response = await self._sender.send(Outgoing(outgoing.method, outgoing.url, headers), content)
-        reply = Reply(response, passage, self._tried, host=outgoing.url.host)
+        reply = ObservedReply(response, observer=observer, record=record, host=outgoing.url.host)
         try:
-            await reply.open()
+            await reply.read_opening()
         except BaseException:
             await reply.aclose()
             raise
@@ -179,61 +217,90 @@ class Relay:
 
     # On the way back.
 
-    async def _recovered(self, reply: Reply, passage: Underway, overflow: Overflow) -> Underway | str:
-        """The passage with a body that may be accepted, or why there is none."""
+    async def _recover(
+        self, reply: ObservedReply, managed: ManagedRequest, calls: LoopCalls, overflow: Overflow
+    ) -> str:
+        """Prepare a request that may be accepted; return why there is none, or an empty text."""
         try:
-            smaller = await passage.recovered(overflow)
+            recovered = await self._sessions.threads.prepare(calls, lambda: managed.recover(overflow))
         except Exception as error:  # as above
-            return self._failed(error, passage.exchange.name)
+            return self._report(error, managed.parsed.session_name)
         except BaseException:
             await reply.aclose()
             raise
-        return smaller or "nothing more can be left out"
+        return "" if recovered else "nothing more can be left out"
 
-    async def _tried(self, passage: Underway, act: Callable[[], Awaitable[None]]) -> None:
+    async def _record(self, managed: ManagedRequest, calls: LoopCalls, observer: ReplyObserver) -> None:
         try:
-            await act()
+            await self._sessions.threads.record(calls, lambda: managed.record(observer))
         except Exception as error:  # as above
-            self._failed(error, passage.exchange.name)
+            if (
+                not isinstance(error, MalformedError) or error.index is not None
+            ):  # else the upstream sent no reply at all
+                self._report(error, managed.parsed.session_name)
 
-    def _failed(self, error: Exception, name: str | None) -> str:
-        """Tell of a failure of ours, and give what a client may know of it.
+    def _report(self, error: Exception, session_name: str | None) -> str:
+        """Publish a failure of infold, and return what the client may know of it.
 
-        The words of an error that is not ours may hold content and are left out; where a store is, is the operator's affair,
-        who reads of it once.
+        The message of a foreign error may hold content and is left out. Where the store is concerns only the operator, and is
+        logged once.
         """
         kind = type(error).__name__
-        told = f"{kind}: {error}"
-        if isinstance(error, StoreError) and told != self._trouble:
-            self._trouble = told
+        text = f"{kind}: {error}"
+        if isinstance(error, StoreError) and text != self._logged_store_error:
+            self._logged_store_error = text
             _log.warning("sessions are not stored: %s", error)
-        self._hub.observe(FailedOpen(name or "", told if isinstance(error, InfoldError) else kind))
-        return told if isinstance(error, InfoldError) and not isinstance(error, StoreError) else kind
+        self._hub.observe(FailedOpen(session_name or "", text if isinstance(error, InfoldError) else kind))
+        return text if isinstance(error, InfoldError) and not isinstance(error, StoreError) else kind
 
 
-def _read(path: str, headers: Mapping[str, str], body: bytes | Unmanaged, host: str) -> Exchange | Unmanaged:
-    """What a request asks for; a body that is none is the client's affair, an item that cannot be read may be ours."""
+def _why_unmanaged(incoming: _Incoming) -> Unmanaged | None:
+    if incoming.outgoing.method != "POST":
+        return Unmanaged("not a conversation")
+    if wire_of_path(incoming.path) is None:
+        return Unmanaged("the path takes no messages")
+    return None if incoming.raw else Unmanaged("the body is empty")
+
+
+def _parse(incoming: _Incoming, limits: Limits) -> ParsedRequest | Unmanaged:
+    """Parse a request. A malformed body is relayed as it is; a malformed message raises, since it may be our bug."""
+    body = decompress_body(incoming.raw, incoming.encoding, limits)
     if isinstance(body, Unmanaged):
         return body
+    host = incoming.outgoing.url.netloc.decode("ascii")
     try:
-        return opened(path, headers, body, host=host)
+        return parse_request(incoming.path, incoming.headers, body, host=host)
     except MalformedError as error:
         if error.index is not None:
             raise
-        return Unmanaged("the body is no JSON object that can be read")
+        return Unmanaged("the body is not a readable JSON object")
     except BrokenInput as error:
         return Unmanaged(str(error))
 
 
-def refused(refusal: Refusal) -> Response:
-    """An answer of the gateway's own, in the shape that SDKs read errors from."""
-    error = {"message": refusal.message, "type": "infold_gateway_error", "code": refusal.status}
-    headers = {NOTE_HEADER: "refused", **({"connection": "close"} if refusal.status in UNREAD else {})}
-    return JSONResponse({"type": "error", "error": error}, refusal.status, headers)
+def refuse(refusal: Refusal) -> Response:
+    """Return an answer of the gateway itself."""
+    headers = {NOTE_HEADER: "refused", **({"connection": "close"} if refusal.status in INCOMPLETE else {})}
+    return JSONResponse(refusal.body, refusal.status, headers)
 
 
-def _session_id(passage: Underway | None) -> str | None:
-    """The name a client may call its session by; none before it has one, or where it is not stored."""
-    if passage is None or passage.exchange.name is None or passage.trouble is not None:
-        return None
-    return passage.session.log.session_id
+async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work and raise its errors; if the client disconnects first, cancel the work, which is not an error.
+
+    Starlette's own way cancels a task only while it waits: one that always finds something to read, as from an upstream that is
+    faster than we are, would not be cancelled.
+    """
+    working, watching = create_task(work), create_task(_wait_for_disconnect(receive))
+    try:
+        await wait({working, watching}, return_when=FIRST_COMPLETED)
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        await gather(working, watching, return_exceptions=True)
+    if not working.cancelled():
+        working.result()
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,7 +1,7 @@
 """The HTTP/1.1 server under the gateway: uvicorn with limits for connections, and clear answers where uvicorn has none.
 
-A client gets so long to send a request's headers, to read a reply, and to stay idle; the time for a body is `bodies.read_body`'s.
-Connections above the limit are answered with 503, and bytes that are no HTTP/1.1 with the reason.
+The time to send a request's headers, to read a reply and to stay idle is limited here; that for a body, in `request_body`.
+Connections above the limit are answered with 503, and bytes that are not HTTP/1.1 with the reason.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from infold.gateway.bodies import Limits
+from infold.gateway.request_body import Limits, Refusal
 
 DRAIN_SECONDS = 30
 """How long open streams may continue after the server was asked to stop."""
@@ -202,8 +202,7 @@ class ClientConnection(H11Protocol):
             if exchange.response_started:  # half of another reply is sent: nothing can be said any more
                 self.transport.close()
                 return
-        error = {"message": message, "type": "infold_gateway_error", "code": status}
-        body = msgspec.json.encode({"type": "error", "error": error})
+        body = msgspec.json.encode(Refusal(status, message).body)
         head = f"HTTP/1.1 {status} {REASONS[status]}\r\ncontent-type: application/json\r\nx-infold: refused\r\n"
         head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         self.transport.write(head.encode() + body)
@@ -219,7 +218,7 @@ NO_NEWS = (
     "socket.send() raised exception",
 )
 """Warnings of uvicorn and asyncio on which an operator cannot act: the relay has logged a reply that broke off, a client that
-left is no failure, and one that offers another protocol or sends garbage is answered."""
+left does not matter, and one that offers another protocol or sends garbage is answered."""
 
 
 def is_news(record: logging.LogRecord) -> bool:

@@ -1,33 +1,60 @@
-"""Whose a request is: a keyed hash of its credential, so that sessions of two callers never meet.
+"""Tenants: which one a request belongs to, and the sessions of each.
 
-The credential itself is forwarded and forgotten; neither it nor anything it could be guessed from is kept. A credential that
-changes takes its sessions along in two ways: its client sends a secret that stays the same, such as the old credential, in
-`x-infold-tenant`; or the operator names one tenant for all callers.
+A tenant is a keyed hash of the caller's credential, so that the sessions of two callers never meet. The credential itself is
+forwarded and forgotten; neither it nor anything it could be guessed from is stored. A caller whose credential changes keeps its
+sessions in two ways: the client sends a secret that stays the same, such as the old credential, in `x-infold-tenant`; or the
+operator names one tenant for all callers.
 """
 
 import hashlib
 import hmac
+import logging
 import os
 import secrets
+from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from threading import Lock
 
+from msgspec.structs import replace
+
+from infold.api.session_settings import SessionSettings, settings_from
+from infold.catalogue import Assumed, lookup
 from infold.errors import UsageError
+from infold.gateway.event_hub import EventHub
+from infold.ports import FullStore
+from infold.proxy.managed_request import ManagedRequest, Send
+from infold.proxy.request import ParsedRequest
+from infold.proxy.sessions import SessionPool, StoreCircuitBreaker
+from infold.proxy.threads import LoopCalls, ThreadBridge
+from infold.settings import Settings
 
 TENANT_HEADER = "x-infold-tenant"
 SHORTEST_SECRET = 16
-"""Characters of a client's own secret; every provider's keys are longer."""
+"""Characters of a client's own secret; providers' keys are longer."""
 
 _CREDENTIALS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
-"""Headers that providers take credentials in; Gemini takes one in the query too."""
+"""Headers in which providers take credentials; Gemini also takes one in the query."""
 
 SECRET_BYTES = 32
 
+MOST_POOLS = 256
+"""Session pools that are kept, one for each tenant and model; the least recently used one is dropped."""
+
+MOST_OPEN = 64
+"""Sessions that each pool keeps open; others are read from the store when they are needed."""
+
+MOST_LOGGED, LONGEST_LOGGED = 20, 80
+"""How many unknown models are logged, and how much of each name: clients may call a model what they like."""
+
+_log = logging.getLogger(__name__)
+
 
 class Tenants:
-    """Tells callers apart by their credentials, under a secret of this gateway and its replicas.
+    """Identifies callers by their credentials, with a secret that this gateway shares with its replicas.
 
     `fixed` is the tenant of every caller, if the operator wants only one.
     """
@@ -39,8 +66,8 @@ class Tenants:
     def of(self, headers: Mapping[str, str], query: Mapping[str, str]) -> str:
         """Return the tenant a request belongs to; requests without any credential share one.
 
-        A text in `x-infold-tenant` counts as if it stood in place of the credential: whoever knows the old one has its
-        sessions. Raise `UsageError` if the text is short enough to be guessed.
+        A text in `x-infold-tenant` counts in place of the credential, so that the old credential gives access to its sessions.
+        Raise `UsageError` if the text is short enough to be guessed.
         """
         if self._fixed is not None:
             return self._fixed
@@ -52,14 +79,16 @@ class Tenants:
                 "such as the credential you used before."
             )
         if named:
-            given = [_in_place_of(one, named) for one in given] if any(given) else [f"Bearer {named}", *given[1:]]
+            given = (
+                [_replace_credential(one, named) for one in given] if any(given) else [f"Bearer {named}", *given[1:]]
+            )
         credential = "\n".join(given)
         if not credential.strip():
             return "anonymous"
         return hmac.new(self._secret, credential.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:32]
 
 
-def _in_place_of(credential: str, named: str) -> str:
+def _replace_credential(credential: str, named: str) -> str:
     """Return another credential as the same header would hold it: `Bearer new` becomes `Bearer old`."""
     scheme = credential[: credential.find(" ") + 1]
     if not credential:
@@ -68,9 +97,9 @@ def _in_place_of(credential: str, named: str) -> str:
 
 
 def secret_for(place: str, environ: Mapping[str, str]) -> bytes:
-    """The secret for a store: `INFOLD_SECRET`, or one made once and kept beside a SQLite file, readable by its owner alone.
+    """Return the secret for a store: `INFOLD_SECRET`, or one that is created next to a SQLite file, mode 0600.
 
-    Raises `UsageError` for a PostgreSQL store without one: replicas that do not share it would not share sessions.
+    Raise `UsageError` for a PostgreSQL store without one: replicas that do not share it would not share sessions.
     """
     given = environ.get("INFOLD_SECRET", "")
     if given:
@@ -81,32 +110,32 @@ def secret_for(place: str, environ: Mapping[str, str]) -> bytes:
         )
     if place == "memory":
         return secrets.token_bytes(SECRET_BYTES)
-    return _kept(Path(place.removeprefix("sqlite:")))
+    return _secret_file(Path(place.removeprefix("sqlite:")))
 
 
-def _kept(database: Path) -> bytes:
+def _secret_file(database: Path) -> bytes:
     path = database.with_name(f"{database.name}-secret")
     try:
         if not path.exists():
-            _make(path)
-        return _read(path)
+            _create_secret(path)
+        return _read_secret(path)
     except OSError as error:
         raise UsageError(
             f"no secret can be kept at {path} ({error}); name another store, or set INFOLD_SECRET"
         ) from error
 
 
-def _make(path: Path) -> None:
-    """Write a secret, whole before it has its name, so that nobody reads half of it; its owner alone may read it."""
+def _create_secret(path: Path) -> None:
+    """Create the secret file atomically, mode 0600."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile("w", dir=path.parent, prefix=f"{path.name}.") as file:
         file.write(secrets.token_hex(SECRET_BYTES))
         file.flush()
-        with suppress(FileExistsError):  # another process was faster, and its secret is everyone's
+        with suppress(FileExistsError):  # another process was faster; its secret is used
             os.link(file.name, path)
 
 
-def _read(path: Path) -> bytes:
+def _read_secret(path: Path) -> bytes:
     try:
         secret = bytes.fromhex(path.read_text("ascii"))
     except ValueError:
@@ -114,3 +143,72 @@ def _read(path: Path) -> bytes:
     if len(secret) < SECRET_BYTES:
         raise UsageError(f"{path} holds no secret; delete it, and callers begin new sessions, or set INFOLD_SECRET")
     return secret
+
+
+class TenantSessions:
+    """The sessions of all tenants; the session of a request is looked for among those of its tenant only.
+
+    `threads` are those in which sessions run, which block.
+    """
+
+    def __init__(self, store: FullStore, settings: Settings, hub: EventHub, plugins: tuple[object, ...] = ()) -> None:
+        self.store = store
+        self.threads = ThreadBridge()
+        self.summary_seconds = SessionSettings().summary_seconds
+        self._settings = settings
+        self._hub = hub
+        self._plugins = plugins
+        self._lock = Lock()
+        self._pools: OrderedDict[tuple[str, str], SessionPool] = OrderedDict()
+        self._logged: set[str] = set()
+        self._breaker = StoreCircuitBreaker()
+
+    def begin(self, tenant: str, parsed: ParsedRequest, send: Send, calls: LoopCalls | None = None) -> ManagedRequest:
+        """Find the session of a request and make the request fit; raise `WindowExceeded` if that is impossible."""
+        return self._pool(tenant, parsed.asked.model).begin(parsed, send, calls)
+
+    def close(self) -> None:
+        """Cancel what runs in the background; the store stays open."""
+        for pool in self._pools.values():
+            pool.close()
+        self.threads.close()
+
+    def settings_for(self, model: str, tenant: str | None = None) -> SessionSettings:
+        """Return the settings of a tenant's sessions with a model; summaries are written in the background by default."""
+        given = settings_from(self._settings, model=model or None, plugins=self._plugins)
+        background = self._settings.effective(model=model or None)["compaction.background"]
+        in_background = background.origin == "default" or given.background
+        return replace(given, on_event=partial(self._hub.observe, tenant=tenant), background=in_background)
+
+    def _pool(self, tenant: str, model: str) -> SessionPool:
+        key = (tenant, model)
+        with self._lock:
+            pool = self._pools.get(key)
+        opened = self._open_pool(tenant, model) if pool is None else pool
+        with self._lock:
+            pool = self._pools.setdefault(key, opened)
+            self._pools.move_to_end(key)
+            while len(self._pools) > MOST_POOLS:
+                self._pools.popitem(last=False)
+        return pool
+
+    def _open_pool(self, tenant: str, model: str) -> SessionPool:
+        settings = self.settings_for(model, tenant)
+        if settings.window is None:
+            self._log_unknown(model)
+        return SessionPool(self.store, settings, tenant, most_open=MOST_OPEN, breaker=self._breaker)
+
+    def _log_unknown(self, model: str) -> None:
+        """Log a model whose window is not known, once: its sessions may be compacted far earlier than necessary."""
+        found = lookup(model)
+        if not isinstance(found, Assumed):
+            return
+        with self._lock:
+            if model in self._logged or len(self._logged) >= MOST_LOGGED:
+                return
+            self._logged.add(model)
+        _log.warning(
+            "the window of %r is not known, so %s tokens are assumed; set it by --window, or for this model in infold.toml",
+            model[:LONGEST_LOGGED],
+            f"{found.entry.context_tokens:,}",
+        )

@@ -10,10 +10,9 @@ import httpx2
 
 from infold.core.events import Event
 from infold.gateway.app import Gateway, application
-from infold.gateway.hub import Hub
-from infold.gateway.tenancy import Tenancy
-from infold.gateway.tenants import Tenants
-from infold.gateway.upstreams import PROVIDERS, Upstreams
+from infold.gateway.event_hub import EventHub
+from infold.gateway.tenants import Tenants, TenantSessions
+from infold.gateway.upstream import PROVIDERS, Upstreams
 from infold.ports import FullStore
 from infold.settings import Settings, read_settings
 from infold.stores.memory import MemoryStore
@@ -38,18 +37,18 @@ class Stage:
     def __init__(
         self, upstream: str, *, store: FullStore | None = None, window: int | None = WINDOW, **given: Any
     ) -> None:
-        self.hub = Hub()
+        self.hub = EventHub()
         self.events: list[Event] = []
         self.hub.bus.subscribe(Event, self.events.append)
         self.store: FullStore = store or MemoryStore()
         variables = {"INFOLD_WINDOW": str(window)} if window else {}
-        self.tenancy = Tenancy(self.store, settings(**variables), self.hub)
+        self.tenant_sessions = TenantSessions(self.store, settings(**variables), self.hub)
         self.tenants = Tenants(SECRET)
         self.gateway = Gateway(
             **{
                 "upstreams": Upstreams(dict.fromkeys(PROVIDERS, upstream)),
                 "tenants": self.tenants,
-                "tenancy": self.tenancy,
+                "sessions": self.tenant_sessions,
                 "hub": self.hub,
                 **given,
             }

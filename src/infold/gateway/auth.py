@@ -1,16 +1,18 @@
-"""Who may speak to the gateway, and what its own pages may do.
+"""Authentication: which requests the gateway accepts, and what browsers may do with its pages.
 
-Loopback needs no token. With one, every request but the health checks carries it: in a header, in the path (`/t/TOKEN/v1/…`, for
-agents that can set nothing but a base URL), or, for a person, in a cookie set by the log-in page; a browser that opens a page by
-such a path is given the cookie too. Without a token everything answers only to names of this machine and of the settings, so that
-no foreign site can pass for it, and the API takes nothing that a browser sends for another site. What changes anything on the
-pages must come from the pages: another site's form is refused. What is not HTTP/1.1 with one clear length is refused here too.
+On loopback no token is needed. With a token, every request but the health checks must carry it: in a header, in the path
+(`/t/TOKEN/v1/…`, for agents that can set only a base URL), or in a cookie, which the log-in page sets, and so does opening a page
+by such a path. Without a token the gateway answers only to names of this machine and of the settings, so that a foreign site
+cannot reach it under its own name, and the API refuses what a browser sends for another site. Changes on the pages must be
+requested from the pages. What is not HTTP/1.1 with one clear length is refused here too.
 """
 
 import hmac
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from html import escape
+from importlib.resources import files
 from ipaddress import ip_address
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
@@ -22,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketClose
 
 from infold.errors import UsageError
-from infold.gateway.bodies import Limits, Refusal, read_body
+from infold.gateway.request_body import Limits, Refusal, read_body
 
 TOKEN_HEADER = "x-infold-token"
 COOKIE = "infold-token"
@@ -30,18 +32,18 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 SHORTEST_TOKEN = 16
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 STYLE = "/static/"
-"""What pages are drawn with, the log-in page too: the same in every installation, and nothing of anybody's."""
+"""Style sheets and scripts, also of the log-in page: the same in every installation, and nothing private."""
 
 API = ("/v1/", "/v1beta/", "/v1alpha/")
-"""Where clients speak and no page is."""
+"""Paths that only clients use, and no page has."""
 
 PAGES = ("/sessions/", STYLE)
-"""Where nothing but pages is: what is none there is not found, and not sent on."""
+"""Paths that only pages have: an unknown one is not found, and not relayed."""
 
 LOGIN_PATH = "/login"
 LOGIN_LIMITS = Limits(body_bytes=4_096, body_seconds=10.0)
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]*")
-"""What stands in a path, a header and a cookie as it is."""
+"""Characters that need no escaping in a path, a header and a cookie."""
 
 PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
@@ -51,36 +53,6 @@ PAGE_HEADERS = {
     "cache-control": "no-store",
 }
 
-LOGIN = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Log in · infold</title>
-<link rel="icon" type="image/svg+xml" href="/static/mark.svg">
-<link rel="stylesheet" href="/static/page.css">
-<script src="/static/theme.js"></script>
-</head>
-<body>
-<header class="top"><span class="wordmark"><img src="/static/mark.svg" alt="" width="20" height="20">infold</span></header>
-<main>
-<div class="empty">
-<h1>Log in</h1>
-<p>These pages show what agents say and do. They open to whoever has the token that INFOLD_TOKEN was when the gateway was
-started.</p>
-{problem}
-<form method="post" action="/login" class="stack narrow">
-<label for="token">Token</label>
-<input id="token" name="token" type="password" autocomplete="current-password" autofocus required>
-<p class="buttons"><button>Log in</button></p>
-<input type="hidden" name="next" value="{following}">
-</form>
-</div>
-</main>
-</body>
-</html>
-"""
 WRONG = '<p role="alert" class="notice trouble">That is not the token.</p>'
 
 FOREIGN_NAME = (
@@ -90,17 +62,17 @@ FOREIGN_NAME = (
 FOREIGN_SITE = "Without INFOLD_TOKEN the gateway takes no request from a web page of another site. Set INFOLD_TOKEN."
 CLOSE = {"connection": "close"}
 NO_SOCKETS = {"connection": "close, upgrade", "upgrade": "HTTP/1.1"}
-"""Headers of a 426, which has to name a protocol that is spoken."""
+"""Headers of a 426, which must name a protocol that is supported."""
 
 TOKEN_SCOPE = "infold.token"
-"""In the scope of a request where a token is asked for, so that a page can say so."""
+"""The key in a request's scope that says whether a token is required, for the pages to show."""
 
 _OWN_PATH = re.compile(r"/(?![/\\])[^\s\\\x00-\x1f]*")
-"""A path of this server; what a browser would take for another one begins with two slashes, of either kind."""
+"""A path of this server; browsers take two leading slashes, of either kind, for another server."""
 
 
 def check_address(host: str, token: str) -> None:
-    """Raise `UsageError` for a token that cannot be sent, and for an address that others can reach without a good one."""
+    """Raise `UsageError` for a token that cannot be sent, and for a public address without a token of some length."""
     if not _TOKEN.fullmatch(token):
         raise UsageError(
             "INFOLD_TOKEN may hold letters, digits and . _ ~ - only, for it stands in addresses; choose another"
@@ -112,10 +84,10 @@ def check_address(host: str, token: str) -> None:
         )
 
 
-class Guard:
-    """An ASGI layer around everything the gateway serves; `pages` are the routes that are not a client's.
+class Auth:
+    """ASGI middleware around everything the gateway serves; `pages` are the gateway's own routes.
 
-    What is no page goes straight to `relay`: the layers around pages have nothing to do with it.
+    All else goes straight to `relay`, past the other middleware, which is for pages.
     """
 
     def __init__(
@@ -136,7 +108,7 @@ class Guard:
         self._hosts = frozenset(name.lower() for name in allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, send it to the log-in page, or refuse it."""
+        """Accept a request, answer it with the log-in page, or refuse it."""
         if scope["type"] == "websocket":
             await _close_socket(WebSocket(scope, receive, send))
             return
@@ -151,37 +123,37 @@ class Guard:
         await served(scope, receive, self._with_headers(send) if is_page else send)
 
     async def _answer(self, request: Request, named: str, *, is_page: bool) -> Response | None:
-        """What is said in place of what was asked for; none where that may be had."""
+        """Return the answer to a request that is not accepted; `None` if it is."""
         path: str = request.scope["path"]
-        problem = _unreadable(request)
+        problem = _refuse_malformed(request)
         if problem is not None or path in OPEN_PATHS or path.startswith(STYLE):
             return problem
         if is_page and self._token and path == LOGIN_PATH:
             return await self._login(request)
-        outsider = self._outsider(request, named, is_page=is_page)
-        if outsider is not None:
-            return outsider
+        refusal = self._refuse_stranger(request, named, is_page=is_page)
+        if refusal is not None:
+            return refusal
         if _asks_for_socket(request):
-            return _no_socket()
+            return _refuse_socket()
         is_entering = is_page and _is_browsing(request) and self._is_token(named)
-        return self._entered(request, _path_of(request)) if is_entering else None
+        return self._enter(request, _path_of(request)) if is_entering else None
 
-    def _outsider(self, request: Request, named: str, *, is_page: bool) -> Response | None:
-        """The answer to a client that has no business here; none for any other."""
+    def _refuse_stranger(self, request: Request, named: str, *, is_page: bool) -> Response | None:
+        """Return the answer to a client without access; `None` for any other."""
         if not self._token and not self._is_addressed(request):
-            return _refused(403, FOREIGN_NAME)
+            return _refuse(403, FOREIGN_NAME)
         if not self._knows(request, named):
             is_person = is_page and request.method == "GET"
             form = _login_form(_path_of(request), status=401)
-            return form if is_person else _refused(401, "a token is needed, as INFOLD_TOKEN has it")
+            return form if is_person else _refuse(401, "a token is needed, as INFOLD_TOKEN has it")
         if is_page and request.method not in ("GET", "HEAD") and not _is_own(request):
-            return _refused(403, "what changes anything must be asked for from the gateway's own pages")
+            return _refuse(403, "what changes anything must be asked for from the gateway's own pages")
         if not is_page and not self._token and not _is_own(request):
-            return _refused(403, FOREIGN_SITE)
+            return _refuse(403, FOREIGN_SITE)
         return None
 
     def _is_addressed(self, request: Request) -> bool:
-        """Whether a request names this machine or an allowed host; any other name may be a site's that was made to lead here."""
+        """Whether a request names this machine or an allowed host; any other name may be that of a site that resolves to it."""
         named = _split(f"//{request.headers.get('host', '')}")
         host = "" if named is None or named.hostname is None else named.hostname
         return host in self._hosts or _is_loopback(host)
@@ -208,15 +180,15 @@ class Guard:
             return _login_form("/")
         form = await read_body(request, LOGIN_LIMITS)
         if isinstance(form, Refusal):
-            return _refused(form.status, form.message)
+            return _refuse(form.status, form.message)
         fields = parse_qs(form.decode("utf-8", "replace"))
         following = _own_path(fields.get("next", [""])[0])
         if not self._is_token(fields.get("token", [""])[0]):
             return _login_form(following, problem=WRONG, status=401)
-        return self._entered(request, following)
+        return self._enter(request, following)
 
-    def _entered(self, request: Request, following: str) -> Response:
-        """On to a page, with the cookie that opens it."""
+    def _enter(self, request: Request, following: str) -> Response:
+        """Redirect to a page, with the cookie that gives access to it."""
         response = RedirectResponse(following, 303)
         is_secure = request.scope.get("scheme") == "https"
         token = self._token.decode()
@@ -224,7 +196,7 @@ class Guard:
         return response
 
     def _with_headers(self, send: Send) -> Send:
-        """Every page says what a browser may do with it."""
+        """Add the headers that restrict what a browser may do with a page."""
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -238,7 +210,7 @@ class Guard:
 
 
 def _without_token(scope: Scope) -> tuple[Scope, str]:
-    """The request as if its path held no token, and the token that it held."""
+    """Return the request with the token removed from its path, and the token."""
     path: str = scope["path"]
     if not path.startswith("/t/"):
         return scope, ""
@@ -248,28 +220,33 @@ def _without_token(scope: Scope) -> tuple[Scope, str]:
 
 
 def _login_form(following: str, *, problem: str = "", status: int = 200) -> Response:
-    return HTMLResponse(LOGIN.format(problem=problem, following=escape(following)), status)
+    return HTMLResponse(_login_page().format(problem=problem, following=escape(following)), status)
+
+
+@cache
+def _login_page() -> str:
+    return files("infold.gateway").joinpath("login.html").read_text("utf-8")
 
 
 def _path_of(request: Request) -> str:
-    """What was asked for, to come back to."""
+    """Return the path of a request, to come back to after the log-in."""
     raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
     query: bytes = request.scope.get("query_string", b"")
     return _own_path((raw.partition(b"?")[0] + (b"?" + query if query else b"")).decode("ascii", "replace"))
 
 
 def _own_path(text: str) -> str:
-    """A path of this server's pages; the first of them in place of anything else."""
+    """Return a path if it is one of this server's pages, else the front page's."""
     return text if _OWN_PATH.fullmatch(text) and text != LOGIN_PATH else "/"
 
 
 def _is_browsing(request: Request) -> bool:
-    """Whether a browser opens a page, and not what belongs to one."""
+    """Whether a browser opens a page, rather than a part of one."""
     return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether a host is this machine to every client: `localhost`, or an address of its loopback interface."""
+    """Whether a host is `localhost` or an address of the loopback interface."""
     if host in LOOPBACK:
         return True
     try:
@@ -278,17 +255,17 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _unreadable(request: Request) -> Response | None:
-    """The answer to HTTP/2 on a connection that did not negotiate it, and to a body with two lengths; else none.
+def _refuse_malformed(request: Request) -> Response | None:
+    """Refuse HTTP/2 on a connection that did not negotiate it, and a body with two lengths; `None` for other requests.
 
-    After two lengths nothing on the connection can be trusted: another program on the way may believe the other one.
+    After two lengths nothing on the connection can be trusted: another proxy may have used the other one.
     """
     if request.method == "PRI":
-        return _refused(
+        return _refuse(
             505, "The gateway speaks HTTP/1.1, not HTTP/2 with prior knowledge. Turn HTTP/2 off in the client.", CLOSE
         )
     if "content-length" in request.headers and "transfer-encoding" in request.headers:
-        return _refused(400, "The request has both content-length and transfer-encoding. Send one of them.", CLOSE)
+        return _refuse(400, "The request has both content-length and transfer-encoding. Send one of them.", CLOSE)
     return None
 
 
@@ -297,22 +274,22 @@ def _asks_for_socket(request: Request) -> bool:
     return "upgrade" in map(str.strip, wishes) and request.headers.get("upgrade", "").lower() == "websocket"
 
 
-def _no_socket() -> Response:
-    return _refused(
+def _refuse_socket() -> Response:
+    return _refuse(
         426, "The gateway has no websockets. Send the request by HTTP, as with POST /v1/responses.", NO_SOCKETS
     )
 
 
 async def _close_socket(socket: WebSocket) -> None:
-    """Refuse a websocket that the server has already recognised."""
+    """Refuse a websocket that the server has accepted."""
     if "websocket.http.response" in socket.scope.get("extensions", {}):
-        await socket.send_denial_response(_no_socket())
+        await socket.send_denial_response(_refuse_socket())
     else:
         await WebSocketClose()(socket.scope, socket.receive, socket.send)
 
 
 def _is_own(request: Request) -> bool:
-    """Whether a browser says that a request comes from our own pages; one without either header is no browser's."""
+    """Whether a request comes from our own pages, as browsers report it; one without either header is not from a browser."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site in ("same-origin", "none")
@@ -331,11 +308,10 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _cookie(headers: Headers) -> str:
-    """The token in a cookie; it is never quoted, and the standard library takes seconds to read a long quoted one."""
+    """Return the token in the cookie; it is never quoted, and the standard library takes seconds for a long quoted one."""
     pairs = (pair.partition("=") for pair in headers.get("cookie", "").split(";"))
     return next((value.strip() for name, _, value in pairs if name.strip() == COOKIE), "")
 
 
-def _refused(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    error = {"message": message, "type": "infold_gateway_error", "code": status}
-    return JSONResponse({"type": "error", "error": error}, status, headers)
+def _refuse(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse(Refusal(status, message).body, status, headers)

@@ -1,0 +1,98 @@
+"""What a user does to a session on the page: compact, undo, pin. The next request of its client finds it done."""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.api.session import Session
+from infold.catalogue import lookup
+from infold.core.entries import MessageEntry
+from infold.core.messages import AssistantMessage
+from infold.engine.previewing import Preview
+from infold.errors import UnknownSession
+from infold.gateway.tenants import TenantSessions
+from infold.ports import SessionKey
+from infold.proxy.threads import LoopCalls
+
+FORMAT = "openai-chat"
+"""Any format will do, since nothing is sent from here."""
+
+MOST_READ = 50
+"""Entries that are searched for the model of a session."""
+
+Value = TypeVar("Value")
+
+
+class _LastModel(Struct, frozen=True):
+    """The model of a session's newest reply and the window it was requested with; empty and 0 if unknown."""
+
+    model: str = ""
+    window_tokens: int = 0
+
+
+class SessionActions:
+    """Acts on stored sessions; summaries are written by the configured model or by code, without a client's credential."""
+
+    def __init__(self, sessions: TenantSessions) -> None:
+        self._sessions = sessions
+
+    async def compact(self, key: SessionKey, focus: str, up_to: int | None) -> bool:
+        """Compact a session now; return whether anything was done."""
+        ready = await self._run(lambda: self._open(key).compact(focus, up_to=up_to))
+        return bool(ready.events)
+
+    async def undo(self, key: SessionKey, sequence: int | None) -> None:
+        """Undo its newest compaction, or the entry of that number."""
+        await self._run(lambda: self._open(key).undo(sequence))
+
+    async def pin(self, key: SessionKey, handle: str, pinned: bool) -> None:
+        """Pin a part or release it."""
+
+        def pin() -> None:
+            session = self._open(key)
+            (session.pin if pinned else session.unpin)(handle)
+
+        await self._run(pin)
+
+    async def preview(self, key: SessionKey, up_to: int | None) -> Preview:
+        """Return what compacting would do, without doing it."""
+        return await self._run(lambda: self._open(key).preview(up_to=up_to))
+
+    def window_of(self, key: SessionKey) -> int | None:
+        """Return the window that the newest reply was requested with, or that of its model; `None` if neither is known."""
+        last = self._last_model(key)
+        if last.window_tokens or not last.model:
+            return last.window_tokens or None
+        return self._sessions.settings_for(last.model).terms.window.context_tokens
+
+    def summarises(self, key: SessionKey) -> bool:
+        """Whether a configured model writes the summaries of a session."""
+        return self._sessions.settings_for(self._last_model(key).model).summariser is not None
+
+    async def _run(self, work: Callable[[], Value]) -> Value:
+        return await self._sessions.threads.prepare(LoopCalls(), work)
+
+    def _open(self, key: SessionKey) -> Session:
+        last = self._last_model(key)
+        settings = self._sessions.settings_for(last.model, key.tenant)
+        window = settings.window or last.window_tokens or lookup(last.model).entry.context_tokens
+        recovers = settings.recovers is not False  # its requests come through the gateway
+        session = Session(
+            self._sessions.store,
+            key.session_id,
+            replace(settings, window=window, format=FORMAT, background=False, recovers=recovers),
+            tenant=key.tenant,
+        )
+        if session.log.next_sequence == 0:
+            raise UnknownSession(key.session_id)
+        return session
+
+    def _last_model(self, key: SessionKey) -> _LastModel:
+        for _, entry in islice(self._sessions.store.newest_first(key), MOST_READ):
+            reply = entry.message if isinstance(entry, MessageEntry) else None
+            if isinstance(reply, AssistantMessage) and (reply.model is not None or reply.window_tokens):
+                return _LastModel("" if reply.model is None else reply.model.id, reply.window_tokens)
+        return _LastModel()

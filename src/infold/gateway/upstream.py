@@ -1,0 +1,200 @@
+"""Where requests go and how they are sent: the address of each provider, and connections that all tenants share.
+
+Nothing of one reply reaches another request. No cookie is kept, no redirect is followed and no environment variable is read:
+those would take a credential elsewhere.
+"""
+
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from types import TracebackType
+
+import httpcore2
+import httpx2
+from msgspec import Struct
+
+from infold.errors import UsageError
+from infold.formats.requests import unstreamed
+from infold.gateway.headers import Headers, for_another_request, header, uncompressed_reply
+from infold.gateway.network import Network
+from infold.gateway.request_body import Limits, ReplyDecoder
+from infold.proxy.managed_request import UpstreamReply
+
+PROVIDERS = ("anthropic", "gemini", "openai")
+
+MOST_CACHED_URLS = 256
+"""URLs that are cached: building one takes longer than the rest of sending a request."""
+
+_PATHS = (("/v1/messages", "anthropic"), ("/v1/complete", "anthropic"), ("/v1beta", "gemini"), ("/v1alpha", "gemini"))
+_HEADERS = (("anthropic-version", "anthropic"), ("x-goog-api-key", "gemini"))
+_GEMINI_METHOD = re.compile(r"/models/[^/]+:\w+$")
+_VERSION = re.compile(rb"/v\d\w*(?=/|$)")
+
+MOST_CONNECTIONS = 1_000
+MOST_IDLE = 100
+IDLE_SECONDS = 5.0
+"""How long an unused connection is kept: less than upstreams keep it, so that no request is sent on one that is closing."""
+
+MOST_ANSWER_BYTES = 8 * 2**20
+"""The largest answer to a request of infold's own; a summary is less than a thousandth of this."""
+
+KNOWN_ERRORS = (
+    httpcore2.NetworkError,
+    httpcore2.ProtocolError,
+    httpcore2.TimeoutException,
+    httpcore2.UnsupportedProtocol,
+)
+"""All that a connection may raise."""
+
+
+class Upstreams(Struct, frozen=True):
+    """The base URL of each provider; `default` is for providers without one: the embedded model, if any."""
+
+    named: Mapping[str, str]
+    default: str = ""
+
+    def url_for(self, target: bytes, query: bytes, headers: Mapping[str, str]) -> httpx2.URL:
+        """Return the URL for a request's path, which is as the client wrote it.
+
+        Raise `UsageError` if no upstream is set for it, and `ValueError` if it is not a path.
+        """
+        if not target.startswith(b"/"):
+            raise ValueError("a path begins with a slash")
+        provider = provider_of(target.decode("latin-1"), headers)
+        base = self.named.get(provider, self.default)
+        if not base:
+            raise UsageError(
+                f"no upstream is set for {provider}; set upstreams.{provider}.base_url, INFOLD_UPSTREAMS_"
+                f"{provider.upper()}_BASE_URL, or start with --upstream {provider}=URL"
+            )
+        url = _url(base, target)
+        return url.copy_with(raw_path=url.raw_path + b"?" + query) if query else url
+
+
+def provider_of(path: str, headers: Mapping[str, str]) -> str:
+    """Return the provider whose API a path belongs to; for paths of several, headers that only one of them takes decide."""
+    by_header = next((provider for name, provider in _HEADERS if name in headers), None)
+    if by_header is not None:
+        return by_header
+    by_path = next((provider for start, provider in _PATHS if path.startswith(start)), "openai")
+    return "gemini" if _GEMINI_METHOD.search(path) else by_path
+
+
+def is_address(url: str) -> bool:
+    """Whether a text is the URL of a server."""
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        return False
+    return parsed.scheme in ("http", "https") and bool(parsed.host)
+
+
+@lru_cache(MOST_CACHED_URLS)
+def _url(base: str, target: bytes) -> httpx2.URL:
+    """Return the URL of a path at a base, without the query, which may hold a credential and must not be cached."""
+    url = httpx2.URL(base)
+    return url.copy_with(raw_path=_join(url.raw_path, target))
+
+
+def _join(base: bytes, target: bytes) -> bytes:
+    """Join a base's path and a client's; a version at the end of the base replaces the one that the client's begins with."""
+    base = base.partition(b"?")[0].rstrip(b"/")
+    versions = list(_VERSION.finditer(base))
+    named = _VERSION.match(target)
+    if named is not None and versions and versions[-1].end() == len(base):
+        target = target[named.end() :]
+    return base + target
+
+
+class Outgoing(Struct, frozen=True):
+    """A request to an upstream, without its body."""
+
+    method: str
+    url: httpx2.URL
+    headers: Headers
+
+
+class Sender:
+    """The connections to all upstreams; an async context manager."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=httpx2.create_ssl_context(trust_env=False),
+            max_connections=MOST_CONNECTIONS,
+            max_keepalive_connections=MOST_IDLE,
+            keepalive_expiry=IDLE_SECONDS,
+            network_backend=Network(),
+        )
+        timeout = httpx2.Timeout(limits.upstream_seconds, connect=limits.connect_seconds)
+        self._extensions = {"timeout": timeout.as_dict()}
+
+    async def __aenter__(self) -> "Sender":
+        await self._pool.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._pool.__aexit__(kind, error, trace)
+
+    async def send(self, outgoing: Outgoing, content: bytes) -> httpx2.Response:
+        """Send a request and return the response with its body unread; the caller closes it. Raise `httpx2.HTTPError`."""
+        request = httpx2.Request(outgoing.method, outgoing.url, headers=outgoing.headers, content=content or None)
+        url = request.url
+        target = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+        with _translate_errors():
+            answer = await self._pool.handle_async_request(
+                httpcore2.Request(
+                    request.method, target, headers=request.headers.raw, content=content, extensions=self._extensions
+                )
+            )
+        response = httpx2.Response(answer.status, headers=answer.headers, stream=_Body(answer))
+        if not 200 <= response.status_code <= 599:
+            await response.aclose()
+            raise httpx2.RemoteProtocolError(f"the upstream answered with status {response.status_code}")
+        return response
+
+    async def ask(self, outgoing: Outgoing, content: bytes) -> UpstreamReply:
+        """Send a request of infold's own where a client's goes, with its credentials, and return the complete answer."""
+        url = httpx2.URL(unstreamed(str(outgoing.url)))
+        headers = for_another_request(uncompressed_reply(outgoing.headers))
+        response = await self.send(Outgoing(outgoing.method, url, headers), content)
+        decoder = ReplyDecoder(header(response.headers.raw, b"content-encoding"))
+        body = bytearray()
+        try:
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            async for chunk in response.stream:
+                body += decoder.decode(chunk)
+                if len(body) > MOST_ANSWER_BYTES:
+                    raise httpx2.RemoteProtocolError("the upstream's answer is too large")
+        finally:
+            await response.aclose()
+        return UpstreamReply(response.status_code, bytes(body))
+
+
+class _Body(httpx2.AsyncByteStream):
+    """The body of an answer, as it arrives."""
+
+    def __init__(self, answer: httpcore2.Response) -> None:
+        assert isinstance(answer.stream, AsyncIterable)
+        self._answer = answer
+        self._chunks = answer.stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _translate_errors():
+            async for chunk in self._chunks:
+                yield chunk
+
+    async def aclose(self) -> None:
+        """Close the connection, or return it to the pool."""
+        await self._answer.aclose()
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    """Raise the errors of httpcore as those of httpx; both have the same names."""
+    try:
+        yield
+    except KNOWN_ERRORS as error:
+        raise getattr(httpx2, type(error).__name__)(str(error)) from error
