@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from infold.api.fit import Fitted, fit
     from infold.api.session import Session
     from infold.api.session_settings import SessionSettings
-    from infold.api.wrap import wrap
     from infold.core.budget import Window
     from infold.core.policy import Policy, preset, remaining, share, tokens
     from infold.engine.keeper import Ready
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from infold.plugins.hooks import hook
     from infold.plugins.manager import installed_plugins
     from infold.wiring import open_store
+    from infold.wrapper.wrap import wrap
 
 __all__ = [
     "AsyncSession",
@@ -67,7 +67,7 @@ _HOMES = {
     "remaining": "infold.core.policy",
     "share": "infold.core.policy",
     "tokens": "infold.core.policy",
-    "wrap": "infold.api.wrap",
+    "wrap": "infold.wrapper.wrap",
 }
 
 

@@ -13,14 +13,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from infold import AsyncSession, Session, SessionSettings, fit
-from infold.api.exchanges import Exchange, opened
-from infold.api.passages import Passages
-from infold.api.transports import InfoldTransport
 from infold.core.events import FailedOpen, NotManaged
 from infold.formats.codec import json_text
 from infold.formats.registry import FORMATS, WireFormat
+from infold.proxy.request import ParsedRequest, parse_request
+from infold.proxy.sessions import SessionPool
 from infold.stores.memory import MemoryStore
 from infold.testing.odd_wire import OddHistory, grown, odd_histories, partners
+from infold.wrapper.transport import InfoldTransport
 
 from ..unit.gateway.raw_upstream import RawUpstream, whole  # noqa: TID252 - `tests` is no package to name
 from ..unit.gateway.stage import Stage  # noqa: TID252
@@ -103,7 +103,7 @@ def test_a_wrapped_client_sends_the_callers_bytes(wire: WireFormat, data: st.Dat
         return httpx2.Response(200, json={})
 
     inner = httpx2.Client(transport=httpx2.MockTransport(answer))
-    transport = InfoldTransport(inner, Passages(MemoryStore(), ROOMY), failures.append)
+    transport = InfoldTransport(inner, SessionPool(MemoryStore(), ROOMY), failures.append)
     with httpx2.Client(base_url="http://x", transport=transport) as client:
         for items in (*stages(first), *stages(forked(first, second)), *stages(first)):
             raw = body_of(wire, items)
@@ -174,8 +174,8 @@ def test_nearly_all_bodies_are_managed() -> None:
     @settings(max_examples=BODIES, deadline=None)
     @given(st.sampled_from(FORMATS).flatmap(odd_histories))
     def count(history: OddHistory) -> None:
-        made = opened(PATHS[history.format.name], {}, body_of(history.format, history.items))
-        managed[isinstance(made, Exchange)] += 1
+        made = parse_request(PATHS[history.format.name], {}, body_of(history.format, history.items))
+        managed[isinstance(made, ParsedRequest)] += 1
 
     count()
     assert managed[True] >= 0.95 * managed.total()

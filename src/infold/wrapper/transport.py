@@ -1,0 +1,483 @@
+"""The HTTP clients and transports of a wrapped SDK client, sync and async: relay a request, recover once, record the reply.
+
+If infold fails, the caller's request is sent as it is and its reply is passed on; `FailedOpen` reports it. The relay is written
+once, as coroutines; for a sync client they never suspend, so that `_run` gets their result at once.
+"""
+
+from asyncio import to_thread
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Protocol, TypeVar
+
+import httpx2
+from msgspec.structs import replace
+
+from infold.api.session_settings import SessionSettings
+from infold.core.events import Event, FailedOpen, NotManaged
+from infold.errors import UsageError
+from infold.formats.overflow import Overflow
+from infold.formats.requests import Unmanaged, unstreamed, wire_of_path
+from infold.observers.bus import Bus
+from infold.ports import FullStore
+from infold.proxy.managed_request import ManagedRequest, UpstreamReply
+from infold.proxy.reply_observer import ReplyObserver
+from infold.proxy.request import SESSION_HEADER, ParsedRequest, parse_request
+from infold.proxy.sessions import SessionPool
+from infold.proxy.threads import LoopCalls, ThreadBridge, blocking_summariser, call_on_loop
+from infold.wiring import summariser_for
+
+Tell = Callable[[FailedOpen | NotManaged], None]
+"""Reports a request that was sent as it is; must not raise."""
+
+ACCEPTED_ENCODING = "accept-encoding"
+IDEMPOTENCY_KEY = "idempotency-key"
+FRAMING = frozenset({"content-length", "transfer-encoding", "content-encoding"})
+
+Value = TypeVar("Value")
+
+
+# Clients.
+
+
+class WrappedClient(httpx2.Client):
+    """Sends through infold what would go through `inner`."""
+
+    def __init__(self, inner: httpx2.Client, transport: "InfoldTransport") -> None:
+        super().__init__(transport=transport, **_defaults_of(inner))
+        self.inner = inner
+
+
+class AsyncWrappedClient(httpx2.AsyncClient):
+    """Sends through infold what would go through `inner`."""
+
+    def __init__(self, inner: httpx2.AsyncClient, transport: "AsyncInfoldTransport") -> None:
+        super().__init__(transport=transport, **_defaults_of(inner))
+        self.inner = inner
+
+
+def http_client_of(client: object) -> httpx2.Client | httpx2.AsyncClient:
+    """Return the HTTP client of an SDK client, without an earlier wrap; raise `UsageError` if it is of another library."""
+    inner = getattr(client, "_client", None)
+    inner = inner.inner if isinstance(inner, WrappedClient | AsyncWrappedClient) else inner
+    if not isinstance(inner, httpx2.Client | httpx2.AsyncClient):
+        raise UsageError(
+            f"the {type(client).__name__} sends through no httpx2 client; use a current version of its SDK and, where you "
+            "give it an http_client, one of httpx2"
+        )
+    return inner
+
+
+def wrap_http_client(
+    inner: httpx2.Client | httpx2.AsyncClient,
+    store: FullStore,
+    settings: SessionSettings,
+    *,
+    tenant: str = "",
+    session: str | None = None,
+    on_close: Callable[[], None] | None = None,
+) -> WrappedClient | AsyncWrappedClient:
+    """Return a client that sends through infold what would go through `inner`; `on_close` is called when it is closed."""
+    bus = Bus()  # a callback that raises must not keep a request from being sent
+    if settings.on_event is not None:
+        bus.subscribe(Event, settings.on_event)
+    if isinstance(inner, httpx2.Client):
+        pool = SessionPool(store, settings, tenant)
+        return WrappedClient(inner, InfoldTransport(inner, pool, bus.observe, session=session, end=on_close))
+    pool = SessionPool(store, _for_threads(settings, bus), tenant)
+    return AsyncWrappedClient(inner, AsyncInfoldTransport(inner, pool, bus.observe, session=session, end=on_close))
+
+
+def _for_threads(settings: SessionSettings, bus: Bus) -> SessionSettings:
+    """Return settings for sessions in threads, whose callbacks run on the caller's loop, like an async summariser."""
+    summariser = summariser_for(settings.summariser)
+    on_compacted = settings.on_compacted
+    return replace(
+        settings,
+        summariser=None if summariser is None else blocking_summariser(summariser),
+        on_event=None if settings.on_event is None else call_on_loop(bus.observe),
+        on_compacted=None if on_compacted is None else call_on_loop(on_compacted),
+    )
+
+
+def _defaults_of(inner: httpx2.Client | httpx2.AsyncClient) -> dict[str, Any]:
+    """Return what a client adds to the requests that it builds; its other options apply when it sends them."""
+    return {
+        "timeout": inner.timeout,
+        "headers": inner.headers,
+        "params": inner.params,
+        "cookies": inner.cookies,
+    }
+
+
+# Transports.
+
+
+class InfoldTransport(httpx2.BaseTransport):
+    """Sends the requests of a sync client, made to fit; `end` is called when it is closed."""
+
+    def __init__(
+        self,
+        inner: httpx2.Client,
+        pool: SessionPool,
+        tell: Tell,
+        *,
+        session: str | None = None,
+        end: Callable[[], None] | None = None,
+    ) -> None:
+        self._inner = inner
+        self._pool = pool
+        self._relay = _Relay(pool, tell, session)
+        self._end = end
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Relay one request and its reply."""
+        return _run(self._relay.handle(request, _BlockingCalls(self._inner)))
+
+    def close(self) -> None:
+        """Cancel summaries in the background, and close the client that this one sends through."""
+        self._pool.close()
+        self._inner.close()
+        if self._end is not None:
+            self._end()
+
+
+class AsyncInfoldTransport(httpx2.AsyncBaseTransport):
+    """Sends the requests of an async client, made to fit; `end` is called when it is closed."""
+
+    def __init__(
+        self,
+        inner: httpx2.AsyncClient,
+        pool: SessionPool,
+        tell: Tell,
+        *,
+        session: str | None = None,
+        end: Callable[[], None] | None = None,
+    ) -> None:
+        self._inner = inner
+        self._pool = pool
+        self._relay = _Relay(pool, tell, session)
+        self._end = end
+        self._threads = ThreadBridge()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Relay one request and its reply."""
+        calls = _AwaitedCalls(self._inner, self._threads, self._pool.summary_seconds)
+        return await self._relay.handle(request, calls)
+
+    async def aclose(self) -> None:
+        """Cancel summaries in the background, and close the client that this one sends through."""
+        self._pool.close()
+        self._threads.close()
+        await self._inner.aclose()
+        if self._end is not None:
+            await to_thread(self._end)
+
+
+class _Calls(Protocol):
+    """What one request needs of its HTTP client and of threads; sync clients implement it without suspending."""
+
+    @property
+    def loop_calls(self) -> LoopCalls | None: ...
+
+    async def read_request(self, request: httpx2.Request) -> bytes: ...
+    async def send(self, request: httpx2.Request) -> httpx2.Response: ...
+    async def read(self, response: httpx2.Response) -> bytes: ...
+    async def next_chunk(self, response: httpx2.Response) -> bytes | None: ...
+    async def close(self, response: httpx2.Response) -> None: ...
+    async def prepare(self, work: Callable[[], Value]) -> Value: ...
+    async def record(self, work: Callable[[], None]) -> None: ...
+    def ask(self, request: httpx2.Request) -> UpstreamReply: ...
+
+
+class _BlockingCalls:
+    def __init__(self, client: httpx2.Client) -> None:
+        self.loop_calls: LoopCalls | None = None
+        self._client = client
+        self._chunks: Iterator[bytes] | None = None
+
+    async def read_request(self, request: httpx2.Request) -> bytes:
+        return request.read()
+
+    async def send(self, request: httpx2.Request) -> httpx2.Response:
+        self._chunks = None
+        return self._client.send(request, stream=True)
+
+    async def read(self, response: httpx2.Response) -> bytes:
+        return response.read()
+
+    async def next_chunk(self, response: httpx2.Response) -> bytes | None:
+        self._chunks = self._chunks or response.iter_bytes()
+        return next(self._chunks, None)
+
+    async def close(self, response: httpx2.Response) -> None:
+        response.close()
+
+    async def prepare(self, work: Callable[[], Value]) -> Value:
+        return work()
+
+    async def record(self, work: Callable[[], None]) -> None:
+        work()
+
+    def ask(self, request: httpx2.Request) -> UpstreamReply:
+        response = self._client.send(request)
+        return UpstreamReply(response.status_code, response.content)
+
+
+class _AwaitedCalls:
+    def __init__(self, client: httpx2.AsyncClient, threads: ThreadBridge, summary_seconds: float | None) -> None:
+        self.loop_calls = LoopCalls(summary_seconds)
+        self._client = client
+        self._threads = threads
+        self._chunks: AsyncIterator[bytes] | None = None
+
+    async def read_request(self, request: httpx2.Request) -> bytes:
+        return await request.aread()
+
+    async def send(self, request: httpx2.Request) -> httpx2.Response:
+        self._chunks = None
+        return await self._client.send(request, stream=True)
+
+    async def read(self, response: httpx2.Response) -> bytes:
+        return await response.aread()
+
+    async def next_chunk(self, response: httpx2.Response) -> bytes | None:
+        self._chunks = self._chunks or response.aiter_bytes()
+        return await anext(self._chunks, None)
+
+    async def close(self, response: httpx2.Response) -> None:
+        await response.aclose()
+
+    async def prepare(self, work: Callable[[], Value]) -> Value:
+        return await self._threads.prepare(self.loop_calls, work)
+
+    async def record(self, work: Callable[[], None]) -> None:
+        await self._threads.record(self.loop_calls, work)
+
+    def ask(self, request: httpx2.Request) -> UpstreamReply:
+        response = self.loop_calls.wait_for(lambda: self._client.send(request))
+        return UpstreamReply(response.status_code, response.content)
+
+
+class _Relay:
+    """Relays the requests of one client."""
+
+    def __init__(self, pool: SessionPool, tell: Tell, session: str | None) -> None:
+        self._pool = pool
+        self._tell = tell
+        self._session = session
+
+    async def handle(self, request: httpx2.Request, calls: _Calls) -> httpx2.Response:
+        headers = _take_session_header(request, self._session)
+        if request.method != "POST" or wire_of_path(request.url.path) is None:
+            return await calls.send(request)
+        content = await calls.read_request(request)
+        managed = await self._begin(request, headers, content, calls)
+        if managed is None:
+            return await calls.send(request)
+        reply = await self._send(_with_body(request, managed.content), managed, calls)
+        while (overflow := reply.overflow) is not None and managed.may_recover(overflow):
+            recovered = False
+            with self._failing_open(managed.parsed.session_name):
+                recovered = await _recover(managed, overflow, calls)
+            if not recovered:
+                break
+            await reply.discard()
+            reply = await self._send(_as_another_request(request, managed.content), managed, calls)
+        return await reply.response()
+
+    async def _begin(
+        self, request: httpx2.Request, headers: dict[str, str], content: bytes, calls: _Calls
+    ) -> ManagedRequest | None:
+        """Prepare a request; return `None` if it is to be sent as it is."""
+        parsed: ParsedRequest | Unmanaged | None = None
+        with self._failing_open(None):
+            parsed = parse_request(request.url.path, headers, content, host=request.url.netloc.decode("ascii"))
+        if isinstance(parsed, Unmanaged) and parsed.is_history:
+            self._tell(NotManaged(headers.get(SESSION_HEADER, ""), parsed.why))
+        if not isinstance(parsed, ParsedRequest):
+            return None
+        managed: ManagedRequest | None = None
+        with self._failing_open(parsed.session_name):
+            managed = await calls.prepare(
+                lambda: self._pool.begin(parsed, lambda body: calls.ask(_unstreamed(request, body)), calls.loop_calls)
+            )
+            if managed.store_error is not None:
+                self._tell(_failure(parsed.session_name, managed.store_error))
+        return managed
+
+    async def _send(self, request: httpx2.Request, managed: ManagedRequest, calls: _Calls) -> "_Reply":
+        response = await calls.send(request)
+        reply = _Reply(response, managed, calls, lambda: self._failing_open(managed.parsed.session_name))
+        try:
+            await reply.read_opening()
+        except BaseException:
+            await reply.aclose()
+            raise
+        return reply
+
+    @contextmanager
+    def _failing_open(self, session_name: str | None) -> Iterator[None]:
+        """Report an error of infold and go on: the request is the caller's."""
+        try:
+            yield
+        except Exception as error:  # whatever it is, the request is sent and its reply comes back
+            self._tell(_failure(session_name, error))
+
+
+async def _recover(managed: ManagedRequest, overflow: Overflow, calls: _Calls) -> bool:
+    return await calls.prepare(lambda: managed.recover(overflow))
+
+
+class _Reply(httpx2.SyncByteStream, httpx2.AsyncByteStream):
+    """The body of a reply, passed on as it arrives, and recorded when it ends or is closed."""
+
+    def __init__(
+        self,
+        response: httpx2.Response,
+        managed: ManagedRequest,
+        calls: _Calls,
+        failing_open: Callable[[], Any],
+    ) -> None:
+        content_type = response.headers.get("content-type", "")
+        self._response = response
+        self._observer = ReplyObserver(managed.parsed, response.status_code, content_type)
+        self._managed = managed
+        self._calls = calls
+        self._failing_open = failing_open
+        self._held: list[bytes] = []
+        self._is_recorded = False
+
+    @property
+    def overflow(self) -> Overflow | None:
+        """The refusal for size or thinking that it is; `None` if it is something else."""
+        return self._observer.overflow
+
+    async def discard(self) -> None:
+        """Close a refusal, which is not recorded."""
+        self._is_recorded = True
+        await self.aclose()
+
+    async def read_opening(self) -> None:
+        """Read all of it, or a stream until it has content."""
+        if not self._observer.is_stream:
+            self._held = [await self._calls.read(self._response)]
+            self._observer.observe(self._held[0])
+            return
+        while self._observer.is_held and (chunk := await self._calls.next_chunk(self._response)) is not None:
+            self._observer.observe(chunk)
+            self._held.append(chunk)
+
+    async def response(self) -> httpx2.Response:
+        """Return the response for the caller, its body decompressed; a complete one is recorded."""
+        headers, length = self._response.headers.multi_items(), None
+        if not self._observer.is_stream:
+            await self._record()
+            length = len(self._held[0])
+        if length is not None or "content-encoding" in self._response.headers:
+            headers = [(name, value) for name, value in headers if name.lower() not in FRAMING]
+        if length is not None:
+            headers.append(("content-length", str(length)))
+        extensions = {name: value for name, value in self._response.extensions.items() if name != "network_stream"}
+        return httpx2.Response(self._response.status_code, headers=headers, stream=self, extensions=extensions)
+
+    def __iter__(self) -> Iterator[bytes]:
+        while (chunk := _run(self._next())) is not None:
+            yield chunk
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while (chunk := await self._next()) is not None:
+            yield chunk
+
+    def close(self) -> None:
+        """Close the response, and record what was read of it."""
+        _run(self.aclose())
+
+    async def aclose(self) -> None:
+        """Close the response, and record what was read of it."""
+        await self._calls.close(self._response)
+        await self._record()
+
+    async def _next(self) -> bytes | None:
+        if self._held:
+            return self._held.pop(0)
+        if self._observer.is_stream:
+            chunk = await self._calls.next_chunk(self._response)
+            if chunk is not None:
+                self._observer.observe(chunk)
+                return chunk
+        await self._record()
+        return None
+
+    async def _record(self) -> None:
+        if self._is_recorded:
+            return
+        self._is_recorded = True
+        self._observer.close()
+        if self._observer.is_recordable:
+            with self._failing_open():
+                await self._calls.record(lambda: self._managed.record(self._observer))
+
+
+def _run(coroutine: Coroutine[Any, Any, Value]) -> Value:
+    """Run a coroutine of a sync client, which never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: Value = stop.value
+        return result
+    raise AssertionError("a sync client waits in place")
+
+
+def _failure(session_name: str | None, error: Exception) -> FailedOpen:
+    return FailedOpen(session_name or "", f"{type(error).__name__}: {error!s}")
+
+
+# Requests.
+
+
+def _take_session_header(request: httpx2.Request, session: str | None) -> dict[str, str]:
+    """Return a request's headers by lower-case name, with the name of its session, which is removed from the request."""
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    if session is not None:
+        headers.setdefault(SESSION_HEADER, session)
+    request.headers.pop(SESSION_HEADER, None)
+    return headers
+
+
+def _with_body(request: httpx2.Request, content: bytes, *dropped: str) -> httpx2.Request:
+    """Return the same request with that body, without these headers."""
+    left_out = FRAMING | {ACCEPTED_ENCODING, *dropped}
+    headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() not in left_out]
+    return httpx2.Request(
+        request.method,
+        request.url,
+        headers=[*headers, (ACCEPTED_ENCODING, _decodable(request.headers.get(ACCEPTED_ENCODING, "")))],
+        content=content,
+        extensions=request.extensions,
+    )
+
+
+def _as_another_request(request: httpx2.Request, content: bytes) -> httpx2.Request:
+    """Return a request that is sent in addition to the caller's, and must not count as the same one."""
+    return _with_body(request, content, IDEMPOTENCY_KEY)
+
+
+def _unstreamed(request: httpx2.Request, content: bytes) -> httpx2.Request:
+    another = _as_another_request(request, content)
+    another.url = httpx2.URL(unstreamed(str(another.url)))
+    return another
+
+
+def _decodable(accepted: str) -> str:
+    """Return the encodings that a client accepts and that can be decoded here, since replies are observed."""
+    known = _known_encodings()
+    kept = [one for one in accepted.split(",") if one.partition(";")[0].strip().lower() in known]
+    return ",".join(kept).strip() or "identity"
+
+
+@cache
+def _known_encodings() -> frozenset[str]:
+    """Return the encodings that the HTTP library decodes, which are those that its clients ask for."""
+    with httpx2.Client(transport=httpx2.BaseTransport()) as client:
+        return frozenset({"identity", *client.headers[ACCEPTED_ENCODING].replace(" ", "").split(",")})
