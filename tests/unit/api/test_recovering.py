@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from infold import Session, SessionSettings, open_store
-from infold.api.exchanges import opened, settings_for
 from infold.catalogue import lookup
 from infold.core.events import Compacted, Event, Rejected
 from infold.core.policy import INFOLD
@@ -17,6 +16,8 @@ from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_message
 from infold.engine.counting import counting_for
 from infold.formats.registry import OPENAI_CHAT
 from infold.formats.requests import Unmanaged, asks_to_truncate, truncates
+from infold.proxy.request import parse_request
+from infold.proxy.sessions import settings_for
 
 Item = dict[str, Any]
 
@@ -227,7 +228,7 @@ def test_requests_that_ask_to_be_truncated_are_known(fields: Item, expected: boo
 def asked(host: str, **fields: Any) -> Iterator[bool | None]:
     """Whether the session of such a request decides by the expected size, by each of the three settings."""
     body = json.dumps({"model": "gpt-5", "input": [{"role": "user", "content": "hi"}], **fields}).encode()
-    exchange = opened("/v1/responses", {}, body, host=host)
+    exchange = parse_request("/v1/responses", {}, body, host=host)
     assert not isinstance(exchange, Unmanaged)
     for given in (None, True, False):
         yield settings_for(SessionSettings(recovers=given), exchange.asked).recovers

@@ -1,6 +1,6 @@
 """Headers travel as they came, but for those that speak to a neighbour."""
 
-from infold.gateway.headers import anew, forwarded, header, readable, returned
+from infold.gateway.headers import for_another_request, forwarded, header, returned, uncompressed_reply
 
 
 def test_a_clients_headers_are_forwarded_as_they_came() -> None:
@@ -43,12 +43,12 @@ def test_a_reply_that_is_read_is_asked_for_as_it_is() -> None:
     """Whatever encodings a client offers, a managed reply is asked for without."""
     given = ((b"accept-encoding", b"gzip, br"), (b"accept", b"*/*"))
 
-    assert readable(given) == ((b"accept", b"*/*"), (b"accept-encoding", b"identity"))
+    assert uncompressed_reply(given) == ((b"accept", b"*/*"), (b"accept-encoding", b"identity"))
 
 
 def test_a_request_of_our_own_is_not_the_clients() -> None:
     """A key that says two requests are one is not used for another body."""
-    assert anew(((b"Idempotency-Key", b"1"), (b"accept", b"*/*"))) == ((b"accept", b"*/*"),)
+    assert for_another_request(((b"Idempotency-Key", b"1"), (b"accept", b"*/*"))) == ((b"accept", b"*/*"),)
 
 
 def test_a_reply_keeps_its_headers() -> None:

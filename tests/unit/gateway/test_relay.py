@@ -16,8 +16,8 @@ import zstandard
 
 from infold.core.events import Compacted, FailedOpen, NotManaged, Rejected
 from infold.errors import StoreBroken
-from infold.gateway.bodies import Limits
-from infold.gateway.upstreams import Upstreams
+from infold.gateway.request_body import Limits
+from infold.gateway.upstream import Upstreams
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Fail, Say, in_turn
@@ -290,7 +290,7 @@ def test_what_is_no_request_is_the_upstreams_to_refuse(body: bytes) -> None:
 
 def test_why_a_body_is_not_read() -> None:
     """The header names it in plain words; a path that takes no messages is named before anything is unpacked."""
-    notes = {b"": "the body is empty", b"\xff": "the body is no JSON object that can be read"}
+    notes = {b"": "the body is empty", b"\xff": "the body is not a readable JSON object"}
     with RawUpstream(lambda _: [whole(b"{}")]) as upstream:
         for body, note in notes.items():
             [reply] = asked(Stage(upstream.url), ("POST", CHAT, body))

@@ -9,18 +9,18 @@ from typing import Any
 import httpx2
 import pytest
 
-from infold.api.passages import AsyncPassages, Passages
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
-from infold.api.transports import AsyncInfoldTransport, InfoldTransport
 from infold.core.events import Event, FailedOpen, NotManaged, Rejected
 from infold.core.log import Log
 from infold.core.messages import text_of
+from infold.proxy.sessions import SessionPool
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Fail, Say, Script, Trouble, in_turn
+from infold.wrapper.transport import AsyncInfoldTransport, InfoldTransport
 
-from .talks import Item, Talk
+from ..proxy.talks import Item, Talk  # noqa: TID252 - `tests` is no package to name
 
 LONG = "Notes on the port, part by part. " * 6
 OVERFLOW = {
@@ -68,14 +68,14 @@ class Heard:
     @contextmanager
     def client(self) -> Iterator[httpx2.Client]:
         """A sync client."""
-        transport = InfoldTransport(httpx2.Client(), Passages(self.store, self.settings), self.tell, session="s")
+        transport = InfoldTransport(httpx2.Client(), SessionPool(self.store, self.settings), self.tell, session="s")
         with httpx2.Client(base_url=self.server.url, transport=transport) as client:
             yield client
 
     def async_client(self) -> httpx2.AsyncClient:
         """An async client."""
-        passages = AsyncPassages(self.store, self.settings)
-        transport = AsyncInfoldTransport(httpx2.AsyncClient(), passages, self.tell, session="s")
+        pool = SessionPool(self.store, self.settings)
+        transport = AsyncInfoldTransport(httpx2.AsyncClient(), pool, self.tell, session="s")
         return httpx2.AsyncClient(base_url=self.server.url, transport=transport)
 
     def tell(self, event: FailedOpen | NotManaged) -> None:

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infold.api.exchanges import Exchange, opened
-from infold.api.passages import Passages
 from infold.api.session_settings import SessionSettings
 from infold.core.events import Clipped, Compacted, Event, Pruned
 from infold.core.messages import AssistantMessage
+from infold.proxy.request import ParsedRequest, parse_request
+from infold.proxy.sessions import SessionPool
 from infold.stores.memory import MemoryStore
 from infold.testing.trajectory import trajectory
 from infold.testing.wire import WireHistory, anthropic_histories, chat_histories, responses_histories
 
-from .talks import Item, exchange_of, no_model, sent_by
+from .talks import Item, no_model, record, request_of, sent_by
 
 PATHS = {
     "openai-chat": "/v1/chat/completions",
@@ -46,10 +46,10 @@ def raw_of(history: WireHistory, spacing: Item, extra: Item) -> bytes:
     return json.dumps(body, **spacing).encode()
 
 
-def exchange(history: WireHistory, raw: bytes) -> Exchange:
+def exchange(history: WireHistory, raw: bytes) -> ParsedRequest:
     """The request that these bytes are."""
-    made = opened(PATHS[history.format.name], {}, raw)
-    assert isinstance(made, Exchange), made
+    made = parse_request(PATHS[history.format.name], {}, raw)
+    assert isinstance(made, ParsedRequest), made
     return made
 
 
@@ -63,20 +63,20 @@ def exchange(history: WireHistory, raw: bytes) -> Exchange:
 def test_below_the_trigger_the_very_bytes_go_out(history: WireHistory, spacing: Item, extra: Item) -> None:
     """B29: whatever a client writes, in whatever spacing and escapes, is sent byte for byte, the second time as well."""
     raw = raw_of(history, spacing, extra)
-    passages = Passages(MemoryStore(), ROOMY)
+    pool = SessionPool(MemoryStore(), ROOMY)
 
-    assert passages.begin(exchange(history, raw), no_model).content == raw
-    assert passages.begin(exchange(history, raw), no_model).content == raw
+    assert pool.begin(exchange(history, raw), no_model).content == raw
+    assert pool.begin(exchange(history, raw), no_model).content == raw
 
 
 @pytest.mark.slow
 def test_growing_histories_go_out_as_they_came() -> None:
     """B29: each request of an agent's long session, below the trigger, is the client's own bytes."""
-    passages = Passages(MemoryStore(), ROOMY)
+    pool = SessionPool(MemoryStore(), ROOMY)
     items = trajectory(40)
     for end in (number for number, item in enumerate(items) if item["role"] == "assistant"):
-        asking = exchange_of(items[:end])
-        assert passages.begin(asking, no_model).content == asking.raw
+        asking = request_of(items[:end])
+        assert pool.begin(asking, no_model).content == asking.raw
 
 
 def replied(item: Item, prompt_tokens: int) -> bytes:
@@ -90,16 +90,16 @@ def replied(item: Item, prompt_tokens: int) -> bytes:
 def test_the_prefix_breaks_only_at_cuts(reports: bool) -> None:
     """B29: over a hundred calls each request begins with the one before, but where infold itself pruned, clipped or folded."""
     events: list[Event] = []
-    passages = Passages(MemoryStore(), SessionSettings(window=32_000, on_event=events.append, summariser=lambda _: ""))
+    pool = SessionPool(MemoryStore(), SessionSettings(window=32_000, on_event=events.append, summariser=lambda _: ""))
     items = trajectory(100)
     sent: list[list[Item]] = []
     for number, item in enumerate(items):
         if item["role"] != "assistant":
             continue
-        passage = passages.begin(exchange_of(items[:number]), no_model)
-        sent.append(sent_by(passage))
+        managed = pool.begin(request_of(items[:number]), no_model)
+        sent.append(sent_by(managed))
         if reports:
-            passage.record(replied(item, len(passage.content) // 4))
+            record(managed, replied(item, len(managed.content) // 4))
 
     breaks = sum(after[: len(before)] != before for before, after in pairwise(sent))
     cuts = sum(isinstance(event, Compacted | Pruned | Clipped) for event in events)
@@ -110,7 +110,7 @@ def test_the_prefix_breaks_only_at_cuts(reports: bool) -> None:
 def test_replies_are_known_as_they_come_back() -> None:
     """A reply that a client brings with other fields, or none of its extras, is the one that was heard."""
     store = MemoryStore()
-    passages = Passages(store, ROOMY)
+    pool = SessionPool(store, ROOMY)
     items: list[Item] = [{"role": "user", "content": "hi"}]
     heard: Item = {
         "role": "assistant",
@@ -120,13 +120,13 @@ def test_replies_are_known_as_they_come_back() -> None:
         "reasoning_content": "Hm.",
     }
     headers = {"x-infold-session": "s"}
-    passages.begin(exchange_of(items, headers=headers), no_model).record(replied(heard, 10))
+    record(pool.begin(request_of(items, headers=headers), no_model), replied(heard, 10))
     on = [*items, {"role": "assistant", "content": "Hello!"}, {"role": "user", "content": "So?"}]
-    passage = passages.begin(exchange_of(on, headers=headers), no_model)
+    managed = pool.begin(request_of(on, headers=headers), no_model)
 
-    assert passage.content == exchange_of(on).raw
-    assert len(passage.session.log.live) == 3
-    said = passage.session.log.live[1].message
+    assert managed.content == request_of(on).raw
+    assert len(managed.session.log.live) == 3
+    said = managed.session.log.live[1].message
     assert isinstance(said, AssistantMessage)
     assert said.usage is not None
 
@@ -135,7 +135,7 @@ def test_a_message_with_nothing_in_it_goes_out_as_it_came() -> None:
     """B30: below the trigger an empty message is the client's to send."""
     said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": ""}, {"role": "user", "content": "x"}]
     body = {"model": "some-model", "messages": said, "seed": 7, "x_unknown": [None]}
-    made = opened("/v1/chat/completions", {}, json.dumps(body).encode())
-    assert isinstance(made, Exchange)
+    made = parse_request("/v1/chat/completions", {}, json.dumps(body).encode())
+    assert isinstance(made, ParsedRequest)
 
-    assert Passages(MemoryStore(), ROOMY).begin(made, no_model).content is made.raw
+    assert SessionPool(MemoryStore(), ROOMY).begin(made, no_model).content is made.raw

@@ -3,26 +3,16 @@
 import copy
 from typing import Any, TypeAlias
 
+import msgspec
 import pytest
 
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.core.log import Log
-from infold.engine.finding import (
-    MOST_FORKS,
-    SESSION_HEADER,
-    Brought,
-    Match,
-    better,
-    brought_by,
-    fork_ids,
-    goes_on,
-    held_against,
-    is_certain,
-    name_of,
-)
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
 from infold.formats.requests import Asked
+from infold.proxy.match import MOST_FORKS, IncomingHistory, Match, decode_history, fork_ids, match_history
+from infold.proxy.request import SESSION_HEADER, ParsedRequest, parse_request
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, replies, result, session, user
 
@@ -67,17 +57,19 @@ def asking(items: list[Item], *, tools: object = TOOLS, wire: WireFormat = OPENA
     return Asked(wire, tuple(items), tools=tools)
 
 
-def brought(items: list[Item], wire: WireFormat = OPENAI_CHAT) -> Brought:
+def brought(items: list[Item], wire: WireFormat = OPENAI_CHAT) -> IncomingHistory:
     """The history that these messages are."""
-    return brought_by(asking(items, wire=wire))
+    return decode_history(asking(items, wire=wire))
 
 
 def name(
     items: list[Item], *, tools: object = TOOLS, body: Item | None = None, headers: dict[str, str] | None = None
 ) -> str | None:
     """What the session of a request is called."""
-    asked = asking(items, tools=tools)
-    return name_of(asked, brought_by(asked), body or {}, headers or {})
+    raw = msgspec.json.encode({"messages": items, "tools": tools, **(body or {})})
+    parsed = parse_request("/v1/chat/completions", headers or {}, raw)
+    assert isinstance(parsed, ParsedRequest)
+    return parsed.session_name
 
 
 def kept(items: list[Item], window: int = 200_000) -> Log:
@@ -97,7 +89,7 @@ def heard(items: list[Item], reply: Item, *, tools: object, usage: Item | None =
 
 def match(items: list[Item], log: Log) -> Match:
     """How a history goes with a session, which must be possible."""
-    found = held_against(brought(items), log)
+    found = match_history(brought(items), log)
     assert found is not None
     return found
 
@@ -218,14 +210,14 @@ def test_a_longer_history_goes_on() -> None:
     found = match([*turns(3), said("user", "And now?")], kept(turns(3)))
 
     assert found == Match(known=6)
-    assert goes_on(found)
-    assert is_certain(found)
+    assert found.is_continuation
+    assert found.is_exact
 
 
 def test_a_stranger_does_not_go_on() -> None:
     """A history that begins with something else is another's."""
-    assert held_against(brought(turns(3, begin=7)), kept(turns(3))) is None
-    assert held_against(brought([]), kept(turns(3))) is None
+    assert match_history(brought(turns(3, begin=7)), kept(turns(3))) is None
+    assert match_history(brought([]), kept(turns(3))) is None
 
 
 def test_marks_do_not_count() -> None:
@@ -251,7 +243,7 @@ def test_marks_do_not_count() -> None:
     session = Session(MemoryStore(), "s", SessionSettings(window=200_000, format="anthropic-messages"))
     session.prepare(before)
 
-    found = held_against(brought([*after, said("user", "Thanks.")], ANTHROPIC_MESSAGES), session.log)
+    found = match_history(brought([*after, said("user", "Thanks.")], ANTHROPIC_MESSAGES), session.log)
 
     assert found == Match(known=4)
 
@@ -261,7 +253,7 @@ def test_arguments_may_be_written_anew() -> None:
     log = kept([said("user", "go"), *step(0)])
 
     assert match([said("user", "go"), *step(0, arguments='{"in":"src","command":"make"}')], log) == Match(known=3)
-    assert match([said("user", "go"), *step(0, arguments='{"in":"lib","command":"make"}')], log).gone == 2
+    assert match([said("user", "go"), *step(0, arguments='{"in":"lib","command":"make"}')], log).removed == 2
 
 
 def test_a_reply_may_be_asked_for_anew() -> None:
@@ -270,11 +262,11 @@ def test_a_reply_may_be_asked_for_anew() -> None:
     again = match(turns(3)[:-1], log)
     edited = match([*turns(3)[:-1], said("assistant", "Another answer."), said("user", "Go on.")], log)
 
-    assert (again.gone, again.gone_replies, again.new_replies) == (1, 1, 0)
-    assert goes_on(again)
-    assert (edited.gone_replies, edited.new_replies) == (1, 1)
-    assert goes_on(edited)
-    assert not is_certain(edited)
+    assert (again.removed, again.removed_replies, again.new_replies) == (1, 1, 0)
+    assert again.is_continuation
+    assert (edited.removed_replies, edited.new_replies) == (1, 1)
+    assert edited.is_continuation
+    assert not edited.is_exact
 
 
 def test_the_last_words_may_be_edited() -> None:
@@ -282,8 +274,8 @@ def test_the_last_words_may_be_edited() -> None:
     log = kept([*turns(2), said("user", "go"), *step(0), *step(1), *step(2)])
     found = match([*turns(2), said("user", "stop")], log)
 
-    assert (found.gone_turns, found.gone_replies) == (1, 3)
-    assert goes_on(found)
+    assert (found.removed_turns, found.removed_replies) == (1, 3)
+    assert found.is_continuation
 
 
 @pytest.mark.parametrize("usage", [USAGE, None])
@@ -293,13 +285,13 @@ def test_a_named_title_stays_out_of_a_session_with_tools(usage: Item | None) -> 
     log = heard(items[:1], items[1], tools=TOOLS, usage=usage)
 
     def plain(items: list[Item]) -> Match | None:
-        return held_against(brought_by(asking(items, tools=None)), log)
+        return match_history(decode_history(asking(items, tools=None)), log)
 
     assert plain(items[:1]) is None
     assert plain([*items[:1], said("assistant", "No."), said("user", "Why?")]) is None
     assert plain(items[:3]) == Match(known=2)
     assert plain(items) == Match(known=2, new_replies=1)
-    assert goes_on(match(items[:1], log))
+    assert match(items[:1], log).is_continuation
 
 
 @pytest.mark.parametrize("usage", [USAGE, None])
@@ -307,25 +299,25 @@ def test_a_titles_own_session_has_no_tools(usage: Item | None) -> None:
     """A request without tools that brings many calls, and then more of them, goes on with the session it had."""
     items = [said("user", "go"), *step(0)]
     log = heard(items, said("assistant", "A title."), tools=None, usage=usage)
-    again = held_against(brought_by(asking([*items, *step(1)], tools=None)), log)
+    again = match_history(decode_history(asking([*items, *step(1)], tools=None)), log)
 
     assert again is not None
-    assert goes_on(again)
+    assert again.is_continuation
 
 
 @pytest.mark.parametrize(("tools", "is_taken"), [(TOOLS, False), (None, True)])
 def test_tools_that_were_never_called_count(tools: object, is_taken: bool) -> None:
     """A session whose requests offered tools has tools, though none was called; one that never had any is a chat."""
     log = heard([said("user", "go")], said("assistant", "Done."), tools=tools)
-    title = brought_by(asking([said("user", "go")], tools=None))
+    title = decode_history(asking([said("user", "go")], tools=None))
 
-    assert (held_against(title, log) is not None) == is_taken
+    assert (match_history(title, log) is not None) == is_taken
 
 
 def test_two_turns_back_is_another_history() -> None:
     """An earlier turn asked otherwise begins a history of its own."""
-    assert not goes_on(match([*turns(1), said("user", "Something else?")], kept(turns(3))))
-    assert not goes_on(match(turns(3)[:1], kept(turns(3))))
+    assert not match([*turns(1), said("user", "Something else?")], kept(turns(3))).is_continuation
+    assert not match(turns(3)[:1], kept(turns(3))).is_continuation
 
 
 def test_another_run_of_the_same_task_is_another_history() -> None:
@@ -333,7 +325,7 @@ def test_another_run_of_the_same_task_is_another_history() -> None:
     one = [said("user", "go"), *step(0), *step(1, arguments='{"command": "ls"}'), *step(2)]
     other = [said("user", "go"), *step(0), *step(1, arguments='{"command": "pwd"}'), *step(2, output="no")]
 
-    assert not goes_on(match(other, kept(one)))
+    assert not match(other, kept(one)).is_continuation
 
 
 def test_a_result_changed_in_place_is_the_same_history() -> None:
@@ -342,8 +334,8 @@ def test_a_result_changed_in_place_is_the_same_history() -> None:
     cleared = [*steps[:1], {**steps[1], "content": "[cleared]"}, *steps[2:]]
     found = match([said("user", "go"), *cleared, said("user", "on")], kept([said("user", "go"), *steps]))
 
-    assert (found.known, found.gone, found.again) == (2, 11, 10)
-    assert goes_on(found)
+    assert (found.known, found.removed, found.moved) == (2, 11, 10)
+    assert found.is_continuation
 
 
 def test_what_was_folded_must_be_there() -> None:
@@ -355,8 +347,8 @@ def test_what_was_folded_must_be_there() -> None:
     edited = [said("user", "go elsewhere"), *items[1:]]
 
     assert match([*items, said("user", "on")], log) == Match(known=len(items))
-    assert held_against(brought(edited), log) is None
-    assert held_against(brought(items[:3]), log) is None
+    assert match_history(brought(edited), log) is None
+    assert match_history(brought(items[:3]), log) is None
 
 
 def test_folded_results_may_be_cleared() -> None:
@@ -369,7 +361,7 @@ def test_folded_results_may_be_cleared() -> None:
     other = [*folded[:-2], *step(99, arguments='{"command": "rm"}'), *live]
 
     assert match([*cleared, *live, said("user", "on")], log) == Match(known=len(items))
-    assert held_against(brought(other), log) is None
+    assert match_history(brought(other), log) is None
 
 
 @pytest.mark.parametrize("ids", ["call_8Fz", "call_"])
@@ -382,8 +374,8 @@ def test_the_same_calls_with_other_results_are_another_history(ids: str) -> None
     log = kept(one, window=8_192)
     assert log.checkpoint is not None
 
-    assert held_against(brought(other), log) is None
-    assert held_against(brought(other[: log.checkpoint.folded + 1]), log) is None
+    assert match_history(brought(other), log) is None
+    assert match_history(brought(other[: log.checkpoint.folded + 1]), log) is None
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -407,10 +399,10 @@ def test_messages_of_infold_are_not_the_clients() -> None:
 
 def test_the_better_session_is_the_one_that_loses_nothing() -> None:
     """First what is taken back counts, then how much is known."""
-    whole, half, amended = Match(known=4), Match(known=2), Match(known=9, gone=1)
+    whole, half, amended = Match(known=4), Match(known=2), Match(known=9, removed=1)
 
-    assert better(half, None)
-    assert better(whole, half)
-    assert not better(half, whole)
-    assert better(half, amended)
-    assert not better(amended, half)
+    assert half.is_better_than(None)
+    assert whole.is_better_than(half)
+    assert not half.is_better_than(whole)
+    assert half.is_better_than(amended)
+    assert not amended.is_better_than(half)

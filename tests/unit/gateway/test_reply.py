@@ -1,20 +1,18 @@
-"""A reply is passed on as it arrives, and its end waits until it was taken in."""
+"""A reply is passed on as it arrives, and its end waits until it was recorded."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import gzip
+from collections.abc import AsyncIterator
 
 import httpx2
 import msgspec
 import pytest
 from starlette.types import Message
 
-from infold.api.exchanges import Exchange, opened
-from infold.api.passages import AsyncPassages
-from infold.api.session_settings import SessionSettings
-from infold.gateway.aside import Underway
-from infold.gateway.leaving import until_left
-from infold.gateway.replies import LINGER_SECONDS, PassedOn, Reply
-from infold.stores.memory import MemoryStore
+from infold.gateway.relay import cancel_on_disconnect
+from infold.gateway.reply import LINGER_SECONDS, ObservedReply, RelayedResponse
+from infold.proxy.reply_observer import ReplyObserver
+from infold.proxy.request import ParsedRequest, parse_request
 
 from .stage import CHAT
 
@@ -53,86 +51,90 @@ class Acts:
     def __init__(self) -> None:
         self.done: list[bytes | str] = []
 
-    async def tried(self, passage: Underway, act: Callable[[], Awaitable[None]]) -> None:
-        """Take note of it, and do it."""
-        assert passage.exchange.name == "s"
-        await act()
-        self.done.append("taken in")
+    async def record(self, observer: ReplyObserver) -> None:
+        """Take note of it."""
+        assert observer.reply()
+        self.done.append("recorded")
 
 
-async def passage() -> Underway:
-    """A request that is managed."""
-    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
-    exchange = opened(CHAT, {"x-infold-session": "s"}, msgspec.json.encode(body))
-    assert isinstance(exchange, Exchange)
-
-    async def nobody(_: bytes) -> object:
-        raise AssertionError("nobody is asked")
-
-    passages = AsyncPassages(MemoryStore(), SessionSettings(window=8_000))
-    return await passages.begin(exchange, nobody)  # type: ignore[arg-type]  # it is never awaited
+def reply_to(body: "Body", headers: dict[str, str], acts: Acts) -> ObservedReply:
+    """The reply to a request that is managed."""
+    asked = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+    parsed = parse_request(CHAT, {"x-infold-session": "s"}, msgspec.json.encode(asked))
+    assert isinstance(parsed, ParsedRequest)
+    observer = ReplyObserver(parsed, 200, headers["content-type"])
+    return ObservedReply(httpx2.Response(200, headers=headers, stream=body), observer=observer, record=acts.record)
 
 
-async def heard(body: Body, headers: dict[str, str], *, managed: bool = True) -> Acts:
+async def passed_on(body: Body, headers: dict[str, str], *, managed: bool = True) -> Acts:
     """What is passed on of a reply and what is done, in order, up to where it would wait."""
     acts = Acts()
-    reply = Reply(httpx2.Response(200, headers=headers, stream=body), await passage() if managed else None, acts.tried)
-    await reply.open()
+    reply = reply_to(body, headers, acts)
+    if not managed:
+        reply = ObservedReply(httpx2.Response(200, headers=headers, stream=body))
+    await reply.read_opening()
     try:
-        async for piece in reply.pieces():
-            acts.done.append(piece)
+        async for chunk in reply.chunks():
+            acts.done.append(chunk)
     except httpx2.HTTPError as error:
         acts.done.append(type(error).__name__)
     await reply.aclose()
     return acts
 
 
-def test_the_end_of_a_stream_waits_until_it_was_taken_in() -> None:
+def test_the_end_of_a_stream_waits_until_it_was_recorded() -> None:
     """What is said goes on at once; what ends it comes after the session knows it."""
-    acts = asyncio.run(heard(Body(ROLE, WORD, WORD, END, DONE), STREAM))
+    acts = asyncio.run(passed_on(Body(ROLE, WORD, WORD, END, DONE), STREAM))
 
-    assert acts.done == [ROLE, WORD, WORD, "taken in", END, DONE]
+    assert acts.done == [ROLE, WORD, WORD, "recorded", END, DONE]
 
 
-def test_a_stream_in_one_piece_is_taken_in_first() -> None:
+def test_a_stream_in_one_piece_is_recorded_first() -> None:
     """However it was cut up on its way."""
-    acts = asyncio.run(heard(Body(ROLE + WORD + END + DONE), STREAM))
+    acts = asyncio.run(passed_on(Body(ROLE + WORD + END + DONE), STREAM))
 
-    assert acts.done == ["taken in", ROLE + WORD + END + DONE]
+    assert acts.done == ["recorded", ROLE + WORD + END + DONE]
 
 
-def test_a_whole_reply_is_taken_in_first() -> None:
+def test_a_whole_reply_is_recorded_first() -> None:
     """It is of no use to a client before it is whole."""
     pieces = (b'{"choices": [{"message": {"role": "assistant",', b' "content": "yes"}, "finish_reason": "stop"}]}')
-    acts = asyncio.run(heard(Body(*pieces), {"content-type": "application/json"}))
+    acts = asyncio.run(passed_on(Body(*pieces), {"content-type": "application/json"}))
 
-    assert acts.done == ["taken in", *pieces]
+    assert acts.done == ["recorded", *pieces]
+
+
+def test_a_compressed_reply_is_recorded_and_passed_on_as_it_came() -> None:
+    """An upstream may compress though it was asked not to; what cannot be read is passed on without a record."""
+    packed = gzip.compress(ROLE + WORD + END + DONE)
+    known, unknown = ({**STREAM, "content-encoding": name} for name in ("gzip", "zip"))
+
+    assert asyncio.run(passed_on(Body(packed), known)).done == ["recorded", packed]
+    assert asyncio.run(passed_on(Body(packed), unknown)).done == [packed]
 
 
 def test_what_is_not_managed_is_passed_on_as_it_comes() -> None:
     """Nobody listens."""
-    acts = asyncio.run(heard(Body(ROLE, b"\x00\xff", END), STREAM, managed=False))
+    acts = asyncio.run(passed_on(Body(ROLE, b"\x00\xff", END), STREAM, managed=False))
 
     assert acts.done == [ROLE, b"\x00\xff", END]
 
 
 def test_a_break_is_passed_on_after_what_came() -> None:
-    """A client is told that a reply broke off; what ended before that was taken in."""
-    broken = asyncio.run(heard(Body(ROLE, WORD, httpx2.ReadError("gone")), STREAM))
-    ended = asyncio.run(heard(Body(ROLE, WORD, END, httpx2.ReadError("gone")), STREAM))
+    """A client is told that a reply broke off; what ended before that was recorded."""
+    broken = asyncio.run(passed_on(Body(ROLE, WORD, httpx2.ReadError("gone")), STREAM))
+    ended = asyncio.run(passed_on(Body(ROLE, WORD, END, httpx2.ReadError("gone")), STREAM))
 
     assert broken.done == [ROLE, WORD, "ReadError"]
-    assert ended.done == [ROLE, WORD, "taken in", END, "ReadError"]
+    assert ended.done == [ROLE, WORD, "recorded", END, "ReadError"]
 
 
 def test_a_refusal_is_known_before_anything_is_passed_on() -> None:
     """B7: the opening is held until it is known what follows."""
 
     async def opening() -> bool:
-        reply = Reply(
-            httpx2.Response(200, headers=STREAM, stream=Body(ROLE, REFUSED, None)), await passage(), Acts().tried
-        )
-        await reply.open()
+        reply = reply_to(Body(ROLE, REFUSED, None), STREAM, Acts())
+        await reply.read_opening()
         await reply.aclose()
         return reply.overflow is not None
 
@@ -141,19 +143,19 @@ def test_a_refusal_is_known_before_anything_is_passed_on() -> None:
 
 @pytest.mark.slow
 def test_an_upstream_that_lingers_is_not_waited_for() -> None:
-    """A reply that has ended is taken in after a moment, though its connection stays open."""
+    """A reply that has ended is recorded after a moment, though its connection stays open."""
 
     async def lingering() -> list[bytes | str]:
         acts, body = Acts(), Body(ROLE, WORD, END, None)
-        reply = Reply(httpx2.Response(200, headers=STREAM, stream=body), await passage(), acts.tried)
-        await reply.open()
-        pieces = reply.pieces()
+        reply = reply_to(body, STREAM, acts)
+        await reply.read_opening()
+        pieces = reply.chunks()
         acts.done += [await anext(pieces) for _ in range(2)]
         acts.done.append(await anext(pieces))
         await reply.aclose()
         return acts.done
 
-    assert asyncio.run(lingering()) == [ROLE, WORD, "taken in", END]
+    assert asyncio.run(lingering()) == [ROLE, WORD, "recorded", END]
 
 
 def test_the_last_word_is_not_waited_after() -> None:
@@ -161,9 +163,9 @@ def test_the_last_word_is_not_waited_after() -> None:
 
     async def lingering(*pieces: bytes) -> list[bytes | str]:
         acts, body = Acts(), Body(*pieces, None)
-        reply = Reply(httpx2.Response(200, headers=STREAM, stream=body), await passage(), acts.tried)
-        await reply.open()
-        coming = reply.pieces()
+        reply = reply_to(body, STREAM, acts)
+        await reply.read_opening()
+        coming = reply.chunks()
         async with asyncio.timeout(LINGER_SECONDS / 2):
             for _ in pieces:
                 piece = await anext(coming)
@@ -171,8 +173,8 @@ def test_the_last_word_is_not_waited_after() -> None:
         await reply.aclose()
         return acts.done
 
-    assert asyncio.run(lingering(ROLE, WORD, END, DONE)) == [ROLE, WORD, "taken in", END, DONE]
-    assert asyncio.run(lingering(ROLE + WORD + END + DONE)) == ["taken in", ROLE + WORD + END + DONE]
+    assert asyncio.run(lingering(ROLE, WORD, END, DONE)) == [ROLE, WORD, "recorded", END, DONE]
+    assert asyncio.run(lingering(ROLE + WORD + END + DONE)) == ["recorded", ROLE + WORD + END + DONE]
 
 
 def test_a_break_names_the_host(caplog: pytest.LogCaptureFixture) -> None:
@@ -180,12 +182,12 @@ def test_a_break_names_the_host(caplog: pytest.LogCaptureFixture) -> None:
 
     async def answer() -> None:
         body = Body(b"half", httpx2.ReadError("gone: half"))
-        reply = Reply(httpx2.Response(200, stream=body), None, Acts().tried, host="api.test")
+        reply = ObservedReply(httpx2.Response(200, stream=body), host="api.test")
 
         async def nothing(*_: Message) -> Message:
             return {"type": "http.disconnect"}
 
-        await PassedOn(reply, ())({"type": "http"}, nothing, nothing)  # type: ignore[arg-type]  # what it gives is not used
+        await RelayedResponse(reply, ())({"type": "http"}, nothing, nothing)  # type: ignore[arg-type]  # what it gives is not used
 
     asyncio.run(answer())
 
@@ -199,8 +201,8 @@ def test_a_client_that_leaves_lets_the_upstream_go() -> None:
 
     async def leave(after: int) -> bool:
         body = Body(ROLE, WORD, None)
-        reply = Reply(httpx2.Response(200, headers=STREAM, stream=body), await passage(), Acts().tried)
-        await reply.open()
+        reply = reply_to(body, STREAM, Acts())
+        await reply.read_opening()
         enough = asyncio.Event()
         sent: list[Message] = []
 
@@ -214,7 +216,7 @@ def test_a_client_that_leaves_lets_the_upstream_go() -> None:
                 enough.set()
                 await asyncio.Event().wait()
 
-        await until_left(receive, PassedOn(reply, ())({"type": "http"}, receive, send))
+        await cancel_on_disconnect(receive, RelayedResponse(reply, ())({"type": "http"}, receive, send))
         return body.closed.is_set()
 
     assert asyncio.run(leave(0))
@@ -226,7 +228,7 @@ def test_a_reply_that_broke_off_has_no_end() -> None:
     sent: list[Message] = []
 
     async def answer() -> None:
-        reply = Reply(httpx2.Response(200, stream=Body(b"half", httpx2.ReadError("gone"))), None, Acts().tried)
+        reply = ObservedReply(httpx2.Response(200, stream=Body(b"half", httpx2.ReadError("gone"))))
 
         async def receive() -> Message:
             return {"type": "http.disconnect"}
@@ -234,7 +236,7 @@ def test_a_reply_that_broke_off_has_no_end() -> None:
         async def send(message: Message) -> None:
             sent.append(message)
 
-        await PassedOn(reply, ((b"x-a", b"1"), (b"x-a", b"2")))({"type": "http"}, receive, send)
+        await RelayedResponse(reply, ((b"x-a", b"1"), (b"x-a", b"2")))({"type": "http"}, receive, send)
 
     asyncio.run(answer())
 

@@ -18,7 +18,7 @@ from infold.stores.sqlite import SqliteStore
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Say, in_turn
 
-from .talks import BrokenStore
+from ..proxy.talks import BrokenStore  # noqa: TID252 - `tests` is no package to name
 
 KEY = "key-of-the-caller"
 HI: Any = [{"role": "user", "content": "hi"}]

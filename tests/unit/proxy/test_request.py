@@ -1,4 +1,4 @@
-"""One request and its reply, seen from between."""
+"""Requests as a proxy parses them, the settings of their sessions, and summaries from their own provider."""
 
 import json
 from typing import Any
@@ -6,24 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from infold.api.exchanges import (
-    Exchange,
-    Relayed,
-    can_summarise,
-    encoded,
-    opened,
-    refused,
-    settings_for,
-    told_by,
-    with_own_model,
-)
 from infold.api.session_settings import SessionSettings
 from infold.core.budget import Window
-from infold.core.judge import Answer, Told
-from infold.core.summary_request import SummaryRequest
+from infold.core.judge import Answer
 from infold.errors import BrokenInput, ModelError, ModelOverflow
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT
 from infold.formats.requests import Asked, Unmanaged
+from infold.proxy.managed_request import UpstreamReply, read_summary, summarise_upstream
+from infold.proxy.request import ParsedRequest, encode_body, parse_request
+from infold.proxy.sessions import can_summarise, settings_for, with_own_summariser
 
 CHAT = "/v1/chat/completions"
 HELLO = [
@@ -34,10 +25,10 @@ HELLO = [
 ASKED = Asked(OPENAI_CHAT, (), model="gpt-4o")
 
 
-def exchange(body: object, path: str = CHAT) -> Exchange:
+def exchange(body: object, path: str = CHAT) -> ParsedRequest:
     """A request that infold manages; bytes are taken as they are."""
-    made = opened(path, {}, body if isinstance(body, bytes) else msgspec.json.encode(body))
-    assert isinstance(made, Exchange), made
+    made = parse_request(path, {}, body if isinstance(body, bytes) else msgspec.json.encode(body))
+    assert isinstance(made, ParsedRequest), made
     return made
 
 
@@ -55,14 +46,14 @@ def test_a_request_is_read() -> None:
 
     assert one.asked.model == "gpt-4o"
     assert one.asked.items == tuple(HELLO)
-    assert len(one.brought.messages) == 3
-    assert (one.name or "").startswith("begun-")
+    assert len(one.history.messages) == 3
+    assert (one.session_name or "").startswith("begun-")
 
 
 def test_what_is_not_a_history_is_unmanaged() -> None:
     """B23: other paths, and history that the provider holds, are told apart, and why."""
-    path = opened("/v1/embeddings", {}, b"{}")
-    held = opened("/v1/responses", {}, b'{"input": "hi", "previous_response_id": "resp_1"}')
+    path = parse_request("/v1/embeddings", {}, b"{}")
+    held = parse_request("/v1/responses", {}, b'{"input": "hi", "previous_response_id": "resp_1"}')
 
     assert isinstance(path, Unmanaged)
     assert isinstance(held, Unmanaged)
@@ -75,7 +66,7 @@ def test_what_is_not_a_history_is_unmanaged() -> None:
 def test_a_broken_body_is_told(raw: bytes) -> None:
     """What is no request raises; whoever relays sends it on all the same."""
     with pytest.raises(BrokenInput):
-        opened(CHAT, {}, raw)
+        parse_request(CHAT, {}, raw)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +108,7 @@ def test_a_lone_text_becomes_a_list_only_if_it_changes() -> None:
 
 def test_half_a_surrogate_pair_can_be_sent() -> None:
     """What no UTF-8 can hold is replaced where a body is written anew."""
-    assert json.loads(encoded({"text": "\ud83d!"})) == {"text": "\ufffd!"}
+    assert json.loads(encode_body({"text": "\ud83d!"})) == {"text": "\ufffd!"}
 
 
 # Settings.
@@ -144,10 +135,10 @@ def test_the_model_is_the_requests_own(given: SessionSettings, asked: str, model
 def test_a_request_may_ask_for_a_larger_window() -> None:
     """B19: by Anthropic's beta; a window that the settings name counts more."""
     raw = b'{"model": "claude-sonnet-4-5", "messages": [{"role": "user", "content": "h"}]}'
-    larger = opened("/v1/messages", {"anthropic-beta": "context-1m-2025-08-07"}, raw)
-    usual = opened("/v1/messages", {}, raw)
-    assert isinstance(larger, Exchange)
-    assert isinstance(usual, Exchange)
+    larger = parse_request("/v1/messages", {"anthropic-beta": "context-1m-2025-08-07"}, raw)
+    usual = parse_request("/v1/messages", {}, raw)
+    assert isinstance(larger, ParsedRequest)
+    assert isinstance(usual, ParsedRequest)
 
     assert settings_for(SessionSettings(), larger.asked).terms.window == Window(1_000_000, output_tokens=64_000)
     assert settings_for(SessionSettings(), usual.asked).terms.window.context_tokens == 200_000
@@ -173,16 +164,14 @@ def test_small_models_write_no_summaries(settings: SessionSettings, good: bool) 
 
 def test_a_good_model_writes_its_own_summaries() -> None:
     """B10: where nobody else is named; what the settings say of a summariser stands."""
-
-    def ask(_: SummaryRequest) -> Told:
-        raise AssertionError("nobody is asked")
-
     good, weak = SessionSettings(window=200_000), SessionSettings(window=8_192)
     named = SessionSettings(window=200_000, summariser="gpt-4.1")
 
-    assert (with_own_model(good, ask).summariser, with_own_model(good, ask).shares_prefix) == (ask, True)
-    assert with_own_model(weak, ask) is weak
-    assert with_own_model(named, ask) is named
+    own = with_own_summariser(good)
+
+    assert (own.summariser, own.shares_prefix) == (summarise_upstream, True)
+    assert with_own_summariser(weak) is weak
+    assert with_own_summariser(named) is named
 
 
 # A model's answer to a request for a summary.
@@ -190,7 +179,7 @@ def test_a_good_model_writes_its_own_summaries() -> None:
 
 def test_a_summary_is_told_with_its_cost() -> None:
     """B22: what was said, by whom, the usage and the price."""
-    told = told_by(ASKED, Relayed(200, reply()))
+    told = read_summary(ASKED, UpstreamReply(200, reply()))
 
     assert told.answer == Answer("Notes.")
     assert told.model == "gpt-4o"
@@ -202,41 +191,48 @@ def test_a_summary_is_told_with_its_cost() -> None:
 def test_a_refused_summary_is_told() -> None:
     """B10: whatever the status says is the model's failure; an overflow has its limit."""
     too_long = b'{"error": {"message": "maximum context length is 4096 tokens", "code": "context_length_exceeded"}}'
-    overflow = refused("m", Relayed(400, too_long))
+    with pytest.raises(ModelOverflow) as overflow:
+        read_summary(ASKED, UpstreamReply(400, too_long))
 
-    assert refused("m", Relayed(200, b"{}")) is None
-    assert isinstance(overflow, ModelOverflow)
-    assert overflow.limit_tokens == 4096
+    assert overflow.value.limit_tokens == 4096
     with pytest.raises(ModelError, match="status 503"):
-        told_by(ASKED, Relayed(503, b"busy"))
-    with pytest.raises(ModelError, match="no JSON"):
-        told_by(ASKED, Relayed(200, b"<html>"))
+        read_summary(ASKED, UpstreamReply(503, b"busy"))
+    with pytest.raises(ModelError, match="other than JSON"):
+        read_summary(ASKED, UpstreamReply(200, b"<html>"))
 
 
 @pytest.mark.parametrize(
     ("relayed", "words", "lasts"),
     [
-        (Relayed(401, b'{"error": {"message": "Incorrect API key provided"}}'), "status 401: Incorrect API key", True),
-        (Relayed(400, b'{"type": "error", "error": {"message": "bad request"}}'), "status 400: bad request", True),
-        (Relayed(404, b'{"detail": "no such model"}'), "status 404: no such model", True),
-        (Relayed(502, b"<html>bad gateway</html>"), "status 502: <html>bad gateway", False),
-        (Relayed(429, b'{"error": {"message": "slow down"}}'), "status 429: slow down", False),
-        (Relayed(529, b""), "answered with status 529; ", False),
+        (
+            UpstreamReply(401, b'{"error": {"message": "Incorrect API key provided"}}'),
+            "status 401: Incorrect API key",
+            True,
+        ),
+        (
+            UpstreamReply(400, b'{"type": "error", "error": {"message": "bad request"}}'),
+            "status 400: bad request",
+            True,
+        ),
+        (UpstreamReply(404, b'{"detail": "no such model"}'), "status 404: no such model", True),
+        (UpstreamReply(502, b"<html>bad gateway</html>"), "status 502: <html>bad gateway", False),
+        (UpstreamReply(429, b'{"error": {"message": "slow down"}}'), "status 429: slow down", False),
+        (UpstreamReply(529, b""), "answered with status 529; ", False),
     ],
 )
-def test_a_providers_own_words_are_told(relayed: Relayed, words: str, lasts: bool) -> None:
+def test_a_providers_own_words_are_told(relayed: UpstreamReply, words: str, lasts: bool) -> None:
     """B36: its status and message are the error, and whether asking again at once may help."""
-    error = refused("m", relayed)
+    with pytest.raises(ModelError) as raised:
+        read_summary(ASKED, relayed)
 
-    assert error is not None
-    assert words in str(error)
-    assert (error.status, error.is_lasting) == (relayed.status, lasts)
+    assert words in str(raised.value)
+    assert (raised.value.status, raised.value.is_lasting) == (relayed.status, lasts)
 
 
 def test_an_error_with_status_200_is_one() -> None:
     """B36: some servers report a failure in a body that came with 200; its message is told."""
     with pytest.raises(ModelError, match="the model is gone"):
-        told_by(ASKED, Relayed(200, b'{"error": {"message": "the model is gone", "code": 502}}'))
+        read_summary(ASKED, UpstreamReply(200, b'{"error": {"message": "the model is gone", "code": 502}}'))
 
 
 @pytest.mark.parametrize(
@@ -245,7 +241,7 @@ def test_an_error_with_status_200_is_one() -> None:
 def test_whatever_is_answered_is_an_answer_or_the_models_failure(body: bytes) -> None:
     """B10, B36: no JSON that a server may answer with breaks the request that a summary is for."""
     try:
-        told = told_by(ASKED, Relayed(200, body))
+        told = read_summary(ASKED, UpstreamReply(200, body))
     except ModelError:
         return
     assert isinstance(told.answer, Answer)

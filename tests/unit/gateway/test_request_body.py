@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from infold.formats.requests import Unmanaged
-from infold.gateway.bodies import Limits, Refusal, read_body, unpacked
+from infold.gateway.request_body import Limits, Refusal, decompress_body, read_body
 
 SMALL = Limits(body_bytes=10, body_seconds=5.0)
 
@@ -104,38 +104,38 @@ def test_a_body_that_breaks_off_is_refused() -> None:
     assert refusal.status == 400
 
 
-def test_a_compressed_body_is_unpacked_within_the_bound() -> None:
-    """What is no larger than infold reads is unpacked; a bomb is not, nor what breaks off, goes on, or is something else."""
+def test_a_compressed_body_is_decompressed_within_the_bound() -> None:
+    """What is no larger than infold reads is decompressed; a bomb is not, nor what breaks off, goes on, or is something else."""
     limits = Limits(managed_bytes=1_000)
     packed = gzip.compress(b"x" * 1_000)
 
     def told(raw: bytes, encoding: str = "gzip") -> bytes | str:
-        found = unpacked(raw, encoding, limits)
+        found = decompress_body(raw, encoding, limits)
         return found.why if isinstance(found, Unmanaged) else found
 
     assert told(packed) == told(packed, " X-GZIP ") == told(b"x" * 1_000, "identity") == b"x" * 1_000
     assert told(zlib.compress(b"hi"), "deflate") == b"hi"
     assert told(b"x" * 1_001, "") == "larger than the 1,000 bytes that infold reads"
     assert told(gzip.compress(bytes(5_000_000))) == "larger than the 1,000 bytes that infold reads"
-    assert {told(raw) for raw in (packed[:-9], packed + b"x", b"{}", b"")} == {"the body is no gzip"}
+    assert {told(raw) for raw in (packed[:-9], packed + b"x", b"{}", b"")} == {"the body is not valid gzip"}
     assert told(packed, "gzip, br") == "the body is compressed (gzip, br)"
 
 
 @pytest.mark.parametrize(("encoding", "pack"), [("br", brotli.compress), ("zstd", zstandard.compress)])
-def test_br_and_zstd_are_unpacked_within_the_bound(encoding: str, pack: Callable[[bytes], bytes]) -> None:
+def test_br_and_zstd_are_decompressed_within_the_bound(encoding: str, pack: Callable[[bytes], bytes]) -> None:
     """B23: newer agents send them; what breaks off, goes on, or is something else is not taken for a body."""
     limits, text = Limits(managed_bytes=2_000_000), random.Random(1).randbytes(1_000_000)
     packed = pack(text)
 
     def told(raw: bytes) -> bytes | str:
-        found = unpacked(raw, encoding, limits)
+        found = decompress_body(raw, encoding, limits)
         return found.why if isinstance(found, Unmanaged) else found
 
     assert told(packed) == text
     assert told(pack(b"")) == b""
     assert told(pack(bytes(20_000_000))) == "larger than the 2,000,000 bytes that infold reads"
     assert {told(raw) for raw in (packed[:-9], packed + b"x", packed + packed, b"{}", b"")} == {
-        f"the body is no {encoding}"
+        f"the body is not valid {encoding}"
     }
 
 
@@ -143,10 +143,10 @@ def test_br_and_zstd_are_unpacked_within_the_bound(encoding: str, pack: Callable
     ("encoding", "pack"), [("gzip", gzip.compress), ("br", brotli.compress), ("zstd", zstandard.compress)]
 )
 def test_a_bomb_fills_no_memory(encoding: str, pack: Callable[[bytes], bytes]) -> None:
-    """B23: not much more is unpacked than infold would read: one block of output, of 8 MiB at most."""
+    """B23: not much more is decompressed than infold would read: one block of output, of 8 MiB at most."""
     bomb = pack(bytes(200_000_000))
     tracemalloc.start()
-    unpacked(bomb, encoding, Limits(managed_bytes=100_000))
+    decompress_body(bomb, encoding, Limits(managed_bytes=100_000))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -159,4 +159,4 @@ def test_a_zstd_body_with_a_huge_window_is_not_read() -> None:
     writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     packed = writer.compress(random.Random(1).randbytes(300_000)) + writer.flush()
 
-    assert unpacked(packed, "zstd", Limits()) == Unmanaged("the body is no zstd")
+    assert decompress_body(packed, "zstd", Limits()) == Unmanaged("the body is not valid zstd")

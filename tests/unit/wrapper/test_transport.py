@@ -11,17 +11,17 @@ import httpx2
 import msgspec
 import pytest
 
-from infold.api.passages import AsyncPassages, Passages
 from infold.api.session_settings import SessionSettings
-from infold.api.transports import AsyncInfoldTransport, InfoldTransport
 from infold.core.entries import MessageEntry
 from infold.core.events import FailedOpen, NotManaged
 from infold.core.messages import text_of
+from infold.proxy.sessions import SessionPool
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Answer, Fail, Say, Script, ScriptedRequest, in_turn
+from infold.wrapper.transport import AsyncInfoldTransport, InfoldTransport
 
-from .talks import BrokenStore, Item, Talk
+from ..proxy.talks import BrokenStore, Item, Talk  # noqa: TID252 - `tests` is no package to name
 
 NAMED = {"x-infold-session": "ferry"}
 ROOMY = SessionSettings(window=200_000)
@@ -40,7 +40,7 @@ class Wire:
         self.ended: list[str] = []
         self.inner = httpx2.Client(base_url=server.url)
         transport = InfoldTransport(
-            self.inner, Passages(store, settings), self.failures.append, end=lambda: self.ended.append("end")
+            self.inner, SessionPool(store, settings), self.failures.append, end=lambda: self.ended.append("end")
         )
         self.client = httpx2.Client(base_url=server.url, transport=transport)
 
@@ -254,7 +254,7 @@ def test_the_async_transport_does_the_same() -> None:
     async def main(server: ScriptedServer, store: MemoryStore) -> list[httpx2.Response]:
         transport = AsyncInfoldTransport(
             httpx2.AsyncClient(base_url=server.url),
-            AsyncPassages(store, ROOMY),
+            SessionPool(store, ROOMY),
             failures.append,
             session="ferry",
             end=lambda: ended.append("end"),
@@ -278,8 +278,8 @@ def test_an_async_second_refusal_reaches_the_caller() -> None:
     """B8: the same for an async client."""
 
     async def main(server: ScriptedServer) -> httpx2.Response:
-        passages = AsyncPassages(MemoryStore(), ROOMY)
-        transport = AsyncInfoldTransport(httpx2.AsyncClient(base_url=server.url), passages, ignore)
+        pool = SessionPool(MemoryStore(), ROOMY)
+        transport = AsyncInfoldTransport(httpx2.AsyncClient(base_url=server.url), pool, ignore)
         async with httpx2.AsyncClient(base_url=server.url, transport=transport) as client:
             return await client.post("/v1/chat/completions", json={"model": "m", "messages": long_list()})
 
@@ -310,7 +310,7 @@ def test_the_session_may_be_named_once_for_all() -> None:
     """B23: a name given with the transport is that of all requests that bring none of their own."""
     store = MemoryStore()
 
-    transport = InfoldTransport(httpx2.Client(), Passages(store, ROOMY), ignore, session="all")
+    transport = InfoldTransport(httpx2.Client(), SessionPool(store, ROOMY), ignore, session="all")
     body = {"model": "m", "messages": said()}
     with ScriptedServer() as server, httpx2.Client(base_url=server.url, transport=transport) as client:
         client.post("/v1/chat/completions", json=body)
@@ -351,7 +351,7 @@ BODY = {"model": "some-model", "messages": [{"role": "user", "content": "hi"}]}
 def test_compressed_replies_are_asked_for_and_heard(encoding: str, stream: bool) -> None:
     """B23, B30: a wrapped client asks for the encodings that the bare one does; the reply arrives decoded and is recorded."""
     store, provider = MemoryStore(), Packed(encoding, stream=stream)
-    transport = InfoldTransport(httpx2.Client(transport=provider), Passages(store, ROOMY), ignore)
+    transport = InfoldTransport(httpx2.Client(transport=provider), SessionPool(store, ROOMY), ignore)
     with httpx2.Client(base_url="http://provider", transport=transport) as client:
         reply = client.post("/v1/chat/completions", json={**BODY, "stream": stream}, headers=NAMED)
         bare = client.headers["accept-encoding"]
@@ -368,7 +368,7 @@ def test_an_async_client_gets_compressed_replies_too(stream: bool) -> None:
     store, provider = MemoryStore(), Packed("gzip", stream=stream)
 
     async def talk() -> bytes:
-        transport = AsyncInfoldTransport(httpx2.AsyncClient(transport=provider), AsyncPassages(store, ROOMY), ignore)
+        transport = AsyncInfoldTransport(httpx2.AsyncClient(transport=provider), SessionPool(store, ROOMY), ignore)
         async with httpx2.AsyncClient(base_url="http://provider", transport=transport) as client:
             return (await client.post("/v1/chat/completions", json={**BODY, "stream": stream}, headers=NAMED)).content
 
@@ -382,7 +382,7 @@ def test_an_async_client_gets_compressed_replies_too(stream: bool) -> None:
 def test_encodings_that_cannot_be_decoded_are_not_asked_for(accepted: str, sent: str) -> None:
     """B30: what a caller accepts and infold cannot decode is left out, for replies are read on their way."""
     provider = Packed("gzip", stream=False)
-    transport = InfoldTransport(httpx2.Client(transport=provider), Passages(MemoryStore(), ROOMY), ignore)
+    transport = InfoldTransport(httpx2.Client(transport=provider), SessionPool(MemoryStore(), ROOMY), ignore)
     with httpx2.Client(base_url="http://provider", transport=transport) as client:
         client.post("/v1/chat/completions", json=BODY, headers={**NAMED, "accept-encoding": accepted})
 

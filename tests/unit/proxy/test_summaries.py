@@ -1,25 +1,22 @@
 """A session's own model writes its summaries, asked by the way of the request that needs one."""
 
-import asyncio
-from collections.abc import Callable
 from threading import Event as Signal
 from threading import Lock
 
 import msgspec
 import pytest
 
-from infold.api.exchanges import Relayed
-from infold.api.passages import AsyncPassages, Passages
 from infold.api.session_settings import SessionSettings
-from infold.api.ways import ask, ask_async
 from infold.core.budget import Window
 from infold.core.events import Compacted, Event, PreparedAhead, SummaryRejected
 from infold.core.summary_request import COMPACTION_AGENT, Additions, SummaryRequest, own_request
 from infold.errors import ModelError, UsageError
 from infold.formats.registry import OPENAI_CHAT
+from infold.proxy.managed_request import UpstreamReply, summarise_upstream
+from infold.proxy.sessions import SessionPool
 from infold.stores.memory import MemoryStore
 
-from .talks import TOOLS, Item, Talk, answer, exchange_of, no_model, sent_by
+from .talks import TOOLS, Item, Talk, answer, no_model, record, request_of, sent_by
 
 MODEL, WINDOW = "gpt-4o", 20_000
 NOTES = "The importer is being ported step by step; nothing is finished yet."
@@ -29,20 +26,16 @@ OVERFLOW = b'{"error": {"message": "maximum context length is 4096 tokens", "cod
 class Provider:
     """Answers requests for summaries and keeps them."""
 
-    def __init__(self, *replies: Relayed) -> None:
-        self._replies = [*replies] or [Relayed(200, msgspec.json.encode(answer(NOTES, tokens=900)))]
+    def __init__(self, *replies: UpstreamReply) -> None:
+        self._replies = [*replies] or [UpstreamReply(200, msgspec.json.encode(answer(NOTES, tokens=900)))]
         self._lock = Lock()
         self.bodies: list[Item] = []
 
-    def __call__(self, body: bytes) -> Relayed:
+    def __call__(self, body: bytes) -> UpstreamReply:
         """The next reply, the last one from then on."""
         with self._lock:
             self.bodies.append(msgspec.json.decode(body))
             return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
-
-    async def awaited(self, body: bytes) -> Relayed:
-        """The same, awaited."""
-        return self(body)
 
 
 def long_list(turns: int = 16) -> list[Item]:
@@ -67,64 +60,56 @@ def test_the_own_model_writes_the_summary() -> None:
     """B5, B10: the model that the request is for is asked through the same way; what it says is judged and sent."""
     events: list[Event] = []
     provider = Provider()
-    passage = Passages(MemoryStore(), told(events)).begin(
-        exchange_of(long_list(), model=MODEL, temperature=1), provider
+    managed = SessionPool(MemoryStore(), told(events)).begin(
+        request_of(long_list(), model=MODEL, temperature=1), provider
     )
 
-    assert NOTES in passage.content.decode()
+    assert NOTES in managed.content.decode()
     assert provider.bodies
     assert all(body["model"] == MODEL for body in provider.bodies)
     assert all(body.keys() == {"model", "messages", "max_completion_tokens"} for body in provider.bodies)
     assert [event.summariser for event in compactions(events)] == [MODEL]
-    assert len(passage.content) < 4 * WINDOW
-
-
-def test_the_own_model_is_asked_when_awaited() -> None:
-    """The same for an async client."""
-    events: list[Event] = []
-    provider = Provider()
-
-    async def main() -> bytes:
-        passages = AsyncPassages(MemoryStore(), told(events))
-        return (await passages.begin(exchange_of(long_list(), model=MODEL), provider.awaited)).content
-
-    assert NOTES in asyncio.run(main()).decode()
-    assert [event.summariser for event in compactions(events)] == [MODEL]
+    assert len(managed.content) < 4 * WINDOW
 
 
 @pytest.mark.parametrize(
     "refusal",
-    [Relayed(503, b"busy"), Relayed(400, OVERFLOW), Relayed(200, b"<html>"), Relayed(200, b'{"choices": []}')],
+    [
+        UpstreamReply(503, b"busy"),
+        UpstreamReply(400, OVERFLOW),
+        UpstreamReply(200, b"<html>"),
+        UpstreamReply(200, b'{"choices": []}'),
+    ],
     ids=["busy", "overflow", "no-json", "silent"],
 )
-def test_a_model_that_refuses_is_done_without(refusal: Relayed) -> None:
+def test_a_model_that_refuses_is_done_without(refusal: UpstreamReply) -> None:
     """B10: whatever its own model answers to the request for a summary, the session folds by code and goes on."""
     events: list[Event] = []
     provider = Provider(refusal)
-    passage = Passages(MemoryStore(), told(events)).begin(exchange_of(long_list(), model=MODEL), provider)
+    managed = SessionPool(MemoryStore(), told(events)).begin(request_of(long_list(), model=MODEL), provider)
 
     assert 2 <= len(provider.bodies) <= 12
     assert [event.summariser for event in compactions(events)] == [""]
     assert any(isinstance(event, SummaryRejected) for event in events)
-    assert "Port the importer." in passage.content.decode()
+    assert "Port the importer." in managed.content.decode()
 
 
 def test_a_shared_prefix_is_the_ordinary_request() -> None:
     """B16: at a model whose cache makes it cheaper, everything before the instruction is what the last request sent."""
     provider = Provider()
     events: list[Event] = []
-    passages = Passages(MemoryStore(), SessionSettings(on_event=events.append))
+    pool = SessionPool(MemoryStore(), SessionSettings(on_event=events.append))
     items: list[Item] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Port the importer."}]
     sent: list[Item] = []
     tokens = 2_000
     for number in range(40):
-        passage = passages.begin(exchange_of(items, model="claude-sonnet-4-5", tool_choice="auto"), provider)
+        managed = pool.begin(request_of(items, model="claude-sonnet-4-5", tool_choice="auto"), provider)
         if provider.bodies:
             break
-        sent = sent_by(passage)
+        sent = sent_by(managed)
         tokens += 6_000
         reply = answer(f"Part {number} is done.", tokens=tokens)
-        passage.record(msgspec.json.encode(reply))
+        record(managed, msgspec.json.encode(reply))
         items += [
             reply["choices"][0]["message"],
             {"role": "user", "content": f"Now part {number}. " + "lorem ipsum " * 2_400},
@@ -133,19 +118,19 @@ def test_a_shared_prefix_is_the_ordinary_request() -> None:
     asked = provider.bodies[0]
 
     assert asked["messages"][: len(sent)] == sent
-    assert asked["tools"] == exchange_of(items).body["tools"]
+    assert asked["tools"] == request_of(items).body["tools"]
     assert asked["tool_choice"] == "none"
     assert "Write notes" in asked["messages"][-1]["content"]
 
 
 def test_each_request_asks_by_its_own_way() -> None:
     """Two clients in one session have each its own credentials: the one whose request needs a summary pays for it."""
-    passages = Passages(MemoryStore(), told([]))
+    pool = SessionPool(MemoryStore(), told([]))
     items = long_list()
     first, second = Provider(), Provider()
     headers = {"x-infold-session": "s"}
-    passages.begin(exchange_of(items[:5], headers=headers), first)
-    passages.begin(exchange_of(items, headers=headers), second)
+    pool.begin(request_of(items[:5], headers=headers), first)
+    pool.begin(request_of(items, headers=headers), second)
 
     assert not first.bodies
     assert second.bodies
@@ -158,16 +143,16 @@ def test_a_named_summariser_comes_first() -> None:
         return "The exporter comes next, once the importer is ported."
 
     settings = SessionSettings(window=WINDOW, summariser=notes)
-    passage = Passages(MemoryStore(), settings).begin(exchange_of(long_list()), no_model)
+    managed = SessionPool(MemoryStore(), settings).begin(request_of(long_list()), no_model)
 
-    assert "The exporter comes next" in passage.content.decode()
+    assert "The exporter comes next" in managed.content.decode()
 
 
 def test_small_windows_ask_nobody() -> None:
     """B10: a session in a small window is folded by code."""
     events: list[Event] = []
     settings = SessionSettings(window=8_000, on_event=events.append)
-    Passages(MemoryStore(), settings).begin(exchange_of(long_list()), no_model)
+    SessionPool(MemoryStore(), settings).begin(request_of(long_list()), no_model)
 
     assert [event.summariser for event in compactions(events)] == [""]
 
@@ -183,10 +168,10 @@ def test_a_summary_is_written_ahead() -> None:
             written.set()
 
     provider = Provider()
-    passages = Passages(MemoryStore(), SessionSettings(window=WINDOW, background=True, on_event=hear))
+    pool = SessionPool(MemoryStore(), SessionSettings(window=WINDOW, background=True, on_event=hear))
     items = long_list(40)
     for end in range(3, len(items) + 1, 2):
-        passages.begin(exchange_of(items[:end], model=MODEL), provider if not provider.bodies else no_model)
+        pool.begin(request_of(items[:end], model=MODEL), provider if not provider.bodies else no_model)
         if provider.bodies:
             assert written.wait(30)
         if compactions(events):
@@ -196,45 +181,10 @@ def test_a_summary_is_written_ahead() -> None:
     assert len(provider.bodies) == 1
 
 
-def test_a_summary_is_written_ahead_in_a_task() -> None:
-    """B18: the same in a task of the loop; closing gives up what is still being written."""
-    events: list[Event] = []
-    provider = Provider()
-
-    async def main(write: Callable[[bytes], object]) -> None:
-        passages = AsyncPassages(MemoryStore(), SessionSettings(window=WINDOW, background=True, on_event=events.append))
-        items = long_list(40)
-        for end in range(3, len(items) + 1, 2):
-            await passages.begin(exchange_of(items[:end], model=MODEL), write)  # type: ignore[arg-type]  # either of the two below
-            for _ in range(20):
-                await asyncio.sleep(0)
-            if compactions(events):
-                break
-        await passages.close()
-
-    async def hangs(body: bytes) -> Relayed:
-        await asyncio.Event().wait()
-        raise AssertionError(body)
-
-    asyncio.run(main(provider.awaited))
-    assert [event.ahead for event in compactions(events)] == [True]
-    asyncio.run(asyncio.wait_for(_begun_and_closed(hangs), 5))
-
-
-async def _begun_and_closed(write: Callable[[bytes], object]) -> None:
-    """Begin a summary that never ends, and close."""
-    passages = AsyncPassages(MemoryStore(), SessionSettings(window=WINDOW, background=True))
-    items = long_list(40)
-    for end in range(3, 22, 2):
-        await passages.begin(exchange_of(items[:end], model=MODEL), write)  # type: ignore[arg-type]  # as above
-    await passages.close()
-
-
 def test_settings_that_make_no_sense_are_told_at_once() -> None:
     """A preset that nobody knows is an error when sessions are to be kept, not at each request."""
-    for kind in (Passages, AsyncPassages):
-        with pytest.raises(UsageError, match="no such preset"):
-            kind(MemoryStore(), SessionSettings(policy="no such preset"))
+    with pytest.raises(UsageError, match="no such preset"):
+        SessionPool(MemoryStore(), SessionSettings(policy="no such preset"))
 
 
 def test_outside_a_request_there_is_nobody_to_ask() -> None:
@@ -242,9 +192,7 @@ def test_outside_a_request_there_is_nobody_to_ask() -> None:
     request = own_request("[user] hi", Additions(), output_tokens=5)
 
     with pytest.raises(ModelError, match="no request is under way"):
-        ask(request)
-    with pytest.raises(ModelError, match="no request is under way"):
-        asyncio.run(ask_async(request))
+        summarise_upstream(request)
 
 
 # Documents' presets, and a provider that refuses.
@@ -253,17 +201,17 @@ def test_outside_a_request_there_is_nobody_to_ask() -> None:
 def document_talk(provider: Provider, policy: str, events: list[Event]) -> list[Item]:
     """A client whose provider reports, in the end, more than fits; the messages of the request after that."""
     window = Window(64_000, output_tokens=8_000)
-    passages = Passages(MemoryStore(), SessionSettings(window=window, policy=policy, on_event=events.append))
+    pool = SessionPool(MemoryStore(), SessionSettings(window=window, policy=policy, on_event=events.append))
     talk = Talk("A", words=40)
     talk.items.insert(0, {"role": "system", "content": "You are the main agent."})
     for tokens in (*[900] * 6, 60_000):
-        passage = passages.begin(exchange_of(talk.items, model=MODEL), provider)
+        managed = pool.begin(request_of(talk.items, model=MODEL), provider)
         calls = ({"id": f"c{talk.turn}", "type": "function", "function": {"name": "bash", "arguments": "{}"}},)
         said = answer(f"answer {talk.turn}", tokens=tokens, calls=calls)
-        passage.record(msgspec.json.encode(said))
+        record(managed, msgspec.json.encode(said))
         talk.items += [said["choices"][0]["message"], {"role": "tool", "tool_call_id": calls[0]["id"], "content": "ok"}]
         talk.turn += 1
-    return sent_by(passages.begin(exchange_of(talk.items, model=MODEL), provider))
+    return sent_by(pool.begin(request_of(talk.items, model=MODEL), provider))
 
 
 @pytest.mark.parametrize("policy", ["opencode-1.1.23", "opencode-1.1.57", "proactive"])
@@ -290,7 +238,7 @@ def test_a_client_cannot_be_stopped(policy: str) -> None:
     a refusal that lasts is asked about once.
     """
     events: list[Event] = []
-    provider = Provider(Relayed(401, b'{"error": {"message": "Incorrect API key provided: sk-abcdef123456"}}'))
+    provider = Provider(UpstreamReply(401, b'{"error": {"message": "Incorrect API key provided: sk-abcdef123456"}}'))
     sent = document_talk(provider, policy, events)
     (event,) = compactions(events)
 
@@ -298,55 +246,3 @@ def test_a_client_cannot_be_stopped(policy: str) -> None:
     assert (event.outcome, event.faults, event.safety) == ("folded", ("failed",), ("code-fold",))
     assert event.error == f"{MODEL}: answered with status 401: Incorrect API key provided: ***"
     assert "Port the importer." in str(sent)
-
-
-# An agent that compacts its own history.
-
-AGENT = {"x-session-id": "ses_42"}
-
-
-@pytest.mark.parametrize(
-    ("items", "tools", "cancelled"),
-    [
-        (
-            [{"role": "user", "content": "What did we do so far?"}, {"role": "assistant", "content": "Ported."}],
-            TOOLS,
-            True,
-        ),
-        ([{"role": "user", "content": "<system-reminder>Continue from a summary.</system-reminder>"}], TOOLS, True),
-        ([{"role": "user", "content": "You are a sub-agent. Look for the bug."}], TOOLS, False),
-        ([{"role": "user", "content": "A title?"}, {"role": "assistant", "content": "Port"}], None, False),
-    ],
-    ids=["compacted", "continued", "sub-agent", "title"],
-)
-def test_a_history_that_its_agent_compacted_is_not_summarised_on(
-    items: list[Item], tools: object, cancelled: bool
-) -> None:
-    """B18, B36: the request for a summary of the history that is gone is broken off; a sub-agent or a title breaks off none."""
-    ended: list[bool] = []
-
-    async def main() -> None:
-        begun = asyncio.Event()
-
-        async def slow(_: bytes) -> Relayed:
-            begun.set()
-            try:
-                await asyncio.sleep(30)
-            except asyncio.CancelledError:
-                ended.append(True)
-                raise
-            raise AssertionError
-
-        settings = SessionSettings(window=WINDOW, background=True)
-        passages = AsyncPassages(MemoryStore(), settings)
-        turns = 2
-        while not begun.is_set():
-            turns += 1
-            await passages.begin(exchange_of(long_list(turns), model=MODEL, headers=AGENT), slow)
-            await asyncio.sleep(0.01)
-        await passages.begin(exchange_of([*items, items[0]], model=MODEL, headers=AGENT, tools=tools), slow)
-        await asyncio.sleep(0.01)
-        assert ended == [True] * cancelled
-        await passages.close()
-
-    asyncio.run(main())

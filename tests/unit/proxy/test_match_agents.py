@@ -12,13 +12,15 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from infold.api.exchanges import Exchange, Relayed, opened
-from infold.api.passages import Passages
 from infold.api.session_settings import SessionSettings
 from infold.core.entries import MessageEntry
 from infold.core.messages import SessionId
 from infold.ports import SessionKey
+from infold.proxy.request import ParsedRequest, parse_request
+from infold.proxy.sessions import SessionPool
 from infold.stores.memory import MemoryStore
+
+from .talks import no_model, record
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "data" / "agents").glob("*.jsonl"))
 NAMES = ("headers", "prompt_cache_key", "client_metadata", "metadata")
@@ -66,22 +68,17 @@ def played(path: Path, *, named: bool) -> Played:
 
 def sessions_of(store: MemoryStore, requests: Iterable[Asked]) -> Played:
     """Take requests in as a gateway would, each with its reply."""
-    passages = Passages(store, SessionSettings(window=WINDOW), TENANT)
+    pool = SessionPool(store, SessionSettings(window=WINDOW), TENANT)
     went: list[tuple[bool, str]] = []
     for asked in requests:
-        exchange = exchange_of(asked)
-        passage = passages.begin(exchange, never)
-        assert passage.content == exchange.raw
-        passage.record(msgspec.json.encode(asked.reply))
-        went.append((asked.is_main, passage.session.log.session_id))
+        exchange = request_of(asked)
+        managed = pool.begin(exchange, no_model)
+        assert managed.content == exchange.raw
+        record(managed, msgspec.json.encode(asked.reply))
+        went.append((asked.is_main, managed.session.log.session_id))
     return Played(
         tuple(name for is_main, name in went if is_main), tuple(name for is_main, name in went if not is_main), store
     )
-
-
-def never(_: bytes) -> Relayed:
-    """Nobody is asked for a summary here."""
-    raise AssertionError("a summary was asked for")
 
 
 @pytest.fixture(params=RECORDINGS, ids=lambda path: path.stem)
@@ -125,7 +122,7 @@ def test_nothing_is_taken_back_or_doubled(recording: Path) -> None:
         entries = [entry for _, entry in went.store.newest_first(SessionKey(TENANT, SessionId(went.main[-1])))]
 
         assert all(isinstance(entry, MessageEntry) for entry in entries)
-        assert len(entries) == len(exchange_of(last).brought.messages) + 1
+        assert len(entries) == len(request_of(last).history.messages) + 1
 
 
 def test_a_changed_head_is_another_session(recording: Path) -> None:
@@ -143,8 +140,8 @@ def other_task(asked: Asked) -> Asked:
     return msgspec.structs.replace(asked, body=body)
 
 
-def exchange_of(asked: Asked) -> Exchange:
+def request_of(asked: Asked) -> ParsedRequest:
     """A request as a gateway reads it."""
-    exchange = opened(asked.path, asked.headers, msgspec.json.encode(asked.body))
-    assert isinstance(exchange, Exchange)
+    exchange = parse_request(asked.path, asked.headers, msgspec.json.encode(asked.body))
+    assert isinstance(exchange, ParsedRequest)
     return exchange

@@ -8,7 +8,7 @@ import brotli
 import pytest
 import zstandard
 
-from infold.gateway.decoding import Decoding
+from infold.gateway.request_body import ReplyDecoder
 
 TEXT = b"data: apples\n\n" * 100
 
@@ -28,10 +28,10 @@ TEXT = b"data: apples\n\n" * 100
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_a_body_is_read_however_it_is_split(encoding: str, body: bytes, size: int) -> None:
     """Any split of the bytes gives the same text."""
-    decoding = Decoding(encoding)
+    decoding = ReplyDecoder(encoding)
 
     assert b"".join(decoding.decode(body[at : at + size]) for at in range(0, len(body), size)) == TEXT
-    assert decoding.is_possible
+    assert decoding.is_readable
 
 
 @pytest.mark.parametrize(
@@ -39,17 +39,17 @@ def test_a_body_is_read_however_it_is_split(encoding: str, body: bytes, size: in
 )
 def test_what_cannot_be_read_is_told(encoding: str, body: bytes) -> None:
     """An encoding that is not known, or is not what it says, gives nothing."""
-    decoding = Decoding(encoding)
+    decoding = ReplyDecoder(encoding)
 
     assert [decoding.decode(body), decoding.decode(body)] == [b"", b""]
-    assert not decoding.is_possible
+    assert not decoding.is_readable
 
 
 @pytest.mark.parametrize("pack", [("gzip", gzip.compress), ("br", brotli.compress), ("zstd", zstandard.compress)])
 def test_a_trap_is_not_sprung(pack: tuple[str, Callable[[bytes], bytes]]) -> None:
     """A piece that would become a thousand times as large is not read on."""
-    decoding = Decoding(pack[0])
+    decoding = ReplyDecoder(pack[0])
 
     assert 8 * 2**20 <= len(decoding.decode(pack[1](bytes(100 * 2**20)))) <= 24 * 2**20
-    assert not decoding.is_possible
+    assert not decoding.is_readable
     assert decoding.decode(b"more") == b""

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.types import Message
 
-from infold.gateway.leaving import until_left
+from infold.gateway.relay import cancel_on_disconnect
 
 GONE: Message = {"type": "http.disconnect"}
 MOST_STEPS = 50
@@ -36,7 +36,7 @@ def test_what_is_done_is_waited_for() -> None:
         done.append("all of it")
 
     async def main() -> int:
-        await until_left(Client().receive, work())
+        await cancel_on_disconnect(Client().receive, work())
         return len(asyncio.all_tasks())
 
     assert asyncio.run(main()) == 1
@@ -50,7 +50,7 @@ def test_an_error_is_raised() -> None:
         raise OSError("no more room")
 
     async def main() -> None:
-        await until_left(Client().receive, work())
+        await cancel_on_disconnect(Client().receive, work())
 
     with pytest.raises(OSError, match="no more room"):
         asyncio.run(main())
@@ -71,7 +71,7 @@ def test_leaving_ends_what_waits() -> None:
                 await asyncio.sleep(0)
                 done.append("closed")
 
-        await until_left(client.receive, work())
+        await cancel_on_disconnect(client.receive, work())
         done.append("went on")
 
     asyncio.run(main())
@@ -101,7 +101,7 @@ def test_leaving_ends_what_never_waits_long() -> None:
                 steps += 1
 
         come()
-        await until_left(client.receive, work())
+        await cancel_on_disconnect(client.receive, work())
         return steps
 
     assert asyncio.run(main()) < MOST_STEPS
@@ -111,7 +111,7 @@ def test_a_server_that_stops_ends_both() -> None:
     """Neither the work nor its watcher outlives the task that asked for them."""
 
     async def main() -> int:
-        task = asyncio.create_task(until_left(Client().receive, asyncio.Event().wait()))  # type: ignore[arg-type]  # any work
+        task = asyncio.create_task(cancel_on_disconnect(Client().receive, asyncio.Event().wait()))  # type: ignore[arg-type]  # any work
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         task.cancel()

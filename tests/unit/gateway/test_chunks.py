@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from infold.gateway.pieces import Pieces
+from infold.gateway.reply import ResponseChunks
 
 
 class Body(httpx2.AsyncByteStream):
@@ -40,7 +40,7 @@ def test_pieces_come_as_they_are() -> None:
     async def read() -> list[bytes | None]:
         body = Body(b"a", b"", b"b")
         body.gate = asyncio.Semaphore(9)
-        pieces = Pieces(httpx2.Response(200, stream=body))
+        pieces = ResponseChunks(httpx2.Response(200, stream=body))
         return [await pieces.next() for _ in range(5)]
 
     assert asyncio.run(read()) == [b"a", b"", b"b", None, None]
@@ -51,7 +51,7 @@ def test_waiting_can_be_given_up() -> None:
 
     async def read() -> list[bytes | None]:
         body = Body(b"a", b"b")
-        pieces = Pieces(httpx2.Response(200, stream=body))
+        pieces = ResponseChunks(httpx2.Response(200, stream=body))
         with pytest.raises(TimeoutError):
             await pieces.next(later())
         body.gate.release()
@@ -70,7 +70,7 @@ def test_a_break_is_told_each_time() -> None:
     async def read() -> None:
         body = Body(None)
         body.gate.release()
-        pieces = Pieces(httpx2.Response(200, stream=body))
+        pieces = ResponseChunks(httpx2.Response(200, stream=body))
         for until in (later() + 5, None, None):
             with pytest.raises(httpx2.ReadError):
                 await pieces.next(until)
@@ -84,7 +84,7 @@ def test_closing_ends_a_wait(piece: bytes | None) -> None:
 
     async def close(*, comes: bool) -> bool:
         body = Body(piece)
-        pieces = Pieces(httpx2.Response(200, stream=body))
+        pieces = ResponseChunks(httpx2.Response(200, stream=body))
         with pytest.raises(TimeoutError):
             await pieces.next(later())
         if comes:

@@ -4,7 +4,7 @@ import asyncio
 from threading import Thread
 
 from infold.core.events import Event, FailedOpen
-from infold.gateway.hub import MOST_WAITING, Hub
+from infold.gateway.event_hub import MOST_WAITING, EventHub
 
 
 def event(number: int) -> FailedOpen:
@@ -12,7 +12,7 @@ def event(number: int) -> FailedOpen:
     return FailedOpen("s", f"problem {number}")
 
 
-async def heard(hub: Hub, most: int) -> list[Event]:
+async def heard(hub: EventHub, most: int) -> list[Event]:
     """So many events, or all until they end."""
     found: list[Event] = []
     async for _, one in hub.subscribe():
@@ -22,7 +22,7 @@ async def heard(hub: Hub, most: int) -> list[Event]:
     return found
 
 
-async def begun(hub: Hub, most: int) -> "asyncio.Task[list[Event]]":
+async def begun(hub: EventHub, most: int) -> "asyncio.Task[list[Event]]":
     """A listener that has begun to listen."""
     task = asyncio.create_task(heard(hub, most))
     await asyncio.sleep(0)
@@ -41,7 +41,7 @@ def test_a_listener_hears_what_happens_from_then_on() -> None:
         thread.join()
         return await task
 
-    hub = Hub()
+    hub = EventHub()
 
     assert asyncio.run(listen()) == [event(1), event(2)]
     assert "infold_failed_open_total 3" in hub.metrics.text()
@@ -58,7 +58,7 @@ def test_a_page_hears_whose_session_it_is() -> None:
             hub.observe(event(1), tenant)
         return [(await first)[0], (await anext(events))[0], (await anext(events))[0]]
 
-    hub = Hub()
+    hub = EventHub()
 
     assert asyncio.run(listen()) == ["one", "two", None]
 
@@ -75,7 +75,7 @@ def test_a_listener_that_sleeps_misses_the_oldest() -> None:
         await first
         return [(await anext(events))[1] for _ in range(3)]
 
-    hub = Hub()
+    hub = EventHub()
 
     assert asyncio.run(listen()) == [event(number) for number in (6, 7, 8)]
 
@@ -90,7 +90,7 @@ def test_closing_lets_all_listeners_go() -> None:
         hub.close()
         return [await task for task in (*tasks, await begun(hub, 9))]
 
-    hub = Hub()
+    hub = EventHub()
 
     assert asyncio.run(listen()) == [[event(1)], [event(1)], []]
 
@@ -105,7 +105,7 @@ def test_a_listener_whose_loop_is_gone_is_no_trouble() -> None:
         task.cancel()
         return events
 
-    hub = Hub()
+    hub = EventHub()
     asyncio.run(leave())
     hub.observe(event(1))
     hub.close()

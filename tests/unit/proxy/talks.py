@@ -5,27 +5,14 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from infold.api.exchanges import Exchange, Relayed, opened
-from infold.api.passage import AsyncPassage, Passage
-from infold.api.passages import AsyncPassages, Passages
 from infold.core.entries import Entry
 from infold.errors import StoreBroken
 from infold.ports import SessionKey
+from infold.proxy.managed_request import ManagedRequest, UpstreamReply
+from infold.proxy.reply_observer import ReplyObserver
+from infold.proxy.request import ParsedRequest, parse_request
+from infold.proxy.sessions import SessionPool
 from infold.stores.memory import MemoryStore
-
-__all__ = [
-    "CHAT",
-    "TOOLS",
-    "AsyncTalk",
-    "BrokenStore",
-    "Item",
-    "Talk",
-    "answer",
-    "exchange_of",
-    "no_model",
-    "no_model_async",
-    "sent_by",
-]
 
 Item: TypeAlias = dict[str, Any]
 
@@ -40,30 +27,33 @@ def answer(text: str, *, tokens: int | None = None, calls: tuple[Item, ...] = ()
     return {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}], **usage}
 
 
-def no_model(body: bytes) -> Relayed:
+def no_model(body: bytes) -> UpstreamReply:
     """A provider that is not to be asked."""
     raise AssertionError(f"asked with {body[:200]!r}")
 
 
-async def no_model_async(body: bytes) -> Relayed:
-    """The same, awaited."""
-    raise AssertionError(f"asked with {body[:200]!r}")
-
-
-def exchange_of(
+def request_of(
     items: list[Item], *, tools: object = TOOLS, headers: dict[str, str] | None = None, **fields: object
-) -> Exchange:
+) -> ParsedRequest:
     """A chat request with these messages."""
     body = {"model": "some-model", "messages": items, **({"tools": tools} if tools else {}), **fields}
-    made = opened(CHAT, headers or {}, msgspec.json.encode(body))
-    assert isinstance(made, Exchange), made
+    made = parse_request(CHAT, headers or {}, msgspec.json.encode(body))
+    assert isinstance(made, ParsedRequest), made
     return made
 
 
-def sent_by(passage: Passage | AsyncPassage) -> list[Item]:
-    """The messages that a passage sends."""
-    items: list[Item] = msgspec.json.decode(passage.content)["messages"]
+def sent_by(managed: ManagedRequest) -> list[Item]:
+    """The messages that a request is sent with."""
+    items: list[Item] = msgspec.json.decode(managed.content)["messages"]
     return items
+
+
+def record(managed: ManagedRequest, body: bytes, content_type: str = "application/json") -> None:
+    """Let a request's reply arrive, and record it."""
+    observer = ReplyObserver(managed.parsed, 200, content_type)
+    observer.observe(body)
+    observer.close()
+    managed.record(observer)
 
 
 class BrokenStore(MemoryStore):
@@ -81,8 +71,8 @@ class BrokenStore(MemoryStore):
         return super().append(key, entries, expected=expected)
 
 
-class _List:
-    """A client's own list, every text of which bears the client's mark."""
+class Talk:
+    """A client with its own list of messages, every text of which bears the client's mark."""
 
     def __init__(self, mark: str, *, first: str = "Port the importer.", words: int = 120) -> None:
         self.mark = mark
@@ -100,26 +90,10 @@ class _List:
         """What the model says next; the first two answers are the same for all."""
         return answer("Well then." if self.turn < 2 else f"{self.mark} answer {self.turn}.")
 
-
-class Talk(_List):
-    """A sync client."""
-
-    def ask(self, passages: Passages, **fields: Any) -> list[Item]:
+    def ask(self, pool: SessionPool, **fields: Any) -> list[Item]:
         """Send the list, hear a reply, ask on; the messages that were sent."""
-        passage = passages.begin(exchange_of(self.items, **fields), no_model)
+        managed = pool.begin(request_of(self.items, **fields), no_model)
         reply = self.next_answer()
-        passage.record(msgspec.json.encode(reply))
+        record(managed, msgspec.json.encode(reply))
         self.hear(reply)
-        return sent_by(passage)
-
-
-class AsyncTalk(_List):
-    """An async client."""
-
-    async def ask(self, passages: AsyncPassages, **fields: Any) -> list[Item]:
-        """Send the list, hear a reply, ask on; the messages that were sent."""
-        passage = await passages.begin(exchange_of(self.items, **fields), no_model_async)
-        reply = self.next_answer()
-        await passage.record(msgspec.json.encode(reply))
-        self.hear(reply)
-        return sent_by(passage)
+        return sent_by(managed)

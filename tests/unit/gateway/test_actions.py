@@ -9,8 +9,8 @@ import pytest
 from infold.core.entries import Checkpoint, Pin, Restoration
 from infold.core.messages import SessionId
 from infold.errors import UnknownSession, UsageError
-from infold.gateway.acts import SessionActs
-from infold.gateway.tenancy import Tenancy
+from infold.gateway.actions import SessionActions
+from infold.gateway.tenants import TenantSessions
 from infold.ports import SessionKey
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Say
@@ -85,7 +85,7 @@ def test_a_compaction_by_hand_holds_for_the_next_request(upstream: ScriptedServe
 
     async def act() -> list[int]:
         stage, talk = Stage(upstream.url, window=60_000), Talk(name)
-        acts = SessionActs(stage.tenancy)
+        acts = SessionActions(stage.tenant_sessions)
         async with stage.client() as client:
             for number in range(TURNS):
                 await talk.turn(client, number)
@@ -113,7 +113,7 @@ def test_up_to_a_message(upstream: ScriptedServer) -> None:
         async with stage.client() as client:
             for number in range(8):
                 await talk.turn(client, number)
-            await SessionActs(stage.tenancy).compact(key_of(stage), "", 14)
+            await SessionActions(stage.tenant_sessions).compact(key_of(stage), "", 14)
         [checkpoint] = [e for _, e in stage.store.newest_first(key_of(stage)) if isinstance(e, Checkpoint)]
         return checkpoint.folded
 
@@ -125,7 +125,7 @@ def test_nothing_done_is_told(upstream: ScriptedServer) -> None:
 
     async def act() -> list[bool]:
         stage, talk = Stage(upstream.url, window=60_000), Talk("openai-chat")
-        acts, done = SessionActs(stage.tenancy), []
+        acts, done = SessionActions(stage.tenant_sessions), []
         async with stage.client() as client:
             await talk.turn(client, 0)
             done.append(await acts.compact(key_of(stage), "", None))
@@ -145,8 +145,8 @@ def test_what_is_sent_beside_the_messages_counts(upstream: ScriptedServer) -> No
         async with stage.client() as client:
             for number in range(TURNS):
                 await talk.turn(client, number)
-            preview = await SessionActs(stage.tenancy).preview(key_of(stage), None)
-            await SessionActs(stage.tenancy).compact(key_of(stage), "", None)
+            preview = await SessionActions(stage.tenant_sessions).preview(key_of(stage), None)
+            await SessionActions(stage.tenant_sessions).compact(key_of(stage), "", None)
         [checkpoint] = [e for _, e in stage.store.newest_first(key_of(stage)) if isinstance(e, Checkpoint)]
         return preview.tokens_before, checkpoint.tokens_before
 
@@ -161,7 +161,7 @@ def test_a_number_beyond_the_end_is_refused(upstream: ScriptedServer) -> None:
 
     async def act() -> None:
         stage, talk = Stage(upstream.url, window=60_000), Talk("openai-chat")
-        acts = SessionActs(stage.tenancy)
+        acts = SessionActions(stage.tenant_sessions)
         async with stage.client() as client:
             for number in range(TURNS):
                 await talk.turn(client, number)
@@ -175,10 +175,10 @@ def test_a_number_beyond_the_end_is_refused(upstream: ScriptedServer) -> None:
 def test_who_summarises_is_known(upstream: ScriptedServer) -> None:
     """A model that the settings name, or code alone."""
     stage = Stage(upstream.url)
-    named = Tenancy(stage.store, settings(INFOLD_COMPACTION_MODEL="gpt-5-mini"), stage.hub)
+    named = TenantSessions(stage.store, settings(INFOLD_COMPACTION_MODEL="gpt-5-mini"), stage.hub)
 
-    assert not SessionActs(stage.tenancy).summarises(key_of(stage))
-    assert SessionActs(named).summarises(key_of(stage))
+    assert not SessionActions(stage.tenant_sessions).summarises(key_of(stage))
+    assert SessionActions(named).summarises(key_of(stage))
 
 
 def test_a_pin_is_kept_and_released(upstream: ScriptedServer) -> None:
@@ -186,7 +186,7 @@ def test_a_pin_is_kept_and_released(upstream: ScriptedServer) -> None:
 
     async def act() -> list[Pin]:
         stage, talk = Stage(upstream.url), Talk("openai-chat")
-        acts = SessionActs(stage.tenancy)
+        acts = SessionActions(stage.tenant_sessions)
         async with stage.client() as client:
             await talk.turn(client, 0)
             await acts.pin(key_of(stage), "0.0", pinned=True)
@@ -207,7 +207,7 @@ def test_acts_concern_one_tenant(upstream: ScriptedServer) -> None:
                 talk = Talk("openai-chat", key=key)
                 for number in range(TURNS):
                     await talk.turn(client, number)
-            await SessionActs(stage.tenancy).compact(key_of(stage), "", None)
+            await SessionActions(stage.tenant_sessions).compact(key_of(stage), "", None)
         keys = (key_of(stage), key_of(stage, "other"))
         return [sum(isinstance(e, Checkpoint) for _, e in stage.store.newest_first(key)) for key in keys]
 
@@ -217,7 +217,7 @@ def test_acts_concern_one_tenant(upstream: ScriptedServer) -> None:
 def test_a_session_that_is_not_there_is_told(upstream: ScriptedServer) -> None:
     """Nothing is begun by acting on it."""
     stage = Stage(upstream.url)
-    acts = SessionActs(stage.tenancy)
+    acts = SessionActions(stage.tenant_sessions)
 
     with pytest.raises(UnknownSession):
         asyncio.run(acts.compact(key_of(stage), "", None))
@@ -232,7 +232,7 @@ def test_nothing_to_undo_is_told(upstream: ScriptedServer) -> None:
         stage, talk = Stage(upstream.url), Talk("openai-chat")
         async with stage.client() as client:
             await talk.turn(client, 0)
-            await SessionActs(stage.tenancy).undo(key_of(stage), None)
+            await SessionActions(stage.tenant_sessions).undo(key_of(stage), None)
 
     with pytest.raises(UsageError, match="no compaction to undo"):
         asyncio.run(act())
@@ -245,7 +245,7 @@ def test_the_window_is_that_of_the_model_that_answers(upstream: ScriptedServer) 
         stage, talk = Stage(upstream.url, window=window), Talk("anthropic-messages")
         async with stage.client() as client:
             await talk.turn(client, 0)
-        return SessionActs(stage.tenancy).window_of(key_of(stage))
+        return SessionActions(stage.tenant_sessions).window_of(key_of(stage))
 
     known = asyncio.run(window(None))
 

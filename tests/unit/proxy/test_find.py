@@ -1,31 +1,26 @@
-"""The sessions that requests belong to."""
+"""The sessions that are open, and the one that a history is found to continue."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-
-from infold.api.exchanges import Exchange, opened
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
-from infold.api.sessions import OpenSessions, found
-from infold.core.log import Log
-from infold.core.messages import SessionId
-from infold.engine.finding import MOST_FORKS
+from infold.core.entries import Entry
+from infold.ports import SessionKey
+from infold.proxy.match import MOST_FORKS
+from infold.proxy.sessions import OpenSessions, SessionPool
 from infold.stores.memory import MemoryStore
 
+from .talks import no_model, request_of
 
-class Standing(Struct, frozen=True):
-    """A session as far as finding is concerned."""
-
-    log: Log
+SETTINGS = SessionSettings(window=100_000, format="openai-chat")
 
 
-def empty(session_id: str) -> Standing:
-    """A session that nothing was said in."""
-    return Standing(Log(SessionId(session_id)))
+def empty(session_id: str) -> Session:
+    """A session without messages."""
+    return Session(MemoryStore(), session_id, SETTINGS)
 
 
 def turns(*answers: str) -> list[dict[str, Any]]:
@@ -36,38 +31,39 @@ def turns(*answers: str) -> list[dict[str, Any]]:
     return items
 
 
-def exchange(items: list[dict[str, Any]]) -> Exchange:
-    """A request with these messages."""
-    made = opened("/v1/chat/completions", {}, msgspec.json.encode({"model": "m", "messages": items}))
-    assert isinstance(made, Exchange)
-    return made
+class Watched(MemoryStore):
+    """A store that notes which sessions are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+
+    def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
+        """Note it."""
+        self.opened.append(key.session_id)
+        return super().newest_first(key, before=before)
 
 
 class Shelf:
-    """Sessions by their ids, each with the history it was brought."""
+    """A store with some sessions, and the histories that are looked for in it."""
 
     def __init__(self) -> None:
-        self.store = MemoryStore()
-        self.asked: list[str] = []
-
-    def open(self, session_id: str) -> Session:
-        """The session of that id."""
-        self.asked.append(session_id)
-        return Session(self.store, session_id, SessionSettings(window=100_000, format="openai-chat"))
+        self.store = Watched()
 
     def keep(self, session_id: str, *answers: str) -> None:
-        """Bring a session a history."""
-        self.open(session_id).prepare(turns(*answers))
+        """Put a history into a session."""
+        Session(self.store, session_id, SETTINGS).prepare(turns(*answers))
 
     def find(self, *answers: str) -> str:
-        """The id of the session that a history goes on from."""
-        self.asked.clear()
-        return found(exchange(turns(*answers)), "s", self.open).log.session_id
+        """Return the id of the session that a history continues."""
+        self.store.opened.clear()
+        request = request_of(turns(*answers), tools=None, headers={"x-infold-session": "s"})
+        return SessionPool(self.store, SETTINGS).begin(request, no_model).session.log.session_id
 
 
 def test_a_session_is_opened_once() -> None:
     """While it is open, the same one is given again."""
-    sessions: OpenSessions[Standing] = OpenSessions()
+    sessions = OpenSessions()
     one = sessions.get("a", lambda: empty("a"))
 
     assert sessions.get("a", lambda: empty("a")) is one
@@ -75,9 +71,9 @@ def test_a_session_is_opened_once() -> None:
     assert sessions.all() == (one, sessions.get("b", lambda: empty("b")))
 
 
-def test_the_one_used_longest_ago_is_let_go() -> None:
-    """No more are held than allowed, and what is used stays."""
-    sessions: OpenSessions[Standing] = OpenSessions(most=2)
+def test_the_one_used_longest_ago_is_dropped() -> None:
+    """No more are kept open than allowed, and what is used stays."""
+    sessions = OpenSessions(most=2)
     one = sessions.get("a", lambda: empty("a"))
     sessions.get("b", lambda: empty("b"))
     sessions.get("a", lambda: empty("a"))
@@ -87,12 +83,12 @@ def test_the_one_used_longest_ago_is_let_go() -> None:
     assert sessions.get("a", lambda: empty("a")) is one
 
 
-def test_a_session_may_be_let_go() -> None:
+def test_a_session_may_be_dropped() -> None:
     """The next to ask for it gets another."""
-    sessions: OpenSessions[Standing] = OpenSessions()
+    sessions = OpenSessions()
     one = sessions.get("a", lambda: empty("a"))
-    sessions.let_go(one)
-    sessions.let_go(one)
+    sessions.drop(one)
+    sessions.drop(one)
 
     assert sessions.all() == ()
     assert sessions.get("a", lambda: empty("a")) is not one
@@ -100,10 +96,10 @@ def test_a_session_may_be_let_go() -> None:
 
 def test_two_threads_get_the_same_session() -> None:
     """Both may read it from the store; one of the two is kept, and neither waits for the other's reading."""
-    sessions: OpenSessions[Standing] = OpenSessions()
+    sessions = OpenSessions()
     both = Barrier(2, timeout=30)
 
-    def make() -> Standing:
+    def make() -> Session:
         both.wait()
         return empty("a")
 
@@ -130,16 +126,16 @@ def test_a_history_finds_its_own_among_those_that_begin_alike() -> None:
 
 
 def test_no_more_is_read_than_needed() -> None:
-    """B17: a history that goes on from a session with nothing taken back is not held against others."""
+    """B17: a history that continues a session with nothing removed is not compared to others."""
     shelf = Shelf()
     shelf.keep("s", "one", "two")
     shelf.find("one", "two", "three")
 
-    assert shelf.asked == ["s"]
+    assert shelf.store.opened == ["s"]
 
 
 def test_the_session_that_knows_more_is_the_better_one() -> None:
-    """A reply that one session never heard may have been heard by another."""
+    """A reply that one session never got may be in another."""
     shelf = Shelf()
     shelf.keep("s", "one")
     shelf.keep("s~1", "one", "two", "three")
@@ -147,8 +143,8 @@ def test_the_session_that_knows_more_is_the_better_one() -> None:
     assert shelf.find("one", "two", "three", "four") == "s~1"
 
 
-def test_a_taken_back_end_is_the_same_session() -> None:
-    """The last words asked otherwise go on with the session, unless another has them."""
+def test_a_removed_end_is_the_same_session() -> None:
+    """The last words asked otherwise continue the session, unless another has them."""
     shelf = Shelf()
     shelf.keep("s", "one", "two")
 
@@ -162,7 +158,6 @@ def test_more_histories_than_numbers_keep_their_sessions() -> None:
         shelf.keep("s" if number == 0 else f"s~{number}", f"a{number}", f"b{number}", f"c{number}")
     answers = tuple(f"z{number}" for number in range(4))
     once = shelf.find(*answers)
-    shelf.keep(once, *answers)
 
     assert once.startswith("s~")
     assert len(once) > 20

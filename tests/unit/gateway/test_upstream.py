@@ -7,9 +7,9 @@ import httpcore2
 import httpx2
 import pytest
 
-from infold.api.exchanges import Relayed
-from infold.gateway.bodies import Limits
-from infold.gateway.sending import KNOWN_ERRORS, MOST_ANSWER_BYTES, Outgoing, Sender
+from infold.gateway.request_body import Limits
+from infold.gateway.upstream import KNOWN_ERRORS, MOST_ANSWER_BYTES, Outgoing, Sender
+from infold.proxy.managed_request import UpstreamReply
 
 from .raw_upstream import Pause, RawUpstream, begun, whole
 
@@ -32,7 +32,7 @@ async def sent(request: Outgoing, content: bytes = b"", limits: Limits = Limits(
             await response.aclose()
 
 
-async def asked(request: Outgoing, content: bytes = b"{}") -> Relayed:
+async def asked(request: Outgoing, content: bytes = b"{}") -> UpstreamReply:
     """The answer to a request of our own."""
     async with Sender(Limits()) as sender:
         return await sender.ask(request, content)
@@ -102,7 +102,7 @@ def test_our_own_request_goes_where_the_clients_went() -> None:
         target = "/v1beta/models/g:streamGenerateContent?alt=sse"
         request = outgoing(upstream, target, authorization="Bearer k", idempotency_key="1", accept_encoding="br")
 
-        assert asyncio.run(asked(request)) == Relayed(200, b'{"a": 1}')
+        assert asyncio.run(asked(request)) == UpstreamReply(200, b'{"a": 1}')
         [arrived] = upstream.requests
         assert arrived.target == "/v1beta/models/g:generateContent"
         assert arrived.header("authorization") == "Bearer k"

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from infold.errors import UsageError
-from infold.gateway.guard import COOKIE, TOKEN_HEADER, Guard, check_address
+from infold.gateway.auth import COOKIE, TOKEN_HEADER, Auth, check_address
 
 TOKEN = "a-token-that-nobody-guesses"
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -36,7 +36,7 @@ def guarded(token: str = TOKEN, allowed_hosts: tuple[str, ...] = ()) -> Starlett
         await response(scope, receive, send)
 
     guard = Middleware(
-        Guard, relay=everything, token=token, content_policy=POLICY, pages=[page], allowed_hosts=allowed_hosts
+        Auth, relay=everything, token=token, content_policy=POLICY, pages=[page], allowed_hosts=allowed_hosts
     )
     return Starlette(routes=[page, Route("/healthz", echo)], middleware=[guard])
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infold.errors import UsageError
-from infold.gateway.upstreams import Upstreams, is_address, provider_of
+from infold.gateway.upstream import Upstreams, is_address, provider_of
 
 ALL = Upstreams({"openai": "http://o.test", "anthropic": "http://a.test", "gemini": "http://g.test"})
 

@@ -1,32 +1,29 @@
 """Requests on their way to their sessions."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import current_thread
+from threading import Barrier
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from infold.api.exchanges import Relayed
-from infold.api.passage import Recoveries
-from infold.api.passages import AsyncPassages, Passages
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.core.entries import Entry
 from infold.core.events import Clipped, Compacted, Event
 from infold.core.log import Log
 from infold.formats.overflow import Overflow
-from infold.formats.streams import builder_for
 from infold.ports import FullStore, SessionKey
+from infold.proxy.managed_request import UpstreamReply
+from infold.proxy.sessions import SessionPool
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
 
-from .talks import AsyncTalk, BrokenStore, Item, Talk, answer, exchange_of, no_model, sent_by
+from .talks import BrokenStore, Item, Talk, answer, no_model, record, request_of, sent_by
 
 SMALL = SessionSettings(window=8_192)
 LARGE = SessionSettings(window=200_000)
@@ -56,11 +53,11 @@ def texts(items: list[Item]) -> str:
 def test_histories_that_begin_alike_never_mix(headers: dict[str, str], most_open: int) -> None:
     """B28, B29: two clients with the same first words, taking turns, are each sent their own history alone, folded or not."""
     store, events = MemoryStore(), list[Event]()
-    passages = Passages(store, SessionSettings(window=8_192, on_event=events.append), most_open=most_open)
+    pool = SessionPool(store, SessionSettings(window=8_192, on_event=events.append), most_open=most_open)
     one, other = Talk("ALPHA", words=220), Talk("BETA", words=220)
     for _ in range(10):
-        assert "BETA" not in texts(one.ask(passages, headers=headers))
-        assert "ALPHA" not in texts(other.ask(passages, headers=headers))
+        assert "BETA" not in texts(one.ask(pool, headers=headers))
+        assert "ALPHA" not in texts(other.ask(pool, headers=headers))
 
     compacted = {event.session_id for event in events if isinstance(event, Compacted)}
     logs = [log_of(store, session_id) for session_id in compacted]
@@ -71,15 +68,15 @@ def test_histories_that_begin_alike_never_mix(headers: dict[str, str], most_open
 
 def test_parallel_clients_never_mix() -> None:
     """B14: eight clients with the same first words at once, in threads, are each sent their own history alone."""
-    passages = Passages(MemoryStore(), SMALL, most_open=3)
+    pool = SessionPool(MemoryStore(), SMALL, most_open=3)
     marks = [f"CLIENT{number}X" for number in range(8)]
 
     def run(mark: str) -> list[str]:
         talk = Talk(mark, words=150)
-        return [texts(talk.ask(passages)) for _ in range(8)]
+        return [texts(talk.ask(pool)) for _ in range(8)]
 
-    with ThreadPoolExecutor(8) as pool:
-        sent = dict(zip(marks, pool.map(run, marks), strict=True))
+    with ThreadPoolExecutor(8) as threads:
+        sent = dict(zip(marks, threads.map(run, marks), strict=True))
 
     for mark, requests in sent.items():
         strangers = [other for other in marks if other != mark]
@@ -87,59 +84,60 @@ def test_parallel_clients_never_mix() -> None:
         assert all(f"{mark}-{turn}:" in request for turn, request in enumerate(requests) if turn)
 
 
-def test_parallel_tasks_never_mix() -> None:
-    """B14: the same for tasks of one event loop."""
-    marks = [f"CLIENT{number}X" for number in range(6)]
+@pytest.mark.parametrize("headers", [NAMED, {"x-session-id": "agent"}], ids=["named", "agent"])
+def test_histories_that_begin_at_once_get_sessions_of_their_own(headers: dict[str, str]) -> None:
+    """B14: a session that one history begins is not taken by another meanwhile, however many begin; each is found once."""
+    store, together = MemoryStore(), Barrier(10, timeout=30)
 
-    async def run(passages: AsyncPassages, mark: str) -> list[str]:
-        talk = AsyncTalk(mark, words=150)
-        return [texts(await talk.ask(passages)) for _ in range(6)]
+    def hold(_: object) -> str:
+        together.wait()
+        return "The importer is being ported step by step; nothing is finished yet."
 
-    async def main() -> list[list[str]]:
-        passages = AsyncPassages(MemoryStore(), SMALL, most_open=3)
-        return await asyncio.gather(*(run(passages, mark) for mark in marks))
+    pool = SessionPool(store, SessionSettings(window=8_192, summariser=hold))
+    marks = [f"CLIENT{number}X" for number in range(10)]
 
-    for mark, requests in zip(marks, asyncio.run(main()), strict=True):
-        assert not any(other in request for request in requests for other in marks if other != mark)
+    def run(mark: str) -> str:
+        talk = Talk(mark, words=220)
+        for _ in range(8):
+            talk.hear(talk.next_answer())
+        return pool.begin(request_of(talk.items, headers=headers), no_model).session.log.session_id
+
+    with ThreadPoolExecutor(10) as threads:
+        assert len(set(threads.map(run, marks))) == len(ids(store)) == 10
 
 
 class Watched(MemoryStore):
-    """A store that notes in which thread a session is read."""
+    """A store that counts how often a session is read."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.readers: list[str] = []
+        self.reads = 0
 
     def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
-        """Note it."""
-        self.readers.append(current_thread().name)
+        """Count it."""
+        self.reads += 1
         return super().newest_first(key, before=before)
 
 
-def test_a_session_is_read_once_and_beside_the_loop() -> None:
-    """B17: the event loop waits for no store, and a session that is open is gone on with as it is."""
+def test_a_session_is_read_once() -> None:
+    """B17: a session that is open is continued as it is."""
     store = Watched()
+    pool, talk = SessionPool(store, LARGE), Talk("ALPHA")
+    for _ in range(4):
+        talk.ask(pool, headers=NAMED)
 
-    async def main() -> None:
-        passages, talk = AsyncPassages(store, LARGE), AsyncTalk("ALPHA")
-        for _ in range(4):
-            await talk.ask(passages, headers=NAMED)
-
-    asyncio.run(main())
-
-    assert len(store.readers) == 1
-    assert current_thread().name not in store.readers
+    assert store.reads == 1
 
 
 def test_a_title_does_not_join() -> None:
     """A request without tools has a session of its own, though it says the same."""
     store = MemoryStore()
-    passages = Passages(store, LARGE)
+    pool = SessionPool(store, LARGE)
     talk = Talk("A")
     for _ in range(3):
-        talk.ask(passages)
-    talk.ask(passages, tools=None)
-    talk.ask(passages)
+        talk.ask(pool)
+    talk.ask(pool, tools=None)
+    talk.ask(pool)
 
     assert len(ids(store)) == 2
     assert sum(session_id.endswith("-plain") for session_id in ids(store)) == 1
@@ -148,10 +146,10 @@ def test_a_title_does_not_join() -> None:
 def test_a_single_request_leaves_nothing_behind() -> None:
     """A history without a reply is made to fit and forgotten; the store is for what comes back."""
     store, events = MemoryStore(), list[Event]()
-    passages = Passages(store, SessionSettings(window=8_192, on_event=events.append))
-    small = passages.begin(exchange_of([{"role": "user", "content": "hi"}]), no_model)
-    large = passages.begin(exchange_of([{"role": "user", "content": "lorem ipsum " * 20_000}]), no_model)
-    small.record(msgspec.json.encode(answer("Hello!", tokens=5)))
+    pool = SessionPool(store, SessionSettings(window=8_192, on_event=events.append))
+    small = pool.begin(request_of([{"role": "user", "content": "hi"}]), no_model)
+    large = pool.begin(request_of([{"role": "user", "content": "lorem ipsum " * 20_000}]), no_model)
+    record(small, msgspec.json.encode(answer("Hello!", tokens=5)))
 
     assert ids(store) == []
     assert len(large.content) < 50_000
@@ -161,33 +159,30 @@ def test_a_single_request_leaves_nothing_behind() -> None:
 def test_a_named_session_begins_at_once() -> None:
     """B23: the name a client gives is the id in the store, from the first request on."""
     store = MemoryStore()
-    Talk("A").ask(Passages(store, LARGE), headers=NAMED)
+    Talk("A").ask(SessionPool(store, LARGE), headers=NAMED)
 
     assert ids(store) == ["ferry"]
     assert len(log_of(store, "ferry").live) == 2
 
 
-def test_a_stream_is_heard_when_it_ended() -> None:
+def test_a_stream_is_recorded_when_it_ended() -> None:
     """B13: a streamed reply that came to its end is recorded; one that broke off is the client's to ask for again."""
     store = MemoryStore()
-    passages = Passages(store, LARGE)
+    pool = SessionPool(store, LARGE)
     items: list[Item] = [{"role": "user", "content": "hi"}]
     said = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Hello!"},"finish_reason":%b}]}\n\n'
     for finish, messages in ((b"null", 1), (b'"stop"', 2)):
-        heard = builder_for("openai-chat")
-        heard.feed(said % finish)
-        passages.begin(exchange_of(items, headers=NAMED), no_model).record_stream(heard)
+        managed = pool.begin(request_of(items, headers=NAMED), no_model)
+        record(managed, said % finish, "text/event-stream")
         assert len(log_of(store, "ferry").live) == messages
 
 
-def test_an_empty_stream_is_not_heard() -> None:
+def test_an_empty_stream_is_not_recorded() -> None:
     """A stream that ended before anything came says nothing."""
-    heard = builder_for("openai-chat")
-    heard.feed(b"data: [DONE]\n\n")
-    passage = Passages(MemoryStore(), LARGE).begin(exchange_of([{"role": "user", "content": "hi"}]), no_model)
-    passage.record_stream(heard)
+    managed = SessionPool(MemoryStore(), LARGE).begin(request_of([{"role": "user", "content": "hi"}]), no_model)
+    record(managed, b"data: [DONE]\n\n", "text/event-stream")
 
-    assert len(passage.session.log.live) == 1
+    assert len(managed.session.log.live) == 1
 
 
 def test_tenants_share_nothing() -> None:
@@ -195,9 +190,9 @@ def test_tenants_share_nothing() -> None:
     store = MemoryStore()
     one, other = Talk("A", words=220), Talk("A", words=220)
     for _ in range(10):
-        one.ask(Passages(store, SMALL, "tenant-1"))
+        one.ask(SessionPool(store, SMALL, "tenant-1"))
     for _ in range(2):
-        other.ask(Passages(store, SMALL, "tenant-2"))
+        other.ask(SessionPool(store, SMALL, "tenant-2"))
 
     assert ids(store, "tenant-1") == ids(store, "tenant-2") != []
     assert log_of(store, ids(store, "tenant-1")[0], "tenant-1").checkpoint is not None
@@ -208,35 +203,35 @@ def test_tenants_share_nothing() -> None:
 # What a client may change.
 
 
-def begun(passages: Passages, turns: int = 4, **fields: Any) -> Talk:
+def begun(pool: SessionPool, turns: int = 4, **fields: Any) -> Talk:
     """A client after some turns."""
     talk = Talk("A", words=220)
     for _ in range(turns):
-        talk.ask(passages, **fields)
+        talk.ask(pool, **fields)
     return talk
 
 
 def test_the_last_reply_may_be_asked_for_anew() -> None:
     """The same list once more, or with another last reply, goes on in the same session."""
     store = MemoryStore()
-    passages = Passages(store, LARGE)
-    talk = begun(passages)
+    pool = SessionPool(store, LARGE)
+    talk = begun(pool)
     again = [*talk.items[:-2], {"role": "assistant", "content": "Another reply."}, {"role": "user", "content": "Good."}]
 
-    assert sent_by(passages.begin(exchange_of(talk.items[:-2]), no_model)) == talk.items[:-2]
-    assert sent_by(passages.begin(exchange_of(again), no_model)) == again
+    assert sent_by(pool.begin(request_of(talk.items[:-2]), no_model)) == talk.items[:-2]
+    assert sent_by(pool.begin(request_of(again), no_model)) == again
     assert len(ids(store)) == 1
 
 
 def test_the_last_words_may_be_edited() -> None:
     """The last message of the user asked otherwise is an amendment: the old one is no longer sent, but still there."""
     store = MemoryStore()
-    passages = Passages(store, LARGE)
-    talk = begun(passages)
-    talk.ask(passages)
+    pool = SessionPool(store, LARGE)
+    talk = begun(pool)
+    talk.ask(pool)
     edited = [*talk.items[:-3], {"role": "user", "content": "Something else."}]
 
-    assert sent_by(passages.begin(exchange_of(edited), no_model)) == edited
+    assert sent_by(pool.begin(request_of(edited), no_model)) == edited
     assert len(ids(store)) == 1
     assert "A-4:" in Session(store, ids(store)[0], LARGE).recall("A-4")
 
@@ -244,41 +239,41 @@ def test_the_last_words_may_be_edited() -> None:
 def test_an_edited_fold_begins_anew() -> None:
     """B1: words that were folded, edited by the client, make a session of their own that starts with the whole history."""
     store = MemoryStore()
-    passages = Passages(store, SMALL)
-    talk = begun(passages, turns=10, headers=NAMED)
+    pool = SessionPool(store, SMALL)
+    talk = begun(pool, turns=10, headers=NAMED)
     assert log_of(store, "ferry").checkpoint is not None
     edited = [{"role": "user", "content": "Port the exporter."}, *talk.items[1:5]]
 
-    assert sent_by(passages.begin(exchange_of(edited, headers=NAMED), no_model)) == edited
+    assert sent_by(pool.begin(request_of(edited, headers=NAMED), no_model)) == edited
     assert ids(store) == ["ferry", "ferry~1"]
-    assert "Port the importer." in texts(sent_by(passages.begin(exchange_of(talk.items, headers=NAMED), no_model)))
+    assert "Port the importer." in texts(sent_by(pool.begin(request_of(talk.items, headers=NAMED), no_model)))
 
 
 def test_one_of_several_choices_may_go_on() -> None:
     """With n > 1 the first choice is heard; a client that goes on with the second amends it."""
     store = MemoryStore()
-    passages = Passages(store, LARGE)
-    talk = begun(passages)
+    pool = SessionPool(store, LARGE)
+    talk = begun(pool)
     reply = answer("First choice.")
     reply["choices"].append({**reply["choices"][0], "index": 1, "message": {"role": "assistant", "content": "Second."}})
-    passages.begin(exchange_of(talk.items, n=2), no_model).record(msgspec.json.encode(reply))
+    record(pool.begin(request_of(talk.items, n=2), no_model), msgspec.json.encode(reply))
     on = [*talk.items, reply["choices"][1]["message"], {"role": "user", "content": "Go on."}]
 
-    assert sent_by(passages.begin(exchange_of(on), no_model)) == on
+    assert sent_by(pool.begin(request_of(on), no_model)) == on
     assert len(ids(store)) == 1
 
 
 def test_results_stay_results() -> None:
     """B12: a call that was heard is answered by the result that the client brings, and both stand in the log as such."""
     store = MemoryStore()
-    passages = Passages(store, LARGE)
+    pool = SessionPool(store, LARGE)
     call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
     items: list[Item] = [{"role": "user", "content": "go"}]
     for number in range(3):
         said = answer("Running.", calls=({**call, "id": f"c{number}"},))
-        passages.begin(exchange_of(items, headers=NAMED), no_model).record(msgspec.json.encode(said))
+        record(pool.begin(request_of(items, headers=NAMED), no_model), msgspec.json.encode(said))
         items = [*items, said["choices"][0]["message"], {"role": "tool", "tool_call_id": f"c{number}", "content": "ok"}]
-    passages.begin(exchange_of(items, headers=NAMED), no_model)
+    pool.begin(request_of(items, headers=NAMED), no_model)
     log = log_of(store, "ferry")
 
     assert [len(placed.results) for placed in log.live] == [0, 0, 1, 0, 1, 0, 1]
@@ -288,16 +283,16 @@ def test_results_stay_results() -> None:
 def test_agents_that_make_the_same_calls_never_mix() -> None:
     """B28: several runs of one task make the same calls and get other results; each is sent its own, folded or not."""
     store = MemoryStore()
-    passages = Passages(store, SMALL)
+    pool = SessionPool(store, SMALL)
     runs: dict[str, list[Item]] = {mark: [{"role": "user", "content": "Go on."}] for mark in ("ALPHA", "BETA")}
     for number in range(24):
         for mark, items in runs.items():
-            passage = passages.begin(exchange_of(items), no_model)
+            managed = pool.begin(request_of(items), no_model)
             other = "BETA" if mark == "ALPHA" else "ALPHA"
-            assert other not in texts(sent_by(passage))
+            assert other not in texts(sent_by(managed))
             call = {"id": f"call_{mark}_{number}", "type": "function", "function": {"name": "next", "arguments": "{}"}}
             said = answer("", calls=(call,))
-            passage.record(msgspec.json.encode(said))
+            record(managed, msgspec.json.encode(said))
             result = {"role": "tool", "tool_call_id": call["id"], "content": f"{mark} {number} lorem " * 90}
             items += [said["choices"][0]["message"], result]
 
@@ -310,11 +305,11 @@ def test_agents_that_make_the_same_calls_never_mix() -> None:
 def test_a_new_process_goes_on(tmp_path: Path) -> None:
     """B13, B29: after a restart on the same store the same request is sent as the same bytes, and the session goes on."""
     store = SqliteStore(tmp_path / "log.sqlite3")
-    talk = begun(Passages(store, SMALL), turns=9)
-    before = Passages(store, SMALL).begin(exchange_of(talk.items), no_model)
+    talk = begun(SessionPool(store, SMALL), turns=9)
+    before = SessionPool(store, SMALL).begin(request_of(talk.items), no_model)
     store.close()
     again = SqliteStore(tmp_path / "log.sqlite3")
-    after = Passages(again, SMALL).begin(exchange_of(talk.items), no_model)
+    after = SessionPool(again, SMALL).begin(request_of(talk.items), no_model)
 
     assert log_of(again, ids(again)[0]).checkpoint is not None
     assert before.content == after.content
@@ -325,8 +320,8 @@ def test_a_new_process_goes_on(tmp_path: Path) -> None:
 def test_two_processes_on_one_name_do_not_mix() -> None:
     """B14: a name that another process began meanwhile with another history is left to it."""
     store = MemoryStore()
-    one, other = Passages(store, SMALL), Passages(store, SMALL)
-    other.begin(exchange_of([{"role": "user", "content": "Probe."}], headers={"x-infold-session": "ferry~1"}), no_model)
+    one, other = SessionPool(store, SMALL), SessionPool(store, SMALL)
+    other.begin(request_of([{"role": "user", "content": "Probe."}], headers={"x-infold-session": "ferry~1"}), no_model)
     stale = Talk("B", first="Port the exporter.", words=220)
     stale.ask(other, headers=NAMED)
     fresh = Talk("A", words=220)
@@ -340,29 +335,29 @@ def test_two_processes_on_one_name_do_not_mix() -> None:
 def test_a_session_that_was_let_go_is_read_again() -> None:
     """B14: a reply recorded through a session object that is no longer kept is known to the one that takes its place."""
     store = MemoryStore()
-    passages = Passages(store, LARGE, most_open=1)
-    talk = begun(passages)
-    passage = passages.begin(exchange_of(talk.items), no_model)
-    begun(passages, headers=NAMED)
-    again = passages.begin(exchange_of(talk.items), no_model)
-    passage.record(msgspec.json.encode(answer("A late reply.")))
+    pool = SessionPool(store, LARGE, most_open=1)
+    talk = begun(pool)
+    managed = pool.begin(request_of(talk.items), no_model)
+    begun(pool, headers=NAMED)
+    again = pool.begin(request_of(talk.items), no_model)
+    record(managed, msgspec.json.encode(answer("A late reply.")))
     on = [*talk.items, {"role": "assistant", "content": "A late reply."}, {"role": "user", "content": "Go on."}]
 
-    assert again.session is not passage.session
-    assert sent_by(passages.begin(exchange_of(on), no_model)) == on
+    assert again.session is not managed.session
+    assert sent_by(pool.begin(request_of(on), no_model)) == on
     assert len(ids(store)) == 2
 
 
 def test_a_late_reply_does_not_stand_in_the_way() -> None:
     """A reply to a request that is no longer the session's newest is left to the client to bring."""
     store = MemoryStore()
-    passages = Passages(store, LARGE)
-    talk = begun(passages, headers=NAMED)
-    early = passages.begin(exchange_of(talk.items, headers=NAMED), no_model)
+    pool = SessionPool(store, LARGE)
+    talk = begun(pool, headers=NAMED)
+    early = pool.begin(request_of(talk.items, headers=NAMED), no_model)
     talk.hear(answer("Meanwhile."))
-    late = passages.begin(exchange_of(talk.items, headers=NAMED), no_model)
-    early.record(msgspec.json.encode(answer("Too late.", tokens=99_000)))
-    late.record(msgspec.json.encode(answer("In time.", tokens=500)))
+    late = pool.begin(request_of(talk.items, headers=NAMED), no_model)
+    record(early, msgspec.json.encode(answer("Too late.", tokens=99_000)))
+    record(late, msgspec.json.encode(answer("In time.", tokens=500)))
 
     assert "Too late." not in str([placed.message for placed in log_of(store, "ferry").live])
     reported = log_of(store, "ferry").reported
@@ -372,16 +367,15 @@ def test_a_late_reply_does_not_stand_in_the_way() -> None:
 
 def test_a_refusal_is_recovered_for_the_request_it_is_of() -> None:
     """B7: another client's request under the same name does not end up in what is sent once more."""
-    passages = Passages(MemoryStore(), LARGE)
-    talk = begun(passages, headers=NAMED)
-    passage = passages.begin(exchange_of(talk.items, headers=NAMED), no_model)
+    pool = SessionPool(MemoryStore(), LARGE)
+    talk = begun(pool, headers=NAMED)
+    managed = pool.begin(request_of(talk.items, headers=NAMED), no_model)
     stranger = [*talk.items[:-1], {"role": "user", "content": "STRANGER"}]
-    passages.begin(exchange_of(stranger, headers=NAMED), no_model)
-    smaller = passage.recovered(Overflow("openai", 20_000, 5_000))
+    pool.begin(request_of(stranger, headers=NAMED), no_model)
 
-    assert smaller is not None
-    assert "STRANGER" not in smaller.content.decode()
-    assert "A-4:" in smaller.content.decode()
+    assert managed.recover(Overflow("openai", 20_000, 5_000))
+    assert "STRANGER" not in managed.content.decode()
+    assert "A-4:" in managed.content.decode()
 
 
 # Terms.
@@ -390,27 +384,27 @@ def test_a_refusal_is_recovered_for_the_request_it_is_of() -> None:
 def test_a_refusal_teaches_the_limit() -> None:
     """B8, B11: what a provider refuses is sent smaller, and later requests keep to the limit it named."""
     store = MemoryStore()
-    passages = Passages(store, LARGE)
-    talk = begun(passages, turns=6, headers=NAMED)
-    passage = passages.begin(exchange_of(talk.items, headers=NAMED), no_model)
-    smaller = passage.recovered(Overflow("openai", 9_000, 5_000))
+    pool = SessionPool(store, LARGE)
+    talk = begun(pool, turns=6, headers=NAMED)
+    managed = pool.begin(request_of(talk.items, headers=NAMED), no_model)
+    whole = managed.content
 
-    assert smaller is not None
-    assert len(smaller.content) < len(passage.content)
+    assert managed.recover(Overflow("openai", 9_000, 5_000))
+    assert len(managed.content) < len(whole)
     assert log_of(store, "ferry").limits.tokens == 5_000
-    assert len(passages.begin(exchange_of(talk.items, headers=NAMED), no_model).content) == len(smaller.content)
+    assert len(pool.begin(request_of(talk.items, headers=NAMED), no_model).content) == len(managed.content)
 
 
 def test_another_model_has_its_own_window() -> None:
     """B19: a session that goes on with a smaller model is made to fit it, and with the larger one again is not."""
     store = MemoryStore()
-    passages = Passages(store, SessionSettings(summariser=lambda _: "Notes."))
+    pool = SessionPool(store, SessionSettings(summariser=lambda _: "Notes."))
     talk = Talk("A", words=400)
     for _ in range(12):
-        talk.ask(passages, model="gpt-4o")
-    small = passages.begin(exchange_of(talk.items, model="gpt-4"), no_model)
+        talk.ask(pool, model="gpt-4o")
+    small = pool.begin(request_of(talk.items, model="gpt-4"), no_model)
 
-    assert len(small.content) < 30_000 < len(exchange_of(talk.items).raw)
+    assert len(small.content) < 30_000 < len(request_of(talk.items).raw)
     assert len(ids(store)) == 1
 
 
@@ -419,8 +413,8 @@ def test_an_answers_size_is_left_free() -> None:
     talk = Talk("A", words=220)
     for _ in range(5):
         talk.hear(talk.next_answer())
-    whole = Passages(MemoryStore(), SMALL).begin(exchange_of(talk.items), no_model)
-    less = Passages(MemoryStore(), SMALL).begin(exchange_of(talk.items, max_tokens=6_000), no_model)
+    whole = SessionPool(MemoryStore(), SMALL).begin(request_of(talk.items), no_model)
+    less = SessionPool(MemoryStore(), SMALL).begin(request_of(talk.items, max_tokens=6_000), no_model)
 
     assert len(less.content) < len(whole.content)
 
@@ -431,11 +425,11 @@ def test_an_answers_size_is_left_free() -> None:
 def test_without_a_store_requests_still_fit() -> None:
     """B7, B13: while the disk is full each request is made to fit; once there is room, its session goes on in the store."""
     store, events = BrokenStore(writes=4), list[Event]()
-    passages = Passages(store, replace(SMALL, on_event=events.append))
+    pool = SessionPool(store, replace(SMALL, on_event=events.append))
     talk = Talk("ALPHA", words=220)
-    sent = [talk.ask(passages, headers=NAMED) for _ in range(12)]
+    sent = [talk.ask(pool, headers=NAMED) for _ in range(12)]
     store.writes = 100
-    sent.append(talk.ask(passages, headers=NAMED))
+    sent.append(talk.ask(pool, headers=NAMED))
 
     assert any(isinstance(event, Compacted) for event in events)
     assert all(len(items) < 14 for items in sent)
@@ -444,41 +438,39 @@ def test_without_a_store_requests_still_fit() -> None:
 
 
 def test_without_a_store_no_model_is_asked() -> None:
-    """What may be lost with the process is not paid for: code writes the checkpoints, for tasks as for threads."""
+    """What may be lost with the process is not paid for: code writes the checkpoints."""
     events, asked = list[Event](), list[bytes]()
 
-    async def ask(body: bytes) -> Relayed:
+    def ask(body: bytes) -> UpstreamReply:
         asked.append(body)
-        return Relayed(500, b"")
+        return UpstreamReply(500, b"")
 
-    async def main() -> None:
-        passages = AsyncPassages(BrokenStore(), SessionSettings(window=20_000, on_event=events.append))
-        talk = Talk("ALPHA", words=800)
-        for _ in range(12):
-            passage = await passages.begin(exchange_of(talk.items, headers=NAMED), ask)
-            talk.hear(talk.next_answer())
-            await passage.record(msgspec.json.encode(talk.next_answer()))
-
-    asyncio.run(main())
+    pool = SessionPool(BrokenStore(), SessionSettings(window=20_000, on_event=events.append))
+    talk = Talk("ALPHA", words=800)
+    for _ in range(12):
+        managed = pool.begin(request_of(talk.items, headers=NAMED), ask)
+        talk.hear(talk.next_answer())
+        record(managed, msgspec.json.encode(talk.next_answer()))
 
     assert any(isinstance(event, Compacted) for event in events)
     assert asked == []
 
 
 def test_what_is_not_stored_says_why() -> None:
-    """A passage tells what is wrong with the store; with one that works there is nothing to tell."""
-    exchange = exchange_of([{"role": "user", "content": "hi"}], headers=NAMED)
-    broken, well = (Passages(store, SMALL).begin(exchange, no_model) for store in (BrokenStore(), MemoryStore()))
+    """A request reports what is wrong with the store; with one that works there is nothing to report."""
+    exchange = request_of([{"role": "user", "content": "hi"}], headers=NAMED)
+    broken, well = (SessionPool(store, SMALL).begin(exchange, no_model) for store in (BrokenStore(), MemoryStore()))
 
-    assert "the disk is full" in str(broken.trouble)
-    assert well.trouble is None
+    assert "the disk is full" in str(broken.store_error)
+    assert well.store_error is None
 
 
 def test_a_request_is_recovered_from_each_kind_of_refusal() -> None:
     """B7, B32: for its size once, for its thinking twice, in whatever order the refusals come."""
-    recoveries, size, thinking = Recoveries(), Overflow("openai"), Overflow("anthropic", bound_thinking=True)
+    managed = SessionPool(MemoryStore(), LARGE).begin(request_of([{"role": "user", "content": "hi"}]), no_model)
+    size, thinking = Overflow("openai"), Overflow("anthropic", bound_thinking=True)
 
-    assert [recoveries.may_be(one) for one in (thinking, size, thinking, thinking, size)] == [
+    assert [managed.may_recover(one) for one in (thinking, size, thinking, thinking, size)] == [
         True,
         True,
         True,
