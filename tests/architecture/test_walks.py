@@ -38,10 +38,9 @@ from infold.agent.tools.tool import Workplace
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.gateway.app import Gateway, application
-from infold.gateway.hub import Hub
-from infold.gateway.tenancy import Tenancy
-from infold.gateway.tenants import Tenants
-from infold.gateway.upstreams import PROVIDERS, Upstreams
+from infold.gateway.event_hub import EventHub
+from infold.gateway.tenants import Tenants, TenantSessions
+from infold.gateway.upstream import PROVIDERS, Upstreams
 from infold.ports import Calling, Heard, ModelRequest, Replied, Said
 from infold.settings import read_settings
 from infold.stores.memory import MemoryStore
@@ -59,7 +58,7 @@ class Ceiling(NamedTuple):
 CEILINGS = {
     "fit": Ceiling(files=28, functions=295, goal_files=26, goal_functions=266),
     "session": Ceiling(files=54, functions=462, goal_files=40, goal_functions=410),
-    "gateway": Ceiling(files=85, functions=731, goal_files=55, goal_functions=585),
+    "gateway": Ceiling(files=76, functions=731, goal_files=55, goal_functions=585),
     "agent": Ceiling(files=53, functions=360, goal_files=40, goal_functions=305),
 }
 """Lower a ceiling when a walk becomes shorter; a walk that becomes longer needs a reason in its commit."""
@@ -199,12 +198,12 @@ def walk_gateway(trace: Trace) -> None:
                 return await client.post("/v1/chat/completions", json=body)
 
     with upstream() as (url, requests):
-        hub, settings = Hub(), read_settings({"INFOLD_WINDOW": "20000"}, Path.cwd())
+        hub, settings = EventHub(), read_settings({"INFOLD_WINDOW": "20000"}, Path.cwd())
         app = application(
             Gateway(
                 upstreams=Upstreams(dict.fromkeys(PROVIDERS, url)),
                 tenants=Tenants(b"a secret of thirty-two characters"),
-                tenancy=Tenancy(MemoryStore(), settings, hub),
+                sessions=TenantSessions(MemoryStore(), settings, hub),
                 hub=hub,
             )
         )

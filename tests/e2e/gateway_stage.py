@@ -12,7 +12,7 @@ from threading import Thread
 
 from starlette.types import ASGIApp
 
-from infold.gateway.request_body import Limits
+from infold.gateway.request_body import GatewayLimits
 from infold.gateway.server import Server
 
 __all__ = ["WORKER", "Worker", "ended", "serving", "worker"]
@@ -22,7 +22,7 @@ LONGEST_WAIT = 60.0
 
 
 @contextmanager
-def serving(app: ASGIApp, limits: Limits = Limits()) -> Iterator[str]:
+def serving(app: ASGIApp, limits: GatewayLimits = GatewayLimits()) -> Iterator[str]:
     """The address of an application that runs in a thread, as `infold serve` would run it."""
     server = Server(app, limits)
     with socket.socket() as listener:

@@ -16,7 +16,7 @@ import uvicorn
 
 from infold.gateway.app import Gateway, application
 from infold.gateway.event_hub import EventHub
-from infold.gateway.request_body import Limits
+from infold.gateway.request_body import GatewayLimits
 from infold.gateway.server import Server
 from infold.gateway.tenants import Tenants, TenantSessions
 from infold.gateway.upstream import PROVIDERS, Upstreams
@@ -44,7 +44,7 @@ def main(place: str, upstream: str) -> None:
         tenants=Tenants(SECRET),
         sessions=TenantSessions(opened(place), read_settings(os.environ, Path(tempfile.gettempdir())), hub),
         hub=hub,
-        limits=msgspec.json.decode(os.environ.get("GATEWAY_LIMITS", "{}"), type=Limits),
+        limits=msgspec.json.decode(os.environ.get("GATEWAY_LIMITS", "{}"), type=GatewayLimits),
     )
     log_config = None if level == "debug" else uvicorn.config.LOGGING_CONFIG
     server = Server(application(gateway), gateway.limits, log_level=level, log_config=log_config)

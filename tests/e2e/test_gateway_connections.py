@@ -19,7 +19,7 @@ import pytest
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from infold.gateway.request_body import Limits
+from infold.gateway.request_body import GatewayLimits
 from infold.gateway.server import ClientConnection, Server, connections_allowed, is_news
 
 from ..unit.gateway.raw_upstream import RawUpstream, whole  # noqa: TID252 - `tests` is no package to name
@@ -29,7 +29,7 @@ from .gateway_stage import serving
 pytestmark = pytest.mark.slow
 
 LONG = 20.0
-SOON = Limits(header_seconds=0.4, body_seconds=0.4, idle_seconds=0.4, stall_seconds=0.4)
+SOON = GatewayLimits(header_seconds=0.4, body_seconds=0.4, idle_seconds=0.4, stall_seconds=0.4)
 GET = b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9)
@@ -84,7 +84,9 @@ def upstream() -> Iterator[RawUpstream]:
 
 
 @contextmanager
-def running(family: socket.AddressFamily, address: Any, limits: Limits = Limits()) -> Iterator[tuple[Server, Any]]:
+def running(
+    family: socket.AddressFamily, address: Any, limits: GatewayLimits = GatewayLimits()
+) -> Iterator[tuple[Server, Any]]:
     """A server whose connections can be looked at, on that address, and where it is."""
 
     async def echo(scope: Scope, receive: Receive, send: Send) -> None:
@@ -221,7 +223,7 @@ def _without_lifespan(app: Any) -> Any:
 
 def test_above_the_limit_clients_are_told(upstream: RawUpstream) -> None:
     """B23: one connection too many is a 503 that says why; as soon as one has ended there is room again."""
-    with serving(Stage(upstream.url).app, Limits(connections=2)) as url:
+    with serving(Stage(upstream.url).app, GatewayLimits(connections=2)) as url:
         held = [Client(of(url)).send(GET) for _ in range(2)]
         assert all(client.socket.recv(65_536).startswith(b"HTTP/1.1 200") for client in held)
         refused = Client(of(url)).send(GET).answer()
@@ -246,7 +248,7 @@ def _eventually(url: str) -> bool:
 
 def test_connections_that_say_nothing_make_room(upstream: RawUpstream) -> None:
     """B23: hundreds of idle connections shut nobody out; the oldest that never sent a request goes first."""
-    with serving(Stage(upstream.url).app, Limits(connections=50)) as url:
+    with serving(Stage(upstream.url).app, GatewayLimits(connections=50)) as url:
         idle = [Client(of(url)) for _ in range(50)]
         for client in idle[::5]:
             client.send(POST, b"x-slow: ")
@@ -260,7 +262,7 @@ def test_connections_that_say_nothing_make_room(upstream: RawUpstream) -> None:
 
 def test_a_burst_of_silent_connections_stays_within_the_limit() -> None:
     """B23: hundreds that arrive at once, after others have waited, are not admitted by closing the same one again and again."""
-    with running(socket.AF_INET, ("127.0.0.1", 0), Limits(connections=20)) as (server, at):
+    with running(socket.AF_INET, ("127.0.0.1", 0), GatewayLimits(connections=20)) as (server, at):
         idle = [Client(at) for _ in range(20)]
         time.sleep(1.2)
         idle += [Client(at) for _ in range(200)]
@@ -282,7 +284,7 @@ def test_no_files_left_is_one_line_a_minute(caplog: pytest.LogCaptureFixture) ->
     """B23: asyncio reports each failed accept with a traceback, thousands a second; the log gets one line with the remedy."""
 
     async def fail() -> None:
-        server = Server(_without_lifespan(None), Limits())
+        server = Server(_without_lifespan(None), GatewayLimits())
         loop = asyncio.get_running_loop()
         for _ in range(1_000):
             problem = OSError(EMFILE, "Too many open files")

@@ -16,7 +16,7 @@ from infold.dashboard.app import CONTENT_POLICY, page_routes
 from infold.dashboard.desk import Desk
 from infold.errors import FormatError, UsageError
 from infold.gateway.actions import SessionActions
-from infold.gateway.request_body import Limits
+from infold.gateway.request_body import GatewayLimits
 from infold.stores.memory import MemoryStore
 
 from ..unit.gateway.raw_upstream import RawUpstream, whole  # noqa: TID252 - `tests` is no package to name
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 SECONDS = 20.0
 """In which every request is answered; most take milliseconds."""
 
-LIMITS = Limits(body_bytes=200_000, body_seconds=5.0, upstream_seconds=2.0)
+LIMITS = GatewayLimits(body_bytes=200_000, body_seconds=5.0, upstream_seconds=2.0)
 TROUBLE = frozenset({502, 503, 504})
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

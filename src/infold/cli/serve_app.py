@@ -18,7 +18,7 @@ from infold.gateway.actions import SessionActions
 from infold.gateway.app import Gateway, application
 from infold.gateway.auth import check_address
 from infold.gateway.event_hub import EventHub
-from infold.gateway.request_body import Limits
+from infold.gateway.request_body import GatewayLimits
 from infold.gateway.server import Server, connections_allowed
 from infold.gateway.tenants import Tenants, TenantSessions, secret_for
 from infold.gateway.upstream import PROVIDERS, Upstreams, is_address
@@ -138,7 +138,7 @@ def _gateway(
         tenants=tenants,
         sessions=sessions,
         hub=hub,
-        limits=Limits(
+        limits=GatewayLimits(
             header_seconds=given.header_seconds,
             body_seconds=given.body_seconds,
             idle_seconds=given.idle_seconds,

@@ -15,7 +15,7 @@ from infold.errors import InfoldError
 from infold.gateway.auth import Auth
 from infold.gateway.event_hub import EventHub
 from infold.gateway.relay import Relay
-from infold.gateway.request_body import Limits
+from infold.gateway.request_body import GatewayLimits
 from infold.gateway.tenants import Tenants, TenantSessions
 from infold.gateway.upstream import Sender, Upstreams
 from infold.observers.metrics import CONTENT_TYPE
@@ -32,7 +32,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
     tenants: Tenants
     sessions: TenantSessions
     hub: EventHub
-    limits: Limits = Limits()
+    limits: GatewayLimits = GatewayLimits()
     token: str = ""
     pages: Sequence[BaseRoute] = ()
     content_policy: str = "default-src 'none'; frame-ancestors 'none'"

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketClose
 
 from infold.errors import UsageError
-from infold.gateway.request_body import Limits, Refusal, read_body
+from infold.gateway.request_body import GatewayLimits, Refusal, read_body
 
 TOKEN_HEADER = "x-infold-token"
 COOKIE = "infold-token"
@@ -41,7 +41,7 @@ PAGES = ("/sessions/", STYLE)
 """Paths that only pages have: an unknown one is not found, and not relayed."""
 
 LOGIN_PATH = "/login"
-LOGIN_LIMITS = Limits(body_bytes=4_096, body_seconds=10.0)
+LOGIN_LIMITS = GatewayLimits(body_bytes=4_096, body_seconds=10.0)
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]*")
 """Characters that need no escaping in a path, a header and a cookie."""
 

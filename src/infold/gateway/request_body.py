@@ -22,7 +22,7 @@ MOST_DISCARDED = 4
 still sends would never see the answer."""
 
 
-class Limits(Struct, frozen=True):
+class GatewayLimits(Struct, frozen=True):
     """How large a request may be, how long each side may take, and how many clients may be connected.
 
     Requests larger than `managed_bytes` are relayed without being parsed. `upstream_seconds` limits the time between two chunks,
@@ -54,7 +54,7 @@ class Refusal(Struct, frozen=True):
         return {"type": "error", "error": error}
 
 
-async def read_body(request: Request, limits: Limits) -> bytes | Refusal:
+async def read_body(request: Request, limits: GatewayLimits) -> bytes | Refusal:
     """Return the complete body, or a refusal if it is too large, too slow or incomplete."""
     length = request.headers.get("content-length", "")
     waits = request.headers.get("expect", "").lower() == "100-continue"
@@ -69,7 +69,7 @@ async def read_body(request: Request, limits: Limits) -> bytes | Refusal:
         return Refusal(400, "the request broke off; send it whole")
 
 
-async def _read(request: Request, limits: Limits) -> bytes | Refusal:
+async def _read(request: Request, limits: GatewayLimits) -> bytes | Refusal:
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():
@@ -83,11 +83,11 @@ async def _read(request: Request, limits: Limits) -> bytes | Refusal:
     return b"".join(chunks) if size <= limits.body_bytes else _too_large(limits)
 
 
-def _too_large(limits: Limits) -> Refusal:
+def _too_large(limits: GatewayLimits) -> Refusal:
     return Refusal(413, f"the request is larger than {limits.body_bytes:,} bytes; send fewer or smaller media")
 
 
-def decompress_body(raw: bytes, encoding: str, limits: Limits) -> bytes | Unmanaged:
+def decompress_body(raw: bytes, encoding: str, limits: GatewayLimits) -> bytes | Unmanaged:
     """Return a body without its `content-encoding`, or why infold does not read it."""
     name = encoding.strip().lower()
     if name in PLAIN:
@@ -104,7 +104,7 @@ def decompress_body(raw: bytes, encoding: str, limits: Limits) -> bytes | Unmana
     return text if inner.is_whole else Unmanaged(f"the body is not valid {name}")
 
 
-def _too_much(limits: Limits) -> Unmanaged:
+def _too_much(limits: GatewayLimits) -> Unmanaged:
     return Unmanaged(f"larger than the {limits.managed_bytes:,} bytes that infold reads", is_history=True)
 
 

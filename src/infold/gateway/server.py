@@ -19,7 +19,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from infold.gateway.request_body import Limits, Refusal
+from infold.gateway.request_body import GatewayLimits, Refusal
 
 DRAIN_SECONDS = 30
 """How long open streams may continue after the server was asked to stop."""
@@ -64,7 +64,7 @@ class ClientConnection(H11Protocol):
     `refused` is shared by a server's connections: those that were answered and are about to be closed.
     """
 
-    def __init__(self, limits: Limits, refused: "set[ClientConnection]", **given: Any) -> None:
+    def __init__(self, limits: GatewayLimits, refused: "set[ClientConnection]", **given: Any) -> None:
         super().__init__(**given)
         self._limits = limits
         self._refused = refused
@@ -230,7 +230,7 @@ class Server(uvicorn.Server):
     """Serves an application until a signal: open streams are finished, and `on_exit` ends what would last for ever."""
 
     def __init__(
-        self, app: ASGIApp, limits: Limits, *, on_exit: Callable[[], None] | None = None, **given: Any
+        self, app: ASGIApp, limits: GatewayLimits, *, on_exit: Callable[[], None] | None = None, **given: Any
     ) -> None:
         refused: set[ClientConnection] = set()
 

@@ -103,7 +103,8 @@ def _derived_name(asked: Asked, history: IncomingHistory, body: Mapping[str, Any
     reply = history.first_reply_fingerprint
     if not agent and reply is None:
         return None
-    beginning = (agent,) if agent else (_cache_key(body), reply or "")
+    cache_key = body.get("prompt_cache_key")  # some clients have one per session, others one for all
+    beginning = (agent,) if agent else (cache_key if isinstance(cache_key, str) else "", reply or "")
     stem = f"{'named' if agent else 'begun'}-{fingerprint_of(*beginning, history.first_user_fingerprint)}"
     return stem if asked.tools else f"{stem}-plain"
 
@@ -114,12 +115,6 @@ def _agent_session_id(body: Mapping[str, Any], headers: Mapping[str, str]) -> st
     metadata = body.get("metadata")
     user = metadata.get("user_id") if isinstance(metadata, Mapping) else None
     return header or (user if isinstance(user, str) and "session" in user else "")
-
-
-def _cache_key(body: Mapping[str, Any]) -> str:
-    """Return the key for the provider's cache; some clients have one per session, others one for all. Empty if none."""
-    key = body.get("prompt_cache_key")
-    return key if isinstance(key, str) else ""
 
 
 def _is_same(one: object, other: object) -> bool:

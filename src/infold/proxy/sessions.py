@@ -312,16 +312,12 @@ def settings_for(settings: SessionSettings, asked: Asked) -> SessionSettings:
     )
 
 
-def can_summarise(settings: SessionSettings) -> bool:
-    """Whether a session's own model is good enough to write summaries, as far as is known."""
+def with_own_summariser(settings: SessionSettings) -> SessionSettings:
+    """Let the session's own model write the summaries if the settings name no summariser and it is known to be good enough."""
     entry = lookup(settings.model or "").entry
     window = settings.window.context_tokens if isinstance(settings.window, Window) else settings.window
-    return entry.summarises and (window or entry.context_tokens) >= LEAST_SUMMARISER_TOKENS
-
-
-def with_own_summariser(settings: SessionSettings) -> SessionSettings:
-    """Let the session's own model write the summaries if the settings name no summariser and it is good enough."""
-    if settings.summariser is not None or not can_summarise(settings):
+    is_good = entry.summarises and (window or entry.context_tokens) >= LEAST_SUMMARISER_TOKENS
+    if settings.summariser is not None or not is_good:
         return settings
     return replace(settings, summariser=summarise_upstream, shares_prefix=True)
 

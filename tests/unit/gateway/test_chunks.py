@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from infold.gateway.reply import ResponseChunks
+from infold.gateway.relay import ResponseChunks
 
 
 class Body(httpx2.AsyncByteStream):

@@ -1,6 +1,6 @@
 """Headers travel as they came, but for those that speak to a neighbour."""
 
-from infold.gateway.headers import for_another_request, forwarded, header, returned, uncompressed_reply
+from infold.gateway.upstream import for_another_request, forwarded, header, returned, uncompressed_reply
 
 
 def test_a_clients_headers_are_forwarded_as_they_came() -> None:

@@ -16,7 +16,7 @@ import zstandard
 
 from infold.core.events import Compacted, FailedOpen, NotManaged, Rejected
 from infold.errors import StoreBroken
-from infold.gateway.request_body import Limits
+from infold.gateway.request_body import GatewayLimits
 from infold.gateway.upstream import Upstreams
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted import ScriptedServer
@@ -340,7 +340,7 @@ def test_a_compressed_request_that_is_refused_goes_out_plain_and_smaller() -> No
 def test_what_is_too_large_to_read_is_relayed() -> None:
     """Above what infold reads itself, a request goes out as it came."""
     with RawUpstream(lambda _: [whole(REPLY)]) as upstream:
-        [reply] = asked(Stage(upstream.url, limits=Limits(managed_bytes=100)), ("POST", CHAT, chat(turns(1))))
+        [reply] = asked(Stage(upstream.url, limits=GatewayLimits(managed_bytes=100)), ("POST", CHAT, chat(turns(1))))
 
         assert len(upstream.requests[0].body) > 100
         assert reply.headers["x-infold"] == "relayed; larger than the 100 bytes that infold reads"
@@ -360,7 +360,7 @@ def test_history_that_a_provider_holds_is_let_be() -> None:
 def test_a_request_that_is_too_large_is_refused() -> None:
     """In the shape that SDKs read errors from; the upstream never hears of it."""
     with ScriptedServer() as upstream:
-        [reply] = asked(Stage(upstream.url, limits=Limits(body_bytes=10)), ("POST", CHAT, chat(turns(0))))
+        [reply] = asked(Stage(upstream.url, limits=GatewayLimits(body_bytes=10)), ("POST", CHAT, chat(turns(0))))
 
         assert upstream.requests == ()
     assert (reply.status_code, reply.json()["error"]["type"]) == (413, "infold_gateway_error")
@@ -396,7 +396,7 @@ def test_an_upstream_that_is_away_is_told() -> None:
 )
 def test_an_upstream_in_trouble_is_told(script: list[bytes | Pause], status: int) -> None:
     """Before anything was passed on, trouble is an answer and not a broken connection."""
-    limits = Limits(upstream_seconds=1)
+    limits = GatewayLimits(upstream_seconds=1)
     with RawUpstream(lambda _: script) as upstream:
         [reply] = asked(Stage(upstream.url, limits=limits), ("POST", CHAT, chat(turns(0), stream=True)))
 

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 from starlette.types import Message
 
-from infold.gateway.relay import cancel_on_disconnect
-from infold.gateway.reply import LINGER_SECONDS, ObservedReply, RelayedResponse
+from infold.gateway.relay import LINGER_SECONDS, ObservedReply, RelayedResponse, cancel_on_disconnect
 from infold.proxy.reply_observer import ReplyObserver
 from infold.proxy.request import ParsedRequest, parse_request
 

@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from infold.formats.requests import Unmanaged
-from infold.gateway.request_body import Limits, Refusal, decompress_body, read_body
+from infold.gateway.request_body import GatewayLimits, Refusal, decompress_body, read_body
 
-SMALL = Limits(body_bytes=10, body_seconds=5.0)
+SMALL = GatewayLimits(body_bytes=10, body_seconds=5.0)
 
 
 def asked(*pieces: bytes, headers: dict[str, str] | None = None, ends: bool = True) -> Request:
@@ -31,7 +31,7 @@ def asked(*pieces: bytes, headers: dict[str, str] | None = None, ends: bool = Tr
     return Request({"type": "http", "method": "POST", "path": "/", "headers": raw}, receive)
 
 
-def read(request: Request, limits: Limits = SMALL) -> bytes | Refusal:
+def read(request: Request, limits: GatewayLimits = SMALL) -> bytes | Refusal:
     """What is read of it."""
     return asyncio.run(read_body(request, limits))
 
@@ -90,7 +90,7 @@ def test_a_slow_body_is_refused() -> None:
         raise AssertionError("nothing comes")
 
     request = Request({"type": "http", "method": "POST", "path": "/", "headers": []}, receive)
-    refusal = read(request, Limits(body_seconds=0.01))
+    refusal = read(request, GatewayLimits(body_seconds=0.01))
 
     assert isinstance(refusal, Refusal)
     assert (refusal.status, "0.01 seconds" in refusal.message) == (408, True)
@@ -106,7 +106,7 @@ def test_a_body_that_breaks_off_is_refused() -> None:
 
 def test_a_compressed_body_is_decompressed_within_the_bound() -> None:
     """What is no larger than infold reads is decompressed; a bomb is not, nor what breaks off, goes on, or is something else."""
-    limits = Limits(managed_bytes=1_000)
+    limits = GatewayLimits(managed_bytes=1_000)
     packed = gzip.compress(b"x" * 1_000)
 
     def told(raw: bytes, encoding: str = "gzip") -> bytes | str:
@@ -124,7 +124,7 @@ def test_a_compressed_body_is_decompressed_within_the_bound() -> None:
 @pytest.mark.parametrize(("encoding", "pack"), [("br", brotli.compress), ("zstd", zstandard.compress)])
 def test_br_and_zstd_are_decompressed_within_the_bound(encoding: str, pack: Callable[[bytes], bytes]) -> None:
     """B23: newer agents send them; what breaks off, goes on, or is something else is not taken for a body."""
-    limits, text = Limits(managed_bytes=2_000_000), random.Random(1).randbytes(1_000_000)
+    limits, text = GatewayLimits(managed_bytes=2_000_000), random.Random(1).randbytes(1_000_000)
     packed = pack(text)
 
     def told(raw: bytes) -> bytes | str:
@@ -146,7 +146,7 @@ def test_a_bomb_fills_no_memory(encoding: str, pack: Callable[[bytes], bytes]) -
     """B23: not much more is decompressed than infold would read: one block of output, of 8 MiB at most."""
     bomb = pack(bytes(200_000_000))
     tracemalloc.start()
-    decompress_body(bomb, encoding, Limits(managed_bytes=100_000))
+    decompress_body(bomb, encoding, GatewayLimits(managed_bytes=100_000))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -159,4 +159,4 @@ def test_a_zstd_body_with_a_huge_window_is_not_read() -> None:
     writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     packed = writer.compress(random.Random(1).randbytes(300_000)) + writer.flush()
 
-    assert decompress_body(packed, "zstd", Limits()) == Unmanaged("the body is not valid zstd")
+    assert decompress_body(packed, "zstd", GatewayLimits()) == Unmanaged("the body is not valid zstd")

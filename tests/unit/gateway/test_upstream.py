@@ -7,7 +7,7 @@ import httpcore2
 import httpx2
 import pytest
 
-from infold.gateway.request_body import Limits
+from infold.gateway.request_body import GatewayLimits
 from infold.gateway.upstream import KNOWN_ERRORS, MOST_ANSWER_BYTES, Outgoing, Sender
 from infold.proxy.managed_request import UpstreamReply
 
@@ -22,7 +22,7 @@ def outgoing(upstream: RawUpstream, path: str = "/v1/x", *, method: str = "POST"
     return Outgoing(method, httpx2.URL(upstream.url + path), given)
 
 
-async def sent(request: Outgoing, content: bytes = b"", limits: Limits = Limits()) -> tuple[int, bytes]:
+async def sent(request: Outgoing, content: bytes = b"", limits: GatewayLimits = GatewayLimits()) -> tuple[int, bytes]:
     """The status and the body that come back."""
     async with Sender(limits) as sender:
         response = await sender.send(request, content)
@@ -34,7 +34,7 @@ async def sent(request: Outgoing, content: bytes = b"", limits: Limits = Limits(
 
 async def asked(request: Outgoing, content: bytes = b"{}") -> UpstreamReply:
     """The answer to a request of our own."""
-    async with Sender(Limits()) as sender:
+    async with Sender(GatewayLimits()) as sender:
         return await sender.ask(request, content)
 
 
@@ -54,7 +54,7 @@ def test_no_cookie_is_kept() -> None:
     """B28: what an upstream sets for one client is not sent with the next one's request."""
 
     async def twice(upstream: RawUpstream) -> None:
-        async with Sender(Limits()) as sender:
+        async with Sender(GatewayLimits()) as sender:
             for _ in range(2):
                 response = await sender.send(outgoing(upstream), b"{}")
                 await response.aread()
@@ -90,7 +90,7 @@ def test_what_is_no_reply_is_an_error(answer: bytes, problem: type[Exception]) -
 
 def test_a_silent_upstream_is_not_waited_for() -> None:
     """The time allowed is the longest silence."""
-    limits = Limits(upstream_seconds=0.05)
+    limits = GatewayLimits(upstream_seconds=0.05)
     with RawUpstream(lambda _: [Pause(5)]) as upstream, pytest.raises(httpx2.TimeoutException):
         asyncio.run(sent(outgoing(upstream), b"{}", limits))
 
