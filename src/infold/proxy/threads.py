@@ -25,9 +25,10 @@ MOST_PREPARING = 256
 MOST_RECORDING = 64
 """Threads that record replies: others than those that prepare, so that the end of a stream never waits for a summary."""
 
-MOST_COMPUTING = 4
-"""Threads of either kind that compute at once. With more, those of a burst take the interpreter from the event loop, and the
-streams that are running stop; they also cost memory, since each allocates from an arena of its own."""
+MOST_COMPUTING = 2
+"""Threads of either kind that compute at once; the second goes on while the first waits for its store. With more, those of a
+burst take the interpreter from the event loop, and the streams that are running stop; each thread also allocates from an arena
+of its own, and four of either kind took half as much memory again."""
 
 SLOT_SECONDS = 0.25
 """Work that takes longer waits for something, such as another process, and no longer counts as computing."""
