@@ -36,6 +36,7 @@ from infold.core.view import view
 from infold.formats.codec import Decoded, joined, plain
 from infold.formats.pairing import Pairing
 from infold.formats.registry import detect
+from infold.formats.rules import problems
 from infold.testing.wire import WireHistory, guises, wire_histories
 
 pytestmark = pytest.mark.slow
@@ -292,7 +293,7 @@ def _half_interrupted(message: Message) -> tuple[Message, ...]:
 
 
 def _accepted(history: WireHistory, encoded: list[object]) -> None:
-    assert history.format.problems(encoded) == ()
+    assert problems(history.format, encoded) == ()
     adapter = SDK_TYPES.get(history.format.name)
     if adapter is not None:
         _consumed(adapter.validate_python([plain(item) for item in encoded]))

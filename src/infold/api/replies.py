@@ -15,7 +15,8 @@ from infold.core.events import FailedOpen, NotManaged
 from infold.errors import BrokenInput
 from infold.formats.codec import plain
 from infold.formats.overflow import Overflow, recognise
-from infold.formats.streams import ReplyBuilder, builder_for
+from infold.formats.registry import builder_for
+from infold.formats.streams import ReplyBuilder
 
 Tell = Callable[[FailedOpen | NotManaged], None]
 """Tells of a request that was relayed as it came; must not raise."""

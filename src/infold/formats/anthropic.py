@@ -1,14 +1,16 @@
-"""A Messages reply out of the events of its stream."""
+"""Anthropic Messages: one item is one message, its content a text or blocks.
+
+Tool results must come first in the user message after their calls, in one message: there infold's own result joins the
+caller's. Thinking blocks are bound to the conversation they were created in and are sent back untouched.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
-
-from msgspec.json import Decoder
-from msgspec.structs import asdict
+from typing import Any
 
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
+    Finish,
     Message,
     MessageId,
     Part,
@@ -18,6 +20,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolMessage,
     ToolResultPart,
+    Usage,
     UserMessage,
 )
 from infold.formats.codec import (
@@ -30,13 +33,19 @@ from infold.formats.codec import (
     arguments_of,
     begun_by_user,
     cleaned,
+    count,
     decode_each,
+    dict_or_empty,
+    dicts_in,
     encode_view,
+    finish_named,
     gather,
     has_address,
+    has_count,
     id_field,
     is_image,
     is_pdf,
+    json_text,
     left_text,
     listed,
     mentioned,
@@ -44,9 +53,9 @@ from infold.formats.codec import (
     opaque_value,
     parsed_arguments,
     plain,
-    provider_text,
     provider_value,
     replaced_content,
+    reported_usage,
     result_or_text,
     shown,
     shown_text,
@@ -55,67 +64,20 @@ from infold.formats.codec import (
 )
 from infold.formats.media import file_part, parse_data_url
 from infold.formats.pairing import Pairing
-from infold.formats.sse import Pieces, Shape, fields, grow, index_of, joined_text, merge, read_as, whole
-
-THINKING = ("thinking", "redacted_thinking")
-
-
-def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
-    """Items for a message that came from no wire: results first, as the API wants them."""
-    ids = aliases or {}
-    parts = shown(message)
-    role = "assistant" if isinstance(message, AssistantMessage) else "user"
-    blocks = [block for part in parts for block in _new_blocks(part, ids)]
-    if not isinstance(message, AssistantMessage):
-        blocks.sort(key=lambda block: block["type"] != "tool_result")
-    if isinstance(message, SystemMessage):
-        role = "system"
-    if len(blocks) == 1 and blocks[0]["type"] == "text":
-        return [{"role": role, "content": blocks[0]["text"]}]
-    return [{"role": role, "content": blocks}] if blocks else []
-
-
-def _new_blocks(part: Part, ids: Mapping[str, str]) -> list[Item]:
-    match part:
-        case TextPart():
-            block, text = opaque_value(part), {"type": "text", "text": part.text}
-            return [block] if "type" in block else [text] if part.text.strip() else []
-        case ToolCallPart():
-            call_id = ids.get(part.call_id) or part.call_id
-            return [{"type": "tool_use", "id": call_id, "name": part.tool, "input": parsed_arguments(part.arguments)}]
-        case ToolResultPart():
-            return [_new_result(part, ids)]
-        case FilePart():
-            return [_new_medium(part)]
-        case ReasoningPart():
-            value = provider_value(part)
-            return [value] if isinstance(value, dict) and value.get("type") in THINKING else []
-        case _:
-            return []
-
-
-def _new_result(part: ToolResultPart, ids: Mapping[str, str]) -> Item:
-    call_id = ids.get(part.call_id) or part.call_id
-    media = [_new_medium(file) for file in part.files]
-    content = [*([{"type": "text", "text": part.output}] if part.output.strip() else []), *media]
-    block: Item = {"type": "tool_result", "tool_use_id": call_id, "content": content if media else part.output}
-    return block if part.status == "completed" else {**block, "is_error": True}
-
-
-def _new_medium(part: FilePart) -> Item:
-    found = parse_data_url(part.reference)
-    source: Item = {"type": "url", "url": part.reference}
-    if found is not None:
-        source = {"type": "base64", "media_type": found.media_type, "data": found.data}
-    if is_image(part):
-        return {"type": "image", "source": source}
-    if is_pdf(part) or (has_address(part) and part.media_type == "application/pdf"):
-        return {"type": "document", "source": source, **({"title": part.name} if part.name and found else {})}
-    return {"type": "text", "text": mentioned(part)}
-
+from infold.formats.streams import (
+    Emit,
+    ReplyBuilder,
+    TextPieces,
+    append_text,
+    index_or_none,
+    join_pieces,
+    join_text,
+    merge,
+)
 
 NAME = "anthropic-messages"
 
+THINKING = ("thinking", "redacted_thinking")
 
 ROLES = ("user", "assistant", "system")
 
@@ -228,7 +190,7 @@ def _other(block: Item) -> tuple[Part, ...]:
     """What stands in a message or inside a result beside text."""
     match block.get("type"):
         case "thinking" | "redacted_thinking":
-            return (ReasoningPart(text_field(block, "thinking"), provider_text(block)),)
+            return (ReasoningPart(text_field(block, "thinking"), json_text(block)),)
         case "image":
             return (_medium(block, "image/*"),)
         case "document":
@@ -333,7 +295,191 @@ def _is_no_result(block: object) -> bool:
     return isinstance(block, str) or plain(block).get("type") != "tool_result"
 
 
+# Messages of infold's own.
+
+
+def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
+    """Items for a message that came from no wire: results first, as the API wants them."""
+    ids = aliases or {}
+    parts = shown(message)
+    role = "assistant" if isinstance(message, AssistantMessage) else "user"
+    blocks = [block for part in parts for block in _new_blocks(part, ids)]
+    if not isinstance(message, AssistantMessage):
+        blocks.sort(key=lambda block: block["type"] != "tool_result")
+    if isinstance(message, SystemMessage):
+        role = "system"
+    if len(blocks) == 1 and blocks[0]["type"] == "text":
+        return [{"role": role, "content": blocks[0]["text"]}]
+    return [{"role": role, "content": blocks}] if blocks else []
+
+
+def _new_blocks(part: Part, ids: Mapping[str, str]) -> list[Item]:
+    match part:
+        case TextPart():
+            block, text = opaque_value(part), {"type": "text", "text": part.text}
+            return [block] if "type" in block else [text] if part.text.strip() else []
+        case ToolCallPart():
+            call_id = ids.get(part.call_id) or part.call_id
+            return [{"type": "tool_use", "id": call_id, "name": part.tool, "input": parsed_arguments(part.arguments)}]
+        case ToolResultPart():
+            return [_new_result(part, ids)]
+        case FilePart():
+            return [_new_medium(part)]
+        case ReasoningPart():
+            value = provider_value(part)
+            return [value] if isinstance(value, dict) and value.get("type") in THINKING else []
+        case _:
+            return []
+
+
+def _new_result(part: ToolResultPart, ids: Mapping[str, str]) -> Item:
+    call_id = ids.get(part.call_id) or part.call_id
+    media = [_new_medium(file) for file in part.files]
+    content = [*([{"type": "text", "text": part.output}] if part.output.strip() else []), *media]
+    block: Item = {"type": "tool_result", "tool_use_id": call_id, "content": content if media else part.output}
+    return block if part.status == "completed" else {**block, "is_error": True}
+
+
+def _new_medium(part: FilePart) -> Item:
+    found = parse_data_url(part.reference)
+    source: Item = {"type": "url", "url": part.reference}
+    if found is not None:
+        source = {"type": "base64", "media_type": found.media_type, "data": found.data}
+    if is_image(part):
+        return {"type": "image", "source": source}
+    if is_pdf(part) or (has_address(part) and part.media_type == "application/pdf"):
+        return {"type": "document", "source": source, **({"title": part.name} if part.name and found else {})}
+    return {"type": "text", "text": mentioned(part)}
+
+
 _CODEC = Codec(slots=_slots, parts=_parts, replaced=_replaced, retold=_retold, tidied=_tidied, new=encode_new)
+
+
+# Requests.
+
+
+HELD_FIELDS = ("thread", "compaction")
+"""Fields of a request whose history the provider keeps, or is to compact."""
+
+_THINKING_EDIT = "clear_thinking"
+"""Prefix of the names of context edits that only remove thinking; a date follows."""
+
+_LARGER_BETA, _LARGER_TOKENS = "context-1m-", 1_000_000
+"""Prefix of the beta by which some models have a larger window, and the size of that window."""
+
+
+def edits_thinking_only(edits: object) -> bool:
+    """Return whether `context_management` does no more than remove thinking, as Claude Code asks with each request."""
+    found = (edits.get("edits") or ()) if isinstance(edits, Mapping) else None
+    return isinstance(found, list | tuple) and all(
+        isinstance(edit, Mapping) and str(edit.get("type")).startswith(_THINKING_EDIT) for edit in found
+    )
+
+
+def requested_window(body: Mapping[str, Any], headers: Mapping[str, str]) -> int | None:
+    """Return the window that a request asks for by a beta, in a header or in the body; `None` for the model's usual one."""
+    named = body.get("anthropic_beta")
+    betas = [*headers.get("anthropic-beta", "").split(","), *(named if isinstance(named, list) else ())]
+    return _LARGER_TOKENS if any(str(beta).strip().startswith(_LARGER_BETA) for beta in betas) else None
+
+
+def drops_thinking(body: Mapping[str, Any]) -> bool:
+    """Return whether the provider is to drop thinking that is bound to another conversation, in place of refusing it."""
+    thinking = body.get("thinking")
+    binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
+    return isinstance(binding, Mapping) and binding.get("prefix_mismatch_behavior") == "drop_block"
+
+
+def thinking_fields(body: Mapping[str, Any]) -> Item:
+    """Return the fields by which the thinking in a request's messages is accepted, dropped or refused.
+
+    Empty if the request has a budget for thinking, which may be larger than the summary that it is reused for.
+    """
+    thinking = body.get("thinking")
+    if not isinstance(thinking, Mapping) or "budget_tokens" in thinking:
+        return {}
+    return {field: body[field] for field in ("thinking", "context_management") if field in body}
+
+
+def without_thinking(items: Sequence[object]) -> list[object]:
+    """Return messages without thinking, which may be bound to their own system prompt; one left empty is left out."""
+    return [kept for item in items if (kept := _without_thinking(item)) is not None]
+
+
+def _without_thinking(item: object) -> object | None:
+    content = item.get("content") if isinstance(item, Mapping) else None
+    if not isinstance(item, Mapping) or not isinstance(content, list | tuple):
+        return item
+    kept = [block for block in content if not (isinstance(block, Mapping) and block.get("type") in THINKING)]
+    if len(kept) == len(content):
+        return item
+    return {**item, "content": kept} if kept else None
+
+
+def summary_fields(body: Mapping[str, Any], output_tokens: int, *, has_tools: bool) -> Item:
+    """Return what a request for a summary says about its answer: at most so long, and no calls."""
+    del body
+    return {"max_tokens": output_tokens, **({"tool_choice": {"type": "none"}} if has_tools else {})}
+
+
+def with_system(system: str, items: list[Any]) -> Item:
+    """Return the fields of a request with this system prompt and these messages."""
+    return {"system": system, "messages": items}
+
+
+def tool_item(name: str, description: str, parameters: Item) -> Item:
+    """Return one tool as an entry of a request's `tools`."""
+    return {"name": name, "description": description, "input_schema": parameters}
+
+
+def tool_names(tool: Item, recall: str) -> Iterator[str]:
+    """Yield a tool's name; for an MCP server that the provider calls, the name that `recall` would have there."""
+    yield text_field(tool, "name")
+    if tool.get("type") == "mcp_toolset":
+        yield f"{text_field(tool, 'mcp_server_name')}__{recall}"
+
+
+# Replies.
+
+
+def reply_items(body: object) -> list[object]:
+    """Return the items a reply adds to the history."""
+    content = dict_or_empty(body).get("content")
+    return [{"role": "assistant", "content": content}] if content else []
+
+
+def usage(body: object) -> Usage | None:
+    """Return the usage of a reply, whose input already excludes the cache.
+
+    After server tools a reply has several iterations; the last one is what stands in the window, so its sum is the total.
+    """
+    reported = reported_usage(body, "usage")
+    if not has_count(reported, "input_tokens", "output_tokens"):
+        return None
+    thinking = count(dict_or_empty(reported.get("output_tokens_details")), "thinking_tokens")
+    return Usage(
+        input=count(reported, "input_tokens"),
+        output=max(0, count(reported, "output_tokens") - thinking),
+        reasoning=thinking,
+        cache_read=count(reported, "cache_read_input_tokens"),
+        cache_write=count(reported, "cache_creation_input_tokens"),
+        total=_last_iteration(reported.get("iterations")),
+    )
+
+
+def _last_iteration(iterations: object) -> int | None:
+    sampled = [entry for entry in dicts_in(iterations) if entry.get("type", "message") == "message"]
+    fields = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+    return sum(count(sampled[-1], field) for field in fields) or None if sampled else None
+
+
+def finish(body: object) -> Finish | None:
+    """Return why a reply ended; in a stream the delta has the reason."""
+    reply = dict_or_empty(body)
+    return finish_named(reply.get("stop_reason") or dict_or_empty(reply.get("delta")).get("stop_reason"))
+
+
+# Streams.
 
 
 TEXTS = {"text_delta": "text", "thinking_delta": "thinking"}
@@ -341,33 +487,38 @@ TEXTS = {"text_delta": "text", "thinking_delta": "thinking"}
 
 
 class AnthropicReply:
-    """Gathers the blocks of a message, and its usage from where it begins and ends.
+    """Gathers the blocks of a message, and its usage from its first and last events.
 
-    A call's input comes as pieces of JSON text. Where they make no object, because the stream was cut short or the model
-    erred, the text stands in the field `arguments` of one, for the API takes only objects.
+    A call's input arrives as pieces of JSON text. If they are not an object, because the stream was cut short or the model
+    erred, the text goes into the field `arguments` of one, since the API takes only objects.
     """
 
     def __init__(self) -> None:
         self._message: Item = {}
         self._blocks: dict[int, Item] = {}
-        self._inputs: dict[int, Pieces] = {}
+        self._inputs: dict[int, TextPieces] = {}
         self._is_stopped = False
 
     @property
     def is_finished(self) -> bool:
-        """Whether the message says why it ended, or its end was told."""
+        """Whether the message has a stop reason, or its last event came."""
         return self._is_stopped or bool(self._message.get("stop_reason"))
 
-    def take(self, kind: str, event: Item) -> None:
-        """Add an event; one that adds nothing to a message is passed over."""
-        index = index_of(event.get("index"))
+    def take(self, kind: str, event: Item, emit: Emit) -> None:
+        """Add an event; one that adds nothing to a message is ignored."""
+        index = index_or_none(event.get("index"))
         match kind:
             case "message_start":
-                self._message |= fields(event.get("message"))
-            case "content_block_start" if index is not None and fields(event.get("content_block")):
-                self._blocks[index] = {**event["content_block"]}
+                self._message |= dict_or_empty(event.get("message"))
+            case "content_block_start" if index is not None and (block := dict_or_empty(event.get("content_block"))):
+                self._blocks[index] = {**block}
+                if block.get("type") == "tool_use":
+                    emit("call", block.get("name"))
+                else:
+                    emit("text", block.get("text"))
+                    emit("reasoning", block.get("thinking"))
             case "content_block_delta" if index is not None:
-                self._take_delta(index, fields(event.get("delta")))
+                self._take_delta(index, dict_or_empty(event.get("delta")), emit)
             case "message_delta":
                 self._take_end(event)
             case "message_stop":
@@ -375,21 +526,14 @@ class AnthropicReply:
             case _:
                 pass
 
-    def grow(self, data: bytes) -> bool:
-        """Add a piece of a text, of thinking or of a call's input; false for any other event."""
-        told = read_as(_GROWTHS, data)
-        if told is not None:
-            self._take_delta(told.index, asdict(told.delta))
-        return told is not None
-
     def reply(self) -> Item | None:
-        """The message so far; nothing before its first event."""
+        """Return the message so far, `None` before its first event."""
         if not self._message and not self._blocks:
             return None
         content = [self._block(index) for index in sorted(self._blocks)]
         return {"type": "message", "role": "assistant", "stop_reason": None, **self._message, "content": content}
 
-    def _take_delta(self, index: int, delta: Item) -> None:
+    def _take_delta(self, index: int, delta: Item, emit: Emit) -> None:
         kind = str(delta.get("type"))
         if kind in TEXTS:
             self._blocks.setdefault(index, {"type": TEXTS[kind]})
@@ -398,10 +542,12 @@ class AnthropicReply:
             return
         match kind:
             case "text_delta" | "thinking_delta":
-                grow(block, TEXTS[kind], delta.get(TEXTS[kind]))
+                text = delta.get(TEXTS[kind])
+                append_text(block, TEXTS[kind], text)
+                emit("text" if kind == "text_delta" else "reasoning", text)
             case "input_json_delta" if isinstance(delta.get("partial_json"), str):
-                self._inputs.setdefault(index, Pieces()).append(delta["partial_json"])
-            case "citations_delta" if fields(delta.get("citation")):
+                self._inputs.setdefault(index, TextPieces()).append(delta["partial_json"])
+            case "citations_delta" if dict_or_empty(delta.get("citation")):
                 merge(block, {"citations": [delta["citation"]]})
             case "signature_delta" | "compaction_delta":
                 block |= {field: value for field, value in delta.items() if field != "type"}
@@ -409,40 +555,24 @@ class AnthropicReply:
                 pass
 
     def _take_end(self, event: Item) -> None:
-        """What ends a message: counts are totals, and what is left out here was told at the beginning."""
-        beside = {field: value for field, value in event.items() if field not in ("type", "delta", "usage")}
-        told = beside | fields(event.get("delta"))
-        self._message |= {field: value for field, value in told.items() if value is not None}
-        counts = {field: value for field, value in fields(event.get("usage")).items() if value is not None}
-        self._message["usage"] = fields(self._message.get("usage")) | counts
+        """Add what ends a message: counts are totals, and fields left out here keep their first value."""
+        others = {field: value for field, value in event.items() if field not in ("type", "delta", "usage")}
+        ended = others | dict_or_empty(event.get("delta"))
+        self._message |= {field: value for field, value in ended.items() if value is not None}
+        counts = {field: value for field, value in dict_or_empty(event.get("usage")).items() if value is not None}
+        self._message["usage"] = dict_or_empty(self._message.get("usage")) | counts
 
     def _block(self, index: int) -> Item:
-        block = fields(whole(self._blocks[index]))
-        text = joined_text(self._inputs.get(index, ()))
-        return {**block, "input": _object(text)} if text.strip() else block
+        block = dict_or_empty(join_pieces(self._blocks[index]))
+        text = join_text(self._inputs.get(index, ()))
+        if not text.strip():
+            return block
+        try:
+            return {**block, "input": plain(text.encode())}
+        except MalformedError:
+            return {**block, "input": {"arguments": text}}
 
 
-def _object(text: str) -> Item:
-    try:
-        return plain(text.encode())
-    except MalformedError:
-        return {"arguments": text}
-
-
-# The events that make up nearly all of a stream.
-
-
-class _Delta(Shape):
-    type: Literal["text_delta", "thinking_delta", "input_json_delta"]
-    text: str | None = None
-    thinking: str | None = None
-    partial_json: str | None = None
-
-
-class _Growth(Shape):
-    type: Literal["content_block_delta"]
-    index: int
-    delta: _Delta
-
-
-_GROWTHS = Decoder(_Growth)
+def new_builder() -> ReplyBuilder:
+    """Return a builder for one streamed reply."""
+    return ReplyBuilder(AnthropicReply(), last_events={"message_stop"})

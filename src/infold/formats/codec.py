@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
+    Finish,
     Message,
     MessageId,
     Part,
@@ -29,6 +30,7 @@ from infold.core.messages import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    Usage,
     UserMessage,
 )
 from infold.core.view import REQUEST_TEXT
@@ -214,9 +216,21 @@ def _json_text_slowly(value: object) -> str:
         raise MalformedError(f"not JSON ({error})", remedy="use text as the keys of an object") from error
 
 
-def provider_text(value: object) -> str:
-    """A wire value as opaque provider data."""
-    return json_text(value)
+def dict_or_empty(value: object) -> Item:
+    """Return an object, given in any form that `plain` takes; empty if the value is anything else."""
+    if isinstance(value, dict):
+        return value
+    try:
+        return {} if value is None or isinstance(value, str | int | float | list | tuple) else plain(value)
+    except MalformedError:
+        return {}
+
+
+def dicts_in(value: object) -> list[Item]:
+    """Return the objects of a list; empty if the value is not a list."""
+    if not isinstance(value, list | tuple):
+        return []
+    return [found for one in value if (found := dict_or_empty(one)) or isinstance(one, dict)]
 
 
 def listed(value: object, what: str) -> Sequence[Any]:
@@ -298,6 +312,56 @@ def unpacked_input(part: Part | None) -> str:
     """The free text of a custom tool's call, which stands in our arguments as the field `input`."""
     value = parsed_arguments(left_text((part,))).get("input", "")
     return value if isinstance(value, str) else json_text(value)
+
+
+def count(usage: Mapping[str, Any], field: str) -> int:
+    """Return a number of tokens; 0 if the field is missing or cannot be one, since usage is never worth an error."""
+    value = usage.get(field)
+    is_count = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
+    return int(value) if is_count and value is not None else 0
+
+
+def reported_usage(body: object, *fields: str) -> Item:
+    """Return the usage object of a reply, or of a stream event that carries one; empty if there is none."""
+    reply = dict_or_empty(body)
+    holders = (reply, dict_or_empty(reply.get("message")), dict_or_empty(reply.get("response")))
+    usages = (dict_or_empty(holder.get(field)) for field in fields for holder in holders)
+    return next(filter(None, usages), {})
+
+
+def has_count(usage: Mapping[str, Any], *fields: str) -> bool:
+    """Return whether one of these fields is a number."""
+    return any(isinstance(usage.get(field), int | float) and usage[field] >= 0 for field in fields)
+
+
+def inclusive_usage(*, prompt: int, completion: int, cached: int, written: int, reasoning: int, total: int) -> Usage:
+    """Return usage whose prompt includes cached tokens and whose completion includes reasoning, each token in one field."""
+    return Usage(
+        input=max(0, prompt - cached - written),
+        output=max(0, completion - reasoning),
+        reasoning=reasoning,
+        cache_read=cached,
+        cache_write=written,
+        total=total or None,
+    )
+
+
+_FINISHES: dict[str, Finish] = {
+    **dict.fromkeys(("stop", "end_turn", "stop_sequence", "completed"), "stop"),
+    **dict.fromkeys(("tool_calls", "function_call", "tool_use", "tool-calls", "tooluse"), "tool-calls"),
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length"), "length"),
+    "model_context_window_exceeded": "length",
+    **dict.fromkeys(("content_filter", "content-filter", "refusal", "safety", "image_safety"), "content-filter"),
+    **dict.fromkeys(("recitation", "blocklist", "prohibited_content", "spii", "language"), "content-filter"),
+    **dict.fromkeys(("failed", "error", "malformed_function_call", "unexpected_tool_call"), "error"),
+    **dict.fromkeys(("cancelled", "aborted", "abort"), "abort"),
+}
+"""Why a reply ended, in the words of providers and of recorded sessions, in lower case."""
+
+
+def finish_named(reason: object) -> Finish | None:
+    """Return why a reply ended; `None` if no reason is given."""
+    return _FINISHES.get(reason.lower(), "other") if isinstance(reason, str) and reason else None
 
 
 def result_or_text(

@@ -1,19 +1,18 @@
 """Gemini generateContent: `contents` with `parts`, in the REST spelling or that of the Python SDK.
 
 One item is one message. A call or its response may have no id; then a response answers the oldest open call of its
-name. A thought's signature may stand beside any part and makes its message signed. Consecutive user items are accepted,
-but the answers to one turn's calls must stand in one item: there infold's own result joins the caller's. What the
-provider refuses is told by `rules.py`, what it replies by `bodies.py`.
+name. Any part may carry a thought's signature, which makes its message signed. Consecutive user items are accepted,
+but the responses to one turn's calls must be in one item: there infold's own result joins the caller's.
 """
 
-import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
+    Finish,
     Message,
     MessageId,
     Part,
@@ -23,6 +22,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolMessage,
     ToolResultPart,
+    Usage,
     UserMessage,
 )
 from infold.formats.codec import (
@@ -35,10 +35,15 @@ from infold.formats.codec import (
     arguments_of,
     begun_by_user,
     cleaned,
+    count,
     decode_each,
+    dict_or_empty,
+    dicts_in,
     encode_view,
+    finish_named,
     gather,
     has_address,
+    has_count,
     id_field,
     json_text,
     left_text,
@@ -48,8 +53,8 @@ from infold.formats.codec import (
     opaque_value,
     parsed_arguments,
     plain,
-    provider_text,
     provider_value,
+    reported_usage,
     result_or_text,
     shown,
     text_field,
@@ -58,7 +63,8 @@ from infold.formats.codec import (
 )
 from infold.formats.media import file_part, parse_data_url
 from infold.formats.pairing import Pairing, by_name
-from infold.formats.sse import MOST_EVENT_BYTES, Pieces, SseEvent, SseReader, dicts, fields, grow, whole
+from infold.formats.sse import MOST_EVENT_BYTES, JsonArrayReader, SseEvent, SseReader
+from infold.formats.streams import Emit, ReplyBuilder, TextPieces, append_text, join_pieces
 
 NAME = "gemini"
 
@@ -159,7 +165,7 @@ def _slots(item: Item) -> Iterator[Slot]:
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
     part = slot.value
     signature = _signature(part)
-    signed = (provider_text(signature),) if signature else ()
+    signed = (json_text(signature),) if signature else ()
     if call := _field(part, "functionCall", "function_call"):
         return (_call(plain(call), signed, pairing, message_id),)
     if response := _response(part):
@@ -264,7 +270,7 @@ def _tidied(item: Item) -> Item | None:
     return item if item.get("parts") else None
 
 
-# What infold itself says.
+# Messages of infold's own.
 
 
 def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
@@ -313,6 +319,104 @@ def _new_medium(part: FilePart) -> Item:
 _CODEC = Codec(slots=_slots, parts=_parts, replaced=_replaced, retold=_retold, tidied=_tidied, new=encode_new)
 
 
+# Requests.
+
+
+def summary_fields(body: Mapping[str, Any], output_tokens: int, *, has_tools: bool) -> Item:
+    """Return what a request for a summary says about its answer: at most so long, and no calls."""
+    del body
+    no_calls = {"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}}
+    return {"generationConfig": {"maxOutputTokens": output_tokens}, **(no_calls if has_tools else {})}
+
+
+def with_system(system: str, items: list[Any]) -> Item:
+    """Return the fields of a request with this system prompt and these messages."""
+    return {"systemInstruction": {"parts": [{"text": system}]}, "contents": items}
+
+
+def tool_item(name: str, description: str, parameters: Item) -> Item:
+    """Return one tool as an entry of `functionDeclarations`."""
+    return {"name": name, "description": description, "parameters": _dialect_schema(parameters)}
+
+
+_DIALECT = frozenset(
+    {
+        *("type", "description", "properties", "required", "items", "enum", "anyOf", "nullable", "default"),
+        *("minimum", "maximum", "minLength", "maxLength", "pattern", "minItems", "maxItems", "propertyOrdering"),
+    }
+)
+"""Gemini's subset of OpenAPI's schemas, without `additionalProperties` and without a null type."""
+
+
+def _dialect_schema(schema: Mapping[str, Any]) -> Item:
+    kept = {key: value for key, value in schema.items() if key in _DIALECT}
+    if "properties" in kept:
+        kept["properties"] = {name: _dialect_schema(inner) for name, inner in kept["properties"].items()}
+    if isinstance(kept.get("items"), dict):
+        kept["items"] = _dialect_schema(kept["items"])
+    if isinstance(kept.get("type"), list | tuple):
+        kept |= _any_of([{"type": kind} for kind in kept.pop("type")])
+    if "anyOf" in kept:
+        kept |= _any_of(kept.pop("anyOf"))
+    return kept | ({"enum": [schema["const"]]} if isinstance(schema.get("const"), str) else {})
+
+
+def _any_of(schemas: Iterable[Mapping[str, Any]]) -> Item:
+    """Return a choice of schemas; a null among them makes the rest nullable, and a choice of one is that one."""
+    given = [*schemas]
+    real = [_dialect_schema(schema) for schema in given if schema.get("type") != "null"]
+    nullable: Item = {"nullable": True} if len(real) < len(given) else {}
+    return {**(real[0] if len(real) == 1 else {"anyOf": real}), **nullable}
+
+
+def tool_names(tool: Item, recall: str) -> Iterator[str]:
+    """Yield the names of the functions that an entry of a request's `tools` declares."""
+    del recall
+    for function in dicts_in(tool.get("functionDeclarations") or tool.get("function_declarations")):
+        yield text_field(function, "name")
+
+
+# Replies.
+
+
+def reply_items(body: object) -> list[object]:
+    """Return the items a reply adds to the history."""
+    content = _candidate(body).get("content")
+    return [content] if content else []
+
+
+def _candidate(body: object) -> Item:
+    return next(iter(dicts_in(dict_or_empty(body).get("candidates"))), {})
+
+
+def usage(body: object) -> Usage | None:
+    """Return the usage of a reply: the prompt includes the cache, thoughts are counted apart from the candidates."""
+    reported = reported_usage(body, "usageMetadata", "usage_metadata")
+    counts = {key.replace("_", "").lower(): value for key, value in reported.items()}
+    if not has_count(counts, "prompttokencount", "candidatestokencount", "totaltokencount"):
+        return None
+    cached = count(counts, "cachedcontenttokencount")
+    return Usage(
+        input=max(0, count(counts, "prompttokencount") + count(counts, "tooluseprompttokencount") - cached),
+        output=count(counts, "candidatestokencount"),
+        reasoning=count(counts, "thoughtstokencount"),
+        cache_read=cached,
+        total=count(counts, "totaltokencount") or None,
+    )
+
+
+def finish(body: object) -> Finish | None:
+    """Return why a candidate ended; one that calls a function ends with STOP all the same."""
+    candidate = _candidate(body)
+    reason = finish_named(candidate.get("finishReason") or candidate.get("finish_reason"))
+    parts = dicts_in(dict_or_empty(candidate.get("content")).get("parts"))
+    has_calls = any({"functionCall", "function_call"} & part.keys() for part in parts)
+    return "tool-calls" if reason == "stop" and has_calls else reason
+
+
+# Streams.
+
+
 MARKS = frozenset({"candidates", "usageMetadata", "promptFeedback"})
 """Fields of which a piece of a reply has at least one."""
 
@@ -320,8 +424,8 @@ MARKS = frozenset({"candidates", "usageMetadata", "promptFeedback"})
 class GeminiReply:
     """Gathers the first candidate of a reply.
 
-    Neighbouring texts become one, as in a reply that is not streamed. A part with a signature stays by itself, for the API
-    wants it back where it was.
+    Neighbouring texts become one, as in a reply that is not streamed. A part with a signature stays by itself, since the API
+    wants it back in its place.
     """
 
     def __init__(self) -> None:
@@ -332,59 +436,51 @@ class GeminiReply:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the candidate says why it ended."""
+        """Whether the candidate has a finish reason."""
         return bool(self._candidate.get("finishReason"))
 
-    def take(self, kind: str, event: Item) -> None:
-        """Add a piece of a reply; what is none is passed over."""
+    def take(self, kind: str, event: Item, emit: Emit) -> None:
+        """Add a piece of a reply; anything else is ignored."""
         del kind
         if not MARKS & event.keys():
             return
-        usage = fields(self._fields.get("usageMetadata")) | fields(event.get("usageMetadata"))
+        counts = dict_or_empty(self._fields.get("usageMetadata")) | dict_or_empty(event.get("usageMetadata"))
         self._fields |= {field: value for field, value in event.items() if field not in ("candidates", "error")}
-        self._fields |= {"usageMetadata": usage} if usage else {}
-        for candidate in dicts(event.get("candidates")):
+        self._fields |= {"usageMetadata": counts} if counts else {}
+        for candidate in dicts_in(event.get("candidates")):
             if not candidate.get("index"):
-                self._take_candidate(candidate)
-
-    def grow(self, data: bytes) -> bool:
-        """False: pieces are few and large, and gain nothing by being read quickly."""
-        del data
-        return False
+                self._take_candidate(candidate, emit)
 
     def reply(self) -> Item | None:
-        """The reply so far; nothing before its first piece."""
+        """Return the reply so far, `None` before its first piece."""
         if not self._fields and not self._candidate:
             return None
-        content = {"role": "model", **self._content, "parts": whole(self._parts)}
+        content = {"role": "model", **self._content, "parts": join_pieces(self._parts)}
         candidates = [{**self._candidate, "content": content}] if self._candidate else []
         return {**self._fields, "candidates": candidates}
 
-    def _take_candidate(self, candidate: Item) -> None:
-        content = fields(candidate.get("content"))
-        told = {field: value for field, value in candidate.items() if field != "content" and value is not None}
-        self._candidate |= {"index": 0} | told
+    def _take_candidate(self, candidate: Item, emit: Emit) -> None:
+        content = dict_or_empty(candidate.get("content"))
+        fields = {field: value for field, value in candidate.items() if field != "content" and value is not None}
+        self._candidate |= {"index": 0} | fields
         self._content |= {field: value for field, value in content.items() if field != "parts"}
-        for part in dicts(content.get("parts")):
-            self._take_part(part)
-
-    def _take_part(self, part: Item) -> None:
-        last = self._parts[-1] if self._parts else {}
-        if _is_plain_text(part) and _is_plain_text(last) and bool(part.get("thought")) == bool(last.get("thought")):
-            grow(last, "text", part["text"])
-        elif part:
-            self._parts.append({**part})
+        for part in dicts_in(content.get("parts")):
+            emit("reasoning" if part.get("thought") else "text", part.get("text"))
+            emit("call", dict_or_empty(part.get("functionCall")).get("name"))
+            last = self._parts[-1] if self._parts else {}
+            is_more = _is_plain_text(part) and _is_plain_text(last)
+            if is_more and bool(part.get("thought")) == bool(last.get("thought")):
+                append_text(last, "text", part["text"])
+            elif part:
+                self._parts.append({**part})
 
 
 def _is_plain_text(part: Item) -> bool:
-    return isinstance(part.get("text"), str | Pieces) and part.keys() <= {"text", "thought"}
-
-
-# Where the pieces come from.
+    return isinstance(part.get("text"), str | TextPieces) and part.keys() <= {"text", "thought"}
 
 
 class GeminiReader:
-    """Reads either form of a stream; the first character that is no space tells which it is."""
+    """Reads either form of a stream; the first character that is not a blank decides which it is."""
 
     def __init__(self, most_bytes: int = MOST_EVENT_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -397,72 +493,18 @@ class GeminiReader:
         return self._reader.dropped
 
     def feed(self, piece: bytes) -> list[SseEvent]:
-        """The pieces of the reply that these bytes complete."""
+        """Return the pieces of the reply that these bytes complete."""
         begun = b"" if self._is_chosen else piece.lstrip()
         if begun:
             self._is_chosen = True
             self._reader = JsonArrayReader(self._most_bytes) if begun.startswith(b"[") else self._reader
         return self._reader.feed(piece)
 
-    def lone(self, piece: bytes) -> None:
-        """Nothing: each piece is fed."""
-        del piece
-
     def close(self) -> list[SseEvent]:
-        """The last event of a stream that ended without the empty line after it."""
+        """Return the last event of a stream that ended without the empty line after it."""
         return self._reader.close()
 
 
-BARE, QUOTED = re.compile(rb'["{}\[\]]'), re.compile(rb'["\\]')
-
-
-class JsonArrayReader:
-    """Gives each object of a JSON array as soon as its bytes are complete, never holding more than `most_bytes`."""
-
-    def __init__(self, most_bytes: int = MOST_EVENT_BYTES) -> None:
-        self.dropped = 0
-        self._most_bytes = most_bytes
-        self._open = bytearray()
-        self._is_over = self._is_quoted = False
-        self._depth = self._ahead = 0
-
-    def feed(self, piece: bytes) -> list[SseEvent]:
-        """The objects that this piece completes."""
-        closed: list[SseEvent] = []
-        begin, at = 0, self._ahead
-        while mark := (QUOTED if self._is_quoted else BARE).search(piece, at):
-            at = mark.end()
-            match mark[0]:
-                case b"\\":
-                    at += 1
-                case b'"':
-                    self._is_quoted = not self._is_quoted
-                case b"{" | b"[":
-                    self._depth += 1
-                    begin = mark.start() if self._depth == 2 else begin
-                case _:
-                    self._depth = max(0, self._depth - 1)
-                    closed += self._closed(piece[begin:at]) if self._depth == 1 else []
-        self._ahead = max(0, at - len(piece))
-        if self._depth > 1:
-            self._hold(piece[begin:])
-        return closed
-
-    def close(self) -> list[SseEvent]:
-        """Nothing: an object that is not closed is no object."""
-        return []
-
-    def _hold(self, text: bytes) -> None:
-        self._is_over = self._is_over or len(self._open) + len(text) > self._most_bytes
-        if self._is_over:
-            self._open.clear()
-        else:
-            self._open += text
-
-    def _closed(self, text: bytes) -> list[SseEvent]:
-        self._hold(text)
-        data, is_over = bytes(self._open), self._is_over
-        self._open.clear()
-        self._is_over = False
-        self.dropped += is_over
-        return [] if is_over else [SseEvent(data.decode("utf-8", "replace"))]
+def new_builder() -> ReplyBuilder:
+    """Return a builder for one streamed reply."""
+    return ReplyBuilder(GeminiReply(), GeminiReader())

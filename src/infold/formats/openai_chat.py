@@ -1,18 +1,15 @@
 """OpenAI Chat Completions messages, with the fields compatible servers add.
 
-One item is one message. What a model says stands in several fields of an item; their order here is reasoning,
-content, refusal, calls. What the provider refuses is told by `rules.py`, what it replies by `bodies.py`.
+One item is one message. An assistant message has several fields; their order here is reasoning, content, refusal, calls.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
-
-from msgspec import UNSET, UnsetType
-from msgspec.json import Decoder
+from typing import Any
 
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
+    Finish,
     Message,
     MessageId,
     Part,
@@ -22,6 +19,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolMessage,
     ToolResultPart,
+    Usage,
     UserMessage,
 )
 from infold.formats.codec import (
@@ -33,11 +31,17 @@ from infold.formats.codec import (
     Slot,
     arguments_of,
     cleaned,
+    count,
     decode_each,
+    dict_or_empty,
+    dicts_in,
     encode_view,
+    finish_named,
     gather,
     has_address,
+    has_count,
     id_field,
+    inclusive_usage,
     is_image,
     is_pdf,
     json_text,
@@ -47,9 +51,9 @@ from infold.formats.codec import (
     mentioned,
     opaque,
     plain,
-    provider_text,
     provider_value,
     replaced_content,
+    reported_usage,
     result_or_text,
     shown,
     shown_text,
@@ -60,114 +64,11 @@ from infold.formats.codec import (
 )
 from infold.formats.media import file_part, parse_data_url
 from infold.formats.pairing import Pairing, by_name
-from infold.formats.sse import Shape, Slots, dicts, fields, grow, merge, read_as, whole
-
-_SOUND = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
-"""The kinds of sound that a request may hold, and what it calls them."""
-
-
-def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
-    """Items for a message that came from no wire; several results make several items."""
-    ids = aliases or {}
-    parts = shown(message)
-    if isinstance(message, AssistantMessage):
-        return _new_reply(parts, ids)
-    results = [_new_result(part, ids) for part in parts if isinstance(part, ToolResultPart)]
-    content = _new_content(parts)
-    role = "system" if isinstance(message, SystemMessage) else "user"
-    return [*results, *([{"role": role, "content": content}] if content else [])]
-
-
-def _new_reply(parts: tuple[Part, ...], ids: Mapping[str, str]) -> list[Item]:
-    calls = [_new_call(part, ids) for part in parts if isinstance(part, ToolCallPart)]
-    text = shown_text(parts)
-    if not calls:
-        return [{"role": "assistant", "content": text}] if text else []
-    return [{"role": "assistant", "content": text or None, "tool_calls": calls}]
-
-
-def _new_call(part: ToolCallPart, ids: Mapping[str, str]) -> Item:
-    body = {"name": part.tool, "arguments": part.arguments}
-    call = {"id": ids.get(part.call_id) or part.call_id, "type": "function", "function": body}
-    signature = provider_value(part)
-    return {**call, "extra_content": signature} if isinstance(signature, dict) else call
-
-
-def _new_result(part: ToolResultPart, ids: Mapping[str, str]) -> Item:
-    wire_id, output = ids.get(part.call_id, part.call_id), told_output(part)
-    if not wire_id:
-        return {"role": "function", "name": part.tool, "content": output}
-    return {"role": "tool", "tool_call_id": wire_id, "content": output}
-
-
-def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:
-    """Text alone stays text; media whose bytes or address are at hand make a list of blocks."""
-    files = [part for part in parts if isinstance(part, FilePart)]
-    media = {place: block for place, file in enumerate(files) if (block := _new_medium(file)) is not None}
-    text = lines([shown_text(parts), *(mentioned(file) for place, file in enumerate(files) if place not in media)])
-    return [{"type": "text", "text": text or "Attached:"}, *media.values()] if media else text
-
-
-def _new_medium(file: FilePart) -> Item | None:
-    if is_image(file) or has_address(file):
-        return {"type": "image_url", "image_url": {"url": file.reference}}
-    if is_pdf(file):
-        return {"type": "file", "file": {"filename": file.name or "attached.pdf", "file_data": file.reference}}
-    found = parse_data_url(file.reference)
-    sound = _SOUND.get(file.media_type)
-    if found is None or sound is None:
-        return None
-    return {"type": "input_audio", "input_audio": {"data": found.data, "format": sound}}
-
-
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-
-
-def plain_parts(item: Item, role: str, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
-    """The parts of an item in the plainest shape of its role, as most are; nothing of any other, which slots read."""
-    content = item.get("content")
-    if role == "tool":
-        return _plain_result(item, content, pairing)
-    if role == "assistant" and "tool_calls" in item:
-        return _calls(item, content, pairing, message_id)
-    is_plain = type(content) is str and content and len(item) == 2 and role in ROLES[:4]
-    return (TextPart(cleaned(content)),) if is_plain and isinstance(content, str) else ()
-
-
-def _plain_result(item: Item, content: object, pairing: Pairing) -> tuple[Part, ...]:
-    call_id = item.get("tool_call_id")
-    if type(content) is not str or type(call_id) is not str or not call_id:
-        return ()
-    return (result_or_text(pairing.result(cleaned(call_id)), cleaned(content)),)
-
-
-def _calls(item: Item, content: object, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
-    calls = item["tool_calls"]
-    if len(item) != 2 + ("content" in item) or type(calls) is not list or not all(map(_is_plain_call, calls)):
-        return ()
-    said = [TextPart(cleaned(content))] if type(content) is str and content else []
-    if content and not said:
-        return ()
-    return (*said, *[_plain_call(call, pairing, message_id) for call in calls])
-
-
-def _is_plain_call(call: object) -> bool:
-    if type(call) is not dict or len(call) != 3 or type(call.get("id")) is not str or "type" not in call:
-        return False
-    function = call.get("function")
-    if type(function) is not dict or len(function) != 2 or type(function.get("name")) is not str:
-        return False
-    return type(function.get("arguments")) is str
-
-
-def _plain_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
-    function = call["function"]
-    name = cleaned(function["name"])
-    return ToolCallPart(pairing.call(cleaned(call["id"]), name, message_id), name, cleaned(function["arguments"]))
-
+from infold.formats.streams import Emit, IndexedEntries, ReplyBuilder, join_pieces, merge
 
 NAME = "openai-chat"
 
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 """The thinking of compatible servers; where several hold it, the first has the text."""
@@ -297,7 +198,7 @@ def _reasoning_text(value: object) -> str:
 
 def _signature(value: object) -> list[str]:
     """Provider data, where the wire has any: reasoning in blocks may be signed or encrypted."""
-    return [provider_text(value)] if value and not isinstance(value, str) else []
+    return [json_text(value)] if value and not isinstance(value, str) else []
 
 
 def _legacy_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
@@ -393,11 +294,181 @@ def _tidied(item: Item) -> Item | None:
     return None
 
 
+def plain_parts(item: Item, role: str, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
+    """The parts of an item in the plainest shape of its role, as most are; nothing of any other, which slots read."""
+    content = item.get("content")
+    if role == "tool":
+        return _plain_result(item, content, pairing)
+    if role == "assistant" and "tool_calls" in item:
+        return _calls(item, content, pairing, message_id)
+    is_plain = type(content) is str and content and len(item) == 2 and role in ROLES[:4]
+    return (TextPart(cleaned(content)),) if is_plain and isinstance(content, str) else ()
+
+
+def _plain_result(item: Item, content: object, pairing: Pairing) -> tuple[Part, ...]:
+    call_id = item.get("tool_call_id")
+    if type(content) is not str or type(call_id) is not str or not call_id:
+        return ()
+    return (result_or_text(pairing.result(cleaned(call_id)), cleaned(content)),)
+
+
+def _calls(item: Item, content: object, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
+    calls = item["tool_calls"]
+    if len(item) != 2 + ("content" in item) or type(calls) is not list or not all(map(_is_plain_call, calls)):
+        return ()
+    said = [TextPart(cleaned(content))] if type(content) is str and content else []
+    if content and not said:
+        return ()
+    return (*said, *[_plain_call(call, pairing, message_id) for call in calls])
+
+
+def _is_plain_call(call: object) -> bool:
+    if type(call) is not dict or len(call) != 3 or type(call.get("id")) is not str or "type" not in call:
+        return False
+    function = call.get("function")
+    if type(function) is not dict or len(function) != 2 or type(function.get("name")) is not str:
+        return False
+    return type(function.get("arguments")) is str
+
+
+def _plain_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
+    function = call["function"]
+    name = cleaned(function["name"])
+    return ToolCallPart(pairing.call(cleaned(call["id"]), name, message_id), name, cleaned(function["arguments"]))
+
+
+# Messages of infold's own.
+
+
+_SOUND = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
+"""The kinds of sound that a request may hold, and what it calls them."""
+
+
+def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
+    """Items for a message that came from no wire; several results make several items."""
+    ids = aliases or {}
+    parts = shown(message)
+    if isinstance(message, AssistantMessage):
+        return _new_reply(parts, ids)
+    results = [_new_result(part, ids) for part in parts if isinstance(part, ToolResultPart)]
+    content = _new_content(parts)
+    role = "system" if isinstance(message, SystemMessage) else "user"
+    return [*results, *([{"role": role, "content": content}] if content else [])]
+
+
+def _new_reply(parts: tuple[Part, ...], ids: Mapping[str, str]) -> list[Item]:
+    calls = [_new_call(part, ids) for part in parts if isinstance(part, ToolCallPart)]
+    text = shown_text(parts)
+    if not calls:
+        return [{"role": "assistant", "content": text}] if text else []
+    return [{"role": "assistant", "content": text or None, "tool_calls": calls}]
+
+
+def _new_call(part: ToolCallPart, ids: Mapping[str, str]) -> Item:
+    body = {"name": part.tool, "arguments": part.arguments}
+    call = {"id": ids.get(part.call_id) or part.call_id, "type": "function", "function": body}
+    signature = provider_value(part)
+    return {**call, "extra_content": signature} if isinstance(signature, dict) else call
+
+
+def _new_result(part: ToolResultPart, ids: Mapping[str, str]) -> Item:
+    wire_id, output = ids.get(part.call_id, part.call_id), told_output(part)
+    if not wire_id:
+        return {"role": "function", "name": part.tool, "content": output}
+    return {"role": "tool", "tool_call_id": wire_id, "content": output}
+
+
+def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:
+    """Text alone stays text; media whose bytes or address are at hand make a list of blocks."""
+    files = [part for part in parts if isinstance(part, FilePart)]
+    media = {place: block for place, file in enumerate(files) if (block := _new_medium(file)) is not None}
+    text = lines([shown_text(parts), *(mentioned(file) for place, file in enumerate(files) if place not in media)])
+    return [{"type": "text", "text": text or "Attached:"}, *media.values()] if media else text
+
+
+def _new_medium(file: FilePart) -> Item | None:
+    if is_image(file) or has_address(file):
+        return {"type": "image_url", "image_url": {"url": file.reference}}
+    if is_pdf(file):
+        return {"type": "file", "file": {"filename": file.name or "attached.pdf", "file_data": file.reference}}
+    found = parse_data_url(file.reference)
+    sound = _SOUND.get(file.media_type)
+    if found is None or sound is None:
+        return None
+    return {"type": "input_audio", "input_audio": {"data": found.data, "format": sound}}
+
+
 _CODEC = Codec(slots=_slots, parts=_parts, replaced=_replaced, retold=_retold, tidied=_tidied, new=encode_new)
+
+
+# Requests.
+
+
+def summary_fields(body: Mapping[str, Any], output_tokens: int, *, has_tools: bool) -> Item:
+    """Return what a request for a summary says about its answer: at most so long, and no calls."""
+    field = "max_tokens" if "max_tokens" in body else "max_completion_tokens"  # older servers know only the first
+    return {field: output_tokens, **({"tool_choice": "none"} if has_tools else {})}
+
+
+def with_system(system: str, items: list[Any]) -> Item:
+    """Return the fields of a request with this system prompt and these messages."""
+    return {"messages": [{"role": "system", "content": system}, *items]}
+
+
+def tool_item(name: str, description: str, parameters: Item) -> Item:
+    """Return one tool as an entry of a request's `tools`."""
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+def tool_names(tool: Item, recall: str) -> Iterator[str]:
+    """Yield the name of a tool."""
+    del recall
+    yield text_field(dict_or_empty(tool.get("function")), "name")
+    yield text_field(tool, "name")
+
+
+# Replies.
+
+
+def reply_items(body: object) -> list[object]:
+    """Return the items a reply adds to the history."""
+    message = _choice(body).get("message")
+    return [message] if message else []
+
+
+def _choice(body: object) -> Item:
+    return next(iter(dicts_in(dict_or_empty(body).get("choices"))), {})
+
+
+def usage(body: object) -> Usage | None:
+    """Return the usage of a reply: prompt and completion include what their details list apart."""
+    reported = reported_usage(body, "usage")
+    if not has_count(reported, "prompt_tokens", "completion_tokens", "total_tokens"):
+        return None
+    details = dict_or_empty(reported.get("prompt_tokens_details"))
+    return inclusive_usage(
+        prompt=count(reported, "prompt_tokens"),
+        completion=count(reported, "completion_tokens"),
+        cached=count(details, "cached_tokens") or count(reported, "prompt_cache_hit_tokens"),
+        written=count(details, "cache_write_tokens"),
+        reasoning=count(dict_or_empty(reported.get("completion_tokens_details")), "reasoning_tokens"),
+        total=count(reported, "total_tokens"),
+    )
+
+
+def finish(body: object) -> Finish | None:
+    """Return why a reply ended, `None` while it has not."""
+    return finish_named(_choice(body).get("finish_reason"))
+
+
+# Streams.
 
 
 APART = ("choices", "object", "obfuscation", "error", "type")
 """Fields of a chunk that are not fields of the reply."""
+
+LISTS = ("tool_calls", "reasoning_details")
+"""Fields of a delta whose entries grow by their index."""
 
 
 class ChatReply:
@@ -407,134 +478,89 @@ class ChatReply:
         self._fields: Item = {}
         self._choice: Item = {}
         self._message: Item = {}
-        self._calls = Slots(_begins_call)
-        self._details = Slots(_begins_detail)
+        self._calls = IndexedEntries(_is_next_call)
+        self._details = IndexedEntries(lambda held, piece: held.get("type") != piece.get("type", held.get("type")))
 
     @property
     def is_finished(self) -> bool:
-        """Whether the choice says why it ended."""
+        """Whether the choice has a finish reason."""
         return bool(self._choice.get("finish_reason"))
 
-    def take(self, kind: str, event: Item) -> None:
-        """Add a chunk; what is none is passed over."""
+    def take(self, kind: str, event: Item, emit: Emit) -> None:
+        """Add a chunk; anything else is ignored."""
         del kind
-        if not isinstance(event.get("choices"), list) and not fields(event.get("usage")):
+        if not isinstance(event.get("choices"), list) and not dict_or_empty(event.get("usage")):
             return
         self._fields |= {field: value for field, value in event.items() if field not in APART and value is not None}
-        for choice in dicts(event.get("choices")):
+        for choice in dicts_in(event.get("choices")):
             if not choice.get("index"):
-                self._take_choice(choice)
-
-    def grow(self, data: bytes) -> bool:
-        """Add a chunk that holds a few words, or a piece of a call's arguments, and nothing else; false for any other."""
-        chunk = read_as(_CHUNKS, data)
-        if chunk is None:
-            return False
-        delta = chunk.choices[0].delta
-        for field in _REPEATED:
-            value = getattr(chunk, field)
-            if value is not None:
-                self._fields[field] = value
-        self._choice.setdefault("index", 0)
-        if delta.content is not UNSET:
-            grow(self._message, "content", delta.content)
-        if delta.tool_calls is not UNSET:
-            (call,) = delta.tool_calls
-            self._calls.take({"index": call.index, "function": {"arguments": call.function.arguments}})
-        return True
+                self._take_choice(choice, emit)
 
     def reply(self) -> Item | None:
-        """The reply so far; nothing before the first chunk."""
+        """Return the reply so far, `None` before the first chunk."""
         if not self._fields and not self._choice:
             return None
-        choices = [{"finish_reason": None, **self._choice, "message": self._said()}] if self._choice else []
-        return {"object": "chat.completion", **self._fields, "choices": fields(whole({"": choices}))[""]}
+        choices = [{"finish_reason": None, **self._choice, "message": self._gathered()}] if self._choice else []
+        return {"object": "chat.completion", **self._fields, "choices": dict_or_empty(join_pieces({"": choices}))[""]}
 
-    def _take_choice(self, choice: Item) -> None:
+    def _take_choice(self, choice: Item, emit: Emit) -> None:
         self._choice.setdefault("index", 0)
-        self._take_delta(fields(choice.get("delta") or choice.get("message")))
-        merge(self._choice, {"logprobs": choice["logprobs"]} if fields(choice.get("logprobs")) else {})
+        self._take_delta(dict_or_empty(choice.get("delta") or choice.get("message")), emit)
         for field, value in choice.items():
-            if field not in ("index", "delta", "message", "logprobs") and value is not None:
+            if field == "logprobs" and dict_or_empty(value):
+                merge(self._choice, {field: value})
+            elif field not in ("index", "delta", "message", "logprobs") and value is not None:
                 self._choice[field] = value
 
-    def _take_delta(self, delta: Item) -> None:
-        merge(self._message, {field: value for field, value in delta.items() if field not in _LISTS})
-        for call in dicts(delta.get("tool_calls")):
-            self._calls.take(call)
-        for detail in dicts(delta.get("reasoning_details")):
-            self._details.take(detail)
+    def _take_delta(self, delta: Item, emit: Emit) -> None:
+        merge(self._message, {field: value for field, value in delta.items() if field not in LISTS})
+        emit("reasoning", delta.get("reasoning_content") or delta.get("reasoning"))
+        _emit_content(delta.get("content"), emit)
+        emit("text", delta.get("refusal"))
+        for call in dicts_in(delta.get("tool_calls")):
+            entry = self._calls.entry_for(call)
+            if not _call_name(entry):
+                emit("call", _call_name(call))
+            merge(entry, call)
+        for detail in dicts_in(delta.get("reasoning_details")):
+            merge(self._details.entry_for(detail), detail)
 
-    def _said(self) -> Item:
+    def _gathered(self) -> Item:
         message: Item = {"role": "assistant", "content": None, **self._message}
         lists: dict[str, list[Any]] = {
             "reasoning_details": self._details.entries(),
-            "tool_calls": [_streamed_call(call) for call in self._calls.entries()],
+            "tool_calls": [_complete_call(call) for call in self._calls.entries()],
         }
         return message | {field: entries for field, entries in lists.items() if entries}
 
 
-_LISTS = ("tool_calls", "reasoning_details")
+def _emit_content(content: object, emit: Emit) -> None:
+    """Emit text, or blocks of it: some servers send their thinking as blocks."""
+    emit("text", content)
+    for block in dicts_in(content):
+        emit("text", block.get("text"))
+        thinking = block.get("thinking")
+        emit("reasoning", thinking)
+        for inner in dicts_in(thinking):
+            emit("reasoning", inner.get("text"))
 
 
-def _begins_call(held: Item, piece: Item) -> bool:
-    """Whether a named piece is another call: it has another id, or no index that would say which call it is of."""
+def _is_next_call(held: Item, piece: Item) -> bool:
+    """Return whether a named piece is another call: it has another id, or no index to identify its call."""
     call_id = piece.get("id")
     has_other_id = bool(call_id and held.get("id")) and call_id != held.get("id")
-    return bool(_name(piece)) and (has_other_id or "index" not in piece)
+    return bool(_call_name(piece)) and (has_other_id or "index" not in piece)
 
 
-def _name(call: Item) -> object:
-    return fields(call.get("function")).get("name") or fields(call.get("custom")).get("name")
+def _call_name(call: Item) -> object:
+    return dict_or_empty(call.get("function")).get("name") or dict_or_empty(call.get("custom")).get("name")
 
 
-def _begins_detail(held: Item, piece: Item) -> bool:
-    return held.get("type") != piece.get("type", held.get("type"))
+def _complete_call(call: Item) -> Item:
+    kind: Item = {"type": "function"} if "function" in call else {}
+    return kind | {field: value for field, value in call.items() if field != "index" and value is not None}
 
 
-def _streamed_call(call: Item) -> Item:
-    named: Item = {"type": "function"} if "function" in call else {}
-    return named | {field: value for field, value in call.items() if field != "index" and value is not None}
-
-
-# The chunks that make up nearly all of a stream.
-
-
-class _Arguments(Shape):
-    arguments: str
-
-
-class _Call(Shape):
-    index: int
-    function: _Arguments
-
-
-class _Delta(Shape):
-    content: str | UnsetType = UNSET
-    tool_calls: tuple[_Call] | UnsetType = UNSET
-
-
-class _Choice(Shape):
-    delta: _Delta
-    index: Literal[0] = 0
-    finish_reason: None = None
-    logprobs: None = None
-
-
-class _Chunk(Shape):
-    choices: tuple[_Choice]
-    id: str | None = None
-    object: Literal["chat.completion.chunk"] | None = None
-    created: int | None = None
-    model: str | None = None
-    service_tier: str | None = None
-    system_fingerprint: str | None = None
-    usage: None = None
-    obfuscation: str | None = None
-
-
-_CHUNKS = Decoder(_Chunk)
-
-
-_REPEATED = ("id", "created", "model", "service_tier", "system_fingerprint")
-"""Fields of the reply that every chunk repeats."""
+def new_builder() -> ReplyBuilder:
+    """Return a builder for one streamed reply."""
+    return ReplyBuilder(ChatReply())

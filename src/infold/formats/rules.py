@@ -1,16 +1,21 @@
-"""What each provider would refuse in a list of messages, as sentences (B12).
+"""What each provider would refuse in a list of messages, as sentences.
 
-These are the rules of pairing and order that a request breaks with an HTTP 400. Types and fields are the SDKs' to
-check. A list with no problems is one that infold may send.
+These are the rules of pairing and order that a request breaks with an HTTP 400. Types and fields are left to the SDKs.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby, pairwise
 
 from msgspec import Struct
 
 from infold.formats.codec import Item, id_field, plain, text_field
+from infold.formats.registry import WireFormat
+
+
+def problems(wire: WireFormat, items: Sequence[object]) -> tuple[str, ...]:
+    """Return what the provider would refuse in these items; empty if they may be sent."""
+    return _PROBLEMS[wire.name](items)
 
 
 class _Step(Struct, frozen=True):
@@ -202,3 +207,11 @@ def _gemini_step(place: int, item: Item) -> _Step:
         tuple(text_field(plain(call), "name") for call in calls if call),
         tuple(text_field(plain(answer), "name") for answer in answers if answer),
     )
+
+
+_PROBLEMS: dict[str, Callable[[Sequence[object]], tuple[str, ...]]] = {
+    "openai-chat": chat_problems,
+    "openai-responses": responses_problems,
+    "anthropic-messages": anthropic_problems,
+    "gemini": gemini_problems,
+}

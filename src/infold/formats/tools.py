@@ -6,13 +6,13 @@ server's name before the tool's. What a call brings back is `engine.recalling`'s
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from infold.errors import BrokenInput, kind_of
-from infold.formats.codec import Item, MalformedError, cleaned, plain
+from infold.formats.codec import Item, cleaned, dicts_in
 from infold.formats.registry import GEMINI, format_named
 
 
@@ -36,105 +36,23 @@ class Spec(Protocol):
 
 
 def tool_items(format_name: str, specs: Iterable[Spec]) -> list[Item]:
-    """The `tools` of a request in that format; empty for no tools. Raises `UnknownFormat` for a name that is none."""
+    """Return the `tools` of a request in that format; empty for no tools. Raise `UnknownFormat` for an unknown name."""
     items = [tool_item(format_name, spec) for spec in specs]
     return [{"functionDeclarations": items}] if items and format_named(format_name) is GEMINI else items
 
 
 def tool_item(format_name: str, spec: Spec) -> Item:
-    """One tool: an entry of a request's `tools`, or of Gemini's `functionDeclarations`.
+    """Return one tool: an entry of a request's `tools`, or of Gemini's `functionDeclarations`.
 
-    Made anew at each call, so that a caller may change it. Raises `UnknownFormat` for a name that is none.
+    It is a new object each time, so a caller may change it. Raise `UnknownFormat` for an unknown name.
     """
-    return _SHAPES[format_named(format_name).name](spec)
+    return format_named(format_name).tool_item(spec.name, spec.description, _copy(spec.parameters))
 
 
-def _chat(spec: Spec) -> Item:
-    return {"type": "function", "function": {**_named(spec), "parameters": _copied(spec.parameters)}}
-
-
-def _responses(spec: Spec) -> Item:
-    """Strict where the schema allows it: left out, the provider would try to make it so by itself."""
-    strict = _is_closed(spec.parameters)
-    return {"type": "function", **_named(spec), "parameters": _copied(spec.parameters), "strict": strict}
-
-
-def _anthropic(spec: Spec) -> Item:
-    return {**_named(spec), "input_schema": _copied(spec.parameters)}
-
-
-def _gemini(spec: Spec) -> Item:
-    return {**_named(spec), "parameters": _in_dialect(spec.parameters)}
-
-
-_SHAPES: dict[str, Callable[[Spec], Item]] = {
-    "openai-chat": _chat,
-    "openai-responses": _responses,
-    "anthropic-messages": _anthropic,
-    "gemini": _gemini,
-}
-
-
-def _named(spec: Spec) -> Item:
-    return {"name": spec.name, "description": spec.description}
-
-
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _copied(inner) for key, inner in value.items()}
-    return [_copied(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-# Strict schemas: every object closed, every property required, and only words that strictness knows.
-
-_STRICT = frozenset({"type", "description", "properties", "required", "additionalProperties", "items", "enum", "anyOf"})
-
-
-def _is_closed(schema: Any) -> bool:
-    if not isinstance(schema, Mapping) or not schema.keys() <= _STRICT:
-        return False
-    properties = schema.get("properties") or {}
-    is_object = "properties" in schema or schema.get("type") == "object"
-    if is_object and (
-        schema.get("additionalProperties") is not False or set(schema.get("required", ())) != {*properties}
-    ):
-        return False
-    inner = [*properties.values(), *schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else [])]
-    return all(map(_is_closed, inner))
-
-
-# Gemini's dialect: a subset of OpenAPI's schemas, without `additionalProperties`, in which nothing is a type.
-
-_DIALECT = frozenset(
-    {
-        *("type", "description", "properties", "required", "items", "enum", "anyOf", "nullable", "default"),
-        *("minimum", "maximum", "minLength", "maxLength", "pattern", "minItems", "maxItems", "propertyOrdering"),
-    }
-)
-
-
-def _in_dialect(schema: Mapping[str, Any]) -> Item:
-    kept = {key: _copied(value) for key, value in schema.items() if key in _DIALECT}
-    if "properties" in kept:
-        kept["properties"] = {name: _in_dialect(inner) for name, inner in schema["properties"].items()}
-    if isinstance(kept.get("items"), dict):
-        kept["items"] = _in_dialect(schema["items"])
-    kinds = schema.get("type")
-    if isinstance(kinds, list | tuple):
-        kept = {key: value for key, value in kept.items() if key != "type"} | _one_of(
-            [{"type": kind} for kind in kinds]
-        )
-    if "anyOf" in kept:
-        kept |= _one_of(kept.pop("anyOf"))
-    return kept | ({"enum": [schema["const"]]} if isinstance(schema.get("const"), str) else {})
-
-
-def _one_of(schemas: Iterable[Mapping[str, Any]]) -> Item:
-    """A choice; nothing among it makes what is left nullable, and a choice of one is that one."""
-    given = [*schemas]
-    real = [_in_dialect(schema) for schema in given if schema.get("type") != "null"]
-    nullable: Item = {"nullable": True} if len(real) < len(given) else {}
-    return {**(real[0] if len(real) == 1 else {"anyOf": real}), **nullable}
+        return {key: _copy(inner) for key, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 RECALL_TOOL_NAME = "recall"
@@ -201,8 +119,8 @@ def offers_recall(format_name: str, tools: object) -> bool:
     Takes the value as the request has it: none, dicts or the SDK's objects. What cannot be read offers nothing. Raises
     `UnknownFormat` for a format that is none.
     """
-    names = _NAMES[format_named(format_name).name]
-    return any(is_recall(name) for tool in _objects(tools) for name in names(tool))
+    names = format_named(format_name).tool_names
+    return any(is_recall(name) for tool in dicts_in(tools) for name in names(tool, RECALL_TOOL_NAME))
 
 
 def is_recall(name: str) -> bool:
@@ -261,61 +179,3 @@ def _json(text: str) -> object:
 
 def _refused(problem: str) -> BrokenInput:
     return BrokenInput(RECALL_TOOL_NAME, problem, remedy=REMEDY)
-
-
-# The names of tools in an entry of a request's tools, by format.
-
-
-def _chat_names(tool: Item) -> Iterator[str]:
-    for function in _objects([tool.get("function")]):
-        yield _text(function, "name")
-    yield _text(tool, "name")
-
-
-def _responses_names(tool: Item) -> Iterator[str]:
-    """A tool's name; those of a namespace, behind its own; those of a server that the provider itself calls."""
-    yield _text(tool, "name")
-    for inner in _objects(tool.get("tools")):
-        yield f"{_text(tool, 'name')}__{_text(inner, 'name')}"
-    if tool.get("type") == "mcp" and _allows(tool.get("allowed_tools")):
-        yield f"{_text(tool, 'server_label')}__{RECALL_TOOL_NAME}"
-
-
-def _anthropic_names(tool: Item) -> Iterator[str]:
-    """A tool's name, or recall as part of a server that the provider itself calls."""
-    yield _text(tool, "name")
-    if tool.get("type") == "mcp_toolset":
-        yield f"{_text(tool, 'mcp_server_name')}__{RECALL_TOOL_NAME}"
-
-
-def _gemini_names(tool: Item) -> Iterator[str]:
-    for function in _objects(tool.get("functionDeclarations") or tool.get("function_declarations")):
-        yield _text(function, "name")
-
-
-def _allows(allowed: object) -> bool:
-    """Whether a list of allowed tools, or its longer form, has recall among them; no list allows all."""
-    names = allowed.get("tool_names") if isinstance(allowed, Mapping) else allowed
-    return not isinstance(names, list | tuple) or RECALL_TOOL_NAME in names
-
-
-def _objects(value: object) -> Iterator[Item]:
-    """The objects of a list; whatever is none is passed over."""
-    for one in value if isinstance(value, list | tuple) else ():
-        try:
-            yield plain(one)
-        except MalformedError:
-            continue
-
-
-def _text(item: Item, field: str) -> str:
-    value = item.get(field)
-    return value if isinstance(value, str) else ""
-
-
-_NAMES: dict[str, Callable[[Item], Iterator[str]]] = {
-    "openai-chat": _chat_names,
-    "openai-responses": _responses_names,
-    "anthropic-messages": _anthropic_names,
-    "gemini": _gemini_names,
-}

@@ -12,8 +12,8 @@ import msgspec
 from infold.api.exchanges import Exchange
 from infold.formats.codec import plain
 from infold.formats.overflow import Overflow, recognise
-from infold.formats.registry import GEMINI
-from infold.formats.streams import ReplyBuilder, builder_for
+from infold.formats.registry import GEMINI, builder_for
+from infold.formats.streams import ReplyBuilder
 from infold.gateway.aside import Underway
 from infold.gateway.decoding import Decoding
 

@@ -21,7 +21,7 @@ from infold.core.entries import Entry
 from infold.core.events import Clipped, Compacted, Event
 from infold.core.log import Log
 from infold.formats.overflow import Overflow
-from infold.formats.streams import builder_for
+from infold.formats.registry import builder_for
 from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore

@@ -11,7 +11,7 @@ from infold.core.messages import (
     UserMessage,
 )
 from infold.formats.anthropic import encode_new
-from infold.formats.codec import provider_text
+from infold.formats.codec import json_text
 
 HERE = MessageId("x")
 
@@ -34,7 +34,7 @@ def test_new_media_are_linked_or_named() -> None:
 def test_only_its_own_thinking_goes_back() -> None:
     """Another provider's sealed reasoning is left out; calls are objects."""
     parts = (
-        ReasoningPart("", provider_text({"type": "reasoning"})),
+        ReasoningPart("", json_text({"type": "reasoning"})),
         StepStartPart(),
         TextPart("t"),
         ToolCallPart("a", "f", '{"b":1}'),

@@ -23,6 +23,7 @@ from infold.core.messages import (
 from infold.core.policy import PRESETS, preset
 from infold.formats.harness_text import marked, marks_of
 from infold.formats.registry import OPENAI_CHAT
+from infold.formats.rules import problems
 from infold.transcripts.record import RecordedCompaction, RecordedSession, imported
 from infold.transcripts.registry import read_bytes
 from infold.transcripts.write_opencode import to_opencode
@@ -224,7 +225,7 @@ def test_a_foreign_summary_is_folded_like_what_was_said(name: str) -> None:
     fitted = fit(history, window=Window(64_000, output_tokens=8_000), policy=name, environ={})
 
     assert fitted.report.changed
-    assert OPENAI_CHAT.problems(fitted.messages) == ()
+    assert problems(OPENAI_CHAT, fitted.messages) == ()
     assert [str(item["content"]).startswith(MARKS[name]) for item in fitted.messages].count(True) <= 1
 
 

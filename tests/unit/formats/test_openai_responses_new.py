@@ -14,7 +14,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.formats.codec import provider_text
+from infold.formats.codec import json_text
 from infold.formats.openai_responses import BLANK_IMAGE, decode, encode, encode_new
 
 HERE = MessageId("x")
@@ -33,8 +33,8 @@ def test_a_reply_is_reasoning_then_text_then_calls() -> None:
     parts = (
         TextPart("t"),
         ToolCallPart("a", "f", "{}"),
-        ReasoningPart("", provider_text(reasoning)),
-        ReasoningPart("x", provider_text("sig")),
+        ReasoningPart("", json_text(reasoning)),
+        ReasoningPart("x", json_text("sig")),
     )
     assert encode_new(AssistantMessage(HERE, parts)) == [
         reasoning,

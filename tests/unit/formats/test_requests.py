@@ -30,6 +30,7 @@ from infold.formats.requests import (
     with_items,
     without_bound_thinking,
 )
+from infold.formats.rules import problems
 from infold.testing.builders import numbered, replies, user
 
 CHAT_TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}]
@@ -219,7 +220,7 @@ def test_a_summary_of_its_own_has_the_model_alone(wire: WireFormat) -> None:
     assert not {"tools", "temperature", "stream"} & made.keys()
     assert ASK.system in str(made)
     assert "[user] hi" in str(made[wire.items_field])
-    assert wire.problems(made[wire.items_field]) == ()
+    assert problems(wire, made[wire.items_field]) == ()
 
 
 @pytest.mark.parametrize("wire", FORMATS, ids=lambda wire: wire.name)
@@ -235,7 +236,7 @@ def test_a_shared_summary_keeps_the_prefix(wire: WireFormat) -> None:
     assert "none" in str(made.get("tool_choice", made.get("toolConfig"))).lower()
     assert not (apart.keys() - {"store"}) & made.keys()
     assert made.get("store") is not True
-    assert wire.problems(made[wire.items_field]) == ()
+    assert problems(wire, made[wire.items_field]) == ()
 
 
 @pytest.mark.parametrize(

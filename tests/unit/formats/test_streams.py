@@ -14,9 +14,17 @@ from infold.core.messages import Finish, TextPart, Usage
 from infold.errors import UnknownFormat
 from infold.formats.openai_chat import ChatReply
 from infold.formats.overflow import recognise
-from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import (
+    ANTHROPIC_MESSAGES,
+    FORMATS,
+    GEMINI,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    WireFormat,
+    builder_for,
+)
 from infold.formats.sse import SseReader
-from infold.formats.streams import ReplyBuilder, builder_for
+from infold.formats.streams import ReplyBuilder
 from infold.testing import scripted_anthropic, scripted_chat, scripted_gemini, scripted_responses
 from infold.testing.scripted_answers import Reply, Say, Told
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from infold.core.messages import ReasoningPart, TextPart, ToolCallPart, Usage
-from infold.formats.registry import ANTHROPIC_MESSAGES
-from infold.formats.streams import ReplyBuilder, builder_for
+from infold.formats.registry import ANTHROPIC_MESSAGES, builder_for
+from infold.formats.streams import ReplyBuilder
 from infold.testing.scripted_answers import Told
 
 MESSAGE: dict[str, Any] = {

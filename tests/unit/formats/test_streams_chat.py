@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from infold.core.messages import ReasoningPart, Usage
-from infold.formats.registry import OPENAI_CHAT
-from infold.formats.streams import ReplyBuilder, builder_for
+from infold.formats.registry import OPENAI_CHAT, builder_for
+from infold.formats.streams import ReplyBuilder
 from infold.testing.scripted_answers import Told
 
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m"}

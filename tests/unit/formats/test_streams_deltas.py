@@ -7,8 +7,8 @@ import pytest
 
 from infold.core.messages import Usage
 from infold.errors import UnknownFormat
-from infold.formats.registry import FORMATS
-from infold.formats.streams import Delta, Kind, deltas_for
+from infold.formats.registry import FORMATS, builder_for
+from infold.formats.streams import Delta, DeltaKind
 from infold.testing.scripted import SPEECH
 from infold.testing.scripted_answers import Reply, Say
 
@@ -23,10 +23,10 @@ def stream_of(format_name: str, say: Say = SAY) -> bytes:
     return b"".join(told.encoded() for told in SPEECH[format_name].events(Reply(say, Usage(1, 1), 1, "m")))
 
 
-def said(format_name: str, *events: Any) -> list[tuple[Kind, str]]:
+def said(format_name: str, *events: Any) -> list[tuple[DeltaKind, str]]:
     """What events say, as pairs."""
     stream = b"".join(b"data: " + msgspec.json.encode(event) + b"\n\n" for event in events)
-    return [(delta.kind, delta.text) for delta in deltas_for(format_name).feed(stream)]
+    return [(delta.kind, delta.text) for delta in builder_for(format_name).feed(stream)]
 
 
 def chat(**delta: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def call(name: str = "", **fields: Any) -> dict[str, Any]:
     return chat(tool_calls=[{"function": {"name": name, "arguments": "{}"}, **fields}])
 
 
-def text_of(deltas: list[Delta], kind: Kind) -> str:
+def text_of(deltas: list[Delta], kind: DeltaKind) -> str:
     """All text of a kind."""
     return "".join(delta.text for delta in deltas if delta.kind == kind)
 
@@ -47,7 +47,7 @@ def text_of(deltas: list[Delta], kind: Kind) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_text_reasoning_and_calls_are_told(name: str) -> None:
     """S3.10: in the order they are said, in every format."""
-    deltas = deltas_for(name).feed(stream_of(name))
+    deltas = builder_for(name).feed(stream_of(name))
 
     assert text_of(deltas, "reasoning") == SAY.reasoning
     assert text_of(deltas, "text") == SAY.text
@@ -55,8 +55,8 @@ def test_text_reasoning_and_calls_are_told(name: str) -> None:
     assert [kind for kind, _ in _runs(deltas)] == ["reasoning", "text", "call"]
 
 
-def _runs(deltas: list[Delta]) -> list[tuple[Kind, str]]:
-    runs: list[tuple[Kind, str]] = []
+def _runs(deltas: list[Delta]) -> list[tuple[DeltaKind, str]]:
+    runs: list[tuple[DeltaKind, str]] = []
     for delta in deltas:
         if not runs or runs[-1][0] != delta.kind:
             runs.append((delta.kind, ""))
@@ -66,22 +66,22 @@ def _runs(deltas: list[Delta]) -> list[tuple[Kind, str]]:
 @pytest.mark.parametrize("name", NAMES)
 def test_bytes_may_come_in_any_pieces(name: str) -> None:
     """S3.10: split within a character or a line, the same is said."""
-    reader, stream = deltas_for(name), stream_of(name)
+    reader, stream = builder_for(name), stream_of(name)
     deltas = [delta for byte in stream for delta in reader.feed(bytes([byte]))]
 
-    assert deltas + reader.close() == deltas_for(name).feed(stream)
+    assert deltas + reader.close() == builder_for(name).feed(stream)
 
 
 def test_a_gemini_array_is_read_too() -> None:
     """S3.10: its stream may be one JSON array."""
     events = [told.data for told in SPEECH["gemini"].events(Reply(SAY, Usage(1, 1), 1, "m"))]
 
-    assert text_of(deltas_for("gemini").feed(msgspec.json.encode(events)), "text") == SAY.text
+    assert text_of(builder_for("gemini").feed(msgspec.json.encode(events)), "text") == SAY.text
 
 
 def test_the_last_event_counts_without_its_empty_line() -> None:
     """S3.10: some servers end a stream with its last character."""
-    reader = deltas_for("openai-chat")
+    reader = builder_for("openai-chat")
 
     assert reader.feed(b'data: {"choices": [{"delta": {"content": "Well"}}]}') == []
     assert reader.close() == [Delta("text", "Well")]
@@ -90,7 +90,7 @@ def test_the_last_event_counts_without_its_empty_line() -> None:
 def test_an_unknown_format_is_told() -> None:
     """The error names those there are."""
     with pytest.raises(UnknownFormat):
-        deltas_for("smoke-signals")
+        builder_for("smoke-signals")
 
 
 # What compatible servers do.
@@ -112,7 +112,7 @@ def test_an_unknown_format_is_told() -> None:
         (chat(tool_calls=[{"index": 0, "custom": {"name": "patch"}}]), [("call", "patch")]),
     ],
 )
-def test_compatible_servers_have_ways_of_their_own(chunk: dict[str, Any], told: list[tuple[Kind, str]]) -> None:
+def test_compatible_servers_have_ways_of_their_own(chunk: dict[str, Any], told: list[tuple[DeltaKind, str]]) -> None:
     """B23: reasoning under other names, text in blocks, a message in place of a delta."""
     assert said("openai-chat", chunk) == told
 
@@ -135,24 +135,34 @@ def test_a_call_is_told_once(chunks: list[dict[str, Any]], begun: list[str]) -> 
 @pytest.mark.parametrize(
     ("name", "event", "told"),
     [
-        ("openai-responses", {"type": "response.refusal.delta", "delta": "No."}, [("text", "No.")]),
-        ("openai-responses", {"type": "response.reasoning_text.delta", "delta": "Hm."}, [("reasoning", "Hm.")]),
-        ("openai-responses", {"type": "response.output_item.added", "item": {"type": "web_search_call"}}, []),
+        ("openai-responses", {"type": "response.refusal.delta", "output_index": 0, "delta": "No."}, [("text", "No.")]),
+        (
+            "openai-responses",
+            {"type": "response.reasoning_text.delta", "output_index": 0, "delta": "Hm."},
+            [("reasoning", "Hm.")],
+        ),
+        (
+            "openai-responses",
+            {"type": "response.output_item.added", "output_index": 0, "item": {"type": "web_search_call"}},
+            [],
+        ),
         (
             "anthropic-messages",
-            {"type": "content_block_start", "content_block": {"type": "text", "text": "W"}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "W"}},
             [("text", "W")],
         ),
         (
             "anthropic-messages",
-            {"type": "content_block_start", "content_block": {"type": "server_tool_use", "name": "s"}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "server_tool_use", "name": "s"}},
             [],
         ),
         ("anthropic-messages", {"type": "ping"}, []),
         ("gemini", {"candidates": [{"index": 1, "content": {"parts": [{"text": "other"}]}}]}, []),
     ],
 )
-def test_what_is_said_is_told_and_nothing_else(name: str, event: dict[str, Any], told: list[tuple[Kind, str]]) -> None:
+def test_what_is_said_is_told_and_nothing_else(
+    name: str, event: dict[str, Any], told: list[tuple[DeltaKind, str]]
+) -> None:
     """S3.10: refusals are text; what the provider does by itself is no call."""
     assert said(name, event) == told
 
@@ -172,19 +182,19 @@ def test_what_is_said_is_told_and_nothing_else(name: str, event: dict[str, Any],
 )
 def test_what_cannot_be_read_says_nothing(name: str, stream: bytes) -> None:
     """B10: nothing a provider may send raises."""
-    assert deltas_for(name).feed(stream) == []
+    assert builder_for(name).feed(stream) == []
 
 
 def test_an_event_may_be_named_beside_its_data() -> None:
     """S3.10: where the data does not say its type, the event's name does."""
-    stream = b'event: content_block_delta\ndata: {"delta": {"type": "text_delta", "text": "Well"}}\n\n'
+    stream = b'event: content_block_delta\ndata: {"index": 0, "delta": {"type": "text_delta", "text": "Well"}}\n\n'
 
-    assert deltas_for("anthropic-messages").feed(stream) == [Delta("text", "Well")]
+    assert builder_for("anthropic-messages").feed(stream) == [Delta("text", "Well")]
 
 
 def test_halves_of_a_character_come_together() -> None:
     """S3.10: a terminal could not print half a character; one whose other half never comes is told as lost."""
-    reader = deltas_for("openai-chat")
+    reader = builder_for("openai-chat")
     halves = (rb"a\ud83d", rb"\ude42b", rb"\ud83d", b"c")
     pieces = [reader.feed(b'data: {"choices": [{"delta": {"content": "' + half + b'"}}]}\n\n') for half in halves]
 

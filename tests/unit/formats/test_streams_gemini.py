@@ -7,9 +7,9 @@ import pytest
 
 from infold.core.messages import ReasoningPart, TextPart, ToolCallPart, Usage
 from infold.formats.gemini import JsonArrayReader
-from infold.formats.registry import GEMINI
+from infold.formats.registry import GEMINI, builder_for
 from infold.formats.sse import SseEvent
-from infold.formats.streams import ReplyBuilder, builder_for
+from infold.formats.streams import ReplyBuilder
 from infold.testing.scripted_answers import Told
 
 Piece = dict[str, Any]

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from infold.formats.sse import Pieces, Slots, dicts, fields, grow, index_of, joined_text, merge, whole
+from infold.formats.codec import dict_or_empty, dicts_in
+from infold.formats.streams import IndexedEntries, TextPieces, append_text, index_or_none, join_pieces, join_text, merge
 
 
 def merged(*pieces: dict[str, Any]) -> object:
@@ -12,7 +13,7 @@ def merged(*pieces: dict[str, Any]) -> object:
     into: dict[str, Any] = {}
     for piece in pieces:
         merge(into, piece)
-    return whole(into)
+    return join_pieces(into)
 
 
 @pytest.mark.parametrize(
@@ -46,9 +47,9 @@ def test_text_and_blocks_may_mix() -> None:
 
 
 def test_halves_of_a_character_come_together() -> None:
-    """A character sent as two escapes in two pieces is whole; half a one is marked."""
-    assert joined_text(["a\ud83d", "\ude00b"]) == "a😀b"
-    assert joined_text(["\ud83d"]) == "\ufffd"
+    """A character sent as two escapes in two pieces is join_pieces; half a one is marked."""
+    assert join_text(["a\ud83d", "\ude00b"]) == "a😀b"
+    assert join_text(["\ud83d"]) == "\ufffd"
 
 
 def test_depth_has_an_end() -> None:
@@ -57,34 +58,41 @@ def test_depth_has_an_end() -> None:
     for _ in range(5_000):
         deep = {"in": deep}
 
-    assert whole(merged(deep)) is not None
+    assert join_pieces(merged(deep)) is not None
 
 
 def test_slots_grow_by_index() -> None:
     """Entries are told apart by their index and listed in its order; a piece without one is the last entry's."""
-    slots = Slots(lambda *_: False)
+    slots = IndexedEntries(lambda *_: False)
     for piece in ({"index": 1, "text": "c"}, {"index": 0, "text": "a"}, {"text": "b"}, {"index": 1, "text": "d"}):
-        slots.take(piece)
+        merge(slots.entry_for(piece), piece)
 
     assert slots.entries() == [{"index": 0, "text": "ab"}, {"index": 1, "text": "cd"}]
 
 
 def test_slots_may_begin_anew_at_an_index() -> None:
     """Where the pieces themselves say so, one index holds several entries, in their order."""
-    slots = Slots(lambda held, piece: held.get("id") != piece.get("id", held.get("id")))
+    slots = IndexedEntries(lambda held, piece: held.get("id") != piece.get("id", held.get("id")))
     for piece in (
         {"index": 0, "id": "a", "text": "1"},
         {"index": 0, "id": "b", "text": "2"},
         {"index": 0, "text": "3"},
     ):
-        slots.take(piece)
+        merge(slots.entry_for(piece), piece)
 
     assert [entry["text"] for entry in slots.entries()] == ["1", "23"]
 
 
 def test_what_is_of_a_wrong_type_is_nothing() -> None:
     """Readers of untrusted values give an empty one."""
-    assert (fields(3), fields([]), dicts(3), dicts([1, {}, None]), index_of("0"), index_of(True)) == (
+    assert (
+        dict_or_empty(3),
+        dict_or_empty([]),
+        dicts_in(3),
+        dicts_in([1, {}, None]),
+        index_or_none("0"),
+        index_or_none(True),
+    ) == (
         {},
         {},
         [],
@@ -93,7 +101,7 @@ def test_what_is_of_a_wrong_type_is_nothing() -> None:
         None,
     )
     into: dict[str, Any] = {}
-    grow(into, "text", 3)
+    append_text(into, "text", 3)
     assert into == {}
 
 
@@ -101,8 +109,8 @@ def test_text_is_joined_only_when_asked_for() -> None:
     """A piece is put beside those before it, so that a long text costs no more by the piece than a short one."""
     into: dict[str, Any] = {}
     for _ in range(1_000):
-        grow(into, "text", "piece ")
+        append_text(into, "text", "piece ")
 
-    assert isinstance(into["text"], Pieces)
+    assert isinstance(into["text"], TextPieces)
     assert len(into["text"]) == 1_000
-    assert whole(into) == {"text": "piece " * 1_000}
+    assert join_pieces(into) == {"text": "piece " * 1_000}

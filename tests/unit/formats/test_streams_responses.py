@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from infold.core.messages import Finish, ReasoningPart, TextPart, ToolCallPart, Usage
-from infold.formats.registry import OPENAI_RESPONSES
-from infold.formats.streams import ReplyBuilder, builder_for
+from infold.formats.registry import OPENAI_RESPONSES, builder_for
+from infold.formats.streams import ReplyBuilder
 from infold.testing.scripted_answers import Told
 
 Event = dict[str, Any]

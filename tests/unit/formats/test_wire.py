@@ -18,6 +18,7 @@ from infold.formats.registry import (
     detect,
     format_named,
 )
+from infold.formats.rules import problems
 
 MICROSECONDS_A_MESSAGE = 100
 """Thirty times what it takes on an idle core, so that only a change of kind fails, even under coverage."""
@@ -134,7 +135,7 @@ def test_ids_that_are_numbers_pair(wire: WireFormat, items: list[Any]) -> None:
     _, calls, results = wire.decode(items).messages
 
     assert [call.call_id for call in calls_of(calls)] == [result.call_id for result in results_of(results)] == ["1"]
-    assert wire.problems(items) == ()
+    assert problems(wire, items) == ()
 
 
 def nested(depth: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from infold.api.session_settings import SessionSettings
 from infold.core.events import Compacted, Event
 from infold.core.messages import AssistantMessage, text_of
 from infold.formats.overflow import Overflow
-from infold.formats.streams import builder_for
+from infold.formats.registry import builder_for
 from infold.gateway.aside import Aside
 from infold.stores.memory import MemoryStore
 
