@@ -15,18 +15,17 @@ from infold.core.messages import (
     MessageId,
     Part,
     TextPart,
-    ToolCallPart,
     ToolResultPart,
     Usage,
     WorkPath,
 )
+from infold.formats import anthropic
+from infold.formats.codec import finish_named
 from infold.transcripts.record import Draft, Notes, RecordedSession
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
-    anthropic_usage,
     dig,
     exit_code,
-    finish_of,
     integer,
     mapping,
     model_ref,
@@ -128,7 +127,6 @@ class _Thread:
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self._replies: dict[str, int] = {}
-        self._started: dict[str, int | None] = {}
         self._boundary: dict[str, Any] | None = None
 
     def take(self, value: dict[str, Any]) -> None:
@@ -149,9 +147,7 @@ class _Thread:
 
     def _take_reply(self, value: dict[str, Any]) -> None:
         reply = _reply(value)
-        for part in reply.parts:
-            if isinstance(part, ToolCallPart):
-                self._started[part.call_id] = reply.created_ms
+        self.draft.start_calls(reply.parts, reply.created_ms)
         earlier = self._replies.get(reply.id)
         if earlier is None:
             self._replies[reply.id] = self.draft.add(reply)
@@ -188,7 +184,7 @@ class _Thread:
             part,
             status="interrupted" if stopped else part.status,
             exit_status=exit_status,
-            started_ms=self._started.get(part.call_id),
+            started_ms=self.draft.started_ms.get(part.call_id),
             finished_ms=time_ms(value.get("timestamp")),
         )
 
@@ -225,8 +221,8 @@ def _reply(value: dict[str, Any]) -> AssistantMessage:
         created_ms=time_ms(value.get("timestamp")),
         model=None if failed else model_ref(message.get("model"), "anthropic"),
         path=WorkPath(cwd=cwd, root=cwd) if cwd else None,
-        usage=None if failed else anthropic_usage(message.get("usage")),
-        finish=finish_of(message.get("stop_reason")),
+        usage=None if failed else anthropic.usage(message),
+        finish=finish_named(message.get("stop_reason")),
         error=plain_text(parts) if value.get("isApiErrorMessage") else "",
     )
 

@@ -79,7 +79,6 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
 class _Reader:
     def __init__(self, notes: Notes) -> None:
         self.draft = Draft("", notes)
-        self._notes = notes
         self._model: ModelRef | None = None
         self._provider = ""
         self._path: WorkPath | None = None
@@ -87,7 +86,6 @@ class _Reader:
         self._unbilled: int | None = None
         self._spent: Any = None
         self._context: int | None = None
-        self._started: dict[str, int | None] = {}
 
     def take(self, value: dict[str, Any], line: int) -> None:
         payload = mapping(value.get("payload")) if "payload" in value else value
@@ -104,7 +102,7 @@ class _Reader:
             case "response_item":
                 self._take_item(payload, at, line)
             case other:
-                self._notes.skip(f"bookkeeping: {other}", line)
+                self.draft.notes.skip(f"bookkeeping: {other}", line)
 
     def _take_meta(self, meta: dict[str, Any]) -> None:
         """The first header is the session's; a fork repeats the header of the session it came from."""
@@ -142,7 +140,7 @@ class _Reader:
         elif kind == "turn_aborted":
             self._change_last(finish="abort")
         elif kind not in ("user_message", "agent_message", "agent_reasoning"):
-            self._notes.skip(f"bookkeeping: {kind}", line)
+            self.draft.notes.skip(f"bookkeeping: {kind}", line)
 
     def _take_usage(self, info: dict[str, Any]) -> None:
         """Usage is of the reply before; a count that repeats the one before it tells nothing new."""
@@ -165,7 +163,7 @@ class _Reader:
         elif kind in CALLS or kind in SERVER_CALLS or kind == "reasoning" or role == "assistant":
             self._take_reply(item, at)
         elif kind:
-            self._notes.skip(f"bookkeeping: response item {kind}", line)
+            self.draft.notes.skip(f"bookkeeping: response item {kind}", line)
         elif "instructions" in item:
             self._take_meta(item)
 
@@ -180,14 +178,12 @@ class _Reader:
     def _take_output(self, item: dict[str, Any], at: int | None) -> None:
         self._open = None
         part = _result(item)
-        part = replace(part, started_ms=self._started.get(part.call_id), finished_ms=at)
+        part = replace(part, started_ms=self.draft.started_ms.get(part.call_id), finished_ms=at)
         self.draft.add(ToolMessage(self.draft.new_id(), (part,), at))
 
     def _take_reply(self, item: dict[str, Any], at: int | None) -> None:
         parts = _reply_parts(item, self.draft.new_id("call"))
-        for part in parts:
-            if isinstance(part, ToolCallPart):
-                self._started[part.call_id] = at
+        self.draft.start_calls(parts, at)
         if self._open is None:
             name = self.draft.new_id()
             self._open = self.draft.add(AssistantMessage(name, (), at, model=self._model, path=self._path))

@@ -57,10 +57,8 @@ class _Reader:
     def __init__(self, notes: Notes) -> None:
         self.main = Draft("", notes)
         self.agents: dict[str, Draft] = {}
-        self._notes = notes
         self._model: ModelRef | None = None
         self._path: WorkPath | None = None
-        self._started: dict[str, int | None] = {}
         self._tools: dict[str, str] = {}
 
     def take(self, event: dict[str, Any], line: int) -> None:
@@ -92,13 +90,13 @@ class _Reader:
             case "abort":
                 _change_last_reply(draft, finish="abort")
             case other:
-                self._notes.skip(f"bookkeeping: {other}", line)
+                self.main.notes.skip(f"bookkeeping: {other}", line)
 
     def _draft(self, parent_call: str) -> Draft:
         if not parent_call:
             return self.main
         if parent_call not in self.agents:
-            self.agents[parent_call] = Draft(f"agent-{parent_call}", self._notes, parent=self.main.id)
+            self.agents[parent_call] = Draft(f"agent-{parent_call}", self.main.notes, parent=self.main.id)
         return self.agents[parent_call]
 
     def _take_start(self, data: dict[str, Any]) -> None:
@@ -123,7 +121,7 @@ class _Reader:
 
     def _take_start_of_tool(self, data: dict[str, Any], at: int | None) -> None:
         call_id = string(data.get("toolCallId"))
-        self._started[call_id] = at
+        self.main.started_ms[call_id] = at
         self._tools[call_id] = string(data.get("toolName"))
 
     def _take_result(self, draft: Draft, event: dict[str, Any], data: dict[str, Any]) -> None:
@@ -136,7 +134,7 @@ class _Reader:
             tool=self._tools.get(call_id, ""),
             output=said if isinstance(said, str) else json_text(data.get("error") or data.get("result")),
             status="error" if failed else "completed",
-            started_ms=self._started.get(call_id),
+            started_ms=self.main.started_ms.get(call_id),
             finished_ms=at,
         )
         draft.add(ToolMessage(MessageId(string(event.get("id")) or draft.new_id()), (part,), at))

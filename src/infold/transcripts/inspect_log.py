@@ -20,13 +20,14 @@ from infold.core.messages import (
     UserMessage,
     text_of,
 )
+from infold.formats.codec import finish_named
 from infold.transcripts.record import Draft, Notes, RecordedSession
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     chat_calls,
     chat_message,
     dig,
-    finish_of,
+    first_choice,
     integer,
     items,
     json_text,
@@ -97,14 +98,14 @@ class _Sample:
 
     def _reply(self, value: dict[str, Any], name: MessageId) -> AssistantMessage:
         event = mapping(self._made.get(name))
-        choice = mapping(next(iter(items(dig(event, "output", "choices"))), None))
+        choice = first_choice(dig(event, "output"))
         return AssistantMessage(
             id=name,
             parts=_reply_parts(value),
             created_ms=time_ms(event.get("timestamp")),
             model=model_ref(event.get("model") or value.get("model")),
             usage=_usage(mapping(dig(event, "output", "usage"))),
-            finish=finish_of(choice.get("stop_reason")),
+            finish=finish_named(choice.get("stop_reason")),
             error=string(event.get("error")),
         )
 

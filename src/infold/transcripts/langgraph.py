@@ -21,11 +21,11 @@ from infold.core.messages import (
     Usage,
     UserMessage,
 )
+from infold.formats.codec import finish_named
 from infold.transcripts.record import Draft, Notes, RecordedSession
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     dig,
-    finish_of,
     integer,
     items,
     json_text,
@@ -126,7 +126,7 @@ def _reply(value: dict[str, Any], name: MessageId) -> AssistantMessage:
         agent=string(value.get("name")),
         model=model_ref(metadata.get("model_name") or metadata.get("model"), metadata.get("model_provider")),
         usage=_usage(mapping(value.get("usage_metadata"))),
-        finish=finish_of(metadata.get("finish_reason") or metadata.get("stop_reason")),
+        finish=finish_named(metadata.get("finish_reason") or metadata.get("stop_reason")),
     )
 
 

@@ -21,6 +21,7 @@ from infold.core.messages import (
     calls_of,
     text_of,
 )
+from infold.formats.codec import finish_named
 from infold.transcripts.record import Draft, Notes, RecordedSession
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
@@ -28,7 +29,7 @@ from infold.transcripts.values import (
     dig,
     exit_code,
     fenced_command,
-    finish_of,
+    first_choice,
     items,
     json_text,
     mapping,
@@ -55,16 +56,15 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
     document = mapping(source.document())
     draft = Draft(string(document.get("instance_id")) or source.name, notes)
     draft.model = model_ref(dig(document, "info", "config", "model", "model_name"))
-    reader = _Reader(draft, notes)
+    reader = _Reader(draft)
     for value in items(document.get("messages")):
         reader.take(mapping(value))
     return [draft.session()] if draft.messages else []
 
 
 class _Reader:
-    def __init__(self, draft: Draft, notes: Notes) -> None:
+    def __init__(self, draft: Draft) -> None:
         self.draft = draft
-        self._notes = notes
         self._asked = ""
         self._replied_ms: int | None = None
 
@@ -82,11 +82,11 @@ class _Reader:
             submission = TextPart(string(value.get("content")), synthetic=True, ignored=True)
             self.draft.add_user((submission,), created_ms=at)
         else:
-            self._notes.skip("a message has no role that is known")
+            self.draft.notes.skip("a message has no role that is known")
 
     def _take_reply(self, message: AssistantMessage, extra: dict[str, Any]) -> None:
         response = mapping(extra.get("response"))
-        choice = mapping(next(iter(items(response.get("choices"))), None))
+        choice = first_choice(response)
         self._replied_ms = message.created_ms
         self.draft.add(
             replace(
@@ -95,7 +95,7 @@ class _Reader:
                 model=model_ref(response.get("model"), self.draft.model and self.draft.model.provider),
                 usage=openai_usage(response.get("usage")),
                 cost=number(extra.get("cost")),
-                finish=finish_of(choice.get("finish_reason")),
+                finish=finish_named(choice.get("finish_reason")),
             )
         )
 

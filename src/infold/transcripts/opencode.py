@@ -27,6 +27,7 @@ from infold.core.messages import (
     UserMessage,
     WorkPath,
 )
+from infold.formats.codec import finish_named
 from infold.transcripts.record import Draft, Notes, RecordedSession
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
@@ -34,7 +35,6 @@ from infold.transcripts.values import (
     dig,
     exit_code,
     file_part,
-    finish_of,
     integer,
     items,
     mapping,
@@ -176,7 +176,7 @@ def _reply(info: dict[str, Any], parts: tuple[Part, ...], *, alone: bool) -> Ass
         summary=info.get("summary") is True,
         usage=_usage(info.get("tokens")) if alone or end is None else end.usage,
         cost=number(info.get("cost")) if alone or end is None else end.cost,
-        finish=finish_of(info.get("finish")) or (end.reason if end else None),
+        finish=finish_named(info.get("finish")) or (end.reason if end else None),
         error=_error(mapping(info.get("error"))),
     )
 
@@ -231,7 +231,7 @@ def _step(value: dict[str, Any]) -> StepStartPart | StepFinishPart:
     if value.get("type") == "step-start":
         return StepStartPart(string(value.get("snapshot")))
     return StepFinishPart(
-        reason=finish_of(value.get("reason")) or "other",
+        reason=finish_named(value.get("reason")) or "other",
         snapshot=string(value.get("snapshot")),
         usage=_usage(value.get("tokens")) or Usage(),
         cost=number(value.get("cost")),

@@ -18,14 +18,13 @@ from infold.core.messages import (
     ToolResultPart,
     Usage,
     WorkPath,
-    calls_of,
 )
+from infold.formats.codec import finish_named
 from infold.transcripts.record import Draft, Notes, RecordedSession
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     dig,
     exit_code,
-    finish_of,
     integer,
     json_text,
     mapping,
@@ -63,11 +62,9 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
 class _Reader:
     def __init__(self, notes: Notes) -> None:
         self.draft = Draft("", notes)
-        self._notes = notes
         self._path: WorkPath | None = None
         self._index_of_entry: list[int] = []
         self._index_of_id: dict[str, int] = {}
-        self._started: dict[str, int | None] = {}
 
     def take(self, entry: dict[str, Any], line: int) -> None:
         self._index_of_entry.append(len(self.draft.messages))
@@ -85,7 +82,7 @@ class _Reader:
             case "custom_message":
                 self.draft.add_user(read_blocks(entry.get("content"), synthetic=True), name)
             case other:
-                self._notes.skip(f"bookkeeping: {other}", line)
+                self.draft.notes.skip(f"bookkeeping: {other}", line)
 
     def _take_header(self, entry: dict[str, Any]) -> None:
         self.draft.id = self.draft.id or string(entry.get("id"))
@@ -100,7 +97,8 @@ class _Reader:
                 self.draft.add_user(read_blocks(message.get("content")), name, at)
             case "assistant":
                 self._take_reply(message, name, at)
-                self._start_calls(time_ms(entry.get("timestamp")) or at)
+                # A reply's own time is when it began; its entry's is when it ended and its calls were run.
+                self.draft.start_calls(self.draft.messages[-1].parts, time_ms(entry.get("timestamp")) or at)
             case "toolResult":
                 self._take_result(message, name, at)
             case "bashExecution":
@@ -119,19 +117,16 @@ class _Reader:
                 path=self._path,
                 usage=_usage(mapping(message.get("usage"))),
                 cost=number(dig(message, "usage", "cost", "total")),
-                finish=finish_of(message.get("stopReason")),
+                finish=finish_named(message.get("stopReason")),
                 error=string(message.get("errorMessage")),
             )
         )
 
-    def _start_calls(self, ended: int | None) -> None:
-        """A reply's own time is when it began, its entry's when it ended and its calls were run."""
-        self._started |= {call.call_id: ended for call in calls_of(self.draft.messages[-1])}
-
     def _take_result(self, message: dict[str, Any], name: str, at: int | None) -> None:
         call_id = string(message.get("toolCallId"))
         part = result_part(call_id, message, tool=string(message.get("toolName")))
-        self.draft.add(ToolMessage(MessageId(name), (_timed(part, self._started.get(call_id), at),), at))
+        part = replace(part, started_ms=self.draft.started_ms.get(call_id), finished_ms=at)
+        self.draft.add(ToolMessage(MessageId(name), (part,), at))
 
     def _take_command(self, message: dict[str, Any], name: str, at: int | None) -> None:
         call = ToolCallPart(f"{name}-bash", "bash", json_text({"command": message.get("command")}))
@@ -142,8 +137,9 @@ class _Reader:
             string(message.get("output")),
             status="interrupted" if message.get("cancelled") else "completed",
             exit_status=exit_code(message.get("exitCode")),
+            finished_ms=at,
         )
-        self.draft.add(ToolMessage(MessageId(f"{name}-result"), (_timed(part, None, at),), at))
+        self.draft.add(ToolMessage(MessageId(f"{name}-result"), (part,), at))
 
     def _take_compaction(self, entry: dict[str, Any], name: str) -> None:
         summary = string(entry.get("summary"))
@@ -157,10 +153,6 @@ class _Reader:
         if isinstance(index, int) and 0 <= index < len(self._index_of_entry):
             return self._index_of_entry[index]
         return self._index_of_id.get(string(entry.get("firstKeptEntryId")) or "none")
-
-
-def _timed(part: ToolResultPart, started_ms: int | None, finished_ms: int | None) -> ToolResultPart:
-    return replace(part, started_ms=started_ms, finished_ms=finished_ms)
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:

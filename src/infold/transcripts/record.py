@@ -138,7 +138,8 @@ class Draft:
         self.model: ModelRef | None = None
         self.system = ""
         self.tools = ""
-        self._notes = notes
+        self.notes = notes
+        self.started_ms: dict[str, int | None] = {}
         self._compactions: list[RecordedCompaction] = []
 
     def new_id(self, kind: str = "message") -> MessageId:
@@ -155,6 +156,10 @@ class Draft:
         if parts:
             self.add(UserMessage(MessageId(message_id) if message_id else self.new_id(), parts, created_ms))
 
+    def start_calls(self, parts: tuple[Part, ...], at: int | None) -> None:
+        """Remember when the calls among these parts were made, for the results that answer them."""
+        self.started_ms |= {part.call_id: at for part in parts if isinstance(part, ToolCallPart)}
+
     def compact(self, summary: str = "", *, tokens_before: int | None = None, first_kept: int | None = None) -> None:
         """A compaction happened here, before the next message to be added."""
         self._compactions.append(
@@ -170,7 +175,7 @@ class Draft:
 
     def session(self) -> RecordedSession:
         """The session as recorded, lawful now."""
-        lawful = _Lawful(self._notes, self.messages)
+        lawful = _Lawful(self.notes, self.messages)
         return RecordedSession(
             id=self.id,
             messages=tuple(lawful.messages),

@@ -326,39 +326,21 @@ def _unpacked(meter: _Meter) -> Iterator[bytes]:
 
 
 def _split_lines(chunks: Iterator[bytes], max_bytes: int) -> Iterator[_RawLine]:
-    number = 1
-    line = _GrowingLine(max_bytes)
+    """Yield the lines; the bytes of one that is too long are dropped while they arrive."""
+    number, size = 1, 0
+    pieces: list[bytes] = []
     for chunk in chunks:
-        *ended, rest = chunk.split(b"\n")
-        for piece in ended:
-            line.grow(piece)
-            yield line.end(number)
-            number += 1
-        line.grow(rest)
-    if line.size:
-        yield line.end(number)
-
-
-class _GrowingLine:
-    """A line while its pieces arrive; the bytes of one that is too long are let go at once."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.size = 0
-        self._max_bytes = max_bytes
-        self._pieces: list[bytes] = []
-
-    def grow(self, piece: bytes) -> None:
-        self.size += len(piece)
-        if self.size > self._max_bytes:
-            self._pieces.clear()
-        else:
-            self._pieces.append(piece)
-
-    def end(self, number: int) -> _RawLine:
-        raw = _RawLine(number, b"".join(self._pieces), self.size > self._max_bytes)
-        self.size = 0
-        self._pieces.clear()
-        return raw
+        for place, piece in enumerate(chunk.split(b"\n")):
+            if place:
+                yield _RawLine(number, b"".join(pieces), size > max_bytes)
+                number, size, pieces = number + 1, 0, []
+            size += len(piece)
+            if size <= max_bytes:
+                pieces.append(piece)
+            else:
+                pieces.clear()
+    if size:
+        yield _RawLine(number, b"".join(pieces), size > max_bytes)
 
 
 def _refuse_binary(data: bytes, name: str) -> None:

@@ -19,9 +19,10 @@ from infold.core.messages import (
     ToolMessage,
     ToolResultPart,
 )
+from infold.formats.codec import finish_named
 from infold.transcripts.record import Draft, Notes, RecordedSession
 from infold.transcripts.source import Head, Source, TextLine
-from infold.transcripts.values import finish_of, items, json_text, mapping, string, user_parts
+from infold.transcripts.values import items, json_text, mapping, string, user_parts
 
 
 class _Event(NamedTuple):
@@ -105,7 +106,7 @@ class _Growing:
         parts: list[Part] = [ReasoningPart(thought)] if thought else []
         parts += [TextPart(said)] if said else []
         parts += [_call(call) for call in self.calls]
-        return AssistantMessage(MessageId(self.id), tuple(parts), agent=self.agent, finish=finish_of(self.finish))
+        return AssistantMessage(MessageId(self.id), tuple(parts), agent=self.agent, finish=finish_named(self.finish))
 
 
 def _call(call: dict[str, Any]) -> ToolCallPart:

@@ -11,15 +11,14 @@ from msgspec.structs import replace
 from infold.core.messages import (
     AssistantMessage,
     MessageId,
-    SystemMessage,
     ToolCallPart,
     ToolMessage,
     ToolResultPart,
-    text_of,
 )
 from infold.transcripts.record import Draft, Notes, RecordedSession
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
+    add_chat_message,
     chat_message,
     dig,
     items,
@@ -48,7 +47,7 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
     document = mapping(source.document())
     draft = Draft(string(document.get("instance_id")) or source.name, notes)
     draft.model = _model(document)
-    reader = _Reader(draft, notes)
+    reader = _Reader(draft)
     for message in items(document.get("history")) or _history(items(document.get("trajectory"))):
         reader.take(mapping(message))
     return [draft.session()] if draft.messages else []
@@ -72,9 +71,8 @@ def _history(steps: list[Any]) -> list[dict[str, Any]]:
 
 
 class _Reader:
-    def __init__(self, draft: Draft, notes: Notes) -> None:
+    def __init__(self, draft: Draft) -> None:
         self.draft = draft
-        self._notes = notes
         self._asked = ""
 
     def take(self, value: dict[str, Any]) -> None:
@@ -88,7 +86,7 @@ class _Reader:
         elif role == "tool":
             self._take_result(value)
         else:
-            self._take_other(value)
+            add_chat_message(self.draft, value)
 
     def _take_reply(self, value: dict[str, Any]) -> None:
         message = chat_message(value, self.draft.new_id())
@@ -114,12 +112,3 @@ class _Reader:
         first = result_part(names[0], value)
         rest = (ToolResultPart(name, "", "(see the first result)") for name in names[1:])
         self.draft.add(ToolMessage(MessageId(self.draft.new_id()), (first, *rest)))
-
-    def _take_other(self, value: dict[str, Any]) -> None:
-        message = chat_message(value, self.draft.new_id())
-        if isinstance(message, SystemMessage) and not self.draft.messages:
-            self.draft.system = text_of(message)
-        elif message is not None:
-            self.draft.add(message)
-        else:
-            self._notes.skip("a message has no role that is known")

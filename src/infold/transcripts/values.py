@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
-    Finish,
     Message,
     MessageId,
     ModelRef,
@@ -29,30 +28,11 @@ from infold.core.messages import (
     ToolResultPart,
     Usage,
     UserMessage,
+    text_of,
 )
+from infold.formats.codec import inclusive_usage
 from infold.formats.harness_text import split_injected
-
-FINISHES: dict[str, Finish] = {
-    "stop": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "completed": "stop",
-    "tool_calls": "tool-calls",
-    "tool-calls": "tool-calls",
-    "tool_use": "tool-calls",
-    "toolUse": "tool-calls",
-    "function_call": "tool-calls",
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "content_filter": "content-filter",
-    "content-filter": "content-filter",
-    "refusal": "content-filter",
-    "error": "error",
-    "aborted": "abort",
-    "abort": "abort",
-}
-
+from infold.transcripts.record import Draft
 
 PROVIDERS = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai",
              "codex": "openai", "gemini": "google", "deepseek": "deepseek", "grok": "xai", "mistral": "mistral"}  # fmt: skip
@@ -133,11 +113,6 @@ def _parse_time(value: str) -> int | None:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def finish_of(value: Any) -> Finish | None:
-    """Why a reply ended, in our words; nothing if the record says nothing."""
-    return FINISHES.get(value, "other") if isinstance(value, str) and value else None
-
-
 def model_ref(name: Any, provider: Any = "") -> ModelRef | None:
     """Which model; `provider/model` names are taken apart, known names get their maker."""
     full = string(name)
@@ -150,41 +125,20 @@ def model_ref(name: Any, provider: Any = "") -> ModelRef | None:
     return ModelRef(provider=string(provider) or known, id=full)
 
 
-def anthropic_usage(value: Any) -> Usage | None:
-    """Usage where the input excludes what the cache served."""
-    if not mapping(value):
-        return None
-    return Usage(
-        input=integer(value.get("input_tokens")),
-        output=integer(value.get("output_tokens")),
-        cache_read=integer(value.get("cache_read_input_tokens")),
-        cache_write=integer(value.get("cache_creation_input_tokens")),
-    )
-
-
 def openai_usage(value: Any) -> Usage | None:
-    """Usage where the prompt includes what the cache served, and the output includes reasoning."""
+    """Return usage whose prompt includes cached tokens and whose output includes reasoning, in the words of any recorder."""
     if not mapping(value):
         return None
-    prompt = integer(value.get("prompt_tokens", value.get("input_tokens")))
-    output = integer(value.get("completion_tokens", value.get("output_tokens")))
-    details = mapping(value.get("prompt_tokens_details") or value.get("input_tokens_details"))
-    read = integer(
-        details.get("cached_tokens")
-        or value.get("cache_read_input_tokens")
-        or value.get("cached_input_tokens")
-        or value.get("prompt_cache_hit_tokens")
-    )
-    write = integer(details.get("cache_creation_tokens") or value.get("cache_creation_input_tokens"))
-    told = value.get("completion_tokens_details") or value.get("output_tokens_details")
-    reasoning = integer(mapping(told).get("reasoning_tokens") or value.get("reasoning_output_tokens"))
-    return Usage(
-        input=max(0, prompt - read - write),
-        output=max(0, output - reasoning),
-        reasoning=reasoning,
-        cache_read=read,
-        cache_write=write,
-        total=integer(value.get("total_tokens")) or None,
+    sent = mapping(value.get("prompt_tokens_details") or value.get("input_tokens_details"))
+    reasoned = mapping(value.get("completion_tokens_details") or value.get("output_tokens_details"))
+    cached = (value.get(key) for key in ("cache_read_input_tokens", "cached_input_tokens", "prompt_cache_hit_tokens"))
+    return inclusive_usage(
+        prompt=integer(value.get("prompt_tokens", value.get("input_tokens"))),
+        completion=integer(value.get("completion_tokens", value.get("output_tokens"))),
+        cached=integer(sent.get("cached_tokens") or next(filter(None, cached), 0)),
+        written=integer(sent.get("cache_creation_tokens") or value.get("cache_creation_input_tokens")),
+        reasoning=integer(reasoned.get("reasoning_tokens") or value.get("reasoning_output_tokens")),
+        total=integer(value.get("total_tokens")),
     )
 
 
@@ -343,6 +297,22 @@ def chat_message(value: dict[str, Any], message_id: str, *, created_ms: int | No
             return ToolMessage(name, (_result(value),), created_ms)
         case _:
             return None
+
+
+def add_chat_message(draft: Draft, value: dict[str, Any], *, created_ms: int | None = None) -> None:
+    """Add a chat message to a session; a system message before all others is the session's system prompt."""
+    message = chat_message(value, draft.new_id(), created_ms=created_ms)
+    if message is None:
+        draft.notes.skip("a message has no role that is known")
+    elif isinstance(message, SystemMessage) and not draft.messages:
+        draft.system = text_of(message)
+    else:
+        draft.add(message)
+
+
+def first_choice(response: Any) -> dict[str, Any]:
+    """Return the first choice of a chat reply."""
+    return mapping(next(iter(items(dig(response, "choices"))), None))
 
 
 def _reply(value: dict[str, Any]) -> tuple[Part, ...]:

@@ -1,25 +1,34 @@
-"""OpenHands event histories: `output.jsonl` with one run a line, or one list of events.
+"""OpenHands: event histories (`output.jsonl` with one run a line, or one list of events) and completion logs.
 
 An action that came from a tool call is that call, its observation the result; actions of one model response are
 one message. What is observed without a call (recalled knowledge, a complaint about a malformed call) is put to the
 model as text, and stands here as synthetic text.
+
+A completion log (litellm) holds the messages of one request and the response to it. The last request of a run holds its
+whole history; only its response has usage.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from infold.core.messages import AssistantMessage, MessageId, Part, TextPart, ToolCallPart, ToolMessage, ToolResultPart
+from infold.formats.codec import finish_named
 from infold.transcripts.record import Draft, Notes, RecordedSession
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
+    add_chat_message,
     chat_calls,
+    chat_message,
     dig,
     exit_code,
-    finish_of,
+    first_choice,
     items,
     json_text,
     mapping,
     model_ref,
+    number,
     openai_usage,
     reply_parts,
     string,
@@ -68,7 +77,7 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
 
 
 def _session(history: Any, name: str, notes: Notes) -> Iterator[RecordedSession]:
-    reader = _Reader(Draft(name, notes), notes)
+    reader = _Reader(Draft(name, notes))
     for event in items(history):
         for single in event if isinstance(event, list) else (event,):
             reader.take(mapping(single))
@@ -77,12 +86,10 @@ def _session(history: Any, name: str, notes: Notes) -> Iterator[RecordedSession]
 
 
 class _Reader:
-    def __init__(self, draft: Draft, notes: Notes) -> None:
+    def __init__(self, draft: Draft) -> None:
         self.draft = draft
-        self._notes = notes
         self._replies: set[str] = set()
         self._calls: dict[str, str] = {}
-        self._started: dict[str, int | None] = {}
 
     def take(self, event: dict[str, Any]) -> None:
         if "observation" in event:
@@ -95,7 +102,7 @@ class _Reader:
         elif event.get("source") == "agent" and string(event.get("action")) not in SILENT:
             self._take_action(event)
         else:
-            self._notes.skip(f"bookkeeping: action {string(event.get('action'))}")
+            self.draft.notes.skip(f"bookkeeping: action {string(event.get('action'))}")
 
     def _take_system(self, args: dict[str, Any]) -> None:
         self.draft.system = string(args.get("content"))
@@ -107,9 +114,7 @@ class _Reader:
         response = mapping(dig(event, "tool_call_metadata", "model_response"))
         name = string(response.get("id"))
         parts = self._whole_reply(response) if response else self._lone_action(event)
-        for part in parts:
-            if isinstance(part, ToolCallPart):
-                self._started[part.call_id] = at
+        self.draft.start_calls(parts, at)
         if not name or name not in self._replies:
             self._replies.add(name)
             self.draft.add(_reply(event, response, parts))
@@ -137,7 +142,7 @@ class _Reader:
         call_id = call_id or self._calls.get(string(event.get("cause")), "")
         said = _observed(event)
         if not call_id:
-            self._notes.repair("an observation answers no tool call; it is synthetic text")
+            self.draft.notes.repair("an observation answers no tool call; it is synthetic text")
             self.draft.add_user((TextPart(said, synthetic=True),) if said else (), _name(event), at)
             return
         part = ToolResultPart(
@@ -146,21 +151,21 @@ class _Reader:
             output=said,
             status="error" if event.get("observation") == "error" else "completed",
             exit_status=_exit_status(event),
-            started_ms=self._started.get(call_id),
+            started_ms=self.draft.started_ms.get(call_id),
             finished_ms=at,
         )
         self.draft.add(ToolMessage(MessageId(_name(event) or self.draft.new_id()), (part,), at))
 
 
 def _reply(event: dict[str, Any], response: dict[str, Any], parts: tuple[Part, ...]) -> AssistantMessage:
-    choice = mapping(next(iter(items(response.get("choices"))), None))
+    choice = first_choice(response)
     return AssistantMessage(
         id=MessageId(string(response.get("id")) or _name(event)),
         parts=parts,
         created_ms=time_ms(event.get("timestamp")),
         model=model_ref(response.get("model")),
         usage=openai_usage(response.get("usage")),
-        finish=finish_of(choice.get("finish_reason")),
+        finish=finish_named(choice.get("finish_reason")),
     )
 
 
@@ -180,3 +185,43 @@ def _exit_status(event: dict[str, Any]) -> int | None:
 
 def _name(event: dict[str, Any]) -> str:
     return f"event-{string(event.get('id'))}"
+
+
+# Completion logs.
+
+
+def recognises_completion(head: Head) -> bool:
+    """An object with chat messages and a response that has choices."""
+    return isinstance(dig(head.document, "messages"), list) and isinstance(
+        dig(head.document, "response", "choices"), list
+    )
+
+
+def read_completion(source: Source, notes: Notes) -> list[RecordedSession]:
+    """The one session of a log, named after its response."""
+    document = mapping(source.document())
+    draft = Draft(string(dig(document, "response", "id")) or "completion", notes)
+    tools = dig(document, "kwargs", "tools") or document.get("tools")
+    draft.tools = json_text(tools) if tools else ""
+    for value in items(document.get("messages")):
+        add_chat_message(draft, mapping(value))
+    _add_response(draft, document)
+    return [draft.session()] if draft.messages else []
+
+
+def _add_response(draft: Draft, document: dict[str, Any]) -> None:
+    response = mapping(document.get("response"))
+    draft.model = model_ref(response.get("model"))
+    choice = first_choice(response)
+    reply = chat_message({"role": "assistant", **mapping(choice.get("message"))}, draft.new_id())
+    if isinstance(reply, AssistantMessage):
+        draft.add(
+            replace(
+                reply,
+                created_ms=time_ms(document.get("timestamp") or response.get("created")),
+                model=draft.model,
+                usage=openai_usage(response.get("usage")),
+                cost=number(document.get("cost")),
+                finish=finish_named(choice.get("finish_reason")),
+            )
+        )
