@@ -89,7 +89,7 @@ OWN_BLOCKS = frozenset(
 
 
 def looks_like(items: Sequence[object]) -> bool:
-    """Whether some block is of a kind that only this format has."""
+    """Return whether a block is of a kind that only this format has."""
     return any(_is_own(block) for item in items for block in _blocks_of(plain(item)))
 
 
@@ -104,17 +104,17 @@ def _is_own(block: object) -> bool:
 
 
 def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
-    """Messages as core messages; `BrokenInput` for an item of a wrong type."""
+    """Decode Messages to core messages; raise `BrokenInput` for an item of a wrong type."""
     return decode_each(NAME, items, _message, first=first, pairing=pairing)
 
 
 def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
-    """The view as Messages; untouched ones are the caller's own objects."""
+    """Return the view as Messages; untouched ones are the caller's own objects."""
     return encode_view(_CODEC, begun_by_user(view), decoded, joined=_joined)
 
 
 def _joined(before: Item, first: Item, second: Item) -> Item | None:
-    """Two user items as one where both bring results, which must come first, in the order of the calls before them."""
+    """Join two user items that both bring results, which must come first, in the order of the calls before them."""
     items = [item for item in (first, second) if item.get("role") == "user" and isinstance(item.get("content"), list)]
     if len(items) < 2 or not all(any(not _is_no_result(block) for block in item["content"]) for item in items):
         return None
@@ -127,7 +127,7 @@ def _joined(before: Item, first: Item, second: Item) -> Item | None:
 
 
 def _place(block: object, places: Mapping[str, int]) -> int:
-    """Where a block stands among the results of a step; all else comes after them."""
+    """Return the place of a block among the results of a step; other blocks come after them."""
     return len(places) + 1 if _is_no_result(block) else places.get(id_field(plain(block), "tool_use_id"), len(places))
 
 
@@ -187,7 +187,7 @@ def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, .
 
 
 def _other(block: Item) -> tuple[Part, ...]:
-    """What stands in a message or inside a result beside text."""
+    """Return the parts of a block that is not text, in a message or inside a result."""
     match block.get("type"):
         case "thinking" | "redacted_thinking":
             return (ReasoningPart(text_field(block, "thinking"), json_text(block)),)
@@ -218,7 +218,7 @@ def _result(block: Item, pairing: Pairing) -> Part:
 
 
 def _inside(inner: object) -> tuple[Part, ...]:
-    """A block inside a tool result."""
+    """Return the parts of a block inside a tool result."""
     if isinstance(inner, str):
         return (TextPart(cleaned(inner)),)
     block = plain(inner)
@@ -238,7 +238,7 @@ def _medium(block: Item, media_type: str) -> FilePart:
 
 
 def _document(block: Item) -> tuple[Part, ...]:
-    """A document is a medium unless its source is text, which costs what its text costs."""
+    """Return a document as a medium, or as text if its source is text."""
     source = plain(block.get("source") or {})
     if source.get("type") == "text":
         return (TextPart(text_field(source, "data"), synthetic=True, document=text_field(block, "title")),)
@@ -268,9 +268,9 @@ def _retold(slot: Slot, text: str) -> Item:
 
 
 def _replaced_text(slot: Slot, text: str) -> Any:
-    """A text or text document with other text; the API refuses empty text.
+    """Return a text or text document with other text; the API refuses empty text.
 
-    A user's block that infold has no reading for becomes text; a model's stays whole, for others may depend on it.
+    A user's block of an unknown kind becomes text; a model's stays whole, since others may depend on it.
     """
     block = slot.value
     source = block.get("source")
@@ -284,7 +284,7 @@ def _replaced_text(slot: Slot, text: str) -> Any:
 
 
 def _tidied(item: Item) -> Item | None:
-    """Nothing without content; results first, for one may have become text."""
+    """Leave out an item without content; put results first, since one may have become text."""
     content = item.get("content")
     if not content or isinstance(content, str) or item.get("role") != "user":
         return item if content else None
@@ -299,7 +299,7 @@ def _is_no_result(block: object) -> bool:
 
 
 def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
-    """Items for a message that came from no wire: results first, as the API wants them."""
+    """Return items for a message of infold's own: results first, as the API wants them."""
     ids = aliases or {}
     parts = shown(message)
     role = "assistant" if isinstance(message, AssistantMessage) else "user"

@@ -1,7 +1,7 @@
-"""Gives a view back on the wire: untouched messages as their sources, altered ones as patched copies.
+"""Decode wire items to messages and encode a view back: untouched messages as their sources, changed ones as patched copies.
 
-A format tells which slots of an item hold parts and what to put in a slot. This module finds what changed and
-copies only along the way to it: what a format does not know survives, and the caller's objects stay as they are.
+A format lists the slots of an item that hold parts and writes a slot. This module finds what changed and copies only the
+path to it: fields that a format does not know survive, and the caller's objects are never modified.
 """
 
 import json
@@ -42,14 +42,14 @@ Item: TypeAlias = dict[str, Any]
 
 
 MOST_DIGITS = 4_000
-"""Of a number that is written out in full; Python itself writes no longer ones."""
+"""Digits of a number that is written out in full; Python itself writes no longer ones."""
 
 
 class Decoded(Struct, frozen=True):
-    """Messages with the wire items they came from, position by position.
+    """Messages with the wire items they were decoded from, position by position.
 
     `sources` holds the caller's own objects. `aliases` maps a call id of ours to the one on the wire where
-    they differ, because a provider repeats or omits ids; empty means that there is none on the wire.
+    they differ, because a provider repeats or omits ids; empty if the wire has no id.
     """
 
     format: str
@@ -59,7 +59,7 @@ class Decoded(Struct, frozen=True):
 
 
 class MalformedError(BrokenInput):
-    """An item of a wrong type; a decoder that knows the item's place raises it anew with that place, its `index`."""
+    """An item of a wrong type. A decoder that knows the item's place raises it again with that place as `index`."""
 
     def __init__(self, problem: str, *, remedy: str, name: str = "messages", index: int | None = None) -> None:
         self.problem = problem
@@ -69,7 +69,7 @@ class MalformedError(BrokenInput):
 
 
 def joined(earlier: Decoded, later: Decoded) -> Decoded:
-    """Two stretches of one history as one, for a session that decodes only what is new."""
+    """Join two stretches of one history, for a session that decodes only new items."""
     return Decoded(
         earlier.format,
         earlier.messages + later.messages,
@@ -101,7 +101,7 @@ def decode_each(
 
 
 def refuse_text(name: str, items: object) -> None:
-    """Refuse a lone string or dict where a list of items belongs."""
+    """Raise `BrokenInput` for a lone string or dict where a list of items belongs."""
     if not isinstance(items, list | tuple):
         raise BrokenInput(
             name, f"the messages are one {type(items).__name__}, not a list", remedy="give a list of messages"
@@ -109,12 +109,12 @@ def refuse_text(name: str, items: object) -> None:
 
 
 def refusing(name: str, index: int, problem: MalformedError) -> MalformedError:
-    """The error for the item at `index`."""
+    """Return the error for the item at `index`."""
     return MalformedError(problem.problem, remedy=problem.remedy, name=name, index=index)
 
 
 def plain(value: object) -> Item:
-    """One item or block as a dict; the very dict if it is one."""
+    """Return one item or block as a dict; a dict is returned as it is."""
     if isinstance(value, dict):
         return value
     if isinstance(value, bytes | bytearray | memoryview | Raw):
@@ -146,7 +146,7 @@ def _loads(text: bytes) -> object:
 
 
 def _float(text: str) -> float | Decimal:
-    """A number; exact where a double cannot hold it, so that it goes out again as a number."""
+    """Return a number, exact where a double cannot hold it, so that it is written as a number again."""
     value = float(text)
     try:
         return Decimal(text) if isinf(value) else value
@@ -166,7 +166,7 @@ def _too_deep() -> MalformedError:
 
 
 def as_came(source: object, item: Item) -> object:
-    """An altered item in the guise its source had: bytes stay bytes, `Raw` stays `Raw`, all else is a dict."""
+    """Return a changed item in the type of its source: bytes stay bytes, `Raw` stays `Raw`, anything else is a dict."""
     if isinstance(source, Raw):
         return Raw(json_text(item).encode())
     return json_text(item).encode() if isinstance(source, bytes | bytearray | memoryview) else item
@@ -176,7 +176,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def cleaned(text: str) -> str:
-    """The text without lone surrogates, which no UTF-8 can hold."""
+    """Return the text with lone surrogates replaced, which UTF-8 cannot encode."""
     if text.isascii():
         return text
     try:
@@ -197,7 +197,7 @@ _encode = msgspec.json.Encoder(enc_hook=_foreign, decimal_format="number").encod
 
 
 def json_text(value: object) -> str:
-    """A wire value as JSON text."""
+    """Return a wire value as JSON text."""
     try:
         return _encode(value).decode()
     except RecursionError:
@@ -207,7 +207,7 @@ def json_text(value: object) -> str:
 
 
 def _json_text_slowly(value: object) -> str:
-    """For what the quick encoder refuses: lone surrogates and numbers beyond 64 bits."""
+    """Encode what the fast encoder refuses: lone surrogates and numbers beyond 64 bits."""
     try:
         return cleaned(json.dumps(value, ensure_ascii=False, default=_foreign, separators=(",", ":")))
     except (RecursionError, ValueError):
@@ -234,7 +234,7 @@ def dicts_in(value: object) -> list[Item]:
 
 
 def listed(value: object, what: str) -> Sequence[Any]:
-    """A list of blocks, or nothing where there is none."""
+    """Return a list of blocks, empty for `None`; raise `MalformedError` for anything else."""
     if isinstance(value, list | tuple):
         return value
     if value is None:
@@ -243,7 +243,7 @@ def listed(value: object, what: str) -> Sequence[Any]:
 
 
 def text_field(item: Mapping[str, Any], *names: str) -> str:
-    """The first of these fields that holds text; empty if none does."""
+    """Return the first of these fields that holds text, else an empty string."""
     for name in names:
         value = item.get(name)
         if isinstance(value, str) and value:
@@ -252,7 +252,7 @@ def text_field(item: Mapping[str, Any], *names: str) -> str:
 
 
 def id_field(item: Mapping[str, Any], *names: str) -> str:
-    """The same for ids, which some write as whole numbers."""
+    """Return the first of these fields that holds an id; some write ids as whole numbers."""
     for name in names:
         value = item.get(name)
         found = str(value) if type(value) is int else text_field(item, name)
@@ -281,26 +281,26 @@ def _is_partners_id(name: object) -> bool:
 
 
 def user_text(text: str) -> tuple[Part, ...]:
-    """A user's text, what a harness injected marked as such."""
+    """Return a user's text as parts; text that a harness injected is marked synthetic."""
     if "<" not in text and not text.startswith(OPENINGS):
         return (TextPart(cleaned(text)),)
     return tuple(TextPart(cleaned(piece.text), synthetic=piece.injected) for piece in split_injected(text))
 
 
 def lines(texts: Iterable[str]) -> str:
-    """Several texts as one, line by line."""
+    """Join texts line by line, without empty ones."""
     return "\n".join(text for text in texts if text)
 
 
 def arguments_of(value: object) -> str:
-    """A call's arguments as the model wrote them, or as JSON where the wire has them parsed."""
+    """Return a call's arguments as the model wrote them, or as JSON if the wire has them parsed."""
     if isinstance(value, str):
         return cleaned(value)
     return "{}" if value is None else json_text(value)
 
 
 def parsed_arguments(arguments: str) -> Item:
-    """Arguments as the object some wires want; what is no object is wrapped in one."""
+    """Return arguments as an object; any other value is wrapped in one."""
     try:
         value = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, RecursionError):
@@ -309,7 +309,7 @@ def parsed_arguments(arguments: str) -> Item:
 
 
 def unpacked_input(part: Part | None) -> str:
-    """The free text of a custom tool's call, which stands in our arguments as the field `input`."""
+    """Return the free text of a custom tool's call, which our arguments hold in the field `input`."""
     value = parsed_arguments(left_text((part,))).get("input", "")
     return value if isinstance(value, str) else json_text(value)
 
@@ -372,19 +372,19 @@ def result_or_text(
     exit_status: int | None = None,
     files: tuple[FilePart, ...] = (),
 ) -> Part:
-    """A result for the call it answers; one that answers none is text, for the log takes no orphans."""
+    """Return a result for the call it answers; without a call it becomes text, since the log takes no orphans."""
     if asked is None:
         return TextPart(output, synthetic=True)
     return ToolResultPart(asked.call_id, asked.tool, output, status, exit_status, files=files)
 
 
 def shown_text(parts: Iterable[Part]) -> str:
-    """The text among these parts, line by line."""
+    """Return the text of these parts, line by line."""
     return lines(part.text for part in parts if isinstance(part, TextPart))
 
 
 def left_text(parts: Iterable[Part | None]) -> str:
-    """What is left of a slot that holds one text, whatever it is called."""
+    """Return the text left of a slot, in whichever field the part has it."""
     return "".join(_text(part) for part in parts if part is not None)
 
 
@@ -399,9 +399,9 @@ def _text(part: Part) -> str:
 def replaced_content(
     content: object, part: Part | None, read: Callable[[Any], Sequence[Part]], *, text_type: str
 ) -> object:
-    """A result's content with its text replaced; media stay if the part still has them.
+    """Return a result's content with its text replaced; media stay if the part still has them.
 
-    The first text block lends its other fields (a cache mark) to the new text.
+    The new text takes the other fields of the first text block (a cache mark).
     """
     text = left_text((part,))
     if not isinstance(content, list | tuple):
@@ -417,7 +417,7 @@ def replaced_content(
 
 
 def undigested(part: Part) -> Part:
-    """A part without the names of its media's bytes, which a log has only where it keeps them."""
+    """Return a part without the digests of its media, which a log has only if it stores them."""
     match part:
         case FilePart() if part.digest:
             return replace(part, digest="")
@@ -428,38 +428,38 @@ def undigested(part: Part) -> Part:
 
 
 def shown(message: Message) -> tuple[Part, ...]:
-    """The parts of a message that a model is to see."""
+    """Return the parts of a message that a model may see."""
     return tuple(part for part in message.parts if not (isinstance(part, TextPart) and part.ignored))
 
 
 def mentioned(file: FilePart) -> str:
-    """A medium in words, where its bytes are not at hand."""
+    """Return a label for a medium whose bytes are not available."""
     reference = "" if file.reference.startswith("data:") else file.reference
     return f"[{' '.join(filter(None, (file.media_type, file.name, reference)))}]"
 
 
 def told_output(part: ToolResultPart) -> str:
-    """Return a result's output with its media in words, for a wire that takes no media in results."""
+    """Return a result's output with labels for its media, for a wire that takes no media in results."""
     return lines([part.output, *map(mentioned, part.files)])
 
 
 def is_image(file: FilePart) -> bool:
-    """Whether a medium is an image whose bytes or address are at hand."""
+    """Return whether a medium is an image whose bytes or address are available."""
     return file.media_type.startswith("image/") and (has_address(file) or file.reference.startswith("data:"))
 
 
 def is_pdf(file: FilePart) -> bool:
-    """Whether a medium is a PDF whose bytes are at hand."""
+    """Return whether a medium is a PDF whose bytes are available."""
     return file.media_type == "application/pdf" and file.reference.startswith("data:")
 
 
 def has_address(file: FilePart) -> bool:
-    """Whether a provider could fetch this medium by itself."""
+    """Return whether a provider could fetch this medium itself."""
     return file.reference.startswith(("https://", "http://"))
 
 
 def opaque_value(part: Part) -> Item:
-    """An opaque part's block as its provider gave it; empty for every other part, and for an item with a role of its own."""
+    """Return an opaque part's block as its provider sent it; empty for any other part, and for an item with a role of its own."""
     if not isinstance(part, TextPart) or not part.opaque:
         return {}
     try:
@@ -470,7 +470,7 @@ def opaque_value(part: Part) -> Item:
 
 
 def provider_value(part: ReasoningPart | ToolCallPart) -> Any:
-    """A part's provider data parsed; nothing where there is none or it cannot be."""
+    """Return a part's provider data parsed, `None` if it is missing or cannot be parsed."""
     try:
         return msgspec.json.decode(part.provider_data) if part.provider_data else None
     except msgspec.DecodeError:
@@ -478,7 +478,7 @@ def provider_value(part: ReasoningPart | ToolCallPart) -> Any:
 
 
 class Slot(NamedTuple):
-    """A place in an item that holds parts: its path (empty: the item itself), its kind, its plain value."""
+    """A place in an item that holds parts: its path (empty for the item itself), its kind, its plain value."""
 
     path: tuple[str | int, ...]
     kind: str
@@ -486,23 +486,23 @@ class Slot(NamedTuple):
 
 
 Joined: TypeAlias = Callable[[Item, Item, Item], Item | None]
-"""What the second and the third of three items are as one, or nothing if they stay apart."""
+"""Joins the second and the third of three items into one; `None` keeps them apart."""
 
 
 _UNSENT = (StepStartPart, StepFinishPart)
-"""Marks of an agent's steps, which are on no wire."""
+"""Marks of an agent's steps, which no wire carries."""
 
 
 GONE: Any = object()
-"""What a slot is replaced by when none of its parts is left."""
+"""Replaces a slot none of whose parts is left."""
 
 
 class Codec(Struct, frozen=True):
-    """What a format knows about its items.
+    """How a format reads and writes its items.
 
-    `parts` gives a slot the same number of parts whatever the pairing. `replaced` gets what became of each of them
-    (nothing: it is gone). `retold` puts text in place of a medium or a result. `tidied` mends an item whose slots
-    changed; nothing: leave the item out.
+    `parts` returns the same number of parts for a slot, whatever the pairing. `replace` gets each part as it is now, `None` if
+    it was removed. `as_text` puts text in place of a medium or a result. `tidy` repairs an item whose slots changed; `None`
+    leaves it out.
     """
 
     slots: Callable[[Item], Iterable[Slot]]
@@ -514,7 +514,7 @@ class Codec(Struct, frozen=True):
 
 
 def gather(codec: Codec, item: Item, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
-    """All parts of an item, in the order of its slots, announced texts marked."""
+    """Return all parts of an item, in the order of its slots, with harness text marked."""
     marked = pairing.announced.marked
     parts: list[Part] = []
     for slot in codec.slots(item):
@@ -529,10 +529,9 @@ def encode_view(
     *,
     joined: Joined | None = None,
 ) -> list[object]:
-    """The view on the wire: sources where nothing changed, patched copies, new items for what is infold's.
+    """Return the view as wire items: sources where nothing changed, patched copies, new items for infold's own messages.
 
-    `joined` makes one item of two neighbours, or none, given the item before them; it is asked only where one of them is
-    infold's own message.
+    `joined` may join two neighbours, given the item before them; it is called only if one of them is infold's own message.
     """
     places = {message.id: place for place, message in enumerate(decoded.messages)}
     items: list[object] = []
@@ -553,7 +552,7 @@ def encode_view(
 
 
 def begun_by_user(view: Sequence[Message]) -> Sequence[Message]:
-    """A view for a provider that wants the user to speak first: a summary that opens it is asked for."""
+    """Return a view for a provider that wants a user message first: a summary at its start gets a request before it."""
     first = view[0] if view else None
     if not isinstance(first, AssistantMessage) or not first.summary:
         return view
@@ -561,7 +560,7 @@ def begun_by_user(view: Sequence[Message]) -> Sequence[Message]:
 
 
 def _neighbours(items: list[object], encoded: Sequence[object], joined: Joined) -> Sequence[object]:
-    """What is still to be added once the first of these has joined the last of those, where it may."""
+    """Join the first of the new items with the last one if `joined` does, and return those still to be added."""
     before = plain(items[-2]) if len(items) > 1 else {}
     together = joined(before, plain(items[-1]), plain(encoded[0])) if items and encoded else None
     if together is None:
@@ -571,7 +570,7 @@ def _neighbours(items: list[object], encoded: Sequence[object], joined: Joined) 
 
 
 def _new(codec: Codec, message: Message, decoded: Decoded) -> list[object]:
-    """Items for a message of infold's own, in the guise that the caller's first item has."""
+    """Return items for a message of infold's own, in the type of the caller's first item."""
     source = next((source for sources in decoded.sources[:1] for source in sources), None)
     return [as_came(source, item) for item in codec.new(message, decoded.aliases)]
 
@@ -601,7 +600,7 @@ def _changed(codec: Codec, slot: Slot, old: tuple[Part, ...], new: tuple[Part | 
 
 
 def _fates(original: tuple[Part, ...], parts: tuple[Part, ...]) -> list[Part | None]:
-    """What became of each original part (nothing: it is gone), then the parts that are new."""
+    """Return each original part as it is now (`None` if it was removed), then the parts that are new."""
     if len(original) == len(parts):
         return [*parts]
     fates: list[Part | None] = []
@@ -618,7 +617,7 @@ def _fates(original: tuple[Part, ...], parts: tuple[Part, ...]) -> list[Part | N
 
 
 def _is_same(old: Part, new: Part, *, is_needed: bool) -> bool:
-    """Whether one is the other, perhaps altered; without an id, its text tells, or that all left of its kind are wanted."""
+    """Return whether one part is the other, perhaps changed. Parts without an id match by equality, or if all left are needed."""
     if type(old) is not type(new):
         return False
     if isinstance(old, ToolCallPart | ToolResultPart) and isinstance(new, ToolCallPart | ToolResultPart):
@@ -637,7 +636,7 @@ def _rewritten(codec: Codec, source: object, item: Item, edits: dict[tuple[str |
 
 
 def _edited(item: Item, edits: dict[tuple[str | int, ...], Any]) -> Item:
-    """A copy of the item with these slots changed; shares all else with it."""
+    """Return a copy of the item with these slots changed, which shares all else with it."""
     copy = dict(item)
     for key in {path[0] for path in edits}:
         if (key,) in edits:

@@ -70,26 +70,26 @@ NAME = "gemini"
 
 
 PLAIN_RESPONSES = ("output", "result", "content", "error")
-"""Fields that, alone and textual in a response, are the output itself."""
+"""Fields that are the output itself if they are a response's only field and hold text."""
 
 
 def looks_like(items: Sequence[object]) -> bool:
-    """Whether these are `contents`: no other format has `parts`."""
+    """Return whether these are `contents`: no other format has `parts`."""
     return bool(items) and all("parts" in plain(item) for item in items)
 
 
 def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
-    """`contents` as core messages; `BrokenInput` for an item of a wrong type."""
+    """Decode `contents` to core messages; raise `BrokenInput` for an item of a wrong type."""
     return decode_each(NAME, items, _message, first=first, pairing=pairing)
 
 
 def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
-    """The view as `contents`; untouched ones are the caller's own objects."""
+    """Return the view as `contents`; untouched ones are the caller's own objects."""
     return encode_view(_CODEC, begun_by_user(view), decoded, joined=_joined)
 
 
 def _joined(before: Item, first: Item, second: Item) -> Item | None:
-    """Two items as one where both bring answers, for the API counts them by item; in the order of the calls before them."""
+    """Join two items that both bring responses, which the API counts by item; in the order of the calls before them."""
     if not (_has_answers(first) and _has_answers(second)):
         return None
     calls = [_field(plain(part), "functionCall", "function_call") for part in before.get("parts") or () if part]
@@ -100,7 +100,7 @@ def _joined(before: Item, first: Item, second: Item) -> Item | None:
 
 
 def _place(part: object, places: Mapping[str, int]) -> int:
-    """Where a part stands among the answers of a step; all else comes after them."""
+    """Return the place of a part among the responses of a step; other parts come after them."""
     if _is_no_answer(part):
         return len(places) + 1
     keys = _keys(plain(_response(plain(part))))
@@ -108,7 +108,7 @@ def _place(part: object, places: Mapping[str, int]) -> int:
 
 
 def _keys(call: Item) -> tuple[str, ...]:
-    """What tells a call from another of its step, or finds it for a response: its id, then its tool's name."""
+    """Return the keys that identify a call within its step: its id, then its tool's name."""
     wire_id, named = id_field(call, "id"), by_name(text_field(call, "name"))
     return (wire_id, named) if wire_id else (named,)
 
@@ -178,7 +178,7 @@ def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, .
 
 
 _CODE = {"executableCode": "executable_code", "codeExecutionResult": "code_execution_result"}
-"""Code that the provider runs, and what it printed; older models give neither an id."""
+"""Code that the provider runs, and its output; older models give neither an id."""
 
 
 def _said(part: Item, *links: str, is_user: bool) -> tuple[Part, ...]:
@@ -220,7 +220,7 @@ def _result(response: Item, pairing: Pairing) -> Part:
 
 
 def _plain_field(value: Item) -> str:
-    """The one textual field that is the whole response; empty if the response is an object of its own kind."""
+    """Return the one text field that is the whole response; empty if the response is an object."""
     if len(value) != 1:
         return ""
     field, text = next(iter(value.items()))
@@ -254,9 +254,9 @@ def _replaced_response(response: Item, part: Part | None) -> Item:
 
 
 def _replaced_text(part: Item, parts: tuple[Part | None, ...]) -> Any:
-    """Text with other text; a signature goes with the reasoning that stands for it.
+    """Return a part with other text; a signature goes with the reasoning part that stands for it.
 
-    A user's part that infold has no reading for becomes text; a model's never gets here.
+    A user's part of an unknown kind becomes text; a model's never gets here.
     """
     copy = {**part, "text": left_text(parts)} if "text" in part else {"text": left_text(parts)}
     if part.get("thought") is True:
@@ -274,7 +274,7 @@ def _tidied(item: Item) -> Item | None:
 
 
 def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
-    """Items for a message that came from no wire; instructions travel as a user's, for `contents` has no other."""
+    """Return items for a message of infold's own; instructions travel as a user's, since `contents` has no other role."""
     ids = aliases or {}
     role = "model" if isinstance(message, AssistantMessage) else "user"
     parts = [wire for part in shown(message) for wire in _new_parts(part, ids)]

@@ -1,7 +1,7 @@
-"""What images, documents and sound cost a model, by provider, from their headers and sizes (B8).
+"""What images, documents and audio cost a model, by provider, from their headers and sizes.
 
 Base64 is never counted as text. The rules are the providers' published ones; where the model decides between
-two, or a size cannot be read, the dearer is taken: too high costs an early prune, too low a reported overflow.
+two, or a size cannot be read, the higher cost is used: too high costs an early prune, too low a reported overflow.
 """
 
 import base64
@@ -27,7 +27,7 @@ GEMINI_MOST_TILES = 16
 """Gemini scales an image down to 3,072 pixels a side."""
 
 PAGE_BYTES = 30_000
-"""A page of a PDF; text alone is smaller, scans are larger but dearer to no model."""
+"""A page of a PDF; text alone is smaller, scans are larger but cost no model more."""
 PAGE_TOKENS: dict[Provider, int] = {"openai": 1_500, "anthropic": 3_000, "gemini": 258}
 MOST_PAGES = 1_000
 SOUND_TOKENS_PER_SECOND: dict[Provider, int] = {"openai": 10, "anthropic": 32, "gemini": 32}
@@ -36,11 +36,11 @@ COMPRESSED_SOUND_BYTES_PER_SECOND = 4_000
 VIDEO_TOKENS_PER_SECOND, VIDEO_BYTES_PER_SECOND = 300, 60_000
 TEXT_BYTES_PER_TOKEN = 3
 UNKNOWN_TOKENS, UNKNOWN_PAGES, UNKNOWN_SECONDS = 1_600, 10, 60
-"""What a medium is taken for of which only the address is known."""
+"""Assumed for a medium of which only the address is known."""
 
 
 SHORTEST_DATA = 4
-"""Characters of base64 that hold a byte at all."""
+"""Characters of base64 that hold at least one byte."""
 
 
 class Size(Struct, frozen=True):
@@ -66,7 +66,7 @@ def file_part(
     name: str = "",
     detail: str = "",
 ) -> FilePart:
-    """A medium as a part; `data` is base64 and stays with its source."""
+    """Return a medium as a part; `data` is base64 and stays with its source."""
     found = parse_data_url(reference)
     if found is not None:
         media_type, data, reference = found.media_type or media_type, found.data, ""
@@ -76,7 +76,7 @@ def file_part(
 
 
 def digest_of(data: str) -> str:
-    """Return the name under which a medium's bytes are kept: a hash of its base64, which need not be decoded for it."""
+    """Return the name under which a medium's bytes are stored: a hash of its base64, without decoding it."""
     return hashlib.blake2b(data.encode(), digest_size=16).hexdigest()
 
 
@@ -102,7 +102,7 @@ def payloads(item: object, wanted: Set[str]) -> dict[str, bytes]:
 
 
 def decoded(data: str) -> bytes:
-    """Return the bytes that base64 of either alphabet stands for; of what is no base64, the text itself."""
+    """Return the bytes that base64 of either alphabet encodes; for any other text, the text itself."""
     piece = re.sub(r"\s", "", data).replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(piece + "=" * (-len(piece) % 4), validate=True)
@@ -116,7 +116,7 @@ def data_url(media_type: str, data: bytes) -> str:
 
 
 def parse_data_url(url: str) -> DataUrl | None:
-    """The medium a `data:` address holds; nothing for any other address."""
+    """Return the medium in a `data:` address, `None` for any other address."""
     if not url.startswith("data:"):
         return None
     head, _, data = url[5:].partition(",")
@@ -124,7 +124,7 @@ def parse_data_url(url: str) -> DataUrl | None:
 
 
 def media_tokens(provider: Provider, media_type: str, data: str, *, detail: str = "") -> int:
-    """What a medium costs; `data` is its base64, empty where only its address is known."""
+    """Return the cost of a medium; `data` is its base64, empty if only its address is known."""
     kind, _, subtype = media_type.partition("/")
     byte_size = _byte_size(data)
     if kind == "image":
@@ -155,7 +155,7 @@ def _seconds(byte_size: int, bytes_per_second: int) -> int:
 
 
 def image_tokens(provider: Provider, size: Size | None, *, detail: str = "") -> int:
-    """What an image costs; an unknown size costs the most an image can."""
+    """Return the cost of an image; an unknown size costs the most an image can."""
     if provider == "anthropic":
         return _anthropic_image(size)
     if provider == "gemini":
@@ -203,7 +203,7 @@ FIRST_LOOK, SECOND_LOOK = 4_096, 400_000
 
 
 def image_size(data: str) -> Size | None:
-    """Width and height from the header of a PNG, JPEG, GIF or WebP; nothing if none can be read."""
+    """Return width and height from the header of a PNG, JPEG, GIF or WebP, `None` if they cannot be read."""
     size = _header_size(_decoded(data, FIRST_LOOK))
     if size is None and data.startswith("/9j/"):
         size = _header_size(_decoded(data, SECOND_LOOK))
@@ -242,7 +242,7 @@ def _webp_size(head: bytes) -> Size | None:
 
 
 def _jpeg_size(head: bytes) -> Size | None:
-    """Walk the segments to the frame header; 0xC4, 0xC8 and 0xCC lie in its range but are none."""
+    """Walk the segments to the frame header; 0xC4, 0xC8 and 0xCC lie in its range but mark other segments."""
     at = 2
     while at + 9 <= len(head) and head[at] == 0xFF:
         marker = head[at + 1]

@@ -71,21 +71,21 @@ NAME = "openai-chat"
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
-"""The thinking of compatible servers; where several hold it, the first has the text."""
+"""The reasoning of compatible servers; if several hold it, the first has the text."""
 
 
 def looks_like(items: Sequence[object]) -> bool:
-    """Whether these could be chat messages; plain user and assistant text could be other formats' too."""
+    """Return whether these could be chat messages; plain user and assistant text could be other formats' too."""
     return bool(items) and all(plain(item).get("role") in ROLES for item in items)
 
 
 def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
-    """Chat messages as core messages; `BrokenInput` for an item of a wrong type."""
+    """Decode chat messages to core messages; raise `BrokenInput` for an item of a wrong type."""
     return decode_each(NAME, items, _message, first=first, pairing=pairing)
 
 
 def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
-    """The view as chat messages; untouched ones are the caller's own objects."""
+    """Return the view as chat messages; untouched ones are the caller's own objects."""
     return encode_view(_CODEC, view, decoded)
 
 
@@ -197,7 +197,7 @@ def _reasoning_text(value: object) -> str:
 
 
 def _signature(value: object) -> list[str]:
-    """Provider data, where the wire has any: reasoning in blocks may be signed or encrypted."""
+    """Return provider data if the wire has any: reasoning in blocks may be signed or encrypted."""
     return [json_text(value)] if value and not isinstance(value, str) else []
 
 
@@ -240,7 +240,7 @@ def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
 
 
 def _retold(slot: Slot, text: str) -> Any:
-    """Text for a medium or a result; a result in words is no tool's any more."""
+    """Return text for a medium or a result; a result as text becomes the user's."""
     if not slot.path:
         return {"role": "user", "content": text}
     return GONE if slot.kind == "audio" else {"type": "text", "text": text}
@@ -253,7 +253,7 @@ def _replaced_call(call: Item, part: Part | None) -> Item:
 
 
 def _replaced_result(slot: Slot, part: Part | None) -> Item:
-    """A result with other text; one that answers no call can only be text."""
+    """Return a result with other text; one without a call can only be text."""
     if isinstance(part, TextPart):
         return {"role": "user", "content": part.text}
     content = replaced_content(slot.value.get("content"), part, _inside, text_type="text")
@@ -261,12 +261,12 @@ def _replaced_result(slot: Slot, part: Part | None) -> Item:
 
 
 def _inside(block: str | Item) -> tuple[Part, ...]:
-    """A block inside a result."""
+    """Return the parts of a block inside a result."""
     return _block_parts(block, is_user=False)
 
 
 def _replaced_text(slot: Slot, text: str) -> Any:
-    """A text slot with other text; a user's block that infold has no reading for becomes text."""
+    """Return a text slot with other text; a user's block of an unknown kind becomes text."""
     value = slot.value
     if not text:
         return GONE
@@ -278,14 +278,14 @@ def _replaced_text(slot: Slot, text: str) -> Any:
 
 
 def _unread(slot: Slot, text: str) -> Any:
-    """A model's own blocks stay whole, for other blocks may depend on them."""
+    """Replace a block of an unknown kind; a model's own blocks stay whole, since others may depend on them."""
     if slot.kind == "opaque":
         return {"role": "user", "content": text}
     return {"type": "text", "text": text} if slot.kind == "user" else slot.value
 
 
 def _tidied(item: Item) -> Item | None:
-    """Mend an item that lost slots: a reply may lack content if it calls, no message may lack both."""
+    """Repair an item that lost slots: a reply may lack content if it has calls, no message may lack both."""
     copy = {key: value for key, value in item.items() if key != "tool_calls" or value}
     if copy.get("content") or copy.get("refusal"):
         return copy
@@ -295,7 +295,7 @@ def _tidied(item: Item) -> Item | None:
 
 
 def plain_parts(item: Item, role: str, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
-    """The parts of an item in the plainest shape of its role, as most are; nothing of any other, which slots read."""
+    """Return the parts of an item in the plainest shape of its role, as most are; empty for any other, which slots read."""
     content = item.get("content")
     if role == "tool":
         return _plain_result(item, content, pairing)
@@ -341,11 +341,11 @@ def _plain_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCall
 
 
 _SOUND = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
-"""The kinds of sound that a request may hold, and what it calls them."""
+"""The audio types that a request may hold, and their names there."""
 
 
 def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
-    """Items for a message that came from no wire; several results make several items."""
+    """Return items for a message of infold's own; several results make several items."""
     ids = aliases or {}
     parts = shown(message)
     if isinstance(message, AssistantMessage):
@@ -379,7 +379,7 @@ def _new_result(part: ToolResultPart, ids: Mapping[str, str]) -> Item:
 
 
 def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:
-    """Text alone stays text; media whose bytes or address are at hand make a list of blocks."""
+    """Return text alone as text; media whose bytes or address are available make a list of blocks."""
     files = [part for part in parts if isinstance(part, FilePart)]
     media = {place: block for place, file in enumerate(files) if (block := _new_medium(file)) is not None}
     text = lines([shown_text(parts), *(mentioned(file) for place, file in enumerate(files) if place not in media)])

@@ -87,11 +87,11 @@ CALL_TYPES: dict[str, str] = {
     "computer_call": "action",
     "apply_patch_call": "operation",
 }
-"""Calls the caller has to answer, and the field that says what to do."""
+"""Calls the caller has to answer, and the field that holds their arguments."""
 
 
 TOOL_TYPES = ("mcp_approval_response",)
-"""What comes from the caller's tools without being called an output."""
+"""Items from the caller's tools that are not called outputs."""
 
 
 BLOCK_TYPES = ("input_text", "output_text", "input_image", "input_file")
@@ -102,7 +102,7 @@ BOUND_TYPES = ("reasoning", "compaction", "compaction_summary", "context_compact
 
 
 OWN_TYPES = ("message", "item_reference", *BOUND_TYPES)
-"""Types of blocks and items that no other format has; those of calls and outputs are told by their ending."""
+"""Types of blocks and items that no other format has; those of calls and outputs are recognised by their ending."""
 
 
 class _Given(NamedTuple):
@@ -113,7 +113,7 @@ class _Given(NamedTuple):
 
 
 def looks_like(items: Sequence[object]) -> bool:
-    """Whether some item or block is of a type that only this format has."""
+    """Return whether an item or block is of a type that only this format has."""
     return any(_is_own(plain(item)) for item in items)
 
 
@@ -125,7 +125,7 @@ def _is_own(item: Item) -> bool:
 
 
 def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
-    """Input items as core messages; `BrokenInput` for an item of a wrong type."""
+    """Decode input items to core messages; raise `BrokenInput` for an item of a wrong type."""
     refuse_text(NAME, items)
     pairs = pairing or Pairing()
     groups = _groups([_given(index, source) for index, source in enumerate(items)])
@@ -135,7 +135,7 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
 
 
 def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
-    """The view as input items; untouched ones are the caller's own objects."""
+    """Return the view as input items; untouched ones are the caller's own objects."""
     items = encode_view(_CODEC, view, decoded)
     known = {message.id for message in decoded.messages}
     own = [message for message in view if message.id not in known]
@@ -155,7 +155,7 @@ def _given(index: int, source: object) -> _Given:
 
 
 def _side(item: Item) -> Side:
-    """Who an item is from; what infold does not know is taken for the model's."""
+    """Return who an item is from; unknown items are taken for the model's."""
     kind, role = item.get("type", "message"), item.get("role")
     if kind == "message" or (kind is None and role):
         return "system" if role in ("system", "developer") else "assistant" if role == "assistant" else "user"
@@ -165,7 +165,7 @@ def _side(item: Item) -> Side:
 
 
 def _groups(given: list[_Given]) -> list[list[_Given]]:
-    """Neighbours of the model's or the tools' side together, each other item by itself."""
+    """Group neighbours of the model's or the tools' side; each other item stands by itself."""
     groups: list[list[_Given]] = []
     for one in given:
         if groups and one.side in ("assistant", "tool") and groups[-1][0].side == one.side:
@@ -221,7 +221,7 @@ def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, .
 
 
 COMPACTED_TEXT = "[earlier messages, compacted by the provider]"
-"""Stands beside a compaction item's sealed content, so that its message is never taken for an empty one."""
+"""Stands next to a compaction item's sealed content, so that its message is never taken for an empty one."""
 
 
 _ANSWERS = frozenset(f"{call}_output" for call in CALL_TYPES)
@@ -255,12 +255,12 @@ def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
 
 
 def _retold(slot: Slot, text: str) -> Item:
-    """Text for a medium or a result; a result in words is a message of its own."""
+    """Return text for a medium or a result; a result as text is a message of its own."""
     return {"type": "input_text", "text": text} if slot.path else {"role": "user", "content": text}
 
 
 def _replaced_text(slot: Slot, text: str) -> Any:
-    """Text with other text; a user's block that infold has no reading for becomes text, a model's stays whole."""
+    """Return text with other text; a user's block of an unknown kind becomes text, a model's stays whole."""
     value = slot.value
     if not text:
         return GONE
@@ -284,7 +284,7 @@ def _tidied(item: Item) -> Item | None:
 
 
 def result(item: Item, pairing: Pairing) -> Part:
-    """What a tool answered, in whichever kind of output."""
+    """Return a tool's result, from any kind of output."""
     asked = pairing.result(id_field(item, "call_id"), id_field(item, "id"))
     output = item.get("output")
     if item["type"] == "shell_call_output":
@@ -297,12 +297,12 @@ def result(item: Item, pairing: Pairing) -> Part:
 
 
 def _inside(block: object) -> tuple[Part, ...]:
-    """A block inside an output."""
+    """Return the parts of a block inside an output."""
     return block_parts(block if isinstance(block, str) else plain(block), is_user=False)
 
 
 def _shell_result(runs: Sequence[object], asked: Asked | None) -> Part:
-    """What several commands printed; the last exit status is the result's."""
+    """Return the output of several commands; the last exit status is the result's."""
     printed = [plain(run) for run in runs]
     codes = [plain(run.get("outcome") or {}).get("exit_code") for run in printed]
     code = codes[-1] if codes and isinstance(codes[-1], int) else None
@@ -311,7 +311,7 @@ def _shell_result(runs: Sequence[object], asked: Asked | None) -> Part:
 
 
 def block_parts(block: str | Item, *, is_user: bool) -> tuple[Part, ...]:
-    """The parts of one block of content."""
+    """Return the parts of one block of content."""
     text = block if isinstance(block, str) else block.get("text", block.get("refusal"))
     if isinstance(text, str):
         return user_text(text) if is_user else (TextPart(cleaned(text)),)
@@ -336,7 +336,7 @@ def _medium(block: Item) -> tuple[Part, ...]:
 
 
 def replaced_result(item: Item, part: Part | None) -> Item:
-    """An output item with other text, and without media that the part has no more."""
+    """Return an output item with other text, and without media that the part no longer has."""
     output = item.get("output")
     if item["type"] == "shell_call_output":
         last = plain(output[-1]) if output else {"outcome": {"type": "exit", "exit_code": 0}}
@@ -347,7 +347,7 @@ def replaced_result(item: Item, part: Part | None) -> Item:
 
 
 def _blank(screenshot: Item) -> Item:
-    """A computer's output has to be an image: the smallest stands for one that was pruned."""
+    """Return a blank screenshot: a computer's output has to be an image, so the smallest replaces one that was pruned."""
     return {**{key: value for key, value in screenshot.items() if key != "file_id"}, "image_url": BLANK_IMAGE}
 
 
@@ -360,7 +360,7 @@ BLANK_IMAGE = (
 
 
 def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
-    """Items for a message that came from no wire: one for each call and result, one for all text."""
+    """Return items for a message of infold's own: one for each call and result, one for all text."""
     ids = aliases or {}
     parts = shown(message)
     role = _ROLES.get(type(message), "user")
@@ -393,17 +393,16 @@ def _new_items(part: Part, ids: Mapping[str, str]) -> list[Item]:
 
 
 def _is_item(value: Item) -> bool:
-    """Whether an opaque block is an item of its own; the types of blocks inside a message begin otherwise."""
+    """Return whether an opaque block is an item of its own; blocks inside a message have types with other prefixes."""
     return "type" in value and not str(value["type"]).startswith(("input_", "output_"))
 
 
 def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:
-    """Text alone stays text; media whose bytes or address are at hand make a list of blocks."""
+    """Return text alone as text; media whose bytes or address are available make a list of blocks."""
     return _with_media(shown_text(parts), [part for part in parts if isinstance(part, FilePart)])
 
 
 def _new_output(part: ToolResultPart) -> str | list[Item]:
-    """The same for what a tool answered."""
     return _with_media(part.output, part.files)
 
 
@@ -425,7 +424,7 @@ def _new_medium(file: FilePart) -> Item | None:
 
 
 def answers_matched(items: list[object], decoded: Decoded) -> list[object]:
-    """The items with each answer of infold's own made the kind of output that its call wants."""
+    """Return the items with each of infold's own results as the kind of output that its call wants."""
     theirs = {id(source) for sources in decoded.sources for source in sources}
     plains = [plain(item) for item in items]
     kinds = {id_field(item, "call_id"): text_field(item, "type") for item in plains if _is_other_call(item)}
@@ -436,7 +435,7 @@ def answers_matched(items: list[object], decoded: Decoded) -> list[object]:
 
 
 def answers_in_order(items: Iterable[object], own: Set[str]) -> Iterator[object]:
-    """The items with neighbouring outputs in the order of their calls, where one of them is infold's own answer (I1)."""
+    """Yield the items with neighbouring outputs in the order of their calls, if one of them is infold's own."""
     calls: dict[str, int] = {}
     for is_output, run in groupby(items, key=_is_output):
         together = list(run)
@@ -478,7 +477,7 @@ def _answer(item: Item, kinds: Mapping[str, str]) -> Item:
 
 
 def _text_of(output: str | list[Item]) -> str:
-    """An output as text, for calls of a kind whose output takes no media."""
+    """Return an output as text, for calls whose output takes no media."""
     return output if isinstance(output, str) else lines(text_field(block, "text") for block in output)
 
 

@@ -1,8 +1,7 @@
-"""Recognises a provider's report that a request was too large, in whatever words it comes (B11).
+"""Recognise a provider's report that a request was too large.
 
-Providers have no common code for it; the table holds the phrases they are known to use, and a second pass reads the
-prompt's size and the limit where the words give them. A refusal for going too fast is no overflow, however much it
-speaks of tokens.
+Providers have no common code for it; the table lists the phrases they are known to use, and a second pass reads the
+prompt's size and the limit if the text gives them. A rate limit is not an overflow, even if its text mentions tokens.
 """
 
 import re
@@ -14,7 +13,7 @@ from msgspec import Struct
 
 
 class Overflow(Struct, frozen=True):
-    """A request reported too large: whose words they are, and the numbers in them.
+    """A request reported as too large: by which provider, and the numbers in its report.
 
     `bytes_limit`: the request's bytes were refused, so its tokens may have fitted. `bound_thinking`: its size was not the
     problem, but thinking that is bound to another conversation; without that, the same request may be sent again.
@@ -58,7 +57,7 @@ PHRASES: tuple[tuple[str, str], ...] = (
     ("dashscope", r"range of input length should be"),
     ("unknown", r"token limit exceeded|too many (?:input )?tokens"),
 )
-"""Who says it, and what is said; the first that matches wins, so the particular stand before the general."""
+"""Provider and phrase; the first match wins, so particular phrases stand before general ones."""
 
 BYTE_PHRASES: tuple[tuple[str, str], ...] = (
     ("anthropic", r"request_too_large|exceeds the maximum (?:allowed )?(?:number of bytes|size)"),
@@ -71,7 +70,7 @@ TOO_FAST = re.compile(
     r"|quota|resource.?exhausted",
     re.IGNORECASE,
 )
-"""What is refused for its pace; these words outweigh every phrase above but the exact code."""
+"""Refusals for the rate of requests; these outweigh every phrase above but the exact codes."""
 
 MOST_NESTED = 8
 """Objects inside one another that may describe one error."""
@@ -115,10 +114,10 @@ MOST_TEXT = 20_000
 
 
 def recognise(status: int | None, body: bytes | str | Mapping[str, Any] | None) -> Overflow | None:
-    """The overflow a failed request reports; nothing if it failed for another reason.
+    """Return the overflow that a failed request reports, `None` if it failed for another reason.
 
-    `status` is the HTTP status, nothing if there is none (an exception's text, an event of a stream). In a stream that
-    began well only what stands under `error` counts, for a model may speak about errors too.
+    `status` is the HTTP status, `None` for an exception's text or an event of a stream. In a stream that began well only
+    `error` counts, since a model may write about errors too.
     """
     error = _error_of(status, _parsed(body))
     text = "\n".join(_texts(error))[:MOST_TEXT]
@@ -144,7 +143,7 @@ def _by_phrase(text: str) -> Overflow | None:
 
 
 def _is_bodiless(status: int | None, text: str) -> bool:
-    """Some services refuse a large request with nothing but a status; their SDKs say so in words."""
+    """Return whether a refusal is a bare status, as some services send for a large request."""
     return (status == 400 and not text.strip()) or re.match(r"4(?:00|13)\b.{0,20}\(no body\)", text) is not None
 
 
@@ -199,7 +198,7 @@ def _parsed(body: object) -> object:
 
 
 def _error_of(status: int | None, body: object) -> object:
-    """The part of a body that reports an error; all of it where the request failed outright."""
+    """Return the part of a body that reports an error; all of it if the request failed outright."""
     if not isinstance(body, Mapping):
         return body if status is None or status >= 400 else None
     response = body.get("response")
@@ -211,7 +210,7 @@ def _error_of(status: int | None, body: object) -> object:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All text in a value, walked without recursion; whole numbers come with their field's name."""
+    """Yield all text in a value, without recursion; whole numbers come with their field's name."""
     waiting: list[object] = [value]
     taken = 0
     while waiting and taken < MOST_TEXT:

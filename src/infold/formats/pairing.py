@@ -1,7 +1,7 @@
-"""What decoding knows of the items before: which tool result answers which call, on wires that repeat, omit or mistake the ids.
+"""Which tool result answers which call, on wires that repeat, omit or mistake ids; and which user text a harness wrote.
 
-The log wants each call's id once and each result once after its call. Providers promise less: some servers
-number calls anew each turn, Gemini may send no ids, and histories edited by hand hold results of nothing.
+The log wants each call's id once, and each result once, after its call. Providers promise less: some servers
+number calls from one in each turn, Gemini may send no ids, and histories edited by hand hold results without a call.
 """
 
 import re
@@ -24,11 +24,11 @@ from infold.core.messages import (
 from infold.formats.harness_text import LOCAL_OUTPUT, announces_text, is_wrapped
 
 LAUNCH = "Launching skill:"
-"""How the result of a skill's call begins."""
+"""Prefix of the result of a skill's call."""
 
 
 class Announced:
-    """The texts still to come; decoding feeds it block by block."""
+    """Marks harness text that follows a skill's call or a slash command; decoding passes it block by block."""
 
     __slots__ = ("_command", "skills")
 
@@ -37,19 +37,19 @@ class Announced:
         self._command: MessageId | None = None
 
     def copy(self) -> "Announced":
-        """The same state, for a decoding that may not be kept."""
+        """Return the same state, for a decoding that may be discarded."""
         copied = Announced()
         copied.skills = self.skills
         return copied
 
     def pass_over(self, message: Message) -> None:
-        """Go on after a message that was decoded and marked before."""
+        """Continue after a message that was decoded and marked before."""
         is_users = isinstance(message, UserMessage | ToolMessage)
         for part in message.parts:
             self.marked((part,), message.id, is_users=is_users)
 
     def marked(self, parts: tuple[Part, ...], message_id: MessageId, *, is_users: bool) -> tuple[Part, ...]:
-        """The parts of one block, synthetic if they are a text that was announced; as many as before, in any case."""
+        """Return the parts of one block, synthetic if they are a text that was expected; always as many as before."""
         if not parts:
             return parts
         first = parts[0]
@@ -74,7 +74,7 @@ class Announced:
         return parts
 
     def _take(self) -> None:
-        """One announced text has come: a command's if it was named last."""
+        """Count one expected text: a command's if a command was the last to announce one."""
         if self._command is None:
             self.skills -= 1
         self._command = None
@@ -87,21 +87,21 @@ _MADE_UP = re.compile(r"^m\d+\.\d+$")
 
 
 class Asked(Struct, frozen=True):
-    """An open call: the id it has in the log and the tool it names."""
+    """An open call: its id in the log and the tool it names."""
 
     call_id: str
     tool: str
 
 
 def by_name(tool: str) -> str:
-    """What pairs a call with its result where the wire has no id."""
+    """Return the key that pairs a call with its result where the wire has no id."""
     return f"name:{tool}"
 
 
 class Pairing:
-    """The calls still open, the ids in use and the texts announced; decoding feeds it, so a later one can go on from it.
+    """The open calls, the ids in use and the harness text to expect; decoding updates it, so a later one can continue.
 
-    After a `BrokenInput` its state is unknown: rebuild it with `Pairing.after`.
+    After a `BrokenInput` its state is undefined: rebuild it with `Pairing.after`.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Pairing:
 
     @classmethod
     def after(cls, messages: Iterable[Message], unanswered: Mapping[str, str] | None = None) -> "Pairing":
-        """The state after these messages, for a session read from its store; `unanswered` are older calls, each with its tool."""
+        """Return the state after these messages, for a stored session; `unanswered` maps older calls to their tools."""
         pairing = cls()
         for call_id, tool in (unanswered or {}).items():
             pairing._reopen(Asked(call_id, tool))
@@ -127,7 +127,7 @@ class Pairing:
         return pairing
 
     def copy(self) -> "Pairing":
-        """The same state, for a decoding that may not be kept."""
+        """Return the same state, for a decoding that may be discarded."""
         copied = Pairing()
         copied.aliases = dict(self.aliases)
         copied.announced = self.announced.copy()
@@ -138,7 +138,7 @@ class Pairing:
         return copied
 
     def call(self, wire_id: str, tool: str, message_id: MessageId) -> str:
-        """The log's id for a call: the wire's own while it is new, else one made of it or of the position."""
+        """Return the log's id for a call: the wire's own if it is new, else one derived from it or from the position."""
         call_id = self._unused(wire_id) if wire_id else self._unused(f"{message_id}.0")
         if call_id != wire_id:
             self.aliases[call_id] = wire_id
@@ -146,12 +146,12 @@ class Pairing:
         return call_id
 
     def code_run(self, *, begins: bool) -> str:
-        """What links code that the provider ran to what it printed, where neither has an id."""
+        """Return the link between code that the provider ran and its output, which have no ids."""
         self._code_runs += begins
         return f"code-run-{self._code_runs}"
 
     def result(self, *keys: str) -> Asked | None:
-        """The call a result answers, found by the first key that has one open; nothing if it is an orphan."""
+        """Return the call a result answers, by the first key with an open call; `None` for an orphan."""
         for key in keys:
             waiting = self._open.get(key)
             if waiting:
@@ -161,15 +161,15 @@ class Pairing:
         return None
 
     def expect(self, wire_ids: Iterable[str]) -> None:
-        """Keep the calls of these ids for results that name them, on a wire where other results name none."""
+        """Reserve the calls of these ids for results that name them, on a wire where other results have no id."""
         for wire_id in wire_ids:
             for asked in self._open.get(wire_id, ())[:1]:
                 self._of_tool[asked.tool].pop(asked.call_id, None)
 
     def result_of(self, wire_id: str, tool: str) -> Asked | None:
-        """The call a result answers on a wire where either may have an id without the other.
+        """Return the call a result answers on a wire where either may have an id without the other.
 
-        An id that a call has is that call's alone; any other result answers the oldest open call of its tool.
+        An id that a call has belongs to that call alone; any other result answers the oldest open call of its tool.
         """
         if wire_id in self._times:
             return self.result(wire_id)
@@ -179,7 +179,7 @@ class Pairing:
         return asked
 
     def _unused(self, wanted: str) -> str:
-        """The wanted id, or with the number of its use where it stands already."""
+        """Return the wanted id, with a number appended if it is in use."""
         times = self._times.get(wanted, 0) + 1
         self._times[wanted] = times
         if times == 1:

@@ -1,7 +1,7 @@
-"""Requests as providers are sent them: which format a path speaks, what a body asks for, and the same body with other messages.
+"""Requests as providers receive them: the format of a path, the contents of a body, and the same body with other messages.
 
-For whoever stands between a client and a provider. A body is only ever read; the one given back is new, with every field that
-infold does not know as it was. History that the provider itself holds or cuts is not infold's to manage, and is told apart.
+For a relay between a client and a provider. A body is never modified: a changed one is new, with every unknown field as it
+was. A request whose history the provider itself holds or cuts is `Unmanaged`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, WireFormat
 Body: TypeAlias = Mapping[str, Any]
 
 _THREAD = "/threads/"
-"""In the path of a message that OpenAI's Assistants keep by themselves."""
+"""Part of the paths of messages that OpenAI's Assistants store."""
 
 _OUTPUT_FIELDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _HELD_BY_PROVIDER = ("previous_response_id", "conversation", "context_management", "cached_content", "cachedContent")
 _HELD_ITEMS = ("item_reference", "compaction", "context_compaction")
-"""How the types of items begin that stand for what only the provider can read, such as a history that it compacted, or that
+"""Prefixes of the types of items that only the provider can read, such as a history that it compacted, or that
 ask it to compact this one."""
 
 _TRUNCATING_NAMES, _TRUNCATING_PORTS = ("ollama", "lmstudio", "lm-studio"), ("11434", "1234")
@@ -50,15 +50,15 @@ _NOT_FOR_SUMMARIES = (
     *("stop", "stop_sequences", *_OUTPUT_FIELDS, "store", "background", "thinking", "reasoning", "reasoning_effort"),
     "context_management",  # edits of thinking are refused where nothing thinks
 )
-"""What a request asks of its own answer, in either spelling of Gemini's; a summary is text in one piece."""
+"""What a request says about its own answer, in either spelling of Gemini's; a summary is text in one piece."""
 
 
 class Asked(Struct, frozen=True):
-    """What a request asks for: its messages, what is sent beside them, the model, and the most it may answer with.
+    """The contents of a request: messages, system prompt, tools, model, and the most tokens of its answer.
 
-    `window_tokens` is the window it asks for where that is another than its model's usual one. `drops_thinking`: it asks the
-    provider to leave out thinking that is bound to another conversation, in place of refusing it. `is_truncated`: what is too
-    large is not refused but answered without a part of it.
+    `window_tokens` is the window it asks for if that is not its model's usual one. `drops_thinking`: it asks the
+    provider to drop thinking that is bound to another conversation, in place of refusing it. `is_truncated`: a request that is
+    too large is not refused but answered without a part of it.
     """
 
     wire: WireFormat
@@ -74,35 +74,35 @@ class Asked(Struct, frozen=True):
 
 
 class Unmanaged(Struct, frozen=True):
-    """A request that is relayed as it is, and why; `is_history`: it brings or continues one, which may be too large."""
+    """A request that is relayed unchanged, and why; `is_history`: it brings or continues a history, which may be too large."""
 
     why: str
     is_history: bool = False
 
 
 def wire_of_path(path: str) -> WireFormat | None:
-    """The format that requests to this path are in; none for paths that take no messages."""
+    """Return the format of requests to this path, `None` if it takes no messages."""
     bare = path.split("?", 1)[0].rstrip("/")
     wire = next((wire for wire in FORMATS if bare.endswith(wire.path_endings)), None)
     return None if wire is ANTHROPIC_MESSAGES and _THREAD in bare else wire
 
 
 def model_in_path(path: str) -> str:
-    """The model that a Gemini path names; empty elsewhere."""
+    """Return the model that a Gemini path names; empty for other paths."""
     _, _, rest = path.partition("/models/")
     return rest.split("?", 1)[0].partition(":")[0]
 
 
 def unstreamed(path: str) -> str:
-    """The path that answers in one piece what this one would stream."""
+    """Return the path that answers in one piece what this one would stream."""
     return path.replace(":streamGenerateContent", ":generateContent").replace("?alt=sse", "").replace("&alt=sse", "")
 
 
 def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanaged:
-    """What a body asks for; raises `BrokenInput` for what is no request of this format."""
+    """Return the contents of a request body; raise `BrokenInput` if it is not a request of this format."""
     if not isinstance(body, Mapping):
         raise BrokenInput(
-            wire.name, "the body is no JSON object", remedy="send the request as the provider documents it"
+            wire.name, "the body is not a JSON object", remedy="send the request as the provider documents it"
         )
     items = body.get(wire.items_field)
     if items is None:
@@ -110,7 +110,7 @@ def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanage
     if isinstance(items, str):  # Responses takes a lone text for one message of the user
         items = [{"role": "user", "content": items}]
     if not isinstance(items, list | tuple):
-        raise BrokenInput(wire.name, f"{wire.items_field} is no list", remedy="send the messages as a list")
+        raise BrokenInput(wire.name, f"{wire.items_field} is not a list", remedy="send the messages as a list")
     held = _held_by_provider(wire, body, items)
     if held:
         return Unmanaged(f"the provider holds or cuts the history itself ({held})", is_history=True)
@@ -127,14 +127,14 @@ def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanage
 
 
 def truncates(host: str) -> bool:
-    """Whether the server at this host (`name:port`) is known not to refuse a request that is too large."""
+    """Return whether the server at this host (`name:port`) is known not to refuse a request that is too large."""
     name, _, port = host.lower().partition(":")
     is_named = any(part in name for part in _TRUNCATING_NAMES) or f".{name}".endswith(_TRUNCATING_DOMAINS)
     return is_named or port in _TRUNCATING_PORTS
 
 
 def asks_to_truncate(body: Body) -> bool:
-    """Whether a body asks its provider to shorten what is too large: Responses, OpenRouter, vLLM."""
+    """Return whether a body asks its provider to shorten a request that is too large: Responses, OpenRouter, vLLM."""
     transforms = body.get("transforms")
     asks = body.get("truncation") == "auto" or body.get("truncate_prompt_tokens") is not None
     return asks or (isinstance(transforms, list) and "middle-out" in transforms)
@@ -146,16 +146,16 @@ def larger_window(wire: WireFormat, body: Body, headers: Mapping[str, str]) -> i
 
 
 def with_items(body: Body, wire: WireFormat, items: Sequence[object]) -> dict[str, Any]:
-    """The same request with other messages."""
+    """Return the same request with other messages."""
     return {**body, wire.items_field: list(items)}
 
 
 def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: Sequence[object] = ()) -> dict[str, Any]:
-    """The request for a summary, to the model that this body was for.
+    """Return the request for a summary, to the model that this body was for.
 
-    One that shares the ordinary request's prefix keeps everything before its last message as it was, tools included, so that
-    the provider's cache serves it; `shown` are its messages as that request has them. One that shows them under a system
-    prompt of its own keeps the tools too, which their calls need. One of its own has nothing of it but the model.
+    If it shares the ordinary request's prefix, everything before its last message stays as it was, tools included, so that
+    the provider's cache serves it; `shown` are the messages as that request has them. If it shows them under a system prompt
+    of its own, it keeps the tools too, which their calls need. Otherwise it keeps only the model.
     """
     kept = {name: value for name, value in body.items() if name not in _NOT_FOR_SUMMARIES}
     items = [item for message in request.messages[-1:] for item in wire.encode_new(message)]
@@ -178,7 +178,7 @@ def without_bound_thinking(wire: WireFormat, items: Sequence[object]) -> list[ob
 
 
 def answer_of(wire: WireFormat, body: object) -> Answer:
-    """A model's reply as a summariser's answer; a refusal that OpenAI puts into a field of its own ends it as a filter does."""
+    """Return a model's reply as a summariser's answer; a refusal in OpenAI's own field counts as a content filter."""
     items = wire.reply_items(body)
     messages: tuple[Message, ...] = wire.decode(items).messages
     replies = [message for message in messages if isinstance(message, AssistantMessage)]
@@ -212,7 +212,7 @@ def _is_harmless(wire: WireFormat, field: str, value: object) -> bool:
 
 
 def _type_of(item: Body) -> str:
-    """An item's type; one that has nothing but an id is a reference to what the provider keeps."""
+    """Return an item's type; one with nothing but an id is a reference to what the provider stores."""
     return "item_reference" if item.keys() == {"id"} else str(item.get("type"))
 
 

@@ -27,7 +27,7 @@ class _Step(Struct, frozen=True):
 
 
 def _unpaired(steps: Iterable[_Step]) -> Iterator[str]:
-    """Calls without a result in the very next step, and results without a call in the one before."""
+    """Yield calls without a result in the very next step, and results without a call in the one before."""
     for before, step in pairwise([_Step(-1), *steps, _Step(-1)]):
         missing = Counter(before.calls) - Counter(step.results)
         yield from (f"item {before.place}: call {call!r} has no result right after it" for call in missing)
@@ -40,7 +40,7 @@ def _repeated(ids: Iterable[str], what: str) -> Iterator[str]:
 
 
 def _blocks(value: object) -> list[Item]:
-    """Content as blocks; text is one block of text."""
+    """Return content as blocks; text is one block of text."""
     if isinstance(value, str):
         return [{"type": "text", "text": value}]
     blocks = value if isinstance(value, list | tuple) else ()
@@ -51,7 +51,7 @@ def _blocks(value: object) -> list[Item]:
 
 
 def chat_problems(items: Sequence[object]) -> tuple[str, ...]:
-    """What Chat Completions would refuse."""
+    """Return what Chat Completions would refuse."""
     plains = [plain(item) for item in items]
     steps = [_chat_step(list(run)) for _, run in groupby(enumerate(plains), key=_chat_group)]
     empties = (f"item {place}: it is empty" for place, item in enumerate(plains) if _is_chat_empty(item))
@@ -64,7 +64,7 @@ def _none_at_all(items: Sequence[object]) -> tuple[str, ...]:
 
 
 def _chat_group(one: tuple[int, Item]) -> int:
-    """Neighbouring results are one step, all else is a step of its own."""
+    """Group neighbouring results as one step; anything else is a step of its own."""
     place, item = one
     return -1 if item.get("role") in ("tool", "function") else place
 
@@ -88,7 +88,7 @@ def _is_chat_empty(item: Item) -> bool:
 
 
 def responses_problems(items: Sequence[object]) -> tuple[str, ...]:
-    """What Responses would refuse; results may stand anywhere after their call."""
+    """Return what Responses would refuse; results may stand anywhere after their call."""
     plains = [plain(item) for item in items]
     item_ids = (text_field(item, "id") for item in plains if _kind(item) != "item_reference")
     outputs = [_answered(item) for item in plains if _is_output(item)]
@@ -110,7 +110,7 @@ def _is_output(item: Item) -> bool:
 
 
 def _is_call(item: Item) -> bool:
-    """Whether the caller has to answer it; calls the provider ran itself carry no call id."""
+    """Return whether the caller has to answer it; calls the provider ran itself carry no call id."""
     return _kind(item).endswith(("_call", "program")) and bool(id_field(item, "call_id"))
 
 
@@ -130,7 +130,7 @@ def _responses_unpaired(items: Sequence[Item]) -> Iterator[str]:
 
 
 def _lonely_reasoning(items: Sequence[Item]) -> Iterator[str]:
-    """Reasoning wants the item it led to right after it."""
+    """Yield reasoning that is not followed by the item it led to."""
     for place, (item, following) in enumerate(pairwise([*items, {"role": "user"}])):
         is_models = following.get("role") == "assistant" or not (following.get("role") or _is_output(following))
         if _kind(item) == "reasoning" and not is_models:
@@ -141,7 +141,7 @@ def _lonely_reasoning(items: Sequence[Item]) -> Iterator[str]:
 
 
 def anthropic_problems(items: Sequence[object]) -> tuple[str, ...]:
-    """What Messages would refuse, neighbours of one role taken as one, as the API does."""
+    """Return what Messages would refuse; neighbours of one role count as one, as in the API."""
     plains = [plain(item) for item in items]
     turns = [list(run) for _, run in groupby(enumerate(plains), key=lambda one: one[1].get("role"))]
     steps = [_anthropic_step(run) for run in turns]
@@ -187,7 +187,7 @@ def _anthropic_order(run: list[tuple[int, Item]]) -> Iterator[str]:
 
 
 def gemini_problems(items: Sequence[object]) -> tuple[str, ...]:
-    """What generateContent would refuse; answers are counted by name, in the item after the calls."""
+    """Return what generateContent would refuse; responses are counted by name, in the item after the calls."""
     plains = [plain(item) for item in items]
     first_role = plains[0].get("role") if plains else "user"
     return (

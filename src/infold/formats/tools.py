@@ -1,7 +1,7 @@
-"""Recall as a tool that a model can call: its schema in each provider's shape, and how a call to it reads (B6).
+"""Tools in each provider's shape, and recall as one of them: its description, its names, and the query of a call.
 
-Decides what the model is told of recall, and by which names the tool is known again, since a client of an MCP server puts the
-server's name before the tool's. What a call brings back is `engine.recalling`'s affair.
+A client of an MCP server puts the server's name before the tool's, so recall has several names. What a call returns is
+decided elsewhere.
 """
 
 import json
@@ -20,19 +20,13 @@ class Spec(Protocol):
     """A tool to be offered; `parameters` is a JSON schema of an object, without references."""
 
     @property
-    def name(self) -> str:
-        """What a call names."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def description(self) -> str:
-        """What the model is told of it."""
-        ...
+    def description(self) -> str: ...
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        """The schema of its arguments."""
-        ...
+    def parameters(self) -> dict[str, Any]: ...
 
 
 def tool_items(format_name: str, specs: Iterable[Spec]) -> list[Item]:
@@ -67,21 +61,21 @@ running a command a second time only to see what it said then.
 A handle is two numbers with a dot, such as 42.1. Handles stand where text was hidden, as in \
 [pruned: 5,120 characters of bash output; recall 42.1], and in brackets behind facts of a folded session, as in [42.1]. \
 Searching finds the passages that fit best, each under its handle."""
-"""What a model is told of the tool: when to use it, and what handles look like."""
+"""The tool's description for the model: when to use it, and what handles look like."""
 
 
 QUERY = """\
 One of: words, names or paths to search for, best as they stood in the text ("connection refused postgres"); one or more \
 handles, to read these parts ("42.1" or "42.1, 44.0"); a handle with a colon and words, to search in that part only \
 ("42.1: retry limit"); a handle with + and a number, to read on from that character ("42.1+6000")."""
-"""What a model is told of the tool's one argument."""
+"""The description of the tool's one argument."""
 
 
 REMEDY = 'call it with an object such as {"query": "words to search for, or a handle such as 42.1"}'
 
 
 OTHER_NAMES = ("handle", "handles", "words", "keywords", "question", "text", "pattern", "search", "q", "input", "id")
-"""What models write in place of `query`, in the order they are looked for."""
+"""What models write in place of `query`, in the order of search."""
 
 
 _KNOWN = re.compile(r"(?:.*[^a-z0-9])?infold[^a-z0-9]+recall|recall")
@@ -106,33 +100,33 @@ _RECALL = _Tool(
 
 
 def recall_tool(format_name: str) -> dict[str, Any]:
-    """The tool as a request of that format offers it: an entry of its `tools`, or of Gemini's `functionDeclarations`.
+    """Return the tool as a request of that format offers it: an entry of its `tools`, or of Gemini's `functionDeclarations`.
 
-    Made anew at each call, so that a caller may change it. Raises `UnknownFormat` for a name that is none.
+    It is a new object each time, so a caller may change it. Raise `UnknownFormat` for an unknown name.
     """
     return tool_item(format_name, _RECALL)
 
 
 def offers_recall(format_name: str, tools: object) -> bool:
-    """Whether a request's `tools` hold recall, under its own name or as a tool of an MCP server called infold.
+    """Return whether a request's `tools` include recall, under its own name or as a tool of an MCP server called infold.
 
-    Takes the value as the request has it: none, dicts or the SDK's objects. What cannot be read offers nothing. Raises
-    `UnknownFormat` for a format that is none.
+    `tools` is the value in the request: `None`, dicts or the SDK's objects; unreadable entries are skipped. Raise
+    `UnknownFormat` for an unknown format.
     """
     names = format_named(format_name).tool_names
     return any(is_recall(name) for tool in dicts_in(tools) for name in names(tool, RECALL_TOOL_NAME))
 
 
 def is_recall(name: str) -> bool:
-    """Whether a tool of that name is recall: `recall`, `infold_recall`, `mcp__infold__recall` and the like."""
+    """Return whether a tool's name is recall's: `recall`, `infold_recall`, `mcp__infold__recall` and the like."""
     return _KNOWN.fullmatch(name.lower()) is not None
 
 
 def query_of(arguments: str | Mapping[str, object]) -> str:
-    """What a call to the tool asks for, from its arguments as JSON text or decoded.
+    """Return the query of a call to the tool, from its arguments as JSON text or decoded.
 
-    Models are forgiven another name for the argument, handles given as numbers or in a list, JSON within JSON, and words
-    that are no JSON at all. Raises `BrokenInput` where there is nothing to ask for.
+    Accepts another name for the argument, handles given as numbers or in a list, JSON within JSON, and words that are not JSON
+    at all. Raise `BrokenInput` if the query is empty.
     """
     try:
         query = _asked(_parsed(arguments) if isinstance(arguments, str) else arguments).strip()
@@ -162,7 +156,7 @@ def _asked(value: object) -> str:
 
 
 def _parsed(text: str) -> object:
-    """Arguments decoded; text that was not meant to be JSON is the query itself."""
+    """Decode arguments; text that was not meant to be JSON is the query itself."""
     value = _json(text)
     if value is None and text.lstrip().startswith("{"):
         raise _refused("the arguments are not JSON")
@@ -170,7 +164,7 @@ def _parsed(text: str) -> object:
 
 
 def _json(text: str) -> object:
-    """A JSON value, numbers as they were written since 42.10 is not 42.1; nothing where it is none."""
+    """Parse JSON, with numbers as they were written since 42.10 is not 42.1; `None` if it cannot be parsed."""
     try:
         return json.loads(text, parse_float=str, parse_int=str)
     except (RecursionError, ValueError):

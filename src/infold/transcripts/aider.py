@@ -1,8 +1,8 @@
 """aider chat histories in markdown: `#### ` is the user, `> ` the program, the rest the model.
 
 The format has no calls. A block of program lines (edits applied, tests run, files added, tokens spent) is taken as
-one result of the tool `aider`, so that nothing the program printed is lost; the usage and the model it tells are
-read from it too. Each start of the program is a session.
+one result of the tool `aider`, so that nothing the program printed is lost; usage and model are read from it too. Each
+start of the program is a session.
 """
 
 import re
@@ -36,12 +36,12 @@ AFTER_REPLY = re.compile(
 
 
 def recognises(head: Head) -> bool:
-    """Text that says when aider was started."""
+    """Return whether the text says when aider was started."""
     return START in head.text
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """One session per start of aider."""
+    """Return one session per start of aider."""
     reader = _Reader(notes)
     for kind, lines in groupby(_kinds(source.text_lines()), key=lambda pair: pair[0]):
         reader.take(kind, "\n".join(line for _, line in lines))
@@ -49,7 +49,7 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
 
 
 def _kinds(lines: Iterator[TextLine]) -> Iterator[tuple[str, str]]:
-    """Each line with who wrote it; the program and the user end theirs with two blanks, models seldom do."""
+    """Yield each line with who wrote it; the program and the user end theirs with two blanks, models seldom do."""
     fenced = False
     for _, line in lines:
         kind = _kind(line, fenced=fenced)
@@ -105,7 +105,7 @@ class _Reader:
         self._add_result(draft, output)
 
     def _take_usage(self, draft: Draft, output: str) -> None:
-        """Old versions tell the usage before the reply, newer ones after it."""
+        """Read the usage, which old versions print before the reply and newer ones after it."""
         before, after = BEFORE_REPLY.search(output), AFTER_REPLY.search(output)
         if before:
             self._bill = _billed(before)
@@ -127,7 +127,7 @@ class _Reader:
 
 
 def _billed(found: re.Match[str]) -> AssistantMessage:
-    """Usage and cost as a message without content, to be taken over by the one they belong to."""
+    """Return usage and cost as a message without content, for the message they belong to."""
     usage = Usage(input=_tokens(found[1]), output=_tokens(found[2]))
     return AssistantMessage(MessageId("bill"), (), usage=usage, cost=_amount(found[3] or "0"))
 

@@ -44,7 +44,7 @@ NO_MODEL = "<synthetic>"
 
 
 def recognises(head: Head) -> bool:
-    """Lines of a user or assistant with an Anthropic message inside, or Claude Code's bookkeeping."""
+    """Return whether lines hold a user's or assistant's Anthropic message, or Claude Code's bookkeeping."""
     return any(
         (value.get("type") in ("user", "assistant") and "content" in mapping(value.get("message")))
         or ("sessionId" in value and "uuid" in value and "parentUuid" in value)
@@ -55,7 +55,7 @@ def recognises(head: Head) -> bool:
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The main session first, then its sub-agents."""
+    """Return the main session first, then its sub-agents."""
     reader = _Reader(notes)
     for line, value in source.records():
         reader.take(value, line)
@@ -63,7 +63,7 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
 
 
 class _Reader:
-    """Hands each line to the session it belongs to."""
+    """Passes each line to the session it belongs to."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -104,7 +104,7 @@ class _Reader:
         return False
 
     def _agent(self, value: dict[str, Any]) -> str:
-        """Newer lines name their agent; older ones are a chain whose first line has no parent."""
+        """Return the agent of a line: newer lines name it; older ones are a chain whose first line has no parent."""
         parent = string(value.get("parentUuid"))
         named = string(value.get("agentId") or value.get("parent_tool_use_id"))
         return named or self._agent_of_line.get(parent) or string(value.get("uuid"))
@@ -189,7 +189,7 @@ class _Thread:
         )
 
     def _take_attachment(self, value: dict[str, Any]) -> None:
-        """What is sent along with a message: a prompt typed meanwhile is the user's, the rest the harness's."""
+        """Add what is sent along with a message: a prompt typed meanwhile is the user's, the rest the harness's."""
         attachment = mapping(value.get("attachment"))
         queued = attachment.get("type") == "queued_command"
         content = attachment.get("prompt") if queued else attachment.get("content")
@@ -228,14 +228,14 @@ def _reply(value: dict[str, Any]) -> AssistantMessage:
 
 
 def _fuller(first: Usage | None, later: Usage | None) -> Usage | None:
-    """The usage of the line written last: output grows while a reply is streamed."""
+    """Return the usage of the line written last: output grows while a reply is streamed."""
     if first is None or later is None:
         return first or later
     return later if later.output >= first.output else first
 
 
 def _exit_status(part: ToolResultPart, told: dict[str, Any]) -> int | None:
-    """The status the record gives; a command's success is told by its silence about one."""
+    """Return the recorded status; a command without one succeeded."""
     if (code := exit_code(told.get("exitCode"))) is not None:
         return code
     found = EXIT_CODE.match(part.output)

@@ -61,7 +61,7 @@ PREAMBLE_CHARACTERS = 400
 
 
 def recognises(head: Head) -> bool:
-    """Lines in Codex's envelope, or bare response items after a header with instructions."""
+    """Return whether lines are in Codex's envelope, or bare response items after a header with instructions."""
     if any(string(value.get("type")) in ENVELOPES and "payload" in value for value in head.records):
         return True
     bare = [value for value in head.records if string(value.get("type")) in ITEMS and "message" not in value]
@@ -69,7 +69,7 @@ def recognises(head: Head) -> bool:
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a rollout; a sub-agent's rollout names its parent."""
+    """Return the one session of a rollout; a sub-agent's rollout names its parent."""
     reader = _Reader(notes)
     for line, value in source.records():
         reader.take(value, line)
@@ -105,7 +105,7 @@ class _Reader:
                 self.draft.notes.skip(f"bookkeeping: {other}", line)
 
     def _take_meta(self, meta: dict[str, Any]) -> None:
-        """The first header is the session's; a fork repeats the header of the session it came from."""
+        """Read the first header; a fork repeats the header of the session it was forked from."""
         if self.draft.id:
             return
         self.draft.id = string(meta.get("id") or meta.get("session_id"))
@@ -143,7 +143,7 @@ class _Reader:
             self.draft.notes.skip(f"bookkeeping: {kind}", line)
 
     def _take_usage(self, info: dict[str, Any]) -> None:
-        """Usage is of the reply before; a count that repeats the one before it tells nothing new."""
+        """Add usage to the reply before; a count that repeats the one before it is ignored."""
         total = info.get("total_token_usage")
         usage = openai_usage(info.get("last_token_usage"))
         if usage is None or total == self._spent:
@@ -236,7 +236,7 @@ def _result(item: dict[str, Any]) -> ToolResultPart:
 
 
 def _with_exit_status(part: ToolResultPart) -> ToolResultPart:
-    """Codex tells the status in its preamble, or in JSON around the output as older ones did."""
+    """Read the status from Codex's preamble, or from JSON around the output as older ones wrote it."""
     found = EXIT_STATUS.search(part.output[:PREAMBLE_CHARACTERS])
     if found:
         return replace(part, exit_status=int(found[1]))

@@ -39,13 +39,13 @@ from infold.transcripts.values import (
 
 
 def recognises(head: Head) -> bool:
-    """Events of Copilot's own types, each with its data."""
+    """Return whether there are events of Copilot's own types, each with its data."""
     kinds = {string(value.get("type")) for value in head.records if isinstance(value.get("data"), dict)}
     return bool(kinds & {"session.start", "user.message", "assistant.message", "tool.execution_start"})
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The main session first, then its sub-agents."""
+    """Return the main session first, then its sub-agents."""
     reader = _Reader(notes)
     for line, value in source.records():
         reader.take(value, line)
@@ -141,7 +141,7 @@ class _Reader:
 
 
 def _user_parts(data: dict[str, Any]) -> tuple[Part, ...]:
-    """The user's words as typed, and around them what the program added for the model."""
+    """Return the user's words as typed, and around them what the program added for the model."""
     typed, sent = string(data.get("content")), string(data.get("transformedContent"))
     files = tuple(file_part({**mapping(file), "type": "file"}) for file in items(data.get("attachments")))
     before, found, after = sent.partition(typed) if typed else ("", "", sent)

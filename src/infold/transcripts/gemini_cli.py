@@ -1,7 +1,7 @@
 """Gemini CLI chat records: one JSON document, or in newer versions one JSON object a line.
 
 A `gemini` message holds text, thoughts and tool calls with their results. Files that the user named with `@` are
-pasted in by the program behind the user's own words, which `displayContent` tells apart.
+pasted in by the program behind the user's own words, which `displayContent` repeats alone.
 """
 
 from typing import Any
@@ -37,18 +37,18 @@ STATUSES: dict[str, ResultStatus] = {"error": "error", "cancelled": "interrupted
 
 
 def recognises(head: Head) -> bool:
-    """An object with a session id and messages of type user or gemini."""
+    """Return whether an object has a session id and messages of type user or gemini."""
     kinds = {string(dig(message, "type")) for message in items(dig(head.document, "messages"))[:20]}
     return "sessionId" in mapping(head.document) and bool(kinds & {"user", "gemini", "info"})
 
 
 def recognises_lines(head: Head) -> bool:
-    """A header line with a project hash, then one message a line."""
+    """Return whether a header line with a project hash precedes one message a line."""
     return len(head.records) > 1 and {"sessionId", "projectHash"} <= head.records[0].keys()
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a chat record."""
+    """Return the one session of a chat record."""
     document = mapping(source.document())
     draft = Draft(string(document.get("sessionId")), notes)
     for message in items(document.get("messages")):
@@ -57,7 +57,7 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
 
 
 def read_lines(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The same from lines: a message written again replaces the earlier one, a rewind is only noted."""
+    """Return the session of a file of lines: a message written again replaces the earlier one, a rewind is only noted."""
     session_id = ""
     messages: dict[str, dict[str, Any]] = {}
     for line, value in source.records():
@@ -155,7 +155,7 @@ def _output(response: dict[str, Any]) -> str:
 
 
 def _usage(tokens: dict[str, Any]) -> Usage | None:
-    """Gemini counts the cached tokens as part of the input, and thoughts apart from the output."""
+    """Return usage: Gemini counts cached tokens as part of the input, and thoughts apart from the output."""
     if not tokens:
         return None
     cached = integer(tokens.get("cached"))

@@ -1,7 +1,7 @@
 """infold's own log as a file: one entry a line, as `core.entries` stores it.
 
-The first line of each session carries beside its message what the session is (id, model, system prompt, tools, recorded
-compactions), in a field that readers of plain entries pass over. Written and read again, a session is the same.
+The first line of each session also says what the session is (id, model, system prompt, tools, recorded compactions), in a
+field that readers of plain entries ignore. Written and read again, a session is the same.
 """
 
 from bisect import bisect_left
@@ -19,11 +19,11 @@ from infold.transcripts.source import Head, Source
 from infold.transcripts.values import string
 
 ENTRIES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
-"""What every kind of entry is called in its line."""
+"""The tags of all kinds of entries."""
 
 
 class _About(Struct, frozen=True, omit_defaults=True):
-    """What a session is, beside its messages."""
+    """A session's id, model, system prompt, tools and recorded compactions."""
 
     id: str
     model: ModelRef | None = None
@@ -43,7 +43,7 @@ class _FirstLine(Struct, frozen=True, tag_field="entry", tag="message"):
 
 
 def to_log(sessions: Iterable[RecordedSession]) -> bytes:
-    """Sessions as lines of the log, one after the other."""
+    """Return sessions as lines of the log, one after the other."""
     encode = msgspec.json.Encoder().encode
     lines: list[bytes] = []
     for session in sessions:
@@ -58,7 +58,7 @@ def to_log(sessions: Iterable[RecordedSession]) -> bytes:
 
 
 def entries_to_log(session_id: str, entries: Iterable[Entry]) -> bytes:
-    """A session's own entries as lines of the log, every one of them; the first message tells which session it is."""
+    """Return all entries of a session as lines of the log; the first message carries the session's id."""
     lines: list[bytes] = []
     is_named = False
     for entry in entries:
@@ -71,7 +71,7 @@ def entries_to_log(session_id: str, entries: Iterable[Entry]) -> bytes:
 
 
 def recorded(session_id: str, entries: Iterable[Entry]) -> RecordedSession:
-    """What a log tells, as a record: all that was said and not taken back, and each compaction that was not undone."""
+    """Return a log as a record: all messages that were not withdrawn, and each compaction that was not undone."""
     opened = _Opened(_About(session_id))
     for entry in entries:
         opened.take(entry)
@@ -79,7 +79,7 @@ def recorded(session_id: str, entries: Iterable[Entry]) -> RecordedSession:
 
 
 def recognises(head: Head) -> bool:
-    """Lines that say which kind of entry they are, a message with its role inside."""
+    """Return whether lines say which kind of entry they are, a message with its role inside."""
     return any(
         value.get("entry") == "message" and isinstance(value.get("message"), dict) and "role" in value["message"]
         for value in head.records
@@ -87,7 +87,7 @@ def recognises(head: Head) -> bool:
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The sessions of a file; a log without a first line of ours is one session named after the file."""
+    """Return the sessions of a file; a log without a first line of ours is one session named after the file."""
     reader = _Reader(source.name, notes)
     for line, value in source.records():
         reader.take(value, line)
@@ -108,7 +108,7 @@ class _Opened:
         self._requests: dict[int, MessageId | None] = {}
 
     def take(self, entry: Entry) -> bool:
-        """Take in the next entry; false for one that is bookkeeping to a record."""
+        """Add the next entry; return false for one that is bookkeeping to a record."""
         is_told = True
         match entry:
             case MessageEntry():
@@ -132,7 +132,7 @@ class _Opened:
         return is_told
 
     def lawful(self, notes: Notes) -> RecordedSession:
-        """The session; one that breaks the laws of a record is repaired, and that is noted.
+        """Return the session, repaired and noted if it breaks the laws of a record.
 
         Its model is the one it was recorded with, else that of its first reply which names one.
         """
@@ -151,13 +151,13 @@ class _Opened:
         )
 
     def _compaction(self, checkpoint: Checkpoint) -> RecordedCompaction:
-        """A fold of our own is a compaction that happened; its first kept entry becomes the message that was."""
+        """Return a fold as a recorded compaction; its first kept entry becomes an index of messages."""
         first = checkpoint.first_kept
         kept = None if first is None else bisect_left(self.numbers, first)
         return RecordedCompaction(len(self.messages), checkpoint.text, checkpoint.tokens_before or None, kept)
 
     def _withdraw(self, checkpoint: int) -> None:
-        """Leave out what belongs to a compaction that was undone: the request for it, and the message that asked to go on."""
+        """Remove what belongs to a compaction that was undone: the request for it, and the message that asked to go on."""
         gone = {self._requests.get(checkpoint), f"continue-{checkpoint}"}
         for at in reversed([at for at, message in enumerate(self.messages) if message.id in gone]):
             del self.messages[at], self.numbers[at]
@@ -167,7 +167,7 @@ class _Opened:
                 self._folds[number] = replace(fold, position=fold.position - (at < fold.position), first_kept=kept)
 
     def _take_back(self, first: int) -> None:
-        """The caller took back that message and all after it; what was folded before them stays folded."""
+        """Remove that message and all after it, as the caller did; earlier folds stay."""
         left = bisect_left(self.numbers, first)
         del self.messages[left:], self.numbers[left:]
         for number, fold in self._folds.items():
@@ -183,7 +183,7 @@ class _Reader:
     def take(self, value: dict[str, Any], line: int) -> None:
         kind = string(value.get("entry"))
         if kind not in ENTRIES:
-            self._notes.skip("a line is no entry of an infold log", line)
+            self._notes.skip("a line is not an entry of an infold log", line)
             self.sessions[-1].entries += 1
             return
         try:
@@ -198,7 +198,7 @@ class _Reader:
             self._notes.skip(f"bookkeeping: {kind} entry", line)
 
     def _begin(self, about: _About) -> None:
-        """A session begins with its first message; what stands before it and is no message is its own too."""
+        """Begin a session with its first message; entries before it that are not messages belong to it too."""
         before = self.sessions[-1]
         if not before.messages:
             self.sessions.append(_Opened(replace(about, title=about.title or before.title), before.entries))
@@ -207,7 +207,7 @@ class _Reader:
 
 
 def _is_lawful(messages: Sequence[Message]) -> bool:
-    """Whether ids are unique and each result follows its call, once."""
+    """Return whether ids are unique and each result follows its call, once."""
     if len({message.id for message in messages}) < len(messages):
         return False
     called: set[str] = set()

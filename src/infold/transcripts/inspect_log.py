@@ -1,7 +1,7 @@
 """Inspect evaluation logs in JSON: one session per sample.
 
-The messages of a sample are its final state; its events tell usage and time (a model event by the id of the message
-it made, a tool event by the call). Long texts stand apart as attachments and are put back.
+The messages of a sample are its final state; its events have usage and time (a model event by the id of the message
+it made, a tool event by the call). Long texts are stored apart as attachments and are put back.
 """
 
 from typing import Any
@@ -44,12 +44,12 @@ ATTACHMENT = "attachment://"
 
 
 def recognises(head: Head) -> bool:
-    """An object with an evaluation and its samples."""
+    """Return whether an object has an evaluation and its samples."""
     return isinstance(dig(head.document, "eval"), dict) and "samples" in mapping(head.document)
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """One session per sample and epoch."""
+    """Return one session per sample and epoch."""
     document = mapping(source.document())
     model = dig(document, "eval", "model")
     samples = (mapping(sample) for sample in items(document.get("samples")))
@@ -137,7 +137,7 @@ def _made_id(event: dict[str, Any]) -> str:
 
 
 def _is_programs(value: dict[str, Any]) -> bool:
-    """Whether the user message was added by an agent's scaffold; the sample's input and a person's words were not."""
+    """Return whether an agent's scaffold added the user message, unlike the sample's input and a person's words."""
     return value.get("source") not in (None, "input", "operator")
 
 
@@ -148,7 +148,7 @@ def _reply_parts(value: dict[str, Any]) -> tuple[Part, ...]:
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
-    """Reasoning is part of Inspect's output; whether the cache is part of its input, only the total tells."""
+    """Return usage: output includes reasoning; whether input includes the cache can only be seen from the total."""
     if not usage:
         return None
     sent, output = integer(usage.get("input_tokens")), integer(usage.get("output_tokens"))

@@ -43,13 +43,13 @@ KINDS = frozenset({"human", "ai", "AIMessageChunk", "HumanMessageChunk", "tool"}
 
 
 def recognises(head: Head) -> bool:
-    """An object or list that holds LangChain messages."""
+    """Return whether an object or list holds LangChain messages."""
     messages = _messages(head.document)
     return bool(messages) and any(string(_flat(message).get("type")) in KINDS for message in messages[:5])
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a thread."""
+    """Return the one session of a thread."""
     document = source.document()
     state = document[0] if isinstance(document, list) and document else document
     draft = Draft(_thread(state) or source.name, notes)
@@ -64,7 +64,7 @@ def _thread(state: Any) -> str:
 
 
 def _messages(document: Any) -> list[Any]:
-    """The messages of a state; a list of states begins with the newest, which holds them all."""
+    """Return the messages of a state; a list of states begins with the newest, which holds them all."""
     if isinstance(document, list):
         first = mapping(document[0]) if document else {}
         return _messages(first) if "values" in first else document
@@ -75,7 +75,7 @@ def _messages(document: Any) -> list[Any]:
 
 
 def _flat(message: Any) -> dict[str, Any]:
-    """The message's fields at one level, with its type in lower case words."""
+    """Return the message's fields at one level, with its type in lower case words."""
     value = mapping(message)
     if isinstance(value.get("data"), dict):
         return {**value["data"], "type": value.get("type")}
@@ -131,7 +131,7 @@ def _reply(value: dict[str, Any], name: MessageId) -> AssistantMessage:
 
 
 def _reply_parts(value: dict[str, Any]) -> tuple[Part, ...]:
-    """Calls stand in `tool_calls`; providers may repeat them among the blocks, and may hide broken ones."""
+    """Return a reply's parts; calls stand in `tool_calls`, and providers may repeat them among the blocks."""
     thought = string(dig(value, "additional_kwargs", "reasoning_content"))
     blocks = tuple(part for part in reply_parts(value.get("content")) if not isinstance(part, ToolCallPart))
     calls = [mapping(call) for key in ("tool_calls", "invalid_tool_calls") for call in items(value.get(key))]
@@ -148,7 +148,7 @@ def _result(value: dict[str, Any], name: MessageId) -> ToolMessage:
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
-    """LangChain's input includes the cache, its output includes reasoning."""
+    """Return usage: LangChain's input includes the cache, its output includes reasoning."""
     if not usage:
         return None
     read = integer(dig(usage, "input_token_details", "cache_read"))

@@ -44,7 +44,7 @@ RETURN_CODE = re.compile(r"<returncode>(-?\d{1,9})</returncode>")
 
 
 def recognises(head: Head) -> bool:
-    """An object that names the format, or has mini's statistics beside its messages."""
+    """Return whether an object names the format, or has mini's statistics next to its messages."""
     told = string(dig(head.document, "trajectory_format"))
     return told.startswith("mini-swe-agent") or (
         isinstance(dig(head.document, "messages"), list) and isinstance(dig(head.document, "info", "model_stats"), dict)
@@ -52,7 +52,7 @@ def recognises(head: Head) -> bool:
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a run."""
+    """Return the one session of a run."""
     document = mapping(source.document())
     draft = Draft(string(document.get("instance_id")) or source.name, notes)
     draft.model = model_ref(dig(document, "info", "config", "model", "model_name"))
@@ -108,7 +108,7 @@ class _Reader:
         return (ToolCallPart(self._asked, "bash", json_text({"command": command})),)
 
     def _answered(self, message: Message, extra: dict[str, Any]) -> Message:
-        """A tool's message with what is known of its run; a return code in text is the fenced command's result."""
+        """Return a tool's message with what is known of its run; a return code in text is the fenced command's result."""
         if isinstance(message, UserMessage) and self._asked and self._is_output(message, extra):
             part = ToolResultPart(self._asked, "bash", text_of(message))
             self._asked = ""

@@ -49,7 +49,7 @@ from infold.transcripts.values import (
 
 
 def recognises(head: Head) -> bool:
-    """An object with session info and messages that have info and parts."""
+    """Return whether an object has session info and messages that have info and parts."""
     messages = dig(head.document, "messages")
     return (
         isinstance(dig(head.document, "info"), dict)
@@ -59,7 +59,7 @@ def recognises(head: Head) -> bool:
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of an export; a sub-agent's export names its parent."""
+    """Return the one session of an export; a sub-agent's export names its parent."""
     document = source.document()
     info = mapping(dig(document, "info"))
     draft = Draft(string(info.get("id")), notes, parent=string(info.get("parentID")) or None)
@@ -101,7 +101,7 @@ def _take_user(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]], 
 
 
 def _take_compaction(draft: Draft, request: CompactionPart) -> None:
-    """The summary is the reply to the request, so its text is filled in when that reply comes."""
+    """Add a compaction; the summary is the reply to the request, so its text is filled in when that reply comes."""
     kept = next((i for i, m in enumerate(draft.messages) if m.id == request.first_kept_id), None)
     used = next((m.usage for m in reversed(draft.messages) if isinstance(m, AssistantMessage) and m.usage), None)
     draft.compact(tokens_before=used.context if used else None, first_kept=kept)
@@ -150,7 +150,7 @@ def _take_reply(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]],
 
 
 def _steps(parts: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The parts of each step; a step that called nothing is not worth a message of its own."""
+    """Return the parts of each step; a step without calls does not become a message of its own."""
     steps: list[list[dict[str, Any]]] = [[]]
     for part in parts:
         called = any(earlier.get("type") == "tool" for earlier in steps[-1])
@@ -161,7 +161,7 @@ def _steps(parts: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _reply(info: dict[str, Any], parts: tuple[Part, ...], *, alone: bool) -> AssistantMessage:
-    """One step's message; `alone` means the message's own usage and cost are this step's."""
+    """Return one step's message; `alone` means the message's own usage and cost are this step's."""
     end = next((part for part in reversed(parts) if isinstance(part, StepFinishPart)), None)
     parent, cwd = string(info.get("parentID")), string(dig(info, "path", "cwd"))
     return AssistantMessage(
@@ -199,7 +199,7 @@ def _reply_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
 
 
 def _tool(value: dict[str, Any]) -> tuple[Part, ...]:
-    """The call, and its result unless the record ends before there was one."""
+    """Return the call, and its result unless the record ends before there was one."""
     state = mapping(value.get("state"))
     name, tool = string(value.get("callID")), string(value.get("tool"))
     call = call_part(name, tool, state.get("input"), value.get("metadata"))
@@ -239,7 +239,7 @@ def _step(value: dict[str, Any]) -> StepStartPart | StepFinishPart:
 
 
 def _usage(tokens: Any) -> Usage | None:
-    """OpenCode counts input without the cache; it gives zeros where the provider said nothing."""
+    """Return usage: OpenCode counts input without the cache, and writes zeros where the provider reported nothing."""
     found = Usage(
         input=integer(dig(tokens, "input")),
         output=integer(dig(tokens, "output")),

@@ -37,26 +37,26 @@ from infold.transcripts.values import (
 )
 
 SILENT = frozenset({"recall", "change_agent_state", "null", "condensation"})
-"""Actions and observations that the model is not told of as such."""
+"""Actions and observations that the model does not see as such."""
 
 
 CALLED = frozenset({"run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive", "call_tool_mcp"})
-"""Actions that are a tool's work even where the record of the call itself is missing."""
+"""Actions that a tool carries out even if the record of the call itself is missing."""
 
 
 def recognises_lines(head: Head) -> bool:
-    """Lines that hold an instance, or the issue that was to be resolved, and its history."""
+    """Return whether lines hold an instance, or the issue that was to be resolved, and its history."""
     return any("history" in value and value.keys() & {"instance_id", "instance", "issue"} for value in head.records)
 
 
 def recognises(head: Head) -> bool:
-    """A list of events with a source and an action or observation."""
+    """Return whether a list holds events with a source and an action or observation."""
     events = [mapping(event) for event in items(head.document)[:5]]
     return bool(events) and all("source" in event and ("action" in event or "observation" in event) for event in events)
 
 
 def read_lines(source: Source, notes: Notes) -> list[RecordedSession]:
-    """One session per run."""
+    """Return one session per run."""
     return [
         session
         for line, value in source.records()
@@ -72,7 +72,7 @@ def _subject(value: Mapping[str, Any]) -> str:
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of an event list."""
+    """Return the one session of an event list."""
     return list(_session(source.document(), source.name, notes))
 
 
@@ -124,7 +124,7 @@ class _Reader:
         return (*reply_parts(message.get("content")), *chat_calls(message))
 
     def _lone_action(self, event: dict[str, Any]) -> tuple[Part, ...]:
-        """An action without a record of its call: older runs, and plain messages."""
+        """Return the parts of an action without a record of its call: older runs, and plain messages."""
         args = mapping(event.get("args"))
         said = string(args.get("thought") or args.get("content") or event.get("message"))
         action = string(event.get("action"))
@@ -170,7 +170,7 @@ def _reply(event: dict[str, Any], response: dict[str, Any], parts: tuple[Part, .
 
 
 def _observed(event: dict[str, Any]) -> str:
-    """The content, and for recalled knowledge the texts that go to the model with it."""
+    """Return the content, and for recalled knowledge the texts that go to the model with it."""
     said = [string(event.get("content") or event.get("message"))]
     extras = mapping(event.get("extras"))
     said += [string(extras.get(key)) for key in ("repo_instructions", "additional_agent_instructions")]
@@ -191,14 +191,14 @@ def _name(event: dict[str, Any]) -> str:
 
 
 def recognises_completion(head: Head) -> bool:
-    """An object with chat messages and a response that has choices."""
+    """Return whether an object has chat messages and a response with choices."""
     return isinstance(dig(head.document, "messages"), list) and isinstance(
         dig(head.document, "response", "choices"), list
     )
 
 
 def read_completion(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a log, named after its response."""
+    """Return the one session of a log, named after its response."""
     document = mapping(source.document())
     draft = Draft(string(dig(document, "response", "id")) or "completion", notes)
     tools = dig(document, "kwargs", "tools") or document.get("tools")

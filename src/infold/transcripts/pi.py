@@ -41,7 +41,7 @@ ROLES = frozenset({"user", "assistant", "toolResult", "bashExecution"})
 
 
 def recognises(head: Head) -> bool:
-    """A session header with a folder and no payload, or messages in pi's roles with pi's stamp."""
+    """Return whether there is a session header with a folder, or messages in pi's roles without a payload."""
     return any(
         (value.get("type") == "session" and "cwd" in value and "id" in value)
         or (
@@ -52,7 +52,7 @@ def recognises(head: Head) -> bool:
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a file."""
+    """Return the one session of a file."""
     reader = _Reader(notes)
     for line, value in source.records():
         reader.take(value, line)

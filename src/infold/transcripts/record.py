@@ -1,7 +1,7 @@
-"""A session while it is being read, and the laws it must keep before it is given out.
+"""A recorded session, and the draft of one while it is being read, repaired where it breaks the laws of a record.
 
-Readers append messages as their format tells them; `session()` makes ids unique, puts each result after its call
-and finds a place for every result that has none. Nothing is dropped here: a repair changes the shape, and is noted.
+Readers append messages in the order of their format; `session()` makes ids unique, puts each result after its call
+and finds a place for every result without a call. Nothing is dropped here: a repair changes the shape, and is noted.
 """
 
 from collections import Counter, defaultdict
@@ -30,11 +30,11 @@ from infold.core.policy import PRESETS
 from infold.formats.harness_text import marked, marks_of
 
 FOREIGN = marks_of(PRESETS.values())
-"""What the systems that presets reproduce write into a history."""
+"""The marks that the systems behind the presets write into a history."""
 
 
 class Skipped(Struct, frozen=True, omit_defaults=True):
-    """Something that was not read as it stands, told once per reason.
+    """Content that was not read as it stands, reported once per reason.
 
     `line` is where it was first met (0: nowhere in particular), `count` how often. `repaired`: its content is in
     the messages, in another shape.
@@ -49,9 +49,9 @@ class Skipped(Struct, frozen=True, omit_defaults=True):
 class RecordedCompaction(Struct, frozen=True, omit_defaults=True):
     """A compaction that really happened while the session ran.
 
-    `messages[:position]` is what had been said before it. A summary whose text is known stands among the messages
+    `messages[:position]` are the messages before it. A summary whose text is known stands among the messages
     from `position` on; an opaque one has no text and no message. `first_kept` is the index of the first message
-    that stayed verbatim, if the record tells.
+    that stayed verbatim, if the record has it.
     """
 
     position: int
@@ -78,9 +78,9 @@ class RecordedSession(Struct, frozen=True, omit_defaults=True):
 
 
 def imported(session: RecordedSession, *, first_kept: int | None = None) -> RecordedSession:
-    """Return a foreign record with its marked summaries as compactions and its cleared results known.
+    """Return a foreign record with its marked summaries as compactions and its cleared results marked.
 
-    `first_kept` is the first message that stood after such a compaction: none that came before it, unless the caller knows.
+    `first_kept` is the first message that stood after such a compaction, if the caller knows that an earlier one stayed.
     """
     messages = marked(session.messages, FOREIGN)
     told = {compaction.summary.strip() for compaction in session.compactions}
@@ -94,7 +94,7 @@ def imported(session: RecordedSession, *, first_kept: int | None = None) -> Reco
 
 
 class Transcript(Struct, frozen=True):
-    """All that one file told."""
+    """All sessions of one file, and what could not be read of it."""
 
     format: str
     sessions: tuple[RecordedSession, ...]
@@ -102,18 +102,18 @@ class Transcript(Struct, frozen=True):
 
 
 class Notes:
-    """Gathers what a reader leaves out or repairs, one entry per reason however often it occurs."""
+    """Collects what a reader leaves out or repairs, one entry per reason however often it occurs."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, bool], int] = {}
         self._count: dict[tuple[str, bool], int] = {}
 
     def skip(self, reason: str, line: int = 0) -> None:
-        """Something is left out."""
+        """Note that content is left out."""
         self._tell((reason, False), line)
 
     def repair(self, reason: str, line: int = 0) -> None:
-        """Something is kept in another shape."""
+        """Note that content is kept in another shape."""
         self._tell((reason, True), line)
 
     def _tell(self, key: tuple[str, bool], line: int) -> None:
@@ -121,7 +121,7 @@ class Notes:
         self._count[key] = self._count.get(key, 0) + 1
 
     def skipped(self) -> tuple[Skipped, ...]:
-        """The account so far, in the order in which the reasons were first met."""
+        """Return the notes so far, in the order in which the reasons were first met."""
         return tuple(
             Skipped(reason, line=line, count=self._count[reason, repaired], repaired=repaired)
             for (reason, repaired), line in self._first.items()
@@ -143,16 +143,16 @@ class Draft:
         self._compactions: list[RecordedCompaction] = []
 
     def new_id(self, kind: str = "message") -> MessageId:
-        """An id for a message whose record has none; the position makes it stable between readings."""
+        """Return an id for a message whose record has none; it is derived from the position, so each reading gives the same."""
         return MessageId(f"{kind}-{len(self.messages) + 1}")
 
     def add(self, message: Message) -> int:
-        """Append a message and tell its index."""
+        """Append a message and return its index."""
         self.messages.append(message)
         return len(self.messages) - 1
 
     def add_user(self, parts: tuple[Part, ...], message_id: str = "", created_ms: int | None = None) -> None:
-        """Append what stands under the user's role, unless there is nothing in it."""
+        """Append parts under the user's role, unless there are none."""
         if parts:
             self.add(UserMessage(MessageId(message_id) if message_id else self.new_id(), parts, created_ms))
 
@@ -161,20 +161,20 @@ class Draft:
         self.started_ms |= {part.call_id: at for part in parts if isinstance(part, ToolCallPart)}
 
     def compact(self, summary: str = "", *, tokens_before: int | None = None, first_kept: int | None = None) -> None:
-        """A compaction happened here, before the next message to be added."""
+        """Record a compaction before the next message to be added."""
         self._compactions.append(
             RecordedCompaction(len(self.messages), summary, tokens_before=tokens_before, first_kept=first_kept)
         )
 
     def summarise(self, summary: str) -> None:
-        """The text of the last compaction's summary, where it comes as a reply of its own."""
+        """Set the text of the last compaction's summary, if it comes as a reply of its own."""
         if self._compactions and not self._compactions[-1].summary:
             self._compactions[-1] = replace(self._compactions[-1], summary=summary)
         else:
             self._compactions.append(RecordedCompaction(len(self.messages) - 1, summary))
 
     def session(self) -> RecordedSession:
-        """The session as recorded, lawful now."""
+        """Return the session, repaired where it breaks the laws of a record."""
         lawful = _Lawful(self.notes, self.messages)
         return RecordedSession(
             id=self.id,
@@ -207,7 +207,7 @@ def _unused(name: str, used: Container[str]) -> str:
 
 
 class _Lawful:
-    """One walk over the messages of a draft; `starts[i]` is where message `i` went, or what stands for it."""
+    """Repairs the messages of a draft in one walk; `starts[i]` is the new index of message `i`, or of what replaces it."""
 
     def __init__(self, notes: Notes, messages: list[Message]) -> None:
         self.messages: list[Message] = []
@@ -242,7 +242,7 @@ class _Lawful:
         self.messages.append(replace(message, id=MessageId(name), parts=parts))
 
     def _placed_call(self, part: Part) -> Part:
-        """A call under an id of its own; records reuse ids, and some give none."""
+        """Return a call under an id of its own; records reuse ids, and some give none."""
         if not isinstance(part, ToolCallPart):
             return part
         self._to_come[part.call_id] -= 1
@@ -273,7 +273,7 @@ class _Lawful:
         return replace(part, call_id=own, tool=part.tool or self._tools[own])
 
     def _homeless(self, part: ToolResultPart, message: Message) -> Part:
-        """A second answer becomes text; an answer to a call that is not in the record gets that call."""
+        """Turn a second answer into text; give an answer whose call is not in the record that call."""
         if part.call_id in self._called:
             self._notes.repair("a call was answered twice; the later answer is text")
             return TextPart(part.output, synthetic=True)
@@ -283,7 +283,7 @@ class _Lawful:
         return self._answer(part)
 
     def _emit_mixed(self, message: Message, parts: list[Part]) -> None:
-        """Results stay together in a tool message; text that came with them follows as the user's."""
+        """Keep results together in a tool message; text next to them follows as the user's."""
         answers = tuple(part for part in parts if isinstance(part, ToolResultPart))
         others = tuple(part for part in parts if not isinstance(part, ToolResultPart))
         if answers:

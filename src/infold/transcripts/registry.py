@@ -1,6 +1,6 @@
-"""Which transcript formats there are, how one is recognised, and how a transcript is read.
+"""The transcript formats: how one is recognised, and how a transcript is read.
 
-Content decides; the file's name is asked only if content says nothing. `read_transcript` is the one function of this
+Content decides; the file's name is only a hint if content does not. `read_transcript` is the one function of this
 package that opens a file.
 """
 
@@ -45,7 +45,7 @@ class _Format(NamedTuple):
 
 
 OWN = "infold"
-"""The format whose records need no import: their summaries are known by fields already."""
+"""The format whose records need no import: their summaries are marked in fields already."""
 
 
 LINES = (
@@ -60,7 +60,7 @@ LINES = (
     _Format("specstory", specstory.recognises, specstory.read, ("*.specstory*.md",)),
     _Format("sse-replay", sse_replay.recognises, sse_replay.read),
 )
-"""Read line by line: only the first lines are needed to tell them."""
+"""Read line by line: only the first lines are needed to recognise them."""
 
 
 DOCUMENTS = (
@@ -75,7 +75,7 @@ DOCUMENTS = (
     _Format("inspect", inspect_log.recognises, inspect_log.read),
     _Format("langgraph", langgraph.recognises, langgraph.read),
 )
-"""One JSON document: told by its keys, so the whole is decoded first."""
+"""One JSON document, recognised by its keys, so the whole is decoded first."""
 
 
 FORMAT_NAMES: tuple[str, ...] = tuple(dict.fromkeys(form.name for form in (*LINES, *DOCUMENTS)))
@@ -90,7 +90,7 @@ def read_transcript(
 ) -> Transcript:
     """Read a recorded session file, gzip-compressed or not; lines are streamed, never held all at once.
 
-    Raises UnknownFormat if nothing recognises it, BrokenInput if there is nothing in it that can be read.
+    Raise `UnknownFormat` if no format recognises it, `BrokenInput` if nothing in it can be read.
     """
     with open_file(path) as stream:
         notes = Notes()
@@ -106,7 +106,7 @@ def read_transcript(
 
 
 def read_bytes(data: bytes, *, name: str, format: str | None = None, bounds: Bounds = BOUNDS) -> Transcript:  # noqa: A002
-    """The same for bytes that are at hand; `name` is used in messages, and as a hint where content says nothing."""
+    """Read a transcript from bytes; `name` is used in messages, and as a hint if the content is not recognised."""
     notes = Notes()
     source = Source(io.BytesIO(data), name=name, notes=notes, total_bytes=len(data), bounds=bounds)
     return _read(source, notes, format)
@@ -125,7 +125,7 @@ def _read(source: Source, notes: Notes, asked: str | None) -> Transcript:
 
 
 def _with_own_ids(sessions: list[RecordedSession]) -> tuple[RecordedSession, ...]:
-    """The sessions, told apart where a record gives two the same id."""
+    """Return the sessions with a number appended to an id that occurs again."""
     seen: Counter[str] = Counter()
     own: list[RecordedSession] = []
     for session in sessions:
@@ -161,7 +161,7 @@ def _by_name(head: Head) -> _Format | None:
 
 
 def _named(asked: str, head: Head) -> _Format:
-    """The format asked for; where it has two shapes, the one that recognises the input."""
+    """Return the format of that name; of two shapes, the one that recognises the input."""
     shapes = [form for form in (*LINES, *DOCUMENTS) if form.name == asked]
     if not shapes:
         raise UnknownFormat(f"{asked!r}", tried=FORMAT_NAMES, remedy="name one of these with --format NAME")

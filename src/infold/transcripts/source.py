@@ -1,7 +1,7 @@
 """From bytes to lines and JSON values, within stated bounds.
 
-Knows nothing of any transcript format. A damaged line is skipped and noted; damage that leaves nothing to read
-is an error. Lone surrogates and bytes that are not UTF-8 become U+FFFD, so that all text can be encoded again.
+A damaged line is skipped and noted; damage that leaves nothing to read is an error. Lone surrogates and bytes that are not
+UTF-8 become U+FFFD, so that all text can be encoded again.
 """
 
 import gzip
@@ -23,11 +23,13 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def decode_document(data: bytes, name: str, notes: Notes) -> Any:
-    """The one JSON value that `data` is; BrokenInput if it is none, or nested too deep."""
+    """Return the one JSON value in `data`; raise `BrokenInput` if it is not JSON, or nested too deep."""
     try:
         return decode_line(data, notes, 0)
     except RecursionError as error:
-        raise BrokenInput(name, "JSON nested too deep", remedy="this is no transcript that an agent writes") from error
+        raise BrokenInput(
+            name, "JSON nested too deep", remedy="agents do not write such transcripts; check the file"
+        ) from error
     except ValueError as error:
         raise BrokenInput(
             name, f"not a whole JSON document ({error})", remedy="export the transcript again; it may be cut off"
@@ -35,7 +37,7 @@ def decode_document(data: bytes, name: str, notes: Notes) -> Any:
 
 
 def peek(line: bytes, notes: Notes) -> dict[str, Any] | None:
-    """A line's JSON object, or nothing; damage that a reader will repair is no reason not to know the format."""
+    """Return a line's JSON object, or `None`; damage that a reader will repair does not hide the format."""
     data = line.removeprefix(BYTE_ORDER_MARK).rstrip()
     if not data.endswith(b"}"):
         return None
@@ -47,7 +49,7 @@ def peek(line: bytes, notes: Notes) -> dict[str, Any] | None:
 
 
 def decode_line(data: bytes, notes: Notes, line: int) -> Any:
-    """A JSON value; the slower decoder takes what the strict one refuses: NaN, lone surrogates, bad UTF-8."""
+    """Return a JSON value; the slower decoder takes what the strict one refuses: NaN, lone surrogates, bad UTF-8."""
     try:
         return msgspec.json.decode(data)
     except ValueError:
@@ -55,7 +57,7 @@ def decode_line(data: bytes, notes: Notes, line: int) -> Any:
 
 
 def utf8(data: bytes, notes: Notes, line: int) -> str:
-    """The text, with U+FFFD for what is not UTF-8."""
+    """Return the text, with U+FFFD for bytes that are not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -144,7 +146,7 @@ class _RawLine(NamedTuple):
 
 
 class Head:
-    """The beginning of a source, for telling formats apart; the whole document only if a format asks for it."""
+    """The beginning of a source, by which formats are recognised; the whole document only if a format asks for it."""
 
     def __init__(self, source: "Source", lines: list[bytes]) -> None:
         self._source = source
@@ -160,7 +162,7 @@ class Head:
 
     @property
     def document(self) -> Any:
-        """The one JSON value the source is, or None if it is no JSON at all."""
+        """The one JSON value of the source, or `None` if it does not look like JSON."""
         return self._source.document() if self.text.lstrip()[:1] in ("{", "[") else None
 
 
@@ -187,7 +189,7 @@ class Source:
         self._document: Any = None
 
     def head(self) -> Head:
-        """Look at the beginning without losing it."""
+        """Return the beginning without consuming it."""
         self._ahead = self._beginning()
         _refuse_binary(self._ahead, self.name)
         head = Head(self, self._ahead.split(b"\n", HEAD_LINES)[:HEAD_LINES])
@@ -195,9 +197,9 @@ class Source:
         return head
 
     def _beginning(self) -> bytes:
-        """The first chunks, up to a line break or the longest line there may be.
+        """Return the first chunks, up to a line break or the longest line there may be.
 
-        A function of its own so that the chunks are let go before what they join to is decoded.
+        A function of its own so that the chunks are released before what they join to is decoded.
         """
         pieces: list[bytes] = []
         size = 0
@@ -211,13 +213,13 @@ class Source:
         return b"".join(pieces)
 
     def _keep_single(self, head: Head) -> None:
-        """A source of one line was decoded as a whole already; one with damage is read again, to tell of it."""
+        """Keep the value of a source of one line, decoded already; one with damage is read again, to note it."""
         is_single = self._is_ahead and len(head.records) == 1 and self._ahead.strip().count(b"\n") == 0
         if is_single and not head.is_repaired:
             self._document = head.records[0]
 
     def records(self) -> Iterator[Record]:
-        """Every line that is a JSON object; anything else is noted and passed over."""
+        """Yield every line that is a JSON object; any other line is noted and skipped."""
         for raw in self._lines():
             value = self._decoded(raw)
             if isinstance(value, dict):
@@ -226,12 +228,12 @@ class Source:
                 self.notes.skip("a line is JSON but not an object", raw.number)
 
     def text_lines(self) -> Iterator[TextLine]:
-        """Every line as text, whatever line break it ended with."""
+        """Yield every line as text, without its line break."""
         for raw in self._lines():
             yield TextLine(raw.number, self._text(raw).removesuffix("\r"))
 
     def document(self) -> Any:
-        """The whole source as one JSON value; BrokenInput if it is none. Decoded once, then kept for the reader."""
+        """Return the whole source as one JSON value, decoded once; raise `BrokenInput` if it is not JSON."""
         if self._document is None:
             self._document = decode_document(self._everything(), self.name, self.notes)
         self._ahead = b""
@@ -274,7 +276,7 @@ class Source:
                 self._refuse_excess(size)
                 yield chunk
         except (EOFError, gzip.BadGzipFile, zlib.error):
-            self.notes.skip("the compressed data is damaged or ends early; what came before it is read")
+            self.notes.skip("the compressed data is damaged or ends early; all before it is read")
 
     def _refuse_excess(self, size: int) -> None:
         bounds = self._bounds
@@ -293,7 +295,7 @@ class Source:
 
 
 class _Meter(io.RawIOBase):
-    """Counts what is taken from a stream and tells who watches."""
+    """Counts the bytes read from a stream and reports progress."""
 
     def __init__(self, stream: io.BufferedIOBase, total_bytes: int, progress: Progress | None) -> None:
         self._stream = stream
@@ -314,9 +316,9 @@ class _Meter(io.RawIOBase):
 
 
 def _unpacked(meter: _Meter) -> Iterator[bytes]:
-    """The stream's bytes, unpacked if it begins as gzip does.
+    """Yield the stream's bytes, decompressed if it begins as gzip does.
 
-    `read1` gives all that was unpacked before damage is met; `read` would lose the last of it.
+    `read1` returns all that was decompressed before damage is met; `read` would lose the last of it.
     """
     buffered = io.BufferedReader(meter, CHUNK_BYTES)
     packed = buffered.peek(2)[:2] == b"\x1f\x8b"

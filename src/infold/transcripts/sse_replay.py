@@ -1,7 +1,6 @@
 """DeerFlow replays: server-sent events, in which messages and tool calls arrive in pieces.
 
-Pieces of one id are put together again. A result names its call; calls whose id never came take the id of the
-result that follows them.
+Pieces of one id are put together. A result names its call; calls without an id take the id of the result that follows them.
 """
 
 from collections.abc import Iterator
@@ -31,7 +30,7 @@ class _Event(NamedTuple):
 
 
 def recognises(head: Head) -> bool:
-    """Text of `event:` and `data:` lines, with DeerFlow's kinds of events."""
+    """Return whether the text has `event:` and `data:` lines, with DeerFlow's kinds of events."""
     lines = head.text.lstrip().split("\n", 40)
     return any(line.startswith("event:") for line in lines[:2]) and any(
         line.startswith("data:") and '"thread_id"' in line for line in lines
@@ -39,7 +38,7 @@ def recognises(head: Head) -> bool:
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a replay."""
+    """Return the one session of a replay."""
     reader = _Reader(notes)
     for event in _events(source.text_lines(), notes):
         reader.take(event)
@@ -91,7 +90,7 @@ class _Growing:
             self.calls += [{**mapping(call), "pieces": []} for call in items(data.get("tool_calls"))]
 
     def _grow_call(self, piece: dict[str, Any]) -> None:
-        """A piece with an index of its own, or with another id, begins a call."""
+        """Add a piece to its call; one with an index of its own, or with another id, begins a call."""
         index, call_id = piece.get("index"), string(piece.get("id"))
         open_call = next((call for call in reversed(self.calls) if call.get("index") == index), None)
         if open_call is None or (call_id and open_call.get("id") and call_id != open_call["id"]):
@@ -115,7 +114,7 @@ def _call(call: dict[str, Any]) -> ToolCallPart:
 
 
 class _Reader:
-    """Events of several ids may overlap, so each message waits in its place until all have arrived."""
+    """Keeps the order of messages; events of several ids may overlap, so each waits until all have arrived."""
 
     def __init__(self, notes: Notes) -> None:
         self.draft = Draft("", notes)

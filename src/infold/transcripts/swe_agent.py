@@ -34,7 +34,7 @@ from infold.transcripts.values import (
 
 
 def recognises(head: Head) -> bool:
-    """An object with a trajectory of steps."""
+    """Return whether an object has a trajectory of steps."""
     steps = [mapping(step) for step in items(dig(head.document, "trajectory"))[:3]]
     return isinstance(dig(head.document, "trajectory"), list) and (
         isinstance(dig(head.document, "history"), list)
@@ -43,7 +43,7 @@ def recognises(head: Head) -> bool:
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a run: its history, or its steps where no history was kept."""
+    """Return the one session of a run: its history, or its steps if the record has no history."""
     document = mapping(source.document())
     draft = Draft(string(document.get("instance_id")) or source.name, notes)
     draft.model = _model(document)
@@ -59,7 +59,7 @@ def _model(document: dict[str, Any]) -> Any:
 
 
 def _history(steps: list[Any]) -> list[dict[str, Any]]:
-    """The messages that a list of steps stands for."""
+    """Return the messages that a list of steps stands for."""
     return [
         message
         for step in map(mapping, steps)
@@ -106,7 +106,7 @@ class _Reader:
         self.draft.add(ToolMessage(self.draft.new_id(), (part,)))
 
     def _take_result(self, value: dict[str, Any]) -> None:
-        """Since 1.0 a result names its call in a list; several names mean one text for all of them."""
+        """Add a result; since 1.0 it names its call in a list, and several names mean one text for all of them."""
         names = [string(name) for name in items(value.get("tool_call_ids"))]
         names = names or [string(value.get("tool_call_id"))]
         first = result_part(names[0], value)

@@ -45,12 +45,12 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
 
 
 def recognises_simulations(head: Head) -> bool:
-    """An object with simulations and tasks."""
+    """Return whether an object has simulations and tasks."""
     return isinstance(dig(head.document, "simulations"), list) and "info" in mapping(head.document)
 
 
 def read_simulations(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The agent's session of each simulation, followed by the customer's if the customer used tools."""
+    """Return the agent's session of each simulation, followed by the customer's if the customer used tools."""
     document = mapping(source.document())
     info = mapping(document.get("info"))
     return [
@@ -86,7 +86,7 @@ def _fill(draft: Draft, messages: list[dict[str, Any]], *, me: str, model: Model
 
 
 def _as_seen(value: dict[str, Any], name: MessageId, *, me: str) -> Message | None:
-    """The message in the eyes of one side, or None if that side did not see it."""
+    """Return the message as one side saw it, `None` if that side did not see it."""
     at = time_ms(value.get("timestamp"))
     if value.get("role") == "tool":
         seen = string(value.get("requestor")) or "assistant"

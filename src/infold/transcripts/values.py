@@ -1,8 +1,4 @@
-"""Finding marked stretches in text that was written by anyone.
-
-Plain searches instead of lazy regular expressions: an opening that is never closed must not be paid for again and
-again, or hostile text would take quadratic time.
-"""
+"""What readers share: values of any type read safely, usage and models, content blocks, chat messages, marked text."""
 
 import re
 from collections.abc import Iterator
@@ -36,57 +32,57 @@ from infold.transcripts.record import Draft
 
 PROVIDERS = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai",
              "codex": "openai", "gemini": "google", "deepseek": "deepseek", "grok": "xai", "mistral": "mistral"}  # fmt: skip
-"""Who makes the models whose names begin so; asked only where the record does not tell."""
+"""Providers by the beginning of a model's name; used only if the record has none."""
 
 
 MILLISECONDS_FROM = 100_000_000_000
-"""A number of time above this is in milliseconds, below it in seconds (year 5138 and year 1973)."""
+"""A time above this is in milliseconds, below it in seconds (year 5138 and year 1973)."""
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """The value if it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> list[Any]:
-    """The value if it is a list, else an empty one."""
+    """Return the value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
 def string(value: Any) -> str:
-    """The value if it is a string, the digits of a number, else nothing."""
+    """Return the value if it is a string, the digits of a number, else an empty string."""
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 
 def number(value: Any) -> float:
-    """The value if it is a number of sensible size, else zero; NaN and infinity are zero too."""
+    """Return the value if it is a number of sensible size, else zero; NaN and infinity are zero too."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -(2.0**62) < value < 2.0**62:
         return 0.0
     return float(value)
 
 
 def integer(value: Any) -> int:
-    """The value as a whole number that is not negative, else zero."""
+    """Return the value as a whole number that is not negative, else zero."""
     return max(0, int(number(value)))
 
 
 def exit_code(value: Any) -> int | None:
-    """A command's exit status, if that is what the value is."""
+    """Return the value if it can be a command's exit status, else `None`."""
     plausible = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31
     return int(value) if plausible else None
 
 
 def dig(value: Any, *keys: str) -> Any:
-    """The value found by walking down through objects, or None."""
+    """Return the value found by walking down through objects, or `None`."""
     for key in keys:
         value = mapping(value).get(key)
     return value
 
 
 def json_text(value: Any) -> str:
-    """A tool's arguments as JSON text: a string is taken to be JSON already."""
+    """Return a tool's arguments as JSON text; a string is taken to be JSON already."""
     if isinstance(value, str):
         return value
     try:
@@ -96,7 +92,7 @@ def json_text(value: Any) -> str:
 
 
 def time_ms(value: Any) -> int | None:
-    """A moment, given as ISO text, seconds or milliseconds, in milliseconds; text without a zone is UTC."""
+    """Return a time, given as ISO text, seconds or milliseconds, in milliseconds; text without a zone is UTC."""
     if isinstance(value, str):
         return _parse_time(value)
     found = number(value)
@@ -114,7 +110,7 @@ def _parse_time(value: str) -> int | None:
 
 
 def model_ref(name: Any, provider: Any = "") -> ModelRef | None:
-    """Which model; `provider/model` names are taken apart, known names get their maker."""
+    """Return the model; `provider/model` names are split, known names get their provider."""
     full = string(name)
     if not full:
         return None
@@ -143,14 +139,14 @@ def openai_usage(value: Any) -> Usage | None:
 
 
 def user_parts(said: str, *, synthetic: bool = False) -> tuple[TextPart, ...]:
-    """Text under the user's role, with what a harness put there marked as such."""
+    """Return text under the user's role, with harness text marked."""
     if synthetic:
         return (TextPart(said, synthetic=True),)
     return tuple(TextPart(piece.text, synthetic=piece.injected) for piece in split_injected(said))
 
 
 IMAGE_TOKENS = 1_600
-"""What a medium is taken to cost until its size is known; an upper bound over the providers."""
+"""Assumed cost of a medium until its size is known; an upper bound over the providers."""
 
 
 TEXT_TYPES = frozenset({"text", "input_text", "output_text", "summary_text", "refusal"})
@@ -165,14 +161,14 @@ MEDIA_TYPES = frozenset(
 
 
 def reply_parts(content: Any) -> tuple[Part, ...]:
-    """What a model wrote: a string or blocks."""
+    """Return what a model wrote: a string or blocks."""
     if isinstance(content, str):
         return (TextPart(content),) if content else ()
     return tuple(part for block in items(content) for part in _part(block, said=_as_is))
 
 
 def read_blocks(content: Any, *, synthetic: bool = False) -> tuple[Part, ...]:
-    """What stands under the user's role: a string or blocks; all of it a program's if `synthetic`."""
+    """Return what stands under the user's role, a string or blocks; all of it synthetic if a program wrote it."""
 
     def said(written: str) -> tuple[TextPart, ...]:
         return user_parts(written, synthetic=synthetic) if written else ()
@@ -206,12 +202,12 @@ def _part(block: Any, *, said: Any) -> Iterator[Part]:
 
 
 def reasoning_part(thought: str, secret: Any = None) -> ReasoningPart:
-    """A thought; `secret` is what its provider wants back, kept as JSON."""
+    """Return a thought; `secret` is data for its provider, kept as JSON."""
     return ReasoningPart(thought, provider_data=encode(secret).decode()) if secret else ReasoningPart(thought)
 
 
 def call_part(call_id: str, tool: str, arguments: Any, secret: Any = None) -> ToolCallPart:
-    """A call; `secret` as for a thought."""
+    """Return a call; `secret` is data for its provider, kept as JSON."""
     written = json_text(arguments)
     if not secret:
         return ToolCallPart(call_id, tool, written)
@@ -234,7 +230,7 @@ def _call(block: dict[str, Any]) -> ToolCallPart:
 
 
 def result_part(call_id: str, block: dict[str, Any], *, tool: str = "") -> ToolResultPart:
-    """A tool's answer whose `content` is a string or blocks; media become files beside the text."""
+    """Return a tool's result whose `content` is a string or blocks; media become files."""
     content = block.get("content")
     parts = read_blocks(content) if not isinstance(content, dict) else (TextPart(json_text(content)),)
     return ToolResultPart(
@@ -247,12 +243,12 @@ def result_part(call_id: str, block: dict[str, Any], *, tool: str = "") -> ToolR
 
 
 def plain_text(parts: tuple[Part, ...]) -> str:
-    """The texts of the parts, one after the other."""
+    """Join the texts of the parts."""
     return "\n".join(part.text for part in parts if isinstance(part, TextPart))
 
 
 def file_part(block: dict[str, Any]) -> FilePart:
-    """A medium by its type, name and size; its bytes are not kept."""
+    """Return a medium by its type, name and size; its bytes are not kept."""
     inner = mapping(block.get("source") or block.get("image_url") or block.get("file"))
     where = _location(block, inner)
     encoded = string(inner.get("data") or block.get("data") or inner.get("file_data"))
@@ -284,7 +280,7 @@ def _media_type(block: dict[str, Any], inner: dict[str, Any], where: str) -> str
 
 
 def chat_message(value: dict[str, Any], message_id: str, *, created_ms: int | None = None) -> Message | None:
-    """One chat message as a core message, or None if it has no role known."""
+    """Return one chat message as a core message, `None` if its role is unknown."""
     name = MessageId(message_id)
     match value.get("role"):
         case "system" | "developer":
@@ -326,7 +322,7 @@ def _thoughts(value: dict[str, Any]) -> tuple[Part, ...]:
 
 
 def chat_calls(value: dict[str, Any]) -> tuple[ToolCallPart, ...]:
-    """The calls of an assistant message, the old single `function_call` among them."""
+    """Return the calls of an assistant message, including the old single `function_call`."""
     legacy = mapping(value.get("function_call"))
     if legacy:
         return (call_part(_legacy_id(legacy), string(legacy.get("name")), legacy.get("arguments")),)
@@ -362,7 +358,10 @@ class Stretch(NamedTuple):
 
 
 def split_at(text: str, opening: str, closing: str) -> Iterator[Stretch]:
-    """The text's pieces in order, inside and outside of the marks; an opening never closed is plain text."""
+    """Yield the text's pieces in order, inside and outside of the marks; an unclosed mark is plain text.
+
+    Plain searches in place of lazy regular expressions, which would take quadratic time on hostile text.
+    """
     done = 0
     while (start := text.find(opening, done)) >= 0:
         end = text.find(closing, start + len(opening))
@@ -375,12 +374,12 @@ def split_at(text: str, opening: str, closing: str) -> Iterator[Stretch]:
 
 
 def without(text: str, opening: str, closing: str) -> str:
-    """The text without its marked stretches and their marks."""
+    """Return the text without its marked stretches and their marks."""
     return "".join(piece.text for piece in split_at(text, opening, closing) if not piece.inside)
 
 
 def fenced_command(text: str) -> str | None:
-    """The first fenced shell command, if its fence is closed."""
+    """Return the first fenced shell command, if its fence is closed."""
     found = COMMAND_FENCE.search(text)
     if found is None:
         return None

@@ -2,7 +2,12 @@
 
 import pytest
 
-from infold.formats.harness_text import OPENINGS, WRAPPERS, announces_text, is_injected, split_injected
+from infold.formats.harness_text import OPENINGS, WRAPPERS, announces_text, split_injected
+
+def all_injected(text: str) -> bool:
+    """Whether a harness wrote all of this text."""
+    return all(piece.injected for piece in split_injected(text))
+
 
 REMINDER = "<system-reminder>\nBe brief.\n</system-reminder>"
 
@@ -10,14 +15,14 @@ REMINDER = "<system-reminder>\nBe brief.\n</system-reminder>"
 @pytest.mark.parametrize("name", [name for names in WRAPPERS.values() for name in names])
 def test_every_known_wrapper_is_recognised(name: str) -> None:
     """A text that one known wrapper encloses is injected."""
-    assert is_injected(f"\n <{name}>\nsome text\n</{name}>\n")
+    assert all_injected(f"\n <{name}>\nsome text\n</{name}>\n")
 
 
 @pytest.mark.parametrize("opening", OPENINGS)
 def test_every_known_opening_is_recognised(opening: str) -> None:
     """A text that begins with a known phrase is injected to its end."""
     text = f"{opening} and more"
-    assert is_injected(text)
+    assert all_injected(text)
     assert [piece.injected for piece in split_injected(text)] == [True]
 
 
@@ -26,7 +31,7 @@ def test_every_known_opening_is_recognised(opening: str) -> None:
 )
 def test_a_users_own_text_is_not_injected(text: str) -> None:
     """Markup, blanks and talk about wrappers are the user's."""
-    assert not is_injected(text)
+    assert not all_injected(text)
 
 
 def test_text_beside_a_wrapper_stays_the_users() -> None:
@@ -36,7 +41,7 @@ def test_text_beside_a_wrapper_stays_the_users() -> None:
     pieces = split_injected(text)
 
     assert [(piece.text, piece.injected) for piece in pieces] == [("Fix the test.\n\n", False), (f"{REMINDER}\n", True)]
-    assert not is_injected(text)
+    assert not all_injected(text)
 
 
 def users(text: str) -> list[str]:
@@ -48,7 +53,7 @@ def users(text: str) -> list[str]:
 
 def test_a_commands_arguments_are_the_users() -> None:
     """What the user typed after a slash command is kept as the user's words, without its tags; an empty field is not."""
-    assert is_injected("<command-name>/init</command-name>\n   <command-args></command-args>")
+    assert all_injected("<command-name>/init</command-name>\n   <command-args></command-args>")
     assert users("<command-name>/goal</command-name>\n<command-args>ship it</command-args>") == ["ship it"]
 
 
@@ -56,10 +61,10 @@ def test_a_commands_arguments_are_the_users() -> None:
 def test_the_arguments_of_a_local_command_are_no_request(name: str) -> None:
     """A command that the agent carries out itself asks the model for nothing."""
     told = f"<command-message>{name}</command-message>\n<command-name>/{name}</command-name>"
-    assert is_injected(f"{told}\n<command-args>opus</command-args>")
+    assert all_injected(f"{told}\n<command-args>opus</command-args>")
 
 
-def test_what_a_command_stands_for_is_injected() -> None:
+def test_what_a_command_stands_for_all_injected() -> None:
     """Text below a slash command is the command's to its end, whatever tags it holds; the arguments stay the user's."""
     command = "<command-message>pr</command-message>\n<command-name>/pr</command-name>"
     expansion = f"\n\n## Context\n\n{REMINDER}\n\nYou MUST do all of the above."
@@ -99,8 +104,8 @@ def test_lines_right_below_a_notification_are_the_harnesses() -> None:
     notification = (
         "<task-notification>\n<result>a\n\nb</result>\n</task-notification>\nFull transcript available at: /tmp/a"
     )
-    assert is_injected(notification)
-    assert is_injected(f"{notification}\n{notification}\n")
+    assert all_injected(notification)
+    assert all_injected(f"{notification}\n{notification}\n")
     assert users(f"{notification}\n\nGo on.") == ["\n\nGo on."]
 
 
@@ -111,23 +116,23 @@ def test_arguments_never_closed_are_the_users() -> None:
 
 def test_a_clipped_wrapper_counts_at_the_beginning_only() -> None:
     """A wrapper that never closes is injected where the text begins with it, else the user's."""
-    assert is_injected("<environment_context>\n  <cwd>/work")
-    assert not is_injected("Look:\n<environment_context>\n  <cwd>/work")
+    assert all_injected("<environment_context>\n  <cwd>/work")
+    assert not all_injected("Look:\n<environment_context>\n  <cwd>/work")
 
 
 def test_wrappers_may_follow_one_another_on_a_line() -> None:
     """Neighbours need no line of their own."""
-    assert is_injected("<bash-stdout>ok</bash-stdout><bash-stderr></bash-stderr>")
+    assert all_injected("<bash-stdout>ok</bash-stdout><bash-stderr></bash-stderr>")
 
 
 def test_attributes_do_not_hide_a_wrapper() -> None:
     """A tag with attributes is the same tag."""
-    assert is_injected('<ide_selection path="a.py" lines="1-2">x</ide_selection>')
+    assert all_injected('<ide_selection path="a.py" lines="1-2">x</ide_selection>')
 
 
 def test_hostile_text_takes_linear_time() -> None:
     """Thousands of wrappers that never close are read in one pass."""
-    assert not is_injected("x" + "\n<skill>" * 20_000)
+    assert not all_injected("x" + "\n<skill>" * 20_000)
 
 
 @pytest.mark.parametrize("name", ["command-name", "command-args", "task-notification"])
