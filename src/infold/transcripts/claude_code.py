@@ -46,7 +46,7 @@ NO_MODEL = "<synthetic>"
 def recognises(head: Head) -> bool:
     """Return whether lines hold a user's or assistant's Anthropic message, or Claude Code's bookkeeping."""
     return any(
-        (value.get("type") in ("user", "assistant") and "content" in mapping(value.get("message")))
+        (value.get("type") in ("user", "assistant") and "content" in mapping(value, "message"))
         or ("sessionId" in value and "uuid" in value and "parentUuid" in value)
         or value.get("type") == "file-history-snapshot"
         or (value.get("type") == "summary" and "leafUuid" in value)
@@ -74,7 +74,7 @@ class _Reader:
 
     def take(self, value: dict[str, Any], line: int) -> None:
         self._main.draft.id = self._main.draft.id or string(value.get("sessionId") or value.get("session_id"))
-        kind = string(value.get("type"))
+        kind = string(value, "type")
         if kind == "progress" and dig(value, "data", "type") == "agent_progress":
             self._take_progress(value["data"], line)
         elif kind in ("user", "assistant", "attachment") or value.get("subtype") == "compact_boundary":
@@ -84,7 +84,7 @@ class _Reader:
             self._notes.skip(f"bookkeeping: {kind or 'no type'} {detail}".rstrip(), line)
 
     def _take_line(self, value: dict[str, Any], line: int) -> None:
-        own = string(value.get("uuid"))
+        own = string(value, "uuid")
         if self._is_repeated(own, line):
             return
         agent = self._agent(value) if value.get("isSidechain") or value.get("parent_tool_use_id") else ""
@@ -92,9 +92,9 @@ class _Reader:
         (self._thread(agent) if agent else self._main).take(value)
 
     def _take_progress(self, data: dict[str, Any], line: int) -> None:
-        inner = mapping(data.get("message"))
-        if not self._is_repeated(string(inner.get("uuid")), line):
-            self._thread(string(data.get("agentId"))).take(inner)
+        inner = mapping(data, "message")
+        if not self._is_repeated(string(inner, "uuid"), line):
+            self._thread(string(data, "agentId")).take(inner)
 
     def _is_repeated(self, own: str, line: int) -> bool:
         if own and own in self._seen:
@@ -105,9 +105,9 @@ class _Reader:
 
     def _agent(self, value: dict[str, Any]) -> str:
         """Return the agent of a line: newer lines name it; older ones are a chain whose first line has no parent."""
-        parent = string(value.get("parentUuid"))
+        parent = string(value, "parentUuid")
         named = string(value.get("agentId") or value.get("parent_tool_use_id"))
-        return named or self._agent_of_line.get(parent) or string(value.get("uuid"))
+        return named or self._agent_of_line.get(parent) or string(value, "uuid")
 
     def _thread(self, agent: str) -> "_Thread":
         if agent not in self._agents:
@@ -138,7 +138,7 @@ class _Thread:
             case "attachment":
                 self._take_attachment(value)
             case _:
-                self._take_boundary(mapping(value.get("compactMetadata")))
+                self._take_boundary(mapping(value, "compactMetadata"))
 
     def finished(self) -> RecordedSession:
         if self._boundary is not None:
@@ -172,12 +172,12 @@ class _Thread:
         parts = tuple(self._completed(part, value) for part in read_blocks(content, synthetic=synthetic))
         if summarised:
             self._compact(plain_text(parts))
-        self.draft.add_user(parts, string(value.get("uuid")), time_ms(value.get("timestamp")))
+        self.draft.add_user(parts, string(value, "uuid"), time_ms(value, "timestamp"))
 
     def _completed(self, part: Part, value: dict[str, Any]) -> Part:
         if not isinstance(part, ToolResultPart):
             return part
-        told = mapping(value.get("toolUseResult"))
+        told = mapping(value, "toolUseResult")
         exit_status = _exit_status(part, told)
         stopped = told.get("interrupted") is True or part.output.startswith("[Request interrupted")
         return replace(
@@ -185,16 +185,16 @@ class _Thread:
             status="interrupted" if stopped else part.status,
             exit_status=exit_status,
             started_ms=self.draft.started_ms.get(part.call_id),
-            finished_ms=time_ms(value.get("timestamp")),
+            finished_ms=time_ms(value, "timestamp"),
         )
 
     def _take_attachment(self, value: dict[str, Any]) -> None:
         """Add what is sent along with a message: a prompt typed meanwhile is the user's, the rest the harness's."""
-        attachment = mapping(value.get("attachment"))
+        attachment = mapping(value, "attachment")
         queued = attachment.get("type") == "queued_command"
         content = attachment.get("prompt") if queued else attachment.get("content")
         parts = read_blocks(content, synthetic=not queued) if isinstance(content, str | list) else ()
-        self.draft.add_user(parts, string(value.get("uuid")), time_ms(value.get("timestamp")))
+        self.draft.add_user(parts, string(value, "uuid"), time_ms(value, "timestamp"))
 
     def _take_boundary(self, metadata: dict[str, Any]) -> None:
         if self._boundary is not None:
@@ -205,20 +205,20 @@ class _Thread:
         metadata, self._boundary = self._boundary or {}, None
         self.draft.compact(
             summary,
-            tokens_before=integer(metadata.get("preTokens")) or None,
+            tokens_before=integer(metadata, "preTokens") or None,
             first_kept=len(self.draft.messages),
         )
 
 
 def _reply(value: dict[str, Any]) -> AssistantMessage:
-    message = mapping(value.get("message"))
+    message = mapping(value, "message")
     failed = bool(value.get("isApiErrorMessage")) or message.get("model") == NO_MODEL
     parts = reply_parts(message.get("content"))
-    cwd = string(value.get("cwd"))
+    cwd = string(value, "cwd")
     return AssistantMessage(
         id=MessageId(string(message.get("id") or value.get("uuid"))),
         parts=tuple(replace(p, synthetic=True) if failed and isinstance(p, TextPart) else p for p in parts),
-        created_ms=time_ms(value.get("timestamp")),
+        created_ms=time_ms(value, "timestamp"),
         model=None if failed else model_ref(message.get("model"), "anthropic"),
         path=WorkPath(cwd=cwd, root=cwd) if cwd else None,
         usage=None if failed else anthropic.usage(message),
@@ -236,7 +236,7 @@ def _fuller(first: Usage | None, later: Usage | None) -> Usage | None:
 
 def _exit_status(part: ToolResultPart, told: dict[str, Any]) -> int | None:
     """Return the recorded status; a command without one succeeded."""
-    if (code := exit_code(told.get("exitCode"))) is not None:
+    if (code := exit_code(told, "exitCode")) is not None:
         return code
     found = EXIT_CODE.match(part.output)
     if part.status == "error":

@@ -62,9 +62,9 @@ PREAMBLE_CHARACTERS = 400
 
 def recognises(head: Head) -> bool:
     """Return whether lines are in Codex's envelope, or bare response items after a header with instructions."""
-    if any(string(value.get("type")) in ENVELOPES and "payload" in value for value in head.records):
+    if any(string(value, "type") in ENVELOPES and "payload" in value for value in head.records):
         return True
-    bare = [value for value in head.records if string(value.get("type")) in ITEMS and "message" not in value]
+    bare = [value for value in head.records if string(value, "type") in ITEMS and "message" not in value]
     return bool(bare) and "instructions" in head.records[0]
 
 
@@ -88,9 +88,9 @@ class _Reader:
         self._context: int | None = None
 
     def take(self, value: dict[str, Any], line: int) -> None:
-        payload = mapping(value.get("payload")) if "payload" in value else value
-        at = time_ms(value.get("timestamp"))
-        match string(value.get("type")) if "payload" in value else "response_item":
+        payload = mapping(value, "payload") if "payload" in value else value
+        at = time_ms(value, "timestamp")
+        match string(value, "type") if "payload" in value else "response_item":
             case "session_meta":
                 self._take_meta(payload)
             case "turn_context":
@@ -110,7 +110,7 @@ class _Reader:
             return
         self.draft.id = string(meta.get("id") or meta.get("session_id"))
         self.draft.system = string(dig(meta, "base_instructions", "text") or meta.get("instructions"))
-        self._provider = string(meta.get("model_provider"))
+        self._provider = string(meta, "model_provider")
         self._set_path(meta)
         spawned = dig(meta, "source", "subagent", "thread_spawn", "parent_thread_id")
         self.draft.parent = string(spawned or meta.get("forked_from_id")) or None
@@ -121,22 +121,22 @@ class _Reader:
         self._set_path(context)
 
     def _set_path(self, value: dict[str, Any]) -> None:
-        cwd = string(value.get("cwd"))
-        roots = items(value.get("workspace_roots"))
+        cwd = string(value, "cwd")
+        roots = items(value, "workspace_roots")
         if cwd:
             self._path = WorkPath(cwd=cwd, root=string(roots[0]) if roots else cwd)
 
     def _take_compaction(self, payload: dict[str, Any]) -> None:
-        summary = string(payload.get("message"))
+        summary = string(payload, "message")
         self.draft.compact(summary, tokens_before=self._context)
         if summary:
             self.draft.add_user((TextPart(summary, synthetic=True),))
         self._open = self._unbilled = None
 
     def _take_event(self, event: dict[str, Any], line: int) -> None:
-        kind = string(event.get("type"))
+        kind = string(event, "type")
         if kind == "token_count":
-            self._take_usage(mapping(event.get("info")))
+            self._take_usage(mapping(event, "info"))
         elif kind == "turn_aborted":
             self._change_last(finish="abort")
         elif kind not in ("user_message", "agent_message", "agent_reasoning"):
@@ -155,7 +155,7 @@ class _Reader:
             self._unbilled = None
 
     def _take_item(self, item: dict[str, Any], at: int | None, line: int) -> None:
-        kind, role = string(item.get("type")), item.get("role")
+        kind, role = string(item, "type"), item.get("role")
         if kind == "message" and role in ("user", "developer", "system"):
             self._take_message(item, at)
         elif kind.endswith("_output"):
@@ -170,10 +170,10 @@ class _Reader:
     def _take_message(self, item: dict[str, Any], at: int | None) -> None:
         self._open = None
         if item.get("role") == "user":
-            self.draft.add_user(read_blocks(item.get("content")), string(item.get("id")), at)
+            self.draft.add_user(read_blocks(item.get("content")), string(item, "id"), at)
             return
         parts = (TextPart(plain_text(reply_parts(item.get("content")))),)
-        self.draft.add(SystemMessage(MessageId(string(item.get("id")) or self.draft.new_id()), parts, at))
+        self.draft.add(SystemMessage(MessageId(string(item, "id") or self.draft.new_id()), parts, at))
 
     def _take_output(self, item: dict[str, Any], at: int | None) -> None:
         self._open = None
@@ -200,24 +200,22 @@ class _Reader:
 
 
 def _reply_parts(item: dict[str, Any], spare_id: str) -> tuple[Part, ...]:
-    kind = string(item.get("type"))
+    kind = string(item, "type")
     if kind == "message":
         return reply_parts(item.get("content"))
     if kind == "reasoning":
         return (_reasoning(item),)
     call_id = string(item.get("call_id") or item.get("id")) or spare_id
-    tool = string(item.get("name")) or kind.removesuffix("_call")
+    tool = string(item, "name") or kind.removesuffix("_call")
     arguments = next((item[key] for key in ("arguments", "input", "action") if item.get(key)), None)
     call = ToolCallPart(call_id, tool, json_text(arguments))
     if kind in SERVER_CALLS:
-        return (call, ToolResultPart(call_id, tool, string(item.get("result"))))
+        return (call, ToolResultPart(call_id, tool, string(item, "result")))
     return (call,)
 
 
 def _reasoning(item: dict[str, Any]) -> ReasoningPart:
-    thought = "\n".join(
-        string(mapping(entry).get("text")) for key in ("summary", "content") for entry in items(item.get(key))
-    )
+    thought = "\n".join(string(entry, "text") for key in ("summary", "content") for entry in items(item.get(key)))
     secret = {key: item[key] for key in ("id", "encrypted_content") if item.get(key)}
     return reasoning_part(thought, secret if "encrypted_content" in secret else None)
 
@@ -226,12 +224,12 @@ def _result(item: dict[str, Any]) -> ToolResultPart:
     output = item.get("output", item.get("tools"))
     if isinstance(output, dict):
         failed = output.get("success") is False
-        return result_part(string(item.get("call_id")), {**output, "is_error": failed})
+        return result_part(string(item, "call_id"), {**output, "is_error": failed})
     if isinstance(output, list) and not all("type" in mapping(block) for block in output):
         output = json_text(output)
     if "tools" in item:
         output = json_text(output)
-    part = result_part(string(item.get("call_id")), {"content": output})
+    part = result_part(string(item, "call_id"), {"content": output})
     return _with_exit_status(part)
 
 

@@ -40,7 +40,7 @@ from infold.transcripts.values import (
 
 def recognises(head: Head) -> bool:
     """Return whether there are events of Copilot's own types, each with its data."""
-    kinds = {string(value.get("type")) for value in head.records if isinstance(value.get("data"), dict)}
+    kinds = {string(value, "type") for value in head.records if isinstance(value.get("data"), dict)}
     return bool(kinds & {"session.start", "user.message", "assistant.message", "tool.execution_start"})
 
 
@@ -62,21 +62,21 @@ class _Reader:
         self._tools: dict[str, str] = {}
 
     def take(self, event: dict[str, Any], line: int) -> None:
-        data = mapping(event.get("data"))
-        at = time_ms(event.get("timestamp"))
-        draft = self._draft(string(data.get("parentToolCallId")))
+        data = mapping(event, "data")
+        at = time_ms(event, "timestamp")
+        draft = self._draft(string(data, "parentToolCallId"))
         match event.get("type"):
             case "session.start" | "session.resume":
                 self._take_start(data)
             case "session.model_change":
                 self._model = model_ref(data.get("newModel")) or self._model
             case "system.message":
-                draft.system = draft.system or string(data.get("content"))
+                draft.system = draft.system or string(data, "content")
             case "user.message":
-                draft.add_user(_user_parts(data), string(event.get("id")), at)
+                draft.add_user(_user_parts(data), string(event, "id"), at)
             case "system.notification" | "skill.invoked":
-                said = string(data.get("content"))
-                draft.add_user((TextPart(said, synthetic=True),) if said else (), string(event.get("id")), at)
+                said = string(data, "content")
+                draft.add_user((TextPart(said, synthetic=True),) if said else (), string(event, "id"), at)
             case "assistant.message":
                 self._take_reply(draft, event, data)
             case "assistant.usage":
@@ -100,19 +100,19 @@ class _Reader:
         return self.agents[parent_call]
 
     def _take_start(self, data: dict[str, Any]) -> None:
-        self.main.id = self.main.id or string(data.get("sessionId"))
+        self.main.id = self.main.id or string(data, "sessionId")
         self._model = model_ref(data.get("selectedModel")) or self._model
-        cwd = string(dig(data, "context", "cwd"))
+        cwd = string(data, "context", "cwd")
         if cwd:
-            self._path = WorkPath(cwd=cwd, root=string(dig(data, "context", "gitRoot")) or cwd)
+            self._path = WorkPath(cwd=cwd, root=string(data, "context", "gitRoot") or cwd)
 
     def _take_reply(self, draft: Draft, event: dict[str, Any], data: dict[str, Any]) -> None:
-        output = integer(data.get("outputTokens"))
+        output = integer(data, "outputTokens")
         draft.add(
             AssistantMessage(
                 id=MessageId(string(data.get("messageId") or event.get("id")) or draft.new_id()),
                 parts=_reply_parts(data),
-                created_ms=time_ms(event.get("timestamp")),
+                created_ms=time_ms(event, "timestamp"),
                 model=model_ref(data.get("model")) or self._model,
                 path=self._path,
                 usage=Usage(output=output) if output else None,
@@ -120,13 +120,13 @@ class _Reader:
         )
 
     def _take_start_of_tool(self, data: dict[str, Any], at: int | None) -> None:
-        call_id = string(data.get("toolCallId"))
+        call_id = string(data, "toolCallId")
         self.main.started_ms[call_id] = at
-        self._tools[call_id] = string(data.get("toolName"))
+        self._tools[call_id] = string(data, "toolName")
 
     def _take_result(self, draft: Draft, event: dict[str, Any], data: dict[str, Any]) -> None:
-        at = time_ms(event.get("timestamp"))
-        call_id = string(data.get("toolCallId"))
+        at = time_ms(event, "timestamp")
+        call_id = string(data, "toolCallId")
         failed = data.get("success") is False
         said = dig(data, "error", "message") if failed else dig(data, "result", "content")
         part = ToolResultPart(
@@ -137,13 +137,13 @@ class _Reader:
             started_ms=self.main.started_ms.get(call_id),
             finished_ms=at,
         )
-        draft.add(ToolMessage(MessageId(string(event.get("id")) or draft.new_id()), (part,), at))
+        draft.add(ToolMessage(MessageId(string(event, "id") or draft.new_id()), (part,), at))
 
 
 def _user_parts(data: dict[str, Any]) -> tuple[Part, ...]:
     """Return the user's words as typed, and around them what the program added for the model."""
-    typed, sent = string(data.get("content")), string(data.get("transformedContent"))
-    files = tuple(file_part({**mapping(file), "type": "file"}) for file in items(data.get("attachments")))
+    typed, sent = string(data, "content"), string(data, "transformedContent")
+    files = tuple(file_part({**mapping(file), "type": "file"}) for file in items(data, "attachments"))
     before, found, after = sent.partition(typed) if typed else ("", "", sent)
     if not found:
         return (*user_parts(typed or sent), *files)
@@ -153,15 +153,15 @@ def _user_parts(data: dict[str, Any]) -> tuple[Part, ...]:
 
 
 def _reply_parts(data: dict[str, Any]) -> tuple[Part, ...]:
-    thought = string(data.get("reasoningText"))
+    thought = string(data, "reasoningText")
     secret = {key: data[key] for key in ("reasoningOpaque", "encryptedContent") if data.get(key)}
-    said = string(data.get("content"))
+    said = string(data, "content")
     reasoning = (reasoning_part(thought, secret),) if thought or secret else ()
-    calls = (mapping(call) for call in items(data.get("toolRequests")))
+    calls = (mapping(call) for call in items(data, "toolRequests"))
     return (
         *reasoning,
         *((TextPart(said),) if said else ()),
-        *(call_part(string(call.get("toolCallId")), string(call.get("name")), call.get("arguments")) for call in calls),
+        *(call_part(string(call, "toolCallId"), string(call, "name"), call.get("arguments")) for call in calls),
     )
 
 
@@ -178,8 +178,8 @@ def _take_usage(draft: Draft, data: dict[str, Any]) -> None:
 def _take_compaction(draft: Draft, data: dict[str, Any]) -> None:
     if data.get("success") is False:
         return
-    summary = string(data.get("summaryContent"))
-    draft.compact(summary, tokens_before=integer(data.get("preCompactionTokens")) or None)
+    summary = string(data, "summaryContent")
+    draft.compact(summary, tokens_before=integer(data, "preCompactionTokens") or None)
     draft.add_user((TextPart(summary, synthetic=True),) if summary else ())
 
 

@@ -38,7 +38,7 @@ STATUSES: dict[str, ResultStatus] = {"error": "error", "cancelled": "interrupted
 
 def recognises(head: Head) -> bool:
     """Return whether an object has a session id and messages of type user or gemini."""
-    kinds = {string(dig(message, "type")) for message in items(dig(head.document, "messages"))[:20]}
+    kinds = {string(message, "type") for message in items(head.document, "messages")[:20]}
     return "sessionId" in mapping(head.document) and bool(kinds & {"user", "gemini", "info"})
 
 
@@ -50,8 +50,8 @@ def recognises_lines(head: Head) -> bool:
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
     """Return the one session of a chat record."""
     document = mapping(source.document())
-    draft = Draft(string(document.get("sessionId")), notes)
-    for message in items(document.get("messages")):
+    draft = Draft(string(document, "sessionId"), notes)
+    for message in items(document, "messages"):
         _take(draft, mapping(message), notes)
     return [draft.session()] if draft.messages else []
 
@@ -61,7 +61,7 @@ def read_lines(source: Source, notes: Notes) -> list[RecordedSession]:
     session_id = ""
     messages: dict[str, dict[str, Any]] = {}
     for line, value in source.records():
-        session_id = session_id or string(value.get("sessionId"))
+        session_id = session_id or string(value, "sessionId")
         if "type" in value and "id" in value:
             messages[string(value["id"])] = value
         elif "sessionId" not in value:
@@ -73,10 +73,10 @@ def read_lines(source: Source, notes: Notes) -> list[RecordedSession]:
 
 
 def _take(draft: Draft, message: dict[str, Any], notes: Notes) -> None:
-    at = time_ms(message.get("timestamp"))
+    at = time_ms(message, "timestamp")
     match message.get("type"):
         case "user":
-            draft.add_user(_user_parts(message), string(message.get("id")), at)
+            draft.add_user(_user_parts(message), string(message, "id"), at)
         case "gemini":
             _take_reply(draft, message, at)
         case other:
@@ -95,21 +95,21 @@ def _user_parts(message: dict[str, Any]) -> tuple[Part, ...]:
 def _user_part(piece: Any, *, synthetic: bool) -> tuple[Part, ...]:
     if isinstance(dig(piece, "inlineData"), dict):
         return (file_part({**piece["inlineData"], "type": "file"}),)
-    said = piece if isinstance(piece, str) else string(dig(piece, "text"))
+    said = piece if isinstance(piece, str) else string(piece, "text")
     return user_parts(said, synthetic=synthetic) if said else ()
 
 
 def _take_reply(draft: Draft, message: dict[str, Any], at: int | None) -> None:
-    calls = [mapping(call) for call in items(message.get("toolCalls"))]
-    thoughts = (_thought(mapping(thought)) for thought in items(message.get("thoughts")))
-    name = MessageId(string(message.get("id")) or draft.new_id())
+    calls = [mapping(call) for call in items(message, "toolCalls")]
+    thoughts = (_thought(mapping(thought)) for thought in items(message, "thoughts"))
+    name = MessageId(string(message, "id") or draft.new_id())
     draft.add(
         AssistantMessage(
             id=name,
             parts=(*thoughts, *_said(message.get("content")), *(_call(call) for call in calls)),
             created_ms=at,
             model=model_ref(message.get("model"), "google"),
-            usage=_usage(mapping(message.get("tokens"))),
+            usage=_usage(mapping(message, "tokens")),
         )
     )
     answers = tuple(_result(call, at) for call in calls if "result" in call or "resultDisplay" in call)
@@ -118,32 +118,30 @@ def _take_reply(draft: Draft, message: dict[str, Any], at: int | None) -> None:
 
 
 def _said(content: Any) -> tuple[Part, ...]:
-    return reply_parts(
-        content if isinstance(content, str) else [string(dig(piece, "text")) for piece in items(content)]
-    )
+    return reply_parts(content if isinstance(content, str) else [string(piece, "text") for piece in items(content)])
 
 
 def _thought(thought: dict[str, Any]) -> ReasoningPart:
-    return ReasoningPart("\n".join(filter(None, (string(thought.get("subject")), string(thought.get("description"))))))
+    return ReasoningPart("\n".join(filter(None, (string(thought, "subject"), string(thought, "description")))))
 
 
 def _call(call: dict[str, Any]) -> ToolCallPart:
-    return ToolCallPart(string(call.get("id")), string(call.get("name")), json_text(call.get("args")))
+    return ToolCallPart(string(call, "id"), string(call, "name"), json_text(call.get("args")))
 
 
 def _result(call: dict[str, Any], started_ms: int | None) -> ToolResultPart:
-    responses = [mapping(dig(entry, "functionResponse", "response")) for entry in items(call.get("result"))]
-    shown = string(call.get("resultDisplay"))
+    responses = [mapping(entry, "functionResponse", "response") for entry in items(call, "result")]
+    shown = string(call, "resultDisplay")
     return ToolResultPart(
-        call_id=string(call.get("id")),
-        tool=string(call.get("name")),
+        call_id=string(call, "id"),
+        tool=string(call, "name"),
         output="\n".join(_output(response) for response in responses if response) or shown,
-        status=STATUSES.get(string(call.get("status")), "completed"),
+        status=STATUSES.get(string(call, "status"), "completed"),
         started_ms=started_ms,
-        finished_ms=time_ms(call.get("timestamp")),
+        finished_ms=time_ms(call, "timestamp"),
         files=tuple(
             file_part({**entry["inlineData"], "type": "file"})
-            for entry in items(call.get("result"))
+            for entry in items(call, "result")
             if isinstance(dig(entry, "inlineData"), dict)
         ),
     )
@@ -158,11 +156,11 @@ def _usage(tokens: dict[str, Any]) -> Usage | None:
     """Return usage: Gemini counts cached tokens as part of the input, and thoughts apart from the output."""
     if not tokens:
         return None
-    cached = integer(tokens.get("cached"))
+    cached = integer(tokens, "cached")
     return Usage(
-        input=max(0, integer(tokens.get("input")) - cached) + integer(tokens.get("tool")),
-        output=integer(tokens.get("output")),
-        reasoning=integer(tokens.get("thoughts")),
+        input=max(0, integer(tokens, "input") - cached) + integer(tokens, "tool"),
+        output=integer(tokens, "output"),
+        reasoning=integer(tokens, "thoughts"),
         cache_read=cached,
-        total=integer(tokens.get("total")) or None,
+        total=integer(tokens, "total") or None,
     )

@@ -181,7 +181,7 @@ class _Reader:
         self._notes = notes
 
     def take(self, value: dict[str, Any], line: int) -> None:
-        kind = string(value.get("entry"))
+        kind = string(value, "entry")
         if kind not in ENTRIES:
             self._notes.skip("a line is not an entry of an infold log", line)
             self.sessions[-1].entries += 1

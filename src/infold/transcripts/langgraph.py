@@ -80,14 +80,14 @@ def _flat(message: Any) -> dict[str, Any]:
     if isinstance(value.get("data"), dict):
         return {**value["data"], "type": value.get("type")}
     if value.get("type") == "constructor":
-        names = items(value.get("id"))
+        names = items(value, "id")
         kind = string(names[-1]) if names else ""
-        return {"type": kind.removesuffix("Message").lower(), **mapping(value.get("kwargs"))}
+        return {"type": kind.removesuffix("Message").lower(), **mapping(value, "kwargs")}
     return value
 
 
 def _take(draft: Draft, value: dict[str, Any], notes: Notes) -> None:
-    name = MessageId(string(value.get("id")) or draft.new_id())
+    name = MessageId(string(value, "id") or draft.new_id())
     message = _message(value, name)
     if message is None:
         notes.skip(f"bookkeeping: {string(value.get('type'))} message")
@@ -100,7 +100,7 @@ def _take(draft: Draft, value: dict[str, Any], notes: Notes) -> None:
 
 
 def _message(value: dict[str, Any], name: MessageId) -> Message | None:
-    match string(value.get("type")).removesuffix("MessageChunk").lower():
+    match string(value, "type").removesuffix("MessageChunk").lower():
         case "human" | "user":
             return UserMessage(name, read_blocks(value.get("content"), synthetic=_is_summary(value)))
         case "ai" | "assistant":
@@ -118,32 +118,32 @@ def _is_summary(value: dict[str, Any]) -> bool:
 
 
 def _reply(value: dict[str, Any], name: MessageId) -> AssistantMessage:
-    metadata = mapping(value.get("response_metadata"))
+    metadata = mapping(value, "response_metadata")
     return AssistantMessage(
         id=name,
         parts=_reply_parts(value),
-        created_ms=time_ms(value.get("created_at")),
-        agent=string(value.get("name")),
+        created_ms=time_ms(value, "created_at"),
+        agent=string(value, "name"),
         model=model_ref(metadata.get("model_name") or metadata.get("model"), metadata.get("model_provider")),
-        usage=_usage(mapping(value.get("usage_metadata"))),
+        usage=_usage(mapping(value, "usage_metadata")),
         finish=finish_named(metadata.get("finish_reason") or metadata.get("stop_reason")),
     )
 
 
 def _reply_parts(value: dict[str, Any]) -> tuple[Part, ...]:
     """Return a reply's parts; calls stand in `tool_calls`, and providers may repeat them among the blocks."""
-    thought = string(dig(value, "additional_kwargs", "reasoning_content"))
+    thought = string(value, "additional_kwargs", "reasoning_content")
     blocks = tuple(part for part in reply_parts(value.get("content")) if not isinstance(part, ToolCallPart))
     calls = [mapping(call) for key in ("tool_calls", "invalid_tool_calls") for call in items(value.get(key))]
     return (
         *((ReasoningPart(thought),) if thought else ()),
         *blocks,
-        *(ToolCallPart(string(c.get("id")), string(c.get("name")), json_text(c.get("args"))) for c in calls),
+        *(ToolCallPart(string(c, "id"), string(c, "name"), json_text(c.get("args"))) for c in calls),
     )
 
 
 def _result(value: dict[str, Any], name: MessageId) -> ToolMessage:
-    part = result_part(string(value.get("tool_call_id")), value)
+    part = result_part(string(value, "tool_call_id"), value)
     return ToolMessage(name, (replace(part, status="error") if value.get("status") == "error" else part,))
 
 
@@ -151,14 +151,14 @@ def _usage(usage: dict[str, Any]) -> Usage | None:
     """Return usage: LangChain's input includes the cache, its output includes reasoning."""
     if not usage:
         return None
-    read = integer(dig(usage, "input_token_details", "cache_read"))
-    written = integer(dig(usage, "input_token_details", "cache_creation"))
-    reasoning = integer(dig(usage, "output_token_details", "reasoning"))
+    read = integer(usage, "input_token_details", "cache_read")
+    written = integer(usage, "input_token_details", "cache_creation")
+    reasoning = integer(usage, "output_token_details", "reasoning")
     return Usage(
-        input=max(0, integer(usage.get("input_tokens")) - read - written),
-        output=max(0, integer(usage.get("output_tokens")) - reasoning),
+        input=max(0, integer(usage, "input_tokens") - read - written),
+        output=max(0, integer(usage, "output_tokens") - reasoning),
         reasoning=reasoning,
         cache_read=read,
         cache_write=written,
-        total=integer(usage.get("total_tokens")) or None,
+        total=integer(usage, "total_tokens") or None,
     )

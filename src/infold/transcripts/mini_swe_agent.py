@@ -45,7 +45,7 @@ RETURN_CODE = re.compile(r"<returncode>(-?\d{1,9})</returncode>")
 
 def recognises(head: Head) -> bool:
     """Return whether an object names the format, or has mini's statistics next to its messages."""
-    told = string(dig(head.document, "trajectory_format"))
+    told = string(head.document, "trajectory_format")
     return told.startswith("mini-swe-agent") or (
         isinstance(dig(head.document, "messages"), list) and isinstance(dig(head.document, "info", "model_stats"), dict)
     )
@@ -54,10 +54,10 @@ def recognises(head: Head) -> bool:
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
     """Return the one session of a run."""
     document = mapping(source.document())
-    draft = Draft(string(document.get("instance_id")) or source.name, notes)
+    draft = Draft(string(document, "instance_id") or source.name, notes)
     draft.model = model_ref(dig(document, "info", "config", "model", "model_name"))
     reader = _Reader(draft)
-    for value in items(document.get("messages")):
+    for value in items(document, "messages"):
         reader.take(mapping(value))
     return [draft.session()] if draft.messages else []
 
@@ -69,8 +69,8 @@ class _Reader:
         self._replied_ms: int | None = None
 
     def take(self, value: dict[str, Any]) -> None:
-        extra = mapping(value.get("extra"))
-        at = time_ms(extra.get("timestamp"))
+        extra = mapping(value, "extra")
+        at = time_ms(extra, "timestamp")
         message = chat_message(value, self.draft.new_id(), created_ms=at)
         if isinstance(message, SystemMessage) and not self.draft.messages:
             self.draft.system = text_of(message)
@@ -79,13 +79,13 @@ class _Reader:
         elif message is not None:
             self.draft.add(self._answered(message, extra))
         elif value.get("role") == "exit":
-            submission = TextPart(string(value.get("content")), synthetic=True, ignored=True)
+            submission = TextPart(string(value, "content"), synthetic=True, ignored=True)
             self.draft.add_user((submission,), created_ms=at)
         else:
             self.draft.notes.skip("a message has no role that is known")
 
     def _take_reply(self, message: AssistantMessage, extra: dict[str, Any]) -> None:
-        response = mapping(extra.get("response"))
+        response = mapping(extra, "response")
         choice = first_choice(response)
         self._replied_ms = message.created_ms
         self.draft.add(
@@ -94,7 +94,7 @@ class _Reader:
                 parts=(*message.parts, *self._fenced_call(message)),
                 model=model_ref(response.get("model"), self.draft.model and self.draft.model.provider),
                 usage=openai_usage(response.get("usage")),
-                cost=number(extra.get("cost")),
+                cost=number(extra, "cost"),
                 finish=finish_named(choice.get("finish_reason")),
             )
         )
@@ -126,7 +126,7 @@ class _Reader:
 
     def _timed(self, part: ToolResultPart, message: ToolMessage, extra: dict[str, Any]) -> ToolResultPart:
         found = RETURN_CODE.search(part.output[:200])
-        told = exit_code(extra.get("returncode"))
+        told = exit_code(extra, "returncode")
         exit_status = told if told is not None or found is None else int(found[1])
         return replace(
             part,

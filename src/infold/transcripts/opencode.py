@@ -61,21 +61,21 @@ def recognises(head: Head) -> bool:
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
     """Return the one session of an export; a sub-agent's export names its parent."""
     document = source.document()
-    info = mapping(dig(document, "info"))
-    draft = Draft(string(info.get("id")), notes, parent=string(info.get("parentID")) or None)
-    messages = items(dig(document, "messages"))
+    info = mapping(document, "info")
+    draft = Draft(string(info, "id"), notes, parent=string(info, "parentID") or None)
+    messages = items(document, "messages")
     for message in messages:
         _take(draft, mapping(message), notes)
     if not draft.messages:
         return []
     told = ((dig(message, "info", "id"), dig(message, "info", "summary", "title")) for message in messages)
     titles = {MessageId(string(name)): string(title) for name, title in told if isinstance(title, str) and title}
-    return [replace(draft.session(), title=string(info.get("title")), titles=titles)]
+    return [replace(draft.session(), title=string(info, "title"), titles=titles)]
 
 
 def _take(draft: Draft, message: dict[str, Any], notes: Notes) -> None:
-    info = mapping(message.get("info"))
-    parts = [mapping(part) for part in items(message.get("parts"))]
+    info = mapping(message, "info")
+    parts = [mapping(part) for part in items(message, "parts")]
     if info.get("role") == "assistant":
         _take_reply(draft, info, parts, notes)
     else:
@@ -90,12 +90,12 @@ def _take_user(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]], 
     if read_parts:
         draft.add(
             UserMessage(
-                id=MessageId(string(info.get("id"))),
+                id=MessageId(string(info, "id")),
                 parts=read_parts,
-                created_ms=time_ms(dig(info, "time", "created")),
-                agent=string(info.get("agent")),
-                model=_model(mapping(info.get("model")) or info),
-                system=string(info.get("system")),
+                created_ms=time_ms(info, "time", "created"),
+                agent=string(info, "agent"),
+                model=_model(mapping(info, "model") or info),
+                system=string(info, "system"),
             )
         )
 
@@ -110,7 +110,7 @@ def _take_compaction(draft: Draft, request: CompactionPart) -> None:
 def _user_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
     match value.get("type"):
         case "text":
-            said = string(value.get("text"))
+            said = string(value, "text")
             if value.get("ignored"):
                 return (TextPart(said, synthetic=bool(value.get("synthetic")), ignored=True),)
             return user_parts(said, synthetic=bool(value.get("synthetic"))) if said else ()
@@ -119,7 +119,7 @@ def _user_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
         case "compaction":
             return (_compaction(value),)
         case "subtask":
-            return (TextPart(string(value.get("prompt"))),)
+            return (TextPart(string(value, "prompt")),)
         case other:
             notes.skip(f"bookkeeping: {other} part")
             return ()
@@ -128,7 +128,7 @@ def _user_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
 def _compaction(value: dict[str, Any]) -> CompactionPart:
     tail = string(value.get("tail_start_id") or value.get("tailStartID"))
     return CompactionPart(
-        id=string(value.get("id")),
+        id=string(value, "id"),
         auto=bool(value.get("auto")),
         overflow=bool(value.get("overflow")),
         first_kept_id=MessageId(tail) if tail else None,
@@ -163,30 +163,30 @@ def _steps(parts: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 def _reply(info: dict[str, Any], parts: tuple[Part, ...], *, alone: bool) -> AssistantMessage:
     """Return one step's message; `alone` means the message's own usage and cost are this step's."""
     end = next((part for part in reversed(parts) if isinstance(part, StepFinishPart)), None)
-    parent, cwd = string(info.get("parentID")), string(dig(info, "path", "cwd"))
+    parent, cwd = string(info, "parentID"), string(info, "path", "cwd")
     return AssistantMessage(
-        id=MessageId(string(info.get("id"))),
+        id=MessageId(string(info, "id")),
         parts=parts,
-        created_ms=time_ms(dig(info, "time", "created")),
+        created_ms=time_ms(info, "time", "created"),
         parent_id=MessageId(parent) if parent else None,
-        agent=string(info.get("agent")),
-        mode=string(info.get("mode")),
+        agent=string(info, "agent"),
+        mode=string(info, "mode"),
         model=_model(info),
-        path=WorkPath(cwd=cwd, root=string(dig(info, "path", "root"))) if cwd else None,
+        path=WorkPath(cwd=cwd, root=string(info, "path", "root")) if cwd else None,
         summary=info.get("summary") is True,
         usage=_usage(info.get("tokens")) if alone or end is None else end.usage,
-        cost=number(info.get("cost")) if alone or end is None else end.cost,
+        cost=number(info, "cost") if alone or end is None else end.cost,
         finish=finish_named(info.get("finish")) or (end.reason if end else None),
-        error=_error(mapping(info.get("error"))),
+        error=_error(mapping(info, "error")),
     )
 
 
 def _reply_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
     match value.get("type"):
         case "text":
-            return (TextPart(string(value.get("text")), synthetic=bool(value.get("synthetic"))),)
+            return (TextPart(string(value, "text"), synthetic=bool(value.get("synthetic"))),)
         case "reasoning":
-            return (reasoning_part(string(value.get("text")), value.get("metadata")),)
+            return (reasoning_part(string(value, "text"), value.get("metadata")),)
         case "tool":
             return _tool(value)
         case "file":
@@ -200,8 +200,8 @@ def _reply_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
 
 def _tool(value: dict[str, Any]) -> tuple[Part, ...]:
     """Return the call, and its result unless the record ends before there was one."""
-    state = mapping(value.get("state"))
-    name, tool = string(value.get("callID")), string(value.get("tool"))
+    state = mapping(value, "state")
+    name, tool = string(value, "callID"), string(value, "tool")
     call = call_part(name, tool, state.get("input"), value.get("metadata"))
     if state.get("status") not in ("completed", "error"):
         return (call,)
@@ -214,39 +214,39 @@ def _result(call: ToolCallPart, state: dict[str, Any]) -> ToolResultPart:
         tool=call.tool,
         output=string(state.get("error") if state["status"] == "error" else state.get("output")),
         status=_status(state),
-        exit_status=exit_code(dig(state, "metadata", "exit")),
-        started_ms=time_ms(dig(state, "time", "start")),
-        finished_ms=time_ms(dig(state, "time", "end")),
-        files=tuple(_file(mapping(file)) for file in items(state.get("attachments"))),
+        exit_status=exit_code(state, "metadata", "exit"),
+        started_ms=time_ms(state, "time", "start"),
+        finished_ms=time_ms(state, "time", "end"),
+        files=tuple(_file(mapping(file)) for file in items(state, "attachments")),
     )
 
 
 def _status(state: dict[str, Any]) -> ResultStatus:
     if state["status"] == "completed":
         return "completed"
-    return "interrupted" if string(state.get("error")) == "Tool execution aborted" else "error"
+    return "interrupted" if string(state, "error") == "Tool execution aborted" else "error"
 
 
 def _step(value: dict[str, Any]) -> StepStartPart | StepFinishPart:
     if value.get("type") == "step-start":
-        return StepStartPart(string(value.get("snapshot")))
+        return StepStartPart(string(value, "snapshot"))
     return StepFinishPart(
         reason=finish_named(value.get("reason")) or "other",
-        snapshot=string(value.get("snapshot")),
+        snapshot=string(value, "snapshot"),
         usage=_usage(value.get("tokens")) or Usage(),
-        cost=number(value.get("cost")),
+        cost=number(value, "cost"),
     )
 
 
 def _usage(tokens: Any) -> Usage | None:
     """Return usage: OpenCode counts input without the cache, and writes zeros where the provider reported nothing."""
     found = Usage(
-        input=integer(dig(tokens, "input")),
-        output=integer(dig(tokens, "output")),
-        reasoning=integer(dig(tokens, "reasoning")),
-        cache_read=integer(dig(tokens, "cache", "read")),
-        cache_write=integer(dig(tokens, "cache", "write")),
-        total=integer(dig(tokens, "total")) or None,
+        input=integer(tokens, "input"),
+        output=integer(tokens, "output"),
+        reasoning=integer(tokens, "reasoning"),
+        cache_read=integer(tokens, "cache", "read"),
+        cache_write=integer(tokens, "cache", "write"),
+        total=integer(tokens, "total") or None,
     )
     return found if found.context else None
 
@@ -260,4 +260,4 @@ def _model(value: dict[str, Any]) -> ModelRef | None:
 
 
 def _error(value: dict[str, Any]) -> str:
-    return ": ".join(filter(None, (string(value.get("name")), string(dig(value, "data", "message")))))
+    return ": ".join(filter(None, (string(value, "name"), string(value, "data", "message"))))

@@ -66,9 +66,9 @@ def read_lines(source: Source, notes: Notes) -> list[RecordedSession]:
 
 def _subject(value: Mapping[str, Any]) -> str:
     """Return what a run was about: an instance of a benchmark, or an issue of a repository."""
-    issue = mapping(value.get("issue"))
+    issue = mapping(value, "issue")
     numbered = f"{string(issue.get('owner'))}/{string(issue.get('repo'))}#{issue.get('number')}" if issue else ""
-    return string(value.get("instance_id")) or numbered
+    return string(value, "instance_id") or numbered
 
 
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
@@ -96,23 +96,23 @@ class _Reader:
             self._take_observation(event)
         elif event.get("source") == "user" and event.get("action") == "message":
             said = string(dig(event, "args", "content") or event.get("message"))
-            self.draft.add_user(user_parts(said) if said else (), _name(event), time_ms(event.get("timestamp")))
+            self.draft.add_user(user_parts(said) if said else (), _name(event), time_ms(event, "timestamp"))
         elif event.get("action") == "system":
-            self._take_system(mapping(event.get("args")))
-        elif event.get("source") == "agent" and string(event.get("action")) not in SILENT:
+            self._take_system(mapping(event, "args"))
+        elif event.get("source") == "agent" and string(event, "action") not in SILENT:
             self._take_action(event)
         else:
             self.draft.notes.skip(f"bookkeeping: action {string(event.get('action'))}")
 
     def _take_system(self, args: dict[str, Any]) -> None:
-        self.draft.system = string(args.get("content"))
+        self.draft.system = string(args, "content")
         tools = args.get("tools")
         self.draft.tools = json_text(tools) if tools else ""
 
     def _take_action(self, event: dict[str, Any]) -> None:
-        at = time_ms(event.get("timestamp"))
-        response = mapping(dig(event, "tool_call_metadata", "model_response"))
-        name = string(response.get("id"))
+        at = time_ms(event, "timestamp")
+        response = mapping(event, "tool_call_metadata", "model_response")
+        name = string(response, "id")
         parts = self._whole_reply(response) if response else self._lone_action(event)
         self.draft.start_calls(parts, at)
         if not name or name not in self._replies:
@@ -120,26 +120,26 @@ class _Reader:
             self.draft.add(_reply(event, response, parts))
 
     def _whole_reply(self, response: dict[str, Any]) -> tuple[Part, ...]:
-        message = mapping(dig(next(iter(items(response.get("choices"))), None), "message"))
+        message = mapping(dig(next(iter(items(response, "choices")), None), "message"))
         return (*reply_parts(message.get("content")), *chat_calls(message))
 
     def _lone_action(self, event: dict[str, Any]) -> tuple[Part, ...]:
         """Return the parts of an action without a record of its call: older runs, and plain messages."""
-        args = mapping(event.get("args"))
+        args = mapping(event, "args")
         said = string(args.get("thought") or args.get("content") or event.get("message"))
-        action = string(event.get("action"))
+        action = string(event, "action")
         texts = (TextPart(said),) if said else ()
         if action not in CALLED:
             return texts
         call_id = f"action-{string(event.get('id')) or len(self.draft.messages)}"
-        self._calls[string(event.get("id"))] = call_id
+        self._calls[string(event, "id")] = call_id
         arguments = {key: value for key, value in args.items() if key != "thought"}
         return (*texts, ToolCallPart(call_id, action, json_text(arguments)))
 
     def _take_observation(self, event: dict[str, Any]) -> None:
-        at = time_ms(event.get("timestamp"))
-        call_id = string(dig(event, "tool_call_metadata", "tool_call_id"))
-        call_id = call_id or self._calls.get(string(event.get("cause")), "")
+        at = time_ms(event, "timestamp")
+        call_id = string(event, "tool_call_metadata", "tool_call_id")
+        call_id = call_id or self._calls.get(string(event, "cause"), "")
         said = _observed(event)
         if not call_id:
             self.draft.notes.repair("an observation answers no tool call; it is synthetic text")
@@ -147,7 +147,7 @@ class _Reader:
             return
         part = ToolResultPart(
             call_id=call_id,
-            tool=string(dig(event, "tool_call_metadata", "function_name")),
+            tool=string(event, "tool_call_metadata", "function_name"),
             output=said,
             status="error" if event.get("observation") == "error" else "completed",
             exit_status=_exit_status(event),
@@ -160,9 +160,9 @@ class _Reader:
 def _reply(event: dict[str, Any], response: dict[str, Any], parts: tuple[Part, ...]) -> AssistantMessage:
     choice = first_choice(response)
     return AssistantMessage(
-        id=MessageId(string(response.get("id")) or _name(event)),
+        id=MessageId(string(response, "id") or _name(event)),
         parts=parts,
-        created_ms=time_ms(event.get("timestamp")),
+        created_ms=time_ms(event, "timestamp"),
         model=model_ref(response.get("model")),
         usage=openai_usage(response.get("usage")),
         finish=finish_named(choice.get("finish_reason")),
@@ -172,15 +172,15 @@ def _reply(event: dict[str, Any], response: dict[str, Any], parts: tuple[Part, .
 def _observed(event: dict[str, Any]) -> str:
     """Return the content, and for recalled knowledge the texts that go to the model with it."""
     said = [string(event.get("content") or event.get("message"))]
-    extras = mapping(event.get("extras"))
+    extras = mapping(event, "extras")
     said += [string(extras.get(key)) for key in ("repo_instructions", "additional_agent_instructions")]
-    said += [string(mapping(known).get("content")) for known in items(extras.get("microagent_knowledge"))]
+    said += [string(known, "content") for known in items(extras, "microagent_knowledge")]
     return "\n".join(filter(None, said))
 
 
 def _exit_status(event: dict[str, Any]) -> int | None:
-    inner = exit_code(dig(event, "extras", "metadata", "exit_code"))
-    return exit_code(dig(event, "extras", "exit_code")) if inner is None else inner
+    inner = exit_code(event, "extras", "metadata", "exit_code")
+    return exit_code(event, "extras", "exit_code") if inner is None else inner
 
 
 def _name(event: dict[str, Any]) -> str:
@@ -200,20 +200,20 @@ def recognises_completion(head: Head) -> bool:
 def read_completion(source: Source, notes: Notes) -> list[RecordedSession]:
     """Return the one session of a log, named after its response."""
     document = mapping(source.document())
-    draft = Draft(string(dig(document, "response", "id")) or "completion", notes)
+    draft = Draft(string(document, "response", "id") or "completion", notes)
     tools = dig(document, "kwargs", "tools") or document.get("tools")
     draft.tools = json_text(tools) if tools else ""
-    for value in items(document.get("messages")):
+    for value in items(document, "messages"):
         add_chat_message(draft, mapping(value))
     _add_response(draft, document)
     return [draft.session()] if draft.messages else []
 
 
 def _add_response(draft: Draft, document: dict[str, Any]) -> None:
-    response = mapping(document.get("response"))
+    response = mapping(document, "response")
     draft.model = model_ref(response.get("model"))
     choice = first_choice(response)
-    reply = chat_message({"role": "assistant", **mapping(choice.get("message"))}, draft.new_id())
+    reply = chat_message({"role": "assistant", **mapping(choice, "message")}, draft.new_id())
     if isinstance(reply, AssistantMessage):
         draft.add(
             replace(
@@ -221,7 +221,7 @@ def _add_response(draft: Draft, document: dict[str, Any]) -> None:
                 created_ms=time_ms(document.get("timestamp") or response.get("created")),
                 model=draft.model,
                 usage=openai_usage(response.get("usage")),
-                cost=number(document.get("cost")),
+                cost=number(document, "cost"),
                 finish=finish_named(choice.get("finish_reason")),
             )
         )

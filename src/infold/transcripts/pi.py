@@ -23,7 +23,6 @@ from infold.formats.codec import finish_named
 from infold.transcripts.record import Draft, Notes, RecordedSession
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
-    dig,
     exit_code,
     integer,
     json_text,
@@ -44,9 +43,7 @@ def recognises(head: Head) -> bool:
     """Return whether there is a session header with a folder, or messages in pi's roles without a payload."""
     return any(
         (value.get("type") == "session" and "cwd" in value and "id" in value)
-        or (
-            value.get("type") == "message" and string(dig(value, "message", "role")) in ROLES and "payload" not in value
-        )
+        or (value.get("type") == "message" and string(value, "message", "role") in ROLES and "payload" not in value)
         for value in head.records
     )
 
@@ -68,37 +65,37 @@ class _Reader:
 
     def take(self, entry: dict[str, Any], line: int) -> None:
         self._index_of_entry.append(len(self.draft.messages))
-        self._index_of_id[string(entry.get("id"))] = len(self.draft.messages)
-        name = string(entry.get("id")) or f"entry-{line}"
+        self._index_of_id[string(entry, "id")] = len(self.draft.messages)
+        name = string(entry, "id") or f"entry-{line}"
         match entry.get("type"):
             case "session":
                 self._take_header(entry)
             case "message":
-                self._take_message(mapping(entry.get("message")), name, entry)
+                self._take_message(mapping(entry, "message"), name, entry)
             case "compaction":
                 self._take_compaction(entry, name)
             case "branch_summary":
-                self.draft.add_user((TextPart(string(entry.get("summary")), synthetic=True),), name)
+                self.draft.add_user((TextPart(string(entry, "summary"), synthetic=True),), name)
             case "custom_message":
                 self.draft.add_user(read_blocks(entry.get("content"), synthetic=True), name)
             case other:
                 self.draft.notes.skip(f"bookkeeping: {other}", line)
 
     def _take_header(self, entry: dict[str, Any]) -> None:
-        self.draft.id = self.draft.id or string(entry.get("id"))
+        self.draft.id = self.draft.id or string(entry, "id")
         self.draft.model = model_ref(entry.get("modelId"), entry.get("provider"))
-        cwd = string(entry.get("cwd"))
+        cwd = string(entry, "cwd")
         self._path = WorkPath(cwd=cwd, root=cwd) if cwd else None
 
     def _take_message(self, message: dict[str, Any], name: str, entry: dict[str, Any]) -> None:
-        at = time_ms(message.get("timestamp")) or time_ms(entry.get("timestamp"))
+        at = time_ms(message, "timestamp") or time_ms(entry, "timestamp")
         match message.get("role"):
             case "user":
                 self.draft.add_user(read_blocks(message.get("content")), name, at)
             case "assistant":
                 self._take_reply(message, name, at)
                 # A reply's own time is when it began; its entry's is when it ended and its calls were run.
-                self.draft.start_calls(self.draft.messages[-1].parts, time_ms(entry.get("timestamp")) or at)
+                self.draft.start_calls(self.draft.messages[-1].parts, time_ms(entry, "timestamp") or at)
             case "toolResult":
                 self._take_result(message, name, at)
             case "bashExecution":
@@ -115,16 +112,16 @@ class _Reader:
                 created_ms=at,
                 model=model_ref(message.get("model"), message.get("provider")),
                 path=self._path,
-                usage=_usage(mapping(message.get("usage"))),
-                cost=number(dig(message, "usage", "cost", "total")),
+                usage=_usage(mapping(message, "usage")),
+                cost=number(message, "usage", "cost", "total"),
                 finish=finish_named(message.get("stopReason")),
-                error=string(message.get("errorMessage")),
+                error=string(message, "errorMessage"),
             )
         )
 
     def _take_result(self, message: dict[str, Any], name: str, at: int | None) -> None:
-        call_id = string(message.get("toolCallId"))
-        part = result_part(call_id, message, tool=string(message.get("toolName")))
+        call_id = string(message, "toolCallId")
+        part = result_part(call_id, message, tool=string(message, "toolName"))
         part = replace(part, started_ms=self.draft.started_ms.get(call_id), finished_ms=at)
         self.draft.add(ToolMessage(MessageId(name), (part,), at))
 
@@ -134,34 +131,34 @@ class _Reader:
         part = ToolResultPart(
             call.call_id,
             "bash",
-            string(message.get("output")),
+            string(message, "output"),
             status="interrupted" if message.get("cancelled") else "completed",
-            exit_status=exit_code(message.get("exitCode")),
+            exit_status=exit_code(message, "exitCode"),
             finished_ms=at,
         )
         self.draft.add(ToolMessage(MessageId(f"{name}-result"), (part,), at))
 
     def _take_compaction(self, entry: dict[str, Any], name: str) -> None:
-        summary = string(entry.get("summary"))
+        summary = string(entry, "summary")
         self.draft.compact(
-            summary, tokens_before=integer(entry.get("tokensBefore")) or None, first_kept=self._first_kept(entry)
+            summary, tokens_before=integer(entry, "tokensBefore") or None, first_kept=self._first_kept(entry)
         )
-        self.draft.add_user((TextPart(summary, synthetic=True),), name, time_ms(entry.get("timestamp")))
+        self.draft.add_user((TextPart(summary, synthetic=True),), name, time_ms(entry, "timestamp"))
 
     def _first_kept(self, entry: dict[str, Any]) -> int | None:
         index = entry.get("firstKeptEntryIndex")
         if isinstance(index, int) and 0 <= index < len(self._index_of_entry):
             return self._index_of_entry[index]
-        return self._index_of_id.get(string(entry.get("firstKeptEntryId")) or "none")
+        return self._index_of_id.get(string(entry, "firstKeptEntryId") or "none")
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
     if not usage:
         return None
     return Usage(
-        input=integer(usage.get("input")),
-        output=integer(usage.get("output")),
-        cache_read=integer(usage.get("cacheRead")),
-        cache_write=integer(usage.get("cacheWrite")),
-        total=integer(usage.get("totalTokens")) or None,
+        input=integer(usage, "input"),
+        output=integer(usage, "output"),
+        cache_read=integer(usage, "cacheRead"),
+        cache_write=integer(usage, "cacheWrite"),
+        total=integer(usage, "totalTokens") or None,
     )

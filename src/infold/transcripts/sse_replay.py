@@ -72,33 +72,33 @@ class _Growing:
     """A message whose pieces are still arriving."""
 
     def __init__(self, first: dict[str, Any]) -> None:
-        self.id = string(first.get("id"))
-        self.role = string(first.get("role"))
-        self.agent = string(first.get("agent"))
+        self.id = string(first, "id")
+        self.role = string(first, "role")
+        self.agent = string(first, "agent")
         self.finish: Any = None
         self.said: list[str] = []
         self.thought: list[str] = []
         self.calls: list[dict[str, Any]] = []
 
     def grow(self, data: dict[str, Any]) -> None:
-        self.said.append(string(data.get("content")))
-        self.thought.append(string(data.get("reasoning_content")))
+        self.said.append(string(data, "content"))
+        self.thought.append(string(data, "reasoning_content"))
         self.finish = data.get("finish_reason") or self.finish
-        for piece in map(mapping, items(data.get("tool_call_chunks"))):
+        for piece in map(mapping, items(data, "tool_call_chunks")):
             self._grow_call(piece)
         if not data.get("tool_call_chunks"):
-            self.calls += [{**mapping(call), "pieces": []} for call in items(data.get("tool_calls"))]
+            self.calls += [{**mapping(call), "pieces": []} for call in items(data, "tool_calls")]
 
     def _grow_call(self, piece: dict[str, Any]) -> None:
         """Add a piece to its call; one with an index of its own, or with another id, begins a call."""
-        index, call_id = piece.get("index"), string(piece.get("id"))
+        index, call_id = piece.get("index"), string(piece, "id")
         open_call = next((call for call in reversed(self.calls) if call.get("index") == index), None)
         if open_call is None or (call_id and open_call.get("id") and call_id != open_call["id"]):
             open_call = {"index": index, "pieces": []}
             self.calls.append(open_call)
         open_call["id"] = open_call.get("id") or call_id
-        open_call["name"] = open_call.get("name") or string(piece.get("name"))
-        open_call["pieces"].append(string(piece.get("args")))
+        open_call["name"] = open_call.get("name") or string(piece, "name")
+        open_call["pieces"].append(string(piece, "args"))
 
     def message(self) -> AssistantMessage:
         thought, said = "".join(self.thought), "".join(self.said)
@@ -110,7 +110,7 @@ class _Growing:
 
 def _call(call: dict[str, Any]) -> ToolCallPart:
     arguments = "".join(call["pieces"]) or json_text(call.get("args"))
-    return ToolCallPart(string(call.get("id")), string(call.get("name")), arguments)
+    return ToolCallPart(string(call, "id"), string(call, "name"), arguments)
 
 
 class _Reader:
@@ -123,24 +123,24 @@ class _Reader:
 
     def take(self, event: _Event) -> None:
         kind, data = event
-        self.draft.id = self.draft.id or string(data.get("thread_id"))
+        self.draft.id = self.draft.id or string(data, "thread_id")
         if kind == "tool_call_result":
             self._take_result(data)
             return
-        name = string(data.get("id"))
+        name = string(data, "id")
         if name not in self._growing:
             self._growing[name] = _Growing(data)
             self._order.append(self._growing[name])
         self._growing[name].grow(data)
 
     def _take_result(self, data: dict[str, Any]) -> None:
-        call_id = string(data.get("tool_call_id"))
+        call_id = string(data, "tool_call_id")
         nameless = next((c for g in self._growing.values() for c in g.calls if not c.get("id")), None)
         known = any(c.get("id") == call_id for g in self._growing.values() for c in g.calls)
         if nameless is not None and not known:
             nameless["id"] = call_id
-        part = ToolResultPart(call_id, "", string(data.get("content")))
-        self._order.append(ToolMessage(MessageId(string(data.get("id"))), (part,)))
+        part = ToolResultPart(call_id, "", string(data, "content"))
+        self._order.append(ToolMessage(MessageId(string(data, "id")), (part,)))
 
     def end(self) -> None:
         for entry in self._order:

@@ -35,7 +35,7 @@ from infold.transcripts.values import (
 
 def recognises(head: Head) -> bool:
     """Return whether an object has a trajectory of steps."""
-    steps = [mapping(step) for step in items(dig(head.document, "trajectory"))[:3]]
+    steps = [mapping(step) for step in items(head.document, "trajectory")[:3]]
     return isinstance(dig(head.document, "trajectory"), list) and (
         isinstance(dig(head.document, "history"), list)
         or (bool(steps) and all("action" in step and "observation" in step for step in steps))
@@ -45,10 +45,10 @@ def recognises(head: Head) -> bool:
 def read(source: Source, notes: Notes) -> list[RecordedSession]:
     """Return the one session of a run: its history, or its steps if the record has no history."""
     document = mapping(source.document())
-    draft = Draft(string(document.get("instance_id")) or source.name, notes)
+    draft = Draft(string(document, "instance_id") or source.name, notes)
     draft.model = _model(document)
     reader = _Reader(draft)
-    for message in items(document.get("history")) or _history(items(document.get("trajectory"))):
+    for message in items(document, "history") or _history(items(document, "trajectory")):
         reader.take(mapping(message))
     return [draft.session()] if draft.messages else []
 
@@ -91,13 +91,13 @@ class _Reader:
     def _take_reply(self, value: dict[str, Any]) -> None:
         message = chat_message(value, self.draft.new_id())
         assert isinstance(message, AssistantMessage)
-        action = string(value.get("action")).rstrip("\n")
+        action = string(value, "action").rstrip("\n")
         self._asked = ""
-        if action and not items(value.get("tool_calls")):
+        if action and not items(value, "tool_calls"):
             self._asked = f"action-{len(self.draft.messages) + 1}"
             call = ToolCallPart(self._asked, "bash", json_text({"command": action}))
             message = replace(message, parts=(*message.parts, call))
-        self.draft.add(replace(message, agent=string(value.get("agent")), model=self.draft.model))
+        self.draft.add(replace(message, agent=string(value, "agent"), model=self.draft.model))
 
     def _answer(self, value: dict[str, Any]) -> None:
         output = plain_text(reply_parts(value.get("content")))
@@ -107,8 +107,8 @@ class _Reader:
 
     def _take_result(self, value: dict[str, Any]) -> None:
         """Add a result; since 1.0 it names its call in a list, and several names mean one text for all of them."""
-        names = [string(name) for name in items(value.get("tool_call_ids"))]
-        names = names or [string(value.get("tool_call_id"))]
+        names = [string(name) for name in items(value, "tool_call_ids")]
+        names = names or [string(value, "tool_call_id")]
         first = result_part(names[0], value)
         rest = (ToolResultPart(name, "", "(see the first result)") for name in names[1:])
         self.draft.add(ToolMessage(MessageId(self.draft.new_id()), (first, *rest)))

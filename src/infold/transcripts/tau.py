@@ -38,9 +38,9 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
     sessions: list[RecordedSession] = []
     for dialogue in map(mapping, items(source.document())):
         draft = Draft(f"task-{string(dialogue.get('task_id'))}-trial-{string(dialogue.get('trial')) or 0}", notes)
-        for value in items(dialogue.get("traj")):
+        for value in items(dialogue, "traj"):
             add_chat_message(draft, mapping(value))
-        sessions += [draft.session()] if items(dialogue.get("traj")) else []
+        sessions += [draft.session()] if items(dialogue, "traj") else []
     return sessions
 
 
@@ -52,24 +52,24 @@ def recognises_simulations(head: Head) -> bool:
 def read_simulations(source: Source, notes: Notes) -> list[RecordedSession]:
     """Return the agent's session of each simulation, followed by the customer's if the customer used tools."""
     document = mapping(source.document())
-    info = mapping(document.get("info"))
+    info = mapping(document, "info")
     return [
         session
-        for simulation in items(document.get("simulations"))
+        for simulation in items(document, "simulations")
         for session in _sessions(mapping(simulation), info, notes)
     ]
 
 
 def _sessions(simulation: dict[str, Any], info: dict[str, Any], notes: Notes) -> list[RecordedSession]:
-    name = string(simulation.get("id"))
-    messages = [mapping(message) for message in items(simulation.get("messages"))]
+    name = string(simulation, "id")
+    messages = [mapping(message) for message in items(simulation, "messages")]
     agent = Draft(name, notes)
-    agent.system = string(dig(info, "environment_info", "policy"))
+    agent.system = string(info, "environment_info", "policy")
     tools = dig(info, "environment_info", "tool_defs")
     agent.tools = json_text(tools) if tools else ""
     _fill(agent, messages, me="assistant", model=model_ref(dig(info, "agent_info", "llm")))
     customer = Draft(f"{name}-customer", notes, parent=name)
-    customer.system = string(dig(info, "user_info", "global_simulation_guidelines"))
+    customer.system = string(info, "user_info", "global_simulation_guidelines")
     if any(message.get("tool_calls") for message in messages if message.get("role") == "user"):
         _fill(customer, messages, me="user", model=model_ref(dig(info, "user_info", "llm")))
     return [draft.session() for draft in (agent, customer) if draft.messages]
@@ -87,15 +87,15 @@ def _fill(draft: Draft, messages: list[dict[str, Any]], *, me: str, model: Model
 
 def _as_seen(value: dict[str, Any], name: MessageId, *, me: str) -> Message | None:
     """Return the message as one side saw it, `None` if that side did not see it."""
-    at = time_ms(value.get("timestamp"))
+    at = time_ms(value, "timestamp")
     if value.get("role") == "tool":
-        seen = string(value.get("requestor")) or "assistant"
+        seen = string(value, "requestor") or "assistant"
         return chat_message(value, name, created_ms=at) if seen == me else None
     if value.get("role") == me:
         return chat_message({**value, "role": "assistant"}, name, created_ms=at)
-    said = string(value.get("content"))
+    said = string(value, "content")
     return UserMessage(name, (TextPart(said),), at) if said else None
 
 
 def _bill(value: dict[str, Any]) -> dict[str, Any]:
-    return {"usage": openai_usage(value.get("usage")), "cost": number(value.get("cost"))}
+    return {"usage": openai_usage(value.get("usage")), "cost": number(value, "cost")}

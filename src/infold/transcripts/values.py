@@ -39,46 +39,54 @@ MILLISECONDS_FROM = 100_000_000_000
 """A time above this is in milliseconds, below it in seconds (year 5138 and year 1973)."""
 
 
-def mapping(value: Any) -> dict[str, Any]:
-    """Return the value if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def items(value: Any) -> list[Any]:
-    """Return the value if it is a list, else an empty one."""
-    return value if isinstance(value, list) else []
-
-
-def string(value: Any) -> str:
-    """Return the value if it is a string, the digits of a number, else an empty string."""
-    if isinstance(value, str):
-        return value
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
-
-
-def number(value: Any) -> float:
-    """Return the value if it is a number of sensible size, else zero; NaN and infinity are zero too."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -(2.0**62) < value < 2.0**62:
-        return 0.0
-    return float(value)
-
-
-def integer(value: Any) -> int:
-    """Return the value as a whole number that is not negative, else zero."""
-    return max(0, int(number(value)))
-
-
-def exit_code(value: Any) -> int | None:
-    """Return the value if it can be a command's exit status, else `None`."""
-    plausible = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31
-    return int(value) if plausible else None
-
-
-def dig(value: Any, *keys: str) -> Any:
+def dig(value: Any, *path: str) -> Any:
     """Return the value found by walking down through objects, or `None`."""
-    for key in keys:
-        value = mapping(value).get(key)
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
     return value
+
+
+# Each of these reads the value at a path, or the value itself.
+
+
+def mapping(value: Any, *path: str) -> dict[str, Any]:
+    """Return an object, empty if the value is anything else."""
+    found = dig(value, *path)
+    return found if isinstance(found, dict) else {}
+
+
+def items(value: Any, *path: str) -> list[Any]:
+    """Return a list, empty if the value is anything else."""
+    found = dig(value, *path)
+    return found if isinstance(found, list) else []
+
+
+def string(value: Any, *path: str) -> str:
+    """Return a string, or the digits of a number; empty if the value is anything else."""
+    found = dig(value, *path)
+    if isinstance(found, str):
+        return found
+    return str(found) if isinstance(found, int | float) and not isinstance(found, bool) else ""
+
+
+def number(value: Any, *path: str) -> float:
+    """Return a number of sensible size, else zero; NaN and infinity are zero too."""
+    found = dig(value, *path)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not -(2.0**62) < found < 2.0**62:
+        return 0.0
+    return float(found)
+
+
+def integer(value: Any, *path: str) -> int:
+    """Return a whole number that is not negative, else zero."""
+    return max(0, int(number(value, *path)))
+
+
+def exit_code(value: Any, *path: str) -> int | None:
+    """Return a number that can be a command's exit status, else `None`."""
+    found = dig(value, *path)
+    is_plausible = isinstance(found, int) and not isinstance(found, bool) and abs(found) < 2**31
+    return int(found) if is_plausible else None
 
 
 def json_text(value: Any) -> str:
@@ -91,22 +99,19 @@ def json_text(value: Any) -> str:
         return '"nested too deep"'
 
 
-def time_ms(value: Any) -> int | None:
+def time_ms(value: Any, *path: str) -> int | None:
     """Return a time, given as ISO text, seconds or milliseconds, in milliseconds; text without a zone is UTC."""
-    if isinstance(value, str):
-        return _parse_time(value)
-    found = number(value)
-    if not 0 < found < MILLISECONDS_FROM * 1000:
+    found = dig(value, *path)
+    if isinstance(found, str):
+        try:
+            moment = datetime.fromisoformat(found)
+        except ValueError:
+            return None
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    amount = number(found)
+    if not 0 < amount < MILLISECONDS_FROM * 1000:
         return None
-    return int(found if found > MILLISECONDS_FROM else found * 1000)
-
-
-def _parse_time(value: str) -> int | None:
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    return int(amount if amount > MILLISECONDS_FROM else amount * 1000)
 
 
 def model_ref(name: Any, provider: Any = "") -> ModelRef | None:
@@ -134,7 +139,7 @@ def openai_usage(value: Any) -> Usage | None:
         cached=integer(sent.get("cached_tokens") or next(filter(None, cached), 0)),
         written=integer(sent.get("cache_creation_tokens") or value.get("cache_creation_input_tokens")),
         reasoning=integer(reasoned.get("reasoning_tokens") or value.get("reasoning_output_tokens")),
-        total=integer(value.get("total_tokens")),
+        total=integer(value, "total_tokens"),
     )
 
 
@@ -186,7 +191,7 @@ def _part(block: Any, *, said: Any) -> Iterator[Part]:
     if isinstance(block, str):
         yield from said(block)
         return
-    kind = string(mapping(block).get("type"))
+    kind = string(block, "type")
     if kind in TEXT_TYPES or (not kind and "text" in mapping(block)):
         yield from said(string(block.get("text") or block.get("refusal")))
     elif kind in ("thinking", "reasoning", "redacted_thinking"):
@@ -194,7 +199,7 @@ def _part(block: Any, *, said: Any) -> Iterator[Part]:
     elif kind in CALL_TYPES:
         yield _call(block)
     elif kind == "tool_result" or kind.endswith("_tool_result"):
-        yield result_part(string(block.get("tool_use_id")), block)
+        yield result_part(string(block, "tool_use_id"), block)
     elif kind in MEDIA_TYPES:
         yield file_part(block)
     elif block:
@@ -216,7 +221,7 @@ def call_part(call_id: str, tool: str, arguments: Any, secret: Any = None) -> To
 
 def _reasoning(block: dict[str, Any]) -> ReasoningPart:
     thought = string(block.get("thinking") or block.get("reasoning") or block.get("text"))
-    summary = "\n".join(string(mapping(item).get("text")) for item in items(block.get("summary")))
+    summary = "\n".join(string(item, "text") for item in items(block, "summary"))
     kept = ("signature", "thinkingSignature", "data", "encrypted_content", "redacted")
     secret = {key: block[key] for key in kept if block.get(key)}
     return reasoning_part(thought or summary, secret)
@@ -226,7 +231,7 @@ def _call(block: dict[str, Any]) -> ToolCallPart:
     arguments = next((block[key] for key in ("input", "arguments", "args") if block.get(key) is not None), None)
     signature = block.get("thoughtSignature")
     secret = {"thoughtSignature": signature} if signature else None
-    return call_part(string(block.get("id")), string(block.get("name")), arguments, secret)
+    return call_part(string(block, "id"), string(block, "name"), arguments, secret)
 
 
 def result_part(call_id: str, block: dict[str, Any], *, tool: str = "") -> ToolResultPart:
@@ -235,7 +240,7 @@ def result_part(call_id: str, block: dict[str, Any], *, tool: str = "") -> ToolR
     parts = read_blocks(content) if not isinstance(content, dict) else (TextPart(json_text(content)),)
     return ToolResultPart(
         call_id=call_id,
-        tool=tool or string(block.get("name")),
+        tool=tool or string(block, "name"),
         output=content if isinstance(content, str) else plain_text(parts),
         status="error" if block.get("is_error") or block.get("isError") else "completed",
         files=tuple(part for part in parts if isinstance(part, FilePart)),
@@ -259,7 +264,7 @@ def file_part(block: dict[str, Any]) -> FilePart:
         tokens=IMAGE_TOKENS,
         name=string(block.get("filename") or block.get("title") or inner.get("filename")),
         reference="" if where.startswith("data:") else where,
-        byte_size=len(encoded) * 3 // 4 or integer(block.get("size")),
+        byte_size=len(encoded) * 3 // 4 or integer(block, "size"),
     )
 
 
@@ -275,7 +280,7 @@ def _media_type(block: dict[str, Any], inner: dict[str, Any], where: str) -> str
         return where[5:].split(";")[0] or "application/octet-stream"
     keys = ("media_type", "mediaType", "mimeType", "mime_type", "mime")
     told = next((string(source[key]) for source in (inner, block) for key in keys if source.get(key)), "")
-    kind = string(block.get("type")).removeprefix("input_").removesuffix("_url")
+    kind = string(block, "type").removeprefix("input_").removesuffix("_url")
     return told or ("application/octet-stream" if kind in ("file", "document", "") else f"{kind}/*")
 
 
@@ -308,7 +313,7 @@ def add_chat_message(draft: Draft, value: dict[str, Any], *, created_ms: int | N
 
 def first_choice(response: Any) -> dict[str, Any]:
     """Return the first choice of a chat reply."""
-    return mapping(next(iter(items(dig(response, "choices"))), None))
+    return mapping(next(iter(items(response, "choices")), None))
 
 
 def _reply(value: dict[str, Any]) -> tuple[Part, ...]:
@@ -323,17 +328,17 @@ def _thoughts(value: dict[str, Any]) -> tuple[Part, ...]:
 
 def chat_calls(value: dict[str, Any]) -> tuple[ToolCallPart, ...]:
     """Return the calls of an assistant message, including the old single `function_call`."""
-    legacy = mapping(value.get("function_call"))
+    legacy = mapping(value, "function_call")
     if legacy:
-        return (call_part(_legacy_id(legacy), string(legacy.get("name")), legacy.get("arguments")),)
-    return tuple(_chat_call(mapping(call)) for call in items(value.get("tool_calls")))
+        return (call_part(_legacy_id(legacy), string(legacy, "name"), legacy.get("arguments")),)
+    return tuple(_chat_call(mapping(call)) for call in items(value, "tool_calls"))
 
 
 def _chat_call(call: dict[str, Any]) -> ToolCallPart:
-    function = mapping(call.get("function")) or call
+    function = mapping(call, "function") or call
     arguments = function.get("arguments", function.get("args"))
-    signature = mapping(call.get("provider_specific_fields"))
-    return call_part(string(call.get("id")), string(function.get("name")), arguments, signature)
+    signature = mapping(call, "provider_specific_fields")
+    return call_part(string(call, "id"), string(function, "name"), arguments, signature)
 
 
 def _result(value: dict[str, Any]) -> Part:
