@@ -33,6 +33,7 @@ from infold.formats.codec import (
     arguments_of,
     begun_by_user,
     cleaned,
+    content_slots,
     count,
     decode_each,
     dict_or_empty,
@@ -160,15 +161,10 @@ def _is_all_results(content: object) -> bool:
 
 
 def _slots(item: Item) -> Iterator[Slot]:
-    role, content = item["role"], item.get("content")
-    if role not in ROLES:
-        yield Slot((), "opaque", item)
-    elif isinstance(content, str):
-        if content or role == "user":
-            yield Slot(("content",), role, content)
+    if item["role"] in ROLES:
+        yield from content_slots(item, item["role"])
     else:
-        for index, block in enumerate(listed(content, "content")):
-            yield Slot(("content", index), role, block if isinstance(block, str) else plain(block))
+        yield Slot((), "opaque", item)
 
 
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:

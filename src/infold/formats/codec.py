@@ -7,7 +7,7 @@ path to it: fields that a format does not know survive, and the caller's objects
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from math import isinf
 from typing import Any, NamedTuple, TypeAlias
@@ -511,6 +511,17 @@ class Codec(Struct, frozen=True):
     retold: Callable[[Slot, str], Any]
     tidied: Callable[[Item], Item | None]
     new: Callable[[Message, Mapping[str, str]], list[Item]]
+
+
+def content_slots(item: Item, kind: str) -> Iterator[Slot]:
+    """Yield the slots of an item's `content`, a text or blocks; empty text is a slot only for a user."""
+    content = item.get("content")
+    if isinstance(content, str):
+        if content or kind == "user":
+            yield Slot(("content",), kind, content)
+        return
+    for index, block in enumerate(listed(content, "content")):
+        yield Slot(("content", index), kind, block if isinstance(block, str) else plain(block))
 
 
 def gather(codec: Codec, item: Item, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:

@@ -31,6 +31,7 @@ from infold.formats.codec import (
     Slot,
     arguments_of,
     cleaned,
+    content_slots,
     count,
     decode_each,
     dict_or_empty,
@@ -115,14 +116,14 @@ def _slots(item: Item) -> Iterator[Slot]:
     elif role == "assistant":
         yield from _reply_slots(item)
     else:
-        yield from _content_slots(item, "user" if role == "user" else "text")
+        yield from content_slots(item, "user" if role == "user" else "text")
 
 
 def _reply_slots(item: Item) -> Iterator[Slot]:
     fields = [field for field in REASONING_FIELDS if item.get(field)]
     for field in fields:
         yield Slot((field,), "reasoning" if field == fields[0] else "reasoning-again", item[field])
-    yield from _content_slots(item, "text")
+    yield from content_slots(item, "text")
     if item.get("refusal"):
         yield Slot(("refusal",), "text", item["refusal"])
     for index, call in enumerate(listed(item.get("tool_calls"), "tool_calls")):
@@ -131,17 +132,6 @@ def _reply_slots(item: Item) -> Iterator[Slot]:
         yield Slot(("function_call",), "legacy-call", plain(item["function_call"]))
     if item.get("audio"):
         yield Slot(("audio",), "audio", {"type": "audio", "audio": plain(item["audio"])})
-
-
-def _content_slots(item: Item, kind: str) -> Iterator[Slot]:
-    content = item.get("content")
-    if isinstance(content, str):
-        if content or kind == "user":
-            yield Slot(("content",), kind, content)
-        return
-    for index, block in enumerate(listed(content, "content")):
-        value = block if isinstance(block, str) else plain(block)
-        yield Slot(("content", index), kind, value)
 
 
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:

@@ -37,6 +37,7 @@ from infold.formats.codec import (
     arguments_of,
     as_came,
     cleaned,
+    content_slots,
     count,
     dict_or_empty,
     dicts_in,
@@ -204,8 +205,7 @@ def _slots(item: Item) -> Iterator[Slot]:
     elif isinstance(content, str):
         yield Slot(("content",), item["role"], content)
     else:
-        for index, block in enumerate(listed(content, "content")):
-            yield Slot(("content", index), item["role"], block if isinstance(block, str) else plain(block))
+        yield from content_slots(item, item["role"])
 
 
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
