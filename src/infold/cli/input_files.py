@@ -141,7 +141,7 @@ def _read_request(path: Path, form: str | None, progress: sources.Progress | Non
 def _document(path: Path, notes: Notes, progress: sources.Progress | None) -> Any:
     with sources.open_file(path) as stream:
         size = path.stat().st_size
-        source = sources.Source(stream, name=path.name, notes=notes, total_bytes=size, progress=progress)
+        source = sources.Source(stream, name=path.name, issues=notes, total_bytes=size, progress=progress)
         return source.head().document
 
 

@@ -111,7 +111,7 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
 
 def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
     """Return the view as Messages; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, begun_by_user(view), decoded, joined=_joined)
+    return encode_view(_CODEC, begun_by_user(view), decoded, join=_joined)
 
 
 def _joined(before: Item, first: Item, second: Item) -> Item | None:
@@ -119,10 +119,10 @@ def _joined(before: Item, first: Item, second: Item) -> Item | None:
     items = [item for item in (first, second) if item.get("role") == "user" and isinstance(item.get("content"), list)]
     if len(items) < 2 or not all(any(not _is_no_result(block) for block in item["content"]) for item in items):
         return None
-    asked = [
+    call_ids = [
         id_field(block, "id") for block in map(_plain_block, _blocks_of(before)) if block.get("type") == "tool_use"
     ]
-    places = {call_id: place for place, call_id in enumerate(asked)}
+    places = {call_id: place for place, call_id in enumerate(call_ids)}
     content = sorted([*first["content"], *second["content"]], key=lambda block: _place(block, places))
     return {**second, **first, "content": content}
 
@@ -141,7 +141,7 @@ def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     if not isinstance(role, str):
         raise MalformedError("it has no role", remedy=f"give a role, one of {', '.join(ROLES)}")
     if role == "user" and type(content) is str:
-        return UserMessage(message_id, pairing.announced.marked(user_text(content), message_id, is_users=True))
+        return UserMessage(message_id, pairing.harness_text.mark(user_text(content), message_id, is_user=True))
     if item.get("tool_calls") or item.get("function_call"):
         raise MalformedError(
             "it calls tools as OpenAI's chat messages do, in a list of Anthropic's",
@@ -197,7 +197,7 @@ def _other(block: Item) -> tuple[Part, ...]:
 
 def _call(block: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     tool = text_field(block, "name")
-    call_id = pairing.call(id_field(block, "id"), tool, message_id)
+    call_id = pairing.open_call(id_field(block, "id"), tool, message_id)
     return ToolCallPart(call_id, tool, arguments_of(block.get("input")))
 
 
@@ -206,7 +206,7 @@ def _result(block: Item, pairing: Pairing) -> Part:
     blocks = () if isinstance(content, str) else listed(content, "content of a tool_result")
     parts = [part for inner in blocks for part in _inside(inner)]
     return result_or_text(
-        pairing.result(id_field(block, "tool_use_id")),
+        pairing.take_call(id_field(block, "tool_use_id")),
         cleaned(content) if isinstance(content, str) else shown_text(parts),
         status="error" if block.get("is_error") is True else "completed",
         files=tuple(part for part in parts if isinstance(part, FilePart)),
@@ -348,7 +348,7 @@ def _new_medium(part: FilePart) -> Item:
     return {"type": "text", "text": mentioned(part)}
 
 
-_CODEC = Codec(slots=_slots, parts=_parts, replaced=_replaced, retold=_retold, tidied=_tidied, new=encode_new)
+_CODEC = Codec(slots=_slots, parts=_parts, replace=_replaced, as_text=_retold, tidy=_tidied, encode_new=encode_new)
 
 
 # Requests.

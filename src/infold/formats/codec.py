@@ -365,7 +365,7 @@ def finish_named(reason: object) -> Finish | None:
 
 
 def result_or_text(
-    asked: Asked | None,
+    call: Asked | None,
     output: str,
     *,
     status: ResultStatus = "completed",
@@ -373,9 +373,9 @@ def result_or_text(
     files: tuple[FilePart, ...] = (),
 ) -> Part:
     """Return a result for the call it answers; without a call it becomes text, since the log takes no orphans."""
-    if asked is None:
+    if call is None:
         return TextPart(output, synthetic=True)
-    return ToolResultPart(asked.call_id, asked.tool, output, status, exit_status, files=files)
+    return ToolResultPart(call.call_id, call.tool, output, status, exit_status, files=files)
 
 
 def shown_text(parts: Iterable[Part]) -> str:
@@ -507,10 +507,10 @@ class Codec(Struct, frozen=True):
 
     slots: Callable[[Item], Iterable[Slot]]
     parts: Callable[[Slot, Pairing, MessageId], tuple[Part, ...]]
-    replaced: Callable[[Slot, tuple[Part | None, ...]], Any]
-    retold: Callable[[Slot, str], Any]
-    tidied: Callable[[Item], Item | None]
-    new: Callable[[Message, Mapping[str, str]], list[Item]]
+    replace: Callable[[Slot, tuple[Part | None, ...]], Any]
+    as_text: Callable[[Slot, str], Any]
+    tidy: Callable[[Item], Item | None]
+    encode_new: Callable[[Message, Mapping[str, str]], list[Item]]
 
 
 def content_slots(item: Item, kind: str) -> Iterator[Slot]:
@@ -526,10 +526,10 @@ def content_slots(item: Item, kind: str) -> Iterator[Slot]:
 
 def gather(codec: Codec, item: Item, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
     """Return all parts of an item, in the order of its slots, with harness text marked."""
-    marked = pairing.announced.marked
+    marked = pairing.harness_text.mark
     parts: list[Part] = []
     for slot in codec.slots(item):
-        parts += marked(codec.parts(slot, pairing, message_id), message_id, is_users=slot.kind == "user")
+        parts += marked(codec.parts(slot, pairing, message_id), message_id, is_user=slot.kind == "user")
     return tuple(parts)
 
 
@@ -538,11 +538,11 @@ def encode_view(
     view: Sequence[Message],
     decoded: Decoded,
     *,
-    joined: Joined | None = None,
+    join: Joined | None = None,
 ) -> list[object]:
     """Return the view as wire items: sources where nothing changed, patched copies, new items for infold's own messages.
 
-    `joined` may join two neighbours, given the item before them; it is called only if one of them is infold's own message.
+    `join` may join two neighbours, given the item before them; it is called only if one of them is infold's own message.
     """
     places = {message.id: place for place, message in enumerate(decoded.messages)}
     items: list[object] = []
@@ -556,8 +556,8 @@ def encode_view(
             encoded = decoded.sources[place]
         else:
             encoded = _altered(codec, message, decoded, place)
-        if joined is not None and (is_own or was_own):
-            encoded = _neighbours(items, encoded, joined)
+        if join is not None and (is_own or was_own):
+            encoded = _neighbours(items, encoded, join)
         items += encoded
     return items
 
@@ -570,10 +570,10 @@ def begun_by_user(view: Sequence[Message]) -> Sequence[Message]:
     return (UserMessage(MessageId("request-opening"), (TextPart(REQUEST_TEXT, synthetic=True),)), *view)
 
 
-def _neighbours(items: list[object], encoded: Sequence[object], joined: Joined) -> Sequence[object]:
-    """Join the first of the new items with the last one if `joined` does, and return those still to be added."""
+def _neighbours(items: list[object], encoded: Sequence[object], join: Joined) -> Sequence[object]:
+    """Join the first of the new items with the last one if `join` does, and return those still to be added."""
     before = plain(items[-2]) if len(items) > 1 else {}
-    together = joined(before, plain(items[-1]), plain(encoded[0])) if items and encoded else None
+    together = join(before, plain(items[-1]), plain(encoded[0])) if items and encoded else None
     if together is None:
         return encoded
     items[-1] = as_came(items[-1], together)
@@ -583,7 +583,7 @@ def _neighbours(items: list[object], encoded: Sequence[object], joined: Joined) 
 def _new(codec: Codec, message: Message, decoded: Decoded) -> list[object]:
     """Return items for a message of infold's own, in the type of the caller's first item."""
     source = next((source for sources in decoded.sources[:1] for source in sources), None)
-    return [as_came(source, item) for item in codec.new(message, decoded.aliases)]
+    return [as_came(source, item) for item in codec.encode_new(message, decoded.aliases)]
 
 
 def _altered(codec: Codec, message: Message, decoded: Decoded, place: int) -> list[object]:
@@ -606,8 +606,8 @@ def _altered(codec: Codec, message: Message, decoded: Decoded, place: int) -> li
 
 def _changed(codec: Codec, slot: Slot, old: tuple[Part, ...], new: tuple[Part | None, ...]) -> Any:
     if isinstance(old[0], FilePart | ToolResultPart) and isinstance(new[0], TextPart):
-        return codec.retold(slot, new[0].text)
-    return codec.replaced(slot, new)
+        return codec.as_text(slot, new[0].text)
+    return codec.replace(slot, new)
 
 
 def _fates(original: tuple[Part, ...], parts: tuple[Part, ...]) -> list[Part | None]:
@@ -642,7 +642,7 @@ def _rewritten(codec: Codec, source: object, item: Item, edits: dict[tuple[str |
     if () in edits:
         return [] if edits[()] is GONE else [as_came(source, edits[()])]
     edited = _edited(item, edits)
-    tidy = codec.tidied(edited)
+    tidy = codec.tidy(edited)
     return [] if tidy is None else [as_came(source, tidy)]
 
 

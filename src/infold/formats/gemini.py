@@ -85,7 +85,7 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
 
 def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
     """Return the view as `contents`; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, begun_by_user(view), decoded, joined=_joined)
+    return encode_view(_CODEC, begun_by_user(view), decoded, join=_joined)
 
 
 def _joined(before: Item, first: Item, second: Item) -> Item | None:
@@ -124,7 +124,7 @@ def _is_no_answer(part: object) -> bool:
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     if "parts" not in item:
         raise MalformedError("it has no parts", remedy="give {'role': …, 'parts': […]}")
-    pairing.expect(_answered_ids(item))
+    pairing.reserve(_answered_ids(item))
     parts = gather(_CODEC, item, pairing, message_id)
     role = item.get("role") or "user"
     if role == "model":
@@ -203,7 +203,7 @@ def _medium(medium: Item) -> FilePart:
 
 def _call(call: Item, signed: tuple[str, ...], pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     tool = text_field(call, "name")
-    call_id = pairing.call(id_field(call, "id"), tool, message_id)
+    call_id = pairing.open_call(id_field(call, "id"), tool, message_id)
     return ToolCallPart(call_id, tool, arguments_of(call.get("args")), *signed)
 
 
@@ -212,7 +212,7 @@ def _result(response: Item, pairing: Pairing) -> Part:
     field = _plain_field(value)
     media = [plain(part) for part in listed(response.get("parts"), "parts of a functionResponse")]
     return result_or_text(
-        pairing.result_of(id_field(response, "id"), text_field(response, "name")),
+        pairing.take_call_of(id_field(response, "id"), text_field(response, "name")),
         cleaned(value[field]) if field else json_text(value),
         status="error" if "error" in value else "completed",
         files=tuple(part for medium in media for part in _said(medium, is_user=False) if isinstance(part, FilePart)),
@@ -316,7 +316,7 @@ def _new_medium(part: FilePart) -> Item:
     return {"text": mentioned(part)}
 
 
-_CODEC = Codec(slots=_slots, parts=_parts, replaced=_replaced, retold=_retold, tidied=_tidied, new=encode_new)
+_CODEC = Codec(slots=_slots, parts=_parts, replace=_replaced, as_text=_retold, tidy=_tidied, encode_new=encode_new)
 
 
 # Requests.

@@ -93,11 +93,11 @@ def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     role, content = item.get("role"), item.get("content")
     if role == "user" and type(content) is str:
-        return UserMessage(message_id, pairing.announced.marked(user_text(content), message_id, is_users=True))
+        return UserMessage(message_id, pairing.harness_text.mark(user_text(content), message_id, is_user=True))
     if not isinstance(role, str):
         raise MalformedError("it has no role", remedy=f"give a role, one of {', '.join(ROLES)}")
     parts = plain_parts(item, role, pairing, message_id)
-    parts = pairing.announced.marked(parts, message_id, is_users=False) or gather(_CODEC, item, pairing, message_id)
+    parts = pairing.harness_text.mark(parts, message_id, is_user=False) or gather(_CODEC, item, pairing, message_id)
     if role == "assistant":
         return AssistantMessage(message_id, parts)
     if role in ("tool", "function"):
@@ -193,14 +193,14 @@ def _signature(value: object) -> list[str]:
 
 def _legacy_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     name = text_field(call, "name")
-    return ToolCallPart(pairing.call("", name, message_id), name, arguments_of(call.get("arguments")))
+    return ToolCallPart(pairing.open_call("", name, message_id), name, arguments_of(call.get("arguments")))
 
 
 def _call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     body = plain(call.get("function") or call.get("custom") or {})
     name = text_field(body, "name")
     arguments = json_text({"input": body["input"]}) if "input" in body else arguments_of(body.get("arguments"))
-    call_id = pairing.call(id_field(call, "id"), name, message_id)
+    call_id = pairing.open_call(id_field(call, "id"), name, message_id)
     return ToolCallPart(call_id, name, arguments, *_signature(call.get("extra_content")))
 
 
@@ -209,8 +209,8 @@ def _result(item: Item, pairing: Pairing) -> Part:
     blocks = () if isinstance(content, str) else listed(content, "content")
     parts = [part for block in blocks for part in _inside(block)]
     output = cleaned(content) if isinstance(content, str) else shown_text(parts)
-    asked = pairing.result(id_field(item, "tool_call_id") or by_name(text_field(item, "name")))
-    return result_or_text(asked, output, files=tuple(part for part in parts if isinstance(part, FilePart)))
+    call = pairing.take_call(id_field(item, "tool_call_id") or by_name(text_field(item, "name")))
+    return result_or_text(call, output, files=tuple(part for part in parts if isinstance(part, FilePart)))
 
 
 def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
@@ -299,7 +299,7 @@ def _plain_result(item: Item, content: object, pairing: Pairing) -> tuple[Part, 
     call_id = item.get("tool_call_id")
     if type(content) is not str or type(call_id) is not str or not call_id:
         return ()
-    return (result_or_text(pairing.result(cleaned(call_id)), cleaned(content)),)
+    return (result_or_text(pairing.take_call(cleaned(call_id)), cleaned(content)),)
 
 
 def _calls(item: Item, content: object, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
@@ -324,7 +324,7 @@ def _is_plain_call(call: object) -> bool:
 def _plain_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     function = call["function"]
     name = cleaned(function["name"])
-    return ToolCallPart(pairing.call(cleaned(call["id"]), name, message_id), name, cleaned(function["arguments"]))
+    return ToolCallPart(pairing.open_call(cleaned(call["id"]), name, message_id), name, cleaned(function["arguments"]))
 
 
 # Messages of infold's own.
@@ -388,7 +388,7 @@ def _new_medium(file: FilePart) -> Item | None:
     return {"type": "input_audio", "input_audio": {"data": found.data, "format": sound}}
 
 
-_CODEC = Codec(slots=_slots, parts=_parts, replaced=_replaced, retold=_retold, tidied=_tidied, new=encode_new)
+_CODEC = Codec(slots=_slots, parts=_parts, replace=_replaced, as_text=_retold, tidy=_tidied, encode_new=encode_new)
 
 
 # Requests.

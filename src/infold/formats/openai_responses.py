@@ -238,7 +238,7 @@ def _call(item: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     value = item.get(field, item.get("actions"))  # a newer computer tool asks for several at once
     tool = text_field(item, "name") or kind.removesuffix("_call")
     arguments = json_text({"input": value}) if field == "input" else arguments_of(value)
-    return ToolCallPart(pairing.call(id_field(item, "call_id", "id"), tool, message_id), tool, arguments)
+    return ToolCallPart(pairing.open_call(id_field(item, "call_id", "id"), tool, message_id), tool, arguments)
 
 
 def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
@@ -285,15 +285,15 @@ def _tidied(item: Item) -> Item | None:
 
 def result(item: Item, pairing: Pairing) -> Part:
     """Return a tool's result, from any kind of output."""
-    asked = pairing.result(id_field(item, "call_id"), id_field(item, "id"))
+    call = pairing.take_call(id_field(item, "call_id"), id_field(item, "id"))
     output = item.get("output")
     if item["type"] == "shell_call_output":
-        return _shell_result(listed(output, "output"), asked)
+        return _shell_result(listed(output, "output"), call)
     blocks = [output] if isinstance(output, str | dict) else listed(output, "output")
     parts = [part for block in blocks for part in _inside(block)]
     files = tuple(part for part in parts if isinstance(part, FilePart))
     status: ResultStatus = "error" if item.get("status") == "failed" else "completed"
-    return result_or_text(asked, shown_text(parts), status=status, files=files)
+    return result_or_text(call, shown_text(parts), status=status, files=files)
 
 
 def _inside(block: object) -> tuple[Part, ...]:
@@ -301,13 +301,13 @@ def _inside(block: object) -> tuple[Part, ...]:
     return block_parts(block if isinstance(block, str) else plain(block), is_user=False)
 
 
-def _shell_result(runs: Sequence[object], asked: Asked | None) -> Part:
+def _shell_result(runs: Sequence[object], call: Asked | None) -> Part:
     """Return the output of several commands; the last exit status is the result's."""
     printed = [plain(run) for run in runs]
     codes = [plain(run.get("outcome") or {}).get("exit_code") for run in printed]
     code = codes[-1] if codes and isinstance(codes[-1], int) else None
     output = lines(text_field(run, stream) for run in printed for stream in ("stdout", "stderr"))
-    return result_or_text(asked, output, exit_status=code)
+    return result_or_text(call, output, exit_status=code)
 
 
 def block_parts(block: str | Item, *, is_user: bool) -> tuple[Part, ...]:
@@ -481,7 +481,7 @@ def _text_of(output: str | list[Item]) -> str:
     return output if isinstance(output, str) else lines(text_field(block, "text") for block in output)
 
 
-_CODEC = Codec(slots=_slots, parts=_parts, replaced=_replaced, retold=_retold, tidied=_tidied, new=encode_new)
+_CODEC = Codec(slots=_slots, parts=_parts, replace=_replaced, as_text=_retold, tidy=_tidied, encode_new=encode_new)
 
 
 # Requests.

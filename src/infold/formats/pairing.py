@@ -42,26 +42,26 @@ class Announced:
         copied.skills = self.skills
         return copied
 
-    def pass_over(self, message: Message) -> None:
+    def skip(self, message: Message) -> None:
         """Continue after a message that was decoded and marked before."""
-        is_users = isinstance(message, UserMessage | ToolMessage)
+        is_user = isinstance(message, UserMessage | ToolMessage)
         for part in message.parts:
-            self.marked((part,), message.id, is_users=is_users)
+            self.mark((part,), message.id, is_user=is_user)
 
-    def marked(self, parts: tuple[Part, ...], message_id: MessageId, *, is_users: bool) -> tuple[Part, ...]:
+    def mark(self, parts: tuple[Part, ...], message_id: MessageId, *, is_user: bool) -> tuple[Part, ...]:
         """Return the parts of one block, synthetic if they are a text that was expected; always as many as before."""
         if not parts:
             return parts
         first = parts[0]
         if type(first) is ToolResultPart:
             self.skills += first.output.startswith(LAUNCH)
-        elif not is_users:
+        elif not is_user:
             self.skills = 0
         elif type(first) is TextPart and (first.synthetic or self.skills or self._command is not None):
-            return self._marked_text(parts, message_id)
+            return self._mark_text(parts, message_id)
         return parts
 
-    def _marked_text(self, parts: tuple[Part, ...], message_id: MessageId) -> tuple[Part, ...]:
+    def _mark_text(self, parts: tuple[Part, ...], message_id: MessageId) -> tuple[Part, ...]:
         text = "".join([part.text for part in parts if isinstance(part, TextPart)])
         self._command = self._command if self._command == message_id else None
         if announces_text(text):
@@ -106,7 +106,7 @@ class Pairing:
 
     def __init__(self) -> None:
         self.aliases: dict[str, str] = {}
-        self.announced = Announced()
+        self.harness_text = Announced()
         self._times: dict[str, int] = {}
         self._code_runs = 0
         self._open: dict[str, list[Asked]] = {}
@@ -123,21 +123,21 @@ class Pairing:
                 pairing._reopen(Asked(call.call_id, call.tool))
             for result in results_of(message):
                 pairing._close(Asked(result.call_id, result.tool))
-            pairing.announced.pass_over(message)
+            pairing.harness_text.skip(message)
         return pairing
 
     def copy(self) -> "Pairing":
         """Return the same state, for a decoding that may be discarded."""
         copied = Pairing()
         copied.aliases = dict(self.aliases)
-        copied.announced = self.announced.copy()
+        copied.harness_text = self.harness_text.copy()
         copied._times = dict(self._times)
         copied._code_runs = self._code_runs
-        copied._open = {key: list(asked) for key, asked in self._open.items()}
-        copied._of_tool = {tool: dict(asked) for tool, asked in self._of_tool.items()}
+        copied._open = {key: list(call) for key, call in self._open.items()}
+        copied._of_tool = {tool: dict(call) for tool, call in self._of_tool.items()}
         return copied
 
-    def call(self, wire_id: str, tool: str, message_id: MessageId) -> str:
+    def open_call(self, wire_id: str, tool: str, message_id: MessageId) -> str:
         """Return the log's id for a call: the wire's own if it is new, else one derived from it or from the position."""
         call_id = self._unused(wire_id) if wire_id else self._unused(f"{message_id}.0")
         if call_id != wire_id:
@@ -150,33 +150,33 @@ class Pairing:
         self._code_runs += begins
         return f"code-run-{self._code_runs}"
 
-    def result(self, *keys: str) -> Asked | None:
+    def take_call(self, *keys: str) -> Asked | None:
         """Return the call a result answers, by the first key with an open call; `None` for an orphan."""
         for key in keys:
             waiting = self._open.get(key)
             if waiting:
-                asked = waiting.pop(0)
-                self._of_tool[asked.tool].pop(asked.call_id, None)
-                return asked
+                call = waiting.pop(0)
+                self._of_tool[call.tool].pop(call.call_id, None)
+                return call
         return None
 
-    def expect(self, wire_ids: Iterable[str]) -> None:
+    def reserve(self, wire_ids: Iterable[str]) -> None:
         """Reserve the calls of these ids for results that name them, on a wire where other results have no id."""
         for wire_id in wire_ids:
-            for asked in self._open.get(wire_id, ())[:1]:
-                self._of_tool[asked.tool].pop(asked.call_id, None)
+            for call in self._open.get(wire_id, ())[:1]:
+                self._of_tool[call.tool].pop(call.call_id, None)
 
-    def result_of(self, wire_id: str, tool: str) -> Asked | None:
+    def take_call_of(self, wire_id: str, tool: str) -> Asked | None:
         """Return the call a result answers on a wire where either may have an id without the other.
 
         An id that a call has belongs to that call alone; any other result answers the oldest open call of its tool.
         """
         if wire_id in self._times:
-            return self.result(wire_id)
-        asked = next(iter(self._of_tool.get(tool, {}).values()), None)
-        if asked is not None:
-            self._close(asked)
-        return asked
+            return self.take_call(wire_id)
+        call = next(iter(self._of_tool.get(tool, {}).values()), None)
+        if call is not None:
+            self._close(call)
+        return call
 
     def _unused(self, wanted: str) -> str:
         """Return the wanted id, with a number appended if it is in use."""
@@ -190,16 +190,16 @@ class Pairing:
         self._times[call_id] = 1
         return call_id
 
-    def _reopen(self, asked: Asked) -> None:
-        wire_id = self._wire_id(asked.call_id)
-        if wire_id != asked.call_id:
-            self.aliases[asked.call_id] = wire_id
-        self._times[asked.call_id] = self._times.get(asked.call_id, 0) + 1
-        self._add(asked, wire_id)
+    def _reopen(self, call: Asked) -> None:
+        wire_id = self._wire_id(call.call_id)
+        if wire_id != call.call_id:
+            self.aliases[call.call_id] = wire_id
+        self._times[call.call_id] = self._times.get(call.call_id, 0) + 1
+        self._add(call, wire_id)
 
-    def _add(self, asked: Asked, wire_id: str) -> None:
-        self._open.setdefault(wire_id or by_name(asked.tool), []).append(asked)
-        self._of_tool.setdefault(asked.tool, {})[asked.call_id] = asked
+    def _add(self, call: Asked, wire_id: str) -> None:
+        self._open.setdefault(wire_id or by_name(call.tool), []).append(call)
+        self._of_tool.setdefault(call.tool, {})[call.call_id] = call
 
     def _wire_id(self, call_id: str) -> str:
         base = _REPEATED.sub("", call_id)
@@ -210,7 +210,7 @@ class Pairing:
     def _close(self, answered: Asked) -> None:
         wire_id = self.aliases.get(answered.call_id, answered.call_id)
         waiting = self._open.get(wire_id or by_name(answered.tool), [])
-        place = next((n for n, asked in enumerate(waiting) if asked.call_id == answered.call_id), None)
+        place = next((n for n, call in enumerate(waiting) if call.call_id == answered.call_id), None)
         if place is not None:
             del waiting[place]
         self._of_tool.get(answered.tool, {}).pop(answered.call_id, None)

@@ -40,9 +40,9 @@ def recognises(head: Head) -> bool:
     return START in head.text
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return one session per start of aider."""
-    reader = _Reader(notes)
+    reader = _Reader(issues)
     for kind, lines in groupby(_kinds(source.text_lines()), key=lambda pair: pair[0]):
         reader.take(kind, "\n".join(line for _, line in lines))
     return [draft.session() for draft in reader.drafts if draft.messages]
@@ -69,9 +69,9 @@ def _kind(line: str, *, fenced: bool) -> str:
 
 
 class _Reader:
-    def __init__(self, notes: Notes) -> None:
-        self.drafts = [Draft("aider", notes)]
-        self._notes = notes
+    def __init__(self, issues: Notes) -> None:
+        self.drafts = [Draft("aider", issues)]
+        self._issues = issues
         self._bill: AssistantMessage | None = None
 
     def take(self, kind: str, block: str) -> None:
@@ -87,7 +87,7 @@ class _Reader:
 
     def _start(self, block: str) -> None:
         at = block.removeprefix(START).split("\n")[0].strip()
-        self.drafts.append(Draft(f"aider {at}", self._notes))
+        self.drafts.append(Draft(f"aider {at}", self._issues))
         self._bill = None
 
     def _take_reply(self, draft: Draft, block: str) -> None:

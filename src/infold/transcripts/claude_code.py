@@ -54,9 +54,9 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the main session first, then its sub-agents."""
-    reader = _Reader(notes)
+    reader = _Reader(issues)
     for line, value in source.records():
         reader.take(value, line)
     return reader.sessions()
@@ -65,9 +65,9 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
 class _Reader:
     """Passes each line to the session it belongs to."""
 
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
-        self._main = _Thread(Draft("", notes))
+    def __init__(self, issues: Notes) -> None:
+        self._issues = issues
+        self._main = _Thread(Draft("", issues))
         self._agents: dict[str, _Thread] = {}
         self._agent_of_line: dict[str, str] = {}
         self._seen: set[str] = set()
@@ -81,7 +81,7 @@ class _Reader:
             self._take_line(value, line)
         else:
             detail = string(value.get("subtype") or dig(value, "data", "type"))
-            self._notes.skip(f"bookkeeping: {kind or 'no type'} {detail}".rstrip(), line)
+            self._issues.skip(f"bookkeeping: {kind or 'no type'} {detail}".rstrip(), line)
 
     def _take_line(self, value: dict[str, Any], line: int) -> None:
         own = string(value, "uuid")
@@ -98,7 +98,7 @@ class _Reader:
 
     def _is_repeated(self, own: str, line: int) -> bool:
         if own and own in self._seen:
-            self._notes.skip("a line is repeated", line)
+            self._issues.skip("a line is repeated", line)
             return True
         self._seen.add(own)
         return False
@@ -111,7 +111,7 @@ class _Reader:
 
     def _thread(self, agent: str) -> "_Thread":
         if agent not in self._agents:
-            self._agents[agent] = _Thread(Draft(f"agent-{agent}", self._notes))
+            self._agents[agent] = _Thread(Draft(f"agent-{agent}", self._issues))
         return self._agents[agent]
 
     def sessions(self) -> list[RecordedSession]:
@@ -203,7 +203,7 @@ class _Thread:
 
     def _compact(self, summary: str) -> None:
         metadata, self._boundary = self._boundary or {}, None
-        self.draft.compact(
+        self.draft.add_compaction(
             summary,
             tokens_before=integer(metadata, "preTokens") or None,
             first_kept=len(self.draft.messages),

@@ -68,17 +68,17 @@ def recognises(head: Head) -> bool:
     return bool(bare) and "instructions" in head.records[0]
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the one session of a rollout; a sub-agent's rollout names its parent."""
-    reader = _Reader(notes)
+    reader = _Reader(issues)
     for line, value in source.records():
         reader.take(value, line)
     return [reader.draft.session()] if reader.draft.messages else []
 
 
 class _Reader:
-    def __init__(self, notes: Notes) -> None:
-        self.draft = Draft("", notes)
+    def __init__(self, issues: Notes) -> None:
+        self.draft = Draft("", issues)
         self._model: ModelRef | None = None
         self._provider = ""
         self._path: WorkPath | None = None
@@ -102,7 +102,7 @@ class _Reader:
             case "response_item":
                 self._take_item(payload, at, line)
             case other:
-                self.draft.notes.skip(f"bookkeeping: {other}", line)
+                self.draft.issues.skip(f"bookkeeping: {other}", line)
 
     def _take_meta(self, meta: dict[str, Any]) -> None:
         """Read the first header; a fork repeats the header of the session it was forked from."""
@@ -128,7 +128,7 @@ class _Reader:
 
     def _take_compaction(self, payload: dict[str, Any]) -> None:
         summary = string(payload, "message")
-        self.draft.compact(summary, tokens_before=self._context)
+        self.draft.add_compaction(summary, tokens_before=self._context)
         if summary:
             self.draft.add_user((TextPart(summary, synthetic=True),))
         self._open = self._unbilled = None
@@ -140,7 +140,7 @@ class _Reader:
         elif kind == "turn_aborted":
             self._change_last(finish="abort")
         elif kind not in ("user_message", "agent_message", "agent_reasoning"):
-            self.draft.notes.skip(f"bookkeeping: {kind}", line)
+            self.draft.issues.skip(f"bookkeeping: {kind}", line)
 
     def _take_usage(self, info: dict[str, Any]) -> None:
         """Add usage to the reply before; a count that repeats the one before it is ignored."""
@@ -163,7 +163,7 @@ class _Reader:
         elif kind in CALLS or kind in SERVER_CALLS or kind == "reasoning" or role == "assistant":
             self._take_reply(item, at)
         elif kind:
-            self.draft.notes.skip(f"bookkeeping: response item {kind}", line)
+            self.draft.issues.skip(f"bookkeeping: response item {kind}", line)
         elif "instructions" in item:
             self._take_meta(item)
 

@@ -44,9 +44,9 @@ def recognises(head: Head) -> bool:
     return bool(kinds & {"session.start", "user.message", "assistant.message", "tool.execution_start"})
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the main session first, then its sub-agents."""
-    reader = _Reader(notes)
+    reader = _Reader(issues)
     for line, value in source.records():
         reader.take(value, line)
     drafts = [reader.main, *reader.agents.values()]
@@ -54,8 +54,8 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
 
 
 class _Reader:
-    def __init__(self, notes: Notes) -> None:
-        self.main = Draft("", notes)
+    def __init__(self, issues: Notes) -> None:
+        self.main = Draft("", issues)
         self.agents: dict[str, Draft] = {}
         self._model: ModelRef | None = None
         self._path: WorkPath | None = None
@@ -90,13 +90,13 @@ class _Reader:
             case "abort":
                 _change_last_reply(draft, finish="abort")
             case other:
-                self.main.notes.skip(f"bookkeeping: {other}", line)
+                self.main.issues.skip(f"bookkeeping: {other}", line)
 
     def _draft(self, parent_call: str) -> Draft:
         if not parent_call:
             return self.main
         if parent_call not in self.agents:
-            self.agents[parent_call] = Draft(f"agent-{parent_call}", self.main.notes, parent=self.main.id)
+            self.agents[parent_call] = Draft(f"agent-{parent_call}", self.main.issues, parent=self.main.id)
         return self.agents[parent_call]
 
     def _take_start(self, data: dict[str, Any]) -> None:
@@ -179,7 +179,7 @@ def _take_compaction(draft: Draft, data: dict[str, Any]) -> None:
     if data.get("success") is False:
         return
     summary = string(data, "summaryContent")
-    draft.compact(summary, tokens_before=integer(data, "preCompactionTokens") or None)
+    draft.add_compaction(summary, tokens_before=integer(data, "preCompactionTokens") or None)
     draft.add_user((TextPart(summary, synthetic=True),) if summary else ())
 
 

@@ -47,16 +47,16 @@ def recognises_lines(head: Head) -> bool:
     return len(head.records) > 1 and {"sessionId", "projectHash"} <= head.records[0].keys()
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the one session of a chat record."""
     document = mapping(source.document())
-    draft = Draft(string(document, "sessionId"), notes)
+    draft = Draft(string(document, "sessionId"), issues)
     for message in items(document, "messages"):
-        _take(draft, mapping(message), notes)
+        _take(draft, mapping(message), issues)
     return [draft.session()] if draft.messages else []
 
 
-def read_lines(source: Source, notes: Notes) -> list[RecordedSession]:
+def read_lines(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the session of a file of lines: a message written again replaces the earlier one, a rewind is only noted."""
     session_id = ""
     messages: dict[str, dict[str, Any]] = {}
@@ -65,14 +65,14 @@ def read_lines(source: Source, notes: Notes) -> list[RecordedSession]:
         if "type" in value and "id" in value:
             messages[string(value["id"])] = value
         elif "sessionId" not in value:
-            notes.skip("bookkeeping: " + ", ".join(sorted(value)[:3]), line)
-    draft = Draft(session_id, notes)
+            issues.skip("bookkeeping: " + ", ".join(sorted(value)[:3]), line)
+    draft = Draft(session_id, issues)
     for message in messages.values():
-        _take(draft, message, notes)
+        _take(draft, message, issues)
     return [draft.session()] if draft.messages else []
 
 
-def _take(draft: Draft, message: dict[str, Any], notes: Notes) -> None:
+def _take(draft: Draft, message: dict[str, Any], issues: Notes) -> None:
     at = time_ms(message, "timestamp")
     match message.get("type"):
         case "user":
@@ -80,7 +80,7 @@ def _take(draft: Draft, message: dict[str, Any], notes: Notes) -> None:
         case "gemini":
             _take_reply(draft, message, at)
         case other:
-            notes.skip(f"bookkeeping: {other} message, shown to the user only")
+            issues.skip(f"bookkeeping: {other} message, shown to the user only")
 
 
 def _user_parts(message: dict[str, Any]) -> tuple[Part, ...]:

@@ -86,12 +86,12 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the sessions of a file; a log without a first line of ours is one session named after the file."""
-    reader = _Reader(source.name, notes)
+    reader = _Reader(source.name, issues)
     for line, value in source.records():
         reader.take(value, line)
-    return [session.lawful(notes) for session in reader.sessions if session.messages]
+    return [session.lawful(issues) for session in reader.sessions if session.messages]
 
 
 class _Opened:
@@ -131,7 +131,7 @@ class _Opened:
         self.entries += 1
         return is_told
 
-    def lawful(self, notes: Notes) -> RecordedSession:
+    def lawful(self, issues: Notes) -> RecordedSession:
         """Return the session, repaired and noted if it breaks the laws of a record.
 
         Its model is the one it was recorded with, else that of its first reply which names one.
@@ -139,7 +139,7 @@ class _Opened:
         about = self.about
         messages = tuple(self.messages)
         if not _is_lawful(messages):
-            draft = Draft(about.id, notes)
+            draft = Draft(about.id, issues)
             draft.messages = self.messages
             messages = draft.session().messages
         found = (*about.compactions, *self._folds.values())
@@ -176,14 +176,14 @@ class _Opened:
 
 
 class _Reader:
-    def __init__(self, name: str, notes: Notes) -> None:
+    def __init__(self, name: str, issues: Notes) -> None:
         self.sessions = [_Opened(_About(name))]
-        self._notes = notes
+        self._issues = issues
 
     def take(self, value: dict[str, Any], line: int) -> None:
         kind = string(value, "entry")
         if kind not in ENTRIES:
-            self._notes.skip("a line is not an entry of an infold log", line)
+            self._issues.skip("a line is not an entry of an infold log", line)
             self.sessions[-1].entries += 1
             return
         try:
@@ -191,11 +191,11 @@ class _Reader:
             if kind == "message" and "session" in value:
                 self._begin(msgspec.convert(value["session"], _About))
         except msgspec.ValidationError as error:
-            self._notes.skip(f"a {kind} entry cannot be read ({error})", line)
+            self._issues.skip(f"a {kind} entry cannot be read ({error})", line)
             self.sessions[-1].entries += 1
             return
         if not self.sessions[-1].take(entry):
-            self._notes.skip(f"bookkeeping: {kind} entry", line)
+            self._issues.skip(f"bookkeeping: {kind} entry", line)
 
     def _begin(self, about: _About) -> None:
         """Begin a session with its first message; entries before it that are not messages belong to it too."""

@@ -48,19 +48,19 @@ def recognises(head: Head) -> bool:
     return isinstance(dig(head.document, "eval"), dict) and "samples" in mapping(head.document)
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return one session per sample and epoch."""
     document = mapping(source.document())
     model = dig(document, "eval", "model")
     samples = (mapping(sample) for sample in items(document, "samples"))
-    sessions = [_Sample(sample, notes).session(model) for sample in samples]
+    sessions = [_Sample(sample, issues).session(model) for sample in samples]
     return [session for session in sessions if session.messages]
 
 
 class _Sample:
-    def __init__(self, sample: dict[str, Any], notes: Notes) -> None:
+    def __init__(self, sample: dict[str, Any], issues: Notes) -> None:
         name = string(sample, "uuid") or f"{string(sample.get('id'))}-{string(sample.get('epoch'))}"
-        self.draft = Draft(name, notes)
+        self.draft = Draft(name, issues)
         self._messages = [mapping(message) for message in items(sample, "messages")]
         self._attachments = mapping(sample, "attachments")
         events = [mapping(event) for event in items(sample, "events")]

@@ -48,13 +48,13 @@ def recognises(head: Head) -> bool:
     return bool(messages) and any(string(_flat(message).get("type")) in KINDS for message in messages[:5])
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the one session of a thread."""
     document = source.document()
     state = document[0] if isinstance(document, list) and document else document
-    draft = Draft(_thread(state) or source.name, notes)
+    draft = Draft(_thread(state) or source.name, issues)
     for message in _messages(document):
-        _take(draft, _flat(message), notes)
+        _take(draft, _flat(message), issues)
     return [draft.session()] if draft.messages else []
 
 
@@ -86,16 +86,16 @@ def _flat(message: Any) -> dict[str, Any]:
     return value
 
 
-def _take(draft: Draft, value: dict[str, Any], notes: Notes) -> None:
+def _take(draft: Draft, value: dict[str, Any], issues: Notes) -> None:
     name = MessageId(string(value, "id") or draft.new_id())
     message = _message(value, name)
     if message is None:
-        notes.skip(f"bookkeeping: {string(value.get('type'))} message")
+        issues.skip(f"bookkeeping: {string(value.get('type'))} message")
     elif isinstance(message, SystemMessage) and not draft.messages:
         draft.system = plain_text(message.parts)
     else:
         if _is_summary(value):
-            draft.compact(plain_text(message.parts), first_kept=len(draft.messages))
+            draft.add_compaction(plain_text(message.parts), first_kept=len(draft.messages))
         draft.add(message)
 
 

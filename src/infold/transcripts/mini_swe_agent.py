@@ -51,10 +51,10 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the one session of a run."""
     document = mapping(source.document())
-    draft = Draft(string(document, "instance_id") or source.name, notes)
+    draft = Draft(string(document, "instance_id") or source.name, issues)
     draft.model = model_ref(dig(document, "info", "config", "model", "model_name"))
     reader = _Reader(draft)
     for value in items(document, "messages"):
@@ -82,7 +82,7 @@ class _Reader:
             submission = TextPart(string(value, "content"), synthetic=True, ignored=True)
             self.draft.add_user((submission,), created_ms=at)
         else:
-            self.draft.notes.skip("a message has no role that is known")
+            self.draft.issues.skip("a message has no role that is known")
 
     def _take_reply(self, message: AssistantMessage, extra: dict[str, Any]) -> None:
         response = mapping(extra, "response")

@@ -58,14 +58,14 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the one session of an export; a sub-agent's export names its parent."""
     document = source.document()
     info = mapping(document, "info")
-    draft = Draft(string(info, "id"), notes, parent=string(info, "parentID") or None)
+    draft = Draft(string(info, "id"), issues, parent=string(info, "parentID") or None)
     messages = items(document, "messages")
     for message in messages:
-        _take(draft, mapping(message), notes)
+        _take(draft, mapping(message), issues)
     if not draft.messages:
         return []
     told = ((dig(message, "info", "id"), dig(message, "info", "summary", "title")) for message in messages)
@@ -73,17 +73,17 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
     return [replace(draft.session(), title=string(info, "title"), titles=titles)]
 
 
-def _take(draft: Draft, message: dict[str, Any], notes: Notes) -> None:
+def _take(draft: Draft, message: dict[str, Any], issues: Notes) -> None:
     info = mapping(message, "info")
     parts = [mapping(part) for part in items(message, "parts")]
     if info.get("role") == "assistant":
-        _take_reply(draft, info, parts, notes)
+        _take_reply(draft, info, parts, issues)
     else:
-        _take_user(draft, info, parts, notes)
+        _take_user(draft, info, parts, issues)
 
 
-def _take_user(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]], notes: Notes) -> None:
-    read_parts = tuple(part for value in parts for part in _user_part(value, notes))
+def _take_user(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]], issues: Notes) -> None:
+    read_parts = tuple(part for value in parts for part in _user_part(value, issues))
     request = next((part for part in read_parts if isinstance(part, CompactionPart)), None)
     if request is not None:
         _take_compaction(draft, request)
@@ -104,10 +104,10 @@ def _take_compaction(draft: Draft, request: CompactionPart) -> None:
     """Add a compaction; the summary is the reply to the request, so its text is filled in when that reply comes."""
     kept = next((i for i, m in enumerate(draft.messages) if m.id == request.first_kept_id), None)
     used = next((m.usage for m in reversed(draft.messages) if isinstance(m, AssistantMessage) and m.usage), None)
-    draft.compact(tokens_before=used.context if used else None, first_kept=kept)
+    draft.add_compaction(tokens_before=used.context if used else None, first_kept=kept)
 
 
-def _user_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
+def _user_part(value: dict[str, Any], issues: Notes) -> tuple[Part, ...]:
     match value.get("type"):
         case "text":
             said = string(value, "text")
@@ -121,7 +121,7 @@ def _user_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
         case "subtask":
             return (TextPart(string(value, "prompt")),)
         case other:
-            notes.skip(f"bookkeeping: {other} part")
+            issues.skip(f"bookkeeping: {other} part")
             return ()
 
 
@@ -135,16 +135,16 @@ def _compaction(value: dict[str, Any]) -> CompactionPart:
     )
 
 
-def _take_reply(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]], notes: Notes) -> None:
+def _take_reply(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]], issues: Notes) -> None:
     steps = _steps(parts)
     for step in steps:
-        read_parts = tuple(part for value in step for part in _reply_part(value, notes))
+        read_parts = tuple(part for value in step for part in _reply_part(value, issues))
         said = tuple(part for part in read_parts if not isinstance(part, ToolResultPart))
         answers = tuple(part for part in read_parts if isinstance(part, ToolResultPart))
         reply = _reply(info, said, alone=len(steps) == 1)
         draft.add(reply)
         if reply.summary:
-            draft.summarise(plain_text(said))
+            draft.set_summary(plain_text(said))
         if answers:
             draft.add(ToolMessage(MessageId(f"{reply.id}-results"), answers, answers[-1].finished_ms))
 
@@ -181,7 +181,7 @@ def _reply(info: dict[str, Any], parts: tuple[Part, ...], *, alone: bool) -> Ass
     )
 
 
-def _reply_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
+def _reply_part(value: dict[str, Any], issues: Notes) -> tuple[Part, ...]:
     match value.get("type"):
         case "text":
             return (TextPart(string(value, "text"), synthetic=bool(value.get("synthetic"))),)
@@ -194,7 +194,7 @@ def _reply_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
         case "step-start" | "step-finish":
             return (_step(value),)
         case other:
-            notes.skip(f"bookkeeping: {other} part")
+            issues.skip(f"bookkeeping: {other} part")
             return ()
 
 

@@ -55,12 +55,12 @@ def recognises(head: Head) -> bool:
     return bool(events) and all("source" in event and ("action" in event or "observation" in event) for event in events)
 
 
-def read_lines(source: Source, notes: Notes) -> list[RecordedSession]:
+def read_lines(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return one session per run."""
     return [
         session
         for line, value in source.records()
-        for session in _session(value.get("history"), _subject(value) or f"run-{line}", notes)
+        for session in _session(value.get("history"), _subject(value) or f"run-{line}", issues)
     ]
 
 
@@ -71,13 +71,13 @@ def _subject(value: Mapping[str, Any]) -> str:
     return string(value, "instance_id") or numbered
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the one session of an event list."""
-    return list(_session(source.document(), source.name, notes))
+    return list(_session(source.document(), source.name, issues))
 
 
-def _session(history: Any, name: str, notes: Notes) -> Iterator[RecordedSession]:
-    reader = _Reader(Draft(name, notes))
+def _session(history: Any, name: str, issues: Notes) -> Iterator[RecordedSession]:
+    reader = _Reader(Draft(name, issues))
     for event in items(history):
         for single in event if isinstance(event, list) else (event,):
             reader.take(mapping(single))
@@ -102,7 +102,7 @@ class _Reader:
         elif event.get("source") == "agent" and string(event, "action") not in SILENT:
             self._take_action(event)
         else:
-            self.draft.notes.skip(f"bookkeeping: action {string(event.get('action'))}")
+            self.draft.issues.skip(f"bookkeeping: action {string(event.get('action'))}")
 
     def _take_system(self, args: dict[str, Any]) -> None:
         self.draft.system = string(args, "content")
@@ -142,7 +142,7 @@ class _Reader:
         call_id = call_id or self._calls.get(string(event, "cause"), "")
         said = _observed(event)
         if not call_id:
-            self.draft.notes.repair("an observation answers no tool call; it is synthetic text")
+            self.draft.issues.repair("an observation answers no tool call; it is synthetic text")
             self.draft.add_user((TextPart(said, synthetic=True),) if said else (), _name(event), at)
             return
         part = ToolResultPart(
@@ -197,10 +197,10 @@ def recognises_completion(head: Head) -> bool:
     )
 
 
-def read_completion(source: Source, notes: Notes) -> list[RecordedSession]:
+def read_completion(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the one session of a log, named after its response."""
     document = mapping(source.document())
-    draft = Draft(string(document, "response", "id") or "completion", notes)
+    draft = Draft(string(document, "response", "id") or "completion", issues)
     tools = dig(document, "kwargs", "tools") or document.get("tools")
     draft.tools = json_text(tools) if tools else ""
     for value in items(document, "messages"):

@@ -48,17 +48,17 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the one session of a file."""
-    reader = _Reader(notes)
+    reader = _Reader(issues)
     for line, value in source.records():
         reader.take(value, line)
     return [reader.draft.session()] if reader.draft.messages else []
 
 
 class _Reader:
-    def __init__(self, notes: Notes) -> None:
-        self.draft = Draft("", notes)
+    def __init__(self, issues: Notes) -> None:
+        self.draft = Draft("", issues)
         self._path: WorkPath | None = None
         self._index_of_entry: list[int] = []
         self._index_of_id: dict[str, int] = {}
@@ -79,7 +79,7 @@ class _Reader:
             case "custom_message":
                 self.draft.add_user(read_blocks(entry.get("content"), synthetic=True), name)
             case other:
-                self.draft.notes.skip(f"bookkeeping: {other}", line)
+                self.draft.issues.skip(f"bookkeeping: {other}", line)
 
     def _take_header(self, entry: dict[str, Any]) -> None:
         self.draft.id = self.draft.id or string(entry, "id")
@@ -140,7 +140,7 @@ class _Reader:
 
     def _take_compaction(self, entry: dict[str, Any], name: str) -> None:
         summary = string(entry, "summary")
-        self.draft.compact(
+        self.draft.add_compaction(
             summary, tokens_before=integer(entry, "tokensBefore") or None, first_kept=self._first_kept(entry)
         )
         self.draft.add_user((TextPart(summary, synthetic=True),), name, time_ms(entry, "timestamp"))

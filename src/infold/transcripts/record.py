@@ -121,7 +121,7 @@ class Notes:
         self._count[key] = self._count.get(key, 0) + 1
 
     def skipped(self) -> tuple[Skipped, ...]:
-        """Return the notes so far, in the order in which the reasons were first met."""
+        """Return the issues so far, in the order in which the reasons were first met."""
         return tuple(
             Skipped(reason, line=line, count=self._count[reason, repaired], repaired=repaired)
             for (reason, repaired), line in self._first.items()
@@ -131,14 +131,14 @@ class Notes:
 class Draft:
     """Collects one session's messages in the order of the record."""
 
-    def __init__(self, session_id: str, notes: Notes, *, parent: str | None = None) -> None:
+    def __init__(self, session_id: str, issues: Notes, *, parent: str | None = None) -> None:
         self.id = session_id
         self.parent = parent
         self.messages: list[Message] = []
         self.model: ModelRef | None = None
         self.system = ""
         self.tools = ""
-        self.notes = notes
+        self.issues = issues
         self.started_ms: dict[str, int | None] = {}
         self._compactions: list[RecordedCompaction] = []
 
@@ -160,13 +160,15 @@ class Draft:
         """Remember when the calls among these parts were made, for the results that answer them."""
         self.started_ms |= {part.call_id: at for part in parts if isinstance(part, ToolCallPart)}
 
-    def compact(self, summary: str = "", *, tokens_before: int | None = None, first_kept: int | None = None) -> None:
+    def add_compaction(
+        self, summary: str = "", *, tokens_before: int | None = None, first_kept: int | None = None
+    ) -> None:
         """Record a compaction before the next message to be added."""
         self._compactions.append(
             RecordedCompaction(len(self.messages), summary, tokens_before=tokens_before, first_kept=first_kept)
         )
 
-    def summarise(self, summary: str) -> None:
+    def set_summary(self, summary: str) -> None:
         """Set the text of the last compaction's summary, if it comes as a reply of its own."""
         if self._compactions and not self._compactions[-1].summary:
             self._compactions[-1] = replace(self._compactions[-1], summary=summary)
@@ -175,7 +177,7 @@ class Draft:
 
     def session(self) -> RecordedSession:
         """Return the session, repaired where it breaks the laws of a record."""
-        lawful = _Lawful(self.notes, self.messages)
+        lawful = _Lawful(self.issues, self.messages)
         return RecordedSession(
             id=self.id,
             messages=tuple(lawful.messages),
@@ -209,10 +211,10 @@ def _unused(name: str, used: Container[str]) -> str:
 class _Lawful:
     """Repairs the messages of a draft in one walk; `starts[i]` is the new index of message `i`, or of what replaces it."""
 
-    def __init__(self, notes: Notes, messages: list[Message]) -> None:
+    def __init__(self, issues: Notes, messages: list[Message]) -> None:
         self.messages: list[Message] = []
         self.starts: list[int] = []
-        self._notes = notes
+        self._issues = issues
         self._ids: set[str] = set()
         self._called: set[str] = set()
         self._tools: dict[str, str] = {}
@@ -249,7 +251,7 @@ class _Lawful:
         self._called.add(part.call_id)
         own = _unused(part.call_id or "call", self._tools)
         if own != (part.call_id or "call"):
-            self._notes.repair("a call id was used again; the later call has an id of its own")
+            self._issues.repair("a call id was used again; the later call has an id of its own")
         self._tools[own] = part.tool
         self._unanswered[part.call_id].append(own)
         return replace(part, call_id=own)
@@ -263,7 +265,7 @@ class _Lawful:
                 rest.append(self._answer(part))
             elif self._to_come[part.call_id] > 0 and part.call_id not in self._early:
                 self._early[part.call_id].append(part)
-                self._notes.repair("a tool result stood before its call; it stands after it now")
+                self._issues.repair("a tool result stood before its call; it stands after it now")
             else:
                 rest.append(self._homeless(part, message))
         self._emit_mixed(message, rest)
@@ -275,9 +277,9 @@ class _Lawful:
     def _homeless(self, part: ToolResultPart, message: Message) -> Part:
         """Turn a second answer into text; give an answer whose call is not in the record that call."""
         if part.call_id in self._called:
-            self._notes.repair("a call was answered twice; the later answer is text")
+            self._issues.repair("a call was answered twice; the later answer is text")
             return TextPart(part.output, synthetic=True)
-        self._notes.repair("a tool result had no call in the record; a call without arguments stands before it")
+        self._issues.repair("a tool result had no call in the record; a call without arguments stands before it")
         call = self._placed_call(ToolCallPart(part.call_id, part.tool or "unknown", "{}"))
         self._emit(AssistantMessage(MessageId(f"{message.id}-call"), ()), (call,))
         return self._answer(part)

@@ -93,35 +93,35 @@ def read_transcript(
     Raise `UnknownFormat` if no format recognises it, `BrokenInput` if nothing in it can be read.
     """
     with open_file(path) as stream:
-        notes = Notes()
+        issues = Notes()
         source = Source(
             stream,
             name=path.name,
-            notes=notes,
+            issues=issues,
             total_bytes=path.stat().st_size,
             bounds=bounds,
             progress=progress,
         )
-        return _read(source, notes, format)
+        return _read(source, issues, format)
 
 
 def read_bytes(data: bytes, *, name: str, format: str | None = None, bounds: Bounds = BOUNDS) -> Transcript:  # noqa: A002
     """Read a transcript from bytes; `name` is used in messages, and as a hint if the content is not recognised."""
-    notes = Notes()
-    source = Source(io.BytesIO(data), name=name, notes=notes, total_bytes=len(data), bounds=bounds)
-    return _read(source, notes, format)
+    issues = Notes()
+    source = Source(io.BytesIO(data), name=name, issues=issues, total_bytes=len(data), bounds=bounds)
+    return _read(source, issues, format)
 
 
-def _read(source: Source, notes: Notes, asked: str | None) -> Transcript:
+def _read(source: Source, issues: Notes, asked: str | None) -> Transcript:
     form = _chosen(source.head(), asked)
-    sessions = form.read(source, notes)
+    sessions = form.read(source, issues)
     if not sessions:
         raise BrokenInput(
             form.name, f"{source.name} holds no message", remedy="check the file, or name another --format"
         )
     if form.name != OWN:
         sessions = [imported(session) for session in sessions]
-    return Transcript(form.name, _with_own_ids(sessions), notes.skipped())
+    return Transcript(form.name, _with_own_ids(sessions), issues.skipped())
 
 
 def _with_own_ids(sessions: list[RecordedSession]) -> tuple[RecordedSession, ...]:

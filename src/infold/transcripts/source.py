@@ -22,10 +22,10 @@ from infold.transcripts.record import Notes
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def decode_document(data: bytes, name: str, notes: Notes) -> Any:
+def decode_document(data: bytes, name: str, issues: Notes) -> Any:
     """Return the one JSON value in `data`; raise `BrokenInput` if it is not JSON, or nested too deep."""
     try:
-        return decode_line(data, notes, 0)
+        return decode_line(data, issues, 0)
     except RecursionError as error:
         raise BrokenInput(
             name, "JSON nested too deep", remedy="agents do not write such transcripts; check the file"
@@ -36,50 +36,50 @@ def decode_document(data: bytes, name: str, notes: Notes) -> Any:
         ) from error
 
 
-def peek(line: bytes, notes: Notes) -> dict[str, Any] | None:
+def peek(line: bytes, issues: Notes) -> dict[str, Any] | None:
     """Return a line's JSON object, or `None`; damage that a reader will repair does not hide the format."""
     data = line.removeprefix(BYTE_ORDER_MARK).rstrip()
     if not data.endswith(b"}"):
         return None
     try:
-        value = decode_line(data, notes, 0)
+        value = decode_line(data, issues, 0)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
-def decode_line(data: bytes, notes: Notes, line: int) -> Any:
+def decode_line(data: bytes, issues: Notes, line: int) -> Any:
     """Return a JSON value; the slower decoder takes what the strict one refuses: NaN, lone surrogates, bad UTF-8."""
     try:
         return msgspec.json.decode(data)
     except ValueError:
-        return _without_surrogates(json.loads(utf8(data, notes, line), strict=False), notes, line)
+        return _without_surrogates(json.loads(utf8(data, issues, line), strict=False), issues, line)
 
 
-def utf8(data: bytes, notes: Notes, line: int) -> str:
+def utf8(data: bytes, issues: Notes, line: int) -> str:
     """Return the text, with U+FFFD for bytes that are not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        notes.repair("bytes that are not UTF-8 were replaced by U+FFFD", line)
+        issues.repair("bytes that are not UTF-8 were replaced by U+FFFD", line)
         return data.decode("utf-8", "replace")
 
 
-def _without_surrogates(value: Any, notes: Notes, line: int) -> Any:
+def _without_surrogates(value: Any, issues: Notes, line: int) -> Any:
     if isinstance(value, str):
-        return _whole(value, notes, line)
+        return _whole(value, issues, line)
     if isinstance(value, list):
-        return [_without_surrogates(item, notes, line) for item in value]
+        return [_without_surrogates(item, issues, line) for item in value]
     if isinstance(value, dict):
-        return {_whole(key, notes, line): _without_surrogates(item, notes, line) for key, item in value.items()}
+        return {_whole(key, issues, line): _without_surrogates(item, issues, line) for key, item in value.items()}
     return value
 
 
-def _whole(text: str, notes: Notes, line: int) -> str:
+def _whole(text: str, issues: Notes, line: int) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        notes.repair("lone surrogates were replaced by U+FFFD", line)
+        issues.repair("lone surrogates were replaced by U+FFFD", line)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
@@ -154,9 +154,9 @@ class Head:
         self.text = (
             b"\n".join(line[:CHUNK_BYTES] for line in lines)[:CHUNK_BYTES].decode("utf-8", "replace").lstrip("\ufeff")
         )
-        notes = Notes()
-        self.records = [value for line in lines if (value := peek(line, notes)) is not None]
-        self.is_repaired = bool(notes.skipped())
+        issues = Notes()
+        self.records = [value for line in lines if (value := peek(line, issues)) is not None]
+        self.is_repaired = bool(issues.skipped())
         first = next((line for line in lines if line.strip()), b"")
         self.begins_with_record = bool(self.records) and peek(first, Notes()) is not None
 
@@ -174,13 +174,13 @@ class Source:
         stream: io.BufferedIOBase,
         *,
         name: str,
-        notes: Notes,
+        issues: Notes,
         total_bytes: int = 0,
         bounds: Bounds = BOUNDS,
         progress: Progress | None = None,
     ) -> None:
         self.name = name
-        self.notes = notes
+        self.issues = issues
         self._bounds = bounds
         self._meter = _Meter(stream, total_bytes, progress)
         self._chunks = self._bounded(_unpacked(self._meter))
@@ -225,7 +225,7 @@ class Source:
             if isinstance(value, dict):
                 yield Record(raw.number, value)
             elif value is not None:
-                self.notes.skip("a line is JSON but not an object", raw.number)
+                self.issues.skip("a line is JSON but not an object", raw.number)
 
     def text_lines(self) -> Iterator[TextLine]:
         """Yield every line as text, without its line break."""
@@ -235,7 +235,7 @@ class Source:
     def document(self) -> Any:
         """Return the whole source as one JSON value, decoded once; raise `BrokenInput` if it is not JSON."""
         if self._document is None:
-            self._document = decode_document(self._everything(), self.name, self.notes)
+            self._document = decode_document(self._everything(), self.name, self.issues)
         self._ahead = b""
         return self._document
 
@@ -250,23 +250,23 @@ class Source:
 
     def _decoded(self, raw: _RawLine) -> Any:
         if raw.too_long:
-            self.notes.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
+            self.issues.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
             return None
         if not raw.data.strip():
             return None
         try:
-            return decode_line(raw.data, self.notes, raw.number)
+            return decode_line(raw.data, self.issues, raw.number)
         except RecursionError:
-            self.notes.skip("a line holds JSON nested too deep", raw.number)
+            self.issues.skip("a line holds JSON nested too deep", raw.number)
         except ValueError:
-            self.notes.skip("a line is not JSON (cut off, or not part of the record)", raw.number)
+            self.issues.skip("a line is not JSON (cut off, or not part of the record)", raw.number)
         return None
 
     def _text(self, raw: _RawLine) -> str:
         if raw.too_long:
-            self.notes.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
+            self.issues.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
             return ""
-        return utf8(raw.data, self.notes, raw.number)
+        return utf8(raw.data, self.issues, raw.number)
 
     def _bounded(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         size = 0
@@ -276,7 +276,7 @@ class Source:
                 self._refuse_excess(size)
                 yield chunk
         except (EOFError, gzip.BadGzipFile, zlib.error):
-            self.notes.skip("the compressed data is damaged or ends early; all before it is read")
+            self.issues.skip("the compressed data is damaged or ends early; all before it is read")
 
     def _refuse_excess(self, size: int) -> None:
         bounds = self._bounds

@@ -37,16 +37,16 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the one session of a replay."""
-    reader = _Reader(notes)
-    for event in _events(source.text_lines(), notes):
+    reader = _Reader(issues)
+    for event in _events(source.text_lines(), issues):
         reader.take(event)
     reader.end()
     return [reader.draft.session()] if reader.draft.messages else []
 
 
-def _events(lines: Iterator[TextLine], notes: Notes) -> Iterator[_Event]:
+def _events(lines: Iterator[TextLine], issues: Notes) -> Iterator[_Event]:
     kind = ""
     for number, line in lines:
         if line.startswith("event:"):
@@ -54,11 +54,11 @@ def _events(lines: Iterator[TextLine], notes: Notes) -> Iterator[_Event]:
         elif line.startswith("data:"):
             data = _decoded(line.removeprefix("data:").strip())
             if data is None:
-                notes.skip("an event's data is not JSON (cut off, or not part of the record)", number)
+                issues.skip("an event's data is not JSON (cut off, or not part of the record)", number)
             else:
                 yield _Event(kind, data)
         elif line.strip():
-            notes.skip("a line is neither event nor data", number)
+            issues.skip("a line is neither event nor data", number)
 
 
 def _decoded(text: str) -> dict[str, Any] | None:
@@ -116,8 +116,8 @@ def _call(call: dict[str, Any]) -> ToolCallPart:
 class _Reader:
     """Keeps the order of messages; events of several ids may overlap, so each waits until all have arrived."""
 
-    def __init__(self, notes: Notes) -> None:
-        self.draft = Draft("", notes)
+    def __init__(self, issues: Notes) -> None:
+        self.draft = Draft("", issues)
         self._order: list[_Growing | ToolMessage] = []
         self._growing: dict[str, _Growing] = {}
 

@@ -42,10 +42,10 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the one session of a run: its history, or its steps if the record has no history."""
     document = mapping(source.document())
-    draft = Draft(string(document, "instance_id") or source.name, notes)
+    draft = Draft(string(document, "instance_id") or source.name, issues)
     draft.model = _model(document)
     reader = _Reader(draft)
     for message in items(document, "history") or _history(items(document, "trajectory")):

@@ -33,11 +33,11 @@ def recognises(head: Head) -> bool:
     return isinstance(document, list) and bool(document) and {"task_id", "traj"} <= mapping(document[0]).keys()
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return one session per dialogue, named after task and trial."""
     sessions: list[RecordedSession] = []
     for dialogue in map(mapping, items(source.document())):
-        draft = Draft(f"task-{string(dialogue.get('task_id'))}-trial-{string(dialogue.get('trial')) or 0}", notes)
+        draft = Draft(f"task-{string(dialogue.get('task_id'))}-trial-{string(dialogue.get('trial')) or 0}", issues)
         for value in items(dialogue, "traj"):
             add_chat_message(draft, mapping(value))
         sessions += [draft.session()] if items(dialogue, "traj") else []
@@ -49,26 +49,26 @@ def recognises_simulations(head: Head) -> bool:
     return isinstance(dig(head.document, "simulations"), list) and "info" in mapping(head.document)
 
 
-def read_simulations(source: Source, notes: Notes) -> list[RecordedSession]:
+def read_simulations(source: Source, issues: Notes) -> list[RecordedSession]:
     """Return the agent's session of each simulation, followed by the customer's if the customer used tools."""
     document = mapping(source.document())
     info = mapping(document, "info")
     return [
         session
         for simulation in items(document, "simulations")
-        for session in _sessions(mapping(simulation), info, notes)
+        for session in _sessions(mapping(simulation), info, issues)
     ]
 
 
-def _sessions(simulation: dict[str, Any], info: dict[str, Any], notes: Notes) -> list[RecordedSession]:
+def _sessions(simulation: dict[str, Any], info: dict[str, Any], issues: Notes) -> list[RecordedSession]:
     name = string(simulation, "id")
     messages = [mapping(message) for message in items(simulation, "messages")]
-    agent = Draft(name, notes)
+    agent = Draft(name, issues)
     agent.system = string(info, "environment_info", "policy")
     tools = dig(info, "environment_info", "tool_defs")
     agent.tools = json_text(tools) if tools else ""
     _fill(agent, messages, me="assistant", model=model_ref(dig(info, "agent_info", "llm")))
-    customer = Draft(f"{name}-customer", notes, parent=name)
+    customer = Draft(f"{name}-customer", issues, parent=name)
     customer.system = string(info, "user_info", "global_simulation_guidelines")
     if any(message.get("tool_calls") for message in messages if message.get("role") == "user"):
         _fill(customer, messages, me="user", model=model_ref(dig(info, "user_info", "llm")))

@@ -304,7 +304,7 @@ def add_chat_message(draft: Draft, value: dict[str, Any], *, created_ms: int | N
     """Add a chat message to a session; a system message before all others is the session's system prompt."""
     message = chat_message(value, draft.new_id(), created_ms=created_ms)
     if message is None:
-        draft.notes.skip("a message has no role that is known")
+        draft.issues.skip("a message has no role that is known")
     elif isinstance(message, SystemMessage) and not draft.messages:
         draft.system = text_of(message)
     else:
