@@ -33,7 +33,7 @@ from infold.engine.asking import AsyncSummariser, Summariser, Written
 from infold.engine.titles import title_from_reply, title_from_text
 from infold.errors import ModelError
 from infold.formats.registry import format_named
-from infold.formats.requests import truncates
+from infold.formats.requests import is_truncating_host
 from infold.ports import Clock, FullStore, Model, ModelRequest, Said, SessionKey
 from infold.settings import Settings
 from infold.settings.resolve import Permissions
@@ -252,6 +252,6 @@ def _kept(settings: Settings, model: Model, agent: Agent, place: Assignment, *, 
         summariser=stated.summariser or (model.summarise if summarises else None),
         format=model.format,
         recall=settings.recall.enabled and agent.allows_tools,
-        recovers=not truncates(urlsplit(place.address).netloc) if stated.recovers is None else stated.recovers,
+        recovers=not is_truncating_host(urlsplit(place.address).netloc) if stated.recovers is None else stated.recovers,
         stops=True,
     )

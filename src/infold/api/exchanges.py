@@ -18,17 +18,17 @@ from infold.core.judge import Told
 from infold.core.summary_request import SummaryRequest
 from infold.engine.finding import Brought, agent_of, brought_by, name_of
 from infold.errors import MAY_PASS, FormatError, ModelBusy, ModelError, ModelOverflow, RequestRefused
-from infold.formats.codec import json_text, plain
+from infold.formats.codec import as_dict, json_text
 from infold.formats.overflow import message_in, recognise
 from infold.formats.requests import (
-    Asked,
+    ProviderRequest,
     Unmanaged,
-    answer_of,
-    asked_of,
-    asks_to_truncate,
-    larger_window,
-    truncates,
-    wire_of_path,
+    format_of_path,
+    is_truncating_host,
+    read_answer,
+    read_request,
+    requested_window,
+    requests_truncation,
     with_items,
 )
 
@@ -53,7 +53,7 @@ class Exchange(Struct, frozen=True):
     which goes on when its history is compacted; empty where it names none.
     """
 
-    asked: Asked
+    asked: ProviderRequest
     body: Mapping[str, Any]
     raw: bytes
     brought: Brought
@@ -69,24 +69,24 @@ class Exchange(Struct, frozen=True):
 
 def opened(path: str, headers: Mapping[str, str], raw: bytes, *, host: str = "") -> Exchange | Unmanaged:
     """Read a request that goes to this host (`name:port`); raises `BrokenInput` for a body that is none."""
-    wire = wire_of_path(path)
+    wire = format_of_path(path)
     if wire is None:
         return Unmanaged("the path takes no messages")
-    body = plain(raw)
-    asked = asked_of(wire, body, path)
+    body = as_dict(raw)
+    asked = read_request(wire, body, path)
     if isinstance(asked, Unmanaged):
         return asked
     asked = replace(
         asked,
-        window_tokens=larger_window(wire, body, headers),
-        is_truncated=asks_to_truncate(body) or truncates(host),
+        window_tokens=requested_window(wire, body, headers),
+        is_truncated=requests_truncation(body) or is_truncating_host(host),
     )
     brought = brought_by(asked)
     name = name_of(asked, brought, body, headers)
     return Exchange(asked, body, raw, brought, name, agent_of(body, headers))
 
 
-def settings_for(settings: SessionSettings, asked: Asked) -> SessionSettings:
+def settings_for(settings: SessionSettings, asked: ProviderRequest) -> SessionSettings:
     """Settings for the session of a request: its format, and its model and window unless they name them or it has none.
 
     Whoever relays it recovers from a refusal, so that the expected size decides where the server does refuse.
@@ -135,7 +135,7 @@ def refused(model: str, relayed: Relayed) -> ModelError | None:
     return error
 
 
-def told_by(asked: Asked, relayed: Relayed) -> Told:
+def told_by(asked: ProviderRequest, relayed: Relayed) -> Told:
     """What a model's reply to a request for a summary says, and what it cost; raises `ModelError` where it says nothing."""
     error = refused(asked.model, relayed)
     if error is not None:
@@ -148,7 +148,7 @@ def told_by(asked: Asked, relayed: Relayed) -> Told:
         raise ModelBusy(asked.model, f"answered with an error: {message_in(reply)}")
     try:
         usage = asked.wire.usage(reply)
-        return Told(answer_of(asked.wire, reply), asked.model, usage, cost_of(asked.model, usage))
+        return Told(read_answer(asked.wire, reply), asked.model, usage, cost_of(asked.model, usage))
     except FormatError as broken:
         raise ModelError(asked.model, f"answered with what is no reply ({broken})") from broken
 

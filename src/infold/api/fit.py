@@ -27,7 +27,7 @@ from infold.engine.counting import Counting, counting_for
 from infold.engine.terms import as_text, divided, is_thinking_bound, overhead_of, policy_under, rates_of, window_of
 from infold.errors import WindowExceeded
 from infold.formats.codec import Decoded
-from infold.formats.harness_text import marked, marks_of
+from infold.formats.harness_text import mark_foreign, marks_of
 from infold.formats.registry import WireFormat, detect, format_named
 
 _REHEARSALS = Rehearsals()
@@ -74,7 +74,7 @@ def fit(
     chosen = policy_under(policy, os.environ if environ is None else environ)
     wire = _wire_format(messages, format)
     decoded = wire.decode(messages)
-    decoded = replace(decoded, messages=marked(decoded.messages, marks_of((chosen,))))
+    decoded = replace(decoded, messages=mark_foreign(decoded.messages, marks_of((chosen,))))
     known = None if model is None else lookup(model, overrides=overrides)
     counting = _counting(chosen, known, exact=exact)
     situation = Situation(

@@ -24,7 +24,7 @@ from infold.core.messages import SessionId
 from infold.engine.finding import is_compacted
 from infold.errors import HistoryChanged, StoreError
 from infold.formats.registry import OPENAI_CHAT
-from infold.formats.requests import Asked
+from infold.formats.requests import ProviderRequest
 from infold.ports import FullStore, SessionKey
 from infold.wiring import open_store, summariser_for
 
@@ -225,11 +225,11 @@ def _not_open(_: FullStore, key: SessionKey, __: SessionSettings) -> AsyncSessio
 
 def _checked(settings: SessionSettings) -> SessionSettings:
     """Settings that make sense, their summariser ready to be asked; else `UsageError` is raised now, not at each request."""
-    _ = settings_for(settings, Asked(OPENAI_CHAT, ())).terms
+    _ = settings_for(settings, ProviderRequest(OPENAI_CHAT, ())).terms
     return replace(settings, summariser=summariser_for(settings.summariser))
 
 
-def _without_store(settings: SessionSettings, asked: Asked) -> SessionSettings:
+def _without_store(settings: SessionSettings, asked: ProviderRequest) -> SessionSettings:
     """Settings for a session that nobody keeps: code writes its checkpoints, for no model is to be paid for what may be lost."""
     return replace(settings_for(settings, asked), summariser=None, background=False)
 

@@ -13,7 +13,7 @@ from infold.api.exchanges import Exchange
 from infold.api.passage import AsyncPassage, Passage
 from infold.core.events import FailedOpen, NotManaged
 from infold.errors import BrokenInput
-from infold.formats.codec import plain
+from infold.formats.codec import as_dict
 from infold.formats.overflow import Overflow, recognise
 from infold.formats.registry import builder_for
 from infold.formats.streams import ReplyBuilder
@@ -170,7 +170,7 @@ def _error_in(body: bytes) -> object:
     if b'"error"' not in body:
         return None
     try:
-        return plain(body).get("error")
+        return as_dict(body).get("error")
     except BrokenInput:
         return None
 

@@ -16,7 +16,7 @@ from infold.api.passages import AsyncPassages, Passages
 from infold.api.replies import FRAMING, AsyncReply, Reply, Tell, tell_trouble, tried, tried_async
 from infold.core.events import NotManaged
 from infold.engine.finding import SESSION_HEADER
-from infold.formats.requests import Unmanaged, unstreamed, wire_of_path
+from infold.formats.requests import Unmanaged, format_of_path, unstreamed_path
 
 ENCODINGS = "accept-encoding"
 ONCE = "idempotency-key"
@@ -175,7 +175,7 @@ def _headers(request: httpx2.Request, session: str | None) -> dict[str, str]:
 
 
 def _is_ours(request: httpx2.Request) -> bool:
-    return request.method == "POST" and wire_of_path(request.url.path) is not None
+    return request.method == "POST" and format_of_path(request.url.path) is not None
 
 
 def _exchange(request: httpx2.Request, headers: dict[str, str], content: bytes, tell: Tell) -> Exchange | None:
@@ -215,5 +215,5 @@ def _known_encodings() -> frozenset[str]:
 
 
 def _in_one_piece(request: httpx2.Request) -> httpx2.Request:
-    request.url = httpx2.URL(unstreamed(str(request.url)))
+    request.url = httpx2.URL(unstreamed_path(str(request.url)))
     return request

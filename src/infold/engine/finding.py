@@ -21,7 +21,7 @@ from infold.core.logged_message import Placed
 from infold.core.messages import AssistantMessage, Message, calls_of, is_callers, is_genuine_user, likeness
 from infold.engine.known import begins_with_the_fold, settled
 from infold.engine.terms import divided
-from infold.formats.requests import Asked
+from infold.formats.requests import ProviderRequest
 
 SESSION_HEADER = "x-infold-session"
 """The header by which a client names its session itself."""
@@ -72,7 +72,7 @@ class Match(Struct, frozen=True):
     new_replies: int = 0
 
 
-def brought_by(asked: Asked) -> Brought:
+def brought_by(asked: ProviderRequest) -> Brought:
     """The history that a request brings; raises `BrokenInput` where its messages cannot be read."""
     _, messages = divided(asked.wire.decode(asked.items).messages)
     return Brought(messages, tuple(map(likeness, messages)), bool(asked.tools))
@@ -93,7 +93,9 @@ def is_compacted(brought: Brought) -> bool:
     )
 
 
-def name_of(asked: Asked, brought: Brought, body: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:
+def name_of(
+    asked: ProviderRequest, brought: Brought, body: Mapping[str, Any], headers: Mapping[str, str]
+) -> str | None:
     """The name under which the session of a request is looked for; none for a nameless history before its first reply."""
     given = _in_unicode(headers.get(SESSION_HEADER, "")).strip()
     if given:

@@ -17,8 +17,8 @@ from infold.core.logged_message import Placed
 from infold.core.messages import AssistantMessage, CompactionPart, Finish, Message, MessageId, Usage, likeness
 from infold.engine.known import begins_with_the_fold, is_rewritten, settled
 from infold.errors import HistoryChanged, UsageError
-from infold.formats.codec import Decoded, joined, plain, refuse_text
-from infold.formats.harness_text import NO_MARKS, Marks, marked
+from infold.formats.codec import Decoded, as_dict, join_decoded, require_list
+from infold.formats.harness_text import NO_MARKS, ForeignMarks, mark_foreign
 from infold.formats.pairing import Pairing
 from infold.formats.registry import WireFormat
 
@@ -46,7 +46,7 @@ class Followed(Struct, frozen=True):
 class History:
     """The messages of one session as one wire format has them, decoded as they come."""
 
-    def __init__(self, wire: WireFormat, marks: Marks = NO_MARKS) -> None:
+    def __init__(self, wire: WireFormat, marks: ForeignMarks = NO_MARKS) -> None:
         self.wire = wire
         self._marks = marks
         self.is_whole = False
@@ -68,7 +68,7 @@ class History:
 
     def follow(self, items: Sequence[object], log: Log) -> Followed:
         """Hold a whole list against the session; raises `HistoryChanged` where it is another's. Nothing is taken over yet."""
-        refuse_text(self.wire.name, items)
+        require_list(self.wire.name, items)
         count = len(list(takewhile(_is_system, items)))
         preamble, rest = self.wire.decode(items[:count]), items[count:]
         return self._going_on(preamble, rest, log) or self._anew(preamble, rest, log)
@@ -83,7 +83,7 @@ class History:
 
         Raises `UsageError` for a system message that opens them: it is no part of the session, and would be folded with it.
         """
-        refuse_text(self.wire.name, items)
+        require_list(self.wire.name, items)
         if items and not log.length and _is_system(items[0]):
             raise UsageError(
                 "a system message belongs to every request and not to what is new; put it in front of the messages that "
@@ -92,7 +92,7 @@ class History:
         later = self._read(items, _position(log), self._paired(log))
         shown = self._still_shown(log)
         self._settled = min(self._settled, len(shown.messages))
-        self.decoded, self.is_whole, self._brought = joined(shown, later), False, None
+        self.decoded, self.is_whole, self._brought = join_decoded(shown, later), False, None
         return later.messages
 
     def repeat(self, items: Sequence[object], count: int, log: Log) -> None:
@@ -102,13 +102,13 @@ class History:
             return
         before = (placed.message for placed in log.live if placed.sequence < stored[0].sequence)
         decoded = self._read(items, _position(log) - count, Pairing.after(before, _unanswered(log)))
-        self.decoded, self.is_whole, self._brought = joined(self.decoded, decoded), False, None
+        self.decoded, self.is_whole, self._brought = join_decoded(self.decoded, decoded), False, None
         self.settle()
 
     def reply(self, body: object, log: Log) -> tuple[Message, ...]:
         """Decode a provider's reply, with the usage and the reason it ended for."""
         later = self.wire.decode(self.wire.reply_items(body), first=_position(log), pairing=self._paired(log))
-        self.decoded = joined(self.decoded, later)
+        self.decoded = join_decoded(self.decoded, later)
         usage, finish = self.wire.usage(body), self.wire.finish(body)
         return tuple(_told(message, usage, finish) for message in later.messages)
 
@@ -140,7 +140,7 @@ class History:
     def _read(self, items: Sequence[object], first: int, pairing: Pairing) -> Decoded:
         """Decode what a caller brought; another program may have compacted it before."""
         decoded = self.wire.decode(items, first=first, pairing=pairing)
-        return replace(decoded, messages=marked(decoded.messages, self._marks))
+        return replace(decoded, messages=mark_foreign(decoded.messages, self._marks))
 
     def _going_on(self, preamble: Decoded, items: Sequence[object], log: Log) -> Followed | None:
         """The quick way, for a list that begins with all that was brought last and goes on with all that was heard since.
@@ -162,7 +162,7 @@ class History:
         later = replace(later, messages=_as_placed(later.messages, heard))
         new = later.messages[len(heard) :]
         before = replace(brought.decoded, sources=_resourced(brought.decoded.sources, items))
-        return Followed(preamble, joined(before, later), pairing, new, count + len(heard))
+        return Followed(preamble, join_decoded(before, later), pairing, new, count + len(heard))
 
     def _anew(self, preamble: Decoded, items: Sequence[object], log: Log) -> Followed:
         pairing = Pairing()
@@ -297,7 +297,7 @@ def _begins_with(items: Sequence[object], known: Sequence[object]) -> bool:
 
 
 def _is_system(item: object) -> bool:
-    return plain(item).get("role") in SYSTEM_ROLES
+    return as_dict(item).get("role") in SYSTEM_ROLES
 
 
 def _told(message: Message, usage: Usage | None, finish: Finish | None) -> Message:

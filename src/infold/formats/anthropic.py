@@ -30,38 +30,38 @@ from infold.formats.codec import (
     Item,
     MalformedError,
     Slot,
-    arguments_of,
-    begun_by_user,
-    cleaned,
+    arguments_object,
+    arguments_text,
+    as_dict,
+    block_list,
     content_slots,
     count,
     decode_each,
+    decode_item,
     dict_or_empty,
     dicts_in,
     encode_view,
     finish_named,
-    gather,
     has_address,
     has_count,
     id_field,
     is_image,
     is_pdf,
     json_text,
-    left_text,
-    listed,
-    mentioned,
-    opaque,
+    media_label,
+    opaque_parts,
     opaque_value,
-    parsed_arguments,
-    plain,
     provider_value,
-    replaced_content,
+    remaining_text,
+    replace_content,
+    replace_surrogates,
     reported_usage,
     result_or_text,
-    shown,
-    shown_text,
     text_field,
-    user_text,
+    text_of_parts,
+    user_parts,
+    visible_parts,
+    with_user_first,
 )
 from infold.formats.media import file_part, parse_data_url
 from infold.formats.pairing import Pairing
@@ -91,7 +91,7 @@ OWN_BLOCKS = frozenset(
 
 def looks_like(items: Sequence[object]) -> bool:
     """Return whether a block is of a kind that only this format has."""
-    return any(_is_own(block) for item in items for block in _blocks_of(plain(item)))
+    return any(_is_own(block) for item in items for block in _blocks_of(as_dict(item)))
 
 
 def _blocks_of(item: Item) -> Sequence[object]:
@@ -100,7 +100,7 @@ def _blocks_of(item: Item) -> Sequence[object]:
 
 
 def _is_own(block: object) -> bool:
-    kind = text_field(plain(block), "type") if not isinstance(block, str) else ""
+    kind = text_field(as_dict(block), "type") if not isinstance(block, str) else ""
     return kind in OWN_BLOCKS or kind.endswith("_tool_result")
 
 
@@ -111,13 +111,13 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
 
 def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
     """Return the view as Messages; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, begun_by_user(view), decoded, join=_joined)
+    return encode_view(_CODEC, with_user_first(view), decoded, join=_join_items)
 
 
-def _joined(before: Item, first: Item, second: Item) -> Item | None:
+def _join_items(before: Item, first: Item, second: Item) -> Item | None:
     """Join two user items that both bring results, which must come first, in the order of the calls before them."""
     items = [item for item in (first, second) if item.get("role") == "user" and isinstance(item.get("content"), list)]
-    if len(items) < 2 or not all(any(not _is_no_result(block) for block in item["content"]) for item in items):
+    if len(items) < 2 or not all(any(not _is_not_result(block) for block in item["content"]) for item in items):
         return None
     call_ids = [
         id_field(block, "id") for block in map(_plain_block, _blocks_of(before)) if block.get("type") == "tool_use"
@@ -129,11 +129,13 @@ def _joined(before: Item, first: Item, second: Item) -> Item | None:
 
 def _place(block: object, places: Mapping[str, int]) -> int:
     """Return the place of a block among the results of a step; other blocks come after them."""
-    return len(places) + 1 if _is_no_result(block) else places.get(id_field(plain(block), "tool_use_id"), len(places))
+    return (
+        len(places) + 1 if _is_not_result(block) else places.get(id_field(as_dict(block), "tool_use_id"), len(places))
+    )
 
 
 def _plain_block(block: object) -> Item:
-    return {} if isinstance(block, str) else plain(block)
+    return {} if isinstance(block, str) else as_dict(block)
 
 
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
@@ -141,13 +143,13 @@ def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     if not isinstance(role, str):
         raise MalformedError("it has no role", remedy=f"give a role, one of {', '.join(ROLES)}")
     if role == "user" and type(content) is str:
-        return UserMessage(message_id, pairing.harness_text.mark(user_text(content), message_id, is_user=True))
+        return UserMessage(message_id, pairing.harness_text.mark(user_parts(content), message_id, is_user=True))
     if item.get("tool_calls") or item.get("function_call"):
         raise MalformedError(
             "it calls tools as OpenAI's chat messages do, in a list of Anthropic's",
             remedy="give all items in one format",
         )
-    parts = gather(_CODEC, item, pairing, message_id)
+    parts = decode_item(_CODEC, item, pairing, message_id)
     if role == "assistant":
         return AssistantMessage(message_id, parts)
     if role == "system":
@@ -157,7 +159,7 @@ def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
 
 def _is_all_results(content: object) -> bool:
     blocks = content if isinstance(content, list | tuple) else ()
-    return bool(blocks) and not any(map(_is_no_result, blocks))
+    return bool(blocks) and not any(map(_is_not_result, blocks))
 
 
 def _slots(item: Item) -> Iterator[Slot]:
@@ -170,10 +172,10 @@ def _slots(item: Item) -> Iterator[Slot]:
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
     block = slot.value
     if isinstance(block, str):
-        return user_text(block) if slot.kind == "user" else (TextPart(cleaned(block)),)
+        return user_parts(block) if slot.kind == "user" else (TextPart(replace_surrogates(block)),)
     match block.get("type"):
         case "text" if isinstance(block.get("text"), str):
-            return user_text(block["text"]) if slot.kind == "user" else (TextPart(cleaned(block["text"])),)
+            return user_parts(block["text"]) if slot.kind == "user" else (TextPart(replace_surrogates(block["text"])),)
         case "tool_use":
             return (_call(block, pairing, message_id),)
         case "tool_result":
@@ -192,38 +194,38 @@ def _other(block: Item) -> tuple[Part, ...]:
         case "document":
             return _document(block)
         case _:
-            return opaque(block)
+            return opaque_parts(block)
 
 
 def _call(block: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     tool = text_field(block, "name")
     call_id = pairing.open_call(id_field(block, "id"), tool, message_id)
-    return ToolCallPart(call_id, tool, arguments_of(block.get("input")))
+    return ToolCallPart(call_id, tool, arguments_text(block.get("input")))
 
 
 def _result(block: Item, pairing: Pairing) -> Part:
     content = block.get("content")
-    blocks = () if isinstance(content, str) else listed(content, "content of a tool_result")
-    parts = [part for inner in blocks for part in _inside(inner)]
+    blocks = () if isinstance(content, str) else block_list(content, "content of a tool_result")
+    parts = [part for inner in blocks for part in _result_parts(inner)]
     return result_or_text(
         pairing.take_call(id_field(block, "tool_use_id")),
-        cleaned(content) if isinstance(content, str) else shown_text(parts),
+        replace_surrogates(content) if isinstance(content, str) else text_of_parts(parts),
         status="error" if block.get("is_error") is True else "completed",
         files=tuple(part for part in parts if isinstance(part, FilePart)),
     )
 
 
-def _inside(inner: object) -> tuple[Part, ...]:
+def _result_parts(inner: object) -> tuple[Part, ...]:
     """Return the parts of a block inside a tool result."""
     if isinstance(inner, str):
-        return (TextPart(cleaned(inner)),)
-    block = plain(inner)
+        return (TextPart(replace_surrogates(inner)),)
+    block = as_dict(inner)
     text = block.get("text")
-    return (TextPart(cleaned(text)),) if isinstance(text, str) else _other(block)
+    return (TextPart(replace_surrogates(text)),) if isinstance(text, str) else _other(block)
 
 
 def _medium(block: Item, media_type: str) -> FilePart:
-    source = plain(block.get("source") or {})
+    source = as_dict(block.get("source") or {})
     return file_part(
         "anthropic",
         text_field(source, "media_type") or media_type,
@@ -235,35 +237,35 @@ def _medium(block: Item, media_type: str) -> FilePart:
 
 def _document(block: Item) -> tuple[Part, ...]:
     """Return a document as a medium, or as text if its source is text."""
-    source = plain(block.get("source") or {})
+    source = as_dict(block.get("source") or {})
     if source.get("type") == "text":
         return (TextPart(text_field(source, "data"), synthetic=True, document=text_field(block, "title")),)
     if source.get("type") == "content":
-        return opaque(block)
+        return opaque_parts(block)
     return (_medium(block, "application/pdf"),)
 
 
-def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
-    block, text = slot.value, left_text(parts)
+def _replace(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
+    block, text = slot.value, remaining_text(parts)
     if not any(parts):
         return GONE
     if isinstance(block, str):
         return text or GONE
     match block.get("type"):
         case "tool_use":
-            return {**block, "input": parsed_arguments(text)}
+            return {**block, "input": arguments_object(text)}
         case "tool_result" if isinstance(parts[0], ToolResultPart):
-            content = replaced_content(block.get("content"), parts[0], _inside, text_type="text")
+            content = replace_content(block.get("content"), parts[0], _result_parts, text_type="text")
             return {**block, "content": content}
         case _:
-            return _replaced_text(slot, text)
+            return _replace_text(slot, text)
 
 
-def _retold(slot: Slot, text: str) -> Item:
+def _as_text(slot: Slot, text: str) -> Item:
     return {"type": "text", "text": text} if slot.path else {"role": "user", "content": text}
 
 
-def _replaced_text(slot: Slot, text: str) -> Any:
+def _replace_text(slot: Slot, text: str) -> Any:
     """Return a text or text document with other text; the API refuses empty text.
 
     A user's block of an unknown kind becomes text; a model's stays whole, since others may depend on it.
@@ -276,19 +278,19 @@ def _replaced_text(slot: Slot, text: str) -> Any:
         return GONE
     if block.get("type") == "text":
         return {**block, "text": text}
-    return block if slot.kind == "assistant" or block.get("type") in THINKING else _retold(slot, text)
+    return block if slot.kind == "assistant" or block.get("type") in THINKING else _as_text(slot, text)
 
 
-def _tidied(item: Item) -> Item | None:
+def _tidy(item: Item) -> Item | None:
     """Leave out an item without content; put results first, since one may have become text."""
     content = item.get("content")
     if not content or isinstance(content, str) or item.get("role") != "user":
         return item if content else None
-    return {**item, "content": sorted(content, key=_is_no_result)}
+    return {**item, "content": sorted(content, key=_is_not_result)}
 
 
-def _is_no_result(block: object) -> bool:
-    return isinstance(block, str) or plain(block).get("type") != "tool_result"
+def _is_not_result(block: object) -> bool:
+    return isinstance(block, str) or as_dict(block).get("type") != "tool_result"
 
 
 # Messages of infold's own.
@@ -297,7 +299,7 @@ def _is_no_result(block: object) -> bool:
 def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
     """Return items for a message of infold's own: results first, as the API wants them."""
     ids = aliases or {}
-    parts = shown(message)
+    parts = visible_parts(message)
     role = "assistant" if isinstance(message, AssistantMessage) else "user"
     blocks = [block for part in parts for block in _new_blocks(part, ids)]
     if not isinstance(message, AssistantMessage):
@@ -316,7 +318,7 @@ def _new_blocks(part: Part, ids: Mapping[str, str]) -> list[Item]:
             return [block] if "type" in block else [text] if part.text.strip() else []
         case ToolCallPart():
             call_id = ids.get(part.call_id) or part.call_id
-            return [{"type": "tool_use", "id": call_id, "name": part.tool, "input": parsed_arguments(part.arguments)}]
+            return [{"type": "tool_use", "id": call_id, "name": part.tool, "input": arguments_object(part.arguments)}]
         case ToolResultPart():
             return [_new_result(part, ids)]
         case FilePart():
@@ -345,10 +347,10 @@ def _new_medium(part: FilePart) -> Item:
         return {"type": "image", "source": source}
     if is_pdf(part) or (has_address(part) and part.media_type == "application/pdf"):
         return {"type": "document", "source": source, **({"title": part.name} if part.name and found else {})}
-    return {"type": "text", "text": mentioned(part)}
+    return {"type": "text", "text": media_label(part)}
 
 
-_CODEC = Codec(slots=_slots, parts=_parts, replace=_replaced, as_text=_retold, tidy=_tidied, encode_new=encode_new)
+_CODEC = Codec(slots=_slots, parts=_parts, replace=_replace, as_text=_as_text, tidy=_tidy, encode_new=encode_new)
 
 
 # Requests.
@@ -564,7 +566,7 @@ class AnthropicReply:
         if not text.strip():
             return block
         try:
-            return {**block, "input": plain(text.encode())}
+            return {**block, "input": as_dict(text.encode())}
         except MalformedError:
             return {**block, "input": {"arguments": text}}
 

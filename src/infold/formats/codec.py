@@ -35,8 +35,8 @@ from infold.core.messages import (
 )
 from infold.core.view import REQUEST_TEXT
 from infold.errors import BrokenInput, kind_of
-from infold.formats.harness_text import OPENINGS, split_injected
-from infold.formats.pairing import Asked, Pairing
+from infold.formats.harness_text import OPENINGS, split_harness_text
+from infold.formats.pairing import OpenCall, Pairing
 
 Item: TypeAlias = dict[str, Any]
 
@@ -68,7 +68,7 @@ class MalformedError(BrokenInput):
         super().__init__(name, problem if index is None else f"item {index}: {problem}", remedy=remedy)
 
 
-def joined(earlier: Decoded, later: Decoded) -> Decoded:
+def join_decoded(earlier: Decoded, later: Decoded) -> Decoded:
     """Join two stretches of one history, for a session that decodes only new items."""
     return Decoded(
         earlier.format,
@@ -88,19 +88,19 @@ def decode_each(
 ) -> Decoded:
     """Decode a history in which each item is one message."""
     pairs = pairing or Pairing()
-    refuse_text(name, items)
+    require_list(name, items)
     messages: list[Message] = []
     number = first
     try:
         for number, item in enumerate(items, first):
-            wire = item if type(item) is dict else plain(item)
+            wire = item if type(item) is dict else as_dict(item)
             messages.append(read(wire, MessageId(f"m{number}"), pairs))
     except MalformedError as problem:
-        raise refusing(name, number - first, problem) from problem
+        raise error_at(name, number - first, problem) from problem
     return Decoded(name, tuple(messages), tuple([(item,) for item in items]), dict(pairs.aliases))
 
 
-def refuse_text(name: str, items: object) -> None:
+def require_list(name: str, items: object) -> None:
     """Raise `BrokenInput` for a lone string or dict where a list of items belongs."""
     if not isinstance(items, list | tuple):
         raise BrokenInput(
@@ -108,33 +108,33 @@ def refuse_text(name: str, items: object) -> None:
         )
 
 
-def refusing(name: str, index: int, problem: MalformedError) -> MalformedError:
+def error_at(name: str, index: int, problem: MalformedError) -> MalformedError:
     """Return the error for the item at `index`."""
     return MalformedError(problem.problem, remedy=problem.remedy, name=name, index=index)
 
 
-def plain(value: object) -> Item:
+def as_dict(value: object) -> Item:
     """Return one item or block as a dict; a dict is returned as it is."""
     if isinstance(value, dict):
         return value
     if isinstance(value, bytes | bytearray | memoryview | Raw):
-        return _parsed(bytes(value))
+        return _parse_object(bytes(value))
     dump = getattr(value, "model_dump", None)
     if dump is not None:
-        return _dumped(dump)
+        return _dump_object(dump)
     if isinstance(value, Mapping):
         return dict(value)
     raise MalformedError(f"{kind_of(value)} stands where an object belongs", remedy="give a dict")
 
 
-def _parsed(text: bytes) -> Item:
+def _parse_object(text: bytes) -> Item:
     try:
         value = _loads(text)
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
         raise MalformedError(f"not JSON ({error})", remedy="give the item as the provider sent it") from error
-    return plain(value)
+    return as_dict(value)
 
 
 def _loads(text: bytes) -> object:
@@ -154,9 +154,9 @@ def _float(text: str) -> float | Decimal:
         raise ValueError("a number beyond all bounds") from error
 
 
-def _dumped(dump: Callable[..., Any]) -> Item:
+def _dump_object(dump: Callable[..., Any]) -> Item:
     try:
-        return plain(dump(mode="json", by_alias=True, exclude_unset=True))
+        return as_dict(dump(mode="json", by_alias=True, exclude_unset=True))
     except RecursionError:
         raise _too_deep() from None
 
@@ -165,7 +165,7 @@ def _too_deep() -> MalformedError:
     return MalformedError("nested too deep to be read", remedy="flatten it or leave it out")
 
 
-def as_came(source: object, item: Item) -> object:
+def encode_like(source: object, item: Item) -> object:
     """Return a changed item in the type of its source: bytes stay bytes, `Raw` stays `Raw`, anything else is a dict."""
     if isinstance(source, Raw):
         return Raw(json_text(item).encode())
@@ -175,7 +175,7 @@ def as_came(source: object, item: Item) -> object:
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def cleaned(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Return the text with lone surrogates replaced, which UTF-8 cannot encode."""
     if text.isascii():
         return text
@@ -186,14 +186,14 @@ def cleaned(text: str) -> str:
     return text
 
 
-def _foreign(value: object) -> object:
+def _encode_other(value: object) -> object:
     if isinstance(value, Decimal):  # for the slow encoder, which has no way to write one; the quick one has its own
         return int(value) if value.adjusted() < MOST_DIGITS else str(value)
     dump = getattr(value, "model_dump", None)
     return str(value) if dump is None else dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-_encode = msgspec.json.Encoder(enc_hook=_foreign, decimal_format="number").encode
+_encode = msgspec.json.Encoder(enc_hook=_encode_other, decimal_format="number").encode
 
 
 def json_text(value: object) -> str:
@@ -209,7 +209,7 @@ def json_text(value: object) -> str:
 def _json_text_slowly(value: object) -> str:
     """Encode what the fast encoder refuses: lone surrogates and numbers beyond 64 bits."""
     try:
-        return cleaned(json.dumps(value, ensure_ascii=False, default=_foreign, separators=(",", ":")))
+        return replace_surrogates(json.dumps(value, ensure_ascii=False, default=_encode_other, separators=(",", ":")))
     except (RecursionError, ValueError):
         raise _too_deep() from None
     except TypeError as error:
@@ -221,7 +221,7 @@ def dict_or_empty(value: object) -> Item:
     if isinstance(value, dict):
         return value
     try:
-        return {} if value is None or isinstance(value, str | int | float | list | tuple) else plain(value)
+        return {} if value is None or isinstance(value, str | int | float | list | tuple) else as_dict(value)
     except MalformedError:
         return {}
 
@@ -233,7 +233,7 @@ def dicts_in(value: object) -> list[Item]:
     return [found for one in value if (found := dict_or_empty(one)) or isinstance(one, dict)]
 
 
-def listed(value: object, what: str) -> Sequence[Any]:
+def block_list(value: object, what: str) -> Sequence[Any]:
     """Return a list of blocks, empty for `None`; raise `MalformedError` for anything else."""
     if isinstance(value, list | tuple):
         return value
@@ -247,7 +247,7 @@ def text_field(item: Mapping[str, Any], *names: str) -> str:
     for name in names:
         value = item.get(name)
         if isinstance(value, str) and value:
-            return cleaned(value)
+            return replace_surrogates(value)
     return ""
 
 
@@ -265,13 +265,13 @@ NO_PARTNERS = frozenset({"file_id", "container_id", "response_id", "session_id",
 """Fields with the id of something outside the history, which any number of blocks may share."""
 
 
-def opaque(value: Item, *links: str) -> tuple[Part, ...]:
+def opaque_parts(value: Item, *links: str) -> tuple[Part, ...]:
     """Return a block that infold has no reading for as an opaque part, linked by the ids it holds to its partners.
 
     Those are its fields `id` and `…_id`, and the same of the objects in it: `server_tool_use` has in `id` what its result
     has in `tool_use_id`. `links` are for partners that have no id.
     """
-    objects = (value, *(plain(inner) for inner in value.values() if isinstance(inner, dict)))
+    objects = (value, *(as_dict(inner) for inner in value.values() if isinstance(inner, dict)))
     ids = (id_field(one, name) for one in objects for name in one if _is_partners_id(name))
     return (TextPart(json_text(value), synthetic=True, opaque=True, links=(*filter(None, ids), *links)),)
 
@@ -280,26 +280,28 @@ def _is_partners_id(name: object) -> bool:
     return isinstance(name, str) and (name == "id" or name.endswith(("_id", "Id"))) and name not in NO_PARTNERS
 
 
-def user_text(text: str) -> tuple[Part, ...]:
+def user_parts(text: str) -> tuple[Part, ...]:
     """Return a user's text as parts; text that a harness injected is marked synthetic."""
     if "<" not in text and not text.startswith(OPENINGS):
-        return (TextPart(cleaned(text)),)
-    return tuple(TextPart(cleaned(piece.text), synthetic=piece.injected) for piece in split_injected(text))
+        return (TextPart(replace_surrogates(text)),)
+    return tuple(
+        TextPart(replace_surrogates(piece.text), synthetic=piece.injected) for piece in split_harness_text(text)
+    )
 
 
-def lines(texts: Iterable[str]) -> str:
+def join_lines(texts: Iterable[str]) -> str:
     """Join texts line by line, without empty ones."""
     return "\n".join(text for text in texts if text)
 
 
-def arguments_of(value: object) -> str:
+def arguments_text(value: object) -> str:
     """Return a call's arguments as the model wrote them, or as JSON if the wire has them parsed."""
     if isinstance(value, str):
-        return cleaned(value)
+        return replace_surrogates(value)
     return "{}" if value is None else json_text(value)
 
 
-def parsed_arguments(arguments: str) -> Item:
+def arguments_object(arguments: str) -> Item:
     """Return arguments as an object; any other value is wrapped in one."""
     try:
         value = msgspec.json.decode(arguments)
@@ -308,9 +310,9 @@ def parsed_arguments(arguments: str) -> Item:
     return value if isinstance(value, dict) else {"arguments": value}
 
 
-def unpacked_input(part: Part | None) -> str:
+def custom_input(part: Part | None) -> str:
     """Return the free text of a custom tool's call, which our arguments hold in the field `input`."""
-    value = parsed_arguments(left_text((part,))).get("input", "")
+    value = arguments_object(remaining_text((part,))).get("input", "")
     return value if isinstance(value, str) else json_text(value)
 
 
@@ -365,7 +367,7 @@ def finish_named(reason: object) -> Finish | None:
 
 
 def result_or_text(
-    call: Asked | None,
+    call: OpenCall | None,
     output: str,
     *,
     status: ResultStatus = "completed",
@@ -378,12 +380,12 @@ def result_or_text(
     return ToolResultPart(call.call_id, call.tool, output, status, exit_status, files=files)
 
 
-def shown_text(parts: Iterable[Part]) -> str:
+def text_of_parts(parts: Iterable[Part]) -> str:
     """Return the text of these parts, line by line."""
-    return lines(part.text for part in parts if isinstance(part, TextPart))
+    return join_lines(part.text for part in parts if isinstance(part, TextPart))
 
 
-def left_text(parts: Iterable[Part | None]) -> str:
+def remaining_text(parts: Iterable[Part | None]) -> str:
     """Return the text left of a slot, in whichever field the part has it."""
     return "".join(_text(part) for part in parts if part is not None)
 
@@ -396,27 +398,27 @@ def _text(part: Part) -> str:
     return part.text if isinstance(part, TextPart | ReasoningPart) else ""
 
 
-def replaced_content(
+def replace_content(
     content: object, part: Part | None, read: Callable[[Any], Sequence[Part]], *, text_type: str
 ) -> object:
     """Return a result's content with its text replaced; media stay if the part still has them.
 
     The new text takes the other fields of the first text block (a cache mark).
     """
-    text = left_text((part,))
+    text = remaining_text((part,))
     if not isinstance(content, list | tuple):
         return text
-    result = undigested(part) if isinstance(part, ToolResultPart) else None
+    result = without_digests(part) if isinstance(part, ToolResultPart) else None
     kept = result.files if isinstance(result, ToolResultPart) else ()
-    texts = (plain(block) for block in content if not isinstance(block, str) and "text" in plain(block))
+    texts = (as_dict(block) for block in content if not isinstance(block, str) and "text" in as_dict(block))
     new = {**next(texts, {"type": text_type}), "text": text}
     return [
         *([new] if text else []),
-        *(block for block in content if any(undigested(found) in kept for found in read(block))),
+        *(block for block in content if any(without_digests(found) in kept for found in read(block))),
     ]
 
 
-def undigested(part: Part) -> Part:
+def without_digests(part: Part) -> Part:
     """Return a part without the digests of its media, which a log has only if it stores them."""
     match part:
         case FilePart() if part.digest:
@@ -427,20 +429,20 @@ def undigested(part: Part) -> Part:
             return part
 
 
-def shown(message: Message) -> tuple[Part, ...]:
+def visible_parts(message: Message) -> tuple[Part, ...]:
     """Return the parts of a message that a model may see."""
     return tuple(part for part in message.parts if not (isinstance(part, TextPart) and part.ignored))
 
 
-def mentioned(file: FilePart) -> str:
+def media_label(file: FilePart) -> str:
     """Return a label for a medium whose bytes are not available."""
     reference = "" if file.reference.startswith("data:") else file.reference
     return f"[{' '.join(filter(None, (file.media_type, file.name, reference)))}]"
 
 
-def told_output(part: ToolResultPart) -> str:
+def output_with_labels(part: ToolResultPart) -> str:
     """Return a result's output with labels for its media, for a wire that takes no media in results."""
-    return lines([part.output, *map(mentioned, part.files)])
+    return join_lines([part.output, *map(media_label, part.files)])
 
 
 def is_image(file: FilePart) -> bool:
@@ -485,7 +487,7 @@ class Slot(NamedTuple):
     value: Any
 
 
-Joined: TypeAlias = Callable[[Item, Item, Item], Item | None]
+JoinItems: TypeAlias = Callable[[Item, Item, Item], Item | None]
 """Joins the second and the third of three items into one; `None` keeps them apart."""
 
 
@@ -520,11 +522,11 @@ def content_slots(item: Item, kind: str) -> Iterator[Slot]:
         if content or kind == "user":
             yield Slot(("content",), kind, content)
         return
-    for index, block in enumerate(listed(content, "content")):
-        yield Slot(("content", index), kind, block if isinstance(block, str) else plain(block))
+    for index, block in enumerate(block_list(content, "content")):
+        yield Slot(("content", index), kind, block if isinstance(block, str) else as_dict(block))
 
 
-def gather(codec: Codec, item: Item, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
+def decode_item(codec: Codec, item: Item, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
     """Return all parts of an item, in the order of its slots, with harness text marked."""
     marked = pairing.harness_text.mark
     parts: list[Part] = []
@@ -538,7 +540,7 @@ def encode_view(
     view: Sequence[Message],
     decoded: Decoded,
     *,
-    join: Joined | None = None,
+    join: JoinItems | None = None,
 ) -> list[object]:
     """Return the view as wire items: sources where nothing changed, patched copies, new items for infold's own messages.
 
@@ -551,18 +553,18 @@ def encode_view(
         place = places.get(message.id)
         was_own, is_own = is_own, place is None
         if place is None:
-            encoded: Sequence[object] = _new(codec, message, decoded)
+            encoded: Sequence[object] = _encode_new(codec, message, decoded)
         elif message is decoded.messages[place] or message.parts == decoded.messages[place].parts:
             encoded = decoded.sources[place]
         else:
-            encoded = _altered(codec, message, decoded, place)
+            encoded = _encode_changed(codec, message, decoded, place)
         if join is not None and (is_own or was_own):
-            encoded = _neighbours(items, encoded, join)
+            encoded = _join_neighbours(items, encoded, join)
         items += encoded
     return items
 
 
-def begun_by_user(view: Sequence[Message]) -> Sequence[Message]:
+def with_user_first(view: Sequence[Message]) -> Sequence[Message]:
     """Return a view for a provider that wants a user message first: a summary at its start gets a request before it."""
     first = view[0] if view else None
     if not isinstance(first, AssistantMessage) or not first.summary:
@@ -570,47 +572,49 @@ def begun_by_user(view: Sequence[Message]) -> Sequence[Message]:
     return (UserMessage(MessageId("request-opening"), (TextPart(REQUEST_TEXT, synthetic=True),)), *view)
 
 
-def _neighbours(items: list[object], encoded: Sequence[object], join: Joined) -> Sequence[object]:
+def _join_neighbours(items: list[object], encoded: Sequence[object], join: JoinItems) -> Sequence[object]:
     """Join the first of the new items with the last one if `join` does, and return those still to be added."""
-    before = plain(items[-2]) if len(items) > 1 else {}
-    together = join(before, plain(items[-1]), plain(encoded[0])) if items and encoded else None
+    before = as_dict(items[-2]) if len(items) > 1 else {}
+    together = join(before, as_dict(items[-1]), as_dict(encoded[0])) if items and encoded else None
     if together is None:
         return encoded
-    items[-1] = as_came(items[-1], together)
+    items[-1] = encode_like(items[-1], together)
     return encoded[1:]
 
 
-def _new(codec: Codec, message: Message, decoded: Decoded) -> list[object]:
+def _encode_new(codec: Codec, message: Message, decoded: Decoded) -> list[object]:
     """Return items for a message of infold's own, in the type of the caller's first item."""
     source = next((source for sources in decoded.sources[:1] for source in sources), None)
-    return [as_came(source, item) for item in codec.encode_new(message, decoded.aliases)]
+    return [encode_like(source, item) for item in codec.encode_new(message, decoded.aliases)]
 
 
-def _altered(codec: Codec, message: Message, decoded: Decoded, place: int) -> list[object]:
-    original = tuple(map(undigested, decoded.messages[place].parts))
-    fates = _fates(original, tuple(undigested(part) for part in message.parts if not isinstance(part, _UNSENT)))
+def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int) -> list[object]:
+    original = tuple(map(without_digests, decoded.messages[place].parts))
+    fates = _match_parts(
+        original, tuple(without_digests(part) for part in message.parts if not isinstance(part, _UNSENT))
+    )
     items: list[object] = []
     taken = 0
     for source in decoded.sources[place]:
-        item = plain(source)
+        item = as_dict(source)
         edits: dict[tuple[str | int, ...], Any] = {}
         for slot in codec.slots(item):
             end = taken + len(codec.parts(slot, Pairing(), message.id))
             if tuple(fates[taken:end]) != original[taken:end]:
-                edits[slot.path] = _changed(codec, slot, original[taken:end], tuple(fates[taken:end]))
+                edits[slot.path] = _replace_slot(codec, slot, original[taken:end], tuple(fates[taken:end]))
             taken = end
-        items += _rewritten(codec, source, item, edits)
+        items += _apply_edits(codec, source, item, edits)
     extra = tuple([part for part in fates[len(original) :] if part is not None])
-    return items + (_new(codec, replace(message, parts=extra), decoded) if extra else [])
+    return items + (_encode_new(codec, replace(message, parts=extra), decoded) if extra else [])
 
 
-def _changed(codec: Codec, slot: Slot, old: tuple[Part, ...], new: tuple[Part | None, ...]) -> Any:
+def _replace_slot(codec: Codec, slot: Slot, old: tuple[Part, ...], new: tuple[Part | None, ...]) -> Any:
     if isinstance(old[0], FilePart | ToolResultPart) and isinstance(new[0], TextPart):
         return codec.as_text(slot, new[0].text)
     return codec.replace(slot, new)
 
 
-def _fates(original: tuple[Part, ...], parts: tuple[Part, ...]) -> list[Part | None]:
+def _match_parts(original: tuple[Part, ...], parts: tuple[Part, ...]) -> list[Part | None]:
     """Return each original part as it is now (`None` if it was removed), then the parts that are new."""
     if len(original) == len(parts):
         return [*parts]
@@ -636,17 +640,17 @@ def _is_same(old: Part, new: Part, *, is_needed: bool) -> bool:
     return old == new or is_needed
 
 
-def _rewritten(codec: Codec, source: object, item: Item, edits: dict[tuple[str | int, ...], Any]) -> list[object]:
+def _apply_edits(codec: Codec, source: object, item: Item, edits: dict[tuple[str | int, ...], Any]) -> list[object]:
     if not edits:
         return [source]
     if () in edits:
-        return [] if edits[()] is GONE else [as_came(source, edits[()])]
-    edited = _edited(item, edits)
+        return [] if edits[()] is GONE else [encode_like(source, edits[()])]
+    edited = _edited_copy(item, edits)
     tidy = codec.tidy(edited)
-    return [] if tidy is None else [as_came(source, tidy)]
+    return [] if tidy is None else [encode_like(source, tidy)]
 
 
-def _edited(item: Item, edits: dict[tuple[str | int, ...], Any]) -> Item:
+def _edited_copy(item: Item, edits: dict[tuple[str | int, ...], Any]) -> Item:
     """Return a copy of the item with these slots changed, which shares all else with it."""
     copy = dict(item)
     for key in {path[0] for path in edits}:

@@ -32,37 +32,37 @@ from infold.formats.codec import (
     Item,
     MalformedError,
     Slot,
-    arguments_of,
-    begun_by_user,
-    cleaned,
+    arguments_object,
+    arguments_text,
+    as_dict,
+    block_list,
     count,
     decode_each,
+    decode_item,
     dict_or_empty,
     dicts_in,
     encode_view,
     finish_named,
-    gather,
     has_address,
     has_count,
     id_field,
     json_text,
-    left_text,
-    listed,
-    mentioned,
-    opaque,
+    media_label,
+    opaque_parts,
     opaque_value,
-    parsed_arguments,
-    plain,
+    output_with_labels,
     provider_value,
+    remaining_text,
+    replace_surrogates,
     reported_usage,
     result_or_text,
-    shown,
     text_field,
-    told_output,
-    user_text,
+    user_parts,
+    visible_parts,
+    with_user_first,
 )
 from infold.formats.media import file_part, parse_data_url
-from infold.formats.pairing import Pairing, by_name
+from infold.formats.pairing import Pairing, name_key
 from infold.formats.sse import MOST_EVENT_BYTES, JsonArrayReader, SseEvent, SseReader
 from infold.formats.streams import Emit, ReplyBuilder, TextPieces, append_text, join_pieces
 
@@ -75,7 +75,7 @@ PLAIN_RESPONSES = ("output", "result", "content", "error")
 
 def looks_like(items: Sequence[object]) -> bool:
     """Return whether these are `contents`: no other format has `parts`."""
-    return bool(items) and all("parts" in plain(item) for item in items)
+    return bool(items) and all("parts" in as_dict(item) for item in items)
 
 
 def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
@@ -85,47 +85,47 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
 
 def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
     """Return the view as `contents`; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, begun_by_user(view), decoded, join=_joined)
+    return encode_view(_CODEC, with_user_first(view), decoded, join=_join_items)
 
 
-def _joined(before: Item, first: Item, second: Item) -> Item | None:
+def _join_items(before: Item, first: Item, second: Item) -> Item | None:
     """Join two items that both bring responses, which the API counts by item; in the order of the calls before them."""
-    if not (_has_answers(first) and _has_answers(second)):
+    if not (_has_responses(first) and _has_responses(second)):
         return None
-    calls = [_field(plain(part), "functionCall", "function_call") for part in before.get("parts") or () if part]
+    calls = [_field(as_dict(part), "functionCall", "function_call") for part in before.get("parts") or () if part]
     numbered = reversed(list(enumerate(filter(None, calls))))
-    places = {key: place for place, call in numbered for key in _keys(plain(call))}
+    places = {key: place for place, call in numbered for key in _keys(as_dict(call))}
     parts = sorted([*first["parts"], *second["parts"]], key=lambda part: _place(part, places))
     return {**second, **first, "parts": parts}
 
 
 def _place(part: object, places: Mapping[str, int]) -> int:
     """Return the place of a part among the responses of a step; other parts come after them."""
-    if _is_no_answer(part):
+    if _is_not_response(part):
         return len(places) + 1
-    keys = _keys(plain(_response(plain(part))))
+    keys = _keys(as_dict(_response(as_dict(part))))
     return next((places[key] for key in keys if key in places), len(places))
 
 
 def _keys(call: Item) -> tuple[str, ...]:
     """Return the keys that identify a call within its step: its id, then its tool's name."""
-    wire_id, named = id_field(call, "id"), by_name(text_field(call, "name"))
+    wire_id, named = id_field(call, "id"), name_key(text_field(call, "name"))
     return (wire_id, named) if wire_id else (named,)
 
 
-def _has_answers(item: Item) -> bool:
-    return not all(map(_is_no_answer, item.get("parts") or ()))
+def _has_responses(item: Item) -> bool:
+    return not all(map(_is_not_response, item.get("parts") or ()))
 
 
-def _is_no_answer(part: object) -> bool:
-    return isinstance(part, str) or not _response(plain(part))
+def _is_not_response(part: object) -> bool:
+    return isinstance(part, str) or not _response(as_dict(part))
 
 
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     if "parts" not in item:
         raise MalformedError("it has no parts", remedy="give {'role': …, 'parts': […]}")
     pairing.reserve(_answered_ids(item))
-    parts = gather(_CODEC, item, pairing, message_id)
+    parts = decode_item(_CODEC, item, pairing, message_id)
     role = item.get("role") or "user"
     if role == "model":
         return AssistantMessage(message_id, parts)
@@ -135,12 +135,12 @@ def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
 
 
 def _answered_ids(item: Item) -> Iterator[str]:
-    answers = (part for part in listed(item["parts"], "parts") if not _is_no_answer(part))
-    return (id_field(plain(_response(plain(part))), "id") for part in answers)
+    answers = (part for part in block_list(item["parts"], "parts") if not _is_not_response(part))
+    return (id_field(as_dict(_response(as_dict(part))), "id") for part in answers)
 
 
 def _is_all_results(item: Item) -> bool:
-    return bool(item["parts"]) and not any(map(_is_no_answer, item["parts"]))
+    return bool(item["parts"]) and not any(map(_is_not_response, item["parts"]))
 
 
 def _field(item: Item, camel: str, snake: str) -> Any:
@@ -158,8 +158,8 @@ def _signature(part: Item) -> Any:
 
 def _slots(item: Item) -> Iterator[Slot]:
     role = item.get("role") or "user"
-    for index, part in enumerate(listed(item.get("parts"), "parts")):
-        yield Slot(("parts", index), role, {"text": part} if isinstance(part, str) else plain(part))
+    for index, part in enumerate(block_list(item.get("parts"), "parts")):
+        yield Slot(("parts", index), role, {"text": part} if isinstance(part, str) else as_dict(part))
 
 
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
@@ -167,27 +167,27 @@ def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, .
     signature = _signature(part)
     signed = (json_text(signature),) if signature else ()
     if call := _field(part, "functionCall", "function_call"):
-        return (_call(plain(call), signed, pairing, message_id),)
+        return (_call(as_dict(call), signed, pairing, message_id),)
     if response := _response(part):
-        return (_result(plain(response), pairing),)
+        return (_result(as_dict(response), pairing),)
     if part.get("thought") is True:
         return (ReasoningPart(text_field(part, "text"), *signed),)
     mark = (ReasoningPart("", *signed),) if signed else ()
     run = tuple(pairing.code_run(begins=key == "executableCode") for key in _CODE if _field(part, key, _CODE[key]))
-    return (*_said(part, *run, is_user=slot.kind == "user"), *mark)
+    return (*_content_parts(part, *run, is_user=slot.kind == "user"), *mark)
 
 
 _CODE = {"executableCode": "executable_code", "codeExecutionResult": "code_execution_result"}
 """Code that the provider runs, and its output; older models give neither an id."""
 
 
-def _said(part: Item, *links: str, is_user: bool) -> tuple[Part, ...]:
+def _content_parts(part: Item, *links: str, is_user: bool) -> tuple[Part, ...]:
     text = part.get("text")
     if isinstance(text, str):
-        return user_text(text) if is_user else (TextPart(cleaned(text)),)
+        return user_parts(text) if is_user else (TextPart(replace_surrogates(text)),)
     if medium := _field(part, "inlineData", "inline_data") or _field(part, "fileData", "file_data"):
-        return (_medium(plain(medium)),)
-    return opaque(part, *links)
+        return (_medium(as_dict(medium)),)
+    return opaque_parts(part, *links)
 
 
 def _medium(medium: Item) -> FilePart:
@@ -204,18 +204,20 @@ def _medium(medium: Item) -> FilePart:
 def _call(call: Item, signed: tuple[str, ...], pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     tool = text_field(call, "name")
     call_id = pairing.open_call(id_field(call, "id"), tool, message_id)
-    return ToolCallPart(call_id, tool, arguments_of(call.get("args")), *signed)
+    return ToolCallPart(call_id, tool, arguments_text(call.get("args")), *signed)
 
 
 def _result(response: Item, pairing: Pairing) -> Part:
-    value = plain(response.get("response") or {})
+    value = as_dict(response.get("response") or {})
     field = _plain_field(value)
-    media = [plain(part) for part in listed(response.get("parts"), "parts of a functionResponse")]
+    media = [as_dict(part) for part in block_list(response.get("parts"), "parts of a functionResponse")]
     return result_or_text(
         pairing.take_call_of(id_field(response, "id"), text_field(response, "name")),
-        cleaned(value[field]) if field else json_text(value),
+        replace_surrogates(value[field]) if field else json_text(value),
         status="error" if "error" in value else "completed",
-        files=tuple(part for medium in media for part in _said(medium, is_user=False) if isinstance(part, FilePart)),
+        files=tuple(
+            part for medium in media for part in _content_parts(medium, is_user=False) if isinstance(part, FilePart)
+        ),
     )
 
 
@@ -227,38 +229,38 @@ def _plain_field(value: Item) -> str:
     return field if field in PLAIN_RESPONSES and isinstance(text, str) else ""
 
 
-def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
+def _replace(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
     part = slot.value
     if not any(parts):
         return GONE
     for key in ("functionCall", "function_call"):
         if part.get(key):
-            return {**part, key: {**plain(part[key]), "args": parsed_arguments(left_text(parts))}}
+            return {**part, key: {**as_dict(part[key]), "args": arguments_object(remaining_text(parts))}}
     for key in ("functionResponse", "function_response"):
         if part.get(key) and isinstance(parts[0], ToolResultPart):
-            return {**part, key: _replaced_response(plain(part[key]), parts[0])}
-    return _replaced_text(part, parts) if "text" in part or slot.kind != "model" else part
+            return {**part, key: _replace_response(as_dict(part[key]), parts[0])}
+    return _replace_text(part, parts) if "text" in part or slot.kind != "model" else part
 
 
-def _retold(slot: Slot, text: str) -> Item:
+def _as_text(slot: Slot, text: str) -> Item:
     del slot
     return {"text": text}
 
 
-def _replaced_response(response: Item, part: Part | None) -> Item:
-    field = _plain_field(plain(response.get("response") or {})) or "output"
-    copy = {**response, "response": {field: left_text((part,))}}
+def _replace_response(response: Item, part: Part | None) -> Item:
+    field = _plain_field(as_dict(response.get("response") or {})) or "output"
+    copy = {**response, "response": {field: remaining_text((part,))}}
     if isinstance(part, ToolResultPart) and not part.files:
         copy.pop("parts", None)
     return copy
 
 
-def _replaced_text(part: Item, parts: tuple[Part | None, ...]) -> Any:
+def _replace_text(part: Item, parts: tuple[Part | None, ...]) -> Any:
     """Return a part with other text; a signature goes with the reasoning part that stands for it.
 
     A user's part of an unknown kind becomes text; a model's never gets here.
     """
-    copy = {**part, "text": left_text(parts)} if "text" in part else {"text": left_text(parts)}
+    copy = {**part, "text": remaining_text(parts)} if "text" in part else {"text": remaining_text(parts)}
     if part.get("thought") is True:
         return copy
     if not any(isinstance(left, ReasoningPart) for left in parts):
@@ -266,7 +268,7 @@ def _replaced_text(part: Item, parts: tuple[Part | None, ...]) -> Any:
     return copy if copy["text"] or _signature(copy) else GONE
 
 
-def _tidied(item: Item) -> Item | None:
+def _tidy(item: Item) -> Item | None:
     return item if item.get("parts") else None
 
 
@@ -277,7 +279,7 @@ def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> li
     """Return items for a message of infold's own; instructions travel as a user's, since `contents` has no other role."""
     ids = aliases or {}
     role = "model" if isinstance(message, AssistantMessage) else "user"
-    parts = [wire for part in shown(message) for wire in _new_parts(part, ids)]
+    parts = [wire for part in visible_parts(message) for wire in _new_parts(part, ids)]
     return [{"role": role, "parts": parts}] if parts else []
 
 
@@ -288,13 +290,13 @@ def _new_parts(part: Part, ids: Mapping[str, str]) -> list[Item]:
         case TextPart():
             return [{"text": part.text}] if part.text else []
         case ToolCallPart():
-            call = _with_id({"name": part.tool, "args": parsed_arguments(part.arguments)}, part.call_id, ids)
+            call = _with_id({"name": part.tool, "args": arguments_object(part.arguments)}, part.call_id, ids)
             signature = provider_value(part)
             signed = {"thoughtSignature": signature} if isinstance(signature, str) else {}
             return [{"functionCall": call, **signed}]
         case ToolResultPart():
             field = "output" if part.status == "completed" else "error"
-            response = {"name": part.tool, "response": {field: told_output(part)}}
+            response = {"name": part.tool, "response": {field: output_with_labels(part)}}
             return [{"functionResponse": _with_id(response, part.call_id, ids)}]
         case FilePart():
             return [_new_medium(part)]
@@ -313,10 +315,10 @@ def _new_medium(part: FilePart) -> Item:
         return {"inlineData": {"mimeType": part.media_type, "data": found.data}}
     if has_address(part) or part.reference.startswith("gs://"):
         return {"fileData": {"mimeType": part.media_type, "fileUri": part.reference}}
-    return {"text": mentioned(part)}
+    return {"text": media_label(part)}
 
 
-_CODEC = Codec(slots=_slots, parts=_parts, replace=_replaced, as_text=_retold, tidy=_tidied, encode_new=encode_new)
+_CODEC = Codec(slots=_slots, parts=_parts, replace=_replace, as_text=_as_text, tidy=_tidy, encode_new=encode_new)
 
 
 # Requests.

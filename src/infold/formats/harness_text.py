@@ -15,7 +15,7 @@ from infold.core.messages import AssistantMessage, Message, Part, TextPart, Tool
 from infold.core.policy import Policy
 
 
-class Piece(Struct, frozen=True):
+class TextSpan(Struct, frozen=True):
     """A stretch of a user message's text, and whether a harness put it there."""
 
     text: str
@@ -132,10 +132,10 @@ def ends_examples(text: str) -> bool:
 def is_wrapped(text: str) -> bool:
     """Return whether the text consists of wrappers and what belongs to them."""
     stripped = text.lstrip()
-    return stripped.startswith("<") and all(piece.injected for piece in _pieces(stripped))
+    return stripped.startswith("<") and all(piece.injected for piece in _split(stripped))
 
 
-def split_injected(text: str) -> tuple[Piece, ...]:
+def split_harness_text(text: str) -> tuple[TextSpan, ...]:
     """Split the text, in order, into harness and user text; joined, the spans are the text.
 
     A wrapper counts only at the beginning of a line, so that a user may write about one; an unclosed wrapper
@@ -143,34 +143,34 @@ def split_injected(text: str) -> tuple[Piece, ...]:
     the command's expansion.
     """
     if text.lstrip().startswith(OPENINGS):
-        return (Piece(text, injected=True),)
-    return _pieces(text) if "<" in text else (Piece(text, injected=False),)
+        return (TextSpan(text, injected=True),)
+    return _split(text) if "<" in text else (TextSpan(text, injected=False),)
 
 
-def announces_text(text: str) -> bool:
+def is_lone_command(text: str) -> bool:
     """Return whether a slash command is all of this text, so that its expansion follows."""
     start = _expansion(text, _wrappers(text)) if "<command-name>" in text else -1
     return start >= 0 and not text[start:].strip()
 
 
-class Marks(Struct, frozen=True):
+class ForeignMarks(Struct, frozen=True):
     """The texts that mark a foreign history: how its summaries begin, and what replaces results that it cleared."""
 
     summaries: tuple[str, ...] = ()
     stubs: frozenset[str] = frozenset()
 
 
-NO_MARKS = Marks()
+NO_MARKS = ForeignMarks()
 
 
-def marks_of(policies: Iterable[Policy]) -> Marks:
+def marks_of(policies: Iterable[Policy]) -> ForeignMarks:
     """Return the marks that these policies write themselves, and so expect in a history that a system of their kind kept."""
     known = tuple(policies)
     prefixes = (policy.summary.prefix for policy in known)
-    return Marks(tuple(filter(None, prefixes)), frozenset(policy.stub for policy in known if policy.stub))
+    return ForeignMarks(tuple(filter(None, prefixes)), frozenset(policy.stub for policy in known if policy.stub))
 
 
-def marked(messages: tuple[Message, ...], marks: Marks) -> tuple[Message, ...]:
+def mark_foreign(messages: tuple[Message, ...], marks: ForeignMarks) -> tuple[Message, ...]:
     """Return a foreign history with its summaries and cleared results marked in fields; other messages stay the same objects.
 
     A summary is a reply that begins with the mark and calls no tool; a user message about one does not count. A cleared
@@ -178,10 +178,10 @@ def marked(messages: tuple[Message, ...], marks: Marks) -> tuple[Message, ...]:
     """
     if not marks.summaries and not marks.stubs:
         return messages
-    return tuple(_marked(message, marks) for message in messages)
+    return tuple(_mark_message(message, marks) for message in messages)
 
 
-def _marked(message: Message, marks: Marks) -> Message:
+def _mark_message(message: Message, marks: ForeignMarks) -> Message:
     if isinstance(message, AssistantMessage):
         # Some formats read neighbouring replies as one message, so each of its texts is looked at.
         texts = (part.text.lstrip() for part in message.parts if isinstance(part, TextPart))
@@ -194,25 +194,25 @@ def _marked(message: Message, marks: Marks) -> Message:
     return replace(message, parts=tuple(parts))
 
 
-def _is_cleared(part: Part, marks: Marks) -> TypeGuard[ToolResultPart]:
+def _is_cleared(part: Part, marks: ForeignMarks) -> TypeGuard[ToolResultPart]:
     return isinstance(part, ToolResultPart) and not part.files and part.output.strip() in marks.stubs
 
 
-def _pieces(text: str) -> tuple[Piece, ...]:
+def _split(text: str) -> tuple[TextSpan, ...]:
     """Split the text into harness and user spans; blanks belong to the wrapper next to them."""
-    pieces: list[Piece] = []
+    pieces: list[TextSpan] = []
     done = 0
-    for start, end in _injected_spans(text):
+    for start, end in _harness_spans(text):
         own = text[done:start]
-        pieces += [Piece(own, injected=False)] if own.strip() else []
-        pieces.append(Piece(text[start if own.strip() else done : end], injected=True))
+        pieces += [TextSpan(own, injected=False)] if own.strip() else []
+        pieces.append(TextSpan(text[start if own.strip() else done : end], injected=True))
         done = end
     if pieces and not text[done:].strip():
-        return (*pieces[:-1], Piece(pieces[-1].text + text[done:], injected=True))
-    return (*pieces, Piece(text[done:], injected=False))
+        return (*pieces[:-1], TextSpan(pieces[-1].text + text[done:], injected=True))
+    return (*pieces, TextSpan(text[done:], injected=False))
 
 
-def _injected_spans(text: str) -> list[tuple[int, int]]:
+def _harness_spans(text: str) -> list[tuple[int, int]]:
     """Return the wrappers without a command's arguments, up to the command's expansion, which is one span."""
     wrappers = _wrappers(text)
     expansion = _expansion(text, wrappers)
@@ -254,7 +254,7 @@ def _wrappers(text: str) -> list[_Wrapper]:
     unclosed: set[str] = set()
     seen = 0
     while found := _next_wrapper(text, seen, adjacent=bool(wrappers) and wrappers[-1].end == seen):
-        wrapper = _closed(text, found, unclosed)
+        wrapper = _close_wrapper(text, found, unclosed)
         seen = wrapper.end if wrapper else found.end()
         wrappers += [wrapper] if wrapper else []
     return wrappers
@@ -264,19 +264,19 @@ def _next_wrapper(text: str, start: int, *, adjacent: bool) -> re.Match[str] | N
     return (_NEXT_TAG.match(text, start) if adjacent else None) or _LINE_TAG.search(text, start)
 
 
-def _closed(text: str, found: re.Match[str], unclosed: set[str]) -> _Wrapper | None:
+def _close_wrapper(text: str, found: re.Match[str], unclosed: set[str]) -> _Wrapper | None:
     """Return the wrapper that a tag opens, `None` for a tag in the user's text."""
     name, start, inner = found["name"], found.start(), found.end()
     close = -1 if name in unclosed else text.find(f"</{name}>", inner)
     if close >= 0:
         end = close + len(name) + 3
-        return _Wrapper(name, start, inner, close, _trailed(text, end) if name == _NOTIFICATION else end)
+        return _Wrapper(name, start, inner, close, _end_with_trailer(text, end) if name == _NOTIFICATION else end)
     unclosed.add(name)
     is_clipped = start == 0 and name != _ARGUMENTS
     return _Wrapper(name, start, inner, len(text), len(text)) if is_clipped else None
 
 
-def _trailed(text: str, end: int) -> int:
+def _end_with_trailer(text: str, end: int) -> int:
     """Return where a notification ends, with the lines right below it."""
     found = _TRAILER.match(text, end)
     return found.end() if found else end

@@ -43,7 +43,7 @@ SHORTEST_DATA = 4
 """Characters of base64 that hold at least one byte."""
 
 
-class Size(Struct, frozen=True):
+class ImageSize(Struct, frozen=True):
     """An image's width and height in pixels."""
 
     width: int
@@ -71,16 +71,16 @@ def file_part(
     if found is not None:
         media_type, data, reference = found.media_type or media_type, found.data, ""
     tokens = media_tokens(provider, media_type, data, detail=detail)
-    digest = digest_of(data) if data else ""
+    digest = media_digest(data) if data else ""
     return FilePart(media_type or "application/octet-stream", tokens, name, reference, _byte_size(data), digest)
 
 
-def digest_of(data: str) -> str:
+def media_digest(data: str) -> str:
     """Return the name under which a medium's bytes are stored: a hash of its base64, without decoding it."""
     return hashlib.blake2b(data.encode(), digest_size=16).hexdigest()
 
 
-def payloads(item: object, wanted: Set[str]) -> dict[str, bytes]:
+def media_bytes(item: object, wanted: Set[str]) -> dict[str, bytes]:
     """Return the bytes of the media with these digests that a wire item holds, whatever its format, walked without recursion."""
     found: dict[str, bytes] = {}
     waiting: list[object] = [item]
@@ -95,13 +95,13 @@ def payloads(item: object, wanted: Set[str]) -> dict[str, bytes]:
         elif isinstance(one, str) and len(one) >= SHORTEST_DATA:
             url = parse_data_url(one)
             data = one if url is None else url.data
-            digest = digest_of(data)
+            digest = media_digest(data)
             if digest in wanted:
-                found[digest] = decoded(data)
+                found[digest] = decode_base64(data)
     return found
 
 
-def decoded(data: str) -> bytes:
+def decode_base64(data: str) -> bytes:
     """Return the bytes that base64 of either alphabet encodes; for any other text, the text itself."""
     piece = re.sub(r"\s", "", data).replace("-", "+").replace("_", "/")
     try:
@@ -154,7 +154,7 @@ def _seconds(byte_size: int, bytes_per_second: int) -> int:
     return ceil(byte_size / bytes_per_second) if byte_size else UNKNOWN_SECONDS
 
 
-def image_tokens(provider: Provider, size: Size | None, *, detail: str = "") -> int:
+def image_tokens(provider: Provider, size: ImageSize | None, *, detail: str = "") -> int:
     """Return the cost of an image; an unknown size costs the most an image can."""
     if provider == "anthropic":
         return _anthropic_image(size)
@@ -163,13 +163,13 @@ def image_tokens(provider: Provider, size: Size | None, *, detail: str = "") -> 
     return LOW_DETAIL_TOKENS if detail == "low" else max(_openai_tiles(size), _openai_patches(size, detail))
 
 
-def _anthropic_image(size: Size | None) -> int:
+def _anthropic_image(size: ImageSize | None) -> int:
     if size is None:
         return ANTHROPIC_MOST_TOKENS
     return min(ANTHROPIC_MOST_TOKENS, ceil(size.width * size.height / ANTHROPIC_PIXELS_PER_TOKEN))
 
 
-def _gemini_image(size: Size | None) -> int:
+def _gemini_image(size: ImageSize | None) -> int:
     if size is None:
         return GEMINI_MOST_TILES * GEMINI_TILE_TOKENS
     if max(size.width, size.height) <= GEMINI_SMALL_PIXELS:
@@ -178,17 +178,17 @@ def _gemini_image(size: Size | None) -> int:
     return min(tiles, GEMINI_MOST_TILES) * GEMINI_TILE_TOKENS
 
 
-def _openai_tiles(size: Size | None) -> int:
+def _openai_tiles(size: ImageSize | None) -> int:
     """The older rule: fit into 2,048 square, shortest side to 768, count tiles."""
     if size is None:
-        size = Size(2_048, 768)
+        size = ImageSize(2_048, 768)
     long, short = max(size.width, size.height), min(size.width, size.height)
     scale = min(1.0, 2_048 / long, 768 / short)
     tiles = ceil(long * scale / OPENAI_TILE_PIXELS) * ceil(short * scale / OPENAI_TILE_PIXELS)
     return LOW_DETAIL_TOKENS + tiles * OPENAI_TILE_TOKENS
 
 
-def _openai_patches(size: Size | None, detail: str) -> int:
+def _openai_patches(size: ImageSize | None, detail: str) -> int:
     """The newer rule: patches, scaled down to the most allowed."""
     most = OPENAI_MOST_ORIGINAL_PATCHES if detail == "original" else OPENAI_MOST_PATCHES
     if size is None:
@@ -202,15 +202,15 @@ FIRST_LOOK, SECOND_LOOK = 4_096, 400_000
 """Characters of base64 decoded: all headers but those of a JPEG with large metadata are in the first few."""
 
 
-def image_size(data: str) -> Size | None:
+def image_size(data: str) -> ImageSize | None:
     """Return width and height from the header of a PNG, JPEG, GIF or WebP, `None` if they cannot be read."""
-    size = _header_size(_decoded(data, FIRST_LOOK))
+    size = _header_size(_decode_start(data, FIRST_LOOK))
     if size is None and data.startswith("/9j/"):
-        size = _header_size(_decoded(data, SECOND_LOOK))
+        size = _header_size(_decode_start(data, SECOND_LOOK))
     return size if size is not None and size.width > 0 and size.height > 0 else None
 
 
-def _decoded(data: str, characters: int) -> bytes:
+def _decode_start(data: str, characters: int) -> bytes:
     piece = re.sub(r"\s", "", data[:characters]).replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(piece[: len(piece) // 4 * 4], validate=True)
@@ -218,36 +218,36 @@ def _decoded(data: str, characters: int) -> bytes:
         return b""
 
 
-def _header_size(head: bytes) -> Size | None:
+def _header_size(head: bytes) -> ImageSize | None:
     if head.startswith(b"\x89PNG\r\n\x1a\n") and len(head) >= 24:
-        return Size(int.from_bytes(head[16:20]), int.from_bytes(head[20:24]))
+        return ImageSize(int.from_bytes(head[16:20]), int.from_bytes(head[20:24]))
     if head.startswith(b"GIF8") and len(head) >= 10:
-        return Size(int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little"))
+        return ImageSize(int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little"))
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP" and len(head) >= 30:
         return _webp_size(head)
     return _jpeg_size(head) if head.startswith(b"\xff\xd8") else None
 
 
-def _webp_size(head: bytes) -> Size | None:
+def _webp_size(head: bytes) -> ImageSize | None:
     kind = head[12:16]
     if kind == b"VP8X":
-        return Size(1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little"))
+        return ImageSize(1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little"))
     if kind == b"VP8L":
         bits = int.from_bytes(head[21:25], "little")
-        return Size(1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF))
+        return ImageSize(1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF))
     if kind == b"VP8 ":
         mask = 0x3FFF
-        return Size(int.from_bytes(head[26:28], "little") & mask, int.from_bytes(head[28:30], "little") & mask)
+        return ImageSize(int.from_bytes(head[26:28], "little") & mask, int.from_bytes(head[28:30], "little") & mask)
     return None
 
 
-def _jpeg_size(head: bytes) -> Size | None:
+def _jpeg_size(head: bytes) -> ImageSize | None:
     """Walk the segments to the frame header; 0xC4, 0xC8 and 0xCC lie in its range but mark other segments."""
     at = 2
     while at + 9 <= len(head) and head[at] == 0xFF:
         marker = head[at + 1]
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            return Size(int.from_bytes(head[at + 7 : at + 9]), int.from_bytes(head[at + 5 : at + 7]))
+            return ImageSize(int.from_bytes(head[at + 7 : at + 9]), int.from_bytes(head[at + 5 : at + 7]))
         padding = marker == 0xFF
         at += 1 if padding else 2 + int.from_bytes(head[at + 2 : at + 4])
     return None

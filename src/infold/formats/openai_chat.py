@@ -29,42 +29,42 @@ from infold.formats.codec import (
     Item,
     MalformedError,
     Slot,
-    arguments_of,
-    cleaned,
+    arguments_text,
+    as_dict,
+    block_list,
     content_slots,
     count,
+    custom_input,
     decode_each,
+    decode_item,
     dict_or_empty,
     dicts_in,
     encode_view,
     finish_named,
-    gather,
     has_address,
     has_count,
     id_field,
     inclusive_usage,
     is_image,
     is_pdf,
+    join_lines,
     json_text,
-    left_text,
-    lines,
-    listed,
-    mentioned,
-    opaque,
-    plain,
+    media_label,
+    opaque_parts,
+    output_with_labels,
     provider_value,
-    replaced_content,
+    remaining_text,
+    replace_content,
+    replace_surrogates,
     reported_usage,
     result_or_text,
-    shown,
-    shown_text,
     text_field,
-    told_output,
-    unpacked_input,
-    user_text,
+    text_of_parts,
+    user_parts,
+    visible_parts,
 )
 from infold.formats.media import file_part, parse_data_url
-from infold.formats.pairing import Pairing, by_name
+from infold.formats.pairing import Pairing, name_key
 from infold.formats.streams import Emit, IndexedEntries, ReplyBuilder, join_pieces, merge
 
 NAME = "openai-chat"
@@ -77,7 +77,7 @@ REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 
 def looks_like(items: Sequence[object]) -> bool:
     """Return whether these could be chat messages; plain user and assistant text could be other formats' too."""
-    return bool(items) and all(plain(item).get("role") in ROLES for item in items)
+    return bool(items) and all(as_dict(item).get("role") in ROLES for item in items)
 
 
 def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
@@ -93,11 +93,13 @@ def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     role, content = item.get("role"), item.get("content")
     if role == "user" and type(content) is str:
-        return UserMessage(message_id, pairing.harness_text.mark(user_text(content), message_id, is_user=True))
+        return UserMessage(message_id, pairing.harness_text.mark(user_parts(content), message_id, is_user=True))
     if not isinstance(role, str):
         raise MalformedError("it has no role", remedy=f"give a role, one of {', '.join(ROLES)}")
     parts = plain_parts(item, role, pairing, message_id)
-    parts = pairing.harness_text.mark(parts, message_id, is_user=False) or gather(_CODEC, item, pairing, message_id)
+    parts = pairing.harness_text.mark(parts, message_id, is_user=False) or decode_item(
+        _CODEC, item, pairing, message_id
+    )
     if role == "assistant":
         return AssistantMessage(message_id, parts)
     if role in ("tool", "function"):
@@ -126,12 +128,12 @@ def _reply_slots(item: Item) -> Iterator[Slot]:
     yield from content_slots(item, "text")
     if item.get("refusal"):
         yield Slot(("refusal",), "text", item["refusal"])
-    for index, call in enumerate(listed(item.get("tool_calls"), "tool_calls")):
-        yield Slot(("tool_calls", index), "call", plain(call))
+    for index, call in enumerate(block_list(item.get("tool_calls"), "tool_calls")):
+        yield Slot(("tool_calls", index), "call", as_dict(call))
     if item.get("function_call"):
-        yield Slot(("function_call",), "legacy-call", plain(item["function_call"]))
+        yield Slot(("function_call",), "legacy-call", as_dict(item["function_call"]))
     if item.get("audio"):
-        yield Slot(("audio",), "audio", {"type": "audio", "audio": plain(item["audio"])})
+        yield Slot(("audio",), "audio", {"type": "audio", "audio": as_dict(item["audio"])})
 
 
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
@@ -147,7 +149,7 @@ def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, .
             text = _reasoning_text(value) if slot.kind == "reasoning" else ""
             return (ReasoningPart(text, *_signature(value)),)
         case "opaque":
-            return opaque(value)
+            return opaque_parts(value)
         case _:
             return _block_parts(value, is_user=slot.kind == "user")
 
@@ -155,14 +157,14 @@ def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, .
 def _block_parts(block: str | Item, *, is_user: bool) -> tuple[Part, ...]:
     text = block if isinstance(block, str) else block.get("text", block.get("refusal"))
     if isinstance(text, str):
-        return user_text(text) if is_user else (TextPart(cleaned(text)),)
-    return _medium(plain(block))
+        return user_parts(text) if is_user else (TextPart(replace_surrogates(text)),)
+    return _medium(as_dict(block))
 
 
 def _medium(block: Item) -> tuple[Part, ...]:
     inner = block.get(str(block.get("type")))
     if not isinstance(inner, dict):
-        return opaque(block)
+        return opaque_parts(block)
     match block["type"]:
         case "image_url":
             url, detail = text_field(inner, "url"), text_field(inner, "detail")
@@ -177,13 +179,13 @@ def _medium(block: Item) -> tuple[Part, ...]:
             name = text_field(inner, "filename")
             return (file_part("openai", "application/pdf", reference=reference, name=name),)
         case _:
-            return opaque(block)
+            return opaque_parts(block)
 
 
 def _reasoning_text(value: object) -> str:
     if isinstance(value, str):
-        return cleaned(value)
-    return lines(text_field(plain(detail), "text", "summary") for detail in listed(value, "reasoning"))
+        return replace_surrogates(value)
+    return join_lines(text_field(as_dict(detail), "text", "summary") for detail in block_list(value, "reasoning"))
 
 
 def _signature(value: object) -> list[str]:
@@ -193,69 +195,69 @@ def _signature(value: object) -> list[str]:
 
 def _legacy_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     name = text_field(call, "name")
-    return ToolCallPart(pairing.open_call("", name, message_id), name, arguments_of(call.get("arguments")))
+    return ToolCallPart(pairing.open_call("", name, message_id), name, arguments_text(call.get("arguments")))
 
 
 def _call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
-    body = plain(call.get("function") or call.get("custom") or {})
+    body = as_dict(call.get("function") or call.get("custom") or {})
     name = text_field(body, "name")
-    arguments = json_text({"input": body["input"]}) if "input" in body else arguments_of(body.get("arguments"))
+    arguments = json_text({"input": body["input"]}) if "input" in body else arguments_text(body.get("arguments"))
     call_id = pairing.open_call(id_field(call, "id"), name, message_id)
     return ToolCallPart(call_id, name, arguments, *_signature(call.get("extra_content")))
 
 
 def _result(item: Item, pairing: Pairing) -> Part:
     content = item.get("content")
-    blocks = () if isinstance(content, str) else listed(content, "content")
-    parts = [part for block in blocks for part in _inside(block)]
-    output = cleaned(content) if isinstance(content, str) else shown_text(parts)
-    call = pairing.take_call(id_field(item, "tool_call_id") or by_name(text_field(item, "name")))
+    blocks = () if isinstance(content, str) else block_list(content, "content")
+    parts = [part for block in blocks for part in _result_parts(block)]
+    output = replace_surrogates(content) if isinstance(content, str) else text_of_parts(parts)
+    call = pairing.take_call(id_field(item, "tool_call_id") or name_key(text_field(item, "name")))
     return result_or_text(call, output, files=tuple(part for part in parts if isinstance(part, FilePart)))
 
 
-def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
+def _replace(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
     if not any(parts):
         return GONE
     match slot.kind:
         case "call":
-            return _replaced_call(slot.value, parts[0])
+            return _replace_call(slot.value, parts[0])
         case "legacy-call":
-            return {**slot.value, "arguments": left_text(parts)}
+            return {**slot.value, "arguments": remaining_text(parts)}
         case "result":
-            return _replaced_result(slot, parts[0])
+            return _replace_result(slot, parts[0])
         case "audio":
             return slot.value["audio"]
         case _:
-            return _replaced_text(slot, left_text(parts))
+            return _replace_text(slot, remaining_text(parts))
 
 
-def _retold(slot: Slot, text: str) -> Any:
+def _as_text(slot: Slot, text: str) -> Any:
     """Return text for a medium or a result; a result as text becomes the user's."""
     if not slot.path:
         return {"role": "user", "content": text}
     return GONE if slot.kind == "audio" else {"type": "text", "text": text}
 
 
-def _replaced_call(call: Item, part: Part | None) -> Item:
+def _replace_call(call: Item, part: Part | None) -> Item:
     if "custom" in call:
-        return {**call, "custom": {**plain(call["custom"]), "input": unpacked_input(part)}}
-    return {**call, "function": {**plain(call["function"]), "arguments": left_text((part,))}}
+        return {**call, "custom": {**as_dict(call["custom"]), "input": custom_input(part)}}
+    return {**call, "function": {**as_dict(call["function"]), "arguments": remaining_text((part,))}}
 
 
-def _replaced_result(slot: Slot, part: Part | None) -> Item:
+def _replace_result(slot: Slot, part: Part | None) -> Item:
     """Return a result with other text; one without a call can only be text."""
     if isinstance(part, TextPart):
         return {"role": "user", "content": part.text}
-    content = replaced_content(slot.value.get("content"), part, _inside, text_type="text")
+    content = replace_content(slot.value.get("content"), part, _result_parts, text_type="text")
     return {**slot.value, "content": content}
 
 
-def _inside(block: str | Item) -> tuple[Part, ...]:
+def _result_parts(block: str | Item) -> tuple[Part, ...]:
     """Return the parts of a block inside a result."""
     return _block_parts(block, is_user=False)
 
 
-def _replaced_text(slot: Slot, text: str) -> Any:
+def _replace_text(slot: Slot, text: str) -> Any:
     """Return a text slot with other text; a user's block of an unknown kind becomes text."""
     value = slot.value
     if not text:
@@ -264,17 +266,17 @@ def _replaced_text(slot: Slot, text: str) -> Any:
         return text
     if "refusal" in value:
         return {**value, "refusal": text}
-    return {**value, "text": text} if "text" in value else _unread(slot, text)
+    return {**value, "text": text} if "text" in value else _replace_unknown(slot, text)
 
 
-def _unread(slot: Slot, text: str) -> Any:
+def _replace_unknown(slot: Slot, text: str) -> Any:
     """Replace a block of an unknown kind; a model's own blocks stay whole, since others may depend on them."""
     if slot.kind == "opaque":
         return {"role": "user", "content": text}
     return {"type": "text", "text": text} if slot.kind == "user" else slot.value
 
 
-def _tidied(item: Item) -> Item | None:
+def _tidy(item: Item) -> Item | None:
     """Repair an item that lost slots: a reply may lack content if it has calls, no message may lack both."""
     copy = {key: value for key, value in item.items() if key != "tool_calls" or value}
     if copy.get("content") or copy.get("refusal"):
@@ -290,23 +292,23 @@ def plain_parts(item: Item, role: str, pairing: Pairing, message_id: MessageId) 
     if role == "tool":
         return _plain_result(item, content, pairing)
     if role == "assistant" and "tool_calls" in item:
-        return _calls(item, content, pairing, message_id)
+        return _plain_calls(item, content, pairing, message_id)
     is_plain = type(content) is str and content and len(item) == 2 and role in ROLES[:4]
-    return (TextPart(cleaned(content)),) if is_plain and isinstance(content, str) else ()
+    return (TextPart(replace_surrogates(content)),) if is_plain and isinstance(content, str) else ()
 
 
 def _plain_result(item: Item, content: object, pairing: Pairing) -> tuple[Part, ...]:
     call_id = item.get("tool_call_id")
     if type(content) is not str or type(call_id) is not str or not call_id:
         return ()
-    return (result_or_text(pairing.take_call(cleaned(call_id)), cleaned(content)),)
+    return (result_or_text(pairing.take_call(replace_surrogates(call_id)), replace_surrogates(content)),)
 
 
-def _calls(item: Item, content: object, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
+def _plain_calls(item: Item, content: object, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
     calls = item["tool_calls"]
     if len(item) != 2 + ("content" in item) or type(calls) is not list or not all(map(_is_plain_call, calls)):
         return ()
-    said = [TextPart(cleaned(content))] if type(content) is str and content else []
+    said = [TextPart(replace_surrogates(content))] if type(content) is str and content else []
     if content and not said:
         return ()
     return (*said, *[_plain_call(call, pairing, message_id) for call in calls])
@@ -323,8 +325,12 @@ def _is_plain_call(call: object) -> bool:
 
 def _plain_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     function = call["function"]
-    name = cleaned(function["name"])
-    return ToolCallPart(pairing.open_call(cleaned(call["id"]), name, message_id), name, cleaned(function["arguments"]))
+    name = replace_surrogates(function["name"])
+    return ToolCallPart(
+        pairing.open_call(replace_surrogates(call["id"]), name, message_id),
+        name,
+        replace_surrogates(function["arguments"]),
+    )
 
 
 # Messages of infold's own.
@@ -337,7 +343,7 @@ _SOUND = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/m
 def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
     """Return items for a message of infold's own; several results make several items."""
     ids = aliases or {}
-    parts = shown(message)
+    parts = visible_parts(message)
     if isinstance(message, AssistantMessage):
         return _new_reply(parts, ids)
     results = [_new_result(part, ids) for part in parts if isinstance(part, ToolResultPart)]
@@ -348,7 +354,7 @@ def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> li
 
 def _new_reply(parts: tuple[Part, ...], ids: Mapping[str, str]) -> list[Item]:
     calls = [_new_call(part, ids) for part in parts if isinstance(part, ToolCallPart)]
-    text = shown_text(parts)
+    text = text_of_parts(parts)
     if not calls:
         return [{"role": "assistant", "content": text}] if text else []
     return [{"role": "assistant", "content": text or None, "tool_calls": calls}]
@@ -362,7 +368,7 @@ def _new_call(part: ToolCallPart, ids: Mapping[str, str]) -> Item:
 
 
 def _new_result(part: ToolResultPart, ids: Mapping[str, str]) -> Item:
-    wire_id, output = ids.get(part.call_id, part.call_id), told_output(part)
+    wire_id, output = ids.get(part.call_id, part.call_id), output_with_labels(part)
     if not wire_id:
         return {"role": "function", "name": part.tool, "content": output}
     return {"role": "tool", "tool_call_id": wire_id, "content": output}
@@ -372,7 +378,9 @@ def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:
     """Return text alone as text; media whose bytes or address are available make a list of blocks."""
     files = [part for part in parts if isinstance(part, FilePart)]
     media = {place: block for place, file in enumerate(files) if (block := _new_medium(file)) is not None}
-    text = lines([shown_text(parts), *(mentioned(file) for place, file in enumerate(files) if place not in media)])
+    text = join_lines(
+        [text_of_parts(parts), *(media_label(file) for place, file in enumerate(files) if place not in media)]
+    )
     return [{"type": "text", "text": text or "Attached:"}, *media.values()] if media else text
 
 
@@ -388,7 +396,7 @@ def _new_medium(file: FilePart) -> Item | None:
     return {"type": "input_audio", "input_audio": {"data": found.data, "format": sound}}
 
 
-_CODEC = Codec(slots=_slots, parts=_parts, replace=_replaced, as_text=_retold, tidy=_tidied, encode_new=encode_new)
+_CODEC = Codec(slots=_slots, parts=_parts, replace=_replace, as_text=_as_text, tidy=_tidy, encode_new=encode_new)
 
 
 # Requests.

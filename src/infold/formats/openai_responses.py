@@ -34,45 +34,45 @@ from infold.formats.codec import (
     Item,
     MalformedError,
     Slot,
-    arguments_of,
-    as_came,
-    cleaned,
+    arguments_object,
+    arguments_text,
+    as_dict,
+    block_list,
     content_slots,
     count,
+    custom_input,
+    decode_item,
     dict_or_empty,
     dicts_in,
+    encode_like,
     encode_view,
+    error_at,
     finish_named,
-    gather,
     has_address,
     has_count,
     id_field,
     inclusive_usage,
     is_image,
     is_pdf,
+    join_lines,
     json_text,
-    left_text,
-    lines,
-    listed,
-    mentioned,
-    opaque,
+    media_label,
+    opaque_parts,
     opaque_value,
-    parsed_arguments,
-    plain,
     provider_value,
-    refuse_text,
-    refusing,
-    replaced_content,
+    remaining_text,
+    replace_content,
+    replace_surrogates,
     reported_usage,
+    require_list,
     result_or_text,
-    shown,
-    shown_text,
     text_field,
-    unpacked_input,
-    user_text,
+    text_of_parts,
+    user_parts,
+    visible_parts,
 )
 from infold.formats.media import file_part
-from infold.formats.pairing import Asked, Pairing
+from infold.formats.pairing import OpenCall, Pairing
 from infold.formats.streams import DeltaKind, Emit, ReplyBuilder, append_text, index_or_none, join_pieces
 
 NAME = "openai-responses"
@@ -106,7 +106,7 @@ OWN_TYPES = ("message", "item_reference", *BOUND_TYPES)
 """Types of blocks and items that no other format has; those of calls and outputs are recognised by their ending."""
 
 
-class _Given(NamedTuple):
+class _Input(NamedTuple):
     place: int
     side: Side
     source: object
@@ -115,21 +115,21 @@ class _Given(NamedTuple):
 
 def looks_like(items: Sequence[object]) -> bool:
     """Return whether an item or block is of a type that only this format has."""
-    return any(_is_own(plain(item)) for item in items)
+    return any(_is_own(as_dict(item)) for item in items)
 
 
 def _is_own(item: Item) -> bool:
     kind, content = item.get("type"), item.get("content")
     if isinstance(content, list | tuple):
-        return any(not isinstance(block, str) and plain(block).get("type") in BLOCK_TYPES for block in content)
+        return any(not isinstance(block, str) and as_dict(block).get("type") in BLOCK_TYPES for block in content)
     return kind in OWN_TYPES or (isinstance(kind, str) and kind.endswith(("_call", "_output")))
 
 
 def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
     """Decode input items to core messages; raise `BrokenInput` for an item of a wrong type."""
-    refuse_text(NAME, items)
+    require_list(NAME, items)
     pairs = pairing or Pairing()
-    groups = _groups([_given(index, source) for index, source in enumerate(items)])
+    groups = _groups([_read_input(index, source) for index, source in enumerate(items)])
     messages = tuple([_message(group, MessageId(f"m{number}"), pairs) for number, group in enumerate(groups, first)])
     sources = tuple([tuple([given.source for given in group]) for group in groups])
     return Decoded(NAME, messages, sources, dict(pairs.aliases))
@@ -143,16 +143,16 @@ def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
     if not own:
         return items
     answered = {decoded.aliases.get(part.call_id) or part.call_id for message in own for part in results_of(message)}
-    matched = answers_matched(items, decoded)
-    return list(answers_in_order(matched, answered)) if answered else matched
+    matched = _match_outputs(items, decoded)
+    return list(_order_outputs(matched, answered)) if answered else matched
 
 
-def _given(index: int, source: object) -> _Given:
+def _read_input(index: int, source: object) -> _Input:
     try:
-        item = source if type(source) is dict else plain(source)
+        item = source if type(source) is dict else as_dict(source)
     except MalformedError as problem:
-        raise refusing(NAME, index, problem) from problem
-    return _Given(index, _side(item), source, item)
+        raise error_at(NAME, index, problem) from problem
+    return _Input(index, _side(item), source, item)
 
 
 def _side(item: Item) -> Side:
@@ -165,9 +165,9 @@ def _side(item: Item) -> Side:
     return "system" if role in ("system", "developer") else "assistant"
 
 
-def _groups(given: list[_Given]) -> list[list[_Given]]:
+def _groups(given: list[_Input]) -> list[list[_Input]]:
     """Group neighbours of the model's or the tools' side; each other item stands by itself."""
-    groups: list[list[_Given]] = []
+    groups: list[list[_Input]] = []
     for one in given:
         if groups and one.side in ("assistant", "tool") and groups[-1][0].side == one.side:
             groups[-1].append(one)
@@ -176,8 +176,8 @@ def _groups(given: list[_Given]) -> list[list[_Given]]:
     return groups
 
 
-def _message(group: list[_Given], message_id: MessageId, pairing: Pairing) -> Message:
-    parts = tuple([part for given in group for part in _gathered(given, message_id, pairing)])
+def _message(group: list[_Input], message_id: MessageId, pairing: Pairing) -> Message:
+    parts = tuple([part for given in group for part in _decode_parts(given, message_id, pairing)])
     match group[0].side:
         case "assistant":
             return AssistantMessage(message_id, parts)
@@ -189,11 +189,11 @@ def _message(group: list[_Given], message_id: MessageId, pairing: Pairing) -> Me
             return UserMessage(message_id, parts)
 
 
-def _gathered(given: _Given, message_id: MessageId, pairing: Pairing) -> tuple[Part, ...]:
+def _decode_parts(given: _Input, message_id: MessageId, pairing: Pairing) -> tuple[Part, ...]:
     try:
-        return gather(_CODEC, given.item, pairing, message_id)
+        return decode_item(_CODEC, given.item, pairing, message_id)
     except MalformedError as problem:
-        raise refusing(NAME, given.place, problem) from problem
+        raise error_at(NAME, given.place, problem) from problem
 
 
 def _slots(item: Item) -> Iterator[Slot]:
@@ -210,14 +210,14 @@ def _slots(item: Item) -> Iterator[Slot]:
 
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
     if slot.path:
-        return block_parts(slot.value, is_user=slot.kind == "user")
+        return _block_parts(slot.value, is_user=slot.kind == "user")
     if slot.kind in CALL_TYPES:
         return (_call(slot.value, pairing, message_id),)
     if slot.kind == "reasoning":
         return (_reasoning(slot.value),)
     if slot.kind in BOUND_TYPES:
         return (TextPart(COMPACTED_TEXT, synthetic=True), _reasoning(slot.value))
-    return (result(slot.value, pairing),) if slot.kind in _ANSWERS else opaque(slot.value)
+    return (_result(slot.value, pairing),) if slot.kind in _ANSWERS else opaque_parts(slot.value)
 
 
 COMPACTED_TEXT = "[earlier messages, compacted by the provider]"
@@ -228,8 +228,8 @@ _ANSWERS = frozenset(f"{call}_output" for call in CALL_TYPES)
 
 
 def _reasoning(item: Item) -> ReasoningPart:
-    texts = [plain(block) for field in ("content", "summary") for block in listed(item.get(field), field)]
-    return ReasoningPart(lines(text_field(text, "text") for text in texts), json_text(item))
+    texts = [as_dict(block) for field in ("content", "summary") for block in block_list(item.get(field), field)]
+    return ReasoningPart(join_lines(text_field(text, "text") for text in texts), json_text(item))
 
 
 def _call(item: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
@@ -237,29 +237,29 @@ def _call(item: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     field = CALL_TYPES[kind]
     value = item.get(field, item.get("actions"))  # a newer computer tool asks for several at once
     tool = text_field(item, "name") or kind.removesuffix("_call")
-    arguments = json_text({"input": value}) if field == "input" else arguments_of(value)
+    arguments = json_text({"input": value}) if field == "input" else arguments_text(value)
     return ToolCallPart(pairing.open_call(id_field(item, "call_id", "id"), tool, message_id), tool, arguments)
 
 
-def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
+def _replace(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
     if not any(parts):
         return GONE
     if slot.path:
-        return _replaced_text(slot, left_text(parts))
+        return _replace_text(slot, remaining_text(parts))
     if slot.kind in CALL_TYPES:
-        return _replaced_call(slot.value, parts[0])
+        return _replace_call(slot.value, parts[0])
     if slot.kind not in _ANSWERS:
         return slot.value
     is_orphan = isinstance(parts[0], TextPart)
-    return _retold(slot, left_text(parts)) if is_orphan else replaced_result(slot.value, parts[0])
+    return _as_text(slot, remaining_text(parts)) if is_orphan else _replace_result(slot.value, parts[0])
 
 
-def _retold(slot: Slot, text: str) -> Item:
+def _as_text(slot: Slot, text: str) -> Item:
     """Return text for a medium or a result; a result as text is a message of its own."""
     return {"type": "input_text", "text": text} if slot.path else {"role": "user", "content": text}
 
 
-def _replaced_text(slot: Slot, text: str) -> Any:
+def _replace_text(slot: Slot, text: str) -> Any:
     """Return text with other text; a user's block of an unknown kind becomes text, a model's stays whole."""
     value = slot.value
     if not text:
@@ -269,53 +269,53 @@ def _replaced_text(slot: Slot, text: str) -> Any:
     if "refusal" in value:
         return {**value, "refusal": text}
     is_unread = "text" not in value and slot.kind != "assistant"
-    return _retold(slot, text) if is_unread else {**value, "text": text} if "text" in value else value
+    return _as_text(slot, text) if is_unread else {**value, "text": text} if "text" in value else value
 
 
-def _replaced_call(item: Item, part: Part | None) -> Item:
-    field, text = CALL_TYPES[item["type"]], left_text((part,))
+def _replace_call(item: Item, part: Part | None) -> Item:
+    field, text = CALL_TYPES[item["type"]], remaining_text((part,))
     if field == "arguments":
         return {**item, field: text}
-    return {**item, field: unpacked_input(part) if field == "input" else parsed_arguments(text)}
+    return {**item, field: custom_input(part) if field == "input" else arguments_object(text)}
 
 
-def _tidied(item: Item) -> Item | None:
+def _tidy(item: Item) -> Item | None:
     return item if item.get("content") else None
 
 
-def result(item: Item, pairing: Pairing) -> Part:
+def _result(item: Item, pairing: Pairing) -> Part:
     """Return a tool's result, from any kind of output."""
     call = pairing.take_call(id_field(item, "call_id"), id_field(item, "id"))
     output = item.get("output")
     if item["type"] == "shell_call_output":
-        return _shell_result(listed(output, "output"), call)
-    blocks = [output] if isinstance(output, str | dict) else listed(output, "output")
-    parts = [part for block in blocks for part in _inside(block)]
+        return _shell_result(block_list(output, "output"), call)
+    blocks = [output] if isinstance(output, str | dict) else block_list(output, "output")
+    parts = [part for block in blocks for part in _result_parts(block)]
     files = tuple(part for part in parts if isinstance(part, FilePart))
     status: ResultStatus = "error" if item.get("status") == "failed" else "completed"
-    return result_or_text(call, shown_text(parts), status=status, files=files)
+    return result_or_text(call, text_of_parts(parts), status=status, files=files)
 
 
-def _inside(block: object) -> tuple[Part, ...]:
+def _result_parts(block: object) -> tuple[Part, ...]:
     """Return the parts of a block inside an output."""
-    return block_parts(block if isinstance(block, str) else plain(block), is_user=False)
+    return _block_parts(block if isinstance(block, str) else as_dict(block), is_user=False)
 
 
-def _shell_result(runs: Sequence[object], call: Asked | None) -> Part:
+def _shell_result(runs: Sequence[object], call: OpenCall | None) -> Part:
     """Return the output of several commands; the last exit status is the result's."""
-    printed = [plain(run) for run in runs]
-    codes = [plain(run.get("outcome") or {}).get("exit_code") for run in printed]
+    printed = [as_dict(run) for run in runs]
+    codes = [as_dict(run.get("outcome") or {}).get("exit_code") for run in printed]
     code = codes[-1] if codes and isinstance(codes[-1], int) else None
-    output = lines(text_field(run, stream) for run in printed for stream in ("stdout", "stderr"))
+    output = join_lines(text_field(run, stream) for run in printed for stream in ("stdout", "stderr"))
     return result_or_text(call, output, exit_status=code)
 
 
-def block_parts(block: str | Item, *, is_user: bool) -> tuple[Part, ...]:
+def _block_parts(block: str | Item, *, is_user: bool) -> tuple[Part, ...]:
     """Return the parts of one block of content."""
     text = block if isinstance(block, str) else block.get("text", block.get("refusal"))
     if isinstance(text, str):
-        return user_text(text) if is_user else (TextPart(cleaned(text)),)
-    return _medium(plain(block))
+        return user_parts(text) if is_user else (TextPart(replace_surrogates(text)),)
+    return _medium(as_dict(block))
 
 
 def _medium(block: Item) -> tuple[Part, ...]:
@@ -328,22 +328,22 @@ def _medium(block: Item) -> tuple[Part, ...]:
             name = text_field(block, "filename")
             return (file_part("openai", "application/pdf", reference=reference, name=name),)
         case "input_audio":
-            sound = plain(block.get("input_audio") or {})
+            sound = as_dict(block.get("input_audio") or {})
             kind = f"audio/{text_field(sound, 'format') or 'wav'}"
             return (file_part("openai", kind, data=text_field(sound, "data")),)
         case _:
-            return opaque(block)
+            return opaque_parts(block)
 
 
-def replaced_result(item: Item, part: Part | None) -> Item:
+def _replace_result(item: Item, part: Part | None) -> Item:
     """Return an output item with other text, and without media that the part no longer has."""
     output = item.get("output")
     if item["type"] == "shell_call_output":
-        last = plain(output[-1]) if output else {"outcome": {"type": "exit", "exit_code": 0}}
-        return {**item, "output": [{**last, "stdout": left_text((part,)), "stderr": ""}]}
+        last = as_dict(output[-1]) if output else {"outcome": {"type": "exit", "exit_code": 0}}
+        return {**item, "output": [{**last, "stdout": remaining_text((part,)), "stderr": ""}]}
     if isinstance(output, dict):
         return item if isinstance(part, ToolResultPart) and part.files else {**item, "output": _blank(output)}
-    return {**item, "output": replaced_content(output, part, _inside, text_type="input_text")}
+    return {**item, "output": replace_content(output, part, _result_parts, text_type="input_text")}
 
 
 def _blank(screenshot: Item) -> Item:
@@ -362,10 +362,10 @@ BLANK_IMAGE = (
 def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
     """Return items for a message of infold's own: one for each call and result, one for all text."""
     ids = aliases or {}
-    parts = shown(message)
+    parts = visible_parts(message)
     role = _ROLES.get(type(message), "user")
     told = tuple(part for part in parts if not _is_item(opaque_value(part)))
-    content = shown_text(told) if role == "assistant" else _new_content(told)
+    content = text_of_parts(told) if role == "assistant" else _new_content(told)
     said = [{"role": role, "content": content}] if content else []
     others = [item for part in parts for item in _new_items(part, ids)]
     bound = [item for item in others if item["type"] in BOUND_TYPES]
@@ -399,7 +399,7 @@ def _is_item(value: Item) -> bool:
 
 def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:
     """Return text alone as text; media whose bytes or address are available make a list of blocks."""
-    return _with_media(shown_text(parts), [part for part in parts if isinstance(part, FilePart)])
+    return _with_media(text_of_parts(parts), [part for part in parts if isinstance(part, FilePart)])
 
 
 def _new_output(part: ToolResultPart) -> str | list[Item]:
@@ -408,7 +408,7 @@ def _new_output(part: ToolResultPart) -> str | list[Item]:
 
 def _with_media(text: str, files: Sequence[FilePart]) -> str | list[Item]:
     media = {place: block for place, file in enumerate(files) if (block := _new_medium(file)) is not None}
-    text = lines([text, *(mentioned(file) for place, file in enumerate(files) if place not in media)])
+    text = join_lines([text, *(media_label(file) for place, file in enumerate(files) if place not in media)])
     return [*([{"type": "input_text", "text": text}] if text else []), *media.values()] if media else text
 
 
@@ -423,32 +423,32 @@ def _new_medium(file: FilePart) -> Item | None:
 # Each kind of call wants its own kind of output; a new result knows only the call's id.
 
 
-def answers_matched(items: list[object], decoded: Decoded) -> list[object]:
+def _match_outputs(items: list[object], decoded: Decoded) -> list[object]:
     """Return the items with each of infold's own results as the kind of output that its call wants."""
     theirs = {id(source) for sources in decoded.sources for source in sources}
-    plains = [plain(item) for item in items]
+    plains = [as_dict(item) for item in items]
     kinds = {id_field(item, "call_id"): text_field(item, "type") for item in plains if _is_other_call(item)}
     return [
-        given if id(given) in theirs else as_came(given, _answer(item, kinds))
+        given if id(given) in theirs else encode_like(given, _matching_output(item, kinds))
         for given, item in zip(items, plains, strict=True)
     ]
 
 
-def answers_in_order(items: Iterable[object], own: Set[str]) -> Iterator[object]:
+def _order_outputs(items: Iterable[object], own: Set[str]) -> Iterator[object]:
     """Yield the items with neighbouring outputs in the order of their calls, if one of them is infold's own."""
     calls: dict[str, int] = {}
     for is_output, run in groupby(items, key=_is_output):
         together = list(run)
-        answered = [id_field(plain(item), "call_id", "id") for item in together]
+        answered = [id_field(as_dict(item), "call_id", "id") for item in together]
         if not is_output:
             calls |= {call_id: len(calls) + place for place, call_id in enumerate(answered)}
         elif not own.isdisjoint(answered):
-            together.sort(key=lambda item: calls.get(id_field(plain(item), "call_id", "id"), len(calls)))
+            together.sort(key=lambda item: calls.get(id_field(as_dict(item), "call_id", "id"), len(calls)))
         yield from together
 
 
 def _is_output(item: object) -> bool:
-    return text_field(plain(item), "type").endswith("_output")
+    return text_field(as_dict(item), "type").endswith("_output")
 
 
 def _is_other_call(item: Item) -> bool:
@@ -456,7 +456,7 @@ def _is_other_call(item: Item) -> bool:
     return kind.endswith("_call") and kind != "function_call" and "call_id" in item
 
 
-def _answer(item: Item, kinds: Mapping[str, str]) -> Item:
+def _matching_output(item: Item, kinds: Mapping[str, str]) -> Item:
     kind = kinds.get(id_field(item, "call_id"))
     if kind is None or item.get("type") != "function_call_output":
         return item
@@ -478,10 +478,10 @@ def _answer(item: Item, kinds: Mapping[str, str]) -> Item:
 
 def _text_of(output: str | list[Item]) -> str:
     """Return an output as text, for calls whose output takes no media."""
-    return output if isinstance(output, str) else lines(text_field(block, "text") for block in output)
+    return output if isinstance(output, str) else join_lines(text_field(block, "text") for block in output)
 
 
-_CODEC = Codec(slots=_slots, parts=_parts, replace=_replaced, as_text=_retold, tidy=_tidied, encode_new=encode_new)
+_CODEC = Codec(slots=_slots, parts=_parts, replace=_replace, as_text=_as_text, tidy=_tidy, encode_new=encode_new)
 
 
 # Requests.

@@ -119,7 +119,7 @@ def recognise(status: int | None, body: bytes | str | Mapping[str, Any] | None) 
     `status` is the HTTP status, `None` for an exception's text or an event of a stream. In a stream that began well only
     `error` counts, since a model may write about errors too.
     """
-    error = _error_of(status, _parsed(body))
+    error = _error_of(status, _parse(body))
     text = "\n".join(_texts(error))[:MOST_TEXT]
     has_code = any(code in text for code in EXACT_CODES)
     if not has_code and (status == 429 or TOO_FAST.search(text)):
@@ -147,11 +147,11 @@ def _is_bodiless(status: int | None, text: str) -> bool:
     return (status == 400 and not text.strip()) or re.match(r"4(?:00|13)\b.{0,20}\(no body\)", text) is not None
 
 
-def _compiled(phrases: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _compile(phrases: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
     return tuple((family, re.compile(phrase, re.IGNORECASE)) for family, phrase in phrases)
 
 
-_COMPILED, _COMPILED_BYTES = _compiled(PHRASES), _compiled(BYTE_PHRASES)
+_COMPILED, _COMPILED_BYTES = _compile(PHRASES), _compile(BYTE_PHRASES)
 _PROMPT_SIZES = tuple(re.compile(size, re.IGNORECASE) for size in PROMPT_SIZES)
 _LIMIT_SIZES = tuple(re.compile(size, re.IGNORECASE) for size in LIMIT_SIZES)
 
@@ -178,14 +178,14 @@ def errors_in(body: object) -> list[Mapping[str, Any]]:
 
 def message_in(body: object) -> str:
     """Return what the body of a refusal says, parsed or not; empty where it says nothing."""
-    body = _parsed(body)
+    body = _parse(body)
     if isinstance(body, str):
         return body
     fields = [error.get(field) for error in errors_in(body) for field in ("message", "error", "detail", "msg")]
     return next((text for text in fields if isinstance(text, str) and text.strip()), "")
 
 
-def _parsed(body: object) -> object:
+def _parse(body: object) -> object:
     if isinstance(body, bytes | bytearray | memoryview):
         body = bytes(body).decode("utf-8", "replace")
     if not isinstance(body, str):
@@ -216,7 +216,7 @@ def _texts(value: object) -> Iterator[str]:
     while waiting and taken < MOST_TEXT:
         one = waiting.pop()
         if isinstance(one, Mapping):
-            waiting += reversed([_named(key, inner) for key, inner in list(one.items())[:100]])
+            waiting += reversed([_with_name(key, inner) for key, inner in list(one.items())[:100]])
         elif isinstance(one, list | tuple):
             waiting += reversed(one[:100])
         elif isinstance(one, str):
@@ -224,5 +224,5 @@ def _texts(value: object) -> Iterator[str]:
             yield one
 
 
-def _named(key: object, value: object) -> object:
+def _with_name(key: object, value: object) -> object:
     return f"{key}: {value}" if isinstance(value, int) and not isinstance(value, bool) else value

@@ -21,13 +21,13 @@ from infold.core.messages import (
     calls_of,
     results_of,
 )
-from infold.formats.harness_text import LOCAL_OUTPUT, announces_text, is_wrapped
+from infold.formats.harness_text import LOCAL_OUTPUT, is_lone_command, is_wrapped
 
 LAUNCH = "Launching skill:"
 """Prefix of the result of a skill's call."""
 
 
-class Announced:
+class HarnessTextTracker:
     """Marks harness text that follows a skill's call or a slash command; decoding passes it block by block."""
 
     __slots__ = ("_command", "skills")
@@ -36,9 +36,9 @@ class Announced:
         self.skills = 0
         self._command: MessageId | None = None
 
-    def copy(self) -> "Announced":
+    def copy(self) -> "HarnessTextTracker":
         """Return the same state, for a decoding that may be discarded."""
-        copied = Announced()
+        copied = HarnessTextTracker()
         copied.skills = self.skills
         return copied
 
@@ -64,7 +64,7 @@ class Announced:
     def _mark_text(self, parts: tuple[Part, ...], message_id: MessageId) -> tuple[Part, ...]:
         text = "".join([part.text for part in parts if isinstance(part, TextPart)])
         self._command = self._command if self._command == message_id else None
-        if announces_text(text):
+        if is_lone_command(text):
             self._command = message_id
         elif text.lstrip().startswith(LOCAL_OUTPUT):
             self._command = None
@@ -83,17 +83,17 @@ class Announced:
 _REPEATED = re.compile(r"#\d+$")
 
 
-_MADE_UP = re.compile(r"^m\d+\.\d+$")
+_GENERATED = re.compile(r"^m\d+\.\d+$")
 
 
-class Asked(Struct, frozen=True):
+class OpenCall(Struct, frozen=True):
     """An open call: its id in the log and the tool it names."""
 
     call_id: str
     tool: str
 
 
-def by_name(tool: str) -> str:
+def name_key(tool: str) -> str:
     """Return the key that pairs a call with its result where the wire has no id."""
     return f"name:{tool}"
 
@@ -106,23 +106,23 @@ class Pairing:
 
     def __init__(self) -> None:
         self.aliases: dict[str, str] = {}
-        self.harness_text = Announced()
+        self.harness_text = HarnessTextTracker()
         self._times: dict[str, int] = {}
         self._code_runs = 0
-        self._open: dict[str, list[Asked]] = {}
-        self._of_tool: dict[str, dict[str, Asked]] = {}
+        self._open: dict[str, list[OpenCall]] = {}
+        self._of_tool: dict[str, dict[str, OpenCall]] = {}
 
     @classmethod
     def after(cls, messages: Iterable[Message], unanswered: Mapping[str, str] | None = None) -> "Pairing":
         """Return the state after these messages, for a stored session; `unanswered` maps older calls to their tools."""
         pairing = cls()
         for call_id, tool in (unanswered or {}).items():
-            pairing._reopen(Asked(call_id, tool))
+            pairing._reopen(OpenCall(call_id, tool))
         for message in messages:
             for call in calls_of(message):
-                pairing._reopen(Asked(call.call_id, call.tool))
+                pairing._reopen(OpenCall(call.call_id, call.tool))
             for result in results_of(message):
-                pairing._close(Asked(result.call_id, result.tool))
+                pairing._close(OpenCall(result.call_id, result.tool))
             pairing.harness_text.skip(message)
         return pairing
 
@@ -142,7 +142,7 @@ class Pairing:
         call_id = self._unused(wire_id) if wire_id else self._unused(f"{message_id}.0")
         if call_id != wire_id:
             self.aliases[call_id] = wire_id
-        self._add(Asked(call_id, tool), wire_id)
+        self._add(OpenCall(call_id, tool), wire_id)
         return call_id
 
     def code_run(self, *, begins: bool) -> str:
@@ -150,7 +150,7 @@ class Pairing:
         self._code_runs += begins
         return f"code-run-{self._code_runs}"
 
-    def take_call(self, *keys: str) -> Asked | None:
+    def take_call(self, *keys: str) -> OpenCall | None:
         """Return the call a result answers, by the first key with an open call; `None` for an orphan."""
         for key in keys:
             waiting = self._open.get(key)
@@ -166,7 +166,7 @@ class Pairing:
             for call in self._open.get(wire_id, ())[:1]:
                 self._of_tool[call.tool].pop(call.call_id, None)
 
-    def take_call_of(self, wire_id: str, tool: str) -> Asked | None:
+    def take_call_of(self, wire_id: str, tool: str) -> OpenCall | None:
         """Return the call a result answers on a wire where either may have an id without the other.
 
         An id that a call has belongs to that call alone; any other result answers the oldest open call of its tool.
@@ -190,26 +190,26 @@ class Pairing:
         self._times[call_id] = 1
         return call_id
 
-    def _reopen(self, call: Asked) -> None:
+    def _reopen(self, call: OpenCall) -> None:
         wire_id = self._wire_id(call.call_id)
         if wire_id != call.call_id:
             self.aliases[call.call_id] = wire_id
         self._times[call.call_id] = self._times.get(call.call_id, 0) + 1
         self._add(call, wire_id)
 
-    def _add(self, call: Asked, wire_id: str) -> None:
-        self._open.setdefault(wire_id or by_name(call.tool), []).append(call)
+    def _add(self, call: OpenCall, wire_id: str) -> None:
+        self._open.setdefault(wire_id or name_key(call.tool), []).append(call)
         self._of_tool.setdefault(call.tool, {})[call.call_id] = call
 
     def _wire_id(self, call_id: str) -> str:
         base = _REPEATED.sub("", call_id)
-        if _MADE_UP.match(base):
+        if _GENERATED.match(base):
             return ""
         return base if base in self._times else call_id
 
-    def _close(self, answered: Asked) -> None:
+    def _close(self, answered: OpenCall) -> None:
         wire_id = self.aliases.get(answered.call_id, answered.call_id)
-        waiting = self._open.get(wire_id or by_name(answered.tool), [])
+        waiting = self._open.get(wire_id or name_key(answered.tool), [])
         place = next((n for n, call in enumerate(waiting) if call.call_id == answered.call_id), None)
         if place is not None:
             del waiting[place]

@@ -17,10 +17,10 @@ from infold.formats.codec import (
     Item,
     MalformedError,
     dict_or_empty,
+    error_at,
+    join_lines,
     json_text,
-    lines,
-    refuse_text,
-    refusing,
+    require_list,
     text_field,
 )
 from infold.formats.pairing import Pairing
@@ -79,14 +79,14 @@ class WireFormat(Struct, frozen=True):
         if isinstance(value, Mapping):
             value = value.get("parts")
         if isinstance(value, list | tuple):
-            return lines(text_field(dict_or_empty(block), "text") or json_text(block) for block in value)
+            return join_lines(text_field(dict_or_empty(block), "text") or json_text(block) for block in value)
         return value if isinstance(value, str) else json_text(value) if value else ""
 
     def tools_text(self, body: object) -> str:
         """Return the tools a request offers and the shape it wants its answer in, as JSON."""
         request = dict_or_empty(body)
         fields = ("tools", "functions", "response_format", "text", "toolConfig", "tool_config")
-        return lines(json_text(request[field]) for field in fields if request.get(field))
+        return join_lines(json_text(request[field]) for field in fields if request.get(field))
 
 
 OPENAI_CHAT = WireFormat(
@@ -189,7 +189,7 @@ def detect(items: Sequence[object]) -> WireFormat:
     that matters. Raise `UnknownFormat` if they are in none of them, `BrokenInput` if they are not messages; both name the
     item.
     """
-    refuse_text("messages", items)
+    require_list("messages", items)
     try:
         wire = _first_match(items)
     except MalformedError:
@@ -213,7 +213,7 @@ def _describe_unknown(items: Sequence[object]) -> str:
             if _first_match([item]) is None:
                 return f"item {index} of these messages"
         except MalformedError as problem:
-            raise refusing("messages", index, problem) from problem
+            raise error_at("messages", index, problem) from problem
     return "this list of messages, whose items are of different formats,"
 
 

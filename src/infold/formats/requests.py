@@ -53,7 +53,7 @@ _NOT_FOR_SUMMARIES = (
 """What a request says about its own answer, in either spelling of Gemini's; a summary is text in one piece."""
 
 
-class Asked(Struct, frozen=True):
+class ProviderRequest(Struct, frozen=True):
     """The contents of a request: messages, system prompt, tools, model, and the most tokens of its answer.
 
     `window_tokens` is the window it asks for if that is not its model's usual one. `drops_thinking`: it asks the
@@ -80,7 +80,7 @@ class Unmanaged(Struct, frozen=True):
     is_history: bool = False
 
 
-def wire_of_path(path: str) -> WireFormat | None:
+def format_of_path(path: str) -> WireFormat | None:
     """Return the format of requests to this path, `None` if it takes no messages."""
     bare = path.split("?", 1)[0].rstrip("/")
     wire = next((wire for wire in FORMATS if bare.endswith(wire.path_endings)), None)
@@ -93,12 +93,12 @@ def model_in_path(path: str) -> str:
     return rest.split("?", 1)[0].partition(":")[0]
 
 
-def unstreamed(path: str) -> str:
+def unstreamed_path(path: str) -> str:
     """Return the path that answers in one piece what this one would stream."""
     return path.replace(":streamGenerateContent", ":generateContent").replace("?alt=sse", "").replace("&alt=sse", "")
 
 
-def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanaged:
+def read_request(wire: WireFormat, body: object, path: str = "") -> ProviderRequest | Unmanaged:
     """Return the contents of a request body; raise `BrokenInput` if it is not a request of this format."""
     if not isinstance(body, Mapping):
         raise BrokenInput(
@@ -111,10 +111,10 @@ def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanage
         items = [{"role": "user", "content": items}]
     if not isinstance(items, list | tuple):
         raise BrokenInput(wire.name, f"{wire.items_field} is not a list", remedy="send the messages as a list")
-    held = _held_by_provider(wire, body, items)
+    held = _provider_history(wire, body, items)
     if held:
         return Unmanaged(f"the provider holds or cuts the history itself ({held})", is_history=True)
-    return Asked(
+    return ProviderRequest(
         wire,
         tuple(items),
         system=next((body[field] for field in wire.system_fields if field in body), None),
@@ -126,21 +126,21 @@ def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanage
     )
 
 
-def truncates(host: str) -> bool:
+def is_truncating_host(host: str) -> bool:
     """Return whether the server at this host (`name:port`) is known not to refuse a request that is too large."""
     name, _, port = host.lower().partition(":")
     is_named = any(part in name for part in _TRUNCATING_NAMES) or f".{name}".endswith(_TRUNCATING_DOMAINS)
     return is_named or port in _TRUNCATING_PORTS
 
 
-def asks_to_truncate(body: Body) -> bool:
+def requests_truncation(body: Body) -> bool:
     """Return whether a body asks its provider to shorten a request that is too large: Responses, OpenRouter, vLLM."""
     transforms = body.get("transforms")
     asks = body.get("truncation") == "auto" or body.get("truncate_prompt_tokens") is not None
     return asks or (isinstance(transforms, list) and "middle-out" in transforms)
 
 
-def larger_window(wire: WireFormat, body: Body, headers: Mapping[str, str]) -> int | None:
+def requested_window(wire: WireFormat, body: Body, headers: Mapping[str, str]) -> int | None:
     """Return the window that a request asks for where it is not its model's usual one."""
     return anthropic.requested_window(body, headers) if wire is ANTHROPIC_MESSAGES else None
 
@@ -177,7 +177,7 @@ def without_bound_thinking(wire: WireFormat, items: Sequence[object]) -> list[ob
     return anthropic.without_thinking(items) if wire is ANTHROPIC_MESSAGES else list(items)
 
 
-def answer_of(wire: WireFormat, body: object) -> Answer:
+def read_answer(wire: WireFormat, body: object) -> Answer:
     """Return a model's reply as a summariser's answer; a refusal in OpenAI's own field counts as a content filter."""
     items = wire.reply_items(body)
     messages: tuple[Message, ...] = wire.decode(items).messages
@@ -199,7 +199,7 @@ def _refuses(item: object) -> bool:
     return any(bool(part.get("refusal")) for part in (item, *blocks))
 
 
-def _held_by_provider(wire: WireFormat, body: Body, items: Sequence[object]) -> str:
+def _provider_history(wire: WireFormat, body: Body, items: Sequence[object]) -> str:
     """Return the field or type by which the provider keeps a part of the history, or cuts it; empty if there is none."""
     names = (*_HELD_BY_PROVIDER, *(anthropic.HELD_FIELDS if wire is ANTHROPIC_MESSAGES else ()))
     fields = (name for name in names if body.get(name) and not _is_harmless(wire, name, body[name]))

@@ -9,7 +9,7 @@ from itertools import chain, groupby, pairwise
 
 from msgspec import Struct
 
-from infold.formats.codec import Item, id_field, plain, text_field
+from infold.formats.codec import Item, as_dict, id_field, text_field
 from infold.formats.registry import WireFormat
 
 
@@ -44,7 +44,7 @@ def _blocks(value: object) -> list[Item]:
     if isinstance(value, str):
         return [{"type": "text", "text": value}]
     blocks = value if isinstance(value, list | tuple) else ()
-    return [{"type": "text", "text": block} if isinstance(block, str) else plain(block) for block in blocks]
+    return [{"type": "text", "text": block} if isinstance(block, str) else as_dict(block) for block in blocks]
 
 
 # OpenAI Chat Completions.
@@ -52,7 +52,7 @@ def _blocks(value: object) -> list[Item]:
 
 def chat_problems(items: Sequence[object]) -> tuple[str, ...]:
     """Return what Chat Completions would refuse."""
-    plains = [plain(item) for item in items]
+    plains = [as_dict(item) for item in items]
     steps = [_chat_step(list(run)) for _, run in groupby(enumerate(plains), key=_chat_group)]
     empties = (f"item {place}: it is empty" for place, item in enumerate(plains) if _is_chat_empty(item))
     repeats = (text for step in steps for text in _repeated(step.calls, f"item {step.place}: call id"))
@@ -73,8 +73,8 @@ def _chat_step(run: list[tuple[int, Item]]) -> _Step:
     place, first = run[0]
     if first.get("role") in ("tool", "function"):
         return _Step(place, results=tuple(id_field(item, "tool_call_id", "name") for _, item in run))
-    calls = [plain(call) for call in first.get("tool_calls") or ()]
-    legacy = [plain(first["function_call"])] if first.get("function_call") else []
+    calls = [as_dict(call) for call in first.get("tool_calls") or ()]
+    legacy = [as_dict(first["function_call"])] if first.get("function_call") else []
     return _Step(place, tuple(id_field(call, "id", "name") for call in [*calls, *legacy]))
 
 
@@ -89,7 +89,7 @@ def _is_chat_empty(item: Item) -> bool:
 
 def responses_problems(items: Sequence[object]) -> tuple[str, ...]:
     """Return what Responses would refuse; results may stand anywhere after their call."""
-    plains = [plain(item) for item in items]
+    plains = [as_dict(item) for item in items]
     item_ids = (text_field(item, "id") for item in plains if _kind(item) != "item_reference")
     outputs = [_answered(item) for item in plains if _is_output(item)]
     return (
@@ -142,7 +142,7 @@ def _lonely_reasoning(items: Sequence[Item]) -> Iterator[str]:
 
 def anthropic_problems(items: Sequence[object]) -> tuple[str, ...]:
     """Return what Messages would refuse; neighbours of one role count as one, as in the API."""
-    plains = [plain(item) for item in items]
+    plains = [as_dict(item) for item in items]
     turns = [list(run) for _, run in groupby(enumerate(plains), key=lambda one: one[1].get("role"))]
     steps = [_anthropic_step(run) for run in turns]
     return (
@@ -188,7 +188,7 @@ def _anthropic_order(run: list[tuple[int, Item]]) -> Iterator[str]:
 
 def gemini_problems(items: Sequence[object]) -> tuple[str, ...]:
     """Return what generateContent would refuse; responses are counted by name, in the item after the calls."""
-    plains = [plain(item) for item in items]
+    plains = [as_dict(item) for item in items]
     first_role = plains[0].get("role") if plains else "user"
     return (
         *_none_at_all(plains),
@@ -204,8 +204,8 @@ def _gemini_step(place: int, item: Item) -> _Step:
     answers = [part.get("functionResponse") or part.get("function_response") for part in parts]
     return _Step(
         place,
-        tuple(text_field(plain(call), "name") for call in calls if call),
-        tuple(text_field(plain(answer), "name") for answer in answers if answer),
+        tuple(text_field(as_dict(call), "name") for call in calls if call),
+        tuple(text_field(as_dict(answer), "name") for answer in answers if answer),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from infold.formats.codec import Item, MalformedError, cleaned, dict_or_empty, plain
+from infold.formats.codec import Item, MalformedError, as_dict, dict_or_empty, replace_surrogates
 from infold.formats.sse import SseEvent, SseReader
 
 MOST_STREAM_BYTES = 256 * 2**20
@@ -125,7 +125,7 @@ class ReplyBuilder:
             self._is_done = self.is_over = True
             return
         try:
-            value = plain(data) if self._read_bytes <= self._most_bytes else None
+            value = as_dict(data) if self._read_bytes <= self._most_bytes else None
         except MalformedError:
             value = None
         self._unread += value is None
@@ -143,7 +143,7 @@ class ReplyBuilder:
         if "\ud800" <= text[-1] <= "\udbff":
             self._halves[kind], text = text[-1], text[:-1]
         if not text.isascii():
-            text = cleaned(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass"))
+            text = replace_surrogates(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass"))
         if text:
             self._deltas.append(Delta(kind, text))
 

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from infold.errors import BrokenInput, kind_of
-from infold.formats.codec import Item, cleaned, dicts_in
+from infold.formats.codec import Item, dicts_in, replace_surrogates
 from infold.formats.registry import GEMINI, format_named
 
 
-class Spec(Protocol):
+class ToolSpec(Protocol):
     """A tool to be offered; `parameters` is a JSON schema of an object, without references."""
 
     @property
@@ -29,13 +29,13 @@ class Spec(Protocol):
     def parameters(self) -> dict[str, Any]: ...
 
 
-def tool_items(format_name: str, specs: Iterable[Spec]) -> list[Item]:
+def tool_items(format_name: str, specs: Iterable[ToolSpec]) -> list[Item]:
     """Return the `tools` of a request in that format; empty for no tools. Raise `UnknownFormat` for an unknown name."""
     items = [tool_item(format_name, spec) for spec in specs]
     return [{"functionDeclarations": items}] if items and format_named(format_name) is GEMINI else items
 
 
-def tool_item(format_name: str, spec: Spec) -> Item:
+def tool_item(format_name: str, spec: ToolSpec) -> Item:
     """Return one tool: an entry of a request's `tools`, or of Gemini's `functionDeclarations`.
 
     It is a new object each time, so a caller may change it. Raise `UnknownFormat` for an unknown name.
@@ -52,7 +52,7 @@ def _copy(value: Any) -> Any:
 RECALL_TOOL_NAME = "recall"
 
 
-DESCRIPTION = """\
+RECALL_DESCRIPTION = """\
 Brings back what has left your view of this session. Old tool output, long arguments and earlier turns are hidden to save \
 room; none of it is lost. Use recall whenever you need the exact text of something you can no longer see: what a file or a \
 command showed, what the user asked for, a decision, an error, a figure. Prefer it to guessing, and to reading a file or \
@@ -64,7 +64,7 @@ Searching finds the passages that fit best, each under its handle."""
 """The tool's description for the model: when to use it, and what handles look like."""
 
 
-QUERY = """\
+RECALL_QUERY = """\
 One of: words, names or paths to search for, best as they stood in the text ("connection refused postgres"); one or more \
 handles, to read these parts ("42.1" or "42.1, 44.0"); a handle with a colon and words, to search in that part only \
 ("42.1: retry limit"); a handle with + and a number, to read on from that character ("42.1+6000")."""
@@ -89,10 +89,10 @@ class _Tool(Struct, frozen=True):
 
 _RECALL = _Tool(
     RECALL_TOOL_NAME,
-    DESCRIPTION,
+    RECALL_DESCRIPTION,
     {
         "type": "object",
-        "properties": {"query": {"type": "string", "description": QUERY}},
+        "properties": {"query": {"type": "string", "description": RECALL_QUERY}},
         "required": ["query"],
         "additionalProperties": False,
     },
@@ -122,48 +122,48 @@ def is_recall(name: str) -> bool:
     return _KNOWN.fullmatch(name.lower()) is not None
 
 
-def query_of(arguments: str | Mapping[str, object]) -> str:
+def recall_query(arguments: str | Mapping[str, object]) -> str:
     """Return the query of a call to the tool, from its arguments as JSON text or decoded.
 
     Accepts another name for the argument, handles given as numbers or in a list, JSON within JSON, and words that are not JSON
     at all. Raise `BrokenInput` if the query is empty.
     """
     try:
-        query = _asked(_parsed(arguments) if isinstance(arguments, str) else arguments).strip()
+        query = _query_in(_parse_arguments(arguments) if isinstance(arguments, str) else arguments).strip()
     except RecursionError:
-        raise _refused("the arguments are nested too deep") from None
+        raise _refusal("the arguments are nested too deep") from None
     if not query:
-        raise _refused("the arguments hold no query")
-    return cleaned(query)
+        raise _refusal("the arguments hold no query")
+    return replace_surrogates(query)
 
 
-def _asked(value: object) -> str:
+def _query_in(value: object) -> str:
     match value:
         case Mapping():
             given = (value[name] for name in ("query", *OTHER_NAMES) if value.get(name) not in (None, "", []))
-            return _asked(next(given, None))
+            return _query_in(next(given, None))
         case str():
-            inner = _json(value) if value.lstrip().startswith("{") else None
-            return _asked(inner) if isinstance(inner, Mapping) and "query" in inner else value
+            inner = _parse_json(value) if value.lstrip().startswith("{") else None
+            return _query_in(inner) if isinstance(inner, Mapping) and "query" in inner else value
         case list() | tuple():
-            return " ".join(map(_asked, value))
+            return " ".join(map(_query_in, value))
         case None:
             return ""
         case int() | float() if not isinstance(value, bool):
             return str(value)
         case _:
-            raise _refused(f"the query is {kind_of(value)}")
+            raise _refusal(f"the query is {kind_of(value)}")
 
 
-def _parsed(text: str) -> object:
+def _parse_arguments(text: str) -> object:
     """Decode arguments; text that was not meant to be JSON is the query itself."""
-    value = _json(text)
+    value = _parse_json(text)
     if value is None and text.lstrip().startswith("{"):
-        raise _refused("the arguments are not JSON")
+        raise _refusal("the arguments are not JSON")
     return text if value is None else value
 
 
-def _json(text: str) -> object:
+def _parse_json(text: str) -> object:
     """Parse JSON, with numbers as they were written since 42.10 is not 42.1; `None` if it cannot be parsed."""
     try:
         return json.loads(text, parse_float=str, parse_int=str)
@@ -171,5 +171,5 @@ def _json(text: str) -> object:
         return None
 
 
-def _refused(problem: str) -> BrokenInput:
+def _refusal(problem: str) -> BrokenInput:
     return BrokenInput(RECALL_TOOL_NAME, problem, remedy=REMEDY)

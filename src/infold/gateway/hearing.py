@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from infold.api.exchanges import Exchange
-from infold.formats.codec import plain
+from infold.formats.codec import as_dict
 from infold.formats.overflow import Overflow, recognise
 from infold.formats.registry import GEMINI, builder_for
 from infold.formats.streams import ReplyBuilder
@@ -102,7 +102,7 @@ class Hearing:
     def _says_something(self, builder: ReplyBuilder) -> bool:
         """Whether there is more to the reply than that somebody speaks."""
         items = self._wire.reply_items(builder.reply() or {})
-        return any(any(_without_role(plain(item))) for item in items)
+        return any(any(_without_role(as_dict(item))) for item in items)
 
 
 def _is_stream(media_type: str, exchange: Exchange) -> bool:

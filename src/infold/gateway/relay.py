@@ -21,7 +21,7 @@ from infold.engine.finding import SESSION_HEADER
 from infold.errors import BrokenInput, InfoldError, StoreError, UsageError
 from infold.formats.codec import MalformedError
 from infold.formats.overflow import Overflow
-from infold.formats.requests import Unmanaged, wire_of_path
+from infold.formats.requests import Unmanaged, format_of_path
 from infold.gateway.aside import LARGE_BYTES, Underway
 from infold.gateway.bodies import Limits, Refusal, read_body, unpacked
 from infold.gateway.headers import NOTE_HEADER, anew, by_name, forwarded, readable, returned, uncompressed
@@ -154,7 +154,7 @@ class Relay:
         if request.method != "POST":
             return Unmanaged("not a conversation")
         path = request.scope["path"]
-        if wire_of_path(path) is None:
+        if format_of_path(path) is None:
             return Unmanaged("the path takes no messages")
         if not raw:
             return Unmanaged("the body is empty")

@@ -12,7 +12,7 @@ import httpx2
 from msgspec import Struct
 
 from infold.api.exchanges import Relayed
-from infold.formats.requests import unstreamed
+from infold.formats.requests import unstreamed_path
 from infold.gateway.bodies import Limits
 from infold.gateway.decoding import Decoding
 from infold.gateway.headers import Headers, anew, header, readable
@@ -85,7 +85,7 @@ class Sender:
 
     async def ask(self, outgoing: Outgoing, content: bytes) -> Relayed:
         """The whole answer to a request of our own that goes where a client's went, with its credentials."""
-        url = httpx2.URL(unstreamed(str(outgoing.url)))
+        url = httpx2.URL(unstreamed_path(str(outgoing.url)))
         response = await self.send(Outgoing(outgoing.method, url, anew(readable(outgoing.headers))), content)
         decoding = Decoding(header(response.headers.raw, b"content-encoding"))
         body = bytearray()

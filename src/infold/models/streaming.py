@@ -8,7 +8,7 @@ from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.formats.codec import Decoded
 from infold.formats.registry import WireFormat
-from infold.formats.requests import answer_of, without_bound_thinking
+from infold.formats.requests import read_answer, without_bound_thinking
 from infold.formats.streams import Delta
 from infold.models.failures import Line, failure_in_stream
 from infold.ports import Calling, Heard, ModelRequest, Replied, Said, Thought
@@ -62,7 +62,7 @@ def summary_told(ref: ModelRef, wire: WireFormat, pieces: Iterable[Heard]) -> It
             yield piece.text
         elif isinstance(piece, Replied):
             usage = wire.usage(piece.body)
-            yield Told(answer_of(wire, piece.body), ref.id, usage, cost_of(ref.full_name, usage))
+            yield Told(read_answer(wire, piece.body), ref.id, usage, cost_of(ref.full_name, usage))
 
 
 def output_limit(ref: ModelRef) -> int:

@@ -21,7 +21,7 @@ from infold.core.messages import (
 )
 from infold.formats import anthropic
 from infold.formats.codec import finish_named
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     dig,
@@ -30,10 +30,10 @@ from infold.transcripts.values import (
     mapping,
     model_ref,
     plain_text,
-    read_blocks,
     reply_parts,
     string,
     time_ms,
+    user_blocks,
 )
 
 EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
@@ -54,7 +54,7 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the main session first, then its sub-agents."""
     reader = _Reader(issues)
     for line, value in source.records():
@@ -65,9 +65,9 @@ def read(source: Source, issues: Notes) -> list[RecordedSession]:
 class _Reader:
     """Passes each line to the session it belongs to."""
 
-    def __init__(self, issues: Notes) -> None:
+    def __init__(self, issues: Issues) -> None:
         self._issues = issues
-        self._main = _Thread(Draft("", issues))
+        self._main = _Thread(SessionDraft("", issues))
         self._agents: dict[str, _Thread] = {}
         self._agent_of_line: dict[str, str] = {}
         self._seen: set[str] = set()
@@ -111,7 +111,7 @@ class _Reader:
 
     def _thread(self, agent: str) -> "_Thread":
         if agent not in self._agents:
-            self._agents[agent] = _Thread(Draft(f"agent-{agent}", self._issues))
+            self._agents[agent] = _Thread(SessionDraft(f"agent-{agent}", self._issues))
         return self._agents[agent]
 
     def sessions(self) -> list[RecordedSession]:
@@ -124,7 +124,7 @@ class _Reader:
 class _Thread:
     """The lines of one session, in order."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: SessionDraft) -> None:
         self.draft = draft
         self._replies: dict[str, int] = {}
         self._boundary: dict[str, Any] | None = None
@@ -169,7 +169,7 @@ class _Thread:
         summarised = bool(value.get("isCompactSummary"))
         content = dig(value, "message", "content")
         synthetic = summarised or bool(value.get("isMeta"))
-        parts = tuple(self._completed(part, value) for part in read_blocks(content, synthetic=synthetic))
+        parts = tuple(self._completed(part, value) for part in user_blocks(content, synthetic=synthetic))
         if summarised:
             self._compact(plain_text(parts))
         self.draft.add_user(parts, string(value, "uuid"), time_ms(value, "timestamp"))
@@ -193,7 +193,7 @@ class _Thread:
         attachment = mapping(value, "attachment")
         queued = attachment.get("type") == "queued_command"
         content = attachment.get("prompt") if queued else attachment.get("content")
-        parts = read_blocks(content, synthetic=not queued) if isinstance(content, str | list) else ()
+        parts = user_blocks(content, synthetic=not queued) if isinstance(content, str | list) else ()
         self.draft.add_user(parts, string(value, "uuid"), time_ms(value, "timestamp"))
 
     def _take_boundary(self, metadata: dict[str, Any]) -> None:

@@ -23,22 +23,22 @@ from infold.core.messages import (
     ToolResultPart,
     WorkPath,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     dig,
     items,
-    json_text,
     mapping,
     model_ref,
     openai_usage,
     plain_text,
-    read_blocks,
     reasoning_part,
     reply_parts,
     result_part,
     string,
     time_ms,
+    to_json,
+    user_blocks,
 )
 
 ENVELOPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
@@ -68,7 +68,7 @@ def recognises(head: Head) -> bool:
     return bool(bare) and "instructions" in head.records[0]
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the one session of a rollout; a sub-agent's rollout names its parent."""
     reader = _Reader(issues)
     for line, value in source.records():
@@ -77,8 +77,8 @@ def read(source: Source, issues: Notes) -> list[RecordedSession]:
 
 
 class _Reader:
-    def __init__(self, issues: Notes) -> None:
-        self.draft = Draft("", issues)
+    def __init__(self, issues: Issues) -> None:
+        self.draft = SessionDraft("", issues)
         self._model: ModelRef | None = None
         self._provider = ""
         self._path: WorkPath | None = None
@@ -170,7 +170,7 @@ class _Reader:
     def _take_message(self, item: dict[str, Any], at: int | None) -> None:
         self._open = None
         if item.get("role") == "user":
-            self.draft.add_user(read_blocks(item.get("content")), string(item, "id"), at)
+            self.draft.add_user(user_blocks(item.get("content")), string(item, "id"), at)
             return
         parts = (TextPart(plain_text(reply_parts(item.get("content")))),)
         self.draft.add(SystemMessage(MessageId(string(item, "id") or self.draft.new_id()), parts, at))
@@ -208,7 +208,7 @@ def _reply_parts(item: dict[str, Any], spare_id: str) -> tuple[Part, ...]:
     call_id = string(item.get("call_id") or item.get("id")) or spare_id
     tool = string(item, "name") or kind.removesuffix("_call")
     arguments = next((item[key] for key in ("arguments", "input", "action") if item.get(key)), None)
-    call = ToolCallPart(call_id, tool, json_text(arguments))
+    call = ToolCallPart(call_id, tool, to_json(arguments))
     if kind in SERVER_CALLS:
         return (call, ToolResultPart(call_id, tool, string(item, "result")))
     return (call,)
@@ -226,9 +226,9 @@ def _result(item: dict[str, Any]) -> ToolResultPart:
         failed = output.get("success") is False
         return result_part(string(item, "call_id"), {**output, "is_error": failed})
     if isinstance(output, list) and not all("type" in mapping(block) for block in output):
-        output = json_text(output)
+        output = to_json(output)
     if "tools" in item:
-        output = json_text(output)
+        output = to_json(output)
     part = result_part(string(item, "call_id"), {"content": output})
     return _with_exit_status(part)
 

@@ -19,7 +19,7 @@ from infold.core.messages import (
     Usage,
     WorkPath,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     call_part,
@@ -27,13 +27,13 @@ from infold.transcripts.values import (
     file_part,
     integer,
     items,
-    json_text,
     mapping,
     model_ref,
     openai_usage,
     reasoning_part,
     string,
     time_ms,
+    to_json,
     user_parts,
 )
 
@@ -44,7 +44,7 @@ def recognises(head: Head) -> bool:
     return bool(kinds & {"session.start", "user.message", "assistant.message", "tool.execution_start"})
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the main session first, then its sub-agents."""
     reader = _Reader(issues)
     for line, value in source.records():
@@ -54,9 +54,9 @@ def read(source: Source, issues: Notes) -> list[RecordedSession]:
 
 
 class _Reader:
-    def __init__(self, issues: Notes) -> None:
-        self.main = Draft("", issues)
-        self.agents: dict[str, Draft] = {}
+    def __init__(self, issues: Issues) -> None:
+        self.main = SessionDraft("", issues)
+        self.agents: dict[str, SessionDraft] = {}
         self._model: ModelRef | None = None
         self._path: WorkPath | None = None
         self._tools: dict[str, str] = {}
@@ -92,11 +92,11 @@ class _Reader:
             case other:
                 self.main.issues.skip(f"bookkeeping: {other}", line)
 
-    def _draft(self, parent_call: str) -> Draft:
+    def _draft(self, parent_call: str) -> SessionDraft:
         if not parent_call:
             return self.main
         if parent_call not in self.agents:
-            self.agents[parent_call] = Draft(f"agent-{parent_call}", self.main.issues, parent=self.main.id)
+            self.agents[parent_call] = SessionDraft(f"agent-{parent_call}", self.main.issues, parent=self.main.id)
         return self.agents[parent_call]
 
     def _take_start(self, data: dict[str, Any]) -> None:
@@ -106,7 +106,7 @@ class _Reader:
         if cwd:
             self._path = WorkPath(cwd=cwd, root=string(data, "context", "gitRoot") or cwd)
 
-    def _take_reply(self, draft: Draft, event: dict[str, Any], data: dict[str, Any]) -> None:
+    def _take_reply(self, draft: SessionDraft, event: dict[str, Any], data: dict[str, Any]) -> None:
         output = integer(data, "outputTokens")
         draft.add(
             AssistantMessage(
@@ -124,7 +124,7 @@ class _Reader:
         self.main.started_ms[call_id] = at
         self._tools[call_id] = string(data, "toolName")
 
-    def _take_result(self, draft: Draft, event: dict[str, Any], data: dict[str, Any]) -> None:
+    def _take_result(self, draft: SessionDraft, event: dict[str, Any], data: dict[str, Any]) -> None:
         at = time_ms(event, "timestamp")
         call_id = string(data, "toolCallId")
         failed = data.get("success") is False
@@ -132,7 +132,7 @@ class _Reader:
         part = ToolResultPart(
             call_id=call_id,
             tool=self._tools.get(call_id, ""),
-            output=said if isinstance(said, str) else json_text(data.get("error") or data.get("result")),
+            output=said if isinstance(said, str) else to_json(data.get("error") or data.get("result")),
             status="error" if failed else "completed",
             started_ms=self.main.started_ms.get(call_id),
             finished_ms=at,
@@ -165,7 +165,7 @@ def _reply_parts(data: dict[str, Any]) -> tuple[Part, ...]:
     )
 
 
-def _take_usage(draft: Draft, data: dict[str, Any]) -> None:
+def _take_usage(draft: SessionDraft, data: dict[str, Any]) -> None:
     told = {
         "prompt_tokens": data.get("inputTokens"),
         "completion_tokens": data.get("outputTokens"),
@@ -175,7 +175,7 @@ def _take_usage(draft: Draft, data: dict[str, Any]) -> None:
     _change_last_reply(draft, usage=openai_usage(told))
 
 
-def _take_compaction(draft: Draft, data: dict[str, Any]) -> None:
+def _take_compaction(draft: SessionDraft, data: dict[str, Any]) -> None:
     if data.get("success") is False:
         return
     summary = string(data, "summaryContent")
@@ -183,7 +183,7 @@ def _take_compaction(draft: Draft, data: dict[str, Any]) -> None:
     draft.add_user((TextPart(summary, synthetic=True),) if summary else ())
 
 
-def _change_last_reply(draft: Draft, **changes: Any) -> None:
+def _change_last_reply(draft: SessionDraft, **changes: Any) -> None:
     for index in range(len(draft.messages) - 1, -1, -1):
         if isinstance(draft.messages[index], AssistantMessage):
             draft.messages[index] = replace(draft.messages[index], **changes)

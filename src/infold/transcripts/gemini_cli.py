@@ -17,19 +17,19 @@ from infold.core.messages import (
     ToolResultPart,
     Usage,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     dig,
     file_part,
     integer,
     items,
-    json_text,
     mapping,
     model_ref,
     reply_parts,
     string,
     time_ms,
+    to_json,
     user_parts,
 )
 
@@ -47,16 +47,16 @@ def recognises_lines(head: Head) -> bool:
     return len(head.records) > 1 and {"sessionId", "projectHash"} <= head.records[0].keys()
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the one session of a chat record."""
     document = mapping(source.document())
-    draft = Draft(string(document, "sessionId"), issues)
+    draft = SessionDraft(string(document, "sessionId"), issues)
     for message in items(document, "messages"):
         _take(draft, mapping(message), issues)
     return [draft.session()] if draft.messages else []
 
 
-def read_lines(source: Source, issues: Notes) -> list[RecordedSession]:
+def read_lines(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the session of a file of lines: a message written again replaces the earlier one, a rewind is only noted."""
     session_id = ""
     messages: dict[str, dict[str, Any]] = {}
@@ -66,13 +66,13 @@ def read_lines(source: Source, issues: Notes) -> list[RecordedSession]:
             messages[string(value["id"])] = value
         elif "sessionId" not in value:
             issues.skip("bookkeeping: " + ", ".join(sorted(value)[:3]), line)
-    draft = Draft(session_id, issues)
+    draft = SessionDraft(session_id, issues)
     for message in messages.values():
         _take(draft, message, issues)
     return [draft.session()] if draft.messages else []
 
 
-def _take(draft: Draft, message: dict[str, Any], issues: Notes) -> None:
+def _take(draft: SessionDraft, message: dict[str, Any], issues: Issues) -> None:
     at = time_ms(message, "timestamp")
     match message.get("type"):
         case "user":
@@ -99,7 +99,7 @@ def _user_part(piece: Any, *, synthetic: bool) -> tuple[Part, ...]:
     return user_parts(said, synthetic=synthetic) if said else ()
 
 
-def _take_reply(draft: Draft, message: dict[str, Any], at: int | None) -> None:
+def _take_reply(draft: SessionDraft, message: dict[str, Any], at: int | None) -> None:
     calls = [mapping(call) for call in items(message, "toolCalls")]
     thoughts = (_thought(mapping(thought)) for thought in items(message, "thoughts"))
     name = MessageId(string(message, "id") or draft.new_id())
@@ -126,7 +126,7 @@ def _thought(thought: dict[str, Any]) -> ReasoningPart:
 
 
 def _call(call: dict[str, Any]) -> ToolCallPart:
-    return ToolCallPart(string(call, "id"), string(call, "name"), json_text(call.get("args")))
+    return ToolCallPart(string(call, "id"), string(call, "name"), to_json(call.get("args")))
 
 
 def _result(call: dict[str, Any], started_ms: int | None) -> ToolResultPart:
@@ -149,7 +149,7 @@ def _result(call: dict[str, Any], started_ms: int | None) -> ToolResultPart:
 
 def _output(response: dict[str, Any]) -> str:
     said = response.get("output", response.get("error"))
-    return said if isinstance(said, str) else json_text(response)
+    return said if isinstance(said, str) else to_json(response)
 
 
 def _usage(tokens: dict[str, Any]) -> Usage | None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, Restoration, Title, encode_entry
 from infold.core.messages import AssistantMessage, Message, MessageId, ModelRef, calls_of, results_of
-from infold.transcripts.record import Draft, Notes, RecordedCompaction, RecordedSession
+from infold.transcripts.record import Issues, RecordedCompaction, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import string
 
@@ -22,7 +22,7 @@ ENTRIES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
 """The tags of all kinds of entries."""
 
 
-class _About(Struct, frozen=True, omit_defaults=True):
+class _SessionHeader(Struct, frozen=True, omit_defaults=True):
     """A session's id, model, system prompt, tools and recorded compactions."""
 
     id: str
@@ -39,7 +39,7 @@ class _FirstLine(Struct, frozen=True, tag_field="entry", tag="message"):
     """A message entry that begins a session."""
 
     message: Message
-    session: _About
+    session: _SessionHeader
 
 
 def to_log(sessions: Iterable[RecordedSession]) -> bytes:
@@ -47,7 +47,7 @@ def to_log(sessions: Iterable[RecordedSession]) -> bytes:
     encode = msgspec.json.Encoder().encode
     lines: list[bytes] = []
     for session in sessions:
-        about = _About(
+        about = _SessionHeader(
             *(session.id, session.model, session.system, session.tools, session.compactions, session.parent),
             title=session.title,
             titles=session.titles,
@@ -63,19 +63,19 @@ def entries_to_log(session_id: str, entries: Iterable[Entry]) -> bytes:
     is_named = False
     for entry in entries:
         if isinstance(entry, MessageEntry) and not is_named:
-            lines.append(msgspec.json.encode(_FirstLine(entry.message, _About(session_id))))
+            lines.append(msgspec.json.encode(_FirstLine(entry.message, _SessionHeader(session_id))))
             is_named = True
         else:
             lines.append(encode_entry(entry))
     return b"".join(line + b"\n" for line in lines)
 
 
-def recorded(session_id: str, entries: Iterable[Entry]) -> RecordedSession:
+def session_from_entries(session_id: str, entries: Iterable[Entry]) -> RecordedSession:
     """Return a log as a record: all messages that were not withdrawn, and each compaction that was not undone."""
-    opened = _Opened(_About(session_id))
+    opened = _SessionReader(_SessionHeader(session_id))
     for entry in entries:
         opened.take(entry)
-    return opened.lawful(Notes())
+    return opened.lawful(Issues())
 
 
 def recognises(head: Head) -> bool:
@@ -86,7 +86,7 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the sessions of a file; a log without a first line of ours is one session named after the file."""
     reader = _Reader(source.name, issues)
     for line, value in source.records():
@@ -94,10 +94,10 @@ def read(source: Source, issues: Notes) -> list[RecordedSession]:
     return [session.lawful(issues) for session in reader.sessions if session.messages]
 
 
-class _Opened:
+class _SessionReader:
     """A session while its entries are read; `numbers` are those of the entries that are messages."""
 
-    def __init__(self, about: _About, entries: int = 0) -> None:
+    def __init__(self, about: _SessionHeader, entries: int = 0) -> None:
         self.about = about
         self.entries = entries
         self.messages: list[Message] = []
@@ -131,7 +131,7 @@ class _Opened:
         self.entries += 1
         return is_told
 
-    def lawful(self, issues: Notes) -> RecordedSession:
+    def lawful(self, issues: Issues) -> RecordedSession:
         """Return the session, repaired and noted if it breaks the laws of a record.
 
         Its model is the one it was recorded with, else that of its first reply which names one.
@@ -139,7 +139,7 @@ class _Opened:
         about = self.about
         messages = tuple(self.messages)
         if not _is_lawful(messages):
-            draft = Draft(about.id, issues)
+            draft = SessionDraft(about.id, issues)
             draft.messages = self.messages
             messages = draft.session().messages
         found = (*about.compactions, *self._folds.values())
@@ -176,8 +176,8 @@ class _Opened:
 
 
 class _Reader:
-    def __init__(self, name: str, issues: Notes) -> None:
-        self.sessions = [_Opened(_About(name))]
+    def __init__(self, name: str, issues: Issues) -> None:
+        self.sessions = [_SessionReader(_SessionHeader(name))]
         self._issues = issues
 
     def take(self, value: dict[str, Any], line: int) -> None:
@@ -189,7 +189,7 @@ class _Reader:
         try:
             entry: Entry = msgspec.convert(value, Entry)
             if kind == "message" and "session" in value:
-                self._begin(msgspec.convert(value["session"], _About))
+                self._begin(msgspec.convert(value["session"], _SessionHeader))
         except msgspec.ValidationError as error:
             self._issues.skip(f"a {kind} entry cannot be read ({error})", line)
             self.sessions[-1].entries += 1
@@ -197,13 +197,13 @@ class _Reader:
         if not self.sessions[-1].take(entry):
             self._issues.skip(f"bookkeeping: {kind} entry", line)
 
-    def _begin(self, about: _About) -> None:
+    def _begin(self, about: _SessionHeader) -> None:
         """Begin a session with its first message; entries before it that are not messages belong to it too."""
         before = self.sessions[-1]
         if not before.messages:
-            self.sessions.append(_Opened(replace(about, title=about.title or before.title), before.entries))
+            self.sessions.append(_SessionReader(replace(about, title=about.title or before.title), before.entries))
         else:
-            self.sessions.append(_Opened(about))
+            self.sessions.append(_SessionReader(about))
 
 
 def _is_lawful(messages: Sequence[Message]) -> bool:

@@ -21,7 +21,7 @@ from infold.core.messages import (
     text_of,
 )
 from infold.formats.codec import finish_named
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     chat_calls,
@@ -30,14 +30,14 @@ from infold.transcripts.values import (
     first_choice,
     integer,
     items,
-    json_text,
     mapping,
     model_ref,
-    read_blocks,
     reply_parts,
     result_part,
     string,
     time_ms,
+    to_json,
+    user_blocks,
 )
 
 ATTACHMENT = "attachment://"
@@ -48,7 +48,7 @@ def recognises(head: Head) -> bool:
     return isinstance(dig(head.document, "eval"), dict) and "samples" in mapping(head.document)
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return one session per sample and epoch."""
     document = mapping(source.document())
     model = dig(document, "eval", "model")
@@ -58,9 +58,9 @@ def read(source: Source, issues: Notes) -> list[RecordedSession]:
 
 
 class _Sample:
-    def __init__(self, sample: dict[str, Any], issues: Notes) -> None:
+    def __init__(self, sample: dict[str, Any], issues: Issues) -> None:
         name = string(sample, "uuid") or f"{string(sample.get('id'))}-{string(sample.get('epoch'))}"
-        self.draft = Draft(name, issues)
+        self.draft = SessionDraft(name, issues)
         self._messages = [mapping(message) for message in items(sample, "messages")]
         self._attachments = mapping(sample, "attachments")
         events = [mapping(event) for event in items(sample, "events")]
@@ -71,7 +71,7 @@ class _Sample:
     def session(self, model: Any) -> RecordedSession:
         self.draft.model = model_ref(model)
         tools = next((event["tools"] for event in self._model_events if event.get("tools")), None)
-        self.draft.tools = json_text(self._restored(tools)) if tools else ""
+        self.draft.tools = to_json(self._restored(tools)) if tools else ""
         for value in self._messages:
             self._take(value)
         return self.draft.session()
@@ -92,7 +92,7 @@ class _Sample:
             case "tool":
                 return ToolMessage(name, (self._result(value),))
             case "user":
-                return UserMessage(name, read_blocks(value.get("content"), synthetic=_is_programs(value)))
+                return UserMessage(name, user_blocks(value.get("content"), synthetic=_is_programs(value)))
             case _:
                 return chat_message(value, name)
 

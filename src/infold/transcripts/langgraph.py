@@ -22,21 +22,21 @@ from infold.core.messages import (
     UserMessage,
 )
 from infold.formats.codec import finish_named
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     dig,
     integer,
     items,
-    json_text,
     mapping,
     model_ref,
     plain_text,
-    read_blocks,
     reply_parts,
     result_part,
     string,
     time_ms,
+    to_json,
+    user_blocks,
 )
 
 KINDS = frozenset({"human", "ai", "AIMessageChunk", "HumanMessageChunk", "tool"})
@@ -48,11 +48,11 @@ def recognises(head: Head) -> bool:
     return bool(messages) and any(string(_flat(message).get("type")) in KINDS for message in messages[:5])
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the one session of a thread."""
     document = source.document()
     state = document[0] if isinstance(document, list) and document else document
-    draft = Draft(_thread(state) or source.name, issues)
+    draft = SessionDraft(_thread(state) or source.name, issues)
     for message in _messages(document):
         _take(draft, _flat(message), issues)
     return [draft.session()] if draft.messages else []
@@ -86,7 +86,7 @@ def _flat(message: Any) -> dict[str, Any]:
     return value
 
 
-def _take(draft: Draft, value: dict[str, Any], issues: Notes) -> None:
+def _take(draft: SessionDraft, value: dict[str, Any], issues: Issues) -> None:
     name = MessageId(string(value, "id") or draft.new_id())
     message = _message(value, name)
     if message is None:
@@ -102,7 +102,7 @@ def _take(draft: Draft, value: dict[str, Any], issues: Notes) -> None:
 def _message(value: dict[str, Any], name: MessageId) -> Message | None:
     match string(value, "type").removesuffix("MessageChunk").lower():
         case "human" | "user":
-            return UserMessage(name, read_blocks(value.get("content"), synthetic=_is_summary(value)))
+            return UserMessage(name, user_blocks(value.get("content"), synthetic=_is_summary(value)))
         case "ai" | "assistant":
             return _reply(value, name)
         case "tool":
@@ -138,7 +138,7 @@ def _reply_parts(value: dict[str, Any]) -> tuple[Part, ...]:
     return (
         *((ReasoningPart(thought),) if thought else ()),
         *blocks,
-        *(ToolCallPart(string(c, "id"), string(c, "name"), json_text(c.get("args"))) for c in calls),
+        *(ToolCallPart(string(c, "id"), string(c, "name"), to_json(c.get("args"))) for c in calls),
     )
 
 

@@ -22,7 +22,7 @@ from infold.core.messages import (
     text_of,
 )
 from infold.formats.codec import finish_named
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     chat_message,
@@ -31,13 +31,13 @@ from infold.transcripts.values import (
     fenced_command,
     first_choice,
     items,
-    json_text,
     mapping,
     model_ref,
     number,
     openai_usage,
     string,
     time_ms,
+    to_json,
 )
 
 RETURN_CODE = re.compile(r"<returncode>(-?\d{1,9})</returncode>")
@@ -51,10 +51,10 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the one session of a run."""
     document = mapping(source.document())
-    draft = Draft(string(document, "instance_id") or source.name, issues)
+    draft = SessionDraft(string(document, "instance_id") or source.name, issues)
     draft.model = model_ref(dig(document, "info", "config", "model", "model_name"))
     reader = _Reader(draft)
     for value in items(document, "messages"):
@@ -63,7 +63,7 @@ def read(source: Source, issues: Notes) -> list[RecordedSession]:
 
 
 class _Reader:
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: SessionDraft) -> None:
         self.draft = draft
         self._asked = ""
         self._replied_ms: int | None = None
@@ -105,7 +105,7 @@ class _Reader:
         if command is None or calls_of(message):
             return ()
         self._asked = f"{message.id}-bash"
-        return (ToolCallPart(self._asked, "bash", json_text({"command": command})),)
+        return (ToolCallPart(self._asked, "bash", to_json({"command": command})),)
 
     def _answered(self, message: Message, extra: dict[str, Any]) -> Message:
         """Return a tool's message with what is known of its run; a return code in text is the fenced command's result."""

@@ -28,7 +28,7 @@ from infold.core.messages import (
     WorkPath,
 )
 from infold.formats.codec import finish_named
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     call_part,
@@ -58,11 +58,11 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the one session of an export; a sub-agent's export names its parent."""
     document = source.document()
     info = mapping(document, "info")
-    draft = Draft(string(info, "id"), issues, parent=string(info, "parentID") or None)
+    draft = SessionDraft(string(info, "id"), issues, parent=string(info, "parentID") or None)
     messages = items(document, "messages")
     for message in messages:
         _take(draft, mapping(message), issues)
@@ -73,7 +73,7 @@ def read(source: Source, issues: Notes) -> list[RecordedSession]:
     return [replace(draft.session(), title=string(info, "title"), titles=titles)]
 
 
-def _take(draft: Draft, message: dict[str, Any], issues: Notes) -> None:
+def _take(draft: SessionDraft, message: dict[str, Any], issues: Issues) -> None:
     info = mapping(message, "info")
     parts = [mapping(part) for part in items(message, "parts")]
     if info.get("role") == "assistant":
@@ -82,7 +82,7 @@ def _take(draft: Draft, message: dict[str, Any], issues: Notes) -> None:
         _take_user(draft, info, parts, issues)
 
 
-def _take_user(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]], issues: Notes) -> None:
+def _take_user(draft: SessionDraft, info: dict[str, Any], parts: list[dict[str, Any]], issues: Issues) -> None:
     read_parts = tuple(part for value in parts for part in _user_part(value, issues))
     request = next((part for part in read_parts if isinstance(part, CompactionPart)), None)
     if request is not None:
@@ -100,14 +100,14 @@ def _take_user(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]], 
         )
 
 
-def _take_compaction(draft: Draft, request: CompactionPart) -> None:
+def _take_compaction(draft: SessionDraft, request: CompactionPart) -> None:
     """Add a compaction; the summary is the reply to the request, so its text is filled in when that reply comes."""
     kept = next((i for i, m in enumerate(draft.messages) if m.id == request.first_kept_id), None)
     used = next((m.usage for m in reversed(draft.messages) if isinstance(m, AssistantMessage) and m.usage), None)
     draft.add_compaction(tokens_before=used.context if used else None, first_kept=kept)
 
 
-def _user_part(value: dict[str, Any], issues: Notes) -> tuple[Part, ...]:
+def _user_part(value: dict[str, Any], issues: Issues) -> tuple[Part, ...]:
     match value.get("type"):
         case "text":
             said = string(value, "text")
@@ -135,7 +135,7 @@ def _compaction(value: dict[str, Any]) -> CompactionPart:
     )
 
 
-def _take_reply(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]], issues: Notes) -> None:
+def _take_reply(draft: SessionDraft, info: dict[str, Any], parts: list[dict[str, Any]], issues: Issues) -> None:
     steps = _steps(parts)
     for step in steps:
         read_parts = tuple(part for value in step for part in _reply_part(value, issues))
@@ -181,7 +181,7 @@ def _reply(info: dict[str, Any], parts: tuple[Part, ...], *, alone: bool) -> Ass
     )
 
 
-def _reply_part(value: dict[str, Any], issues: Notes) -> tuple[Part, ...]:
+def _reply_part(value: dict[str, Any], issues: Issues) -> tuple[Part, ...]:
     match value.get("type"):
         case "text":
             return (TextPart(string(value, "text"), synthetic=bool(value.get("synthetic"))),)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from infold.core.messages import AssistantMessage, MessageId, Part, TextPart, ToolCallPart, ToolMessage, ToolResultPart
 from infold.formats.codec import finish_named
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     add_chat_message,
@@ -25,7 +25,6 @@ from infold.transcripts.values import (
     exit_code,
     first_choice,
     items,
-    json_text,
     mapping,
     model_ref,
     number,
@@ -33,6 +32,7 @@ from infold.transcripts.values import (
     reply_parts,
     string,
     time_ms,
+    to_json,
     user_parts,
 )
 
@@ -55,7 +55,7 @@ def recognises(head: Head) -> bool:
     return bool(events) and all("source" in event and ("action" in event or "observation" in event) for event in events)
 
 
-def read_lines(source: Source, issues: Notes) -> list[RecordedSession]:
+def read_lines(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return one session per run."""
     return [
         session
@@ -71,13 +71,13 @@ def _subject(value: Mapping[str, Any]) -> str:
     return string(value, "instance_id") or numbered
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the one session of an event list."""
     return list(_session(source.document(), source.name, issues))
 
 
-def _session(history: Any, name: str, issues: Notes) -> Iterator[RecordedSession]:
-    reader = _Reader(Draft(name, issues))
+def _session(history: Any, name: str, issues: Issues) -> Iterator[RecordedSession]:
+    reader = _Reader(SessionDraft(name, issues))
     for event in items(history):
         for single in event if isinstance(event, list) else (event,):
             reader.take(mapping(single))
@@ -86,7 +86,7 @@ def _session(history: Any, name: str, issues: Notes) -> Iterator[RecordedSession
 
 
 class _Reader:
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: SessionDraft) -> None:
         self.draft = draft
         self._replies: set[str] = set()
         self._calls: dict[str, str] = {}
@@ -107,7 +107,7 @@ class _Reader:
     def _take_system(self, args: dict[str, Any]) -> None:
         self.draft.system = string(args, "content")
         tools = args.get("tools")
-        self.draft.tools = json_text(tools) if tools else ""
+        self.draft.tools = to_json(tools) if tools else ""
 
     def _take_action(self, event: dict[str, Any]) -> None:
         at = time_ms(event, "timestamp")
@@ -134,7 +134,7 @@ class _Reader:
         call_id = f"action-{string(event.get('id')) or len(self.draft.messages)}"
         self._calls[string(event, "id")] = call_id
         arguments = {key: value for key, value in args.items() if key != "thought"}
-        return (*texts, ToolCallPart(call_id, action, json_text(arguments)))
+        return (*texts, ToolCallPart(call_id, action, to_json(arguments)))
 
     def _take_observation(self, event: dict[str, Any]) -> None:
         at = time_ms(event, "timestamp")
@@ -197,19 +197,19 @@ def recognises_completion(head: Head) -> bool:
     )
 
 
-def read_completion(source: Source, issues: Notes) -> list[RecordedSession]:
+def read_completion(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the one session of a log, named after its response."""
     document = mapping(source.document())
-    draft = Draft(string(document, "response", "id") or "completion", issues)
+    draft = SessionDraft(string(document, "response", "id") or "completion", issues)
     tools = dig(document, "kwargs", "tools") or document.get("tools")
-    draft.tools = json_text(tools) if tools else ""
+    draft.tools = to_json(tools) if tools else ""
     for value in items(document, "messages"):
         add_chat_message(draft, mapping(value))
     _add_response(draft, document)
     return [draft.session()] if draft.messages else []
 
 
-def _add_response(draft: Draft, document: dict[str, Any]) -> None:
+def _add_response(draft: SessionDraft, document: dict[str, Any]) -> None:
     response = mapping(document, "response")
     draft.model = model_ref(response.get("model"))
     choice = first_choice(response)

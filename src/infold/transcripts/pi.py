@@ -20,20 +20,20 @@ from infold.core.messages import (
     WorkPath,
 )
 from infold.formats.codec import finish_named
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     exit_code,
     integer,
-    json_text,
     mapping,
     model_ref,
     number,
-    read_blocks,
     reply_parts,
     result_part,
     string,
     time_ms,
+    to_json,
+    user_blocks,
 )
 
 ROLES = frozenset({"user", "assistant", "toolResult", "bashExecution"})
@@ -48,7 +48,7 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the one session of a file."""
     reader = _Reader(issues)
     for line, value in source.records():
@@ -57,8 +57,8 @@ def read(source: Source, issues: Notes) -> list[RecordedSession]:
 
 
 class _Reader:
-    def __init__(self, issues: Notes) -> None:
-        self.draft = Draft("", issues)
+    def __init__(self, issues: Issues) -> None:
+        self.draft = SessionDraft("", issues)
         self._path: WorkPath | None = None
         self._index_of_entry: list[int] = []
         self._index_of_id: dict[str, int] = {}
@@ -77,7 +77,7 @@ class _Reader:
             case "branch_summary":
                 self.draft.add_user((TextPart(string(entry, "summary"), synthetic=True),), name)
             case "custom_message":
-                self.draft.add_user(read_blocks(entry.get("content"), synthetic=True), name)
+                self.draft.add_user(user_blocks(entry.get("content"), synthetic=True), name)
             case other:
                 self.draft.issues.skip(f"bookkeeping: {other}", line)
 
@@ -91,7 +91,7 @@ class _Reader:
         at = time_ms(message, "timestamp") or time_ms(entry, "timestamp")
         match message.get("role"):
             case "user":
-                self.draft.add_user(read_blocks(message.get("content")), name, at)
+                self.draft.add_user(user_blocks(message.get("content")), name, at)
             case "assistant":
                 self._take_reply(message, name, at)
                 # A reply's own time is when it began; its entry's is when it ended and its calls were run.
@@ -102,7 +102,7 @@ class _Reader:
                 self._take_command(message, name, at)
             case _:
                 content = message.get("content") or message.get("summary")
-                self.draft.add_user(read_blocks(content, synthetic=True), name, at)
+                self.draft.add_user(user_blocks(content, synthetic=True), name, at)
 
     def _take_reply(self, message: dict[str, Any], name: str, at: int | None) -> None:
         self.draft.add(
@@ -126,7 +126,7 @@ class _Reader:
         self.draft.add(ToolMessage(MessageId(name), (part,), at))
 
     def _take_command(self, message: dict[str, Any], name: str, at: int | None) -> None:
-        call = ToolCallPart(f"{name}-bash", "bash", json_text({"command": message.get("command")}))
+        call = ToolCallPart(f"{name}-bash", "bash", to_json({"command": message.get("command")}))
         self.draft.add(AssistantMessage(MessageId(name), (call,), at, agent="user"))
         part = ToolResultPart(
             call.call_id,

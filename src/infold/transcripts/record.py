@@ -27,7 +27,7 @@ from infold.core.messages import (
     text_of,
 )
 from infold.core.policy import PRESETS
-from infold.formats.harness_text import marked, marks_of
+from infold.formats.harness_text import mark_foreign, marks_of
 
 FOREIGN = marks_of(PRESETS.values())
 """The marks that the systems behind the presets write into a history."""
@@ -77,12 +77,12 @@ class RecordedSession(Struct, frozen=True, omit_defaults=True):
     titles: dict[MessageId, str] = {}
 
 
-def imported(session: RecordedSession, *, first_kept: int | None = None) -> RecordedSession:
+def import_session(session: RecordedSession, *, first_kept: int | None = None) -> RecordedSession:
     """Return a foreign record with its marked summaries as compactions and its cleared results marked.
 
     `first_kept` is the first message that stood after such a compaction, if the caller knows that an earlier one stayed.
     """
-    messages = marked(session.messages, FOREIGN)
+    messages = mark_foreign(session.messages, FOREIGN)
     told = {compaction.summary.strip() for compaction in session.compactions}
     found = (
         RecordedCompaction(position, text_of(message), first_kept=first_kept)
@@ -101,7 +101,7 @@ class Transcript(Struct, frozen=True):
     skipped: tuple[Skipped, ...] = ()
 
 
-class Notes:
+class Issues:
     """Collects what a reader leaves out or repairs, one entry per reason however often it occurs."""
 
     def __init__(self) -> None:
@@ -128,10 +128,10 @@ class Notes:
         )
 
 
-class Draft:
+class SessionDraft:
     """Collects one session's messages in the order of the record."""
 
-    def __init__(self, session_id: str, issues: Notes, *, parent: str | None = None) -> None:
+    def __init__(self, session_id: str, issues: Issues, *, parent: str | None = None) -> None:
         self.id = session_id
         self.parent = parent
         self.messages: list[Message] = []
@@ -177,14 +177,14 @@ class Draft:
 
     def session(self) -> RecordedSession:
         """Return the session, repaired where it breaks the laws of a record."""
-        lawful = _Lawful(self.issues, self.messages)
+        lawful = _Repair(self.issues, self.messages)
         return RecordedSession(
             id=self.id,
             messages=tuple(lawful.messages),
             model=self.model or _first_model(self.messages),
             system=self.system,
             tools=self.tools,
-            compactions=tuple(_moved(compaction, lawful.starts) for compaction in self._compactions),
+            compactions=tuple(_move_compaction(compaction, lawful.starts) for compaction in self._compactions),
             parent=self.parent,
         )
 
@@ -193,7 +193,7 @@ def _first_model(messages: list[Message]) -> ModelRef | None:
     return next((m.model for m in messages if isinstance(m, AssistantMessage) and m.model), None)
 
 
-def _moved(compaction: RecordedCompaction, starts: list[int]) -> RecordedCompaction:
+def _move_compaction(compaction: RecordedCompaction, starts: list[int]) -> RecordedCompaction:
     kept = compaction.first_kept
     return replace(
         compaction,
@@ -208,10 +208,10 @@ def _unused(name: str, used: Container[str]) -> str:
     return next(own for again in count(2) if (own := f"{name}#{again}") not in used)
 
 
-class _Lawful:
+class _Repair:
     """Repairs the messages of a draft in one walk; `starts[i]` is the new index of message `i`, or of what replaces it."""
 
-    def __init__(self, issues: Notes, messages: list[Message]) -> None:
+    def __init__(self, issues: Issues, messages: list[Message]) -> None:
         self.messages: list[Message] = []
         self.starts: list[int] = []
         self._issues = issues

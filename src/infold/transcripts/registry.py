@@ -31,10 +31,10 @@ from infold.transcripts import (
     swe_agent,
     tau,
 )
-from infold.transcripts.record import Notes, RecordedSession, Transcript, imported
+from infold.transcripts.record import Issues, RecordedSession, Transcript, import_session
 from infold.transcripts.source import BOUNDS, Bounds, Head, Progress, Source, open_file
 
-Read: TypeAlias = Callable[[Source, Notes], list[RecordedSession]]
+Read: TypeAlias = Callable[[Source, Issues], list[RecordedSession]]
 
 
 class _Format(NamedTuple):
@@ -93,7 +93,7 @@ def read_transcript(
     Raise `UnknownFormat` if no format recognises it, `BrokenInput` if nothing in it can be read.
     """
     with open_file(path) as stream:
-        issues = Notes()
+        issues = Issues()
         source = Source(
             stream,
             name=path.name,
@@ -107,24 +107,24 @@ def read_transcript(
 
 def read_bytes(data: bytes, *, name: str, format: str | None = None, bounds: Bounds = BOUNDS) -> Transcript:  # noqa: A002
     """Read a transcript from bytes; `name` is used in messages, and as a hint if the content is not recognised."""
-    issues = Notes()
+    issues = Issues()
     source = Source(io.BytesIO(data), name=name, issues=issues, total_bytes=len(data), bounds=bounds)
     return _read(source, issues, format)
 
 
-def _read(source: Source, issues: Notes, asked: str | None) -> Transcript:
-    form = _chosen(source.head(), asked)
+def _read(source: Source, issues: Issues, asked: str | None) -> Transcript:
+    form = _choose_format(source.head(), asked)
     sessions = form.read(source, issues)
     if not sessions:
         raise BrokenInput(
             form.name, f"{source.name} holds no message", remedy="check the file, or name another --format"
         )
     if form.name != OWN:
-        sessions = [imported(session) for session in sessions]
-    return Transcript(form.name, _with_own_ids(sessions), issues.skipped())
+        sessions = [import_session(session) for session in sessions]
+    return Transcript(form.name, _with_unique_ids(sessions), issues.skipped())
 
 
-def _with_own_ids(sessions: list[RecordedSession]) -> tuple[RecordedSession, ...]:
+def _with_unique_ids(sessions: list[RecordedSession]) -> tuple[RecordedSession, ...]:
     """Return the sessions with a number appended to an id that occurs again."""
     seen: Counter[str] = Counter()
     own: list[RecordedSession] = []
@@ -135,11 +135,11 @@ def _with_own_ids(sessions: list[RecordedSession]) -> tuple[RecordedSession, ...
     return tuple(own)
 
 
-def _chosen(head: Head, asked: str | None) -> _Format:
-    return _recognised(head) if asked is None else _named(asked, head)
+def _choose_format(head: Head, asked: str | None) -> _Format:
+    return _recognise(head) if asked is None else _format_named(asked, head)
 
 
-def _recognised(head: Head) -> _Format:
+def _recognise(head: Head) -> _Format:
     for form in LINES:
         if form.recognises(head):
             return form
@@ -160,7 +160,7 @@ def _by_name(head: Head) -> _Format | None:
     return next((form for form in (*LINES, *DOCUMENTS) if any(map(name.match, form.file_names))), None)
 
 
-def _named(asked: str, head: Head) -> _Format:
+def _format_named(asked: str, head: Head) -> _Format:
     """Return the format of that name; of two shapes, the one that recognises the input."""
     shapes = [form for form in (*LINES, *DOCUMENTS) if form.name == asked]
     if not shapes:

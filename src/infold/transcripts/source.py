@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from infold.errors import BrokenInput
-from infold.transcripts.record import Notes
+from infold.transcripts.record import Issues
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def decode_document(data: bytes, name: str, issues: Notes) -> Any:
+def decode_document(data: bytes, name: str, issues: Issues) -> Any:
     """Return the one JSON value in `data`; raise `BrokenInput` if it is not JSON, or nested too deep."""
     try:
         return decode_line(data, issues, 0)
@@ -36,7 +36,7 @@ def decode_document(data: bytes, name: str, issues: Notes) -> Any:
         ) from error
 
 
-def peek(line: bytes, issues: Notes) -> dict[str, Any] | None:
+def peek_object(line: bytes, issues: Issues) -> dict[str, Any] | None:
     """Return a line's JSON object, or `None`; damage that a reader will repair does not hide the format."""
     data = line.removeprefix(BYTE_ORDER_MARK).rstrip()
     if not data.endswith(b"}"):
@@ -48,15 +48,15 @@ def peek(line: bytes, issues: Notes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def decode_line(data: bytes, issues: Notes, line: int) -> Any:
+def decode_line(data: bytes, issues: Issues, line: int) -> Any:
     """Return a JSON value; the slower decoder takes what the strict one refuses: NaN, lone surrogates, bad UTF-8."""
     try:
         return msgspec.json.decode(data)
     except ValueError:
-        return _without_surrogates(json.loads(utf8(data, issues, line), strict=False), issues, line)
+        return _without_surrogates(json.loads(decode_utf8(data, issues, line), strict=False), issues, line)
 
 
-def utf8(data: bytes, issues: Notes, line: int) -> str:
+def decode_utf8(data: bytes, issues: Issues, line: int) -> str:
     """Return the text, with U+FFFD for bytes that are not UTF-8."""
     try:
         return data.decode("utf-8")
@@ -65,17 +65,20 @@ def utf8(data: bytes, issues: Notes, line: int) -> str:
         return data.decode("utf-8", "replace")
 
 
-def _without_surrogates(value: Any, issues: Notes, line: int) -> Any:
+def _without_surrogates(value: Any, issues: Issues, line: int) -> Any:
     if isinstance(value, str):
-        return _whole(value, issues, line)
+        return _replace_surrogates(value, issues, line)
     if isinstance(value, list):
         return [_without_surrogates(item, issues, line) for item in value]
     if isinstance(value, dict):
-        return {_whole(key, issues, line): _without_surrogates(item, issues, line) for key, item in value.items()}
+        return {
+            _replace_surrogates(key, issues, line): _without_surrogates(item, issues, line)
+            for key, item in value.items()
+        }
     return value
 
 
-def _whole(text: str, issues: Notes, line: int) -> str:
+def _replace_surrogates(text: str, issues: Issues, line: int) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -125,7 +128,7 @@ def is_database_in_use(path: Path) -> bool:
     return Path(f"{os.path.realpath(path)}-wal").exists()
 
 
-class Record(NamedTuple):
+class JsonLine(NamedTuple):
     """One JSON object of a file of lines."""
 
     line: int
@@ -154,11 +157,11 @@ class Head:
         self.text = (
             b"\n".join(line[:CHUNK_BYTES] for line in lines)[:CHUNK_BYTES].decode("utf-8", "replace").lstrip("\ufeff")
         )
-        issues = Notes()
-        self.records = [value for line in lines if (value := peek(line, issues)) is not None]
+        issues = Issues()
+        self.records = [value for line in lines if (value := peek_object(line, issues)) is not None]
         self.is_repaired = bool(issues.skipped())
         first = next((line for line in lines if line.strip()), b"")
-        self.begins_with_record = bool(self.records) and peek(first, Notes()) is not None
+        self.begins_with_record = bool(self.records) and peek_object(first, Issues()) is not None
 
     @property
     def document(self) -> Any:
@@ -174,7 +177,7 @@ class Source:
         stream: io.BufferedIOBase,
         *,
         name: str,
-        issues: Notes,
+        issues: Issues,
         total_bytes: int = 0,
         bounds: Bounds = BOUNDS,
         progress: Progress | None = None,
@@ -182,8 +185,8 @@ class Source:
         self.name = name
         self.issues = issues
         self._bounds = bounds
-        self._meter = _Meter(stream, total_bytes, progress)
-        self._chunks = self._bounded(_unpacked(self._meter))
+        self._meter = _MeteredStream(stream, total_bytes, progress)
+        self._chunks = self._bounded(_decompress(self._meter))
         self._ahead = b""
         self._is_ahead = False
         self._document: Any = None
@@ -218,12 +221,12 @@ class Source:
         if is_single and not head.is_repaired:
             self._document = head.records[0]
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[JsonLine]:
         """Yield every line that is a JSON object; any other line is noted and skipped."""
         for raw in self._lines():
             value = self._decoded(raw)
             if isinstance(value, dict):
-                yield Record(raw.number, value)
+                yield JsonLine(raw.number, value)
             elif value is not None:
                 self.issues.skip("a line is JSON but not an object", raw.number)
 
@@ -266,7 +269,7 @@ class Source:
         if raw.too_long:
             self.issues.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
             return ""
-        return utf8(raw.data, self.issues, raw.number)
+        return decode_utf8(raw.data, self.issues, raw.number)
 
     def _bounded(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         size = 0
@@ -294,7 +297,7 @@ class Source:
             )
 
 
-class _Meter(io.RawIOBase):
+class _MeteredStream(io.RawIOBase):
     """Counts the bytes read from a stream and reports progress."""
 
     def __init__(self, stream: io.BufferedIOBase, total_bytes: int, progress: Progress | None) -> None:
@@ -315,7 +318,7 @@ class _Meter(io.RawIOBase):
         return len(data)
 
 
-def _unpacked(meter: _Meter) -> Iterator[bytes]:
+def _decompress(meter: _MeteredStream) -> Iterator[bytes]:
     """Yield the stream's bytes, decompressed if it begins as gzip does.
 
     `read1` returns all that was decompressed before damage is met; `read` would lose the last of it.

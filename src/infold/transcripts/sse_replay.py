@@ -19,9 +19,9 @@ from infold.core.messages import (
     ToolResultPart,
 )
 from infold.formats.codec import finish_named
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source, TextLine
-from infold.transcripts.values import items, json_text, mapping, string, user_parts
+from infold.transcripts.values import items, mapping, string, to_json, user_parts
 
 
 class _Event(NamedTuple):
@@ -37,7 +37,7 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the one session of a replay."""
     reader = _Reader(issues)
     for event in _events(source.text_lines(), issues):
@@ -46,7 +46,7 @@ def read(source: Source, issues: Notes) -> list[RecordedSession]:
     return [reader.draft.session()] if reader.draft.messages else []
 
 
-def _events(lines: Iterator[TextLine], issues: Notes) -> Iterator[_Event]:
+def _events(lines: Iterator[TextLine], issues: Issues) -> Iterator[_Event]:
     kind = ""
     for number, line in lines:
         if line.startswith("event:"):
@@ -109,15 +109,15 @@ class _Growing:
 
 
 def _call(call: dict[str, Any]) -> ToolCallPart:
-    arguments = "".join(call["pieces"]) or json_text(call.get("args"))
+    arguments = "".join(call["pieces"]) or to_json(call.get("args"))
     return ToolCallPart(string(call, "id"), string(call, "name"), arguments)
 
 
 class _Reader:
     """Keeps the order of messages; events of several ids may overlap, so each waits until all have arrived."""
 
-    def __init__(self, issues: Notes) -> None:
-        self.draft = Draft("", issues)
+    def __init__(self, issues: Issues) -> None:
+        self.draft = SessionDraft("", issues)
         self._order: list[_Growing | ToolMessage] = []
         self._growing: dict[str, _Growing] = {}
 

@@ -15,21 +15,21 @@ from infold.core.messages import (
     ToolMessage,
     ToolResultPart,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     add_chat_message,
     chat_message,
     dig,
     items,
-    json_text,
     mapping,
     model_ref,
     plain_text,
-    read_blocks,
     reply_parts,
     result_part,
     string,
+    to_json,
+    user_blocks,
 )
 
 
@@ -42,10 +42,10 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the one session of a run: its history, or its steps if the record has no history."""
     document = mapping(source.document())
-    draft = Draft(string(document, "instance_id") or source.name, issues)
+    draft = SessionDraft(string(document, "instance_id") or source.name, issues)
     draft.model = _model(document)
     reader = _Reader(draft)
     for message in items(document, "history") or _history(items(document, "trajectory")):
@@ -71,14 +71,14 @@ def _history(steps: list[Any]) -> list[dict[str, Any]]:
 
 
 class _Reader:
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: SessionDraft) -> None:
         self.draft = draft
         self._asked = ""
 
     def take(self, value: dict[str, Any]) -> None:
         role = value.get("role")
         if value.get("is_demo"):
-            self.draft.add_user(read_blocks(value.get("content"), synthetic=True))
+            self.draft.add_user(user_blocks(value.get("content"), synthetic=True))
         elif role == "assistant":
             self._take_reply(value)
         elif role == "user" and self._asked:
@@ -95,7 +95,7 @@ class _Reader:
         self._asked = ""
         if action and not items(value, "tool_calls"):
             self._asked = f"action-{len(self.draft.messages) + 1}"
-            call = ToolCallPart(self._asked, "bash", json_text({"command": action}))
+            call = ToolCallPart(self._asked, "bash", to_json({"command": action}))
             message = replace(message, parts=(*message.parts, call))
         self.draft.add(replace(message, agent=string(value, "agent"), model=self.draft.model))
 

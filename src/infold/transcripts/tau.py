@@ -10,20 +10,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from infold.core.messages import AssistantMessage, Message, MessageId, ModelRef, TextPart, UserMessage
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     add_chat_message,
     chat_message,
     dig,
     items,
-    json_text,
     mapping,
     model_ref,
     number,
     openai_usage,
     string,
     time_ms,
+    to_json,
 )
 
 
@@ -33,11 +33,13 @@ def recognises(head: Head) -> bool:
     return isinstance(document, list) and bool(document) and {"task_id", "traj"} <= mapping(document[0]).keys()
 
 
-def read(source: Source, issues: Notes) -> list[RecordedSession]:
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return one session per dialogue, named after task and trial."""
     sessions: list[RecordedSession] = []
     for dialogue in map(mapping, items(source.document())):
-        draft = Draft(f"task-{string(dialogue.get('task_id'))}-trial-{string(dialogue.get('trial')) or 0}", issues)
+        draft = SessionDraft(
+            f"task-{string(dialogue.get('task_id'))}-trial-{string(dialogue.get('trial')) or 0}", issues
+        )
         for value in items(dialogue, "traj"):
             add_chat_message(draft, mapping(value))
         sessions += [draft.session()] if items(dialogue, "traj") else []
@@ -49,7 +51,7 @@ def recognises_simulations(head: Head) -> bool:
     return isinstance(dig(head.document, "simulations"), list) and "info" in mapping(head.document)
 
 
-def read_simulations(source: Source, issues: Notes) -> list[RecordedSession]:
+def read_simulations(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the agent's session of each simulation, followed by the customer's if the customer used tools."""
     document = mapping(source.document())
     info = mapping(document, "info")
@@ -60,22 +62,22 @@ def read_simulations(source: Source, issues: Notes) -> list[RecordedSession]:
     ]
 
 
-def _sessions(simulation: dict[str, Any], info: dict[str, Any], issues: Notes) -> list[RecordedSession]:
+def _sessions(simulation: dict[str, Any], info: dict[str, Any], issues: Issues) -> list[RecordedSession]:
     name = string(simulation, "id")
     messages = [mapping(message) for message in items(simulation, "messages")]
-    agent = Draft(name, issues)
+    agent = SessionDraft(name, issues)
     agent.system = string(info, "environment_info", "policy")
     tools = dig(info, "environment_info", "tool_defs")
-    agent.tools = json_text(tools) if tools else ""
+    agent.tools = to_json(tools) if tools else ""
     _fill(agent, messages, me="assistant", model=model_ref(dig(info, "agent_info", "llm")))
-    customer = Draft(f"{name}-customer", issues, parent=name)
+    customer = SessionDraft(f"{name}-customer", issues, parent=name)
     customer.system = string(info, "user_info", "global_simulation_guidelines")
     if any(message.get("tool_calls") for message in messages if message.get("role") == "user"):
         _fill(customer, messages, me="user", model=model_ref(dig(info, "user_info", "llm")))
     return [draft.session() for draft in (agent, customer) if draft.messages]
 
 
-def _fill(draft: Draft, messages: list[dict[str, Any]], *, me: str, model: ModelRef | None) -> None:
+def _fill(draft: SessionDraft, messages: list[dict[str, Any]], *, me: str, model: ModelRef | None) -> None:
     draft.model = model
     for value in messages:
         message = _as_seen(value, draft.new_id(), me=me)

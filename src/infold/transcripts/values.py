@@ -27,8 +27,8 @@ from infold.core.messages import (
     text_of,
 )
 from infold.formats.codec import inclusive_usage
-from infold.formats.harness_text import split_injected
-from infold.transcripts.record import Draft
+from infold.formats.harness_text import split_harness_text
+from infold.transcripts.record import SessionDraft
 
 PROVIDERS = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai",
              "codex": "openai", "gemini": "google", "deepseek": "deepseek", "grok": "xai", "mistral": "mistral"}  # fmt: skip
@@ -89,7 +89,7 @@ def exit_code(value: Any, *path: str) -> int | None:
     return int(found) if is_plausible else None
 
 
-def json_text(value: Any) -> str:
+def to_json(value: Any) -> str:
     """Return a tool's arguments as JSON text; a string is taken to be JSON already."""
     if isinstance(value, str):
         return value
@@ -147,7 +147,7 @@ def user_parts(said: str, *, synthetic: bool = False) -> tuple[TextPart, ...]:
     """Return text under the user's role, with harness text marked."""
     if synthetic:
         return (TextPart(said, synthetic=True),)
-    return tuple(TextPart(piece.text, synthetic=piece.injected) for piece in split_injected(said))
+    return tuple(TextPart(piece.text, synthetic=piece.injected) for piece in split_harness_text(said))
 
 
 IMAGE_TOKENS = 1_600
@@ -172,7 +172,7 @@ def reply_parts(content: Any) -> tuple[Part, ...]:
     return tuple(part for block in items(content) for part in _part(block, said=_as_is))
 
 
-def read_blocks(content: Any, *, synthetic: bool = False) -> tuple[Part, ...]:
+def user_blocks(content: Any, *, synthetic: bool = False) -> tuple[Part, ...]:
     """Return what stands under the user's role, a string or blocks; all of it synthetic if a program wrote it."""
 
     def said(written: str) -> tuple[TextPart, ...]:
@@ -203,7 +203,7 @@ def _part(block: Any, *, said: Any) -> Iterator[Part]:
     elif kind in MEDIA_TYPES:
         yield file_part(block)
     elif block:
-        yield TextPart(json_text(block), synthetic=True)
+        yield TextPart(to_json(block), synthetic=True)
 
 
 def reasoning_part(thought: str, secret: Any = None) -> ReasoningPart:
@@ -213,7 +213,7 @@ def reasoning_part(thought: str, secret: Any = None) -> ReasoningPart:
 
 def call_part(call_id: str, tool: str, arguments: Any, secret: Any = None) -> ToolCallPart:
     """Return a call; `secret` is data for its provider, kept as JSON."""
-    written = json_text(arguments)
+    written = to_json(arguments)
     if not secret:
         return ToolCallPart(call_id, tool, written)
     return ToolCallPart(call_id, tool, written, provider_data=encode(secret).decode())
@@ -237,7 +237,7 @@ def _call(block: dict[str, Any]) -> ToolCallPart:
 def result_part(call_id: str, block: dict[str, Any], *, tool: str = "") -> ToolResultPart:
     """Return a tool's result whose `content` is a string or blocks; media become files."""
     content = block.get("content")
-    parts = read_blocks(content) if not isinstance(content, dict) else (TextPart(json_text(content)),)
+    parts = user_blocks(content) if not isinstance(content, dict) else (TextPart(to_json(content)),)
     return ToolResultPart(
         call_id=call_id,
         tool=tool or string(block, "name"),
@@ -291,7 +291,7 @@ def chat_message(value: dict[str, Any], message_id: str, *, created_ms: int | No
         case "system" | "developer":
             return SystemMessage(name, (TextPart(plain_text(reply_parts(value.get("content")))),), created_ms)
         case "user" | "human":
-            return UserMessage(name, read_blocks(value.get("content")), created_ms)
+            return UserMessage(name, user_blocks(value.get("content")), created_ms)
         case "assistant" | "ai":
             return AssistantMessage(name, _reply(value), created_ms)
         case "tool" | "function":
@@ -300,7 +300,7 @@ def chat_message(value: dict[str, Any], message_id: str, *, created_ms: int | No
             return None
 
 
-def add_chat_message(draft: Draft, value: dict[str, Any], *, created_ms: int | None = None) -> None:
+def add_chat_message(draft: SessionDraft, value: dict[str, Any], *, created_ms: int | None = None) -> None:
     """Add a chat message to a session; a system message before all others is the session's system prompt."""
     message = chat_message(value, draft.new_id(), created_ms=created_ms)
     if message is None:
@@ -355,14 +355,14 @@ def _legacy_id(value: dict[str, Any]) -> str:
 COMMAND_FENCE = re.compile(r"^```(?:bash|sh|shell|mswea_bash_command)[ \t]*\n", re.MULTILINE)
 
 
-class Stretch(NamedTuple):
+class MarkedText(NamedTuple):
     """A piece of text; `inside` if it stood between the marks, which are not part of it."""
 
     text: str
     inside: bool
 
 
-def split_at(text: str, opening: str, closing: str) -> Iterator[Stretch]:
+def split_marked(text: str, opening: str, closing: str) -> Iterator[MarkedText]:
     """Yield the text's pieces in order, inside and outside of the marks; an unclosed mark is plain text.
 
     Plain searches in place of lazy regular expressions, which would take quadratic time on hostile text.
@@ -372,15 +372,15 @@ def split_at(text: str, opening: str, closing: str) -> Iterator[Stretch]:
         end = text.find(closing, start + len(opening))
         if end < 0:
             break
-        yield Stretch(text[done:start], inside=False)
-        yield Stretch(text[start + len(opening) : end], inside=True)
+        yield MarkedText(text[done:start], inside=False)
+        yield MarkedText(text[start + len(opening) : end], inside=True)
         done = end + len(closing)
-    yield Stretch(text[done:], inside=False)
+    yield MarkedText(text[done:], inside=False)
 
 
-def without(text: str, opening: str, closing: str) -> str:
+def strip_marked(text: str, opening: str, closing: str) -> str:
     """Return the text without its marked stretches and their marks."""
-    return "".join(piece.text for piece in split_at(text, opening, closing) if not piece.inside)
+    return "".join(piece.text for piece in split_marked(text, opening, closing) if not piece.inside)
 
 
 def fenced_command(text: str) -> str | None:

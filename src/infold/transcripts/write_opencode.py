@@ -43,7 +43,7 @@ ABORTED = "Tool execution aborted"
 """OpenCode's text for an interrupted tool; it is read back as that."""
 
 
-NOBODY = "unknown"
+UNKNOWN = "unknown"
 
 
 REACHABLE = ("http://", "https://", "data:", "file://")
@@ -54,7 +54,7 @@ _NAMED_ERROR = re.compile(
 )
 
 
-class Told(Struct, frozen=True):
+class PartContext(Struct, frozen=True):
     """What writing a part needs: the results of the session by call, its messages' ids, and the time reached."""
 
     results: Mapping[str, ToolResultPart]
@@ -62,7 +62,7 @@ class Told(Struct, frozen=True):
     reached_ms: int
 
 
-def user_part(part: Part, told: Told, *, is_users: bool) -> dict[str, Any] | None:
+def user_part(part: Part, told: PartContext, *, is_users: bool) -> dict[str, Any] | None:
     """Return a part of a user message, `None` for kinds that stand elsewhere; all but the user's own text is synthetic."""
     match part:
         case TextPart():
@@ -77,7 +77,7 @@ def user_part(part: Part, told: Told, *, is_users: bool) -> dict[str, Any] | Non
             return None
 
 
-def reply_part(part: Part, told: Told) -> dict[str, Any] | None:  # noqa: PLR0911 - one return for each kind of part
+def reply_part(part: Part, told: PartContext) -> dict[str, Any] | None:  # noqa: PLR0911 - one return for each kind of part
     """Return a part of a reply, a call with its result; `None` for kinds that no reply has."""
     match part:
         case TextPart():
@@ -102,7 +102,7 @@ def reply_part(part: Part, told: Told) -> dict[str, Any] | None:  # noqa: PLR091
 def model_of(model: ModelRef | None) -> dict[str, str]:
     """Return the model as OpenCode names it."""
     provider, name = (model.provider, model.id) if model else ("", "")
-    return {"providerID": provider or NOBODY, "modelID": name or NOBODY}
+    return {"providerID": provider or UNKNOWN, "modelID": name or UNKNOWN}
 
 
 def tokens_of(usage: Usage | None) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def error_of(reply: AssistantMessage) -> dict[str, Any]:
     return {"error": {"name": name, "data": {"message": problem}}}
 
 
-def _state(call: ToolCallPart, told: Told) -> dict[str, Any]:
+def _state(call: ToolCallPart, told: PartContext) -> dict[str, Any]:
     """Return the state of a call; one without a result counts as still running."""
     given, result = arguments_of(call), told.results.get(call.call_id)
     if result is None:
@@ -188,13 +188,13 @@ def to_opencode(session: RecordedSession) -> dict[str, Any]:
         **({"parentID": parent} if parent.startswith("ses_") else {}),
         "title": session.title or f"Session {session.id}",
         "version": "infold",
-        **_spent(session),
+        **_total_cost(session),
         "time": {"created": times[0], "updated": times[-1]},
     }
     return {"info": info, "messages": messages}
 
 
-def _spent(session: RecordedSession) -> dict[str, Any]:
+def _total_cost(session: RecordedSession) -> dict[str, Any]:
     """Return the cost and tokens of all replies of a session."""
     replies = [message for message in session.messages if isinstance(message, AssistantMessage)]
     usage = Usage()
@@ -224,7 +224,7 @@ def _with_compactions(session: RecordedSession) -> _Source:
         is_there = bool(at) and (is_compaction_request(at[0]) or _is_summary(at[0]))
         if fold is not None and not is_there:
             asked = _take_request(messages, answered) or UserMessage(MessageId(f"{len(messages)}-request"), ())
-            messages += _pair(fold, session, asked)
+            messages += _request_and_summary(fold, session, asked)
             at = () if at and text_of(at[0]).strip() == fold.summary.strip() else at
         messages += at
     return _Source(session, tuple(messages))
@@ -246,7 +246,9 @@ def _take_request(messages: list[Message], answered: Set[MessageId | None]) -> U
     return None
 
 
-def _pair(fold: RecordedCompaction, session: RecordedSession, asked: UserMessage) -> tuple[Message, Message]:
+def _request_and_summary(
+    fold: RecordedCompaction, session: RecordedSession, asked: UserMessage
+) -> tuple[Message, Message]:
     """Return the request for a compaction, complete, and the summary that answers it."""
     kept = None if fold.first_kept is None else session.messages[fold.first_kept : fold.position]
     first = _owner(session.messages[: fold.first_kept], kept[0]) if kept and fold.first_kept is not None else None
@@ -307,7 +309,7 @@ class _Writer:
             if isinstance(message, ToolMessage):
                 continue
             self._reached_ms = max(self._reached_ms, message.created_ms or 0)
-            told = Told(self._results, self._ids, self._reached_ms)
+            told = PartContext(self._results, self._ids, self._reached_ms)
             if isinstance(message, AssistantMessage):
                 parts = _in_order((*message.parts, *self._ends.get(message.id, ())))
                 yield self._written(self._reply(message), (reply_part(part, told) for part in parts))

@@ -23,7 +23,7 @@ from infold.core.judge import Answer, Told
 from infold.core.summary_request import SummaryRequest
 from infold.errors import BrokenInput, ModelError, ModelOverflow
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT
-from infold.formats.requests import Asked, Unmanaged
+from infold.formats.requests import ProviderRequest, Unmanaged
 
 CHAT = "/v1/chat/completions"
 HELLO = [
@@ -31,7 +31,7 @@ HELLO = [
     {"role": "assistant", "content": "Hello!"},
     {"role": "user", "content": "So?"},
 ]
-ASKED = Asked(OPENAI_CHAT, (), model="gpt-4o")
+ASKED = ProviderRequest(OPENAI_CHAT, (), model="gpt-4o")
 
 
 def exchange(body: object, path: str = CHAT) -> Exchange:
@@ -134,7 +134,7 @@ def test_half_a_surrogate_pair_can_be_sent() -> None:
 )
 def test_the_model_is_the_requests_own(given: SessionSettings, asked: str, model: str | None) -> None:
     """The limits are those of the model asked, unless the settings name one; none at all is a model nobody knows."""
-    made = settings_for(given, Asked(ANTHROPIC_MESSAGES, (), model=asked))
+    made = settings_for(given, ProviderRequest(ANTHROPIC_MESSAGES, (), model=asked))
 
     assert made.model == model
     assert made.format == "anthropic-messages"

@@ -16,7 +16,7 @@ from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_message
 from infold.engine.counting import counting_for
 from infold.formats.registry import OPENAI_CHAT
-from infold.formats.requests import Unmanaged, asks_to_truncate, truncates
+from infold.formats.requests import Unmanaged, is_truncating_host, requests_truncation
 
 Item = dict[str, Any]
 
@@ -204,7 +204,7 @@ def test_a_history_below_the_trigger_is_left_alone() -> None:
 )
 def test_servers_that_truncate_are_known(host: str, expected: bool) -> None:
     """B8: a server that drops what is too large instead of refusing it is told by its name or its port."""
-    assert truncates(host) is expected
+    assert is_truncating_host(host) is expected
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_servers_that_truncate_are_known(host: str, expected: bool) -> None:
 )
 def test_requests_that_ask_to_be_truncated_are_known(fields: Item, expected: bool) -> None:
     """B8: Responses, OpenRouter and vLLM shorten what is too large where a request asks for it."""
-    assert asks_to_truncate(fields) is expected
+    assert requests_truncation(fields) is expected
 
 
 def asked(host: str, **fields: Any) -> Iterator[bool | None]:

@@ -22,7 +22,7 @@ from infold.engine.finding import (
     name_of,
 )
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
-from infold.formats.requests import Asked
+from infold.formats.requests import ProviderRequest
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, replies, result, session, user
 
@@ -62,9 +62,9 @@ def turns(count: int, begin: int = 0) -> list[Item]:
     ]
 
 
-def asking(items: list[Item], *, tools: object = TOOLS, wire: WireFormat = OPENAI_CHAT) -> Asked:
+def asking(items: list[Item], *, tools: object = TOOLS, wire: WireFormat = OPENAI_CHAT) -> ProviderRequest:
     """A request with these messages."""
-    return Asked(wire, tuple(items), tools=tools)
+    return ProviderRequest(wire, tuple(items), tools=tools)
 
 
 def brought(items: list[Item], wire: WireFormat = OPENAI_CHAT) -> Brought:

@@ -24,7 +24,7 @@ from infold.core.messages import (
 )
 from infold.formats.anthropic import decode, encode, encode_new, looks_like
 from infold.formats.codec import json_text
-from infold.formats.media import digest_of
+from infold.formats.media import media_digest
 from infold.formats.registry import ANTHROPIC_MESSAGES, builder_for
 from infold.formats.streams import ReplyBuilder
 from infold.testing.scripted_answers import Told
@@ -160,7 +160,7 @@ def test_documents_cost_by_their_source() -> None:
     parts = decode([item]).messages[0].parts
     assert parts[:2] == (
         TextPart("abc", synthetic=True, document="t"),
-        FilePart("application/pdf", 3_000, "p", "", 3, digest_of("AAAA")),
+        FilePart("application/pdf", 3_000, "p", "", 3, media_digest("AAAA")),
     )
     assert isinstance(parts[2], TextPart)
     changed = altered([item], replace(parts[0], text="a"), *parts[1:])[0]

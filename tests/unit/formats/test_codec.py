@@ -20,22 +20,22 @@ from infold.errors import BrokenInput
 from infold.formats import anthropic
 from infold.formats.codec import (
     MalformedError,
-    arguments_of,
-    as_came,
-    cleaned,
+    arguments_object,
+    arguments_text,
+    as_dict,
+    block_list,
+    custom_input,
+    encode_like,
     id_field,
-    joined,
+    join_decoded,
     json_text,
-    left_text,
-    listed,
     opaque_value,
-    parsed_arguments,
-    plain,
     provider_value,
-    replaced_content,
+    remaining_text,
+    replace_content,
+    replace_surrogates,
     text_field,
-    unpacked_input,
-    user_text,
+    user_parts,
 )
 from infold.formats.openai_chat import decode, encode
 from infold.formats.pairing import Pairing
@@ -45,33 +45,33 @@ from infold.formats.registry import format_named
 def test_a_dict_is_itself() -> None:
     """A dict is read as it stands, not copied."""
     item = {"role": "user"}
-    assert plain(item) is item
+    assert as_dict(item) is item
 
 
 @pytest.mark.parametrize("guise", [b'{"role":"user"}', bytearray(b'{"role":"user"}'), Raw(b'{"role":"user"}')])
 def test_json_bytes_are_parsed(guise: bytes | bytearray | Raw) -> None:
     """Bytes in any wrapping are read as JSON and given back as bytes, `Raw` as `Raw`."""
-    assert plain(guise) == {"role": "user"}
-    again = as_came(guise, {"role": "tool"})
+    assert as_dict(guise) == {"role": "user"}
+    again = encode_like(guise, {"role": "tool"})
     assert isinstance(again, Raw if isinstance(guise, Raw) else bytes)
-    assert plain(again) == {"role": "tool"}
+    assert as_dict(again) == {"role": "tool"}
 
 
 def test_sdk_objects_are_dumped() -> None:
     """An SDK's reply object can stand in the list as it is."""
-    assert plain(ChatCompletionMessage(role="assistant", content="x")) == {"role": "assistant", "content": "x"}
+    assert as_dict(ChatCompletionMessage(role="assistant", content="x")) == {"role": "assistant", "content": "x"}
 
 
 @pytest.mark.parametrize("wrong", [3, None, "text", ["a"], b"{", b"[1]", b"\xff"])
 def test_what_is_no_object_is_refused(wrong: object) -> None:
     """Numbers, text, lists and broken JSON are no items."""
     with pytest.raises(BrokenInput, match="give"):
-        plain(wrong)
+        as_dict(wrong)
 
 
 def test_any_mapping_will_do() -> None:
     """A mapping that is no dict is read as one."""
-    assert plain(MappingProxyType({"role": "user"})) == {"role": "user"}
+    assert as_dict(MappingProxyType({"role": "user"})) == {"role": "user"}
 
 
 def test_stretches_join_in_order() -> None:
@@ -79,23 +79,23 @@ def test_stretches_join_in_order() -> None:
     call = {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f"}}]}
     pairing = Pairing()
     head = decode([call, call], pairing=pairing)
-    both = joined(head, decode([{"role": "user", "content": "x"}], first=2, pairing=pairing))
+    both = join_decoded(head, decode([{"role": "user", "content": "x"}], first=2, pairing=pairing))
     assert [message.id for message in both.messages] == ["m0", "m1", "m2"]
     assert both.aliases == {"a#2": "a"}
 
 
 def test_bytes_with_lone_surrogates_are_read() -> None:
     """JSON that escapes half a character is read all the same, and can be written again."""
-    item = plain(b'{"content":"a\\ud83d"}')
-    assert cleaned(item["content"]) == "a\ufffd"
-    assert as_came(b"", item) == '{"content":"a\ufffd"}'.encode()
+    item = as_dict(b'{"content":"a\\ud83d"}')
+    assert replace_surrogates(item["content"]) == "a\ufffd"
+    assert encode_like(b"", item) == '{"content":"a\ufffd"}'.encode()
 
 
 def test_lone_surrogates_never_reach_the_core() -> None:
     """Text with half a character in it gets U+FFFD in its place."""
-    part = user_text("ok \ud800 é")[0]
+    part = user_parts("ok \ud800 é")[0]
     assert part == TextPart("ok \ufffd é")
-    assert cleaned("é") == "é"
+    assert replace_surrogates("é") == "é"
 
 
 def test_json_is_written_for_odd_values() -> None:
@@ -117,9 +117,9 @@ def test_what_cannot_be_json_is_refused() -> None:
 
 def test_blocks_are_a_list_or_nothing() -> None:
     """Nothing is no blocks; a number is a mistake."""
-    assert listed(None, "content") == ()
+    assert block_list(None, "content") == ()
     with pytest.raises(MalformedError, match="content is an int"):
-        listed(3, "content")
+        block_list(3, "content")
 
 
 def test_the_first_text_field_counts() -> None:
@@ -145,11 +145,11 @@ def test_a_malformed_item_has_its_place() -> None:
 
 def test_numbers_beyond_a_double_are_kept() -> None:
     """B25: a number that no double holds is written as a number again, by the quick encoder and the slow one."""
-    assert json_text(plain(b'{"a": 1e400, "b": [-2.5E+999]}')) == '{"a":1E+400,"b":[-2.5E+999]}'
-    slow = json_text(plain(b'{"a": 1e400, "b": "\\ud800", "c": 1e5000}'))
+    assert json_text(as_dict(b'{"a": 1e400, "b": [-2.5E+999]}')) == '{"a":1E+400,"b":[-2.5E+999]}'
+    slow = json_text(as_dict(b'{"a": 1e400, "b": "\\ud800", "c": 1e5000}'))
     assert slow == '{"a":1' + "0" * 400 + ',"b":"\ufffd","c":"1E+5000"}'
     with pytest.raises(MalformedError, match="beyond all bounds"):
-        plain(b'{"a": 1e9999999999999999999999}')
+        as_dict(b'{"a": 1e9999999999999999999999}')
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_numbers_beyond_a_double_are_kept() -> None:
 )
 def test_arguments_are_text(given: object, text: str) -> None:
     """Arguments are what the model wrote, broken or not; parsed ones become JSON again."""
-    assert arguments_of(given) == text
+    assert arguments_text(given) == text
 
 
 @pytest.mark.parametrize(
@@ -171,13 +171,13 @@ def test_arguments_are_text(given: object, text: str) -> None:
 )
 def test_arguments_are_an_object_again(text: str, value: dict[str, object]) -> None:
     """What is no object is wrapped, for the wire takes nothing else."""
-    assert parsed_arguments(text) == value
+    assert arguments_object(text) == value
 
 
 def test_free_text_is_unpacked() -> None:
     """A custom tool's text stands in the field `input`, whatever that holds."""
-    assert unpacked_input(ToolCallPart("a", "t", '{"input":"x"}')) == "x"
-    assert unpacked_input(ToolCallPart("a", "t", '{"input":{"b":1}}')) == '{"b":1}'
+    assert custom_input(ToolCallPart("a", "t", '{"input":"x"}')) == "x"
+    assert custom_input(ToolCallPart("a", "t", '{"input":{"b":1}}')) == '{"b":1}'
 
 
 def test_what_is_left_is_joined() -> None:
@@ -190,7 +190,7 @@ def test_what_is_left_is_joined() -> None:
         ToolResultPart("x", "t", "d"),
         StepStartPart(),
     )
-    assert left_text(parts) == "abcd"
+    assert remaining_text(parts) == "abcd"
 
 
 def test_replaced_content_keeps_chosen_media() -> None:
@@ -202,14 +202,12 @@ def test_replaced_content_keeps_chosen_media() -> None:
         return (file,) if block == {"type": "image"} else (TextPart("long"),)
 
     kept = ToolResultPart("a", "t", "s", files=(file,))
-    assert replaced_content(content, kept, read, text_type="text") == [
+    assert replace_content(content, kept, read, text_type="text") == [
         {"type": "text", "text": "s", "x": 1},
         {"type": "image"},
     ]
-    assert replaced_content(["bare"], ToolResultPart("a", "t", "s"), read, text_type="t") == [
-        {"type": "t", "text": "s"}
-    ]
-    assert replaced_content(content, ToolResultPart("a", "t", ""), read, text_type="text") == []
+    assert replace_content(["bare"], ToolResultPart("a", "t", "s"), read, text_type="t") == [{"type": "t", "text": "s"}]
+    assert replace_content(content, ToolResultPart("a", "t", ""), read, text_type="text") == []
 
 
 @pytest.mark.parametrize(("data", "value"), [("", None), ('"s"', "s"), ("{", None)])

@@ -20,9 +20,9 @@ from infold.core.messages import (
     UserMessage,
     is_signed,
 )
-from infold.formats.gemini import JsonArrayReader, decode, encode, encode_new, looks_like
+from infold.formats.gemini import decode, encode, encode_new, looks_like
 from infold.formats.registry import GEMINI, builder_for
-from infold.formats.sse import SseEvent
+from infold.formats.sse import JsonArrayReader, SseEvent
 from infold.formats.streams import ReplyBuilder
 from infold.testing.scripted_answers import Told
 

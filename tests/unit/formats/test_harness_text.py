@@ -21,17 +21,17 @@ from infold.core.messages import (
     UserMessage,
 )
 from infold.core.policy import PRESETS, preset
-from infold.formats.harness_text import OPENINGS, WRAPPERS, announces_text, marked, marks_of, split_injected
+from infold.formats.harness_text import OPENINGS, WRAPPERS, is_lone_command, mark_foreign, marks_of, split_harness_text
 from infold.formats.registry import OPENAI_CHAT
 from infold.formats.rules import problems
-from infold.transcripts.record import RecordedCompaction, RecordedSession, imported
+from infold.transcripts.record import RecordedCompaction, RecordedSession, import_session
 from infold.transcripts.registry import read_bytes
 from infold.transcripts.write_opencode import to_opencode
 
 
 def all_injected(text: str) -> bool:
     """Whether a harness wrote all of this text."""
-    return all(piece.injected for piece in split_injected(text))
+    return all(piece.injected for piece in split_harness_text(text))
 
 
 REMINDER = "<system-reminder>\nBe brief.\n</system-reminder>"
@@ -48,7 +48,7 @@ def test_every_known_opening_is_recognised(opening: str) -> None:
     """A text that begins with a known phrase is injected to its end."""
     text = f"{opening} and more"
     assert all_injected(text)
-    assert [piece.injected for piece in split_injected(text)] == [True]
+    assert [piece.injected for piece in split_harness_text(text)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_text_beside_a_wrapper_stays_the_users() -> None:
     """A reminder below a request is split off, and the pieces joined are the text."""
     text = f"Fix the test.\n\n{REMINDER}\n"
 
-    pieces = split_injected(text)
+    pieces = split_harness_text(text)
 
     assert [(piece.text, piece.injected) for piece in pieces] == [("Fix the test.\n\n", False), (f"{REMINDER}\n", True)]
     assert not all_injected(text)
@@ -71,7 +71,7 @@ def test_text_beside_a_wrapper_stays_the_users() -> None:
 
 def users(text: str) -> list[str]:
     """What of a text is the user's, after holding the pieces against the text."""
-    pieces = split_injected(text)
+    pieces = split_harness_text(text)
     assert "".join(piece.text for piece in pieces) == text
     return [piece.text for piece in pieces if not piece.injected]
 
@@ -107,7 +107,7 @@ def test_what_a_command_stands_for_all_injected() -> None:
 def test_what_is_said_after_a_local_command_is_the_users(command: str) -> None:
     """A command that was carried out stands for no text, so what follows was typed."""
     assert users(f"{command}\n\nNow fix it.") == ["\n\nNow fix it."]
-    assert not announces_text(command)
+    assert not is_lone_command(command)
 
 
 def test_a_command_in_a_users_text_stands_for_nothing() -> None:
@@ -119,9 +119,9 @@ def test_a_command_in_a_users_text_stands_for_nothing() -> None:
 def test_a_command_alone_announces_its_text() -> None:
     """What a command stands for comes next only where it is not there yet."""
     command = "<command-name>/pr</command-name>\n<command-args>for #3</command-args>\n"
-    assert announces_text(command)
-    assert not announces_text(f"{command}\n## Context")
-    assert not announces_text("pr")
+    assert is_lone_command(command)
+    assert not is_lone_command(f"{command}\n## Context")
+    assert not is_lone_command("pr")
 
 
 def test_lines_right_below_a_notification_are_the_harnesses() -> None:
@@ -163,7 +163,7 @@ def test_hostile_text_takes_linear_time() -> None:
 @pytest.mark.parametrize("name", ["command-name", "command-args", "task-notification"])
 def test_hostile_commands_take_linear_time(name: str) -> None:
     """Thousands of commands, their arguments and notifications are read in one pass too."""
-    split_injected(f"<{name}>x</{name}>\nline\n" * 10_000)
+    split_harness_text(f"<{name}>x</{name}>\nline\n" * 10_000)
 
 
 MARKS = {"proactive": "[Conversation Summary]", "turn-window": "[COMPACTED_CONTEXT]"}
@@ -213,7 +213,7 @@ def stubs_in(messages: list[Any], stub: str) -> int:
 @pytest.mark.parametrize("shown", ["{} So it went.", "\n {}\nSo it went.", "{}"])
 def test_a_reply_that_begins_with_a_mark_is_a_summary(mark: str, shown: str) -> None:
     """B26, S2.3: on import the marker that a document writes is known, and becomes a field."""
-    (message,) = marked((said(shown.format(mark)),), EVERY)
+    (message,) = mark_foreign((said(shown.format(mark)),), EVERY)
 
     assert isinstance(message, AssistantMessage)
     assert message.foreign_summary
@@ -230,8 +230,8 @@ def test_what_only_speaks_of_a_mark_is_none(mark: str) -> None:
         said(f"{mark} So it went.", summary=True, finish="stop"),
     )
 
-    assert all(after is before for after, before in zip(marked(messages, EVERY), messages, strict=True))
-    assert marked(messages, marks_of((preset("infold"),))) is messages
+    assert all(after is before for after, before in zip(mark_foreign(messages, EVERY), messages, strict=True))
+    assert mark_foreign(messages, marks_of((preset("infold"),))) is messages
 
 
 @pytest.mark.parametrize("stub", STUBS.values())
@@ -240,7 +240,7 @@ def test_a_result_that_is_a_stub_was_cleared(stub: str) -> None:
     results = tuple(
         ToolResultPart(f"c{n}", "read", text) for n, text in enumerate((stub, f"{stub}\n", f"{stub} it says"))
     )
-    (message,) = marked((ToolMessage(MessageId("t"), results),), EVERY)
+    (message,) = mark_foreign((ToolMessage(MessageId("t"), results),), EVERY)
 
     assert [part.cleared for part in message.parts if isinstance(part, ToolResultPart)] == [True, True, False]
 
@@ -377,8 +377,8 @@ def test_a_recorded_summary_is_a_compaction(mark: str) -> None:
         {"role": "assistant", "content": f"{mark} The keel is laid."},
         {"role": "user", "content": "On."},
     ]
-    session = imported(RecordedSession("s", tuple(_core(messages))))
-    again = imported(session)
+    session = import_session(RecordedSession("s", tuple(_core(messages))))
+    again = import_session(session)
 
     assert session.compactions == (RecordedCompaction(1, f"{mark} The keel is laid."),)
     assert again == session

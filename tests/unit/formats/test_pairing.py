@@ -14,7 +14,7 @@ from infold.core.messages import (
     ToolResultPart,
     calls_of,
 )
-from infold.formats.pairing import Asked, Pairing, by_name
+from infold.formats.pairing import OpenCall, Pairing, name_key
 from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 
 SKILL = "## Context\n<system-reminder>x</system-reminder>\nYou MUST do all of the above in a single message."
@@ -173,7 +173,7 @@ def test_a_result_finds_its_call_once() -> None:
     """A call is answered once; a second result is an orphan."""
     pairing = Pairing()
     assert pairing.open_call("a", "bash", HERE) == "a"
-    assert pairing.take_call("a") == Asked("a", "bash")
+    assert pairing.take_call("a") == OpenCall("a", "bash")
     assert pairing.take_call("a") is None
 
 
@@ -183,7 +183,7 @@ def test_repeated_ids_become_unique() -> None:
     ids = []
     for _ in range(3):
         ids.append(pairing.open_call("call_0", "bash", HERE))
-        assert pairing.take_call("call_0") == Asked(ids[-1], "bash")
+        assert pairing.take_call("call_0") == OpenCall(ids[-1], "bash")
     assert ids == ["call_0", "call_0#2", "call_0#3"]
     assert pairing.aliases == {"call_0#2": "call_0", "call_0#3": "call_0"}
 
@@ -200,7 +200,10 @@ def test_calls_without_ids_pair_by_name_in_order() -> None:
     pairing = Pairing()
     ids = [pairing.open_call("", tool, HERE) for tool in ("read", "bash", "read")]
     assert ids == ["m4.0", "m4.0#2", "m4.0#3"]
-    assert [pairing.take_call(by_name("read")) for _ in range(2)] == [Asked("m4.0", "read"), Asked("m4.0#3", "read")]
+    assert [pairing.take_call(name_key("read")) for _ in range(2)] == [
+        OpenCall("m4.0", "read"),
+        OpenCall("m4.0#3", "read"),
+    ]
 
 
 def test_open_calls_are_found_again_after_a_restart() -> None:
@@ -209,8 +212,8 @@ def test_open_calls_are_found_again_after_a_restart() -> None:
     again = AssistantMessage(MessageId("m2"), (ToolCallPart("a#2", "bash", "{}"),))
     pairing = Pairing.after([calls, ToolMessage(MessageId("m1"), (ToolResultPart("a", "bash", "x"),)), again])
 
-    assert pairing.take_call("a") == Asked("a#2", "bash")
-    assert pairing.take_call(by_name("read")) == Asked("m0.0", "read")
+    assert pairing.take_call("a") == OpenCall("a#2", "bash")
+    assert pairing.take_call(name_key("read")) == OpenCall("m0.0", "read")
     assert pairing.aliases == {"m0.0": "", "a#2": "a"}
     assert pairing.open_call("a", "bash", HERE) not in ("a", "a#2")
 
@@ -223,18 +226,18 @@ def test_an_id_may_be_missing_on_either_side() -> None:
     copied = pairing.copy()
 
     assert [pairing.take_call_of(wire_id, "bash") for wire_id in ("b", "", "new", "a")] == [
-        Asked("b", "bash"),
-        Asked("a", "bash"),
-        Asked(ids[1], "bash"),
+        OpenCall("b", "bash"),
+        OpenCall("a", "bash"),
+        OpenCall(ids[1], "bash"),
         None,
     ]
     assert [copied.take_call_of("", tool) for tool in ("read", "bash", "bash", "bash")] == [
         None,
-        Asked("a", "bash"),
-        Asked(ids[1], "bash"),
+        OpenCall("a", "bash"),
+        OpenCall(ids[1], "bash"),
         None,
     ]
-    assert copied.take_call("b") == Asked("b", "bash")
+    assert copied.take_call("b") == OpenCall("b", "bash")
 
 
 def test_an_id_that_looks_repeated_is_closed_as_it_is() -> None:
@@ -244,5 +247,9 @@ def test_an_id_that_looks_repeated_is_closed_as_it_is() -> None:
     for call in calls_of(asked):
         pairing.open_call(call.call_id, call.tool, HERE)
 
-    assert [pairing.take_call_of("", "bash") for _ in range(3)] == [Asked("a", "bash"), Asked("a#2", "bash"), None]
+    assert [pairing.take_call_of("", "bash") for _ in range(3)] == [
+        OpenCall("a", "bash"),
+        OpenCall("a#2", "bash"),
+        None,
+    ]
     assert pairing.take_call("a#2") is None

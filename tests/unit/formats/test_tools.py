@@ -17,11 +17,11 @@ from infold.core.messages import ToolResultPart
 from infold.errors import BrokenInput, UnknownFormat
 from infold.formats.registry import FORMATS
 from infold.formats.tools import (
-    DESCRIPTION,
+    RECALL_DESCRIPTION,
     RECALL_TOOL_NAME,
     is_recall,
     offers_recall,
-    query_of,
+    recall_query,
     recall_tool,
     tool_item,
     tool_items,
@@ -212,7 +212,7 @@ def test_the_description_shows_stubs_as_they_are() -> None:
     pruned = prune_part(ToolResultPart("c", "bash", "x" * 5_120), Handle("42.1"), Rendering(recall=True))
 
     assert isinstance(pruned, ToolResultPart)
-    assert pruned.output in DESCRIPTION
+    assert pruned.output in RECALL_DESCRIPTION
 
 
 @pytest.mark.parametrize("format_name", ["", "openai", "OPENAI-CHAT"])
@@ -323,7 +323,7 @@ def test_an_sdk_object_is_read() -> None:
 )
 def test_a_call_is_read_with_indulgence(arguments: str | dict[str, object], query: str) -> None:
     """B6: however a model wrote its arguments, what it asks for is found."""
-    assert query_of(arguments) == query
+    assert recall_query(arguments) == query
 
 
 @pytest.mark.parametrize(
@@ -345,5 +345,5 @@ def test_a_call_is_read_with_indulgence(arguments: str | dict[str, object], quer
 def test_a_call_that_asks_nothing_is_told_how(arguments: str | dict[str, object]) -> None:
     """B6: arguments without a query are a typed error whose message shows what to write."""
     with pytest.raises(BrokenInput, match=re.escape('{"query": "words')) as told:
-        query_of(arguments)
+        recall_query(arguments)
     assert json.loads(str(told.value)[str(told.value).index('{"query": "words') :])

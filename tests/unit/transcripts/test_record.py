@@ -13,7 +13,7 @@ from infold.core.messages import (
     calls_of,
     results_of,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 
 
 def asks(message_id: str, *call_ids: str) -> Message:
@@ -27,9 +27,9 @@ def answers(message_id: str, *call_ids: str) -> Message:
     return ToolMessage(MessageId(message_id), parts)
 
 
-def session(*messages: Message, issues: Notes | None = None) -> RecordedSession:
+def session(*messages: Message, issues: Issues | None = None) -> RecordedSession:
     """What a draft of these messages becomes."""
-    draft = Draft("s", issues or Notes())
+    draft = SessionDraft("s", issues or Issues())
     for message in messages:
         draft.add(message)
     return draft.session()
@@ -51,7 +51,7 @@ def test_ids_are_made_unique() -> None:
 
 def test_a_result_without_call_gets_one() -> None:
     """The head of a record may be missing; its results are kept behind calls without arguments."""
-    issues = Notes()
+    issues = Issues()
     read = session(answers("b", "1"), issues=issues)
 
     assert [call.call_id for call in calls_of(read.messages[0])] == ["1"]
@@ -61,7 +61,7 @@ def test_a_result_without_call_gets_one() -> None:
 
 def test_a_second_answer_becomes_text() -> None:
     """A call is answered once; what comes again is synthetic text of the user's role."""
-    issues = Notes()
+    issues = Issues()
     read = session(asks("a", "1"), answers("b", "1"), answers("c", "1"), issues=issues)
 
     assert read.messages[2] == UserMessage(MessageId("c"), (TextPart("from c", synthetic=True),))
@@ -85,7 +85,7 @@ def test_text_beside_results_follows_as_the_users() -> None:
 
 def test_compactions_move_with_their_messages() -> None:
     """A repair that adds a message moves the places of compactions after it."""
-    draft = Draft("s", Notes())
+    draft = SessionDraft("s", Issues())
     draft.add(answers("b", "1"))
     draft.add_compaction("sum", first_kept=0)
     draft.add_user((TextPart("sum", synthetic=True),))
@@ -96,7 +96,7 @@ def test_compactions_move_with_their_messages() -> None:
 
 def test_notes_count_each_reason_once() -> None:
     """A reason met often is one entry with its first place and its count."""
-    issues = Notes()
+    issues = Issues()
     for line in (4, 9):
         issues.skip("noise", line)
 

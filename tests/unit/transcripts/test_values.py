@@ -25,16 +25,16 @@ from infold.transcripts.values import (
     fenced_command,
     file_part,
     integer,
-    json_text,
     model_ref,
     openai_usage,
-    read_blocks,
     reply_parts,
-    split_at,
+    split_marked,
     string,
+    strip_marked,
     time_ms,
+    to_json,
+    user_blocks,
     user_parts,
-    without,
 )
 
 
@@ -76,7 +76,7 @@ def test_digging_in_what_is_not_there_gives_nothing() -> None:
 
 def test_arguments_are_json_text() -> None:
     """Text is kept as the model wrote it, objects are encoded, nothing is an empty object."""
-    assert [json_text(value) for value in ('{"a":', {"a": 1}, None)] == ['{"a":', '{"a":1}', "{}"]
+    assert [to_json(value) for value in ('{"a":', {"a": 1}, None)] == ['{"a":', '{"a":1}', "{}"]
 
 
 def test_models_are_told_with_their_provider() -> None:
@@ -169,7 +169,7 @@ def test_a_signed_thought_keeps_its_signature() -> None:
 
 def test_user_blocks_are_searched_for_injected_text() -> None:
     """A reminder in a block of its own is synthetic."""
-    parts = read_blocks(
+    parts = user_blocks(
         [{"type": "text", "text": "Hi"}, {"type": "text", "text": "<system-reminder>x</system-reminder>"}]
     )
 
@@ -215,17 +215,17 @@ def test_an_unknown_role_is_no_message() -> None:
 
 def test_marked_stretches_are_told_from_the_rest() -> None:
     """Pieces come in order; an opening never closed is plain text."""
-    pieces = [(piece.text, piece.inside) for piece in split_at("a<b>c</b>d<b>e", "<b>", "</b>")]
+    pieces = [(piece.text, piece.inside) for piece in split_marked("a<b>c</b>d<b>e", "<b>", "</b>")]
 
     assert pieces == [("a", False), ("c", True), ("d<b>e", False)]
-    assert without("a<b>c</b>d", "<b>", "</b>") == "ad"
+    assert strip_marked("a<b>c</b>d", "<b>", "</b>") == "ad"
 
 
 def test_many_openings_take_linear_time() -> None:
     """A hundred thousand openings that are never closed are one search."""
     hostile = "<b>" * 100_000
 
-    assert without(hostile, "<b>", "</b>") == hostile
+    assert strip_marked(hostile, "<b>", "</b>") == hostile
 
 
 def test_the_first_closed_command_is_found() -> None:
