@@ -120,7 +120,7 @@ def _join_items(before: Item, first: Item, second: Item) -> Item | None:
     if len(items) < 2 or not all(any(not _is_not_result(block) for block in item["content"]) for item in items):
         return None
     call_ids = [
-        id_field(block, "id") for block in map(_plain_block, _blocks_of(before)) if block.get("type") == "tool_use"
+        id_field(block, "id") for block in map(dict_or_empty, _blocks_of(before)) if block.get("type") == "tool_use"
     ]
     places = {call_id: place for place, call_id in enumerate(call_ids)}
     content = sorted([*first["content"], *second["content"]], key=lambda block: _place(block, places))
@@ -132,10 +132,6 @@ def _place(block: object, places: Mapping[str, int]) -> int:
     return (
         len(places) + 1 if _is_not_result(block) else places.get(id_field(as_dict(block), "tool_use_id"), len(places))
     )
-
-
-def _plain_block(block: object) -> Item:
-    return {} if isinstance(block, str) else as_dict(block)
 
 
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
@@ -154,12 +150,8 @@ def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
         return AssistantMessage(message_id, parts)
     if role == "system":
         return SystemMessage(message_id, parts)
-    return ToolMessage(message_id, parts) if _is_all_results(content) else UserMessage(message_id, parts)
-
-
-def _is_all_results(content: object) -> bool:
-    blocks = content if isinstance(content, list | tuple) else ()
-    return bool(blocks) and not any(map(_is_not_result, blocks))
+    is_all_results = isinstance(content, list | tuple) and content and not any(map(_is_not_result, content))
+    return ToolMessage(message_id, parts) if is_all_results else UserMessage(message_id, parts)
 
 
 def _slots(item: Item) -> Iterator[Slot]:

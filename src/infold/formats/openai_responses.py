@@ -365,7 +365,9 @@ def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> li
     parts = visible_parts(message)
     role = _ROLES.get(type(message), "user")
     told = tuple(part for part in parts if not _is_item(opaque_value(part)))
-    content = text_of_parts(told) if role == "assistant" else _new_content(told)
+    text = text_of_parts(told)
+    files = [part for part in told if isinstance(part, FilePart)]
+    content = text if role == "assistant" else _with_media(text, files)
     said = [{"role": role, "content": content}] if content else []
     others = [item for part in parts for item in _new_items(part, ids)]
     bound = [item for item in others if item["type"] in BOUND_TYPES]
@@ -383,7 +385,9 @@ def _new_items(part: Part, ids: Mapping[str, str]) -> list[Item]:
             return [{"type": "function_call", "call_id": call_id, "name": part.tool, "arguments": part.arguments}]
         case ToolResultPart():
             call_id = ids.get(part.call_id) or part.call_id
-            return [{"type": "function_call_output", "call_id": call_id, "output": _new_output(part)}]
+            return [
+                {"type": "function_call_output", "call_id": call_id, "output": _with_media(part.output, part.files)}
+            ]
         case ReasoningPart():
             value = provider_value(part)
             return [value] if isinstance(value, dict) and value.get("type") in BOUND_TYPES else []
@@ -397,16 +401,8 @@ def _is_item(value: Item) -> bool:
     return "type" in value and not str(value["type"]).startswith(("input_", "output_"))
 
 
-def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:
-    """Return text alone as text; media whose bytes or address are available make a list of blocks."""
-    return _with_media(text_of_parts(parts), [part for part in parts if isinstance(part, FilePart)])
-
-
-def _new_output(part: ToolResultPart) -> str | list[Item]:
-    return _with_media(part.output, part.files)
-
-
 def _with_media(text: str, files: Sequence[FilePart]) -> str | list[Item]:
+    """Return text alone as text; media whose bytes or address are available make a list of blocks."""
     media = {place: block for place, file in enumerate(files) if (block := _new_medium(file)) is not None}
     text = join_lines([text, *(media_label(file) for place, file in enumerate(files) if place not in media)])
     return [*([{"type": "input_text", "text": text}] if text else []), *media.values()] if media else text

@@ -181,16 +181,13 @@ class SessionDraft:
         return RecordedSession(
             id=self.id,
             messages=tuple(lawful.messages),
-            model=self.model or _first_model(self.messages),
+            model=self.model
+            or next((m.model for m in self.messages if isinstance(m, AssistantMessage) and m.model), None),
             system=self.system,
             tools=self.tools,
             compactions=tuple(_move_compaction(compaction, lawful.starts) for compaction in self._compactions),
             parent=self.parent,
         )
-
-
-def _first_model(messages: list[Message]) -> ModelRef | None:
-    return next((m.model for m in messages if isinstance(m, AssistantMessage) and m.model), None)
 
 
 def _move_compaction(compaction: RecordedCompaction, starts: list[int]) -> RecordedCompaction:

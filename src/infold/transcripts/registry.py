@@ -113,7 +113,8 @@ def read_bytes(data: bytes, *, name: str, format: str | None = None, bounds: Bou
 
 
 def _read(source: Source, issues: Issues, asked: str | None) -> Transcript:
-    form = _choose_format(source.head(), asked)
+    head = source.head()
+    form = _recognise(head) if asked is None else _format_named(asked, head)
     sessions = form.read(source, issues)
     if not sessions:
         raise BrokenInput(
@@ -133,10 +134,6 @@ def _with_unique_ids(sessions: list[RecordedSession]) -> tuple[RecordedSession, 
         again = seen[session.id]
         own.append(session if again == 1 else replace(session, id=f"{session.id}#{again}"))
     return tuple(own)
-
-
-def _choose_format(head: Head, asked: str | None) -> _Format:
-    return _recognise(head) if asked is None else _format_named(asked, head)
 
 
 def _recognise(head: Head) -> _Format:

@@ -46,16 +46,11 @@ def read(source: Source, issues: Issues) -> list[RecordedSession]:
     """Return the one session of a run: its history, or its steps if the record has no history."""
     document = mapping(source.document())
     draft = SessionDraft(string(document, "instance_id") or source.name, issues)
-    draft.model = _model(document)
+    draft.model = model_ref(dig(document, "replay_config", "agent", "model", "name"))
     reader = _Reader(draft)
     for message in items(document, "history") or _history(items(document, "trajectory")):
         reader.take(mapping(message))
     return [draft.session()] if draft.messages else []
-
-
-def _model(document: dict[str, Any]) -> Any:
-    config = document.get("replay_config")
-    return model_ref(dig(config, "agent", "model", "name"))
 
 
 def _history(steps: list[Any]) -> list[dict[str, Any]]:

@@ -82,7 +82,8 @@ def _fill(draft: SessionDraft, messages: list[dict[str, Any]], *, me: str, model
     for value in messages:
         message = _as_seen(value, draft.new_id(), me=me)
         if isinstance(message, AssistantMessage):
-            draft.add(replace(message, model=model, **_bill(value)))
+            usage, cost = openai_usage(value.get("usage")), number(value, "cost")
+            draft.add(replace(message, model=model, usage=usage, cost=cost))
         elif message is not None and message.parts:
             draft.add(message)
 
@@ -97,7 +98,3 @@ def _as_seen(value: dict[str, Any], name: MessageId, *, me: str) -> Message | No
         return chat_message({**value, "role": "assistant"}, name, created_ms=at)
     said = string(value, "content")
     return UserMessage(name, (TextPart(said),), at) if said else None
-
-
-def _bill(value: dict[str, Any]) -> dict[str, Any]:
-    return {"usage": openai_usage(value.get("usage")), "cost": number(value, "cost")}

@@ -169,7 +169,9 @@ def reply_parts(content: Any) -> tuple[Part, ...]:
     """Return what a model wrote: a string or blocks."""
     if isinstance(content, str):
         return (TextPart(content),) if content else ()
-    return tuple(part for block in items(content) for part in _part(block, said=_as_is))
+    return tuple(
+        part for block in items(content) for part in _part(block, said=lambda text: (TextPart(text),) if text else ())
+    )
 
 
 def user_blocks(content: Any, *, synthetic: bool = False) -> tuple[Part, ...]:
@@ -181,10 +183,6 @@ def user_blocks(content: Any, *, synthetic: bool = False) -> tuple[Part, ...]:
     if isinstance(content, str):
         return said(content)
     return tuple(part for block in items(content) for part in _part(block, said=said))
-
-
-def _as_is(written: str) -> tuple[TextPart, ...]:
-    return (TextPart(written),) if written else ()
 
 
 def _part(block: Any, *, said: Any) -> Iterator[Part]:
@@ -293,7 +291,8 @@ def chat_message(value: dict[str, Any], message_id: str, *, created_ms: int | No
         case "user" | "human":
             return UserMessage(name, user_blocks(value.get("content")), created_ms)
         case "assistant" | "ai":
-            return AssistantMessage(name, _reply(value), created_ms)
+            parts = (*_thoughts(value), *reply_parts(value.get("content")), *chat_calls(value))
+            return AssistantMessage(name, parts, created_ms)
         case "tool" | "function":
             return ToolMessage(name, (_result(value),), created_ms)
         case _:
@@ -314,10 +313,6 @@ def add_chat_message(draft: SessionDraft, value: dict[str, Any], *, created_ms: 
 def first_choice(response: Any) -> dict[str, Any]:
     """Return the first choice of a chat reply."""
     return mapping(next(iter(items(response, "choices")), None))
-
-
-def _reply(value: dict[str, Any]) -> tuple[Part, ...]:
-    return (*_thoughts(value), *reply_parts(value.get("content")), *chat_calls(value))
 
 
 def _thoughts(value: dict[str, Any]) -> tuple[Part, ...]:
