@@ -347,7 +347,11 @@ def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> li
     if isinstance(message, AssistantMessage):
         return _new_reply(parts, ids)
     results = [_new_result(part, ids) for part in parts if isinstance(part, ToolResultPart)]
-    content = _new_content(parts)
+    files = [part for part in parts if isinstance(part, FilePart)]
+    media = {place: block for place, file in enumerate(files) if (block := _new_medium(file)) is not None}
+    labels = [media_label(file) for place, file in enumerate(files) if place not in media]
+    text = join_lines([text_of_parts(parts), *labels])
+    content = [{"type": "text", "text": text or "Attached:"}, *media.values()] if media else text
     role = "system" if isinstance(message, SystemMessage) else "user"
     return [*results, *([{"role": role, "content": content}] if content else [])]
 
@@ -372,16 +376,6 @@ def _new_result(part: ToolResultPart, ids: Mapping[str, str]) -> Item:
     if not wire_id:
         return {"role": "function", "name": part.tool, "content": output}
     return {"role": "tool", "tool_call_id": wire_id, "content": output}
-
-
-def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:
-    """Return text alone as text; media whose bytes or address are available make a list of blocks."""
-    files = [part for part in parts if isinstance(part, FilePart)]
-    media = {place: block for place, file in enumerate(files) if (block := _new_medium(file)) is not None}
-    text = join_lines(
-        [text_of_parts(parts), *(media_label(file) for place, file in enumerate(files) if place not in media)]
-    )
-    return [{"type": "text", "text": text or "Attached:"}, *media.values()] if media else text
 
 
 def _new_medium(file: FilePart) -> Item | None:

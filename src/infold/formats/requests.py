@@ -203,17 +203,14 @@ def _provider_history(wire: WireFormat, body: Body, items: Sequence[object]) -> 
     """Return the field or type by which the provider keeps a part of the history, or cuts it; empty if there is none."""
     names = (*_HELD_BY_PROVIDER, *(anthropic.HELD_FIELDS if wire is ANTHROPIC_MESSAGES else ()))
     fields = (name for name in names if body.get(name) and not _is_harmless(wire, name, body[name]))
-    types = (_type_of(item) for item in items if isinstance(item, Mapping))
+    objects = (item for item in items if isinstance(item, Mapping))
+    # An item with nothing but an id refers to what the provider stores.
+    types = ("item_reference" if item.keys() == {"id"} else str(item.get("type")) for item in objects)
     return next(fields, next((kind for kind in types if kind.startswith(_HELD_ITEMS)), ""))
 
 
 def _is_harmless(wire: WireFormat, field: str, value: object) -> bool:
     return wire is ANTHROPIC_MESSAGES and field == "context_management" and anthropic.edits_thinking_only(value)
-
-
-def _type_of(item: Body) -> str:
-    """Return an item's type; one with nothing but an id is a reference to what the provider stores."""
-    return "item_reference" if item.keys() == {"id"} else str(item.get("type"))
 
 
 def _output_tokens(body: Body) -> int:
