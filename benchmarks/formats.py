@@ -35,6 +35,7 @@ from msgspec import UNSET, Struct, UnsetType
 import infold.session.fit as front_door
 from infold import fit
 from infold.formats.registry import OPENAI_CHAT
+from infold.formats.rules import problems
 from infold.session.fit import FitCache
 from infold.testing.trajectory import TRAJECTORY_RULE, trajectory
 
@@ -259,7 +260,7 @@ def judged(requests: list[Any]) -> Row:
     return {
         "requests": len(requests),
         "over": sum(size > WINDOW for size in sizes),
-        "refused": sum(bool(OPENAI_CHAT.problems(request)) for request in requests),
+        "refused": sum(bool(problems(OPENAI_CHAT, request)) for request in requests),
         "empty": sum(not request for request in requests),
         "with_rule": sum(any(TRAJECTORY_RULE in str(m["content"]) for m in request) for request in requests),
         "breaks": sum(later[: len(earlier)] != earlier for earlier, later in pairwise(requests)),

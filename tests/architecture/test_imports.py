@@ -37,7 +37,12 @@ BAD = [
     ("a face may not know an adapter", "gateway.app", "from infold.stores.sqlite import Store", "may not import"),
     ("a face may not know another", "dashboard.app", "from infold.gateway.app import app", "may not import"),
     ("a face may not use the fakes", "gateway.app", "from infold.testing.builders import session", "may not import"),
-    ("not every face may use the api", "replay.run", "from infold.wrapper import wrap", "may not import infold.wrapper"),
+    (
+        "not every face may use the api",
+        "replay.run",
+        "from infold.wrapper import wrap",
+        "may not import infold.wrapper",
+    ),
     ("the root is no shortcut", "core.plan", "from infold import fit", "may not import infold.fit"),
     ("nor is it one for layers", "core.plan", "from infold import session", "may not import infold.session"),
     ("a layer nobody named", "utils.text", "x = 1", "not in the table of layers"),

@@ -31,8 +31,18 @@ TO_MODELS = frozenset({("infold.core.summary_request", "somebody"), ("infold.cor
 
 UNFINISHED = frozenset(
     {
-        *("agent", "api", "catalogue", "cli", "command", "dashboard", "engine", "errors", "formats"),
-        *("mcp", "models", "observers", "plugins", "ports", "replay", "settings", "stores", "testing", "transcripts"),
+        *("agent", "api", "catalogue", "cli", "command", "dashboard", "engine", "errors"),
+        *(
+            "mcp",
+            "models",
+            "observers",
+            "plugins",
+            "ports",
+            "replay",
+            "settings",
+            "stores",
+            "testing",
+        ),
         *("wiring", "pages"),
     }
 )

@@ -4,6 +4,7 @@ import pytest
 
 from infold.core.policy import PRESETS
 from infold.formats.registry import OPENAI_CHAT, WireFormat
+from infold.formats.rules import problems
 
 from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to name
     REQUEST,
@@ -51,7 +52,7 @@ def test_d02_without_a_model_the_steps_stand_in_the_ledger(wire: WireFormat) -> 
     assert [event.folded_messages > STEPS for event in compactions(ready.events)] == [True]
     assert [number for number in range(STEPS) if f"make part{number}" not in told_of(ready)] == []
     assert pair_faults(wire.decode(ready.messages).messages) == []
-    assert wire.problems(ready.messages) == ()
+    assert problems(wire, ready.messages) == ()
 
 
 def test_d02_what_came_before_the_turn_is_not_all_that_is_left() -> None:

@@ -20,6 +20,7 @@ from infold.core.entries import Entry, MessageEntry
 from infold.core.messages import Message, SessionId, SystemMessage, text_of
 from infold.core.summary_request import COMPACTION_AGENT
 from infold.formats.registry import format_named
+from infold.formats.rules import problems
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.scripted_answers import Answer, Say, Script, ScriptedRequest, in_turn
@@ -142,7 +143,7 @@ def flat(request: ScriptedRequest) -> str:
 def problems_of(request: ScriptedRequest) -> tuple[str, ...]:
     """What a provider would refuse in the messages of a request, whatever their size."""
     wire = format_named(request.format)
-    return wire.problems(request.body[wire.items_field])
+    return problems(wire, request.body[wire.items_field])
 
 
 def base_of(provider: str, url: str) -> str:

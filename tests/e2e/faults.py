@@ -21,6 +21,7 @@ from infold.core.messages import OWN_IDS, SessionId
 from infold.core.recall import Document
 from infold.core.summary_request import SummaryRequest
 from infold.formats.registry import OPENAI_CHAT
+from infold.formats.rules import problems
 from infold.ports import Found, FullStore, SessionKey, StoredSession
 from infold.session.session import Ready
 from infold.session.settings import SessionSettings
@@ -322,7 +323,7 @@ SPOKEN = [word for item in whole(len(REPLIES)) if (word := word_of(item))] + [f"
 def check_ready(ready: Ready) -> None:
     """The request fits, can be sent, and has the rule in it."""
     assert ready.gauge.upper_tokens <= LIMIT_TOKENS
-    assert OPENAI_CHAT.problems(ready.messages) == ()
+    assert problems(OPENAI_CHAT, ready.messages) == ()
     assert RULE in str(ready.messages)
 
 

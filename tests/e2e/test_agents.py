@@ -18,6 +18,7 @@ from msgspec import Struct
 from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pruning
 from infold.core.messages import calls_of
 from infold.formats.registry import format_named
+from infold.formats.rules import problems
 from infold.stores.sqlite import SqliteStore
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import ScriptedRequest
@@ -114,7 +115,7 @@ def check_finished(ended: Ended) -> None:
     assert len(ended.work) == 1, {name: len(entries) for name, entries in ended.sessions.items()}
     for request in ended.main:
         wire = format_named(request.format)
-        assert wire.problems(request.body[wire.items_field]) == ()
+        assert problems(wire, request.body[wire.items_field]) == ()
         assert RULE in msgspec.json.encode(request.body[wire.items_field]).decode()
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from infold import Fitted, WindowExceeded, fit
 from infold.core.messages import Message, TextPart, UserMessage, calls_of, results_of
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
+from infold.formats.rules import problems
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 from infold.transcripts.write import to_anthropic, to_openai_chat
@@ -94,7 +95,7 @@ def check_numbers(error: WindowExceeded, window: int) -> None:
 def check_laws(request: Request, fitted: Fitted) -> None:
     """The request is within its limit, whole, and holds what the user first asked for."""
     assert fitted.report.upper_tokens <= fitted.report.budget.limit_tokens
-    assert request.wire.problems(fitted.messages) == ()
+    assert problems(request.wire, fitted.messages) == ()
     sent = request.wire.decode(fitted.messages).messages
     assert pairs(sent) == sorted(call.call_id for message in sent for call in calls_of(message))
     check_first_request(fitted, sent)

@@ -17,6 +17,7 @@ from msgspec import Struct
 from infold.core.entries import Checkpoint, Entry, MessageEntry
 from infold.core.messages import is_callers
 from infold.formats.registry import OPENAI_CHAT
+from infold.formats.rules import problems
 from infold.ports import FullStore
 
 from ..contract.postgres_server import database, postgres_server  # noqa: TID252 - `tests` is no package to name
@@ -108,7 +109,7 @@ def ask(store: FullStore, number: int) -> None:
     ready = session_in(store).prepare_new([{"role": "user", "content": f"asks {number}: how far are we?"}])
 
     assert ready.gauge.upper_tokens <= LIMIT_TOKENS
-    assert OPENAI_CHAT.problems(ready.messages) == ()
+    assert problems(OPENAI_CHAT, ready.messages) == ()
     assert RULE in str(ready.messages)
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from infold import fit
 from infold.formats.registry import OPENAI_CHAT
+from infold.formats.rules import problems
 from infold.testing.trajectory import TRAJECTORY_RULE, trajectory
 
 pytestmark = pytest.mark.slow
@@ -79,7 +80,7 @@ def test_no_request_is_over_the_window(run: Run) -> None:
 
 def test_no_request_has_a_broken_pair(run: Run) -> None:
     """B12: every call has its result and every result its call, in every request."""
-    broken = [problem for request in run.requests for problem in OPENAI_CHAT.problems(request)]
+    broken = [problem for request in run.requests for problem in problems(OPENAI_CHAT, request)]
     print(f"\n{len(broken)} broken pairs or other refusals")
 
     assert broken == []

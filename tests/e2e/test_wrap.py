@@ -14,6 +14,7 @@ import pytest
 from infold import SessionSettings, open_store, wrap
 from infold.core.events import Compacted, FailedOpen, Rejected
 from infold.formats.registry import format_named
+from infold.formats.rules import problems
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Answer, Fail, Say, ScriptedRequest, Trouble, in_turn
 
@@ -70,7 +71,7 @@ def test_forty_turns_never_fail(scene: Scene, stream: bool, colour: str) -> None
 
 def _problems(request: ScriptedRequest) -> tuple[str, ...]:
     wire = format_named(request.format)
-    return wire.problems(request.body[wire.items_field])
+    return problems(wire, request.body[wire.items_field])
 
 
 @each_scene

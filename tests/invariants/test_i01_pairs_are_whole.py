@@ -21,6 +21,7 @@ from infold.core.messages import (
 from infold.core.policy import PRESETS
 from infold.errors import InfoldError
 from infold.formats.registry import FORMATS, GEMINI, OPENAI_CHAT, WireFormat
+from infold.formats.rules import problems
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 from infold.testing.play import play
@@ -52,7 +53,7 @@ def test_i01_holds_in_every_preset_on_every_wire(history: tuple[Message, ...], s
     for request in play(log_of((), policy=situation.policy), (OPENING, *history), situation):
         assert pair_faults(request.request) == []
         for wire in FORMATS:
-            assert wire.problems(bare(wire, request.request)) == ()
+            assert problems(wire, bare(wire, request.request)) == ()
 
 
 @pytest.mark.slow
@@ -63,7 +64,7 @@ def test_i01_holds_after_ten_compactions(wire: WireFormat) -> None:
     events: list[Event] = []
     for ready in played(session, wire, story(70, parallel=2)):
         events += ready.events
-        assert wire.problems(ready.messages) == ()
+        assert problems(wire, ready.messages) == ()
         assert pair_faults(wire.decode(ready.messages).messages) == []
 
     assert len(compactions(events)) >= 10
@@ -91,7 +92,7 @@ def test_i01_holds_after_each_operation(name: str, operations: list[str]) -> Non
         else:
             session.prepare_new(written(OPENAI_CHAT, said(operation, number)))
         ready = session.prepare_new([])
-        assert OPENAI_CHAT.problems(ready.messages) == ()
+        assert problems(OPENAI_CHAT, ready.messages) == ()
         assert pair_faults(OPENAI_CHAT.decode(ready.messages).messages) == []
 
 
@@ -134,7 +135,7 @@ def test_i01_an_interrupted_call_is_answered_once(wire: WireFormat) -> None:
     second = session.prepare_new(written(wire, [answer]))
 
     for ready in (first, second):
-        assert wire.problems(ready.messages) == ()
+        assert problems(wire, ready.messages) == ()
         assert told_of(ready).count("interrupted") == 1
     assert [type(event) for event in (*first.events, *second.events)] == [Repaired]
     assert "finished at last" in told_of(second)
@@ -161,7 +162,7 @@ def test_i01_own_answers_stand_in_the_order_of_the_calls(
     ready = session.prepare_new(written(wire, [OPENING, asked, *answers, spoken]))
     told = [part.output for message in wire.decode(ready.messages).messages for part in results_of(message)]
 
-    assert wire.problems(ready.messages) == ()
+    assert problems(wire, ready.messages) == ()
     assert pair_faults(wire.decode(ready.messages).messages) == []
     assert [output if output.startswith("the ") else "" for output in told] == [
         f"the {n}th" if n in answered else "" for n in range(4)

@@ -15,6 +15,7 @@ from infold.core.policy import preset
 from infold.core.view import view
 from infold.errors import IllegalCut, WindowExceeded
 from infold.formats.registry import OPENAI_CHAT, WireFormat
+from infold.formats.rules import problems
 from infold.testing.builders import log_of
 from infold.testing.play import play
 from infold.testing.strategies import histories, situations
@@ -74,7 +75,7 @@ def test_i02_holds_while_answers_come_one_by_one(name: str, window: int) -> None
     session = opened(name, OPENAI_CHAT, window=window, notes=Notetaker())
     with suppress(WindowExceeded):  # a preset that folds whole turns alone has nothing to fold here
         for item in written(OPENAI_CHAT, messages):
-            assert OPENAI_CHAT.problems(session.prepare_new([item]).messages) == ()
+            assert problems(OPENAI_CHAT, session.prepare_new([item]).messages) == ()
             assert torn(messages, view(session.log, preset(name).summary)) == []
 
     assert (session.log.checkpoint is None) is (name == "turn-window")

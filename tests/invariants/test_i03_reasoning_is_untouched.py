@@ -16,6 +16,7 @@ from infold.core.messages import AssistantMessage, Message, Part, ReasoningPart,
 from infold.core.policy import preset
 from infold.core.view import view
 from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_RESPONSES, WireFormat
+from infold.formats.rules import problems
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 from infold.testing.play import play
 from infold.testing.strategies import histories, infold_situations
@@ -124,7 +125,7 @@ def test_i03_a_seal_goes_to_no_other_family(here: WireFormat, there: WireFormat)
     sent: list[Any] = bare(there, decoded.messages)
 
     assert (SEAL in str(sent)) is (here is there)
-    assert there.problems(sent) == ()
+    assert problems(there, sent) == ()
 
 
 def test_i03_mechanical_cleaning_spares_what_is_signed() -> None:

@@ -23,6 +23,7 @@ from infold.core.messages import (
 from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.formats.registry import FORMATS, WireFormat
+from infold.formats.rules import problems
 from infold.testing.builders import calls, log_of, numbered, replies, result, session, user
 from infold.testing.play import play
 from infold.testing.strategies import histories, situations
@@ -52,7 +53,7 @@ def test_i04_holds_for_every_history(history: tuple[Message, ...], situation: Si
         for message in request.request:
             assert text_of(message).strip() or calls_of(message) or results_of(message)
         for wire in FORMATS:
-            assert wire.problems(bare(wire, request.request)) == ()
+            assert problems(wire, bare(wire, request.request)) == ()
 
 
 def with_failures(history: tuple[Message, ...], places: set[int]) -> Iterator[Message]:
@@ -71,7 +72,7 @@ def test_i04_a_model_always_has_something_to_answer(name: str, wire: WireFormat)
     events: list[Event] = []
     for ready in played(opened(name, wire, notes=Notetaker()), wire, conversation(30)):
         events += ready.events
-        assert wire.problems(ready.messages) == ()
+        assert problems(wire, ready.messages) == ()
         assert role(ready.messages[-1]) not in MODELS
 
     assert compactions(events)
@@ -112,7 +113,7 @@ def test_i04_a_reply_that_only_thought_does_not_part_a_loop() -> None:
     )
 
     for wire in FORMATS:
-        assert wire.problems(bare(wire, view(log, INFOLD.summary))) == ()
+        assert problems(wire, bare(wire, view(log, INFOLD.summary))) == ()
     assert len(view(log, INFOLD.summary)) == 5
 
 

@@ -25,6 +25,7 @@ from infold.core.summary_request import SummaryRequest
 from infold.core.view import REQUEST_TEXT, view
 from infold.errors import InfoldError, StoreBroken
 from infold.formats.registry import OPENAI_CHAT
+from infold.formats.rules import problems
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, session, user
@@ -73,7 +74,7 @@ def test_i10_the_next_prompt_is_answered(name: str, end: BaseException) -> None:
     ready = again.prepare_new(written(OPENAI_CHAT, numbered([user("Are you there?")], prefix="n")))
 
     assert compactions(told_before) == []
-    assert OPENAI_CHAT.problems(ready.messages) == ()
+    assert problems(OPENAI_CHAT, ready.messages) == ()
     assert "Are you there?" in told_of(ready)
     assert told_of(ready).count(REQUEST_TEXT) == len(compactions(ready.events)) * (name in PAIRS)
 

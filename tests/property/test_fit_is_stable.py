@@ -17,6 +17,7 @@ from infold.core.logged_message import Rendering
 from infold.core.messages import SessionId
 from infold.core.policy import INFOLD
 from infold.core.view import view
+from infold.formats.rules import problems
 from infold.session.fit import FitCache
 from infold.testing.wire import WireHistory, guises, wire_histories
 
@@ -89,7 +90,7 @@ def test_every_request_is_lawful(history: WireHistory, window: int) -> None:
         fitted = fit_or_none(history, length, window)
         if fitted is not None:
             assert fitted.report.upper_tokens <= fitted.report.budget.limit_tokens
-            assert history.format.problems(fitted.messages) == ()
+            assert problems(history.format, fitted.messages) == ()
 
 
 @given(large_histories(), WINDOWS)

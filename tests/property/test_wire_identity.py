@@ -33,9 +33,10 @@ from infold.core.messages import (
 )
 from infold.core.policy import SummaryPolicy
 from infold.core.view import view
-from infold.formats.codec import Decoded, joined, plain
+from infold.formats.codec import Decoded, as_dict, join_decoded
 from infold.formats.pairing import Pairing
 from infold.formats.registry import detect
+from infold.formats.rules import problems
 from infold.testing.wire import WireHistory, guises, wire_histories
 
 pytestmark = pytest.mark.slow
@@ -90,7 +91,7 @@ def test_decoding_in_two_stretches_pairs_as_in_one(history: WireHistory, at: int
     pairing = Pairing()
     head = history.format.decode(history.items[:at], pairing=pairing)
     tail = history.format.decode(history.items[at:], first=len(head.messages), pairing=pairing)
-    both = joined(head, tail)
+    both = join_decoded(head, tail)
 
     whole = history.format.decode(history.items)
     assert _tools_of(both) == _tools_of(whole)
@@ -104,7 +105,7 @@ def test_pairing_can_be_rebuilt_from_messages(history: WireHistory, at: int) -> 
     head = history.format.decode(history.items[:at])
     tail = history.format.decode(history.items[at:], first=len(head.messages), pairing=Pairing.after(head.messages))
 
-    assert _tools_of(joined(head, tail)) == _tools_of(history.format.decode(history.items))
+    assert _tools_of(join_decoded(head, tail)) == _tools_of(history.format.decode(history.items))
 
 
 @EXAMPLES
@@ -292,10 +293,10 @@ def _half_interrupted(message: Message) -> tuple[Message, ...]:
 
 
 def _accepted(history: WireHistory, encoded: list[object]) -> None:
-    assert history.format.problems(encoded) == ()
+    assert problems(history.format, encoded) == ()
     adapter = SDK_TYPES.get(history.format.name)
     if adapter is not None:
-        _consumed(adapter.validate_python([plain(item) for item in encoded]))
+        _consumed(adapter.validate_python([as_dict(item) for item in encoded]))
 
 
 def _consumed(value: object) -> None:

@@ -29,7 +29,7 @@ from infold.core.messages import AssistantMessage, MessageId, TextPart, UserMess
 from infold.core.summary_request import Agent, SummaryRequest, inert
 from infold.errors import ModelError
 from infold.formats.registry import format_named
-from infold.formats.requests import truncates
+from infold.formats.requests import is_truncating_host
 from infold.ports import (
     AsyncSummariser,
     Clock,
@@ -262,6 +262,6 @@ def _kept(settings: Settings, model: Model, agent: Agent, place: Assignment, *, 
         summariser=stated.summariser or (model.summarise if summarises else None),
         format=model.format,
         recall=settings.recall.enabled and agent.allows_tools,
-        recovers=not truncates(urlsplit(place.address).netloc) if stated.recovers is None else stated.recovers,
+        recovers=not is_truncating_host(urlsplit(place.address).netloc) if stated.recovers is None else stated.recovers,
         stops=True,
     )

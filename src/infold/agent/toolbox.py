@@ -22,7 +22,7 @@ from infold.agent.tools.skill import SKILL, announced
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Trace, Wish, Workplace, spec_of
 from infold.core.logged_message import Rendering, repeats_stub
 from infold.core.messages import ToolCallPart, ToolResultPart
-from infold.formats.codec import cleaned
+from infold.formats.codec import replace_surrogates
 from infold.formats.tools import RECALL_TOOL_NAME
 from infold.ports import Clock, ToolSpec
 
@@ -69,7 +69,7 @@ def run_call(call: ToolCallPart, running: Running) -> ToolResultPart:
     return ToolResultPart(
         call.call_id,
         call.tool,
-        cleaned(done.output),
+        replace_surrogates(done.output),
         done.status,
         exit_status=done.exit_status,
         started_ms=started_ms,
@@ -84,7 +84,7 @@ def broken_off(call: ToolCallPart, trace: Trace) -> ToolResultPart:
         return not_begun(call, "the user interrupted before it was permitted")
     said = trace.said.replace("\0", "\ufffd").rstrip("\n")
     output = f"{INTERRUPTED}; until then it had said:\n{said}" if said else INTERRUPTED
-    return ToolResultPart(call.call_id, call.tool, cleaned(output), "interrupted")
+    return ToolResultPart(call.call_id, call.tool, replace_surrogates(output), "interrupted")
 
 
 def not_begun(call: ToolCallPart, why: str = "the user interrupted an earlier call") -> ToolResultPart:

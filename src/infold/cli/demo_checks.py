@@ -23,6 +23,7 @@ from infold.core.messages import (
 )
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_part
 from infold.formats.registry import format_named
+from infold.formats.rules import problems
 from infold.session.counting import counting_for
 from infold.testing.trajectory import RULES
 
@@ -72,7 +73,7 @@ def faults_of(request: Sequence[object], tokens: Mapping[str, int], scene: Scene
     view = read(request)
     if not pairs_are_whole(view):
         yield "a tool call and its result are not together"
-    yield from (f"the provider would refuse it: {problem}" for problem in format_named(FORMAT).problems(request))
+    yield from (f"the provider would refuse it: {problem}" for problem in problems(format_named(FORMAT), request))
     sent = "\n".join(map(text_of, view))
     if text_of(scene.history[0]) not in sent:
         yield "the user's first request is missing"

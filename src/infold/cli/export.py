@@ -13,7 +13,7 @@ from infold.cli.output_files import in_shape, write_file
 from infold.cli.session_lookup import chosen_key, naming, place_of, reading_store, session_argument
 from infold.ports import SessionKey, Store
 from infold.session.titles import title_of
-from infold.transcripts.infold_log import entries_to_log, recorded
+from infold.transcripts.infold_log import entries_to_log, session_from_entries
 
 SHAPES = ("markdown", "jsonl", "opencode")
 
@@ -62,7 +62,7 @@ def _content(store: Store, key: SessionKey, shape: str) -> bytes:
     entries = [entry for _, entry in store.newest_first(key)][::-1]
     if shape == "jsonl":
         return entries_to_log(key.session_id, entries)
-    session = recorded(key.session_id, entries)
+    session = session_from_entries(key.session_id, entries)
     return in_shape(shape, (replace(session, title=session.title or title_of(store, key)),))
 
 

@@ -29,7 +29,7 @@ from infold.formats.registry import (
     format_named,
 )
 from infold.transcripts import source as sources
-from infold.transcripts.record import Notes, RecordedSession, Skipped, imported
+from infold.transcripts.record import Issues, RecordedSession, Skipped, import_session
 from infold.transcripts.registry import FORMAT_NAMES, read_transcript
 
 LONG_BYTES = 1_000_000
@@ -119,7 +119,7 @@ def _read(path: Path, form: str | None, progress: sources.Progress | None) -> Re
 
 
 def _read_request(path: Path, form: str | None, progress: sources.Progress | None) -> Recording:
-    notes = Notes()
+    notes = Issues()
     try:
         document = _document(path, notes, progress)
     except BrokenInput as error:
@@ -135,13 +135,13 @@ def _read_request(path: Path, form: str | None, progress: sources.Progress | Non
         system=request.wire.system_text(body),
         tools=request.wire.tools_text(body),
     )
-    return Recording(path, request.wire.name, (imported(session, first_kept=0),), notes.skipped(), request)
+    return Recording(path, request.wire.name, (import_session(session, first_kept=0),), notes.skipped(), request)
 
 
-def _document(path: Path, notes: Notes, progress: sources.Progress | None) -> Any:
+def _document(path: Path, notes: Issues, progress: sources.Progress | None) -> Any:
     with sources.open_file(path) as stream:
         size = path.stat().st_size
-        source = sources.Source(stream, name=path.name, notes=notes, total_bytes=size, progress=progress)
+        source = sources.Source(stream, name=path.name, issues=notes, total_bytes=size, progress=progress)
         return source.head().document
 
 

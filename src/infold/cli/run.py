@@ -16,7 +16,7 @@ from infold.cli.agent_options import Job, ended_by_signals, opened, with_trust, 
 from infold.cli.event_output import Narrator, Told, json_lines, voice_on
 from infold.cli.permission_prompt import can_ask, consent_for, leave_wanted, trust_for
 from infold.errors import UsageError
-from infold.formats.codec import cleaned
+from infold.formats.codec import replace_surrogates
 
 EXIT_CODES: dict[Ending, int] = {
     "done": 0,
@@ -104,7 +104,7 @@ def _prompt(task: tuple[str, ...], *, goes_on: bool) -> str:
     prompt = "\n\n".join(text for text in (" ".join(task).strip(), piped.strip()) if text)
     if not prompt and (task or not goes_on):
         raise click.UsageError("there is no task; give it in quotes, or pipe it in")
-    return cleaned(prompt)  # what is no text on the command line comes as surrogates, which no store keeps
+    return replace_surrogates(prompt)  # what is no text on the command line comes as surrogates, which no store keeps
 
 
 def _piped() -> str:

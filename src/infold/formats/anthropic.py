@@ -1,14 +1,16 @@
-"""A Messages reply out of the events of its stream."""
+"""Anthropic Messages: one item is one message, its content a text or blocks.
+
+Tool results must come first in the user message after their calls, in one message: there infold's own result joins the
+caller's. Thinking blocks are bound to the conversation they were created in and are sent back untouched.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
-
-from msgspec.json import Decoder
-from msgspec.structs import asdict
+from typing import Any
 
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
+    Finish,
     Message,
     MessageId,
     Part,
@@ -18,6 +20,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolMessage,
     ToolResultPart,
+    Usage,
     UserMessage,
 )
 from infold.formats.codec import (
@@ -27,43 +30,268 @@ from infold.formats.codec import (
     Item,
     MalformedError,
     Slot,
-    arguments_of,
-    begun_by_user,
-    cleaned,
+    arguments_object,
+    arguments_text,
+    as_dict,
+    block_list,
+    content_slots,
+    count,
     decode_each,
+    decode_item,
+    dict_or_empty,
+    dicts_in,
     encode_view,
-    gather,
+    finish_named,
     has_address,
+    has_count,
     id_field,
     is_image,
     is_pdf,
-    left_text,
-    listed,
-    mentioned,
-    opaque,
+    json_text,
+    media_label,
+    opaque_parts,
     opaque_value,
-    parsed_arguments,
-    plain,
-    provider_text,
     provider_value,
-    replaced_content,
+    remaining_text,
+    replace_content,
+    replace_surrogates,
+    reported_usage,
     result_or_text,
-    shown,
-    shown_text,
     text_field,
-    user_text,
+    text_of_parts,
+    user_parts,
+    visible_parts,
+    with_user_first,
 )
 from infold.formats.media import file_part, parse_data_url
 from infold.formats.pairing import Pairing
-from infold.formats.sse import Pieces, Shape, fields, grow, index_of, joined_text, merge, read_as, whole
+from infold.formats.streams import (
+    Emit,
+    ReplyBuilder,
+    TextPieces,
+    append_text,
+    index_or_none,
+    join_pieces,
+    join_text,
+    merge,
+)
+
+NAME = "anthropic-messages"
 
 THINKING = ("thinking", "redacted_thinking")
 
+ROLES = ("user", "assistant", "system")
+
+
+OWN_BLOCKS = frozenset(
+    {"tool_use", "tool_result", "image", "document", "search_result", "server_tool_use", "container_upload", *THINKING}
+)
+"""Blocks that no other format has; all results of server tools end in `_tool_result`."""
+
+
+def looks_like(items: Sequence[object]) -> bool:
+    """Return whether a block is of a kind that only this format has."""
+    return any(_is_own(block) for item in items for block in _blocks_of(as_dict(item)))
+
+
+def _blocks_of(item: Item) -> Sequence[object]:
+    content = item.get("content") if item.get("role") in ROLES else None
+    return content if isinstance(content, list | tuple) else ()
+
+
+def _is_own(block: object) -> bool:
+    kind = text_field(as_dict(block), "type") if not isinstance(block, str) else ""
+    return kind in OWN_BLOCKS or kind.endswith("_tool_result")
+
+
+def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
+    """Decode Messages to core messages; raise `BrokenInput` for an item of a wrong type."""
+    return decode_each(NAME, items, _message, first=first, pairing=pairing)
+
+
+def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
+    """Return the view as Messages; untouched ones are the caller's own objects."""
+    return encode_view(_CODEC, with_user_first(view), decoded, join=_join_items)
+
+
+def _join_items(before: Item, first: Item, second: Item) -> Item | None:
+    """Join two user items that both bring results, which must come first, in the order of the calls before them."""
+    items = [item for item in (first, second) if item.get("role") == "user" and isinstance(item.get("content"), list)]
+    if len(items) < 2 or not all(any(not _is_not_result(block) for block in item["content"]) for item in items):
+        return None
+    call_ids = [
+        id_field(block, "id") for block in map(dict_or_empty, _blocks_of(before)) if block.get("type") == "tool_use"
+    ]
+    places = {call_id: place for place, call_id in enumerate(call_ids)}
+    content = sorted([*first["content"], *second["content"]], key=lambda block: _place(block, places))
+    return {**second, **first, "content": content}
+
+
+def _place(block: object, places: Mapping[str, int]) -> int:
+    """Return the place of a block among the results of a step; other blocks come after them."""
+    return (
+        len(places) + 1 if _is_not_result(block) else places.get(id_field(as_dict(block), "tool_use_id"), len(places))
+    )
+
+
+def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
+    role, content = item.get("role"), item.get("content")
+    if not isinstance(role, str):
+        raise MalformedError("it has no role", remedy=f"give a role, one of {', '.join(ROLES)}")
+    if role == "user" and type(content) is str:
+        return UserMessage(message_id, pairing.harness_text.mark(user_parts(content), message_id, is_user=True))
+    if item.get("tool_calls") or item.get("function_call"):
+        raise MalformedError(
+            "it calls tools as OpenAI's chat messages do, in a list of Anthropic's",
+            remedy="give all items in one format",
+        )
+    parts = decode_item(_CODEC, item, pairing, message_id)
+    if role == "assistant":
+        return AssistantMessage(message_id, parts)
+    if role == "system":
+        return SystemMessage(message_id, parts)
+    is_all_results = isinstance(content, list | tuple) and content and not any(map(_is_not_result, content))
+    return ToolMessage(message_id, parts) if is_all_results else UserMessage(message_id, parts)
+
+
+def _slots(item: Item) -> Iterator[Slot]:
+    if item["role"] in ROLES:
+        yield from content_slots(item, item["role"])
+    else:
+        yield Slot((), "opaque", item)
+
+
+def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
+    block = slot.value
+    if isinstance(block, str):
+        return user_parts(block) if slot.kind == "user" else (TextPart(replace_surrogates(block)),)
+    match block.get("type"):
+        case "text" if isinstance(block.get("text"), str):
+            return user_parts(block["text"]) if slot.kind == "user" else (TextPart(replace_surrogates(block["text"])),)
+        case "tool_use":
+            return (_call(block, pairing, message_id),)
+        case "tool_result":
+            return (_result(block, pairing),)
+        case _:
+            return _other(block)
+
+
+def _other(block: Item) -> tuple[Part, ...]:
+    """Return the parts of a block that is not text, in a message or inside a result."""
+    match block.get("type"):
+        case "thinking" | "redacted_thinking":
+            return (ReasoningPart(text_field(block, "thinking"), json_text(block)),)
+        case "image":
+            return (_medium(block, "image/*"),)
+        case "document":
+            return _document(block)
+        case _:
+            return opaque_parts(block)
+
+
+def _call(block: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
+    tool = text_field(block, "name")
+    call_id = pairing.open_call(id_field(block, "id"), tool, message_id)
+    return ToolCallPart(call_id, tool, arguments_text(block.get("input")))
+
+
+def _result(block: Item, pairing: Pairing) -> Part:
+    content = block.get("content")
+    blocks = () if isinstance(content, str) else block_list(content, "content of a tool_result")
+    parts = [part for inner in blocks for part in _result_parts(inner)]
+    return result_or_text(
+        pairing.take_call(id_field(block, "tool_use_id")),
+        replace_surrogates(content) if isinstance(content, str) else text_of_parts(parts),
+        status="error" if block.get("is_error") is True else "completed",
+        files=tuple(part for part in parts if isinstance(part, FilePart)),
+    )
+
+
+def _result_parts(inner: object) -> tuple[Part, ...]:
+    """Return the parts of a block inside a tool result."""
+    if isinstance(inner, str):
+        return (TextPart(replace_surrogates(inner)),)
+    block = as_dict(inner)
+    text = block.get("text")
+    return (TextPart(replace_surrogates(text)),) if isinstance(text, str) else _other(block)
+
+
+def _medium(block: Item, media_type: str) -> FilePart:
+    source = as_dict(block.get("source") or {})
+    return file_part(
+        "anthropic",
+        text_field(source, "media_type") or media_type,
+        data=text_field(source, "data"),
+        reference=text_field(source, "url", "file_id"),
+        name=text_field(block, "title"),
+    )
+
+
+def _document(block: Item) -> tuple[Part, ...]:
+    """Return a document as a medium, or as text if its source is text."""
+    source = as_dict(block.get("source") or {})
+    if source.get("type") == "text":
+        return (TextPart(text_field(source, "data"), synthetic=True, document=text_field(block, "title")),)
+    if source.get("type") == "content":
+        return opaque_parts(block)
+    return (_medium(block, "application/pdf"),)
+
+
+def _replace(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
+    block, text = slot.value, remaining_text(parts)
+    if not any(parts):
+        return GONE
+    if isinstance(block, str):
+        return text or GONE
+    match block.get("type"):
+        case "tool_use":
+            return {**block, "input": arguments_object(text)}
+        case "tool_result" if isinstance(parts[0], ToolResultPart):
+            content = replace_content(block.get("content"), parts[0], _result_parts, text_type="text")
+            return {**block, "content": content}
+        case _:
+            return _replace_text(slot, text)
+
+
+def _as_text(slot: Slot, text: str) -> Item:
+    return {"type": "text", "text": text} if slot.path else {"role": "user", "content": text}
+
+
+def _replace_text(slot: Slot, text: str) -> Any:
+    """Return a text or text document with other text; the API refuses empty text.
+
+    A user's block of an unknown kind becomes text; a model's stays whole, since others may depend on it.
+    """
+    block = slot.value
+    source = block.get("source")
+    if block.get("type") == "document" and isinstance(source, dict) and source.get("type") == "text":
+        return {**block, "source": {**source, "data": text}}
+    if not text.strip():
+        return GONE
+    if block.get("type") == "text":
+        return {**block, "text": text}
+    return block if slot.kind == "assistant" or block.get("type") in THINKING else _as_text(slot, text)
+
+
+def _tidy(item: Item) -> Item | None:
+    """Leave out an item without content; put results first, since one may have become text."""
+    content = item.get("content")
+    if not content or isinstance(content, str) or item.get("role") != "user":
+        return item if content else None
+    return {**item, "content": sorted(content, key=_is_not_result)}
+
+
+def _is_not_result(block: object) -> bool:
+    return isinstance(block, str) or as_dict(block).get("type") != "tool_result"
+
+
+# Messages of infold's own.
+
 
 def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
-    """Items for a message that came from no wire: results first, as the API wants them."""
+    """Return items for a message of infold's own: results first, as the API wants them."""
     ids = aliases or {}
-    parts = shown(message)
+    parts = visible_parts(message)
     role = "assistant" if isinstance(message, AssistantMessage) else "user"
     blocks = [block for part in parts for block in _new_blocks(part, ids)]
     if not isinstance(message, AssistantMessage):
@@ -82,7 +310,7 @@ def _new_blocks(part: Part, ids: Mapping[str, str]) -> list[Item]:
             return [block] if "type" in block else [text] if part.text.strip() else []
         case ToolCallPart():
             call_id = ids.get(part.call_id) or part.call_id
-            return [{"type": "tool_use", "id": call_id, "name": part.tool, "input": parsed_arguments(part.arguments)}]
+            return [{"type": "tool_use", "id": call_id, "name": part.tool, "input": arguments_object(part.arguments)}]
         case ToolResultPart():
             return [_new_result(part, ids)]
         case FilePart():
@@ -111,229 +339,137 @@ def _new_medium(part: FilePart) -> Item:
         return {"type": "image", "source": source}
     if is_pdf(part) or (has_address(part) and part.media_type == "application/pdf"):
         return {"type": "document", "source": source, **({"title": part.name} if part.name and found else {})}
-    return {"type": "text", "text": mentioned(part)}
+    return {"type": "text", "text": media_label(part)}
 
 
-NAME = "anthropic-messages"
+_CODEC = Codec(slots=_slots, parts=_parts, replace=_replace, as_text=_as_text, tidy=_tidy, encode_new=encode_new)
 
 
-ROLES = ("user", "assistant", "system")
+# Requests.
 
 
-OWN_BLOCKS = frozenset(
-    {"tool_use", "tool_result", "image", "document", "search_result", "server_tool_use", "container_upload", *THINKING}
-)
-"""Blocks that no other format has; all results of server tools end in `_tool_result`."""
+HELD_FIELDS = ("thread", "compaction")
+"""Fields of a request whose history the provider keeps, or is to compact."""
+
+_THINKING_EDIT = "clear_thinking"
+"""Prefix of the names of context edits that only remove thinking; a date follows."""
+
+_LARGER_BETA, _LARGER_TOKENS = "context-1m-", 1_000_000
+"""Prefix of the beta by which some models have a larger window, and the size of that window."""
 
 
-def looks_like(items: Sequence[object]) -> bool:
-    """Whether some block is of a kind that only this format has."""
-    return any(_is_own(block) for item in items for block in _blocks_of(plain(item)))
-
-
-def _blocks_of(item: Item) -> Sequence[object]:
-    content = item.get("content") if item.get("role") in ROLES else None
-    return content if isinstance(content, list | tuple) else ()
-
-
-def _is_own(block: object) -> bool:
-    kind = text_field(plain(block), "type") if not isinstance(block, str) else ""
-    return kind in OWN_BLOCKS or kind.endswith("_tool_result")
-
-
-def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
-    """Messages as core messages; `BrokenInput` for an item of a wrong type."""
-    return decode_each(NAME, items, _message, first=first, pairing=pairing)
-
-
-def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
-    """The view as Messages; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, begun_by_user(view), decoded, joined=_joined)
-
-
-def _joined(before: Item, first: Item, second: Item) -> Item | None:
-    """Two user items as one where both bring results, which must come first, in the order of the calls before them."""
-    items = [item for item in (first, second) if item.get("role") == "user" and isinstance(item.get("content"), list)]
-    if len(items) < 2 or not all(any(not _is_no_result(block) for block in item["content"]) for item in items):
-        return None
-    asked = [
-        id_field(block, "id") for block in map(_plain_block, _blocks_of(before)) if block.get("type") == "tool_use"
-    ]
-    places = {call_id: place for place, call_id in enumerate(asked)}
-    content = sorted([*first["content"], *second["content"]], key=lambda block: _place(block, places))
-    return {**second, **first, "content": content}
-
-
-def _place(block: object, places: Mapping[str, int]) -> int:
-    """Where a block stands among the results of a step; all else comes after them."""
-    return len(places) + 1 if _is_no_result(block) else places.get(id_field(plain(block), "tool_use_id"), len(places))
-
-
-def _plain_block(block: object) -> Item:
-    return {} if isinstance(block, str) else plain(block)
-
-
-def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
-    role, content = item.get("role"), item.get("content")
-    if not isinstance(role, str):
-        raise MalformedError("it has no role", remedy=f"give a role, one of {', '.join(ROLES)}")
-    if role == "user" and type(content) is str:
-        return UserMessage(message_id, pairing.announced.marked(user_text(content), message_id, is_users=True))
-    if item.get("tool_calls") or item.get("function_call"):
-        raise MalformedError(
-            "it calls tools as OpenAI's chat messages do, in a list of Anthropic's",
-            remedy="give all items in one format",
-        )
-    parts = gather(_CODEC, item, pairing, message_id)
-    if role == "assistant":
-        return AssistantMessage(message_id, parts)
-    if role == "system":
-        return SystemMessage(message_id, parts)
-    return ToolMessage(message_id, parts) if _is_all_results(content) else UserMessage(message_id, parts)
-
-
-def _is_all_results(content: object) -> bool:
-    blocks = content if isinstance(content, list | tuple) else ()
-    return bool(blocks) and not any(map(_is_no_result, blocks))
-
-
-def _slots(item: Item) -> Iterator[Slot]:
-    role, content = item["role"], item.get("content")
-    if role not in ROLES:
-        yield Slot((), "opaque", item)
-    elif isinstance(content, str):
-        if content or role == "user":
-            yield Slot(("content",), role, content)
-    else:
-        for index, block in enumerate(listed(content, "content")):
-            yield Slot(("content", index), role, block if isinstance(block, str) else plain(block))
-
-
-def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
-    block = slot.value
-    if isinstance(block, str):
-        return user_text(block) if slot.kind == "user" else (TextPart(cleaned(block)),)
-    match block.get("type"):
-        case "text" if isinstance(block.get("text"), str):
-            return user_text(block["text"]) if slot.kind == "user" else (TextPart(cleaned(block["text"])),)
-        case "tool_use":
-            return (_call(block, pairing, message_id),)
-        case "tool_result":
-            return (_result(block, pairing),)
-        case _:
-            return _other(block)
-
-
-def _other(block: Item) -> tuple[Part, ...]:
-    """What stands in a message or inside a result beside text."""
-    match block.get("type"):
-        case "thinking" | "redacted_thinking":
-            return (ReasoningPart(text_field(block, "thinking"), provider_text(block)),)
-        case "image":
-            return (_medium(block, "image/*"),)
-        case "document":
-            return _document(block)
-        case _:
-            return opaque(block)
-
-
-def _call(block: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
-    tool = text_field(block, "name")
-    call_id = pairing.call(id_field(block, "id"), tool, message_id)
-    return ToolCallPart(call_id, tool, arguments_of(block.get("input")))
-
-
-def _result(block: Item, pairing: Pairing) -> Part:
-    content = block.get("content")
-    blocks = () if isinstance(content, str) else listed(content, "content of a tool_result")
-    parts = [part for inner in blocks for part in _inside(inner)]
-    return result_or_text(
-        pairing.result(id_field(block, "tool_use_id")),
-        cleaned(content) if isinstance(content, str) else shown_text(parts),
-        status="error" if block.get("is_error") is True else "completed",
-        files=tuple(part for part in parts if isinstance(part, FilePart)),
+def edits_thinking_only(edits: object) -> bool:
+    """Return whether `context_management` does no more than remove thinking, as Claude Code asks with each request."""
+    found = (edits.get("edits") or ()) if isinstance(edits, Mapping) else None
+    return isinstance(found, list | tuple) and all(
+        isinstance(edit, Mapping) and str(edit.get("type")).startswith(_THINKING_EDIT) for edit in found
     )
 
 
-def _inside(inner: object) -> tuple[Part, ...]:
-    """A block inside a tool result."""
-    if isinstance(inner, str):
-        return (TextPart(cleaned(inner)),)
-    block = plain(inner)
-    text = block.get("text")
-    return (TextPart(cleaned(text)),) if isinstance(text, str) else _other(block)
+def requested_window(body: Mapping[str, Any], headers: Mapping[str, str]) -> int | None:
+    """Return the window that a request asks for by a beta, in a header or in the body; `None` for the model's usual one."""
+    named = body.get("anthropic_beta")
+    betas = [*headers.get("anthropic-beta", "").split(","), *(named if isinstance(named, list) else ())]
+    return _LARGER_TOKENS if any(str(beta).strip().startswith(_LARGER_BETA) for beta in betas) else None
 
 
-def _medium(block: Item, media_type: str) -> FilePart:
-    source = plain(block.get("source") or {})
-    return file_part(
-        "anthropic",
-        text_field(source, "media_type") or media_type,
-        data=text_field(source, "data"),
-        reference=text_field(source, "url", "file_id"),
-        name=text_field(block, "title"),
-    )
+def drops_thinking(body: Mapping[str, Any]) -> bool:
+    """Return whether the provider is to drop thinking that is bound to another conversation, in place of refusing it."""
+    thinking = body.get("thinking")
+    binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
+    return isinstance(binding, Mapping) and binding.get("prefix_mismatch_behavior") == "drop_block"
 
 
-def _document(block: Item) -> tuple[Part, ...]:
-    """A document is a medium unless its source is text, which costs what its text costs."""
-    source = plain(block.get("source") or {})
-    if source.get("type") == "text":
-        return (TextPart(text_field(source, "data"), synthetic=True, document=text_field(block, "title")),)
-    if source.get("type") == "content":
-        return opaque(block)
-    return (_medium(block, "application/pdf"),)
+def thinking_fields(body: Mapping[str, Any]) -> Item:
+    """Return the fields by which the thinking in a request's messages is accepted, dropped or refused.
 
-
-def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
-    block, text = slot.value, left_text(parts)
-    if not any(parts):
-        return GONE
-    if isinstance(block, str):
-        return text or GONE
-    match block.get("type"):
-        case "tool_use":
-            return {**block, "input": parsed_arguments(text)}
-        case "tool_result" if isinstance(parts[0], ToolResultPart):
-            content = replaced_content(block.get("content"), parts[0], _inside, text_type="text")
-            return {**block, "content": content}
-        case _:
-            return _replaced_text(slot, text)
-
-
-def _retold(slot: Slot, text: str) -> Item:
-    return {"type": "text", "text": text} if slot.path else {"role": "user", "content": text}
-
-
-def _replaced_text(slot: Slot, text: str) -> Any:
-    """A text or text document with other text; the API refuses empty text.
-
-    A user's block that infold has no reading for becomes text; a model's stays whole, for others may depend on it.
+    Empty if the request has a budget for thinking, which may be larger than the summary that it is reused for.
     """
-    block = slot.value
-    source = block.get("source")
-    if block.get("type") == "document" and isinstance(source, dict) and source.get("type") == "text":
-        return {**block, "source": {**source, "data": text}}
-    if not text.strip():
-        return GONE
-    if block.get("type") == "text":
-        return {**block, "text": text}
-    return block if slot.kind == "assistant" or block.get("type") in THINKING else _retold(slot, text)
+    thinking = body.get("thinking")
+    if not isinstance(thinking, Mapping) or "budget_tokens" in thinking:
+        return {}
+    return {field: body[field] for field in ("thinking", "context_management") if field in body}
 
 
-def _tidied(item: Item) -> Item | None:
-    """Nothing without content; results first, for one may have become text."""
-    content = item.get("content")
-    if not content or isinstance(content, str) or item.get("role") != "user":
-        return item if content else None
-    return {**item, "content": sorted(content, key=_is_no_result)}
+def without_thinking(items: Sequence[object]) -> list[object]:
+    """Return messages without thinking, which may be bound to their own system prompt; one left empty is left out."""
+    return [kept for item in items if (kept := _without_thinking(item)) is not None]
 
 
-def _is_no_result(block: object) -> bool:
-    return isinstance(block, str) or plain(block).get("type") != "tool_result"
+def _without_thinking(item: object) -> object | None:
+    content = item.get("content") if isinstance(item, Mapping) else None
+    if not isinstance(item, Mapping) or not isinstance(content, list | tuple):
+        return item
+    kept = [block for block in content if not (isinstance(block, Mapping) and block.get("type") in THINKING)]
+    if len(kept) == len(content):
+        return item
+    return {**item, "content": kept} if kept else None
 
 
-_CODEC = Codec(slots=_slots, parts=_parts, replaced=_replaced, retold=_retold, tidied=_tidied, new=encode_new)
+def summary_fields(body: Mapping[str, Any], output_tokens: int, *, has_tools: bool) -> Item:
+    """Return what a request for a summary says about its answer: at most so long, and no calls."""
+    del body
+    return {"max_tokens": output_tokens, **({"tool_choice": {"type": "none"}} if has_tools else {})}
+
+
+def with_system(system: str, items: list[Any]) -> Item:
+    """Return the fields of a request with this system prompt and these messages."""
+    return {"system": system, "messages": items}
+
+
+def tool_item(name: str, description: str, parameters: Item) -> Item:
+    """Return one tool as an entry of a request's `tools`."""
+    return {"name": name, "description": description, "input_schema": parameters}
+
+
+def tool_names(tool: Item, recall: str) -> Iterator[str]:
+    """Yield a tool's name; for an MCP server that the provider calls, the name that `recall` would have there."""
+    yield text_field(tool, "name")
+    if tool.get("type") == "mcp_toolset":
+        yield f"{text_field(tool, 'mcp_server_name')}__{recall}"
+
+
+# Replies.
+
+
+def reply_items(body: object) -> list[object]:
+    """Return the items a reply adds to the history."""
+    content = dict_or_empty(body).get("content")
+    return [{"role": "assistant", "content": content}] if content else []
+
+
+def usage(body: object) -> Usage | None:
+    """Return the usage of a reply, whose input already excludes the cache.
+
+    After server tools a reply has several iterations; the last one is what stands in the window, so its sum is the total.
+    """
+    reported = reported_usage(body, "usage")
+    if not has_count(reported, "input_tokens", "output_tokens"):
+        return None
+    thinking = count(dict_or_empty(reported.get("output_tokens_details")), "thinking_tokens")
+    return Usage(
+        input=count(reported, "input_tokens"),
+        output=max(0, count(reported, "output_tokens") - thinking),
+        reasoning=thinking,
+        cache_read=count(reported, "cache_read_input_tokens"),
+        cache_write=count(reported, "cache_creation_input_tokens"),
+        total=_last_iteration(reported.get("iterations")),
+    )
+
+
+def _last_iteration(iterations: object) -> int | None:
+    sampled = [entry for entry in dicts_in(iterations) if entry.get("type", "message") == "message"]
+    fields = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+    return sum(count(sampled[-1], field) for field in fields) or None if sampled else None
+
+
+def finish(body: object) -> Finish | None:
+    """Return why a reply ended; in a stream the delta has the reason."""
+    reply = dict_or_empty(body)
+    return finish_named(reply.get("stop_reason") or dict_or_empty(reply.get("delta")).get("stop_reason"))
+
+
+# Streams.
 
 
 TEXTS = {"text_delta": "text", "thinking_delta": "thinking"}
@@ -341,33 +477,38 @@ TEXTS = {"text_delta": "text", "thinking_delta": "thinking"}
 
 
 class AnthropicReply:
-    """Gathers the blocks of a message, and its usage from where it begins and ends.
+    """Gathers the blocks of a message, and its usage from its first and last events.
 
-    A call's input comes as pieces of JSON text. Where they make no object, because the stream was cut short or the model
-    erred, the text stands in the field `arguments` of one, for the API takes only objects.
+    A call's input arrives as pieces of JSON text. If they are not an object, because the stream was cut short or the model
+    erred, the text goes into the field `arguments` of one, since the API takes only objects.
     """
 
     def __init__(self) -> None:
         self._message: Item = {}
         self._blocks: dict[int, Item] = {}
-        self._inputs: dict[int, Pieces] = {}
+        self._inputs: dict[int, TextPieces] = {}
         self._is_stopped = False
 
     @property
     def is_finished(self) -> bool:
-        """Whether the message says why it ended, or its end was told."""
+        """Whether the message has a stop reason, or its last event came."""
         return self._is_stopped or bool(self._message.get("stop_reason"))
 
-    def take(self, kind: str, event: Item) -> None:
-        """Add an event; one that adds nothing to a message is passed over."""
-        index = index_of(event.get("index"))
+    def take(self, kind: str, event: Item, emit: Emit) -> None:
+        """Add an event; one that adds nothing to a message is ignored."""
+        index = index_or_none(event.get("index"))
         match kind:
             case "message_start":
-                self._message |= fields(event.get("message"))
-            case "content_block_start" if index is not None and fields(event.get("content_block")):
-                self._blocks[index] = {**event["content_block"]}
+                self._message |= dict_or_empty(event.get("message"))
+            case "content_block_start" if index is not None and (block := dict_or_empty(event.get("content_block"))):
+                self._blocks[index] = {**block}
+                if block.get("type") == "tool_use":
+                    emit("call", block.get("name"))
+                else:
+                    emit("text", block.get("text"))
+                    emit("reasoning", block.get("thinking"))
             case "content_block_delta" if index is not None:
-                self._take_delta(index, fields(event.get("delta")))
+                self._take_delta(index, dict_or_empty(event.get("delta")), emit)
             case "message_delta":
                 self._take_end(event)
             case "message_stop":
@@ -375,21 +516,14 @@ class AnthropicReply:
             case _:
                 pass
 
-    def grow(self, data: bytes) -> bool:
-        """Add a piece of a text, of thinking or of a call's input; false for any other event."""
-        told = read_as(_GROWTHS, data)
-        if told is not None:
-            self._take_delta(told.index, asdict(told.delta))
-        return told is not None
-
     def reply(self) -> Item | None:
-        """The message so far; nothing before its first event."""
+        """Return the message so far, `None` before its first event."""
         if not self._message and not self._blocks:
             return None
         content = [self._block(index) for index in sorted(self._blocks)]
         return {"type": "message", "role": "assistant", "stop_reason": None, **self._message, "content": content}
 
-    def _take_delta(self, index: int, delta: Item) -> None:
+    def _take_delta(self, index: int, delta: Item, emit: Emit) -> None:
         kind = str(delta.get("type"))
         if kind in TEXTS:
             self._blocks.setdefault(index, {"type": TEXTS[kind]})
@@ -398,10 +532,12 @@ class AnthropicReply:
             return
         match kind:
             case "text_delta" | "thinking_delta":
-                grow(block, TEXTS[kind], delta.get(TEXTS[kind]))
+                text = delta.get(TEXTS[kind])
+                append_text(block, TEXTS[kind], text)
+                emit("text" if kind == "text_delta" else "reasoning", text)
             case "input_json_delta" if isinstance(delta.get("partial_json"), str):
-                self._inputs.setdefault(index, Pieces()).append(delta["partial_json"])
-            case "citations_delta" if fields(delta.get("citation")):
+                self._inputs.setdefault(index, TextPieces()).append(delta["partial_json"])
+            case "citations_delta" if dict_or_empty(delta.get("citation")):
                 merge(block, {"citations": [delta["citation"]]})
             case "signature_delta" | "compaction_delta":
                 block |= {field: value for field, value in delta.items() if field != "type"}
@@ -409,40 +545,24 @@ class AnthropicReply:
                 pass
 
     def _take_end(self, event: Item) -> None:
-        """What ends a message: counts are totals, and what is left out here was told at the beginning."""
-        beside = {field: value for field, value in event.items() if field not in ("type", "delta", "usage")}
-        told = beside | fields(event.get("delta"))
-        self._message |= {field: value for field, value in told.items() if value is not None}
-        counts = {field: value for field, value in fields(event.get("usage")).items() if value is not None}
-        self._message["usage"] = fields(self._message.get("usage")) | counts
+        """Add what ends a message: counts are totals, and fields left out here keep their first value."""
+        others = {field: value for field, value in event.items() if field not in ("type", "delta", "usage")}
+        ended = others | dict_or_empty(event.get("delta"))
+        self._message |= {field: value for field, value in ended.items() if value is not None}
+        counts = {field: value for field, value in dict_or_empty(event.get("usage")).items() if value is not None}
+        self._message["usage"] = dict_or_empty(self._message.get("usage")) | counts
 
     def _block(self, index: int) -> Item:
-        block = fields(whole(self._blocks[index]))
-        text = joined_text(self._inputs.get(index, ()))
-        return {**block, "input": _object(text)} if text.strip() else block
+        block = dict_or_empty(join_pieces(self._blocks[index]))
+        text = join_text(self._inputs.get(index, ()))
+        if not text.strip():
+            return block
+        try:
+            return {**block, "input": as_dict(text.encode())}
+        except MalformedError:
+            return {**block, "input": {"arguments": text}}
 
 
-def _object(text: str) -> Item:
-    try:
-        return plain(text.encode())
-    except MalformedError:
-        return {"arguments": text}
-
-
-# The events that make up nearly all of a stream.
-
-
-class _Delta(Shape):
-    type: Literal["text_delta", "thinking_delta", "input_json_delta"]
-    text: str | None = None
-    thinking: str | None = None
-    partial_json: str | None = None
-
-
-class _Growth(Shape):
-    type: Literal["content_block_delta"]
-    index: int
-    delta: _Delta
-
-
-_GROWTHS = Decoder(_Growth)
+def new_builder() -> ReplyBuilder:
+    """Return a builder for one streamed reply."""
+    return ReplyBuilder(AnthropicReply(), last_events={"message_stop"})

@@ -1,13 +1,13 @@
-"""Gives a view back on the wire: untouched messages as their sources, altered ones as patched copies.
+"""Decode wire items to messages and encode a view back: untouched messages as their sources, changed ones as patched copies.
 
-A format tells which slots of an item hold parts and what to put in a slot. This module finds what changed and
-copies only along the way to it: what a format does not know survives, and the caller's objects stay as they are.
+A format lists the slots of an item that hold parts and writes a slot. This module finds what changed and copies only the
+path to it: fields that a format does not know survive, and the caller's objects are never modified.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from math import isinf
 from typing import Any, NamedTuple, TypeAlias
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
+    Finish,
     Message,
     MessageId,
     Part,
@@ -29,25 +30,26 @@ from infold.core.messages import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    Usage,
     UserMessage,
 )
 from infold.core.view import REQUEST_TEXT
 from infold.errors import BrokenInput, kind_of
-from infold.formats.harness_text import OPENINGS, split_injected
-from infold.formats.pairing import Asked, Pairing
+from infold.formats.harness_text import OPENINGS, split_harness_text
+from infold.formats.pairing import OpenCall, Pairing
 
 Item: TypeAlias = dict[str, Any]
 
 
 MOST_DIGITS = 4_000
-"""Of a number that is written out in full; Python itself writes no longer ones."""
+"""Digits of a number that is written out in full; Python itself writes no longer ones."""
 
 
 class Decoded(Struct, frozen=True):
-    """Messages with the wire items they came from, position by position.
+    """Messages with the wire items they were decoded from, position by position.
 
     `sources` holds the caller's own objects. `aliases` maps a call id of ours to the one on the wire where
-    they differ, because a provider repeats or omits ids; empty means that there is none on the wire.
+    they differ, because a provider repeats or omits ids; empty if the wire has no id.
     """
 
     format: str
@@ -57,7 +59,7 @@ class Decoded(Struct, frozen=True):
 
 
 class MalformedError(BrokenInput):
-    """An item of a wrong type; a decoder that knows the item's place raises it anew with that place, its `index`."""
+    """An item of a wrong type. A decoder that knows the item's place raises it again with that place as `index`."""
 
     def __init__(self, problem: str, *, remedy: str, name: str = "messages", index: int | None = None) -> None:
         self.problem = problem
@@ -66,8 +68,8 @@ class MalformedError(BrokenInput):
         super().__init__(name, problem if index is None else f"item {index}: {problem}", remedy=remedy)
 
 
-def joined(earlier: Decoded, later: Decoded) -> Decoded:
-    """Two stretches of one history as one, for a session that decodes only what is new."""
+def join_decoded(earlier: Decoded, later: Decoded) -> Decoded:
+    """Join two stretches of one history, for a session that decodes only new items."""
     return Decoded(
         earlier.format,
         earlier.messages + later.messages,
@@ -86,53 +88,53 @@ def decode_each(
 ) -> Decoded:
     """Decode a history in which each item is one message."""
     pairs = pairing or Pairing()
-    refuse_text(name, items)
+    require_list(name, items)
     messages: list[Message] = []
     number = first
     try:
         for number, item in enumerate(items, first):
-            wire = item if type(item) is dict else plain(item)
+            wire = item if type(item) is dict else as_dict(item)
             messages.append(read(wire, MessageId(f"m{number}"), pairs))
     except MalformedError as problem:
-        raise refusing(name, number - first, problem) from problem
+        raise error_at(name, number - first, problem) from problem
     return Decoded(name, tuple(messages), tuple([(item,) for item in items]), dict(pairs.aliases))
 
 
-def refuse_text(name: str, items: object) -> None:
-    """Refuse a lone string or dict where a list of items belongs."""
+def require_list(name: str, items: object) -> None:
+    """Raise `BrokenInput` for a lone string or dict where a list of items belongs."""
     if not isinstance(items, list | tuple):
         raise BrokenInput(
             name, f"the messages are one {type(items).__name__}, not a list", remedy="give a list of messages"
         )
 
 
-def refusing(name: str, index: int, problem: MalformedError) -> MalformedError:
-    """The error for the item at `index`."""
+def error_at(name: str, index: int, problem: MalformedError) -> MalformedError:
+    """Return the error for the item at `index`."""
     return MalformedError(problem.problem, remedy=problem.remedy, name=name, index=index)
 
 
-def plain(value: object) -> Item:
-    """One item or block as a dict; the very dict if it is one."""
+def as_dict(value: object) -> Item:
+    """Return one item or block as a dict; a dict is returned as it is."""
     if isinstance(value, dict):
         return value
     if isinstance(value, bytes | bytearray | memoryview | Raw):
-        return _parsed(bytes(value))
+        return _parse_object(bytes(value))
     dump = getattr(value, "model_dump", None)
     if dump is not None:
-        return _dumped(dump)
+        return _dump_object(dump)
     if isinstance(value, Mapping):
         return dict(value)
     raise MalformedError(f"{kind_of(value)} stands where an object belongs", remedy="give a dict")
 
 
-def _parsed(text: bytes) -> Item:
+def _parse_object(text: bytes) -> Item:
     try:
         value = _loads(text)
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
         raise MalformedError(f"not JSON ({error})", remedy="give the item as the provider sent it") from error
-    return plain(value)
+    return as_dict(value)
 
 
 def _loads(text: bytes) -> object:
@@ -144,7 +146,7 @@ def _loads(text: bytes) -> object:
 
 
 def _float(text: str) -> float | Decimal:
-    """A number; exact where a double cannot hold it, so that it goes out again as a number."""
+    """Return a number, exact where a double cannot hold it, so that it is written as a number again."""
     value = float(text)
     try:
         return Decimal(text) if isinf(value) else value
@@ -152,9 +154,9 @@ def _float(text: str) -> float | Decimal:
         raise ValueError("a number beyond all bounds") from error
 
 
-def _dumped(dump: Callable[..., Any]) -> Item:
+def _dump_object(dump: Callable[..., Any]) -> Item:
     try:
-        return plain(dump(mode="json", by_alias=True, exclude_unset=True))
+        return as_dict(dump(mode="json", by_alias=True, exclude_unset=True))
     except RecursionError:
         raise _too_deep() from None
 
@@ -163,8 +165,8 @@ def _too_deep() -> MalformedError:
     return MalformedError("nested too deep to be read", remedy="flatten it or leave it out")
 
 
-def as_came(source: object, item: Item) -> object:
-    """An altered item in the guise its source had: bytes stay bytes, `Raw` stays `Raw`, all else is a dict."""
+def encode_like(source: object, item: Item) -> object:
+    """Return a changed item in the type of its source: bytes stay bytes, `Raw` stays `Raw`, anything else is a dict."""
     if isinstance(source, Raw):
         return Raw(json_text(item).encode())
     return json_text(item).encode() if isinstance(source, bytes | bytearray | memoryview) else item
@@ -173,8 +175,8 @@ def as_came(source: object, item: Item) -> object:
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def cleaned(text: str) -> str:
-    """The text without lone surrogates, which no UTF-8 can hold."""
+def replace_surrogates(text: str) -> str:
+    """Return the text with lone surrogates replaced, which UTF-8 cannot encode."""
     if text.isascii():
         return text
     try:
@@ -184,18 +186,18 @@ def cleaned(text: str) -> str:
     return text
 
 
-def _foreign(value: object) -> object:
+def _encode_other(value: object) -> object:
     if isinstance(value, Decimal):  # for the slow encoder, which has no way to write one; the quick one has its own
         return int(value) if value.adjusted() < MOST_DIGITS else str(value)
     dump = getattr(value, "model_dump", None)
     return str(value) if dump is None else dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-_encode = msgspec.json.Encoder(enc_hook=_foreign, decimal_format="number").encode
+_encode = msgspec.json.Encoder(enc_hook=_encode_other, decimal_format="number").encode
 
 
 def json_text(value: object) -> str:
-    """A wire value as JSON text."""
+    """Return a wire value as JSON text."""
     try:
         return _encode(value).decode()
     except RecursionError:
@@ -205,22 +207,34 @@ def json_text(value: object) -> str:
 
 
 def _json_text_slowly(value: object) -> str:
-    """For what the quick encoder refuses: lone surrogates and numbers beyond 64 bits."""
+    """Encode what the fast encoder refuses: lone surrogates and numbers beyond 64 bits."""
     try:
-        return cleaned(json.dumps(value, ensure_ascii=False, default=_foreign, separators=(",", ":")))
+        return replace_surrogates(json.dumps(value, ensure_ascii=False, default=_encode_other, separators=(",", ":")))
     except (RecursionError, ValueError):
         raise _too_deep() from None
     except TypeError as error:
         raise MalformedError(f"not JSON ({error})", remedy="use text as the keys of an object") from error
 
 
-def provider_text(value: object) -> str:
-    """A wire value as opaque provider data."""
-    return json_text(value)
+def dict_or_empty(value: object) -> Item:
+    """Return an object, given in any form that `plain` takes; empty if the value is anything else."""
+    if isinstance(value, dict):
+        return value
+    try:
+        return {} if value is None or isinstance(value, str | int | float | list | tuple) else as_dict(value)
+    except MalformedError:
+        return {}
 
 
-def listed(value: object, what: str) -> Sequence[Any]:
-    """A list of blocks, or nothing where there is none."""
+def dicts_in(value: object) -> list[Item]:
+    """Return the objects of a list; empty if the value is not a list."""
+    if not isinstance(value, list | tuple):
+        return []
+    return [found for one in value if (found := dict_or_empty(one)) or isinstance(one, dict)]
+
+
+def block_list(value: object, what: str) -> Sequence[Any]:
+    """Return a list of blocks, empty for `None`; raise `MalformedError` for anything else."""
     if isinstance(value, list | tuple):
         return value
     if value is None:
@@ -229,16 +243,16 @@ def listed(value: object, what: str) -> Sequence[Any]:
 
 
 def text_field(item: Mapping[str, Any], *names: str) -> str:
-    """The first of these fields that holds text; empty if none does."""
+    """Return the first of these fields that holds text, else an empty string."""
     for name in names:
         value = item.get(name)
         if isinstance(value, str) and value:
-            return cleaned(value)
+            return replace_surrogates(value)
     return ""
 
 
 def id_field(item: Mapping[str, Any], *names: str) -> str:
-    """The same for ids, which some write as whole numbers."""
+    """Return the first of these fields that holds an id; some write ids as whole numbers."""
     for name in names:
         value = item.get(name)
         found = str(value) if type(value) is int else text_field(item, name)
@@ -251,13 +265,13 @@ NO_PARTNERS = frozenset({"file_id", "container_id", "response_id", "session_id",
 """Fields with the id of something outside the history, which any number of blocks may share."""
 
 
-def opaque(value: Item, *links: str) -> tuple[Part, ...]:
+def opaque_parts(value: Item, *links: str) -> tuple[Part, ...]:
     """Return a block that infold has no reading for as an opaque part, linked by the ids it holds to its partners.
 
     Those are its fields `id` and `…_id`, and the same of the objects in it: `server_tool_use` has in `id` what its result
     has in `tool_use_id`. `links` are for partners that have no id.
     """
-    objects = (value, *(plain(inner) for inner in value.values() if isinstance(inner, dict)))
+    objects = (value, *(as_dict(inner) for inner in value.values() if isinstance(inner, dict)))
     ids = (id_field(one, name) for one in objects for name in one if _is_partners_id(name))
     return (TextPart(json_text(value), synthetic=True, opaque=True, links=(*filter(None, ids), *links)),)
 
@@ -266,27 +280,29 @@ def _is_partners_id(name: object) -> bool:
     return isinstance(name, str) and (name == "id" or name.endswith(("_id", "Id"))) and name not in NO_PARTNERS
 
 
-def user_text(text: str) -> tuple[Part, ...]:
-    """A user's text, what a harness injected marked as such."""
+def user_parts(text: str) -> tuple[Part, ...]:
+    """Return a user's text as parts; text that a harness injected is marked synthetic."""
     if "<" not in text and not text.startswith(OPENINGS):
-        return (TextPart(cleaned(text)),)
-    return tuple(TextPart(cleaned(piece.text), synthetic=piece.injected) for piece in split_injected(text))
+        return (TextPart(replace_surrogates(text)),)
+    return tuple(
+        TextPart(replace_surrogates(piece.text), synthetic=piece.injected) for piece in split_harness_text(text)
+    )
 
 
-def lines(texts: Iterable[str]) -> str:
-    """Several texts as one, line by line."""
+def join_lines(texts: Iterable[str]) -> str:
+    """Join texts line by line, without empty ones."""
     return "\n".join(text for text in texts if text)
 
 
-def arguments_of(value: object) -> str:
-    """A call's arguments as the model wrote them, or as JSON where the wire has them parsed."""
+def arguments_text(value: object) -> str:
+    """Return a call's arguments as the model wrote them, or as JSON if the wire has them parsed."""
     if isinstance(value, str):
-        return cleaned(value)
+        return replace_surrogates(value)
     return "{}" if value is None else json_text(value)
 
 
-def parsed_arguments(arguments: str) -> Item:
-    """Arguments as the object some wires want; what is no object is wrapped in one."""
+def arguments_object(arguments: str) -> Item:
+    """Return arguments as an object; any other value is wrapped in one."""
     try:
         value = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, RecursionError):
@@ -294,33 +310,83 @@ def parsed_arguments(arguments: str) -> Item:
     return value if isinstance(value, dict) else {"arguments": value}
 
 
-def unpacked_input(part: Part | None) -> str:
-    """The free text of a custom tool's call, which stands in our arguments as the field `input`."""
-    value = parsed_arguments(left_text((part,))).get("input", "")
+def custom_input(part: Part | None) -> str:
+    """Return the free text of a custom tool's call, which our arguments hold in the field `input`."""
+    value = arguments_object(remaining_text((part,))).get("input", "")
     return value if isinstance(value, str) else json_text(value)
 
 
+def count(usage: Mapping[str, Any], field: str) -> int:
+    """Return a number of tokens; 0 if the field is missing or cannot be one, since usage is never worth an error."""
+    value = usage.get(field)
+    is_count = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
+    return int(value) if is_count and value is not None else 0
+
+
+def reported_usage(body: object, *fields: str) -> Item:
+    """Return the usage object of a reply, or of a stream event that carries one; empty if there is none."""
+    reply = dict_or_empty(body)
+    holders = (reply, dict_or_empty(reply.get("message")), dict_or_empty(reply.get("response")))
+    usages = (dict_or_empty(holder.get(field)) for field in fields for holder in holders)
+    return next(filter(None, usages), {})
+
+
+def has_count(usage: Mapping[str, Any], *fields: str) -> bool:
+    """Return whether one of these fields is a number."""
+    return any(isinstance(usage.get(field), int | float) and usage[field] >= 0 for field in fields)
+
+
+def inclusive_usage(*, prompt: int, completion: int, cached: int, written: int, reasoning: int, total: int) -> Usage:
+    """Return usage whose prompt includes cached tokens and whose completion includes reasoning, each token in one field."""
+    return Usage(
+        input=max(0, prompt - cached - written),
+        output=max(0, completion - reasoning),
+        reasoning=reasoning,
+        cache_read=cached,
+        cache_write=written,
+        total=total or None,
+    )
+
+
+_FINISHES: dict[str, Finish] = {
+    **dict.fromkeys(("stop", "end_turn", "stop_sequence", "completed"), "stop"),
+    **dict.fromkeys(("tool_calls", "function_call", "tool_use", "tool-calls", "tooluse"), "tool-calls"),
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length"), "length"),
+    "model_context_window_exceeded": "length",
+    **dict.fromkeys(("content_filter", "content-filter", "refusal", "safety", "image_safety"), "content-filter"),
+    **dict.fromkeys(("recitation", "blocklist", "prohibited_content", "spii", "language"), "content-filter"),
+    **dict.fromkeys(("failed", "error", "malformed_function_call", "unexpected_tool_call"), "error"),
+    **dict.fromkeys(("cancelled", "aborted", "abort"), "abort"),
+}
+"""Why a reply ended, in the words of providers and of recorded sessions, in lower case."""
+
+
+def finish_named(reason: object) -> Finish | None:
+    """Return why a reply ended; `None` if no reason is given."""
+    return _FINISHES.get(reason.lower(), "other") if isinstance(reason, str) and reason else None
+
+
 def result_or_text(
-    asked: Asked | None,
+    call: OpenCall | None,
     output: str,
     *,
     status: ResultStatus = "completed",
     exit_status: int | None = None,
     files: tuple[FilePart, ...] = (),
 ) -> Part:
-    """A result for the call it answers; one that answers none is text, for the log takes no orphans."""
-    if asked is None:
+    """Return a result for the call it answers; without a call it becomes text, since the log takes no orphans."""
+    if call is None:
         return TextPart(output, synthetic=True)
-    return ToolResultPart(asked.call_id, asked.tool, output, status, exit_status, files=files)
+    return ToolResultPart(call.call_id, call.tool, output, status, exit_status, files=files)
 
 
-def shown_text(parts: Iterable[Part]) -> str:
-    """The text among these parts, line by line."""
-    return lines(part.text for part in parts if isinstance(part, TextPart))
+def text_of_parts(parts: Iterable[Part]) -> str:
+    """Return the text of these parts, line by line."""
+    return join_lines(part.text for part in parts if isinstance(part, TextPart))
 
 
-def left_text(parts: Iterable[Part | None]) -> str:
-    """What is left of a slot that holds one text, whatever it is called."""
+def remaining_text(parts: Iterable[Part | None]) -> str:
+    """Return the text left of a slot, in whichever field the part has it."""
     return "".join(_text(part) for part in parts if part is not None)
 
 
@@ -332,28 +398,28 @@ def _text(part: Part) -> str:
     return part.text if isinstance(part, TextPart | ReasoningPart) else ""
 
 
-def replaced_content(
+def replace_content(
     content: object, part: Part | None, read: Callable[[Any], Sequence[Part]], *, text_type: str
 ) -> object:
-    """A result's content with its text replaced; media stay if the part still has them.
+    """Return a result's content with its text replaced; media stay if the part still has them.
 
-    The first text block lends its other fields (a cache mark) to the new text.
+    The new text takes the other fields of the first text block (a cache mark).
     """
-    text = left_text((part,))
+    text = remaining_text((part,))
     if not isinstance(content, list | tuple):
         return text
-    result = undigested(part) if isinstance(part, ToolResultPart) else None
+    result = without_digests(part) if isinstance(part, ToolResultPart) else None
     kept = result.files if isinstance(result, ToolResultPart) else ()
-    texts = (plain(block) for block in content if not isinstance(block, str) and "text" in plain(block))
+    texts = (as_dict(block) for block in content if not isinstance(block, str) and "text" in as_dict(block))
     new = {**next(texts, {"type": text_type}), "text": text}
     return [
         *([new] if text else []),
-        *(block for block in content if any(undigested(found) in kept for found in read(block))),
+        *(block for block in content if any(without_digests(found) in kept for found in read(block))),
     ]
 
 
-def undigested(part: Part) -> Part:
-    """A part without the names of its media's bytes, which a log has only where it keeps them."""
+def without_digests(part: Part) -> Part:
+    """Return a part without the digests of its media, which a log has only if it stores them."""
     match part:
         case FilePart() if part.digest:
             return replace(part, digest="")
@@ -363,39 +429,39 @@ def undigested(part: Part) -> Part:
             return part
 
 
-def shown(message: Message) -> tuple[Part, ...]:
-    """The parts of a message that a model is to see."""
+def visible_parts(message: Message) -> tuple[Part, ...]:
+    """Return the parts of a message that a model may see."""
     return tuple(part for part in message.parts if not (isinstance(part, TextPart) and part.ignored))
 
 
-def mentioned(file: FilePart) -> str:
-    """A medium in words, where its bytes are not at hand."""
+def media_label(file: FilePart) -> str:
+    """Return a label for a medium whose bytes are not available."""
     reference = "" if file.reference.startswith("data:") else file.reference
     return f"[{' '.join(filter(None, (file.media_type, file.name, reference)))}]"
 
 
-def told_output(part: ToolResultPart) -> str:
-    """Return a result's output with its media in words, for a wire that takes no media in results."""
-    return lines([part.output, *map(mentioned, part.files)])
+def output_with_labels(part: ToolResultPart) -> str:
+    """Return a result's output with labels for its media, for a wire that takes no media in results."""
+    return join_lines([part.output, *map(media_label, part.files)])
 
 
 def is_image(file: FilePart) -> bool:
-    """Whether a medium is an image whose bytes or address are at hand."""
+    """Return whether a medium is an image whose bytes or address are available."""
     return file.media_type.startswith("image/") and (has_address(file) or file.reference.startswith("data:"))
 
 
 def is_pdf(file: FilePart) -> bool:
-    """Whether a medium is a PDF whose bytes are at hand."""
+    """Return whether a medium is a PDF whose bytes are available."""
     return file.media_type == "application/pdf" and file.reference.startswith("data:")
 
 
 def has_address(file: FilePart) -> bool:
-    """Whether a provider could fetch this medium by itself."""
+    """Return whether a provider could fetch this medium itself."""
     return file.reference.startswith(("https://", "http://"))
 
 
 def opaque_value(part: Part) -> Item:
-    """An opaque part's block as its provider gave it; empty for every other part, and for an item with a role of its own."""
+    """Return an opaque part's block as its provider sent it; empty for any other part, and for an item with a role of its own."""
     if not isinstance(part, TextPart) or not part.opaque:
         return {}
     try:
@@ -406,7 +472,7 @@ def opaque_value(part: Part) -> Item:
 
 
 def provider_value(part: ReasoningPart | ToolCallPart) -> Any:
-    """A part's provider data parsed; nothing where there is none or it cannot be."""
+    """Return a part's provider data parsed, `None` if it is missing or cannot be parsed."""
     try:
         return msgspec.json.decode(part.provider_data) if part.provider_data else None
     except msgspec.DecodeError:
@@ -414,47 +480,58 @@ def provider_value(part: ReasoningPart | ToolCallPart) -> Any:
 
 
 class Slot(NamedTuple):
-    """A place in an item that holds parts: its path (empty: the item itself), its kind, its plain value."""
+    """A place in an item that holds parts: its path (empty for the item itself), its kind, its plain value."""
 
     path: tuple[str | int, ...]
     kind: str
     value: Any
 
 
-Joined: TypeAlias = Callable[[Item, Item, Item], Item | None]
-"""What the second and the third of three items are as one, or nothing if they stay apart."""
+JoinItems: TypeAlias = Callable[[Item, Item, Item], Item | None]
+"""Joins the second and the third of three items into one; `None` keeps them apart."""
 
 
 _UNSENT = (StepStartPart, StepFinishPart)
-"""Marks of an agent's steps, which are on no wire."""
+"""Marks of an agent's steps, which no wire carries."""
 
 
 GONE: Any = object()
-"""What a slot is replaced by when none of its parts is left."""
+"""Replaces a slot none of whose parts is left."""
 
 
 class Codec(Struct, frozen=True):
-    """What a format knows about its items.
+    """How a format reads and writes its items.
 
-    `parts` gives a slot the same number of parts whatever the pairing. `replaced` gets what became of each of them
-    (nothing: it is gone). `retold` puts text in place of a medium or a result. `tidied` mends an item whose slots
-    changed; nothing: leave the item out.
+    `parts` returns the same number of parts for a slot, whatever the pairing. `replace` gets each part as it is now, `None` if
+    it was removed. `as_text` puts text in place of a medium or a result. `tidy` repairs an item whose slots changed; `None`
+    leaves it out.
     """
 
     slots: Callable[[Item], Iterable[Slot]]
     parts: Callable[[Slot, Pairing, MessageId], tuple[Part, ...]]
-    replaced: Callable[[Slot, tuple[Part | None, ...]], Any]
-    retold: Callable[[Slot, str], Any]
-    tidied: Callable[[Item], Item | None]
-    new: Callable[[Message, Mapping[str, str]], list[Item]]
+    replace: Callable[[Slot, tuple[Part | None, ...]], Any]
+    as_text: Callable[[Slot, str], Any]
+    tidy: Callable[[Item], Item | None]
+    encode_new: Callable[[Message, Mapping[str, str]], list[Item]]
 
 
-def gather(codec: Codec, item: Item, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
-    """All parts of an item, in the order of its slots, announced texts marked."""
-    marked = pairing.announced.marked
+def content_slots(item: Item, kind: str) -> Iterator[Slot]:
+    """Yield the slots of an item's `content`, a text or blocks; empty text is a slot only for a user."""
+    content = item.get("content")
+    if isinstance(content, str):
+        if content or kind == "user":
+            yield Slot(("content",), kind, content)
+        return
+    for index, block in enumerate(block_list(content, "content")):
+        yield Slot(("content", index), kind, block if isinstance(block, str) else as_dict(block))
+
+
+def decode_item(codec: Codec, item: Item, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
+    """Return all parts of an item, in the order of its slots, with harness text marked."""
+    marked = pairing.harness_text.mark
     parts: list[Part] = []
     for slot in codec.slots(item):
-        parts += marked(codec.parts(slot, pairing, message_id), message_id, is_users=slot.kind == "user")
+        parts += marked(codec.parts(slot, pairing, message_id), message_id, is_user=slot.kind == "user")
     return tuple(parts)
 
 
@@ -463,12 +540,11 @@ def encode_view(
     view: Sequence[Message],
     decoded: Decoded,
     *,
-    joined: Joined | None = None,
+    join: JoinItems | None = None,
 ) -> list[object]:
-    """The view on the wire: sources where nothing changed, patched copies, new items for what is infold's.
+    """Return the view as wire items: sources where nothing changed, patched copies, new items for infold's own messages.
 
-    `joined` makes one item of two neighbours, or none, given the item before them; it is asked only where one of them is
-    infold's own message.
+    `join` may join two neighbours, given the item before them; it is called only if one of them is infold's own message.
     """
     places = {message.id: place for place, message in enumerate(decoded.messages)}
     items: list[object] = []
@@ -477,67 +553,69 @@ def encode_view(
         place = places.get(message.id)
         was_own, is_own = is_own, place is None
         if place is None:
-            encoded: Sequence[object] = _new(codec, message, decoded)
+            encoded: Sequence[object] = _encode_new(codec, message, decoded)
         elif message is decoded.messages[place] or message.parts == decoded.messages[place].parts:
             encoded = decoded.sources[place]
         else:
-            encoded = _altered(codec, message, decoded, place)
-        if joined is not None and (is_own or was_own):
-            encoded = _neighbours(items, encoded, joined)
+            encoded = _encode_changed(codec, message, decoded, place)
+        if join is not None and (is_own or was_own):
+            encoded = _join_neighbours(items, encoded, join)
         items += encoded
     return items
 
 
-def begun_by_user(view: Sequence[Message]) -> Sequence[Message]:
-    """A view for a provider that wants the user to speak first: a summary that opens it is asked for."""
+def with_user_first(view: Sequence[Message]) -> Sequence[Message]:
+    """Return a view for a provider that wants a user message first: a summary at its start gets a request before it."""
     first = view[0] if view else None
     if not isinstance(first, AssistantMessage) or not first.summary:
         return view
     return (UserMessage(MessageId("request-opening"), (TextPart(REQUEST_TEXT, synthetic=True),)), *view)
 
 
-def _neighbours(items: list[object], encoded: Sequence[object], joined: Joined) -> Sequence[object]:
-    """What is still to be added once the first of these has joined the last of those, where it may."""
-    before = plain(items[-2]) if len(items) > 1 else {}
-    together = joined(before, plain(items[-1]), plain(encoded[0])) if items and encoded else None
+def _join_neighbours(items: list[object], encoded: Sequence[object], join: JoinItems) -> Sequence[object]:
+    """Join the first of the new items with the last one if `join` does, and return those still to be added."""
+    before = as_dict(items[-2]) if len(items) > 1 else {}
+    together = join(before, as_dict(items[-1]), as_dict(encoded[0])) if items and encoded else None
     if together is None:
         return encoded
-    items[-1] = as_came(items[-1], together)
+    items[-1] = encode_like(items[-1], together)
     return encoded[1:]
 
 
-def _new(codec: Codec, message: Message, decoded: Decoded) -> list[object]:
-    """Items for a message of infold's own, in the guise that the caller's first item has."""
+def _encode_new(codec: Codec, message: Message, decoded: Decoded) -> list[object]:
+    """Return items for a message of infold's own, in the type of the caller's first item."""
     source = next((source for sources in decoded.sources[:1] for source in sources), None)
-    return [as_came(source, item) for item in codec.new(message, decoded.aliases)]
+    return [encode_like(source, item) for item in codec.encode_new(message, decoded.aliases)]
 
 
-def _altered(codec: Codec, message: Message, decoded: Decoded, place: int) -> list[object]:
-    original = tuple(map(undigested, decoded.messages[place].parts))
-    fates = _fates(original, tuple(undigested(part) for part in message.parts if not isinstance(part, _UNSENT)))
+def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int) -> list[object]:
+    original = tuple(map(without_digests, decoded.messages[place].parts))
+    fates = _match_parts(
+        original, tuple(without_digests(part) for part in message.parts if not isinstance(part, _UNSENT))
+    )
     items: list[object] = []
     taken = 0
     for source in decoded.sources[place]:
-        item = plain(source)
+        item = as_dict(source)
         edits: dict[tuple[str | int, ...], Any] = {}
         for slot in codec.slots(item):
             end = taken + len(codec.parts(slot, Pairing(), message.id))
             if tuple(fates[taken:end]) != original[taken:end]:
-                edits[slot.path] = _changed(codec, slot, original[taken:end], tuple(fates[taken:end]))
+                edits[slot.path] = _replace_slot(codec, slot, original[taken:end], tuple(fates[taken:end]))
             taken = end
-        items += _rewritten(codec, source, item, edits)
+        items += _apply_edits(codec, source, item, edits)
     extra = tuple([part for part in fates[len(original) :] if part is not None])
-    return items + (_new(codec, replace(message, parts=extra), decoded) if extra else [])
+    return items + (_encode_new(codec, replace(message, parts=extra), decoded) if extra else [])
 
 
-def _changed(codec: Codec, slot: Slot, old: tuple[Part, ...], new: tuple[Part | None, ...]) -> Any:
+def _replace_slot(codec: Codec, slot: Slot, old: tuple[Part, ...], new: tuple[Part | None, ...]) -> Any:
     if isinstance(old[0], FilePart | ToolResultPart) and isinstance(new[0], TextPart):
-        return codec.retold(slot, new[0].text)
-    return codec.replaced(slot, new)
+        return codec.as_text(slot, new[0].text)
+    return codec.replace(slot, new)
 
 
-def _fates(original: tuple[Part, ...], parts: tuple[Part, ...]) -> list[Part | None]:
-    """What became of each original part (nothing: it is gone), then the parts that are new."""
+def _match_parts(original: tuple[Part, ...], parts: tuple[Part, ...]) -> list[Part | None]:
+    """Return each original part as it is now (`None` if it was removed), then the parts that are new."""
     if len(original) == len(parts):
         return [*parts]
     fates: list[Part | None] = []
@@ -554,7 +632,7 @@ def _fates(original: tuple[Part, ...], parts: tuple[Part, ...]) -> list[Part | N
 
 
 def _is_same(old: Part, new: Part, *, is_needed: bool) -> bool:
-    """Whether one is the other, perhaps altered; without an id, its text tells, or that all left of its kind are wanted."""
+    """Return whether one part is the other, perhaps changed. Parts without an id match by equality, or if all left are needed."""
     if type(old) is not type(new):
         return False
     if isinstance(old, ToolCallPart | ToolResultPart) and isinstance(new, ToolCallPart | ToolResultPart):
@@ -562,18 +640,18 @@ def _is_same(old: Part, new: Part, *, is_needed: bool) -> bool:
     return old == new or is_needed
 
 
-def _rewritten(codec: Codec, source: object, item: Item, edits: dict[tuple[str | int, ...], Any]) -> list[object]:
+def _apply_edits(codec: Codec, source: object, item: Item, edits: dict[tuple[str | int, ...], Any]) -> list[object]:
     if not edits:
         return [source]
     if () in edits:
-        return [] if edits[()] is GONE else [as_came(source, edits[()])]
-    edited = _edited(item, edits)
-    tidy = codec.tidied(edited)
-    return [] if tidy is None else [as_came(source, tidy)]
+        return [] if edits[()] is GONE else [encode_like(source, edits[()])]
+    edited = _edited_copy(item, edits)
+    tidy = codec.tidy(edited)
+    return [] if tidy is None else [encode_like(source, tidy)]
 
 
-def _edited(item: Item, edits: dict[tuple[str | int, ...], Any]) -> Item:
-    """A copy of the item with these slots changed; shares all else with it."""
+def _edited_copy(item: Item, edits: dict[tuple[str | int, ...], Any]) -> Item:
+    """Return a copy of the item with these slots changed, which shares all else with it."""
     copy = dict(item)
     for key in {path[0] for path in edits}:
         if (key,) in edits:

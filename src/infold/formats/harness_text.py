@@ -1,7 +1,7 @@
-"""Tells text that a harness put under the user's role from what the user said, and knows other programs' summaries and stubs.
+"""Separate text that a harness put under the user's role from the user's own, and recognise other programs' summaries and stubs.
 
-Agents wrap what they inject in tags of their own or begin it with a fixed phrase. The tables below hold those
-seen in the wild; text markers are read only here, on import. What to do with such text is left to others.
+Agents wrap what they inject in tags of their own or begin it with a fixed phrase. The tables below list those
+seen in real histories; text markers are read only here, on import.
 """
 
 import re
@@ -15,7 +15,7 @@ from infold.core.messages import AssistantMessage, Message, Part, TextPart, Tool
 from infold.core.policy import Policy
 
 
-class Piece(Struct, frozen=True):
+class TextSpan(Struct, frozen=True):
     """A stretch of a user message's text, and whether a harness put it there."""
 
     text: str
@@ -23,7 +23,7 @@ class Piece(Struct, frozen=True):
 
 
 class _Wrapper(NamedTuple):
-    """Where a tag pair of a harness stands, and what it encloses."""
+    """The position of a harness's tag pair and of its content."""
 
     name: str
     start: int
@@ -58,7 +58,7 @@ WRAPPERS: dict[str, tuple[str, ...]] = {
     "openhands": ("EXTRA_INFO", "RUNTIME_INFORMATION", "REPOSITORY_INFO", "REPOSITORY_INSTRUCTIONS"),
     "opencode": ("conversation-checkpoint", "auto-slash-command"),
 }  # fmt: skip
-"""Tag names by agent. `command-args` is none of them, for what it encloses is the user's."""
+"""Tag names by agent. `command-args` is not one of them: it encloses the user's own words."""
 
 
 LOCAL_COMMANDS = frozenset({
@@ -69,15 +69,15 @@ LOCAL_COMMANDS = frozenset({
     "remote-control", "remote-env", "rename", "resume", "rewind", "sandbox", "stats", "status", "stickers",
     "terminal-setup", "theme", "todos", "upgrade", "usage", "vim",
 })  # fmt: skip
-"""Slash commands that Claude Code carries out itself: their arguments ask a model for nothing, and they stand for no text."""
+"""Slash commands that Claude Code runs itself: their arguments are not meant for a model, and they expand to no text."""
 
 
 LOCAL_OUTPUT = "<local-command-std"
-"""How the tags begin in which the output of such a command stands."""
+"""Prefix of the tags around the output of such a command."""
 
 
 EXAMPLES_END = "I switched to a new code base."
-"""How aider closes the examples with which it opens a conversation; the user said nothing of what stands before it."""
+"""The end of the examples with which aider opens a conversation; all before it is aider's own."""
 
 
 OPENINGS: tuple[str, ...] = (
@@ -99,7 +99,7 @@ OPENINGS: tuple[str, ...] = (
     "Here are some READ ONLY files, provided for your reference",
     EXAMPLES_END,
 )
-"""Fixed beginnings; what begins so is injected to its end."""
+"""Fixed beginnings; a text that begins so is injected to its end."""
 
 
 _ARGUMENTS = "command-args"
@@ -121,12 +121,7 @@ _NEXT_TAG = re.compile(rf"\s*{_TAG}")
 
 
 _TRAILER = re.compile(r"(?:[ \t]*\n[ \t]*[^\s<][^\n]*)*")
-"""The lines right below a notification, which say where its task's transcript is."""
-
-
-def is_injected(text: str) -> bool:
-    """Whether a harness wrote all of this text; blank text is nobody's."""
-    return text.lstrip().startswith(OPENINGS) or is_wrapped(text)
+"""The lines right below a notification, which name its task's transcript."""
 
 
 def ends_examples(text: str) -> bool:
@@ -135,58 +130,58 @@ def ends_examples(text: str) -> bool:
 
 
 def is_wrapped(text: str) -> bool:
-    """Whether wrappers, and what belongs to them, are all of this text."""
+    """Return whether the text consists of wrappers and what belongs to them."""
     stripped = text.lstrip()
-    return stripped.startswith("<") and all(piece.injected for piece in _pieces(stripped))
+    return stripped.startswith("<") and all(piece.injected for piece in _split(stripped))
 
 
-def split_injected(text: str) -> tuple[Piece, ...]:
-    """The text in order, harness and user apart; the pieces joined are the text.
+def split_harness_text(text: str) -> tuple[TextSpan, ...]:
+    """Split the text, in order, into harness and user text; joined, the spans are the text.
 
-    A wrapper counts only where it begins a line, so that a user may speak about one; a wrapper never closed
-    counts only at the very beginning, where it is a clipped one. What follows a slash command that opens the text is
-    what the command stands for.
+    A wrapper counts only at the beginning of a line, so that a user may write about one; an unclosed wrapper
+    counts only at the very beginning, where it was clipped. The text after a slash command that opens the message is
+    the command's expansion.
     """
     if text.lstrip().startswith(OPENINGS):
-        return (Piece(text, injected=True),)
-    return _pieces(text) if "<" in text else (Piece(text, injected=False),)
+        return (TextSpan(text, injected=True),)
+    return _split(text) if "<" in text else (TextSpan(text, injected=False),)
 
 
-def announces_text(text: str) -> bool:
-    """Whether a slash command is all of this text, so that what it stands for comes next."""
+def is_lone_command(text: str) -> bool:
+    """Return whether a slash command is all of this text, so that its expansion follows."""
     start = _expansion(text, _wrappers(text)) if "<command-name>" in text else -1
     return start >= 0 and not text[start:].strip()
 
 
-class Marks(Struct, frozen=True):
-    """The texts that mark a foreign history: how its summaries begin, and what stands for results that it cleared."""
+class ForeignMarks(Struct, frozen=True):
+    """The texts that mark a foreign history: how its summaries begin, and what replaces results that it cleared."""
 
     summaries: tuple[str, ...] = ()
     stubs: frozenset[str] = frozenset()
 
 
-NO_MARKS = Marks()
+NO_MARKS = ForeignMarks()
 
 
-def marks_of(policies: Iterable[Policy]) -> Marks:
+def marks_of(policies: Iterable[Policy]) -> ForeignMarks:
     """Return the marks that these policies write themselves, and so expect in a history that a system of their kind kept."""
     known = tuple(policies)
     prefixes = (policy.summary.prefix for policy in known)
-    return Marks(tuple(filter(None, prefixes)), frozenset(policy.stub for policy in known if policy.stub))
+    return ForeignMarks(tuple(filter(None, prefixes)), frozenset(policy.stub for policy in known if policy.stub))
 
 
-def marked(messages: tuple[Message, ...], marks: Marks) -> tuple[Message, ...]:
-    """Return a foreign history with its summaries and cleared results known by fields; all else stays the same object.
+def mark_foreign(messages: tuple[Message, ...], marks: ForeignMarks) -> tuple[Message, ...]:
+    """Return a foreign history with its summaries and cleared results marked in fields; other messages stay the same objects.
 
-    A summary is a reply that begins with the mark and calls no tool: what a person says about one is none. A cleared result
-    is one that says nothing but the stub.
+    A summary is a reply that begins with the mark and calls no tool; a user message about one does not count. A cleared
+    result has the stub as its only text.
     """
     if not marks.summaries and not marks.stubs:
         return messages
-    return tuple(_marked(message, marks) for message in messages)
+    return tuple(_mark_message(message, marks) for message in messages)
 
 
-def _marked(message: Message, marks: Marks) -> Message:
+def _mark_message(message: Message, marks: ForeignMarks) -> Message:
     if isinstance(message, AssistantMessage):
         # Some formats read neighbouring replies as one message, so each of its texts is looked at.
         texts = (part.text.lstrip() for part in message.parts if isinstance(part, TextPart))
@@ -199,26 +194,26 @@ def _marked(message: Message, marks: Marks) -> Message:
     return replace(message, parts=tuple(parts))
 
 
-def _is_cleared(part: Part, marks: Marks) -> TypeGuard[ToolResultPart]:
+def _is_cleared(part: Part, marks: ForeignMarks) -> TypeGuard[ToolResultPart]:
     return isinstance(part, ToolResultPart) and not part.files and part.output.strip() in marks.stubs
 
 
-def _pieces(text: str) -> tuple[Piece, ...]:
-    """What is injected and what stands between; blanks go with the wrapper beside them."""
-    pieces: list[Piece] = []
+def _split(text: str) -> tuple[TextSpan, ...]:
+    """Split the text into harness and user spans; blanks belong to the wrapper next to them."""
+    pieces: list[TextSpan] = []
     done = 0
-    for start, end in _injected_spans(text):
+    for start, end in _harness_spans(text):
         own = text[done:start]
-        pieces += [Piece(own, injected=False)] if own.strip() else []
-        pieces.append(Piece(text[start if own.strip() else done : end], injected=True))
+        pieces += [TextSpan(own, injected=False)] if own.strip() else []
+        pieces.append(TextSpan(text[start if own.strip() else done : end], injected=True))
         done = end
     if pieces and not text[done:].strip():
-        return (*pieces[:-1], Piece(pieces[-1].text + text[done:], injected=True))
-    return (*pieces, Piece(text[done:], injected=False))
+        return (*pieces[:-1], TextSpan(pieces[-1].text + text[done:], injected=True))
+    return (*pieces, TextSpan(text[done:], injected=False))
 
 
-def _injected_spans(text: str) -> list[tuple[int, int]]:
-    """The wrappers without a command's arguments, up to the text that a command stands for, which is one span."""
+def _harness_spans(text: str) -> list[tuple[int, int]]:
+    """Return the wrappers without a command's arguments, up to the command's expansion, which is one span."""
     wrappers = _wrappers(text)
     expansion = _expansion(text, wrappers)
     spans: list[tuple[int, int]] = []
@@ -233,7 +228,7 @@ def _injected_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _expansion(text: str, wrappers: list[_Wrapper]) -> int:
-    """Where the text begins that a slash command stands for; negative where no command does, or a person's words come first."""
+    """Return where a slash command's expansion begins; -1 if there is no command, or the user's words come first."""
     command = ""
     done = 0
     for one in wrappers:
@@ -249,17 +244,17 @@ def _expansion(text: str, wrappers: list[_Wrapper]) -> int:
 
 
 def _command(text: str, wrapper: _Wrapper) -> str:
-    """The slash command that a wrapper names, if it names one."""
+    """Return the slash command that a wrapper names, if any."""
     return text[wrapper.inner : wrapper.close].strip().lstrip("/") if wrapper.name == "command-name" else ""
 
 
 def _wrappers(text: str) -> list[_Wrapper]:
-    """Where wrappers stand; a name once missed is not looked for again, which keeps hostile text linear."""
+    """Find the wrappers; a name once found unclosed is not searched again, which keeps hostile text linear."""
     wrappers: list[_Wrapper] = []
     unclosed: set[str] = set()
     seen = 0
     while found := _next_wrapper(text, seen, adjacent=bool(wrappers) and wrappers[-1].end == seen):
-        wrapper = _closed(text, found, unclosed)
+        wrapper = _close_wrapper(text, found, unclosed)
         seen = wrapper.end if wrapper else found.end()
         wrappers += [wrapper] if wrapper else []
     return wrappers
@@ -269,19 +264,19 @@ def _next_wrapper(text: str, start: int, *, adjacent: bool) -> re.Match[str] | N
     return (_NEXT_TAG.match(text, start) if adjacent else None) or _LINE_TAG.search(text, start)
 
 
-def _closed(text: str, found: re.Match[str], unclosed: set[str]) -> _Wrapper | None:
-    """The wrapper that a tag opens; nothing for one that only looks like it."""
+def _close_wrapper(text: str, found: re.Match[str], unclosed: set[str]) -> _Wrapper | None:
+    """Return the wrapper that a tag opens, `None` for a tag in the user's text."""
     name, start, inner = found["name"], found.start(), found.end()
     close = -1 if name in unclosed else text.find(f"</{name}>", inner)
     if close >= 0:
         end = close + len(name) + 3
-        return _Wrapper(name, start, inner, close, _trailed(text, end) if name == _NOTIFICATION else end)
+        return _Wrapper(name, start, inner, close, _end_with_trailer(text, end) if name == _NOTIFICATION else end)
     unclosed.add(name)
     is_clipped = start == 0 and name != _ARGUMENTS
     return _Wrapper(name, start, inner, len(text), len(text)) if is_clipped else None
 
 
-def _trailed(text: str, end: int) -> int:
-    """Where a notification ends together with the lines right below it."""
+def _end_with_trailer(text: str, end: int) -> int:
+    """Return where a notification ends, with the lines right below it."""
     found = _TRAILER.match(text, end)
     return found.end() if found else end

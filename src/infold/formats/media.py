@@ -1,7 +1,7 @@
-"""What images, documents and sound cost a model, by provider, from their headers and sizes (B8).
+"""What images, documents and audio cost a model, by provider, from their headers and sizes.
 
 Base64 is never counted as text. The rules are the providers' published ones; where the model decides between
-two, or a size cannot be read, the dearer is taken: too high costs an early prune, too low a reported overflow.
+two, or a size cannot be read, the higher cost is used: too high costs an early prune, too low a reported overflow.
 """
 
 import base64
@@ -27,7 +27,7 @@ GEMINI_MOST_TILES = 16
 """Gemini scales an image down to 3,072 pixels a side."""
 
 PAGE_BYTES = 30_000
-"""A page of a PDF; text alone is smaller, scans are larger but dearer to no model."""
+"""A page of a PDF; text alone is smaller, scans are larger but cost no model more."""
 PAGE_TOKENS: dict[Provider, int] = {"openai": 1_500, "anthropic": 3_000, "gemini": 258}
 MOST_PAGES = 1_000
 SOUND_TOKENS_PER_SECOND: dict[Provider, int] = {"openai": 10, "anthropic": 32, "gemini": 32}
@@ -36,14 +36,14 @@ COMPRESSED_SOUND_BYTES_PER_SECOND = 4_000
 VIDEO_TOKENS_PER_SECOND, VIDEO_BYTES_PER_SECOND = 300, 60_000
 TEXT_BYTES_PER_TOKEN = 3
 UNKNOWN_TOKENS, UNKNOWN_PAGES, UNKNOWN_SECONDS = 1_600, 10, 60
-"""What a medium is taken for of which only the address is known."""
+"""Assumed for a medium of which only the address is known."""
 
 
 SHORTEST_DATA = 4
-"""Characters of base64 that hold a byte at all."""
+"""Characters of base64 that hold at least one byte."""
 
 
-class Size(Struct, frozen=True):
+class ImageSize(Struct, frozen=True):
     """An image's width and height in pixels."""
 
     width: int
@@ -66,21 +66,21 @@ def file_part(
     name: str = "",
     detail: str = "",
 ) -> FilePart:
-    """A medium as a part; `data` is base64 and stays with its source."""
+    """Return a medium as a part; `data` is base64 and stays with its source."""
     found = parse_data_url(reference)
     if found is not None:
         media_type, data, reference = found.media_type or media_type, found.data, ""
     tokens = media_tokens(provider, media_type, data, detail=detail)
-    digest = digest_of(data) if data else ""
+    digest = media_digest(data) if data else ""
     return FilePart(media_type or "application/octet-stream", tokens, name, reference, _byte_size(data), digest)
 
 
-def digest_of(data: str) -> str:
-    """Return the name under which a medium's bytes are kept: a hash of its base64, which need not be decoded for it."""
+def media_digest(data: str) -> str:
+    """Return the name under which a medium's bytes are stored: a hash of its base64, without decoding it."""
     return hashlib.blake2b(data.encode(), digest_size=16).hexdigest()
 
 
-def payloads(item: object, wanted: Set[str]) -> dict[str, bytes]:
+def media_bytes(item: object, wanted: Set[str]) -> dict[str, bytes]:
     """Return the bytes of the media with these digests that a wire item holds, whatever its format, walked without recursion."""
     found: dict[str, bytes] = {}
     waiting: list[object] = [item]
@@ -95,14 +95,14 @@ def payloads(item: object, wanted: Set[str]) -> dict[str, bytes]:
         elif isinstance(one, str) and len(one) >= SHORTEST_DATA:
             url = parse_data_url(one)
             data = one if url is None else url.data
-            digest = digest_of(data)
+            digest = media_digest(data)
             if digest in wanted:
-                found[digest] = decoded(data)
+                found[digest] = decode_base64(data)
     return found
 
 
-def decoded(data: str) -> bytes:
-    """Return the bytes that base64 of either alphabet stands for; of what is no base64, the text itself."""
+def decode_base64(data: str) -> bytes:
+    """Return the bytes that base64 of either alphabet encodes; for any other text, the text itself."""
     piece = re.sub(r"\s", "", data).replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(piece + "=" * (-len(piece) % 4), validate=True)
@@ -116,7 +116,7 @@ def data_url(media_type: str, data: bytes) -> str:
 
 
 def parse_data_url(url: str) -> DataUrl | None:
-    """The medium a `data:` address holds; nothing for any other address."""
+    """Return the medium in a `data:` address, `None` for any other address."""
     if not url.startswith("data:"):
         return None
     head, _, data = url[5:].partition(",")
@@ -124,7 +124,7 @@ def parse_data_url(url: str) -> DataUrl | None:
 
 
 def media_tokens(provider: Provider, media_type: str, data: str, *, detail: str = "") -> int:
-    """What a medium costs; `data` is its base64, empty where only its address is known."""
+    """Return the cost of a medium; `data` is its base64, empty if only its address is known."""
     kind, _, subtype = media_type.partition("/")
     byte_size = _byte_size(data)
     if kind == "image":
@@ -154,8 +154,8 @@ def _seconds(byte_size: int, bytes_per_second: int) -> int:
     return ceil(byte_size / bytes_per_second) if byte_size else UNKNOWN_SECONDS
 
 
-def image_tokens(provider: Provider, size: Size | None, *, detail: str = "") -> int:
-    """What an image costs; an unknown size costs the most an image can."""
+def image_tokens(provider: Provider, size: ImageSize | None, *, detail: str = "") -> int:
+    """Return the cost of an image; an unknown size costs the most an image can."""
     if provider == "anthropic":
         return _anthropic_image(size)
     if provider == "gemini":
@@ -163,13 +163,13 @@ def image_tokens(provider: Provider, size: Size | None, *, detail: str = "") -> 
     return LOW_DETAIL_TOKENS if detail == "low" else max(_openai_tiles(size), _openai_patches(size, detail))
 
 
-def _anthropic_image(size: Size | None) -> int:
+def _anthropic_image(size: ImageSize | None) -> int:
     if size is None:
         return ANTHROPIC_MOST_TOKENS
     return min(ANTHROPIC_MOST_TOKENS, ceil(size.width * size.height / ANTHROPIC_PIXELS_PER_TOKEN))
 
 
-def _gemini_image(size: Size | None) -> int:
+def _gemini_image(size: ImageSize | None) -> int:
     if size is None:
         return GEMINI_MOST_TILES * GEMINI_TILE_TOKENS
     if max(size.width, size.height) <= GEMINI_SMALL_PIXELS:
@@ -178,17 +178,17 @@ def _gemini_image(size: Size | None) -> int:
     return min(tiles, GEMINI_MOST_TILES) * GEMINI_TILE_TOKENS
 
 
-def _openai_tiles(size: Size | None) -> int:
+def _openai_tiles(size: ImageSize | None) -> int:
     """The older rule: fit into 2,048 square, shortest side to 768, count tiles."""
     if size is None:
-        size = Size(2_048, 768)
+        size = ImageSize(2_048, 768)
     long, short = max(size.width, size.height), min(size.width, size.height)
     scale = min(1.0, 2_048 / long, 768 / short)
     tiles = ceil(long * scale / OPENAI_TILE_PIXELS) * ceil(short * scale / OPENAI_TILE_PIXELS)
     return LOW_DETAIL_TOKENS + tiles * OPENAI_TILE_TOKENS
 
 
-def _openai_patches(size: Size | None, detail: str) -> int:
+def _openai_patches(size: ImageSize | None, detail: str) -> int:
     """The newer rule: patches, scaled down to the most allowed."""
     most = OPENAI_MOST_ORIGINAL_PATCHES if detail == "original" else OPENAI_MOST_PATCHES
     if size is None:
@@ -202,15 +202,15 @@ FIRST_LOOK, SECOND_LOOK = 4_096, 400_000
 """Characters of base64 decoded: all headers but those of a JPEG with large metadata are in the first few."""
 
 
-def image_size(data: str) -> Size | None:
-    """Width and height from the header of a PNG, JPEG, GIF or WebP; nothing if none can be read."""
-    size = _header_size(_decoded(data, FIRST_LOOK))
+def image_size(data: str) -> ImageSize | None:
+    """Return width and height from the header of a PNG, JPEG, GIF or WebP, `None` if they cannot be read."""
+    size = _header_size(_decode_start(data, FIRST_LOOK))
     if size is None and data.startswith("/9j/"):
-        size = _header_size(_decoded(data, SECOND_LOOK))
+        size = _header_size(_decode_start(data, SECOND_LOOK))
     return size if size is not None and size.width > 0 and size.height > 0 else None
 
 
-def _decoded(data: str, characters: int) -> bytes:
+def _decode_start(data: str, characters: int) -> bytes:
     piece = re.sub(r"\s", "", data[:characters]).replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(piece[: len(piece) // 4 * 4], validate=True)
@@ -218,36 +218,36 @@ def _decoded(data: str, characters: int) -> bytes:
         return b""
 
 
-def _header_size(head: bytes) -> Size | None:
+def _header_size(head: bytes) -> ImageSize | None:
     if head.startswith(b"\x89PNG\r\n\x1a\n") and len(head) >= 24:
-        return Size(int.from_bytes(head[16:20]), int.from_bytes(head[20:24]))
+        return ImageSize(int.from_bytes(head[16:20]), int.from_bytes(head[20:24]))
     if head.startswith(b"GIF8") and len(head) >= 10:
-        return Size(int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little"))
+        return ImageSize(int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little"))
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP" and len(head) >= 30:
         return _webp_size(head)
     return _jpeg_size(head) if head.startswith(b"\xff\xd8") else None
 
 
-def _webp_size(head: bytes) -> Size | None:
+def _webp_size(head: bytes) -> ImageSize | None:
     kind = head[12:16]
     if kind == b"VP8X":
-        return Size(1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little"))
+        return ImageSize(1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little"))
     if kind == b"VP8L":
         bits = int.from_bytes(head[21:25], "little")
-        return Size(1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF))
+        return ImageSize(1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF))
     if kind == b"VP8 ":
         mask = 0x3FFF
-        return Size(int.from_bytes(head[26:28], "little") & mask, int.from_bytes(head[28:30], "little") & mask)
+        return ImageSize(int.from_bytes(head[26:28], "little") & mask, int.from_bytes(head[28:30], "little") & mask)
     return None
 
 
-def _jpeg_size(head: bytes) -> Size | None:
-    """Walk the segments to the frame header; 0xC4, 0xC8 and 0xCC lie in its range but are none."""
+def _jpeg_size(head: bytes) -> ImageSize | None:
+    """Walk the segments to the frame header; 0xC4, 0xC8 and 0xCC lie in its range but mark other segments."""
     at = 2
     while at + 9 <= len(head) and head[at] == 0xFF:
         marker = head[at + 1]
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            return Size(int.from_bytes(head[at + 7 : at + 9]), int.from_bytes(head[at + 5 : at + 7]))
+            return ImageSize(int.from_bytes(head[at + 7 : at + 9]), int.from_bytes(head[at + 5 : at + 7]))
         padding = marker == 0xFF
         at += 1 if padding else 2 + int.from_bytes(head[at + 2 : at + 4])
     return None

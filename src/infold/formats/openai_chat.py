@@ -1,18 +1,15 @@
 """OpenAI Chat Completions messages, with the fields compatible servers add.
 
-One item is one message. What a model says stands in several fields of an item; their order here is reasoning,
-content, refusal, calls. What the provider refuses is told by `rules.py`, what it replies by `bodies.py`.
+One item is one message. An assistant message has several fields; their order here is reasoning, content, refusal, calls.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
-
-from msgspec import UNSET, UnsetType
-from msgspec.json import Decoder
+from typing import Any
 
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
+    Finish,
     Message,
     MessageId,
     Part,
@@ -22,6 +19,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolMessage,
     ToolResultPart,
+    Usage,
     UserMessage,
 )
 from infold.formats.codec import (
@@ -31,171 +29,77 @@ from infold.formats.codec import (
     Item,
     MalformedError,
     Slot,
-    arguments_of,
-    cleaned,
+    arguments_text,
+    as_dict,
+    block_list,
+    content_slots,
+    count,
+    custom_input,
     decode_each,
+    decode_item,
+    dict_or_empty,
+    dicts_in,
     encode_view,
-    gather,
+    finish_named,
     has_address,
+    has_count,
     id_field,
+    inclusive_usage,
     is_image,
     is_pdf,
+    join_lines,
     json_text,
-    left_text,
-    lines,
-    listed,
-    mentioned,
-    opaque,
-    plain,
-    provider_text,
+    media_label,
+    opaque_parts,
+    output_with_labels,
     provider_value,
-    replaced_content,
+    remaining_text,
+    replace_content,
+    replace_surrogates,
+    reported_usage,
     result_or_text,
-    shown,
-    shown_text,
     text_field,
-    told_output,
-    unpacked_input,
-    user_text,
+    text_of_parts,
+    user_parts,
+    visible_parts,
 )
 from infold.formats.media import file_part, parse_data_url
-from infold.formats.pairing import Pairing, by_name
-from infold.formats.sse import Shape, Slots, dicts, fields, grow, merge, read_as, whole
-
-_SOUND = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
-"""The kinds of sound that a request may hold, and what it calls them."""
-
-
-def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
-    """Items for a message that came from no wire; several results make several items."""
-    ids = aliases or {}
-    parts = shown(message)
-    if isinstance(message, AssistantMessage):
-        return _new_reply(parts, ids)
-    results = [_new_result(part, ids) for part in parts if isinstance(part, ToolResultPart)]
-    content = _new_content(parts)
-    role = "system" if isinstance(message, SystemMessage) else "user"
-    return [*results, *([{"role": role, "content": content}] if content else [])]
-
-
-def _new_reply(parts: tuple[Part, ...], ids: Mapping[str, str]) -> list[Item]:
-    calls = [_new_call(part, ids) for part in parts if isinstance(part, ToolCallPart)]
-    text = shown_text(parts)
-    if not calls:
-        return [{"role": "assistant", "content": text}] if text else []
-    return [{"role": "assistant", "content": text or None, "tool_calls": calls}]
-
-
-def _new_call(part: ToolCallPart, ids: Mapping[str, str]) -> Item:
-    body = {"name": part.tool, "arguments": part.arguments}
-    call = {"id": ids.get(part.call_id) or part.call_id, "type": "function", "function": body}
-    signature = provider_value(part)
-    return {**call, "extra_content": signature} if isinstance(signature, dict) else call
-
-
-def _new_result(part: ToolResultPart, ids: Mapping[str, str]) -> Item:
-    wire_id, output = ids.get(part.call_id, part.call_id), told_output(part)
-    if not wire_id:
-        return {"role": "function", "name": part.tool, "content": output}
-    return {"role": "tool", "tool_call_id": wire_id, "content": output}
-
-
-def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:
-    """Text alone stays text; media whose bytes or address are at hand make a list of blocks."""
-    files = [part for part in parts if isinstance(part, FilePart)]
-    media = {place: block for place, file in enumerate(files) if (block := _new_medium(file)) is not None}
-    text = lines([shown_text(parts), *(mentioned(file) for place, file in enumerate(files) if place not in media)])
-    return [{"type": "text", "text": text or "Attached:"}, *media.values()] if media else text
-
-
-def _new_medium(file: FilePart) -> Item | None:
-    if is_image(file) or has_address(file):
-        return {"type": "image_url", "image_url": {"url": file.reference}}
-    if is_pdf(file):
-        return {"type": "file", "file": {"filename": file.name or "attached.pdf", "file_data": file.reference}}
-    found = parse_data_url(file.reference)
-    sound = _SOUND.get(file.media_type)
-    if found is None or sound is None:
-        return None
-    return {"type": "input_audio", "input_audio": {"data": found.data, "format": sound}}
-
-
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-
-
-def plain_parts(item: Item, role: str, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
-    """The parts of an item in the plainest shape of its role, as most are; nothing of any other, which slots read."""
-    content = item.get("content")
-    if role == "tool":
-        return _plain_result(item, content, pairing)
-    if role == "assistant" and "tool_calls" in item:
-        return _calls(item, content, pairing, message_id)
-    is_plain = type(content) is str and content and len(item) == 2 and role in ROLES[:4]
-    return (TextPart(cleaned(content)),) if is_plain and isinstance(content, str) else ()
-
-
-def _plain_result(item: Item, content: object, pairing: Pairing) -> tuple[Part, ...]:
-    call_id = item.get("tool_call_id")
-    if type(content) is not str or type(call_id) is not str or not call_id:
-        return ()
-    return (result_or_text(pairing.result(cleaned(call_id)), cleaned(content)),)
-
-
-def _calls(item: Item, content: object, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
-    calls = item["tool_calls"]
-    if len(item) != 2 + ("content" in item) or type(calls) is not list or not all(map(_is_plain_call, calls)):
-        return ()
-    said = [TextPart(cleaned(content))] if type(content) is str and content else []
-    if content and not said:
-        return ()
-    return (*said, *[_plain_call(call, pairing, message_id) for call in calls])
-
-
-def _is_plain_call(call: object) -> bool:
-    if type(call) is not dict or len(call) != 3 or type(call.get("id")) is not str or "type" not in call:
-        return False
-    function = call.get("function")
-    if type(function) is not dict or len(function) != 2 or type(function.get("name")) is not str:
-        return False
-    return type(function.get("arguments")) is str
-
-
-def _plain_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
-    function = call["function"]
-    name = cleaned(function["name"])
-    return ToolCallPart(pairing.call(cleaned(call["id"]), name, message_id), name, cleaned(function["arguments"]))
-
+from infold.formats.pairing import Pairing, name_key
+from infold.formats.streams import Emit, IndexedEntries, ReplyBuilder, join_pieces, merge
 
 NAME = "openai-chat"
 
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
-"""The thinking of compatible servers; where several hold it, the first has the text."""
+"""The reasoning of compatible servers; if several hold it, the first has the text."""
 
 
 def looks_like(items: Sequence[object]) -> bool:
-    """Whether these could be chat messages; plain user and assistant text could be other formats' too."""
-    return bool(items) and all(plain(item).get("role") in ROLES for item in items)
+    """Return whether these could be chat messages; plain user and assistant text could be other formats' too."""
+    return bool(items) and all(as_dict(item).get("role") in ROLES for item in items)
 
 
 def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
-    """Chat messages as core messages; `BrokenInput` for an item of a wrong type."""
+    """Decode chat messages to core messages; raise `BrokenInput` for an item of a wrong type."""
     return decode_each(NAME, items, _message, first=first, pairing=pairing)
 
 
 def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
-    """The view as chat messages; untouched ones are the caller's own objects."""
+    """Return the view as chat messages; untouched ones are the caller's own objects."""
     return encode_view(_CODEC, view, decoded)
 
 
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     role, content = item.get("role"), item.get("content")
     if role == "user" and type(content) is str:
-        return UserMessage(message_id, pairing.announced.marked(user_text(content), message_id, is_users=True))
+        return UserMessage(message_id, pairing.harness_text.mark(user_parts(content), message_id, is_user=True))
     if not isinstance(role, str):
         raise MalformedError("it has no role", remedy=f"give a role, one of {', '.join(ROLES)}")
     parts = plain_parts(item, role, pairing, message_id)
-    parts = pairing.announced.marked(parts, message_id, is_users=False) or gather(_CODEC, item, pairing, message_id)
+    parts = pairing.harness_text.mark(parts, message_id, is_user=False) or decode_item(
+        _CODEC, item, pairing, message_id
+    )
     if role == "assistant":
         return AssistantMessage(message_id, parts)
     if role in ("tool", "function"):
@@ -214,33 +118,22 @@ def _slots(item: Item) -> Iterator[Slot]:
     elif role == "assistant":
         yield from _reply_slots(item)
     else:
-        yield from _content_slots(item, "user" if role == "user" else "text")
+        yield from content_slots(item, "user" if role == "user" else "text")
 
 
 def _reply_slots(item: Item) -> Iterator[Slot]:
     fields = [field for field in REASONING_FIELDS if item.get(field)]
     for field in fields:
         yield Slot((field,), "reasoning" if field == fields[0] else "reasoning-again", item[field])
-    yield from _content_slots(item, "text")
+    yield from content_slots(item, "text")
     if item.get("refusal"):
         yield Slot(("refusal",), "text", item["refusal"])
-    for index, call in enumerate(listed(item.get("tool_calls"), "tool_calls")):
-        yield Slot(("tool_calls", index), "call", plain(call))
+    for index, call in enumerate(block_list(item.get("tool_calls"), "tool_calls")):
+        yield Slot(("tool_calls", index), "call", as_dict(call))
     if item.get("function_call"):
-        yield Slot(("function_call",), "legacy-call", plain(item["function_call"]))
+        yield Slot(("function_call",), "legacy-call", as_dict(item["function_call"]))
     if item.get("audio"):
-        yield Slot(("audio",), "audio", {"type": "audio", "audio": plain(item["audio"])})
-
-
-def _content_slots(item: Item, kind: str) -> Iterator[Slot]:
-    content = item.get("content")
-    if isinstance(content, str):
-        if content or kind == "user":
-            yield Slot(("content",), kind, content)
-        return
-    for index, block in enumerate(listed(content, "content")):
-        value = block if isinstance(block, str) else plain(block)
-        yield Slot(("content", index), kind, value)
+        yield Slot(("audio",), "audio", {"type": "audio", "audio": as_dict(item["audio"])})
 
 
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
@@ -256,7 +149,7 @@ def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, .
             text = _reasoning_text(value) if slot.kind == "reasoning" else ""
             return (ReasoningPart(text, *_signature(value)),)
         case "opaque":
-            return opaque(value)
+            return opaque_parts(value)
         case _:
             return _block_parts(value, is_user=slot.kind == "user")
 
@@ -264,14 +157,14 @@ def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, .
 def _block_parts(block: str | Item, *, is_user: bool) -> tuple[Part, ...]:
     text = block if isinstance(block, str) else block.get("text", block.get("refusal"))
     if isinstance(text, str):
-        return user_text(text) if is_user else (TextPart(cleaned(text)),)
-    return _medium(plain(block))
+        return user_parts(text) if is_user else (TextPart(replace_surrogates(text)),)
+    return _medium(as_dict(block))
 
 
 def _medium(block: Item) -> tuple[Part, ...]:
     inner = block.get(str(block.get("type")))
     if not isinstance(inner, dict):
-        return opaque(block)
+        return opaque_parts(block)
     match block["type"]:
         case "image_url":
             url, detail = text_field(inner, "url"), text_field(inner, "detail")
@@ -286,86 +179,86 @@ def _medium(block: Item) -> tuple[Part, ...]:
             name = text_field(inner, "filename")
             return (file_part("openai", "application/pdf", reference=reference, name=name),)
         case _:
-            return opaque(block)
+            return opaque_parts(block)
 
 
 def _reasoning_text(value: object) -> str:
     if isinstance(value, str):
-        return cleaned(value)
-    return lines(text_field(plain(detail), "text", "summary") for detail in listed(value, "reasoning"))
+        return replace_surrogates(value)
+    return join_lines(text_field(as_dict(detail), "text", "summary") for detail in block_list(value, "reasoning"))
 
 
 def _signature(value: object) -> list[str]:
-    """Provider data, where the wire has any: reasoning in blocks may be signed or encrypted."""
-    return [provider_text(value)] if value and not isinstance(value, str) else []
+    """Return provider data if the wire has any: reasoning in blocks may be signed or encrypted."""
+    return [json_text(value)] if value and not isinstance(value, str) else []
 
 
 def _legacy_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     name = text_field(call, "name")
-    return ToolCallPart(pairing.call("", name, message_id), name, arguments_of(call.get("arguments")))
+    return ToolCallPart(pairing.open_call("", name, message_id), name, arguments_text(call.get("arguments")))
 
 
 def _call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
-    body = plain(call.get("function") or call.get("custom") or {})
+    body = as_dict(call.get("function") or call.get("custom") or {})
     name = text_field(body, "name")
-    arguments = json_text({"input": body["input"]}) if "input" in body else arguments_of(body.get("arguments"))
-    call_id = pairing.call(id_field(call, "id"), name, message_id)
+    arguments = json_text({"input": body["input"]}) if "input" in body else arguments_text(body.get("arguments"))
+    call_id = pairing.open_call(id_field(call, "id"), name, message_id)
     return ToolCallPart(call_id, name, arguments, *_signature(call.get("extra_content")))
 
 
 def _result(item: Item, pairing: Pairing) -> Part:
     content = item.get("content")
-    blocks = () if isinstance(content, str) else listed(content, "content")
-    parts = [part for block in blocks for part in _inside(block)]
-    output = cleaned(content) if isinstance(content, str) else shown_text(parts)
-    asked = pairing.result(id_field(item, "tool_call_id") or by_name(text_field(item, "name")))
-    return result_or_text(asked, output, files=tuple(part for part in parts if isinstance(part, FilePart)))
+    blocks = () if isinstance(content, str) else block_list(content, "content")
+    parts = [part for block in blocks for part in _result_parts(block)]
+    output = replace_surrogates(content) if isinstance(content, str) else text_of_parts(parts)
+    call = pairing.take_call(id_field(item, "tool_call_id") or name_key(text_field(item, "name")))
+    return result_or_text(call, output, files=tuple(part for part in parts if isinstance(part, FilePart)))
 
 
-def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
+def _replace(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
     if not any(parts):
         return GONE
     match slot.kind:
         case "call":
-            return _replaced_call(slot.value, parts[0])
+            return _replace_call(slot.value, parts[0])
         case "legacy-call":
-            return {**slot.value, "arguments": left_text(parts)}
+            return {**slot.value, "arguments": remaining_text(parts)}
         case "result":
-            return _replaced_result(slot, parts[0])
+            return _replace_result(slot, parts[0])
         case "audio":
             return slot.value["audio"]
         case _:
-            return _replaced_text(slot, left_text(parts))
+            return _replace_text(slot, remaining_text(parts))
 
 
-def _retold(slot: Slot, text: str) -> Any:
-    """Text for a medium or a result; a result in words is no tool's any more."""
+def _as_text(slot: Slot, text: str) -> Any:
+    """Return text for a medium or a result; a result as text becomes the user's."""
     if not slot.path:
         return {"role": "user", "content": text}
     return GONE if slot.kind == "audio" else {"type": "text", "text": text}
 
 
-def _replaced_call(call: Item, part: Part | None) -> Item:
+def _replace_call(call: Item, part: Part | None) -> Item:
     if "custom" in call:
-        return {**call, "custom": {**plain(call["custom"]), "input": unpacked_input(part)}}
-    return {**call, "function": {**plain(call["function"]), "arguments": left_text((part,))}}
+        return {**call, "custom": {**as_dict(call["custom"]), "input": custom_input(part)}}
+    return {**call, "function": {**as_dict(call["function"]), "arguments": remaining_text((part,))}}
 
 
-def _replaced_result(slot: Slot, part: Part | None) -> Item:
-    """A result with other text; one that answers no call can only be text."""
+def _replace_result(slot: Slot, part: Part | None) -> Item:
+    """Return a result with other text; one without a call can only be text."""
     if isinstance(part, TextPart):
         return {"role": "user", "content": part.text}
-    content = replaced_content(slot.value.get("content"), part, _inside, text_type="text")
+    content = replace_content(slot.value.get("content"), part, _result_parts, text_type="text")
     return {**slot.value, "content": content}
 
 
-def _inside(block: str | Item) -> tuple[Part, ...]:
-    """A block inside a result."""
+def _result_parts(block: str | Item) -> tuple[Part, ...]:
+    """Return the parts of a block inside a result."""
     return _block_parts(block, is_user=False)
 
 
-def _replaced_text(slot: Slot, text: str) -> Any:
-    """A text slot with other text; a user's block that infold has no reading for becomes text."""
+def _replace_text(slot: Slot, text: str) -> Any:
+    """Return a text slot with other text; a user's block of an unknown kind becomes text."""
     value = slot.value
     if not text:
         return GONE
@@ -373,18 +266,18 @@ def _replaced_text(slot: Slot, text: str) -> Any:
         return text
     if "refusal" in value:
         return {**value, "refusal": text}
-    return {**value, "text": text} if "text" in value else _unread(slot, text)
+    return {**value, "text": text} if "text" in value else _replace_unknown(slot, text)
 
 
-def _unread(slot: Slot, text: str) -> Any:
-    """A model's own blocks stay whole, for other blocks may depend on them."""
+def _replace_unknown(slot: Slot, text: str) -> Any:
+    """Replace a block of an unknown kind; a model's own blocks stay whole, since others may depend on them."""
     if slot.kind == "opaque":
         return {"role": "user", "content": text}
     return {"type": "text", "text": text} if slot.kind == "user" else slot.value
 
 
-def _tidied(item: Item) -> Item | None:
-    """Mend an item that lost slots: a reply may lack content if it calls, no message may lack both."""
+def _tidy(item: Item) -> Item | None:
+    """Repair an item that lost slots: a reply may lack content if it has calls, no message may lack both."""
     copy = {key: value for key, value in item.items() if key != "tool_calls" or value}
     if copy.get("content") or copy.get("refusal"):
         return copy
@@ -393,11 +286,181 @@ def _tidied(item: Item) -> Item | None:
     return None
 
 
-_CODEC = Codec(slots=_slots, parts=_parts, replaced=_replaced, retold=_retold, tidied=_tidied, new=encode_new)
+def plain_parts(item: Item, role: str, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
+    """Return the parts of an item in the plainest shape of its role, as most are; empty for any other, which slots read."""
+    content = item.get("content")
+    if role == "tool":
+        return _plain_result(item, content, pairing)
+    if role == "assistant" and "tool_calls" in item:
+        return _plain_calls(item, content, pairing, message_id)
+    is_plain = type(content) is str and content and len(item) == 2 and role in ROLES[:4]
+    return (TextPart(replace_surrogates(content)),) if is_plain and isinstance(content, str) else ()
+
+
+def _plain_result(item: Item, content: object, pairing: Pairing) -> tuple[Part, ...]:
+    call_id = item.get("tool_call_id")
+    if type(content) is not str or type(call_id) is not str or not call_id:
+        return ()
+    return (result_or_text(pairing.take_call(replace_surrogates(call_id)), replace_surrogates(content)),)
+
+
+def _plain_calls(item: Item, content: object, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
+    calls = item["tool_calls"]
+    if len(item) != 2 + ("content" in item) or type(calls) is not list or not all(map(_is_plain_call, calls)):
+        return ()
+    said = [TextPart(replace_surrogates(content))] if type(content) is str and content else []
+    if content and not said:
+        return ()
+    return (*said, *[_plain_call(call, pairing, message_id) for call in calls])
+
+
+def _is_plain_call(call: object) -> bool:
+    if type(call) is not dict or len(call) != 3 or type(call.get("id")) is not str or "type" not in call:
+        return False
+    function = call.get("function")
+    if type(function) is not dict or len(function) != 2 or type(function.get("name")) is not str:
+        return False
+    return type(function.get("arguments")) is str
+
+
+def _plain_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
+    function = call["function"]
+    name = replace_surrogates(function["name"])
+    return ToolCallPart(
+        pairing.open_call(replace_surrogates(call["id"]), name, message_id),
+        name,
+        replace_surrogates(function["arguments"]),
+    )
+
+
+# Messages of infold's own.
+
+
+_SOUND = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
+"""The audio types that a request may hold, and their names there."""
+
+
+def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
+    """Return items for a message of infold's own; several results make several items."""
+    ids = aliases or {}
+    parts = visible_parts(message)
+    if isinstance(message, AssistantMessage):
+        return _new_reply(parts, ids)
+    results = [_new_result(part, ids) for part in parts if isinstance(part, ToolResultPart)]
+    files = [part for part in parts if isinstance(part, FilePart)]
+    media = {place: block for place, file in enumerate(files) if (block := _new_medium(file)) is not None}
+    labels = [media_label(file) for place, file in enumerate(files) if place not in media]
+    text = join_lines([text_of_parts(parts), *labels])
+    content = [{"type": "text", "text": text or "Attached:"}, *media.values()] if media else text
+    role = "system" if isinstance(message, SystemMessage) else "user"
+    return [*results, *([{"role": role, "content": content}] if content else [])]
+
+
+def _new_reply(parts: tuple[Part, ...], ids: Mapping[str, str]) -> list[Item]:
+    calls = [_new_call(part, ids) for part in parts if isinstance(part, ToolCallPart)]
+    text = text_of_parts(parts)
+    if not calls:
+        return [{"role": "assistant", "content": text}] if text else []
+    return [{"role": "assistant", "content": text or None, "tool_calls": calls}]
+
+
+def _new_call(part: ToolCallPart, ids: Mapping[str, str]) -> Item:
+    body = {"name": part.tool, "arguments": part.arguments}
+    call = {"id": ids.get(part.call_id) or part.call_id, "type": "function", "function": body}
+    signature = provider_value(part)
+    return {**call, "extra_content": signature} if isinstance(signature, dict) else call
+
+
+def _new_result(part: ToolResultPart, ids: Mapping[str, str]) -> Item:
+    wire_id, output = ids.get(part.call_id, part.call_id), output_with_labels(part)
+    if not wire_id:
+        return {"role": "function", "name": part.tool, "content": output}
+    return {"role": "tool", "tool_call_id": wire_id, "content": output}
+
+
+def _new_medium(file: FilePart) -> Item | None:
+    if is_image(file) or has_address(file):
+        return {"type": "image_url", "image_url": {"url": file.reference}}
+    if is_pdf(file):
+        return {"type": "file", "file": {"filename": file.name or "attached.pdf", "file_data": file.reference}}
+    found = parse_data_url(file.reference)
+    sound = _SOUND.get(file.media_type)
+    if found is None or sound is None:
+        return None
+    return {"type": "input_audio", "input_audio": {"data": found.data, "format": sound}}
+
+
+_CODEC = Codec(slots=_slots, parts=_parts, replace=_replace, as_text=_as_text, tidy=_tidy, encode_new=encode_new)
+
+
+# Requests.
+
+
+def summary_fields(body: Mapping[str, Any], output_tokens: int, *, has_tools: bool) -> Item:
+    """Return what a request for a summary says about its answer: at most so long, and no calls."""
+    field = "max_tokens" if "max_tokens" in body else "max_completion_tokens"  # older servers know only the first
+    return {field: output_tokens, **({"tool_choice": "none"} if has_tools else {})}
+
+
+def with_system(system: str, items: list[Any]) -> Item:
+    """Return the fields of a request with this system prompt and these messages."""
+    return {"messages": [{"role": "system", "content": system}, *items]}
+
+
+def tool_item(name: str, description: str, parameters: Item) -> Item:
+    """Return one tool as an entry of a request's `tools`."""
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+def tool_names(tool: Item, recall: str) -> Iterator[str]:
+    """Yield the name of a tool."""
+    del recall
+    yield text_field(dict_or_empty(tool.get("function")), "name")
+    yield text_field(tool, "name")
+
+
+# Replies.
+
+
+def reply_items(body: object) -> list[object]:
+    """Return the items a reply adds to the history."""
+    message = _choice(body).get("message")
+    return [message] if message else []
+
+
+def _choice(body: object) -> Item:
+    return next(iter(dicts_in(dict_or_empty(body).get("choices"))), {})
+
+
+def usage(body: object) -> Usage | None:
+    """Return the usage of a reply: prompt and completion include what their details list apart."""
+    reported = reported_usage(body, "usage")
+    if not has_count(reported, "prompt_tokens", "completion_tokens", "total_tokens"):
+        return None
+    details = dict_or_empty(reported.get("prompt_tokens_details"))
+    return inclusive_usage(
+        prompt=count(reported, "prompt_tokens"),
+        completion=count(reported, "completion_tokens"),
+        cached=count(details, "cached_tokens") or count(reported, "prompt_cache_hit_tokens"),
+        written=count(details, "cache_write_tokens"),
+        reasoning=count(dict_or_empty(reported.get("completion_tokens_details")), "reasoning_tokens"),
+        total=count(reported, "total_tokens"),
+    )
+
+
+def finish(body: object) -> Finish | None:
+    """Return why a reply ended, `None` while it has not."""
+    return finish_named(_choice(body).get("finish_reason"))
+
+
+# Streams.
 
 
 APART = ("choices", "object", "obfuscation", "error", "type")
 """Fields of a chunk that are not fields of the reply."""
+
+LISTS = ("tool_calls", "reasoning_details")
+"""Fields of a delta whose entries grow by their index."""
 
 
 class ChatReply:
@@ -407,134 +470,89 @@ class ChatReply:
         self._fields: Item = {}
         self._choice: Item = {}
         self._message: Item = {}
-        self._calls = Slots(_begins_call)
-        self._details = Slots(_begins_detail)
+        self._calls = IndexedEntries(_is_next_call)
+        self._details = IndexedEntries(lambda held, piece: held.get("type") != piece.get("type", held.get("type")))
 
     @property
     def is_finished(self) -> bool:
-        """Whether the choice says why it ended."""
+        """Whether the choice has a finish reason."""
         return bool(self._choice.get("finish_reason"))
 
-    def take(self, kind: str, event: Item) -> None:
-        """Add a chunk; what is none is passed over."""
+    def take(self, kind: str, event: Item, emit: Emit) -> None:
+        """Add a chunk; anything else is ignored."""
         del kind
-        if not isinstance(event.get("choices"), list) and not fields(event.get("usage")):
+        if not isinstance(event.get("choices"), list) and not dict_or_empty(event.get("usage")):
             return
         self._fields |= {field: value for field, value in event.items() if field not in APART and value is not None}
-        for choice in dicts(event.get("choices")):
+        for choice in dicts_in(event.get("choices")):
             if not choice.get("index"):
-                self._take_choice(choice)
-
-    def grow(self, data: bytes) -> bool:
-        """Add a chunk that holds a few words, or a piece of a call's arguments, and nothing else; false for any other."""
-        chunk = read_as(_CHUNKS, data)
-        if chunk is None:
-            return False
-        delta = chunk.choices[0].delta
-        for field in _REPEATED:
-            value = getattr(chunk, field)
-            if value is not None:
-                self._fields[field] = value
-        self._choice.setdefault("index", 0)
-        if delta.content is not UNSET:
-            grow(self._message, "content", delta.content)
-        if delta.tool_calls is not UNSET:
-            (call,) = delta.tool_calls
-            self._calls.take({"index": call.index, "function": {"arguments": call.function.arguments}})
-        return True
+                self._take_choice(choice, emit)
 
     def reply(self) -> Item | None:
-        """The reply so far; nothing before the first chunk."""
+        """Return the reply so far, `None` before the first chunk."""
         if not self._fields and not self._choice:
             return None
-        choices = [{"finish_reason": None, **self._choice, "message": self._said()}] if self._choice else []
-        return {"object": "chat.completion", **self._fields, "choices": fields(whole({"": choices}))[""]}
+        choices = [{"finish_reason": None, **self._choice, "message": self._gathered()}] if self._choice else []
+        return {"object": "chat.completion", **self._fields, "choices": dict_or_empty(join_pieces({"": choices}))[""]}
 
-    def _take_choice(self, choice: Item) -> None:
+    def _take_choice(self, choice: Item, emit: Emit) -> None:
         self._choice.setdefault("index", 0)
-        self._take_delta(fields(choice.get("delta") or choice.get("message")))
-        merge(self._choice, {"logprobs": choice["logprobs"]} if fields(choice.get("logprobs")) else {})
+        self._take_delta(dict_or_empty(choice.get("delta") or choice.get("message")), emit)
         for field, value in choice.items():
-            if field not in ("index", "delta", "message", "logprobs") and value is not None:
+            if field == "logprobs" and dict_or_empty(value):
+                merge(self._choice, {field: value})
+            elif field not in ("index", "delta", "message", "logprobs") and value is not None:
                 self._choice[field] = value
 
-    def _take_delta(self, delta: Item) -> None:
-        merge(self._message, {field: value for field, value in delta.items() if field not in _LISTS})
-        for call in dicts(delta.get("tool_calls")):
-            self._calls.take(call)
-        for detail in dicts(delta.get("reasoning_details")):
-            self._details.take(detail)
+    def _take_delta(self, delta: Item, emit: Emit) -> None:
+        merge(self._message, {field: value for field, value in delta.items() if field not in LISTS})
+        emit("reasoning", delta.get("reasoning_content") or delta.get("reasoning"))
+        _emit_content(delta.get("content"), emit)
+        emit("text", delta.get("refusal"))
+        for call in dicts_in(delta.get("tool_calls")):
+            entry = self._calls.entry_for(call)
+            if not _call_name(entry):
+                emit("call", _call_name(call))
+            merge(entry, call)
+        for detail in dicts_in(delta.get("reasoning_details")):
+            merge(self._details.entry_for(detail), detail)
 
-    def _said(self) -> Item:
+    def _gathered(self) -> Item:
         message: Item = {"role": "assistant", "content": None, **self._message}
         lists: dict[str, list[Any]] = {
             "reasoning_details": self._details.entries(),
-            "tool_calls": [_streamed_call(call) for call in self._calls.entries()],
+            "tool_calls": [_complete_call(call) for call in self._calls.entries()],
         }
         return message | {field: entries for field, entries in lists.items() if entries}
 
 
-_LISTS = ("tool_calls", "reasoning_details")
+def _emit_content(content: object, emit: Emit) -> None:
+    """Emit text, or blocks of it: some servers send their thinking as blocks."""
+    emit("text", content)
+    for block in dicts_in(content):
+        emit("text", block.get("text"))
+        thinking = block.get("thinking")
+        emit("reasoning", thinking)
+        for inner in dicts_in(thinking):
+            emit("reasoning", inner.get("text"))
 
 
-def _begins_call(held: Item, piece: Item) -> bool:
-    """Whether a named piece is another call: it has another id, or no index that would say which call it is of."""
+def _is_next_call(held: Item, piece: Item) -> bool:
+    """Return whether a named piece is another call: it has another id, or no index to identify its call."""
     call_id = piece.get("id")
     has_other_id = bool(call_id and held.get("id")) and call_id != held.get("id")
-    return bool(_name(piece)) and (has_other_id or "index" not in piece)
+    return bool(_call_name(piece)) and (has_other_id or "index" not in piece)
 
 
-def _name(call: Item) -> object:
-    return fields(call.get("function")).get("name") or fields(call.get("custom")).get("name")
+def _call_name(call: Item) -> object:
+    return dict_or_empty(call.get("function")).get("name") or dict_or_empty(call.get("custom")).get("name")
 
 
-def _begins_detail(held: Item, piece: Item) -> bool:
-    return held.get("type") != piece.get("type", held.get("type"))
+def _complete_call(call: Item) -> Item:
+    kind: Item = {"type": "function"} if "function" in call else {}
+    return kind | {field: value for field, value in call.items() if field != "index" and value is not None}
 
 
-def _streamed_call(call: Item) -> Item:
-    named: Item = {"type": "function"} if "function" in call else {}
-    return named | {field: value for field, value in call.items() if field != "index" and value is not None}
-
-
-# The chunks that make up nearly all of a stream.
-
-
-class _Arguments(Shape):
-    arguments: str
-
-
-class _Call(Shape):
-    index: int
-    function: _Arguments
-
-
-class _Delta(Shape):
-    content: str | UnsetType = UNSET
-    tool_calls: tuple[_Call] | UnsetType = UNSET
-
-
-class _Choice(Shape):
-    delta: _Delta
-    index: Literal[0] = 0
-    finish_reason: None = None
-    logprobs: None = None
-
-
-class _Chunk(Shape):
-    choices: tuple[_Choice]
-    id: str | None = None
-    object: Literal["chat.completion.chunk"] | None = None
-    created: int | None = None
-    model: str | None = None
-    service_tier: str | None = None
-    system_fingerprint: str | None = None
-    usage: None = None
-    obfuscation: str | None = None
-
-
-_CHUNKS = Decoder(_Chunk)
-
-
-_REPEATED = ("id", "created", "model", "service_tier", "system_fingerprint")
-"""Fields of the reply that every chunk repeats."""
+def new_builder() -> ReplyBuilder:
+    """Return a builder for one streamed reply."""
+    return ReplyBuilder(ChatReply())

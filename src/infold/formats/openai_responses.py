@@ -2,20 +2,17 @@
 
 A model's turn is several items here: neighbours from the model form one message, and so do neighbouring outputs of
 tools. Reasoning items are bound to the items after them, so a message with one is signed. Compaction items are
-opaque provider data. What the provider refuses is told by `rules.py`, what it replies by `bodies.py`.
+opaque provider data.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from msgspec import Struct
-from msgspec.json import Decoder
-from msgspec.structs import asdict
-
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
+    Finish,
     Message,
     MessageId,
     Part,
@@ -26,6 +23,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolMessage,
     ToolResultPart,
+    Usage,
     UserMessage,
     results_of,
 )
@@ -36,74 +34,288 @@ from infold.formats.codec import (
     Item,
     MalformedError,
     Slot,
-    arguments_of,
-    as_came,
-    cleaned,
+    arguments_object,
+    arguments_text,
+    as_dict,
+    block_list,
+    content_slots,
+    count,
+    custom_input,
+    decode_item,
+    dict_or_empty,
+    dicts_in,
+    encode_like,
     encode_view,
-    gather,
+    error_at,
+    finish_named,
     has_address,
+    has_count,
     id_field,
+    inclusive_usage,
     is_image,
     is_pdf,
+    join_lines,
     json_text,
-    left_text,
-    lines,
-    listed,
-    mentioned,
-    opaque,
+    media_label,
+    opaque_parts,
     opaque_value,
-    parsed_arguments,
-    plain,
-    provider_text,
     provider_value,
-    refuse_text,
-    refusing,
-    replaced_content,
+    remaining_text,
+    replace_content,
+    replace_surrogates,
+    reported_usage,
+    require_list,
     result_or_text,
-    shown,
-    shown_text,
     text_field,
-    unpacked_input,
-    user_text,
+    text_of_parts,
+    user_parts,
+    visible_parts,
 )
 from infold.formats.media import file_part
-from infold.formats.pairing import Asked, Pairing
-from infold.formats.sse import Shape, dicts, fields, grow, index_of, read_as, whole
+from infold.formats.pairing import OpenCall, Pairing
+from infold.formats.streams import DeltaKind, Emit, ReplyBuilder, append_text, index_or_none, join_pieces
+
+NAME = "openai-responses"
+
+Side: TypeAlias = Literal["user", "system", "assistant", "tool"]
 
 
-def result(item: Item, pairing: Pairing) -> Part:
-    """What a tool answered, in whichever kind of output."""
-    asked = pairing.result(id_field(item, "call_id"), id_field(item, "id"))
+CALL_TYPES: dict[str, str] = {
+    "function_call": "arguments",
+    "custom_tool_call": "input",
+    "local_shell_call": "action",
+    "shell_call": "action",
+    "computer_call": "action",
+    "apply_patch_call": "operation",
+}
+"""Calls the caller has to answer, and the field that holds their arguments."""
+
+
+TOOL_TYPES = ("mcp_approval_response",)
+"""Items from the caller's tools that are not called outputs."""
+
+
+BLOCK_TYPES = ("input_text", "output_text", "input_image", "input_file")
+
+
+BOUND_TYPES = ("reasoning", "compaction", "compaction_summary", "context_compaction")
+"""Items whose content only the provider can read."""
+
+
+OWN_TYPES = ("message", "item_reference", *BOUND_TYPES)
+"""Types of blocks and items that no other format has; those of calls and outputs are recognised by their ending."""
+
+
+class _Input(NamedTuple):
+    place: int
+    side: Side
+    source: object
+    item: Item
+
+
+def looks_like(items: Sequence[object]) -> bool:
+    """Return whether an item or block is of a type that only this format has."""
+    return any(_is_own(as_dict(item)) for item in items)
+
+
+def _is_own(item: Item) -> bool:
+    kind, content = item.get("type"), item.get("content")
+    if isinstance(content, list | tuple):
+        return any(not isinstance(block, str) and as_dict(block).get("type") in BLOCK_TYPES for block in content)
+    return kind in OWN_TYPES or (isinstance(kind, str) and kind.endswith(("_call", "_output")))
+
+
+def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
+    """Decode input items to core messages; raise `BrokenInput` for an item of a wrong type."""
+    require_list(NAME, items)
+    pairs = pairing or Pairing()
+    groups = _groups([_read_input(index, source) for index, source in enumerate(items)])
+    messages = tuple([_message(group, MessageId(f"m{number}"), pairs) for number, group in enumerate(groups, first)])
+    sources = tuple([tuple([given.source for given in group]) for group in groups])
+    return Decoded(NAME, messages, sources, dict(pairs.aliases))
+
+
+def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
+    """Return the view as input items; untouched ones are the caller's own objects."""
+    items = encode_view(_CODEC, view, decoded)
+    known = {message.id for message in decoded.messages}
+    own = [message for message in view if message.id not in known]
+    if not own:
+        return items
+    answered = {decoded.aliases.get(part.call_id) or part.call_id for message in own for part in results_of(message)}
+    matched = _match_outputs(items, decoded)
+    return list(_order_outputs(matched, answered)) if answered else matched
+
+
+def _read_input(index: int, source: object) -> _Input:
+    try:
+        item = source if type(source) is dict else as_dict(source)
+    except MalformedError as problem:
+        raise error_at(NAME, index, problem) from problem
+    return _Input(index, _side(item), source, item)
+
+
+def _side(item: Item) -> Side:
+    """Return who an item is from; unknown items are taken for the model's."""
+    kind, role = item.get("type", "message"), item.get("role")
+    if kind == "message" or (kind is None and role):
+        return "system" if role in ("system", "developer") else "assistant" if role == "assistant" else "user"
+    if kind in TOOL_TYPES or str(kind).endswith("_output"):
+        return "tool"
+    return "system" if role in ("system", "developer") else "assistant"
+
+
+def _groups(given: list[_Input]) -> list[list[_Input]]:
+    """Group neighbours of the model's or the tools' side; each other item stands by itself."""
+    groups: list[list[_Input]] = []
+    for one in given:
+        if groups and one.side in ("assistant", "tool") and groups[-1][0].side == one.side:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
+
+
+def _message(group: list[_Input], message_id: MessageId, pairing: Pairing) -> Message:
+    parts = tuple([part for given in group for part in _decode_parts(given, message_id, pairing)])
+    match group[0].side:
+        case "assistant":
+            return AssistantMessage(message_id, parts)
+        case "tool":
+            return ToolMessage(message_id, parts)
+        case "system":
+            return SystemMessage(message_id, parts)
+        case "user":
+            return UserMessage(message_id, parts)
+
+
+def _decode_parts(given: _Input, message_id: MessageId, pairing: Pairing) -> tuple[Part, ...]:
+    try:
+        return decode_item(_CODEC, given.item, pairing, message_id)
+    except MalformedError as problem:
+        raise error_at(NAME, given.place, problem) from problem
+
+
+def _slots(item: Item) -> Iterator[Slot]:
+    kind, content = item.get("type") or "message", item.get("content")
+    if kind != "message":
+        yield Slot((), kind, item)
+    elif not isinstance(item.get("role"), str):
+        raise MalformedError("it has neither a type nor a role", remedy="give an input item or a message with a role")
+    elif isinstance(content, str):
+        yield Slot(("content",), item["role"], content)
+    else:
+        yield from content_slots(item, item["role"])
+
+
+def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
+    if slot.path:
+        return _block_parts(slot.value, is_user=slot.kind == "user")
+    if slot.kind in CALL_TYPES:
+        return (_call(slot.value, pairing, message_id),)
+    if slot.kind == "reasoning":
+        return (_reasoning(slot.value),)
+    if slot.kind in BOUND_TYPES:
+        return (TextPart(COMPACTED_TEXT, synthetic=True), _reasoning(slot.value))
+    return (_result(slot.value, pairing),) if slot.kind in _ANSWERS else opaque_parts(slot.value)
+
+
+COMPACTED_TEXT = "[earlier messages, compacted by the provider]"
+"""Stands next to a compaction item's sealed content, so that its message is never taken for an empty one."""
+
+
+_ANSWERS = frozenset(f"{call}_output" for call in CALL_TYPES)
+
+
+def _reasoning(item: Item) -> ReasoningPart:
+    texts = [as_dict(block) for field in ("content", "summary") for block in block_list(item.get(field), field)]
+    return ReasoningPart(join_lines(text_field(text, "text") for text in texts), json_text(item))
+
+
+def _call(item: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
+    kind = item["type"]
+    field = CALL_TYPES[kind]
+    value = item.get(field, item.get("actions"))  # a newer computer tool asks for several at once
+    tool = text_field(item, "name") or kind.removesuffix("_call")
+    arguments = json_text({"input": value}) if field == "input" else arguments_text(value)
+    return ToolCallPart(pairing.open_call(id_field(item, "call_id", "id"), tool, message_id), tool, arguments)
+
+
+def _replace(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
+    if not any(parts):
+        return GONE
+    if slot.path:
+        return _replace_text(slot, remaining_text(parts))
+    if slot.kind in CALL_TYPES:
+        return _replace_call(slot.value, parts[0])
+    if slot.kind not in _ANSWERS:
+        return slot.value
+    is_orphan = isinstance(parts[0], TextPart)
+    return _as_text(slot, remaining_text(parts)) if is_orphan else _replace_result(slot.value, parts[0])
+
+
+def _as_text(slot: Slot, text: str) -> Item:
+    """Return text for a medium or a result; a result as text is a message of its own."""
+    return {"type": "input_text", "text": text} if slot.path else {"role": "user", "content": text}
+
+
+def _replace_text(slot: Slot, text: str) -> Any:
+    """Return text with other text; a user's block of an unknown kind becomes text, a model's stays whole."""
+    value = slot.value
+    if not text:
+        return GONE
+    if isinstance(value, str):
+        return text
+    if "refusal" in value:
+        return {**value, "refusal": text}
+    is_unread = "text" not in value and slot.kind != "assistant"
+    return _as_text(slot, text) if is_unread else {**value, "text": text} if "text" in value else value
+
+
+def _replace_call(item: Item, part: Part | None) -> Item:
+    field, text = CALL_TYPES[item["type"]], remaining_text((part,))
+    if field == "arguments":
+        return {**item, field: text}
+    return {**item, field: custom_input(part) if field == "input" else arguments_object(text)}
+
+
+def _tidy(item: Item) -> Item | None:
+    return item if item.get("content") else None
+
+
+def _result(item: Item, pairing: Pairing) -> Part:
+    """Return a tool's result, from any kind of output."""
+    call = pairing.take_call(id_field(item, "call_id"), id_field(item, "id"))
     output = item.get("output")
     if item["type"] == "shell_call_output":
-        return _shell_result(listed(output, "output"), asked)
-    blocks = [output] if isinstance(output, str | dict) else listed(output, "output")
-    parts = [part for block in blocks for part in _inside(block)]
+        return _shell_result(block_list(output, "output"), call)
+    blocks = [output] if isinstance(output, str | dict) else block_list(output, "output")
+    parts = [part for block in blocks for part in _result_parts(block)]
     files = tuple(part for part in parts if isinstance(part, FilePart))
     status: ResultStatus = "error" if item.get("status") == "failed" else "completed"
-    return result_or_text(asked, shown_text(parts), status=status, files=files)
+    return result_or_text(call, text_of_parts(parts), status=status, files=files)
 
 
-def _inside(block: object) -> tuple[Part, ...]:
-    """A block inside an output."""
-    return block_parts(block if isinstance(block, str) else plain(block), is_user=False)
+def _result_parts(block: object) -> tuple[Part, ...]:
+    """Return the parts of a block inside an output."""
+    return _block_parts(block if isinstance(block, str) else as_dict(block), is_user=False)
 
 
-def _shell_result(runs: Sequence[object], asked: Asked | None) -> Part:
-    """What several commands printed; the last exit status is the result's."""
-    printed = [plain(run) for run in runs]
-    codes = [plain(run.get("outcome") or {}).get("exit_code") for run in printed]
+def _shell_result(runs: Sequence[object], call: OpenCall | None) -> Part:
+    """Return the output of several commands; the last exit status is the result's."""
+    printed = [as_dict(run) for run in runs]
+    codes = [as_dict(run.get("outcome") or {}).get("exit_code") for run in printed]
     code = codes[-1] if codes and isinstance(codes[-1], int) else None
-    output = lines(text_field(run, stream) for run in printed for stream in ("stdout", "stderr"))
-    return result_or_text(asked, output, exit_status=code)
+    output = join_lines(text_field(run, stream) for run in printed for stream in ("stdout", "stderr"))
+    return result_or_text(call, output, exit_status=code)
 
 
-def block_parts(block: str | Item, *, is_user: bool) -> tuple[Part, ...]:
-    """The parts of one block of content."""
+def _block_parts(block: str | Item, *, is_user: bool) -> tuple[Part, ...]:
+    """Return the parts of one block of content."""
     text = block if isinstance(block, str) else block.get("text", block.get("refusal"))
     if isinstance(text, str):
-        return user_text(text) if is_user else (TextPart(cleaned(text)),)
-    return _medium(plain(block))
+        return user_parts(text) if is_user else (TextPart(replace_surrogates(text)),)
+    return _medium(as_dict(block))
 
 
 def _medium(block: Item) -> tuple[Part, ...]:
@@ -116,26 +328,26 @@ def _medium(block: Item) -> tuple[Part, ...]:
             name = text_field(block, "filename")
             return (file_part("openai", "application/pdf", reference=reference, name=name),)
         case "input_audio":
-            sound = plain(block.get("input_audio") or {})
+            sound = as_dict(block.get("input_audio") or {})
             kind = f"audio/{text_field(sound, 'format') or 'wav'}"
             return (file_part("openai", kind, data=text_field(sound, "data")),)
         case _:
-            return opaque(block)
+            return opaque_parts(block)
 
 
-def replaced_result(item: Item, part: Part | None) -> Item:
-    """An output item with other text, and without media that the part has no more."""
+def _replace_result(item: Item, part: Part | None) -> Item:
+    """Return an output item with other text, and without media that the part no longer has."""
     output = item.get("output")
     if item["type"] == "shell_call_output":
-        last = plain(output[-1]) if output else {"outcome": {"type": "exit", "exit_code": 0}}
-        return {**item, "output": [{**last, "stdout": left_text((part,)), "stderr": ""}]}
+        last = as_dict(output[-1]) if output else {"outcome": {"type": "exit", "exit_code": 0}}
+        return {**item, "output": [{**last, "stdout": remaining_text((part,)), "stderr": ""}]}
     if isinstance(output, dict):
         return item if isinstance(part, ToolResultPart) and part.files else {**item, "output": _blank(output)}
-    return {**item, "output": replaced_content(output, part, _inside, text_type="input_text")}
+    return {**item, "output": replace_content(output, part, _result_parts, text_type="input_text")}
 
 
 def _blank(screenshot: Item) -> Item:
-    """A computer's output has to be an image: the smallest stands for one that was pruned."""
+    """Return a blank screenshot: a computer's output has to be an image, so the smallest replaces one that was pruned."""
     return {**{key: value for key, value in screenshot.items() if key != "file_id"}, "image_url": BLANK_IMAGE}
 
 
@@ -144,17 +356,18 @@ BLANK_IMAGE = (
 )
 
 
-BOUND_TYPES = ("reasoning", "compaction", "compaction_summary", "context_compaction")
-"""Items whose content only the provider can read."""
+# Messages of infold's own.
 
 
 def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
-    """Items for a message that came from no wire: one for each call and result, one for all text."""
+    """Return items for a message of infold's own: one for each call and result, one for all text."""
     ids = aliases or {}
-    parts = shown(message)
+    parts = visible_parts(message)
     role = _ROLES.get(type(message), "user")
     told = tuple(part for part in parts if not _is_item(opaque_value(part)))
-    content = shown_text(told) if role == "assistant" else _new_content(told)
+    text = text_of_parts(told)
+    files = [part for part in told if isinstance(part, FilePart)]
+    content = text if role == "assistant" else _with_media(text, files)
     said = [{"role": role, "content": content}] if content else []
     others = [item for part in parts for item in _new_items(part, ids)]
     bound = [item for item in others if item["type"] in BOUND_TYPES]
@@ -172,7 +385,9 @@ def _new_items(part: Part, ids: Mapping[str, str]) -> list[Item]:
             return [{"type": "function_call", "call_id": call_id, "name": part.tool, "arguments": part.arguments}]
         case ToolResultPart():
             call_id = ids.get(part.call_id) or part.call_id
-            return [{"type": "function_call_output", "call_id": call_id, "output": _new_output(part)}]
+            return [
+                {"type": "function_call_output", "call_id": call_id, "output": _with_media(part.output, part.files)}
+            ]
         case ReasoningPart():
             value = provider_value(part)
             return [value] if isinstance(value, dict) and value.get("type") in BOUND_TYPES else []
@@ -182,23 +397,14 @@ def _new_items(part: Part, ids: Mapping[str, str]) -> list[Item]:
 
 
 def _is_item(value: Item) -> bool:
-    """Whether an opaque block is an item of its own; the types of blocks inside a message begin otherwise."""
+    """Return whether an opaque block is an item of its own; blocks inside a message have types with other prefixes."""
     return "type" in value and not str(value["type"]).startswith(("input_", "output_"))
 
 
-def _new_content(parts: tuple[Part, ...]) -> str | list[Item]:
-    """Text alone stays text; media whose bytes or address are at hand make a list of blocks."""
-    return _with_media(shown_text(parts), [part for part in parts if isinstance(part, FilePart)])
-
-
-def _new_output(part: ToolResultPart) -> str | list[Item]:
-    """The same for what a tool answered."""
-    return _with_media(part.output, part.files)
-
-
 def _with_media(text: str, files: Sequence[FilePart]) -> str | list[Item]:
+    """Return text alone as text; media whose bytes or address are available make a list of blocks."""
     media = {place: block for place, file in enumerate(files) if (block := _new_medium(file)) is not None}
-    text = lines([text, *(mentioned(file) for place, file in enumerate(files) if place not in media)])
+    text = join_lines([text, *(media_label(file) for place, file in enumerate(files) if place not in media)])
     return [*([{"type": "input_text", "text": text}] if text else []), *media.values()] if media else text
 
 
@@ -213,32 +419,32 @@ def _new_medium(file: FilePart) -> Item | None:
 # Each kind of call wants its own kind of output; a new result knows only the call's id.
 
 
-def answers_matched(items: list[object], decoded: Decoded) -> list[object]:
-    """The items with each answer of infold's own made the kind of output that its call wants."""
+def _match_outputs(items: list[object], decoded: Decoded) -> list[object]:
+    """Return the items with each of infold's own results as the kind of output that its call wants."""
     theirs = {id(source) for sources in decoded.sources for source in sources}
-    plains = [plain(item) for item in items]
+    plains = [as_dict(item) for item in items]
     kinds = {id_field(item, "call_id"): text_field(item, "type") for item in plains if _is_other_call(item)}
     return [
-        given if id(given) in theirs else as_came(given, _answer(item, kinds))
+        given if id(given) in theirs else encode_like(given, _matching_output(item, kinds))
         for given, item in zip(items, plains, strict=True)
     ]
 
 
-def answers_in_order(items: Iterable[object], own: Set[str]) -> Iterator[object]:
-    """The items with neighbouring outputs in the order of their calls, where one of them is infold's own answer (I1)."""
+def _order_outputs(items: Iterable[object], own: Set[str]) -> Iterator[object]:
+    """Yield the items with neighbouring outputs in the order of their calls, if one of them is infold's own."""
     calls: dict[str, int] = {}
     for is_output, run in groupby(items, key=_is_output):
         together = list(run)
-        answered = [id_field(plain(item), "call_id", "id") for item in together]
+        answered = [id_field(as_dict(item), "call_id", "id") for item in together]
         if not is_output:
             calls |= {call_id: len(calls) + place for place, call_id in enumerate(answered)}
         elif not own.isdisjoint(answered):
-            together.sort(key=lambda item: calls.get(id_field(plain(item), "call_id", "id"), len(calls)))
+            together.sort(key=lambda item: calls.get(id_field(as_dict(item), "call_id", "id"), len(calls)))
         yield from together
 
 
 def _is_output(item: object) -> bool:
-    return text_field(plain(item), "type").endswith("_output")
+    return text_field(as_dict(item), "type").endswith("_output")
 
 
 def _is_other_call(item: Item) -> bool:
@@ -246,7 +452,7 @@ def _is_other_call(item: Item) -> bool:
     return kind.endswith("_call") and kind != "function_call" and "call_id" in item
 
 
-def _answer(item: Item, kinds: Mapping[str, str]) -> Item:
+def _matching_output(item: Item, kinds: Mapping[str, str]) -> Item:
     kind = kinds.get(id_field(item, "call_id"))
     if kind is None or item.get("type") != "function_call_output":
         return item
@@ -267,249 +473,129 @@ def _answer(item: Item, kinds: Mapping[str, str]) -> Item:
 
 
 def _text_of(output: str | list[Item]) -> str:
-    """An output as text, for calls of a kind whose output takes no media."""
-    return output if isinstance(output, str) else lines(text_field(block, "text") for block in output)
+    """Return an output as text, for calls whose output takes no media."""
+    return output if isinstance(output, str) else join_lines(text_field(block, "text") for block in output)
 
 
-NAME = "openai-responses"
+_CODEC = Codec(slots=_slots, parts=_parts, replace=_replace, as_text=_as_text, tidy=_tidy, encode_new=encode_new)
 
 
-Side: TypeAlias = Literal["user", "system", "assistant", "tool"]
+# Requests.
 
 
-CALL_TYPES: dict[str, str] = {
-    "function_call": "arguments",
-    "custom_tool_call": "input",
-    "local_shell_call": "action",
-    "shell_call": "action",
-    "computer_call": "action",
-    "apply_patch_call": "operation",
-}
-"""Calls the caller has to answer, and the field that says what to do."""
+def summary_fields(body: Mapping[str, Any], output_tokens: int, *, has_tools: bool) -> Item:
+    """Return what a request for a summary says about its answer: at most so long, not stored, and no calls."""
+    field = "max_tokens" if "max_tokens" in body else "max_output_tokens"
+    return {field: output_tokens, "store": False, **({"tool_choice": "none"} if has_tools else {})}
 
 
-TOOL_TYPES = ("mcp_approval_response",)
-"""What comes from the caller's tools without being called an output."""
+def with_system(system: str, items: list[Any]) -> Item:
+    """Return the fields of a request with this system prompt and these messages."""
+    return {"instructions": system, "input": items}
 
 
-BLOCK_TYPES = ("input_text", "output_text", "input_image", "input_file")
+def tool_item(name: str, description: str, parameters: Item) -> Item:
+    """Return one tool as an entry of a request's `tools`; strict where the schema allows it, which the provider would try."""
+    tool = {"type": "function", "name": name, "description": description, "parameters": parameters}
+    return {**tool, "strict": _is_closed(parameters)}
 
 
-OWN_TYPES = ("message", "item_reference", *BOUND_TYPES)
-"""Types of blocks and items that no other format has; those of calls and outputs are told by their ending."""
+_STRICT = frozenset({"type", "description", "properties", "required", "additionalProperties", "items", "enum", "anyOf"})
+"""What a strict schema may use; in one every object is closed and every property required."""
 
 
-class _Given(NamedTuple):
-    place: int
-    side: Side
-    source: object
-    item: Item
+def _is_closed(schema: Any) -> bool:
+    if not isinstance(schema, Mapping) or not schema.keys() <= _STRICT:
+        return False
+    properties = schema.get("properties") or {}
+    is_object = "properties" in schema or schema.get("type") == "object"
+    if is_object and (
+        schema.get("additionalProperties") is not False or set(schema.get("required", ())) != {*properties}
+    ):
+        return False
+    inner = [*properties.values(), *schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else [])]
+    return all(map(_is_closed, inner))
 
 
-def looks_like(items: Sequence[object]) -> bool:
-    """Whether some item or block is of a type that only this format has."""
-    return any(_is_own(plain(item)) for item in items)
+def tool_names(tool: Item, recall: str) -> Iterator[str]:
+    """Yield a tool's name, those of a namespace, and for an MCP server that the provider calls, the name of `recall` there."""
+    yield text_field(tool, "name")
+    for inner in dicts_in(tool.get("tools")):
+        yield f"{text_field(tool, 'name')}__{text_field(inner, 'name')}"
+    allowed = tool.get("allowed_tools")
+    names = allowed.get("tool_names") if isinstance(allowed, Mapping) else allowed
+    if tool.get("type") == "mcp" and (not isinstance(names, list | tuple) or recall in names):
+        yield f"{text_field(tool, 'server_label')}__{recall}"
 
 
-def _is_own(item: Item) -> bool:
-    kind, content = item.get("type"), item.get("content")
-    if isinstance(content, list | tuple):
-        return any(not isinstance(block, str) and plain(block).get("type") in BLOCK_TYPES for block in content)
-    return kind in OWN_TYPES or (isinstance(kind, str) and kind.endswith(("_call", "_output")))
+# Replies.
 
 
-def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
-    """Input items as core messages; `BrokenInput` for an item of a wrong type."""
-    refuse_text(NAME, items)
-    pairs = pairing or Pairing()
-    groups = _groups([_given(index, source) for index, source in enumerate(items)])
-    messages = tuple([_message(group, MessageId(f"m{number}"), pairs) for number, group in enumerate(groups, first)])
-    sources = tuple([tuple([given.source for given in group]) for group in groups])
-    return Decoded(NAME, messages, sources, dict(pairs.aliases))
+def reply_items(body: object) -> list[object]:
+    """Return the items a reply adds to the history."""
+    output = dict_or_empty(body).get("output")
+    return [*output] if isinstance(output, list | tuple) else []
 
 
-def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
-    """The view as input items; untouched ones are the caller's own objects."""
-    items = encode_view(_CODEC, view, decoded)
-    known = {message.id for message in decoded.messages}
-    own = [message for message in view if message.id not in known]
-    if not own:
-        return items
-    answered = {decoded.aliases.get(part.call_id) or part.call_id for message in own for part in results_of(message)}
-    matched = answers_matched(items, decoded)
-    return list(answers_in_order(matched, answered)) if answered else matched
+def usage(body: object) -> Usage | None:
+    """Return the usage of a reply: input and output include what their details list apart."""
+    reported = reported_usage(body, "usage")
+    if not has_count(reported, "input_tokens", "output_tokens", "total_tokens"):
+        return None
+    details = dict_or_empty(reported.get("input_tokens_details"))
+    return inclusive_usage(
+        prompt=count(reported, "input_tokens"),
+        completion=count(reported, "output_tokens"),
+        cached=count(details, "cached_tokens"),
+        written=count(details, "cache_write_tokens"),
+        reasoning=count(dict_or_empty(reported.get("output_tokens_details")), "reasoning_tokens"),
+        total=count(reported, "total_tokens"),
+    )
 
 
-def _given(index: int, source: object) -> _Given:
-    try:
-        item = source if type(source) is dict else plain(source)
-    except MalformedError as problem:
-        raise refusing(NAME, index, problem) from problem
-    return _Given(index, _side(item), source, item)
+def finish(body: object) -> Finish | None:
+    """Return why a response ended: its status, unless its output or details say more."""
+    reply = dict_or_empty(body)
+    reply = dict_or_empty(reply.get("response")) or reply
+    status = reply.get("status")
+    if status == "incomplete":
+        return finish_named(dict_or_empty(reply.get("incomplete_details")).get("reason")) or "other"
+    if status != "completed":
+        return None if status in (None, "queued", "in_progress") else finish_named(status)
+    has_calls = any(str(item.get("type")) in CALL_TYPES for item in dicts_in(reply.get("output")))
+    return "tool-calls" if has_calls else "stop"
 
 
-def _side(item: Item) -> Side:
-    """Who an item is from; what infold does not know is taken for the model's."""
-    kind, role = item.get("type", "message"), item.get("role")
-    if kind == "message" or (kind is None and role):
-        return "system" if role in ("system", "developer") else "assistant" if role == "assistant" else "user"
-    if kind in TOOL_TYPES or str(kind).endswith("_output"):
-        return "tool"
-    return "system" if role in ("system", "developer") else "assistant"
-
-
-def _groups(given: list[_Given]) -> list[list[_Given]]:
-    """Neighbours of the model's or the tools' side together, each other item by itself."""
-    groups: list[list[_Given]] = []
-    for one in given:
-        if groups and one.side in ("assistant", "tool") and groups[-1][0].side == one.side:
-            groups[-1].append(one)
-        else:
-            groups.append([one])
-    return groups
-
-
-def _message(group: list[_Given], message_id: MessageId, pairing: Pairing) -> Message:
-    parts = tuple([part for given in group for part in _gathered(given, message_id, pairing)])
-    match group[0].side:
-        case "assistant":
-            return AssistantMessage(message_id, parts)
-        case "tool":
-            return ToolMessage(message_id, parts)
-        case "system":
-            return SystemMessage(message_id, parts)
-        case "user":
-            return UserMessage(message_id, parts)
-
-
-def _gathered(given: _Given, message_id: MessageId, pairing: Pairing) -> tuple[Part, ...]:
-    try:
-        return gather(_CODEC, given.item, pairing, message_id)
-    except MalformedError as problem:
-        raise refusing(NAME, given.place, problem) from problem
-
-
-def _slots(item: Item) -> Iterator[Slot]:
-    kind, content = item.get("type") or "message", item.get("content")
-    if kind != "message":
-        yield Slot((), kind, item)
-    elif not isinstance(item.get("role"), str):
-        raise MalformedError("it has neither a type nor a role", remedy="give an input item or a message with a role")
-    elif isinstance(content, str):
-        yield Slot(("content",), item["role"], content)
-    else:
-        for index, block in enumerate(listed(content, "content")):
-            yield Slot(("content", index), item["role"], block if isinstance(block, str) else plain(block))
-
-
-def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
-    if slot.path:
-        return block_parts(slot.value, is_user=slot.kind == "user")
-    if slot.kind in CALL_TYPES:
-        return (_call(slot.value, pairing, message_id),)
-    if slot.kind == "reasoning":
-        return (_reasoning(slot.value),)
-    if slot.kind in BOUND_TYPES:
-        return (TextPart(COMPACTED_TEXT, synthetic=True), _reasoning(slot.value))
-    return (result(slot.value, pairing),) if slot.kind in _ANSWERS else opaque(slot.value)
-
-
-COMPACTED_TEXT = "[earlier messages, compacted by the provider]"
-"""Stands beside a compaction item's sealed content, so that its message is never taken for an empty one."""
-
-
-_ANSWERS = frozenset(f"{call}_output" for call in CALL_TYPES)
-
-
-def _reasoning(item: Item) -> ReasoningPart:
-    texts = [plain(block) for field in ("content", "summary") for block in listed(item.get(field), field)]
-    return ReasoningPart(lines(text_field(text, "text") for text in texts), provider_text(item))
-
-
-def _call(item: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
-    kind = item["type"]
-    field = CALL_TYPES[kind]
-    value = item.get(field, item.get("actions"))  # a newer computer tool asks for several at once
-    tool = text_field(item, "name") or kind.removesuffix("_call")
-    arguments = json_text({"input": value}) if field == "input" else arguments_of(value)
-    return ToolCallPart(pairing.call(id_field(item, "call_id", "id"), tool, message_id), tool, arguments)
-
-
-def _replaced(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
-    if not any(parts):
-        return GONE
-    if slot.path:
-        return _replaced_text(slot, left_text(parts))
-    if slot.kind in CALL_TYPES:
-        return _replaced_call(slot.value, parts[0])
-    if slot.kind not in _ANSWERS:
-        return slot.value
-    is_orphan = isinstance(parts[0], TextPart)
-    return _retold(slot, left_text(parts)) if is_orphan else replaced_result(slot.value, parts[0])
-
-
-def _retold(slot: Slot, text: str) -> Item:
-    """Text for a medium or a result; a result in words is a message of its own."""
-    return {"type": "input_text", "text": text} if slot.path else {"role": "user", "content": text}
-
-
-def _replaced_text(slot: Slot, text: str) -> Any:
-    """Text with other text; a user's block that infold has no reading for becomes text, a model's stays whole."""
-    value = slot.value
-    if not text:
-        return GONE
-    if isinstance(value, str):
-        return text
-    if "refusal" in value:
-        return {**value, "refusal": text}
-    is_unread = "text" not in value and slot.kind != "assistant"
-    return _retold(slot, text) if is_unread else {**value, "text": text} if "text" in value else value
-
-
-def _replaced_call(item: Item, part: Part | None) -> Item:
-    field, text = CALL_TYPES[item["type"]], left_text((part,))
-    if field == "arguments":
-        return {**item, field: text}
-    return {**item, field: unpacked_input(part) if field == "input" else parsed_arguments(text)}
-
-
-def _tidied(item: Item) -> Item | None:
-    return item if item.get("content") else None
-
-
-_CODEC = Codec(slots=_slots, parts=_parts, replaced=_replaced, retold=_retold, tidied=_tidied, new=encode_new)
+# Streams.
 
 
 LIFE = frozenset({"response.created", "response.queued", "response.in_progress"})
-
-
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 """Events that hold the response as it is; the latter end it."""
 
 
-class _Text(Struct, frozen=True):
-    """Where a stream's text goes: the field that grows, and the list of blocks it stands in, if it stands in one."""
+class _Text(NamedTuple):
+    """Where a stream's text goes: the field that grows, the list of blocks it is in, if any, and the kind of delta it is."""
 
     item_type: str
     field: str
     blocks: str = ""
     block_type: str = ""
+    delta: DeltaKind | None = None
 
 
 TEXTS = {
-    "response.output_text": _Text("message", "text", "content", "output_text"),
-    "response.refusal": _Text("message", "refusal", "content", "refusal"),
-    "response.reasoning_text": _Text("reasoning", "text", "content", "reasoning_text"),
-    "response.reasoning_summary_text": _Text("reasoning", "text", "summary", "summary_text"),
+    "response.output_text": _Text("message", "text", "content", "output_text", "text"),
+    "response.refusal": _Text("message", "refusal", "content", "refusal", "text"),
+    "response.reasoning_text": _Text("reasoning", "text", "content", "reasoning_text", "reasoning"),
+    "response.reasoning_summary_text": _Text("reasoning", "text", "summary", "summary_text", "reasoning"),
     "response.function_call_arguments": _Text("function_call", "arguments"),
     "response.custom_tool_call_input": _Text("custom_tool_call", "input"),
     "response.mcp_call_arguments": _Text("mcp_call", "arguments"),
     "response.code_interpreter_call_code": _Text("code_interpreter_call", "code"),
 }
 
-
 PARTS = {"response.content_part": "content", "response.reasoning_summary_part": "summary"}
-
 
 INDEXES = {"content": "content_index", "summary": "summary_index"}
 
@@ -521,105 +607,74 @@ class _Output:
         self.item = item
         self.blocks: dict[str, dict[int, Item]] = {}
 
-    def made(self) -> Item:
-        """The item so far."""
+    def gathered(self) -> Item:
+        """Return the item so far."""
         lists = {name: [blocks[index] for index in sorted(blocks)] for name, blocks in self.blocks.items()}
-        return fields(whole({**self.item, **lists}))
+        return dict_or_empty(join_pieces({**self.item, **lists}))
 
 
 class ResponsesReply:
-    """Gathers a response: the last event holds all of it; before that, and where it holds no output, items do."""
+    """Gathers a response: the last event holds all of it; before that, and where its output is empty, items do."""
 
     def __init__(self) -> None:
         self._response: Item = {}
         self._outputs: dict[int, _Output] = {}
-        self._is_ended = False
+        self.is_finished = False
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether the event came that ends a response, well or not."""
-        return self._is_ended
-
-    def take(self, kind: str, event: Item) -> None:
-        """Add an event; one that adds nothing to a response is passed over."""
-        index = index_of(event.get("output_index"))
+    def take(self, kind: str, event: Item, emit: Emit) -> None:
+        """Add an event; one that adds nothing to a response is ignored."""
+        index = index_or_none(event.get("output_index"))
         stem, _, change = kind.rpartition(".")
         if kind in LIFE or kind in ENDS:
-            self._response |= fields(event.get("response"))
-            self._is_ended = self._is_ended or kind in ENDS
+            self._response |= dict_or_empty(event.get("response"))
+            self.is_finished = self.is_finished or kind in ENDS
         elif index is None:
             return
         elif stem == "response.output_item":
-            if fields(event.get("item")):
-                self._outputs[index] = _Output(event["item"])
+            if item := dict_or_empty(event.get("item")):
+                self._outputs[index] = _Output(item)
+            if change == "added" and item.get("type") in ("function_call", "custom_tool_call"):
+                emit("call", item.get("name"))
         elif stem in PARTS:
             self._take_part(index, PARTS[stem], event)
         elif stem in TEXTS:
-            self._take_text(index, TEXTS[stem], event, is_delta=change == "delta")
-
-    def grow(self, data: bytes) -> bool:
-        """Add a piece of a text or of a call's arguments; false for any other event."""
-        told = read_as(_GROWTHS, data)
-        if told is not None:
-            self.take(told.type, asdict(told))
-        return told is not None
+            self._take_text(index, TEXTS[stem], event, emit if change == "delta" else None)
 
     def reply(self) -> Item | None:
-        """The response so far; nothing before its first event."""
+        """Return the response so far, `None` before its first event."""
         if not self._response and not self._outputs:
             return None
-        told = dicts(self._response.get("output")) if self._is_ended else []
-        gathered = [self._outputs[index].made() for index in sorted(self._outputs)]
-        return {"object": "response", **self._response, "output": told or gathered}
+        complete = dicts_in(self._response.get("output")) if self.is_finished else []
+        gathered = [self._outputs[index].gathered() for index in sorted(self._outputs)]
+        return {"object": "response", **self._response, "output": complete or gathered}
 
     def _take_part(self, index: int, blocks: str, event: Item) -> None:
-        place = index_of(event.get(INDEXES[blocks]))
-        output = self._outputs.get(index)
-        if output is not None and place is not None and fields(event.get("part")):
-            output.blocks.setdefault(blocks, {})[place] = {**event["part"]}
+        place = index_or_none(event.get(INDEXES[blocks]))
+        output, part = self._outputs.get(index), dict_or_empty(event.get("part"))
+        if output is not None and place is not None and part:
+            output.blocks.setdefault(blocks, {})[place] = {**part}
 
-    def _take_text(self, index: int, text: _Text, event: Item, *, is_delta: bool) -> None:
-        """A piece of text, or all of it: the event that ends a text mends what was lost of it."""
-        output = self._outputs.setdefault(index, _Output(_begun(text, event)))
-        holder = _holder(output, text, event)
-        if is_delta:
-            grow(holder, text.field, event.get("delta"))
+    def _take_text(self, index: int, text: _Text, event: Item, emit: Emit | None) -> None:
+        """Add a piece of text, or set all of it: the event that ends a text repairs what was lost of it."""
+        holder = self._holder(index, text, event)
+        if emit is not None:
+            append_text(holder, text.field, event.get("delta"))
+            if text.delta is not None:
+                emit(text.delta, event.get("delta"))
         elif isinstance(event.get(text.field), str):
             holder[text.field] = event[text.field]
 
-
-def _begun(text: _Text, event: Item) -> Item:
-    """An item whose beginning was lost."""
-    role: Item = {"role": "assistant"} if text.item_type == "message" else {}
-    return {"type": text.item_type, "id": event.get("item_id"), **role}
-
-
-def _holder(output: _Output, text: _Text, event: Item) -> Item:
-    if not text.blocks:
-        return output.item
-    place = index_of(event.get(INDEXES[text.blocks])) or 0
-    return output.blocks.setdefault(text.blocks, {}).setdefault(place, {"type": text.block_type})
+    def _holder(self, index: int, text: _Text, event: Item) -> Item:
+        """Return the object whose text grows; an item or block whose first event was lost begins here."""
+        role: Item = {"role": "assistant"} if text.item_type == "message" else {}
+        begun: Item = {"type": text.item_type, "id": event.get("item_id"), **role}
+        output = self._outputs.setdefault(index, _Output(begun))
+        if not text.blocks:
+            return output.item
+        place = index_or_none(event.get(INDEXES[text.blocks])) or 0
+        return output.blocks.setdefault(text.blocks, {}).setdefault(place, {"type": text.block_type})
 
 
-# The events that make up nearly all of a stream.
-
-
-class _Growth(Shape):
-    type: Literal[
-        "response.output_text.delta",
-        "response.reasoning_text.delta",
-        "response.reasoning_summary_text.delta",
-        "response.function_call_arguments.delta",
-        "response.custom_tool_call_input.delta",
-    ]
-    output_index: int
-    delta: str
-    item_id: str | None = None
-    content_index: int | None = None
-    summary_index: int | None = None
-    sequence_number: int | None = None
-    logprobs: object = None
-    obfuscation: str | None = None
-
-
-_GROWTHS = Decoder(_Growth)
+def new_builder() -> ReplyBuilder:
+    """Return a builder for one streamed reply."""
+    return ReplyBuilder(ResponsesReply(), last_events=ENDS)

@@ -1,8 +1,7 @@
-"""Recognises a provider's report that a request was too large, in whatever words it comes (B11).
+"""Recognise a provider's report that a request was too large.
 
-Providers have no common code for it; the table holds the phrases they are known to use, and a second pass reads the
-prompt's size and the limit where the words give them. A refusal for going too fast is no overflow, however much it
-speaks of tokens.
+Providers have no common code for it; the table lists the phrases they are known to use, and a second pass reads the
+prompt's size and the limit if the text gives them. A rate limit is not an overflow, even if its text mentions tokens.
 """
 
 import re
@@ -14,7 +13,7 @@ from msgspec import Struct
 
 
 class Overflow(Struct, frozen=True):
-    """A request reported too large: whose words they are, and the numbers in them.
+    """A request reported as too large: by which provider, and the numbers in its report.
 
     `bytes_limit`: the request's bytes were refused, so its tokens may have fitted. `bound_thinking`: its size was not the
     problem, but thinking that is bound to another conversation; without that, the same request may be sent again.
@@ -58,7 +57,7 @@ PHRASES: tuple[tuple[str, str], ...] = (
     ("dashscope", r"range of input length should be"),
     ("unknown", r"token limit exceeded|too many (?:input )?tokens"),
 )
-"""Who says it, and what is said; the first that matches wins, so the particular stand before the general."""
+"""Provider and phrase; the first match wins, so particular phrases stand before general ones."""
 
 BYTE_PHRASES: tuple[tuple[str, str], ...] = (
     ("anthropic", r"request_too_large|exceeds the maximum (?:allowed )?(?:number of bytes|size)"),
@@ -71,7 +70,7 @@ TOO_FAST = re.compile(
     r"|quota|resource.?exhausted",
     re.IGNORECASE,
 )
-"""What is refused for its pace; these words outweigh every phrase above but the exact code."""
+"""Refusals for the rate of requests; these outweigh every phrase above but the exact codes."""
 
 MOST_NESTED = 8
 """Objects inside one another that may describe one error."""
@@ -115,12 +114,12 @@ MOST_TEXT = 20_000
 
 
 def recognise(status: int | None, body: bytes | str | Mapping[str, Any] | None) -> Overflow | None:
-    """The overflow a failed request reports; nothing if it failed for another reason.
+    """Return the overflow that a failed request reports, `None` if it failed for another reason.
 
-    `status` is the HTTP status, nothing if there is none (an exception's text, an event of a stream). In a stream that
-    began well only what stands under `error` counts, for a model may speak about errors too.
+    `status` is the HTTP status, `None` for an exception's text or an event of a stream. In a stream that began well only
+    `error` counts, since a model may write about errors too.
     """
-    error = _error_of(status, _parsed(body))
+    error = _error_of(status, _parse(body))
     text = "\n".join(_texts(error))[:MOST_TEXT]
     has_code = any(code in text for code in EXACT_CODES)
     if not has_code and (status == 429 or TOO_FAST.search(text)):
@@ -144,15 +143,15 @@ def _by_phrase(text: str) -> Overflow | None:
 
 
 def _is_bodiless(status: int | None, text: str) -> bool:
-    """Some services refuse a large request with nothing but a status; their SDKs say so in words."""
+    """Return whether a refusal is a bare status, as some services send for a large request."""
     return (status == 400 and not text.strip()) or re.match(r"4(?:00|13)\b.{0,20}\(no body\)", text) is not None
 
 
-def _compiled(phrases: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _compile(phrases: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
     return tuple((family, re.compile(phrase, re.IGNORECASE)) for family, phrase in phrases)
 
 
-_COMPILED, _COMPILED_BYTES = _compiled(PHRASES), _compiled(BYTE_PHRASES)
+_COMPILED, _COMPILED_BYTES = _compile(PHRASES), _compile(BYTE_PHRASES)
 _PROMPT_SIZES = tuple(re.compile(size, re.IGNORECASE) for size in PROMPT_SIZES)
 _LIMIT_SIZES = tuple(re.compile(size, re.IGNORECASE) for size in LIMIT_SIZES)
 
@@ -179,14 +178,14 @@ def errors_in(body: object) -> list[Mapping[str, Any]]:
 
 def message_in(body: object) -> str:
     """Return what the body of a refusal says, parsed or not; empty where it says nothing."""
-    body = _parsed(body)
+    body = _parse(body)
     if isinstance(body, str):
         return body
     fields = [error.get(field) for error in errors_in(body) for field in ("message", "error", "detail", "msg")]
     return next((text for text in fields if isinstance(text, str) and text.strip()), "")
 
 
-def _parsed(body: object) -> object:
+def _parse(body: object) -> object:
     if isinstance(body, bytes | bytearray | memoryview):
         body = bytes(body).decode("utf-8", "replace")
     if not isinstance(body, str):
@@ -199,7 +198,7 @@ def _parsed(body: object) -> object:
 
 
 def _error_of(status: int | None, body: object) -> object:
-    """The part of a body that reports an error; all of it where the request failed outright."""
+    """Return the part of a body that reports an error; all of it if the request failed outright."""
     if not isinstance(body, Mapping):
         return body if status is None or status >= 400 else None
     response = body.get("response")
@@ -211,13 +210,13 @@ def _error_of(status: int | None, body: object) -> object:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All text in a value, walked without recursion; whole numbers come with their field's name."""
+    """Yield all text in a value, without recursion; whole numbers come with their field's name."""
     waiting: list[object] = [value]
     taken = 0
     while waiting and taken < MOST_TEXT:
         one = waiting.pop()
         if isinstance(one, Mapping):
-            waiting += reversed([_named(key, inner) for key, inner in list(one.items())[:100]])
+            waiting += reversed([_with_name(key, inner) for key, inner in list(one.items())[:100]])
         elif isinstance(one, list | tuple):
             waiting += reversed(one[:100])
         elif isinstance(one, str):
@@ -225,5 +224,5 @@ def _texts(value: object) -> Iterator[str]:
             yield one
 
 
-def _named(key: object, value: object) -> object:
+def _with_name(key: object, value: object) -> object:
     return f"{key}: {value}" if isinstance(value, int) and not isinstance(value, bool) else value

@@ -4,22 +4,33 @@ Each format is a module of pure functions; this one binds them. A caller needs o
 provider would be sent, let the engine change the view, encode it back.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from infold.core.messages import Finish, Message, Usage
 from infold.errors import UnknownFormat
-from infold.formats import anthropic, bodies, gemini, openai_chat, openai_responses, rules
-from infold.formats.codec import Decoded, Item, MalformedError, refuse_text, refusing
+from infold.formats import anthropic, gemini, openai_chat, openai_responses
+from infold.formats.codec import (
+    Decoded,
+    Item,
+    MalformedError,
+    dict_or_empty,
+    error_at,
+    join_lines,
+    json_text,
+    require_list,
+    text_field,
+)
 from infold.formats.pairing import Pairing
+from infold.formats.streams import ReplyBuilder
 
 
 class Decode(Protocol):
     """Wire items to messages; ids are `m0`, `m1` … from `first` on.
 
-    Give `pairing` to go on where an earlier decoding ended, so that results find calls decoded before.
+    Give `pairing` to continue an earlier decoding, so that results find calls decoded before.
     """
 
     def __call__(self, items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded: ...
@@ -31,133 +42,178 @@ class EncodeNew(Protocol):
     def __call__(self, message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]: ...
 
 
-class WireFormat(Struct, frozen=True):
-    """All infold knows of one provider's messages.
+class SummaryFields(Protocol):
+    """What a request for a summary says about its answer, given the body of an ordinary request to the same model."""
 
-    `items_field` names the field of a request body that holds the items. `problems` says what the provider would
-    refuse. `system_text` and `tools_text` are what a request sends beside its items; `reply_items` are what a reply
-    adds to them.
+    def __call__(self, body: Mapping[str, Any], output_tokens: int, *, has_tools: bool) -> Item: ...
+
+
+class WireFormat(Struct, frozen=True):
+    """All infold knows of one provider's wire.
+
+    `items_field` names the field of a request body that holds the items, `system_fields` those that may hold the system
+    prompt, `path_endings` how the paths of such requests end. `reply_items` are what a reply adds to the items.
     """
 
     name: str
     items_field: str
+    system_fields: tuple[str, ...]
+    path_endings: tuple[str, ...]
     looks_like: Callable[[Sequence[object]], bool]
     decode: Decode
     encode: Callable[[Sequence[Message], Decoded], list[object]]
     encode_new: EncodeNew
-    problems: Callable[[Sequence[object]], tuple[str, ...]]
-    system_text: Callable[[object], str]
-    tools_text: Callable[[object], str]
     reply_items: Callable[[object], list[object]]
     usage: Callable[[object], Usage | None]
     finish: Callable[[object], Finish | None]
+    new_builder: Callable[[], ReplyBuilder]
+    summary_fields: SummaryFields
+    with_system: Callable[[str, list[Any]], Item]
+    tool_item: Callable[[str, str, Item], Item]
+    tool_names: Callable[[Item, str], Iterator[str]]
+
+    def system_text(self, body: object) -> str:
+        """Return the system prompt that a request sends apart from its items, as text."""
+        request = dict_or_empty(body)
+        value = next((request[field] for field in self.system_fields if request.get(field)), None)
+        if isinstance(value, Mapping):
+            value = value.get("parts")
+        if isinstance(value, list | tuple):
+            return join_lines(text_field(dict_or_empty(block), "text") or json_text(block) for block in value)
+        return value if isinstance(value, str) else json_text(value) if value else ""
+
+    def tools_text(self, body: object) -> str:
+        """Return the tools a request offers and the shape it wants its answer in, as JSON."""
+        request = dict_or_empty(body)
+        fields = ("tools", "functions", "response_format", "text", "toolConfig", "tool_config")
+        return join_lines(json_text(request[field]) for field in fields if request.get(field))
 
 
 OPENAI_CHAT = WireFormat(
     name=openai_chat.NAME,
     items_field="messages",
+    system_fields=(),
+    path_endings=("/chat/completions",),
     looks_like=openai_chat.looks_like,
     decode=openai_chat.decode,
     encode=openai_chat.encode,
     encode_new=openai_chat.encode_new,
-    problems=rules.chat_problems,
-    system_text=bodies.chat_system,
-    tools_text=bodies.tools_text,
-    reply_items=bodies.chat_reply,
-    usage=bodies.chat_usage,
-    finish=bodies.chat_finish,
+    reply_items=openai_chat.reply_items,
+    usage=openai_chat.usage,
+    finish=openai_chat.finish,
+    new_builder=openai_chat.new_builder,
+    summary_fields=openai_chat.summary_fields,
+    with_system=openai_chat.with_system,
+    tool_item=openai_chat.tool_item,
+    tool_names=openai_chat.tool_names,
 )
-
 
 OPENAI_RESPONSES = WireFormat(
     name=openai_responses.NAME,
     items_field="input",
+    system_fields=("instructions",),
+    path_endings=("/responses",),
     looks_like=openai_responses.looks_like,
     decode=openai_responses.decode,
     encode=openai_responses.encode,
     encode_new=openai_responses.encode_new,
-    problems=rules.responses_problems,
-    system_text=bodies.responses_system,
-    tools_text=bodies.tools_text,
-    reply_items=bodies.responses_reply,
-    usage=bodies.responses_usage,
-    finish=bodies.responses_finish,
+    reply_items=openai_responses.reply_items,
+    usage=openai_responses.usage,
+    finish=openai_responses.finish,
+    new_builder=openai_responses.new_builder,
+    summary_fields=openai_responses.summary_fields,
+    with_system=openai_responses.with_system,
+    tool_item=openai_responses.tool_item,
+    tool_names=openai_responses.tool_names,
 )
-
 
 ANTHROPIC_MESSAGES = WireFormat(
     name=anthropic.NAME,
     items_field="messages",
+    system_fields=("system",),
+    path_endings=("/messages",),
     looks_like=anthropic.looks_like,
     decode=anthropic.decode,
     encode=anthropic.encode,
     encode_new=anthropic.encode_new,
-    problems=rules.anthropic_problems,
-    system_text=bodies.anthropic_system,
-    tools_text=bodies.tools_text,
-    reply_items=bodies.anthropic_reply,
-    usage=bodies.anthropic_usage,
-    finish=bodies.anthropic_finish,
+    reply_items=anthropic.reply_items,
+    usage=anthropic.usage,
+    finish=anthropic.finish,
+    new_builder=anthropic.new_builder,
+    summary_fields=anthropic.summary_fields,
+    with_system=anthropic.with_system,
+    tool_item=anthropic.tool_item,
+    tool_names=anthropic.tool_names,
 )
-
 
 GEMINI = WireFormat(
     name=gemini.NAME,
     items_field="contents",
+    system_fields=("systemInstruction", "system_instruction"),
+    path_endings=(":generateContent", ":streamGenerateContent"),
     looks_like=gemini.looks_like,
     decode=gemini.decode,
     encode=gemini.encode,
     encode_new=gemini.encode_new,
-    problems=rules.gemini_problems,
-    system_text=bodies.gemini_system,
-    tools_text=bodies.tools_text,
-    reply_items=bodies.gemini_reply,
-    usage=bodies.gemini_usage,
-    finish=bodies.gemini_finish,
+    reply_items=gemini.reply_items,
+    usage=gemini.usage,
+    finish=gemini.finish,
+    new_builder=gemini.new_builder,
+    summary_fields=gemini.summary_fields,
+    with_system=gemini.with_system,
+    tool_item=gemini.tool_item,
+    tool_names=gemini.tool_names,
 )
 
-
 FORMATS = (GEMINI, OPENAI_RESPONSES, ANTHROPIC_MESSAGES, OPENAI_CHAT)
-"""In the order they are asked: each of the first three knows marks of its own, chat takes what has none."""
+"""In the order of detection: each of the first three recognises marks of its own, chat takes the rest."""
 
 
 def format_named(name: str) -> WireFormat:
-    """The format of that name; `UnknownFormat` if there is none."""
+    """Return the format of that name, or raise `UnknownFormat`."""
     for wire in FORMATS:
         if wire.name == name:
             return wire
     raise UnknownFormat(f"the name {name!r}", tried=_names(), remedy="choose one of these names")
 
 
+def builder_for(format_name: str) -> ReplyBuilder:
+    """Return a builder for a streamed reply in that format, or raise `UnknownFormat`."""
+    return format_named(format_name).new_builder()
+
+
 def detect(items: Sequence[object]) -> WireFormat:
-    """The format these messages are in.
+    """Return the format these messages are in.
 
     Plain text under `user` and `assistant` is the same in three formats and is taken for chat; name the format where
-    that matters. `UnknownFormat` if they are in none, `BrokenInput` if they are no messages at all; both name the item.
+    that matters. Raise `UnknownFormat` if they are in none of them, `BrokenInput` if they are not messages; both name the
+    item.
     """
-    refuse_text("messages", items)
+    require_list("messages", items)
     try:
-        wire = _found(items)
+        wire = _first_match(items)
     except MalformedError:
-        _strange(items)  # knows the place, and raises with it
+        _describe_unknown(items)  # finds the item, and raises with its place
         raise
     if wire is None:
-        raise UnknownFormat(_strange(items), tried=_names(), remedy="name the format, or give role and content")
+        raise UnknownFormat(
+            _describe_unknown(items), tried=_names(), remedy="name the format, or give role and content"
+        )
     return wire
 
 
-def _found(items: Sequence[object]) -> WireFormat | None:
+def _first_match(items: Sequence[object]) -> WireFormat | None:
     return next((wire for wire in FORMATS if wire.looks_like(items)), None)
 
 
-def _strange(items: Sequence[object]) -> str:
-    """What of a list is in no format: an item of its own, or all of them together; raises for one that is no object."""
+def _describe_unknown(items: Sequence[object]) -> str:
+    """Name what is in no format: one item, or all of them together; raise `MalformedError` for one that is not an object."""
     for index, item in enumerate(items):
         try:
-            if _found([item]) is None:
+            if _first_match([item]) is None:
                 return f"item {index} of these messages"
         except MalformedError as problem:
-            raise refusing("messages", index, problem) from problem
+            raise error_at("messages", index, problem) from problem
     return "this list of messages, whose items are of different formats,"
 
 

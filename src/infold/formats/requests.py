@@ -1,7 +1,7 @@
-"""Requests as providers are sent them: which format a path speaks, what a body asks for, and the same body with other messages.
+"""Requests as providers receive them: the format of a path, the contents of a body, and the same body with other messages.
 
-For whoever stands between a client and a provider. A body is only ever read; the one given back is new, with every field that
-infold does not know as it was. History that the provider itself holds or cuts is not infold's to manage, and is told apart.
+For a relay between a client and a provider. A body is never modified: a changed one is new, with every unknown field as it
+was. A request whose history the provider itself holds or cuts is `Unmanaged`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,45 +14,24 @@ from infold.core.judge import Answer
 from infold.core.messages import AssistantMessage, Message, TextPart, calls_of
 from infold.core.summary_request import SummaryRequest
 from infold.errors import BrokenInput
-from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats import anthropic
+from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, WireFormat
 
 Body: TypeAlias = Mapping[str, Any]
 
-_ENDINGS: tuple[tuple[str, WireFormat], ...] = (
-    ("/chat/completions", OPENAI_CHAT),
-    ("/responses", OPENAI_RESPONSES),
-    ("/messages", ANTHROPIC_MESSAGES),
-    (":generateContent", GEMINI),
-    (":streamGenerateContent", GEMINI),
-)
 _THREAD = "/threads/"
-"""In the path of a message that OpenAI's Assistants keep by themselves."""
+"""Part of the paths of messages that OpenAI's Assistants store."""
 
-_BESIDE = {"openai-responses": "instructions", "anthropic-messages": "system", "gemini": "systemInstruction"}
 _OUTPUT_FIELDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
-_OUTPUT_FIELD = {
-    "openai-chat": "max_completion_tokens",
-    "openai-responses": "max_output_tokens",
-    "anthropic-messages": "max_tokens",
-}
 _HELD_BY_PROVIDER = ("previous_response_id", "conversation", "context_management", "cached_content", "cachedContent")
-_HELD_IN_MESSAGES = ("thread", "compaction")
-"""The same of Anthropic's alone: a history that the server keeps, and a request to compact this one."""
-
 _HELD_ITEMS = ("item_reference", "compaction", "context_compaction")
-"""How the types of items begin that stand for what only the provider can read, such as a history that it compacted, or that
+"""Prefixes of the types of items that only the provider can read, such as a history that it compacted, or that
 ask it to compact this one."""
 
 _TRUNCATING_NAMES, _TRUNCATING_PORTS = ("ollama", "lmstudio", "lm-studio"), ("11434", "1234")
 _TRUNCATING_DOMAINS = (".z.ai", ".bigmodel.cn", ".xiaomimimo.com")
 """Servers that answer a request over their window as if it had fitted: Ollama and LM Studio, by name or by the port they listen
 on, drop a part of it; Z.ai and MiMo accept it."""
-
-_THINKING_EDIT = "clear_thinking"
-"""How the name of an edit of Anthropic's begins that touches thinking alone; a date follows."""
-
-_LARGER_BETA, _LARGER_TOKENS = "context-1m-", 1_000_000
-"""How the name of Anthropic's beta begins by which some models have a larger window, and how large that is."""
 
 _NOT_FOR_SUMMARIES = (
     *(
@@ -71,15 +50,15 @@ _NOT_FOR_SUMMARIES = (
     *("stop", "stop_sequences", *_OUTPUT_FIELDS, "store", "background", "thinking", "reasoning", "reasoning_effort"),
     "context_management",  # edits of thinking are refused where nothing thinks
 )
-"""What a request asks of its own answer, in either spelling of Gemini's; a summary is text in one piece."""
+"""What a request says about its own answer, in either spelling of Gemini's; a summary is text in one piece."""
 
 
-class Asked(Struct, frozen=True):
-    """What a request asks for: its messages, what is sent beside them, the model, and the most it may answer with.
+class ProviderRequest(Struct, frozen=True):
+    """The contents of a request: messages, system prompt, tools, model, and the most tokens of its answer.
 
-    `window_tokens` is the window it asks for where that is another than its model's usual one. `drops_thinking`: it asks the
-    provider to leave out thinking that is bound to another conversation, in place of refusing it. `is_truncated`: what is too
-    large is not refused but answered without a part of it.
+    `window_tokens` is the window it asks for if that is not its model's usual one. `drops_thinking`: it asks the
+    provider to drop thinking that is bound to another conversation, in place of refusing it. `is_truncated`: a request that is
+    too large is not refused but answered without a part of it.
     """
 
     wire: WireFormat
@@ -95,35 +74,35 @@ class Asked(Struct, frozen=True):
 
 
 class Unmanaged(Struct, frozen=True):
-    """A request that is relayed as it is, and why; `is_history`: it brings or continues one, which may be too large."""
+    """A request that is relayed unchanged, and why; `is_history`: it brings or continues a history, which may be too large."""
 
     why: str
     is_history: bool = False
 
 
-def wire_of_path(path: str) -> WireFormat | None:
-    """The format that requests to this path are in; none for paths that take no messages."""
+def format_of_path(path: str) -> WireFormat | None:
+    """Return the format of requests to this path, `None` if it takes no messages."""
     bare = path.split("?", 1)[0].rstrip("/")
-    wire = next((wire for ending, wire in _ENDINGS if bare.endswith(ending)), None)
+    wire = next((wire for wire in FORMATS if bare.endswith(wire.path_endings)), None)
     return None if wire is ANTHROPIC_MESSAGES and _THREAD in bare else wire
 
 
 def model_in_path(path: str) -> str:
-    """The model that a Gemini path names; empty elsewhere."""
+    """Return the model that a Gemini path names; empty for other paths."""
     _, _, rest = path.partition("/models/")
     return rest.split("?", 1)[0].partition(":")[0]
 
 
-def unstreamed(path: str) -> str:
-    """The path that answers in one piece what this one would stream."""
+def unstreamed_path(path: str) -> str:
+    """Return the path that answers in one piece what this one would stream."""
     return path.replace(":streamGenerateContent", ":generateContent").replace("?alt=sse", "").replace("&alt=sse", "")
 
 
-def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanaged:
-    """What a body asks for; raises `BrokenInput` for what is no request of this format."""
+def read_request(wire: WireFormat, body: object, path: str = "") -> ProviderRequest | Unmanaged:
+    """Return the contents of a request body; raise `BrokenInput` if it is not a request of this format."""
     if not isinstance(body, Mapping):
         raise BrokenInput(
-            wire.name, "the body is no JSON object", remedy="send the request as the provider documents it"
+            wire.name, "the body is not a JSON object", remedy="send the request as the provider documents it"
         )
     items = body.get(wire.items_field)
     if items is None:
@@ -131,103 +110,75 @@ def asked_of(wire: WireFormat, body: object, path: str = "") -> Asked | Unmanage
     if isinstance(items, str):  # Responses takes a lone text for one message of the user
         items = [{"role": "user", "content": items}]
     if not isinstance(items, list | tuple):
-        raise BrokenInput(wire.name, f"{wire.items_field} is no list", remedy="send the messages as a list")
-    held = _held_by_provider(wire, body, items)
+        raise BrokenInput(wire.name, f"{wire.items_field} is not a list", remedy="send the messages as a list")
+    held = _provider_history(wire, body, items)
     if held:
         return Unmanaged(f"the provider holds or cuts the history itself ({held})", is_history=True)
-    return Asked(
+    return ProviderRequest(
         wire,
         tuple(items),
-        system=body.get(_BESIDE.get(wire.name, ""), body.get("system_instruction") if wire is GEMINI else None),
+        system=next((body[field] for field in wire.system_fields if field in body), None),
         tools=body.get("tools"),
         model=str(body.get("model") or model_in_path(path)),
         output_tokens=_output_tokens(body),
         streams=bool(body.get("stream")) or "streamGenerateContent" in path,
-        drops_thinking=_drops_thinking(body),
+        drops_thinking=anthropic.drops_thinking(body),
     )
 
 
-def _drops_thinking(body: Body) -> bool:
-    thinking = body.get("thinking")
-    binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
-    return isinstance(binding, Mapping) and binding.get("prefix_mismatch_behavior") == "drop_block"
-
-
-def truncates(host: str) -> bool:
-    """Whether the server at this host (`name:port`) is known not to refuse a request that is too large."""
+def is_truncating_host(host: str) -> bool:
+    """Return whether the server at this host (`name:port`) is known not to refuse a request that is too large."""
     name, _, port = host.lower().partition(":")
     is_named = any(part in name for part in _TRUNCATING_NAMES) or f".{name}".endswith(_TRUNCATING_DOMAINS)
     return is_named or port in _TRUNCATING_PORTS
 
 
-def asks_to_truncate(body: Body) -> bool:
-    """Whether a body asks its provider to shorten what is too large: Responses, OpenRouter, vLLM."""
+def requests_truncation(body: Body) -> bool:
+    """Return whether a body asks its provider to shorten a request that is too large: Responses, OpenRouter, vLLM."""
     transforms = body.get("transforms")
     asks = body.get("truncation") == "auto" or body.get("truncate_prompt_tokens") is not None
     return asks or (isinstance(transforms, list) and "middle-out" in transforms)
 
 
-def larger_window(wire: WireFormat, body: Body, headers: Mapping[str, str]) -> int | None:
-    """The window that a request asks for beside its model's usual one: Anthropic's by a beta, in a header or in the body."""
-    named = body.get("anthropic_beta")
-    betas = [*headers.get("anthropic-beta", "").split(","), *(named if isinstance(named, list) else ())]
-    is_larger = wire is ANTHROPIC_MESSAGES and any(str(beta).strip().startswith(_LARGER_BETA) for beta in betas)
-    return _LARGER_TOKENS if is_larger else None
+def requested_window(wire: WireFormat, body: Body, headers: Mapping[str, str]) -> int | None:
+    """Return the window that a request asks for where it is not its model's usual one."""
+    return anthropic.requested_window(body, headers) if wire is ANTHROPIC_MESSAGES else None
 
 
 def with_items(body: Body, wire: WireFormat, items: Sequence[object]) -> dict[str, Any]:
-    """The same request with other messages."""
+    """Return the same request with other messages."""
     return {**body, wire.items_field: list(items)}
 
 
 def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: Sequence[object] = ()) -> dict[str, Any]:
-    """The request for a summary, to the model that this body was for.
+    """Return the request for a summary, to the model that this body was for.
 
-    One that shares the ordinary request's prefix keeps everything before its last message as it was, tools included, so that
-    the provider's cache serves it; `shown` are its messages as that request has them. One that shows them under a system
-    prompt of its own keeps the tools too, which their calls need. One of its own has nothing of it but the model.
+    If it shares the ordinary request's prefix, everything before its last message stays as it was, tools included, so that
+    the provider's cache serves it; `shown` are the messages as that request has them. If it shows them under a system prompt
+    of its own, it keeps the tools too, which their calls need. Otherwise it keeps only the model.
     """
     kept = {name: value for name, value in body.items() if name not in _NOT_FOR_SUMMARIES}
     items = [item for message in request.messages[-1:] for item in wire.encode_new(message)]
-    limit = _limited(wire, body, request.output_tokens)
+    fields = wire.summary_fields(body, request.output_tokens, has_tools=bool(kept.get("tools")))
     if request.shares_prefix:
-        return {
-            **kept,
-            wire.items_field: [*shown, *items],
-            **limit,
-            **_without_calls(wire, kept),
-            **_same_thinking(wire, body),
-        }
+        thinking = anthropic.thinking_fields(body) if wire is ANTHROPIC_MESSAGES else {}
+        return {**kept, wire.items_field: [*shown, *items], **fields, **thinking}
     if request.messages[1:]:
         history = [*without_bound_thinking(wire, tuple(dropwhile(_is_system, shown))), *items]
-        opened = _opened(wire, request.system, history)
         kept.pop("system_instruction", None)
-        return {**kept, **opened, **limit, **_without_calls(wire, kept)}
-    named = {"model": body["model"]} if "model" in body else {}
-    return {**named, **_opened(wire, request.system, items), **limit}
+        return {**kept, **wire.with_system(request.system, history), **fields}
+    model = {"model": body["model"]} if "model" in body else {}
+    fields = wire.summary_fields(body, request.output_tokens, has_tools=False)
+    return {**model, **wire.with_system(request.system, items), **fields}
 
 
 def without_bound_thinking(wire: WireFormat, items: Sequence[object]) -> list[object]:
     """Return messages for another system prompt than their own: without Anthropic's thinking, which may be bound to it."""
-    if wire is not ANTHROPIC_MESSAGES:
-        return list(items)
-    return [kept for item in items if (kept := _unthinking(item)) is not None]
+    return anthropic.without_thinking(items) if wire is ANTHROPIC_MESSAGES else list(items)
 
 
-def _unthinking(item: object) -> object | None:
-    content = item.get("content") if isinstance(item, Mapping) else None
-    if not isinstance(item, Mapping) or not isinstance(content, list | tuple) or not any(map(_is_thinking, content)):
-        return item
-    said = [block for block in content if not _is_thinking(block)]
-    return {**item, "content": said} if said else None
-
-
-def _is_thinking(block: object) -> bool:
-    return isinstance(block, Mapping) and block.get("type") in ("thinking", "redacted_thinking")
-
-
-def answer_of(wire: WireFormat, body: object) -> Answer:
-    """A model's reply as a summariser's answer; a refusal that OpenAI puts into a field of its own ends it as a filter does."""
+def read_answer(wire: WireFormat, body: object) -> Answer:
+    """Return a model's reply as a summariser's answer; a refusal in OpenAI's own field counts as a content filter."""
     items = wire.reply_items(body)
     messages: tuple[Message, ...] = wire.decode(items).messages
     replies = [message for message in messages if isinstance(message, AssistantMessage)]
@@ -248,29 +199,18 @@ def _refuses(item: object) -> bool:
     return any(bool(part.get("refusal")) for part in (item, *blocks))
 
 
-def _held_by_provider(wire: WireFormat, body: Body, items: Sequence[object]) -> str:
-    """What says that the provider has a part of the history, or cuts it; empty where nothing does."""
-    names = (*_HELD_BY_PROVIDER, *(_HELD_IN_MESSAGES if wire is ANTHROPIC_MESSAGES else ()))
-    fields = (field for field in names if body.get(field) and not _cuts_nothing(wire, field, body[field]))
-    types = (_type_of(item) for item in items if isinstance(item, Mapping))
+def _provider_history(wire: WireFormat, body: Body, items: Sequence[object]) -> str:
+    """Return the field or type by which the provider keeps a part of the history, or cuts it; empty if there is none."""
+    names = (*_HELD_BY_PROVIDER, *(anthropic.HELD_FIELDS if wire is ANTHROPIC_MESSAGES else ()))
+    fields = (name for name in names if body.get(name) and not _is_harmless(wire, name, body[name]))
+    objects = (item for item in items if isinstance(item, Mapping))
+    # An item with nothing but an id refers to what the provider stores.
+    types = ("item_reference" if item.keys() == {"id"} else str(item.get("type")) for item in objects)
     return next(fields, next((kind for kind in types if kind.startswith(_HELD_ITEMS)), ""))
 
 
-def _type_of(item: Body) -> str:
-    """An item's type; one that has nothing but an id is a reference to what the provider keeps."""
-    return "item_reference" if item.keys() == {"id"} else str(item.get("type"))
-
-
-def _cuts_nothing(wire: WireFormat, field: str, value: object) -> bool:
-    """Whether Anthropic is asked for no more than to leave its own thinking out, as Claude Code asks with each request."""
-    if wire is not ANTHROPIC_MESSAGES or field != "context_management" or not isinstance(value, Mapping):
-        return False
-    edits = value.get("edits") or ()
-    return isinstance(edits, list | tuple) and all(map(_is_about_thinking, edits))
-
-
-def _is_about_thinking(edit: object) -> bool:
-    return isinstance(edit, Mapping) and str(edit.get("type")).startswith(_THINKING_EDIT)
+def _is_harmless(wire: WireFormat, field: str, value: object) -> bool:
+    return wire is ANTHROPIC_MESSAGES and field == "context_management" and anthropic.edits_thinking_only(value)
 
 
 def _output_tokens(body: Body) -> int:
@@ -278,38 +218,3 @@ def _output_tokens(body: Body) -> int:
     nested = config.get("maxOutputTokens") if isinstance(config, Mapping) else None
     given = next((body[field] for field in _OUTPUT_FIELDS if body.get(field)), nested)
     return given if isinstance(given, int) and given > 0 else 0
-
-
-def _limited(wire: WireFormat, body: Body, output_tokens: int) -> dict[str, Any]:
-    if wire is GEMINI:
-        return {"generationConfig": {"maxOutputTokens": output_tokens}}
-    stored = {"store": False} if wire is OPENAI_RESPONSES else {}
-    field = "max_tokens" if "max_tokens" in body else _OUTPUT_FIELD[wire.name]  # older servers know no other
-    return {field: output_tokens, **stored}
-
-
-def _without_calls(wire: WireFormat, kept: Body) -> dict[str, Any]:
-    """Tools stay, for the cache's sake; the model is told not to call them."""
-    if not kept.get("tools"):
-        return {}
-    if wire is GEMINI:
-        return {"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}}
-    return {"tool_choice": {"type": "none"} if wire is ANTHROPIC_MESSAGES else "none"}
-
-
-def _same_thinking(wire: WireFormat, body: Body) -> dict[str, Any]:
-    """Return what a request says about thinking, by which the thinking in its messages is accepted, dropped or refused.
-
-    Nothing where it has a budget for thinking, which may be larger than the summary.
-    """
-    thinking = body.get("thinking")
-    if wire is not ANTHROPIC_MESSAGES or not isinstance(thinking, Mapping) or "budget_tokens" in thinking:
-        return {}
-    return {field: body[field] for field in ("thinking", "context_management") if field in body}
-
-
-def _opened(wire: WireFormat, system: str, items: list[Any]) -> dict[str, Any]:
-    if wire is OPENAI_CHAT:
-        return {"messages": [{"role": "system", "content": system}, *items]}
-    beside: object = {"parts": [{"text": system}]} if wire is GEMINI else system
-    return {_BESIDE[wire.name]: beside, wire.items_field: items}

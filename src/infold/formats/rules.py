@@ -1,16 +1,21 @@
-"""What each provider would refuse in a list of messages, as sentences (B12).
+"""What each provider would refuse in a list of messages, as sentences.
 
-These are the rules of pairing and order that a request breaks with an HTTP 400. Types and fields are the SDKs' to
-check. A list with no problems is one that infold may send.
+These are the rules of pairing and order that a request breaks with an HTTP 400. Types and fields are left to the SDKs.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby, pairwise
 
 from msgspec import Struct
 
-from infold.formats.codec import Item, id_field, plain, text_field
+from infold.formats.codec import Item, as_dict, id_field, text_field
+from infold.formats.registry import WireFormat
+
+
+def problems(wire: WireFormat, items: Sequence[object]) -> tuple[str, ...]:
+    """Return what the provider would refuse in these items; empty if they may be sent."""
+    return _PROBLEMS[wire.name](items)
 
 
 class _Step(Struct, frozen=True):
@@ -22,7 +27,7 @@ class _Step(Struct, frozen=True):
 
 
 def _unpaired(steps: Iterable[_Step]) -> Iterator[str]:
-    """Calls without a result in the very next step, and results without a call in the one before."""
+    """Yield calls without a result in the very next step, and results without a call in the one before."""
     for before, step in pairwise([_Step(-1), *steps, _Step(-1)]):
         missing = Counter(before.calls) - Counter(step.results)
         yield from (f"item {before.place}: call {call!r} has no result right after it" for call in missing)
@@ -35,19 +40,19 @@ def _repeated(ids: Iterable[str], what: str) -> Iterator[str]:
 
 
 def _blocks(value: object) -> list[Item]:
-    """Content as blocks; text is one block of text."""
+    """Return content as blocks; text is one block of text."""
     if isinstance(value, str):
         return [{"type": "text", "text": value}]
     blocks = value if isinstance(value, list | tuple) else ()
-    return [{"type": "text", "text": block} if isinstance(block, str) else plain(block) for block in blocks]
+    return [{"type": "text", "text": block} if isinstance(block, str) else as_dict(block) for block in blocks]
 
 
 # OpenAI Chat Completions.
 
 
 def chat_problems(items: Sequence[object]) -> tuple[str, ...]:
-    """What Chat Completions would refuse."""
-    plains = [plain(item) for item in items]
+    """Return what Chat Completions would refuse."""
+    plains = [as_dict(item) for item in items]
     steps = [_chat_step(list(run)) for _, run in groupby(enumerate(plains), key=_chat_group)]
     empties = (f"item {place}: it is empty" for place, item in enumerate(plains) if _is_chat_empty(item))
     repeats = (text for step in steps for text in _repeated(step.calls, f"item {step.place}: call id"))
@@ -59,7 +64,7 @@ def _none_at_all(items: Sequence[object]) -> tuple[str, ...]:
 
 
 def _chat_group(one: tuple[int, Item]) -> int:
-    """Neighbouring results are one step, all else is a step of its own."""
+    """Group neighbouring results as one step; anything else is a step of its own."""
     place, item = one
     return -1 if item.get("role") in ("tool", "function") else place
 
@@ -68,8 +73,8 @@ def _chat_step(run: list[tuple[int, Item]]) -> _Step:
     place, first = run[0]
     if first.get("role") in ("tool", "function"):
         return _Step(place, results=tuple(id_field(item, "tool_call_id", "name") for _, item in run))
-    calls = [plain(call) for call in first.get("tool_calls") or ()]
-    legacy = [plain(first["function_call"])] if first.get("function_call") else []
+    calls = [as_dict(call) for call in first.get("tool_calls") or ()]
+    legacy = [as_dict(first["function_call"])] if first.get("function_call") else []
     return _Step(place, tuple(id_field(call, "id", "name") for call in [*calls, *legacy]))
 
 
@@ -83,8 +88,8 @@ def _is_chat_empty(item: Item) -> bool:
 
 
 def responses_problems(items: Sequence[object]) -> tuple[str, ...]:
-    """What Responses would refuse; results may stand anywhere after their call."""
-    plains = [plain(item) for item in items]
+    """Return what Responses would refuse; results may stand anywhere after their call."""
+    plains = [as_dict(item) for item in items]
     item_ids = (text_field(item, "id") for item in plains if _kind(item) != "item_reference")
     outputs = [_answered(item) for item in plains if _is_output(item)]
     return (
@@ -105,7 +110,7 @@ def _is_output(item: Item) -> bool:
 
 
 def _is_call(item: Item) -> bool:
-    """Whether the caller has to answer it; calls the provider ran itself carry no call id."""
+    """Return whether the caller has to answer it; calls the provider ran itself carry no call id."""
     return _kind(item).endswith(("_call", "program")) and bool(id_field(item, "call_id"))
 
 
@@ -125,7 +130,7 @@ def _responses_unpaired(items: Sequence[Item]) -> Iterator[str]:
 
 
 def _lonely_reasoning(items: Sequence[Item]) -> Iterator[str]:
-    """Reasoning wants the item it led to right after it."""
+    """Yield reasoning that is not followed by the item it led to."""
     for place, (item, following) in enumerate(pairwise([*items, {"role": "user"}])):
         is_models = following.get("role") == "assistant" or not (following.get("role") or _is_output(following))
         if _kind(item) == "reasoning" and not is_models:
@@ -136,8 +141,8 @@ def _lonely_reasoning(items: Sequence[Item]) -> Iterator[str]:
 
 
 def anthropic_problems(items: Sequence[object]) -> tuple[str, ...]:
-    """What Messages would refuse, neighbours of one role taken as one, as the API does."""
-    plains = [plain(item) for item in items]
+    """Return what Messages would refuse; neighbours of one role count as one, as in the API."""
+    plains = [as_dict(item) for item in items]
     turns = [list(run) for _, run in groupby(enumerate(plains), key=lambda one: one[1].get("role"))]
     steps = [_anthropic_step(run) for run in turns]
     return (
@@ -182,8 +187,8 @@ def _anthropic_order(run: list[tuple[int, Item]]) -> Iterator[str]:
 
 
 def gemini_problems(items: Sequence[object]) -> tuple[str, ...]:
-    """What generateContent would refuse; answers are counted by name, in the item after the calls."""
-    plains = [plain(item) for item in items]
+    """Return what generateContent would refuse; responses are counted by name, in the item after the calls."""
+    plains = [as_dict(item) for item in items]
     first_role = plains[0].get("role") if plains else "user"
     return (
         *_none_at_all(plains),
@@ -199,6 +204,14 @@ def _gemini_step(place: int, item: Item) -> _Step:
     answers = [part.get("functionResponse") or part.get("function_response") for part in parts]
     return _Step(
         place,
-        tuple(text_field(plain(call), "name") for call in calls if call),
-        tuple(text_field(plain(answer), "name") for answer in answers if answer),
+        tuple(text_field(as_dict(call), "name") for call in calls if call),
+        tuple(text_field(as_dict(answer), "name") for answer in answers if answer),
     )
+
+
+_PROBLEMS: dict[str, Callable[[Sequence[object]], tuple[str, ...]]] = {
+    "openai-chat": chat_problems,
+    "openai-responses": responses_problems,
+    "anthropic-messages": anthropic_problems,
+    "gemini": gemini_problems,
+}

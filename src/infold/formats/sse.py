@@ -1,41 +1,30 @@
-"""Values that arrive in pieces, put together: what the builders of all formats share.
-
-Text is gathered in a list and joined when it is asked for, so that a long reply costs no more per piece than a short one.
-A value of a wrong type is passed over, for a stream may hold anything.
-"""
+"""Events in the bytes of a stream: server-sent events, or the objects of a JSON array (one form of Gemini's streams)."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
-from msgspec import DecodeError, Struct
-from msgspec.json import Decoder
-
-from infold.formats.codec import Item
+from msgspec import Struct
 
 MOST_EVENT_BYTES = 32 * 2**20
 """The largest event that is kept: the one that ends a Responses stream holds the whole reply, pictures included."""
 
-
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-
-_LONE = re.compile(rb"(?:event: (?!error\n)[^\r\n]+\n)?data: (\{[^\r\n]*\})\n\n")
-"""An event by itself: an object on one line, under any name but that of an error."""
+_LONE = re.compile(rb"(?:event: ([^\r\n]+)\n)?data: ([^\r\n]*)\n\n")
+"""One whole event, as most pieces of a stream are."""
 
 
 class SseEvent(Struct, frozen=True):
-    """One event: its data, the lines joined, and its name where it has one."""
+    """One event: its data, the lines joined, and its name if it has one."""
 
     data: str
     name: str = ""
 
 
 class SseReader:
-    """Gives each event as soon as its bytes are complete, wherever they were split.
+    """Returns each event as soon as its bytes are complete, split anywhere.
 
-    It never holds more than `most_bytes`: an event with a longer line, or longer lines together, is passed over and
-    counted in `dropped`.
+    Holds at most `most_bytes`: an event with a longer line, or longer lines together, is skipped and counted in `dropped`.
     """
 
     def __init__(self, most_bytes: int = MOST_EVENT_BYTES) -> None:
@@ -50,25 +39,21 @@ class SseReader:
         self._is_over = False
 
     def feed(self, piece: bytes) -> list[SseEvent]:
-        """The events that this piece completes."""
-        return [event for line in self._ended(piece) for event in self._take(line)]
-
-    def lone(self, piece: bytes) -> bytes | None:
-        """The data of a piece that is one event, begun and ended, as most pieces are; nothing for any other, which is to be fed.
-
-        It is told without its name: an object that says what it is needs none.
-        """
+        """Return the events that this piece completes."""
         is_amid = self._line_bytes or self._lines or self._name or self._is_over or self._is_after_return
-        found = None if is_amid or len(piece) > self._most_bytes else _LONE.fullmatch(piece)
-        self._is_first = self._is_first and found is None
-        return None if found is None else found[1]
+        lone = None if is_amid or len(piece) > self._most_bytes else _LONE.fullmatch(piece)
+        if lone is None:
+            return [event for line in self._ended_lines(piece) for event in self._take(line)]
+        self._is_first = False
+        name, data = lone.groups()
+        return [SseEvent(data.decode("utf-8", "replace"), name.decode("utf-8", "replace") if name else "")]
 
     def close(self) -> list[SseEvent]:
-        """The last event of a stream that ended without the empty line after it."""
+        """Return the last event of a stream that ended without the empty line after it."""
         return self.feed(b"\n\n")
 
-    def _ended(self, piece: bytes) -> Iterator[bytes]:
-        """The lines that this piece ends, without their ends; a line feed after a return ends nothing."""
+    def _ended_lines(self, piece: bytes) -> Iterator[bytes]:
+        """Yield the lines that this piece ends, without their ends; a line feed after a return ends nothing."""
         is_second_half = self._is_after_return and piece.startswith(b"\n")
         self._is_after_return = piece.endswith(b"\r") if piece else self._is_after_return
         for text in piece[is_second_half:].splitlines(keepends=True):
@@ -95,14 +80,14 @@ class SseReader:
             line = line.removeprefix(BYTE_ORDER_MARK)
         field, _, value = line.partition(b":")
         if not line:
-            yield from self._told()
+            yield from self._end_event()
         elif field == b"data":
             self._lines.append(value.removeprefix(b" "))
             self._data_bytes += len(line)
         elif field == b"event":
             self._name = value.removeprefix(b" ").decode("utf-8", "replace")
 
-    def _told(self) -> Iterator[SseEvent]:
+    def _end_event(self) -> Iterator[SseEvent]:
         if self._is_over:
             self.dropped += 1
         elif self._lines:
@@ -111,142 +96,56 @@ class SseReader:
         self._data_bytes, self._is_over = 0, False
 
 
-DEEPEST = 6
-"""Levels of a value that are merged piece by piece; no provider streams anything deeper."""
+_MARK, _QUOTED_MARK = re.compile(rb'["{}\[\]]'), re.compile(rb'["\\]')
 
 
-FIXED = frozenset({"id", "type", "role", "format", "status", "phase"})
-"""Fields that come whole: servers repeat them in every piece, so the first one stays."""
+class JsonArrayReader:
+    """Returns each object of a JSON array as soon as its bytes are complete; holds at most `most_bytes`."""
 
+    def __init__(self, most_bytes: int = MOST_EVENT_BYTES) -> None:
+        self.dropped = 0
+        self._most_bytes = most_bytes
+        self._open = bytearray()
+        self._is_over = self._is_quoted = False
+        self._depth = self._ahead = 0
 
-Shaped = TypeVar("Shaped")
+    def feed(self, piece: bytes) -> list[SseEvent]:
+        """Return the objects that this piece completes."""
+        closed: list[SseEvent] = []
+        begin, at = 0, self._ahead
+        while mark := (_QUOTED_MARK if self._is_quoted else _MARK).search(piece, at):
+            at = mark.end()
+            match mark[0]:
+                case b"\\":
+                    at += 1
+                case b'"':
+                    self._is_quoted = not self._is_quoted
+                case b"{" | b"[":
+                    self._depth += 1
+                    begin = mark.start() if self._depth == 2 else begin
+                case _:
+                    self._depth = max(0, self._depth - 1)
+                    closed += self._end_object(piece[begin:at]) if self._depth == 1 else []
+        self._ahead = max(0, at - len(piece))
+        if self._depth > 1:
+            self._hold(piece[begin:])
+        return closed
 
+    def close(self) -> list[SseEvent]:
+        """Return nothing: an object that is not closed is dropped."""
+        return []
 
-class Shape(Struct, forbid_unknown_fields=True):
-    """An event of exactly these fields: read quickly, for nothing else can be in it."""
-
-
-class Pieces(list[str]):
-    """Text so far."""
-
-
-class Slots:
-    """Entries of a list that grow by their `index`; `begins` says that a piece is not the held entry's but the next one's.
-
-    Some servers give every call the same index, or none, so the index alone does not tell entries apart.
-    """
-
-    def __init__(self, begins: Callable[[Item, Item], bool]) -> None:
-        self._begins = begins
-        self._entries: list[tuple[int, Item]] = []
-        self._newest: dict[int, Item] = {}
-
-    def take(self, piece: Item) -> None:
-        """Add a piece to its entry."""
-        index = index_of(piece.get("index"))
-        place = (self._entries[-1][0] if self._entries else 0) if index is None else index
-        entry = self._newest.get(place)
-        if entry is None or self._begins(entry, piece):
-            entry = self._newest[place] = {}
-            self._entries.append((place, entry))
-        merge(entry, piece)
-
-    def entries(self) -> list[Item]:
-        """The entries so far, by index and then in the order they began."""
-        return [fields(whole(entry)) for _, entry in sorted(self._entries, key=lambda held: held[0])]
-
-
-def merge(into: Item, piece: Item, depth: int = DEEPEST) -> None:
-    """Add a piece of an object to what came before: text grows, lists extend, all else is replaced."""
-    for field, value in piece.items():
-        if value is None:
-            into.setdefault(field, None)
-        elif field in FIXED:
-            into[field] = into.get(field) or value
-        elif isinstance(value, str):
-            grow(into, field, value)
-        elif isinstance(value, dict) and depth:
-            into[field] = held = fields(into.get(field))
-            merge(held, value, depth - 1)
-        elif isinstance(value, list):
-            into[field] = _extended(into.get(field), value)
+    def _hold(self, text: bytes) -> None:
+        self._is_over = self._is_over or len(self._open) + len(text) > self._most_bytes
+        if self._is_over:
+            self._open.clear()
         else:
-            into[field] = value
+            self._open += text
 
-
-def grow(into: Item, field: str, piece: object) -> None:
-    """Add a piece of text to a field; a name that is there already is a repetition."""
-    if not isinstance(piece, str):
-        return
-    held = into.get(field)
-    if isinstance(held, list) and not isinstance(held, Pieces):
-        _append_text(held, piece)
-    elif not isinstance(held, Pieces):
-        into[field] = Pieces([held, piece] if isinstance(held, str) else [piece])
-    elif field != "name" or joined_text(held) != piece:
-        held.append(piece)
-
-
-def _extended(held: object, more: list[Any]) -> list[Any]:
-    """A longer list; text that was there becomes its first block, as in a reply of blocks."""
-    if isinstance(held, Pieces):
-        text = joined_text(held)
-        return [{"type": "text", "text": text}, *more] if text else [*more]
-    return [*more] if not isinstance(held, list) else _in_place(held, more)
-
-
-def _in_place(held: list[Any], more: list[Any]) -> list[Any]:
-    held += more
-    return held
-
-
-def _append_text(blocks: list[Any], piece: str) -> None:
-    last = fields(blocks[-1]) if blocks else {}
-    if isinstance(last.get("text"), Pieces):
-        last["text"].append(piece)
-    elif piece:
-        blocks.append({"type": "text", "text": Pieces([piece])})
-
-
-def whole(value: object, depth: int = DEEPEST + 2) -> object:
-    """A value with its pieces of text joined; a new value down to where pieces can be."""
-    if isinstance(value, Pieces):
-        return joined_text(value)
-    if isinstance(value, dict) and depth:
-        return {field: whole(inner, depth - 1) for field, inner in value.items()}
-    if isinstance(value, list) and depth:
-        return [whole(inner, depth - 1) for inner in value]
-    return value
-
-
-def joined_text(pieces: Iterable[str]) -> str:
-    """The pieces as one text; halves of a character that were sent apart come together."""
-    text = "".join(pieces)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
-def read_as(decoder: Decoder[Shaped], data: bytes) -> Shaped | None:
-    """An event of a shape; nothing where it has another."""
-    try:
-        return decoder.decode(data)
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def fields(value: object) -> Item:
-    """An object's fields; none where there is no object."""
-    return value if isinstance(value, dict) else {}
-
-
-def dicts(value: object) -> list[Item]:
-    """The objects in a list; none where there is no list."""
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
-
-
-def index_of(value: object) -> int | None:
-    """A place in a list; nothing where there is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    def _end_object(self, text: bytes) -> list[SseEvent]:
+        self._hold(text)
+        data, is_over = bytes(self._open), self._is_over
+        self._open.clear()
+        self._is_over = False
+        self.dropped += is_over
+        return [] if is_over else [SseEvent(data.decode("utf-8", "replace"))]

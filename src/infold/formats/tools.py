@@ -1,146 +1,58 @@
-"""Recall as a tool that a model can call: its schema in each provider's shape, and how a call to it reads (B6).
+"""Tools in each provider's shape, and recall as one of them: its description, its names, and the query of a call.
 
-Decides what the model is told of recall, and by which names the tool is known again, since a client of an MCP server puts the
-server's name before the tool's. What a call brings back is `engine.recalling`'s affair.
+A client of an MCP server puts the server's name before the tool's, so recall has several names. What a call returns is
+decided elsewhere.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from infold.errors import BrokenInput, kind_of
-from infold.formats.codec import Item, MalformedError, cleaned, plain
+from infold.formats.codec import Item, dicts_in, replace_surrogates
 from infold.formats.registry import GEMINI, format_named
 
 
-class Spec(Protocol):
+class ToolSpec(Protocol):
     """A tool to be offered; `parameters` is a JSON schema of an object, without references."""
 
     @property
-    def name(self) -> str:
-        """What a call names."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def description(self) -> str:
-        """What the model is told of it."""
-        ...
+    def description(self) -> str: ...
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        """The schema of its arguments."""
-        ...
+    def parameters(self) -> dict[str, Any]: ...
 
 
-def tool_items(format_name: str, specs: Iterable[Spec]) -> list[Item]:
-    """The `tools` of a request in that format; empty for no tools. Raises `UnknownFormat` for a name that is none."""
+def tool_items(format_name: str, specs: Iterable[ToolSpec]) -> list[Item]:
+    """Return the `tools` of a request in that format; empty for no tools. Raise `UnknownFormat` for an unknown name."""
     items = [tool_item(format_name, spec) for spec in specs]
     return [{"functionDeclarations": items}] if items and format_named(format_name) is GEMINI else items
 
 
-def tool_item(format_name: str, spec: Spec) -> Item:
-    """One tool: an entry of a request's `tools`, or of Gemini's `functionDeclarations`.
+def tool_item(format_name: str, spec: ToolSpec) -> Item:
+    """Return one tool: an entry of a request's `tools`, or of Gemini's `functionDeclarations`.
 
-    Made anew at each call, so that a caller may change it. Raises `UnknownFormat` for a name that is none.
+    It is a new object each time, so a caller may change it. Raise `UnknownFormat` for an unknown name.
     """
-    return _SHAPES[format_named(format_name).name](spec)
+    return format_named(format_name).tool_item(spec.name, spec.description, _copy(spec.parameters))
 
 
-def _chat(spec: Spec) -> Item:
-    return {"type": "function", "function": {**_named(spec), "parameters": _copied(spec.parameters)}}
-
-
-def _responses(spec: Spec) -> Item:
-    """Strict where the schema allows it: left out, the provider would try to make it so by itself."""
-    strict = _is_closed(spec.parameters)
-    return {"type": "function", **_named(spec), "parameters": _copied(spec.parameters), "strict": strict}
-
-
-def _anthropic(spec: Spec) -> Item:
-    return {**_named(spec), "input_schema": _copied(spec.parameters)}
-
-
-def _gemini(spec: Spec) -> Item:
-    return {**_named(spec), "parameters": _in_dialect(spec.parameters)}
-
-
-_SHAPES: dict[str, Callable[[Spec], Item]] = {
-    "openai-chat": _chat,
-    "openai-responses": _responses,
-    "anthropic-messages": _anthropic,
-    "gemini": _gemini,
-}
-
-
-def _named(spec: Spec) -> Item:
-    return {"name": spec.name, "description": spec.description}
-
-
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _copied(inner) for key, inner in value.items()}
-    return [_copied(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-# Strict schemas: every object closed, every property required, and only words that strictness knows.
-
-_STRICT = frozenset({"type", "description", "properties", "required", "additionalProperties", "items", "enum", "anyOf"})
-
-
-def _is_closed(schema: Any) -> bool:
-    if not isinstance(schema, Mapping) or not schema.keys() <= _STRICT:
-        return False
-    properties = schema.get("properties") or {}
-    is_object = "properties" in schema or schema.get("type") == "object"
-    if is_object and (
-        schema.get("additionalProperties") is not False or set(schema.get("required", ())) != {*properties}
-    ):
-        return False
-    inner = [*properties.values(), *schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else [])]
-    return all(map(_is_closed, inner))
-
-
-# Gemini's dialect: a subset of OpenAPI's schemas, without `additionalProperties`, in which nothing is a type.
-
-_DIALECT = frozenset(
-    {
-        *("type", "description", "properties", "required", "items", "enum", "anyOf", "nullable", "default"),
-        *("minimum", "maximum", "minLength", "maxLength", "pattern", "minItems", "maxItems", "propertyOrdering"),
-    }
-)
-
-
-def _in_dialect(schema: Mapping[str, Any]) -> Item:
-    kept = {key: _copied(value) for key, value in schema.items() if key in _DIALECT}
-    if "properties" in kept:
-        kept["properties"] = {name: _in_dialect(inner) for name, inner in schema["properties"].items()}
-    if isinstance(kept.get("items"), dict):
-        kept["items"] = _in_dialect(schema["items"])
-    kinds = schema.get("type")
-    if isinstance(kinds, list | tuple):
-        kept = {key: value for key, value in kept.items() if key != "type"} | _one_of(
-            [{"type": kind} for kind in kinds]
-        )
-    if "anyOf" in kept:
-        kept |= _one_of(kept.pop("anyOf"))
-    return kept | ({"enum": [schema["const"]]} if isinstance(schema.get("const"), str) else {})
-
-
-def _one_of(schemas: Iterable[Mapping[str, Any]]) -> Item:
-    """A choice; nothing among it makes what is left nullable, and a choice of one is that one."""
-    given = [*schemas]
-    real = [_in_dialect(schema) for schema in given if schema.get("type") != "null"]
-    nullable: Item = {"nullable": True} if len(real) < len(given) else {}
-    return {**(real[0] if len(real) == 1 else {"anyOf": real}), **nullable}
+        return {key: _copy(inner) for key, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 RECALL_TOOL_NAME = "recall"
 
 
-DESCRIPTION = """\
+RECALL_DESCRIPTION = """\
 Brings back what has left your view of this session. Old tool output, long arguments and earlier turns are hidden to save \
 room; none of it is lost. Use recall whenever you need the exact text of something you can no longer see: what a file or a \
 command showed, what the user asked for, a decision, an error, a figure. Prefer it to guessing, and to reading a file or \
@@ -149,21 +61,21 @@ running a command a second time only to see what it said then.
 A handle is two numbers with a dot, such as 42.1. Handles stand where text was hidden, as in \
 [pruned: 5,120 characters of bash output; recall 42.1], and in brackets behind facts of a folded session, as in [42.1]. \
 Searching finds the passages that fit best, each under its handle."""
-"""What a model is told of the tool: when to use it, and what handles look like."""
+"""The tool's description for the model: when to use it, and what handles look like."""
 
 
-QUERY = """\
+RECALL_QUERY = """\
 One of: words, names or paths to search for, best as they stood in the text ("connection refused postgres"); one or more \
 handles, to read these parts ("42.1" or "42.1, 44.0"); a handle with a colon and words, to search in that part only \
 ("42.1: retry limit"); a handle with + and a number, to read on from that character ("42.1+6000")."""
-"""What a model is told of the tool's one argument."""
+"""The description of the tool's one argument."""
 
 
 REMEDY = 'call it with an object such as {"query": "words to search for, or a handle such as 42.1"}'
 
 
 OTHER_NAMES = ("handle", "handles", "words", "keywords", "question", "text", "pattern", "search", "q", "input", "id")
-"""What models write in place of `query`, in the order they are looked for."""
+"""What models write in place of `query`, in the order of search."""
 
 
 _KNOWN = re.compile(r"(?:.*[^a-z0-9])?infold[^a-z0-9]+recall|recall")
@@ -177,10 +89,10 @@ class _Tool(Struct, frozen=True):
 
 _RECALL = _Tool(
     RECALL_TOOL_NAME,
-    DESCRIPTION,
+    RECALL_DESCRIPTION,
     {
         "type": "object",
-        "properties": {"query": {"type": "string", "description": QUERY}},
+        "properties": {"query": {"type": "string", "description": RECALL_QUERY}},
         "required": ["query"],
         "additionalProperties": False,
     },
@@ -188,134 +100,76 @@ _RECALL = _Tool(
 
 
 def recall_tool(format_name: str) -> dict[str, Any]:
-    """The tool as a request of that format offers it: an entry of its `tools`, or of Gemini's `functionDeclarations`.
+    """Return the tool as a request of that format offers it: an entry of its `tools`, or of Gemini's `functionDeclarations`.
 
-    Made anew at each call, so that a caller may change it. Raises `UnknownFormat` for a name that is none.
+    It is a new object each time, so a caller may change it. Raise `UnknownFormat` for an unknown name.
     """
     return tool_item(format_name, _RECALL)
 
 
 def offers_recall(format_name: str, tools: object) -> bool:
-    """Whether a request's `tools` hold recall, under its own name or as a tool of an MCP server called infold.
+    """Return whether a request's `tools` include recall, under its own name or as a tool of an MCP server called infold.
 
-    Takes the value as the request has it: none, dicts or the SDK's objects. What cannot be read offers nothing. Raises
-    `UnknownFormat` for a format that is none.
+    `tools` is the value in the request: `None`, dicts or the SDK's objects; unreadable entries are skipped. Raise
+    `UnknownFormat` for an unknown format.
     """
-    names = _NAMES[format_named(format_name).name]
-    return any(is_recall(name) for tool in _objects(tools) for name in names(tool))
+    names = format_named(format_name).tool_names
+    return any(is_recall(name) for tool in dicts_in(tools) for name in names(tool, RECALL_TOOL_NAME))
 
 
 def is_recall(name: str) -> bool:
-    """Whether a tool of that name is recall: `recall`, `infold_recall`, `mcp__infold__recall` and the like."""
+    """Return whether a tool's name is recall's: `recall`, `infold_recall`, `mcp__infold__recall` and the like."""
     return _KNOWN.fullmatch(name.lower()) is not None
 
 
-def query_of(arguments: str | Mapping[str, object]) -> str:
-    """What a call to the tool asks for, from its arguments as JSON text or decoded.
+def recall_query(arguments: str | Mapping[str, object]) -> str:
+    """Return the query of a call to the tool, from its arguments as JSON text or decoded.
 
-    Models are forgiven another name for the argument, handles given as numbers or in a list, JSON within JSON, and words
-    that are no JSON at all. Raises `BrokenInput` where there is nothing to ask for.
+    Accepts another name for the argument, handles given as numbers or in a list, JSON within JSON, and words that are not JSON
+    at all. Raise `BrokenInput` if the query is empty.
     """
     try:
-        query = _asked(_parsed(arguments) if isinstance(arguments, str) else arguments).strip()
+        query = _query_in(_parse_arguments(arguments) if isinstance(arguments, str) else arguments).strip()
     except RecursionError:
-        raise _refused("the arguments are nested too deep") from None
+        raise _refusal("the arguments are nested too deep") from None
     if not query:
-        raise _refused("the arguments hold no query")
-    return cleaned(query)
+        raise _refusal("the arguments hold no query")
+    return replace_surrogates(query)
 
 
-def _asked(value: object) -> str:
+def _query_in(value: object) -> str:
     match value:
         case Mapping():
             given = (value[name] for name in ("query", *OTHER_NAMES) if value.get(name) not in (None, "", []))
-            return _asked(next(given, None))
+            return _query_in(next(given, None))
         case str():
-            inner = _json(value) if value.lstrip().startswith("{") else None
-            return _asked(inner) if isinstance(inner, Mapping) and "query" in inner else value
+            inner = _parse_json(value) if value.lstrip().startswith("{") else None
+            return _query_in(inner) if isinstance(inner, Mapping) and "query" in inner else value
         case list() | tuple():
-            return " ".join(map(_asked, value))
+            return " ".join(map(_query_in, value))
         case None:
             return ""
         case int() | float() if not isinstance(value, bool):
             return str(value)
         case _:
-            raise _refused(f"the query is {kind_of(value)}")
+            raise _refusal(f"the query is {kind_of(value)}")
 
 
-def _parsed(text: str) -> object:
-    """Arguments decoded; text that was not meant to be JSON is the query itself."""
-    value = _json(text)
+def _parse_arguments(text: str) -> object:
+    """Decode arguments; text that was not meant to be JSON is the query itself."""
+    value = _parse_json(text)
     if value is None and text.lstrip().startswith("{"):
-        raise _refused("the arguments are not JSON")
+        raise _refusal("the arguments are not JSON")
     return text if value is None else value
 
 
-def _json(text: str) -> object:
-    """A JSON value, numbers as they were written since 42.10 is not 42.1; nothing where it is none."""
+def _parse_json(text: str) -> object:
+    """Parse JSON, with numbers as they were written since 42.10 is not 42.1; `None` if it cannot be parsed."""
     try:
         return json.loads(text, parse_float=str, parse_int=str)
     except (RecursionError, ValueError):
         return None
 
 
-def _refused(problem: str) -> BrokenInput:
+def _refusal(problem: str) -> BrokenInput:
     return BrokenInput(RECALL_TOOL_NAME, problem, remedy=REMEDY)
-
-
-# The names of tools in an entry of a request's tools, by format.
-
-
-def _chat_names(tool: Item) -> Iterator[str]:
-    for function in _objects([tool.get("function")]):
-        yield _text(function, "name")
-    yield _text(tool, "name")
-
-
-def _responses_names(tool: Item) -> Iterator[str]:
-    """A tool's name; those of a namespace, behind its own; those of a server that the provider itself calls."""
-    yield _text(tool, "name")
-    for inner in _objects(tool.get("tools")):
-        yield f"{_text(tool, 'name')}__{_text(inner, 'name')}"
-    if tool.get("type") == "mcp" and _allows(tool.get("allowed_tools")):
-        yield f"{_text(tool, 'server_label')}__{RECALL_TOOL_NAME}"
-
-
-def _anthropic_names(tool: Item) -> Iterator[str]:
-    """A tool's name, or recall as part of a server that the provider itself calls."""
-    yield _text(tool, "name")
-    if tool.get("type") == "mcp_toolset":
-        yield f"{_text(tool, 'mcp_server_name')}__{RECALL_TOOL_NAME}"
-
-
-def _gemini_names(tool: Item) -> Iterator[str]:
-    for function in _objects(tool.get("functionDeclarations") or tool.get("function_declarations")):
-        yield _text(function, "name")
-
-
-def _allows(allowed: object) -> bool:
-    """Whether a list of allowed tools, or its longer form, has recall among them; no list allows all."""
-    names = allowed.get("tool_names") if isinstance(allowed, Mapping) else allowed
-    return not isinstance(names, list | tuple) or RECALL_TOOL_NAME in names
-
-
-def _objects(value: object) -> Iterator[Item]:
-    """The objects of a list; whatever is none is passed over."""
-    for one in value if isinstance(value, list | tuple) else ():
-        try:
-            yield plain(one)
-        except MalformedError:
-            continue
-
-
-def _text(item: Item, field: str) -> str:
-    value = item.get(field)
-    return value if isinstance(value, str) else ""
-
-
-_NAMES: dict[str, Callable[[Item], Iterator[str]]] = {
-    "openai-chat": _chat_names,
-    "openai-responses": _responses_names,
-    "anthropic-messages": _anthropic_names,
-    "gemini": _gemini_names,
-}

@@ -25,7 +25,7 @@ from infold.core.events import FailedOpen, NotManaged
 from infold.errors import BrokenInput, InfoldError, StoreError, UsageError
 from infold.formats.codec import MalformedError
 from infold.formats.overflow import Overflow
-from infold.formats.requests import Unmanaged, wire_of_path
+from infold.formats.requests import Unmanaged, format_of_path
 from infold.gateway.event_hub import EventHub
 from infold.gateway.request_body import GatewayLimits, Refusal, ReplyDecoder, decompress_body, read_body
 from infold.gateway.tenants import Tenants, TenantSessions
@@ -271,7 +271,7 @@ class Relay:
 def _why_unmanaged(incoming: _Incoming) -> Unmanaged | None:
     if incoming.outgoing.method != "POST":
         return Unmanaged("not a conversation")
-    if wire_of_path(incoming.path) is None:
+    if format_of_path(incoming.path) is None:
         return Unmanaged("the path takes no messages")
     return None if incoming.raw else Unmanaged("the body is empty")
 

@@ -16,7 +16,7 @@ import httpx2
 from msgspec import Struct
 
 from infold.errors import UsageError
-from infold.formats.requests import unstreamed
+from infold.formats.requests import unstreamed_path
 from infold.gateway.auth import COOKIE, TOKEN_HEADER
 from infold.gateway.network import Network
 from infold.gateway.request_body import GatewayLimits, ReplyDecoder
@@ -249,7 +249,7 @@ class Sender:
 
     async def ask(self, outgoing: Outgoing, content: bytes) -> UpstreamReply:
         """Send a request of infold's own where a client's goes, with its credentials, and return the complete answer."""
-        url = httpx2.URL(unstreamed(str(outgoing.url)))
+        url = httpx2.URL(unstreamed_path(str(outgoing.url)))
         headers = for_another_request(uncompressed_reply(outgoing.headers))
         response = await self.send(Outgoing(outgoing.method, url, headers), content)
         decoder = ReplyDecoder(header(response.headers.raw, b"content-encoding"))

@@ -15,7 +15,7 @@ from infold.core.entries import split_handle
 from infold.core.messages import SessionId
 from infold.core.tokens import estimate
 from infold.errors import UnknownReference, UnknownSession, UsageError
-from infold.formats.tools import DESCRIPTION, QUERY, RECALL_TOOL_NAME, query_of
+from infold.formats.tools import RECALL_DESCRIPTION, RECALL_QUERY, RECALL_TOOL_NAME, recall_query
 from infold.ports import FullStore, SessionKey, StoredSession
 from infold.session.media import Medium
 from infold.session.recall import recall, recall_media
@@ -52,8 +52,8 @@ def _schema(*required: str, **properties: object) -> dict[str, Any]:
 TOOLS = (
     Tool(
         RECALL_TOOL_NAME,
-        DESCRIPTION,
-        _schema("query", query={"type": "string", "description": QUERY}, session=_SESSION),
+        RECALL_DESCRIPTION,
+        _schema("query", query={"type": "string", "description": RECALL_QUERY}, session=_SESSION),
     ),
     Tool(
         "read",
@@ -87,7 +87,7 @@ class Toolbox(Struct, frozen=True):
         match name:
             case "recall":
                 asked = {given: value for given, value in arguments.items() if given != "session"}
-                return self.recall(query_of(asked), session)
+                return self.recall(recall_query(asked), session)
             case "read":
                 return self.read(_text(arguments, "handle"), session)
             case "sessions":

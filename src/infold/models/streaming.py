@@ -8,8 +8,8 @@ from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.formats.codec import Decoded
 from infold.formats.registry import WireFormat
-from infold.formats.requests import answer_of, without_bound_thinking
-from infold.formats.streams import Delta, builder_for, deltas_for
+from infold.formats.requests import read_answer, without_bound_thinking
+from infold.formats.streams import Delta
 from infold.models.failures import Line, failure_in_stream
 from infold.ports import Calling, Heard, ModelRequest, Replied, Said, Thought
 
@@ -23,14 +23,12 @@ def heard(line: Line, wire: WireFormat, pieces: Iterable[bytes]) -> Iterator[Hea
     Raises the error that the stream reports, or `ModelBusy` where it ends before the provider said that the reply is complete,
     or with its word that the reply went wrong.
     """
-    builder, deltas = builder_for(wire.name), deltas_for(wire.name)
+    builder = wire.new_builder()
     for piece in pieces:
-        builder.feed(piece)
-        yield from map(_heard, deltas.feed(piece))
+        yield from map(_heard, builder.feed(piece))
         if builder.error() is not None:
             break
-    builder.close()
-    yield from map(_heard, deltas.close())
+    yield from map(_heard, builder.close())
     if builder.error() is not None:
         raise failure_in_stream(line, builder.error())
     body = builder.reply()
@@ -64,7 +62,7 @@ def summary_told(ref: ModelRef, wire: WireFormat, pieces: Iterable[Heard]) -> It
             yield piece.text
         elif isinstance(piece, Replied):
             usage = wire.usage(piece.body)
-            yield Told(answer_of(wire, piece.body), ref.id, usage, cost_of(ref.full_name, usage))
+            yield Told(read_answer(wire, piece.body), ref.id, usage, cost_of(ref.full_name, usage))
 
 
 def output_limit(ref: ModelRef) -> int:

@@ -15,7 +15,7 @@ from infold.core.judge import Told
 from infold.core.summary_request import SummaryRequest
 from infold.errors import MAY_PASS, FormatError, ModelBusy, ModelError, ModelOverflow, RequestRefused, StoreError
 from infold.formats.overflow import Overflow, message_in, recognise
-from infold.formats.requests import Asked, answer_of, summary_body
+from infold.formats.requests import ProviderRequest, read_answer, summary_body
 from infold.proxy.reply_observer import ReplyObserver
 from infold.proxy.request import ParsedRequest, encode_body
 from infold.proxy.threads import LoopCalls
@@ -147,7 +147,7 @@ def summarise_upstream(request: SummaryRequest) -> Told:
     return managed.summarise(request)
 
 
-def read_summary(asked: Asked, reply: UpstreamReply) -> Told:
+def read_summary(asked: ProviderRequest, reply: UpstreamReply) -> Told:
     """Return the summary in a provider's reply, with its cost; raise `ModelError` if it has none."""
     if reply.status >= 400:
         raise _refusal(asked.model, reply)
@@ -159,7 +159,7 @@ def read_summary(asked: Asked, reply: UpstreamReply) -> Told:
         raise ModelBusy(asked.model, f"answered with an error: {message_in(body)}")
     try:
         usage = asked.wire.usage(body)
-        return Told(answer_of(asked.wire, body), asked.model, usage, cost_of(asked.model, usage))
+        return Told(read_answer(asked.wire, body), asked.model, usage, cost_of(asked.model, usage))
     except FormatError as broken:
         raise ModelError(asked.model, f"answered with something other than a reply ({broken})") from broken
 

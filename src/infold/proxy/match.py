@@ -15,7 +15,7 @@ from infold.core.log import Log
 from infold.core.logged_message import Placed
 from infold.core.messages import AssistantMessage, Message, calls_of, is_callers, is_genuine_user, likeness
 from infold.formats.codec import Decoded
-from infold.formats.requests import Asked
+from infold.formats.requests import ProviderRequest
 from infold.session.counting import split_preamble
 from infold.session.history import starts_with_fold, stored_prefix_length
 
@@ -99,7 +99,7 @@ class Match(Struct, frozen=True):
         return other is None or (not self.removed, self.known) > (not other.removed, other.known)
 
 
-def decode_history(asked: Asked) -> IncomingHistory:
+def decode_history(asked: ProviderRequest) -> IncomingHistory:
     """Decode the history of a request; raise `BrokenInput` if a message cannot be decoded."""
     decoded = asked.wire.decode(asked.items)
     _, messages = split_preamble(decoded.messages)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from infold.errors import BrokenInput
-from infold.formats.codec import plain
+from infold.formats.codec import as_dict
 from infold.formats.overflow import Overflow, recognise
-from infold.formats.registry import GEMINI
-from infold.formats.streams import ReplyBuilder, builder_for
+from infold.formats.registry import GEMINI, builder_for
+from infold.formats.streams import ReplyBuilder
 from infold.proxy.request import ParsedRequest
 
 MOST_WHOLE_BYTES = 32 * 2**20
@@ -102,13 +102,13 @@ class ReplyObserver:
         """Return the reply to record; `None` if it has no content. Raise `BrokenInput` if it is not one."""
         if not self.is_recordable:
             return None
-        reply = plain(bytes(self._body)) if self._builder is None else self._builder.reply()
+        reply = as_dict(bytes(self._body)) if self._builder is None else self._builder.reply()
         return reply if reply is not None and self._wire.reply_items(reply) else None
 
     def _has_content(self, builder: ReplyBuilder) -> bool:
         """Whether a reply has more than a role."""
         items = self._wire.reply_items(builder.reply() or {})
-        return any(any(value for name, value in plain(item).items() if name != "role") for item in items)
+        return any(any(value for name, value in as_dict(item).items() if name != "role") for item in items)
 
 
 def _is_stream(content_type: str, parsed: ParsedRequest) -> bool:
@@ -124,6 +124,6 @@ def _error_in(body: bytearray) -> object:
     if b'"error"' not in body:
         return None
     try:
-        return plain(bytes(body)).get("error")
+        return as_dict(bytes(body)).get("error")
     except BrokenInput:
         return None

@@ -12,15 +12,15 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.formats.codec import json_text, plain
+from infold.formats.codec import as_dict, json_text
 from infold.formats.requests import (
-    Asked,
+    ProviderRequest,
     Unmanaged,
-    asked_of,
-    asks_to_truncate,
-    larger_window,
-    truncates,
-    wire_of_path,
+    format_of_path,
+    is_truncating_host,
+    read_request,
+    requested_window,
+    requests_truncation,
     with_items,
 )
 from infold.proxy.match import IncomingHistory, decode_history, fingerprint_of
@@ -42,7 +42,7 @@ class ParsedRequest(Struct, frozen=True):
     id, which stays the same when the agent compacts its history; empty if the agent sends none.
     """
 
-    asked: Asked
+    asked: ProviderRequest
     body: Mapping[str, Any]
     raw: bytes
     history: IncomingHistory
@@ -61,17 +61,17 @@ def parse_request(path: str, headers: Mapping[str, str], raw: bytes, *, host: st
 
     Raise `BrokenInput` if the body or one of its messages cannot be decoded.
     """
-    wire = wire_of_path(path)
+    wire = format_of_path(path)
     if wire is None:
         return Unmanaged("the path takes no messages")
-    body = plain(raw)
-    asked = asked_of(wire, body, path)
+    body = as_dict(raw)
+    asked = read_request(wire, body, path)
     if isinstance(asked, Unmanaged):
         return asked
     asked = replace(
         asked,
-        window_tokens=larger_window(wire, body, headers),
-        is_truncated=asks_to_truncate(body) or truncates(host),
+        window_tokens=requested_window(wire, body, headers),
+        is_truncated=requests_truncation(body) or is_truncating_host(host),
     )
     history = decode_history(asked)
     agent = _agent_session_id(body, headers)
@@ -98,7 +98,7 @@ def _given_name(headers: Mapping[str, str]) -> str:
     return value.strip()[:LONGEST_NAME]
 
 
-def _derived_name(asked: Asked, history: IncomingHistory, body: Mapping[str, Any], agent: str) -> str | None:
+def _derived_name(asked: ProviderRequest, history: IncomingHistory, body: Mapping[str, Any], agent: str) -> str | None:
     """Return a name made of how the history begins; `None` before its first reply, unless the agent has a session id."""
     reply = history.first_reply_fingerprint
     if not agent and reply is None:

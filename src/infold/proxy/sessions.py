@@ -16,7 +16,7 @@ from infold.catalogue import lookup
 from infold.core.budget import Window
 from infold.errors import HistoryChanged, StoreBroken, StoreError
 from infold.formats.registry import OPENAI_CHAT
-from infold.formats.requests import Asked
+from infold.formats.requests import ProviderRequest
 from infold.ports import FullStore
 from infold.proxy.managed_request import LEAST_SUMMARISER_TOKENS, ManagedRequest, Send, summarise_upstream
 from infold.proxy.match import IncomingHistory, Match, fork_ids, is_fork_of, is_prefix, match_history
@@ -142,7 +142,7 @@ class SessionPool:
         most_open: int = MOST_OPEN,
         breaker: StoreCircuitBreaker | None = None,
     ) -> None:
-        settings_for(settings, Asked(OPENAI_CHAT, ())).resolve()  # raises now rather than at each request
+        settings_for(settings, ProviderRequest(OPENAI_CHAT, ())).resolve()  # raises now rather than at each request
         self.summary_seconds = settings.summary_seconds
         self._store = store
         self._settings = replace(settings, summariser=summariser_for(settings.summariser))
@@ -294,7 +294,7 @@ class SessionPool:
             managed.cancel_background()
 
 
-def settings_for(settings: SessionSettings, asked: Asked) -> SessionSettings:
+def settings_for(settings: SessionSettings, asked: ProviderRequest) -> SessionSettings:
     """Fill in format, model and window from a request where the settings leave them unset.
 
     A proxy recovers from refusals, so the expected size decides when to compact, unless the server truncates instead.

@@ -23,7 +23,7 @@ from infold.core.plan import Stuck
 from infold.core.policy import Policy
 from infold.core.tokens import measure
 from infold.core.view import view
-from infold.formats.harness_text import marked, marks_of
+from infold.formats.harness_text import mark_foreign, marks_of
 from infold.formats.registry import WireFormat, detect, format_named
 from infold.session.context import window_exceeded
 from infold.session.counting import count_overhead, extra_text, split_preamble
@@ -73,7 +73,7 @@ def fit(
     policy = resolve_policy(policy, environ)
     wire = _wire_format(messages, format)
     decoded = wire.decode(messages)
-    decoded = replace(decoded, messages=marked(decoded.messages, marks_of((policy,))))
+    decoded = replace(decoded, messages=mark_foreign(decoded.messages, marks_of((policy,))))
     settings = resolve_settings(
         model,
         window,

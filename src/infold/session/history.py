@@ -32,8 +32,8 @@ from infold.core.messages import (
     text_of,
 )
 from infold.errors import HistoryChanged, UsageError
-from infold.formats.codec import Decoded, joined, plain, refuse_text
-from infold.formats.harness_text import NO_MARKS, Marks, marked
+from infold.formats.codec import Decoded, as_dict, join_decoded, require_list
+from infold.formats.harness_text import NO_MARKS, ForeignMarks, mark_foreign
 from infold.formats.pairing import Pairing
 from infold.formats.registry import WireFormat
 
@@ -57,7 +57,7 @@ class DecodedHistory(Struct, frozen=True):
 
 def decode_history(wire: WireFormat, items: Sequence[object]) -> DecodedHistory:
     """Decode a whole list; raise `BrokenInput` for items that cannot be read."""
-    refuse_text(wire.name, items)
+    require_list(wire.name, items)
     count, pairing = len(list(takewhile(_is_system, items))), Pairing()
     preamble = wire.decode(items[:count])
     return DecodedHistory(items, preamble, wire.decode(items[count:], pairing=pairing), pairing)
@@ -85,7 +85,7 @@ class History:
     `is_whole`: the caller brings its whole list with each request.
     """
 
-    def __init__(self, wire: WireFormat, marks: Marks = NO_MARKS) -> None:
+    def __init__(self, wire: WireFormat, marks: ForeignMarks = NO_MARKS) -> None:
         self.wire = wire
         self._marks = marks
         self.is_whole = False
@@ -112,7 +112,7 @@ class History:
             preamble, count = given.preamble, _count_sources(given.preamble)
         else:
             given = None
-            refuse_text(self.wire.name, listed)
+            require_list(self.wire.name, listed)
             count = len(list(takewhile(_is_system, listed)))
             preamble = self.wire.decode(listed[:count])
         rest = listed[count:]
@@ -128,7 +128,7 @@ class History:
 
         Raise `UsageError` for a system message that opens them: it is not part of the session, and would be folded with it.
         """
-        refuse_text(self.wire.name, items)
+        require_list(self.wire.name, items)
         if items and not log.length and _is_system(items[0]):
             raise UsageError(
                 "a system message belongs to every request and not to what is new; put it in front of the messages that "
@@ -137,7 +137,7 @@ class History:
         later = self._decode(items, _position(log), self._pairing(log))
         shown = self._still_shown(log)
         self._stored = min(self._stored, len(shown.messages))
-        self.decoded, self.is_whole, self._brought = joined(shown, later), False, None
+        self.decoded, self.is_whole, self._brought = join_decoded(shown, later), False, None
         return later.messages
 
     def repeat(self, items: Sequence[object], count: int, log: Log) -> None:
@@ -147,13 +147,13 @@ class History:
             return
         before = (placed.message for placed in log.live if placed.sequence < stored[0].sequence)
         decoded = self._decode(items, _position(log) - count, Pairing.after(before, _unanswered(log)))
-        self.decoded, self.is_whole, self._brought = joined(self.decoded, decoded), False, None
+        self.decoded, self.is_whole, self._brought = join_decoded(self.decoded, decoded), False, None
         self.mark_stored()
 
     def reply(self, body: object, log: Log) -> tuple[Message, ...]:
         """Decode a provider's reply, with the usage and the reason it ended for."""
         later = self.wire.decode(self.wire.reply_items(body), first=_position(log), pairing=self._pairing(log))
-        self.decoded = joined(self.decoded, later)
+        self.decoded = join_decoded(self.decoded, later)
         usage, finish = self.wire.usage(body), self.wire.finish(body)
         return tuple(_with_report(message, usage, finish) for message in later.messages)
 
@@ -185,7 +185,7 @@ class History:
     def _decode(self, items: Sequence[object], first: int, pairing: Pairing) -> Decoded:
         """Decode items, and mark what another program compacted before."""
         decoded = self.wire.decode(items, first=first, pairing=pairing)
-        return replace(decoded, messages=marked(decoded.messages, self._marks))
+        return replace(decoded, messages=mark_foreign(decoded.messages, self._marks))
 
     def _match_extended(
         self, preamble: Decoded, items: Sequence[object], given: DecodedHistory | None, log: Log
@@ -209,13 +209,13 @@ class History:
             later = self._decode(items[len(known) :], count, pairing)
         else:
             pairing, later = given.pairing, _from(given.decoded, count)
-            later = replace(later, messages=marked(later.messages, self._marks))
+            later = replace(later, messages=mark_foreign(later.messages, self._marks))
         if _common(later.messages, recorded) < len(recorded):
             return None
         later = replace(later, messages=_with_ids_of(recorded, later.messages))
         new = later.messages[len(recorded) :]
         before = replace(brought.decoded, sources=_regroup(brought.decoded.sources, items))
-        return HistoryMatch(preamble, joined(before, later), pairing, new, count + len(recorded))
+        return HistoryMatch(preamble, join_decoded(before, later), pairing, new, count + len(recorded))
 
     def _match_whole(
         self, preamble: Decoded, items: Sequence[object], given: DecodedHistory | None, log: Log
@@ -225,7 +225,7 @@ class History:
             decoded = self._decode(items, 0, pairing)
         else:
             pairing = given.pairing
-            decoded = replace(given.decoded, messages=marked(given.decoded.messages, self._marks))
+            decoded = replace(given.decoded, messages=mark_foreign(given.decoded.messages, self._marks))
         messages = decoded.messages
         start = _after_fold(messages, log)
         live = _callers(log)
@@ -430,7 +430,7 @@ def _begins_with(items: Sequence[object], known: Sequence[object]) -> bool:
 
 
 def _is_system(item: object) -> bool:
-    return plain(item).get("role") in SYSTEM_ROLES
+    return as_dict(item).get("role") in SYSTEM_ROLES
 
 
 def _with_report(message: Message, usage: Usage | None, finish: Finish | None) -> Message:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from infold.core.events import MediaNotStored
 from infold.core.messages import FilePart, Message, MessageId, Part, SessionId, ToolResultPart
-from infold.formats.codec import plain
-from infold.formats.media import data_url, payloads
+from infold.formats.codec import as_dict
+from infold.formats.media import data_url, media_bytes
 
 
 class Medium(Struct, frozen=True):
@@ -50,7 +50,7 @@ def take_media(
     items = chain.from_iterable(sources_of(message.id) for message in messages if digests_in((message,)) & wanted)
     media: dict[str, bytes] = {}
     for item in items:
-        media |= payloads(plain(item), wanted)
+        media |= media_bytes(as_dict(item), wanted)
     lost = {file.digest for file in files} - media.keys()
     too_large = {file.digest: file for file in files if file.byte_size > limit_bytes > 0}
     return TakenMedia(

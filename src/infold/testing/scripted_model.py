@@ -19,7 +19,7 @@ from infold.errors import (
 )
 from infold.formats.overflow import recognise
 from infold.formats.registry import OPENAI_CHAT
-from infold.formats.requests import answer_of
+from infold.formats.requests import read_answer
 from infold.formats.tools import tool_items
 from infold.ports import Calling, Heard, ModelRequest, Replied, Said, Thought
 from infold.testing import scripted_chat
@@ -93,7 +93,7 @@ class ScriptedModel:
                 yield piece.text
             elif isinstance(piece, Replied):
                 usage = OPENAI_CHAT.usage(piece.body)
-                yield Told(answer_of(OPENAI_CHAT, piece.body), self.ref.id, usage, cost_of(self.ref.id, usage))
+                yield Told(read_answer(OPENAI_CHAT, piece.body), self.ref.id, usage, cost_of(self.ref.id, usage))
 
     def _refusal(self, asked: ScriptedRequest) -> Answer | None:
         window = self._window_tokens

@@ -1,8 +1,8 @@
 """aider chat histories in markdown: `#### ` is the user, `> ` the program, the rest the model.
 
 The format has no calls. A block of program lines (edits applied, tests run, files added, tokens spent) is taken as
-one result of the tool `aider`, so that nothing the program printed is lost; the usage and the model it tells are
-read from it too. Each start of the program is a session.
+one result of the tool `aider`, so that nothing the program printed is lost; usage and model are read from it too. Each
+start of the program is a session.
 """
 
 import re
@@ -12,9 +12,9 @@ from itertools import groupby
 from msgspec.structs import replace
 
 from infold.core.messages import AssistantMessage, MessageId, TextPart, ToolCallPart, ToolMessage, ToolResultPart, Usage
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source, TextLine
-from infold.transcripts.values import integer, json_text, model_ref, number, user_parts
+from infold.transcripts.values import integer, model_ref, number, to_json, user_parts
 
 START = "# aider chat started at "
 
@@ -36,20 +36,20 @@ AFTER_REPLY = re.compile(
 
 
 def recognises(head: Head) -> bool:
-    """Text that says when aider was started."""
+    """Return whether the text says when aider was started."""
     return START in head.text
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """One session per start of aider."""
-    reader = _Reader(notes)
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return one session per start of aider."""
+    reader = _Reader(issues)
     for kind, lines in groupby(_kinds(source.text_lines()), key=lambda pair: pair[0]):
         reader.take(kind, "\n".join(line for _, line in lines))
     return [draft.session() for draft in reader.drafts if draft.messages]
 
 
 def _kinds(lines: Iterator[TextLine]) -> Iterator[tuple[str, str]]:
-    """Each line with who wrote it; the program and the user end theirs with two blanks, models seldom do."""
+    """Yield each line with who wrote it; the program and the user end theirs with two blanks, models seldom do."""
     fenced = False
     for _, line in lines:
         kind = _kind(line, fenced=fenced)
@@ -69,9 +69,9 @@ def _kind(line: str, *, fenced: bool) -> str:
 
 
 class _Reader:
-    def __init__(self, notes: Notes) -> None:
-        self.drafts = [Draft("aider", notes)]
-        self._notes = notes
+    def __init__(self, issues: Issues) -> None:
+        self.drafts = [SessionDraft("aider", issues)]
+        self._issues = issues
         self._bill: AssistantMessage | None = None
 
     def take(self, kind: str, block: str) -> None:
@@ -87,25 +87,25 @@ class _Reader:
 
     def _start(self, block: str) -> None:
         at = block.removeprefix(START).split("\n")[0].strip()
-        self.drafts.append(Draft(f"aider {at}", self._notes))
+        self.drafts.append(SessionDraft(f"aider {at}", self._issues))
         self._bill = None
 
-    def _take_reply(self, draft: Draft, block: str) -> None:
+    def _take_reply(self, draft: SessionDraft, block: str) -> None:
         reply = AssistantMessage(draft.new_id(), (TextPart(block.strip("\n")),), model=draft.model)
         if self._bill is not None:
             reply = replace(reply, usage=self._bill.usage, cost=self._bill.cost)
             self._bill = None
         draft.add(reply)
 
-    def _take_program(self, draft: Draft, block: str) -> None:
+    def _take_program(self, draft: SessionDraft, block: str) -> None:
         output = "\n".join(line.removesuffix("  ") for line in block.split("\n"))
         found = MODEL.search(output)
         draft.model = draft.model or (model_ref(found[1]) if found else None)
         self._take_usage(draft, output)
         self._add_result(draft, output)
 
-    def _take_usage(self, draft: Draft, output: str) -> None:
-        """Old versions tell the usage before the reply, newer ones after it."""
+    def _take_usage(self, draft: SessionDraft, output: str) -> None:
+        """Read the usage, which old versions print before the reply and newer ones after it."""
         before, after = BEFORE_REPLY.search(output), AFTER_REPLY.search(output)
         if before:
             self._bill = _billed(before)
@@ -114,9 +114,9 @@ class _Reader:
             bill = _billed(after)
             draft.messages[-1] = replace(last, usage=bill.usage, cost=bill.cost)
 
-    def _add_result(self, draft: Draft, output: str) -> None:
+    def _add_result(self, draft: SessionDraft, output: str) -> None:
         run = RUNNING.search(output)
-        arguments = json_text({"command": run[1]} if run else {})
+        arguments = to_json({"command": run[1]} if run else {})
         call = ToolCallPart(f"aider-{len(draft.messages) + 1}", "aider", arguments)
         last = draft.messages[-1] if draft.messages else None
         if isinstance(last, AssistantMessage):
@@ -127,7 +127,7 @@ class _Reader:
 
 
 def _billed(found: re.Match[str]) -> AssistantMessage:
-    """Usage and cost as a message without content, to be taken over by the one they belong to."""
+    """Return usage and cost as a message without content, for the message they belong to."""
     usage = Usage(input=_tokens(found[1]), output=_tokens(found[2]))
     return AssistantMessage(MessageId("bill"), (), usage=usage, cost=_amount(found[3] or "0"))
 

@@ -15,26 +15,25 @@ from infold.core.messages import (
     MessageId,
     Part,
     TextPart,
-    ToolCallPart,
     ToolResultPart,
     Usage,
     WorkPath,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.formats import anthropic
+from infold.formats.codec import finish_named
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
-    anthropic_usage,
     dig,
     exit_code,
-    finish_of,
     integer,
     mapping,
     model_ref,
     plain_text,
-    read_blocks,
     reply_parts,
     string,
     time_ms,
+    user_blocks,
 )
 
 EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
@@ -45,9 +44,9 @@ NO_MODEL = "<synthetic>"
 
 
 def recognises(head: Head) -> bool:
-    """Lines of a user or assistant with an Anthropic message inside, or Claude Code's bookkeeping."""
+    """Return whether lines hold a user's or assistant's Anthropic message, or Claude Code's bookkeeping."""
     return any(
-        (value.get("type") in ("user", "assistant") and "content" in mapping(value.get("message")))
+        (value.get("type") in ("user", "assistant") and "content" in mapping(value, "message"))
         or ("sessionId" in value and "uuid" in value and "parentUuid" in value)
         or value.get("type") == "file-history-snapshot"
         or (value.get("type") == "summary" and "leafUuid" in value)
@@ -55,37 +54,37 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The main session first, then its sub-agents."""
-    reader = _Reader(notes)
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return the main session first, then its sub-agents."""
+    reader = _Reader(issues)
     for line, value in source.records():
         reader.take(value, line)
     return reader.sessions()
 
 
 class _Reader:
-    """Hands each line to the session it belongs to."""
+    """Passes each line to the session it belongs to."""
 
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
-        self._main = _Thread(Draft("", notes))
+    def __init__(self, issues: Issues) -> None:
+        self._issues = issues
+        self._main = _Thread(SessionDraft("", issues))
         self._agents: dict[str, _Thread] = {}
         self._agent_of_line: dict[str, str] = {}
         self._seen: set[str] = set()
 
     def take(self, value: dict[str, Any], line: int) -> None:
         self._main.draft.id = self._main.draft.id or string(value.get("sessionId") or value.get("session_id"))
-        kind = string(value.get("type"))
+        kind = string(value, "type")
         if kind == "progress" and dig(value, "data", "type") == "agent_progress":
             self._take_progress(value["data"], line)
         elif kind in ("user", "assistant", "attachment") or value.get("subtype") == "compact_boundary":
             self._take_line(value, line)
         else:
             detail = string(value.get("subtype") or dig(value, "data", "type"))
-            self._notes.skip(f"bookkeeping: {kind or 'no type'} {detail}".rstrip(), line)
+            self._issues.skip(f"bookkeeping: {kind or 'no type'} {detail}".rstrip(), line)
 
     def _take_line(self, value: dict[str, Any], line: int) -> None:
-        own = string(value.get("uuid"))
+        own = string(value, "uuid")
         if self._is_repeated(own, line):
             return
         agent = self._agent(value) if value.get("isSidechain") or value.get("parent_tool_use_id") else ""
@@ -93,26 +92,26 @@ class _Reader:
         (self._thread(agent) if agent else self._main).take(value)
 
     def _take_progress(self, data: dict[str, Any], line: int) -> None:
-        inner = mapping(data.get("message"))
-        if not self._is_repeated(string(inner.get("uuid")), line):
-            self._thread(string(data.get("agentId"))).take(inner)
+        inner = mapping(data, "message")
+        if not self._is_repeated(string(inner, "uuid"), line):
+            self._thread(string(data, "agentId")).take(inner)
 
     def _is_repeated(self, own: str, line: int) -> bool:
         if own and own in self._seen:
-            self._notes.skip("a line is repeated", line)
+            self._issues.skip("a line is repeated", line)
             return True
         self._seen.add(own)
         return False
 
     def _agent(self, value: dict[str, Any]) -> str:
-        """Newer lines name their agent; older ones are a chain whose first line has no parent."""
-        parent = string(value.get("parentUuid"))
+        """Return the agent of a line: newer lines name it; older ones are a chain whose first line has no parent."""
+        parent = string(value, "parentUuid")
         named = string(value.get("agentId") or value.get("parent_tool_use_id"))
-        return named or self._agent_of_line.get(parent) or string(value.get("uuid"))
+        return named or self._agent_of_line.get(parent) or string(value, "uuid")
 
     def _thread(self, agent: str) -> "_Thread":
         if agent not in self._agents:
-            self._agents[agent] = _Thread(Draft(f"agent-{agent}", self._notes))
+            self._agents[agent] = _Thread(SessionDraft(f"agent-{agent}", self._issues))
         return self._agents[agent]
 
     def sessions(self) -> list[RecordedSession]:
@@ -125,10 +124,9 @@ class _Reader:
 class _Thread:
     """The lines of one session, in order."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: SessionDraft) -> None:
         self.draft = draft
         self._replies: dict[str, int] = {}
-        self._started: dict[str, int | None] = {}
         self._boundary: dict[str, Any] | None = None
 
     def take(self, value: dict[str, Any]) -> None:
@@ -140,7 +138,7 @@ class _Thread:
             case "attachment":
                 self._take_attachment(value)
             case _:
-                self._take_boundary(mapping(value.get("compactMetadata")))
+                self._take_boundary(mapping(value, "compactMetadata"))
 
     def finished(self) -> RecordedSession:
         if self._boundary is not None:
@@ -149,9 +147,7 @@ class _Thread:
 
     def _take_reply(self, value: dict[str, Any]) -> None:
         reply = _reply(value)
-        for part in reply.parts:
-            if isinstance(part, ToolCallPart):
-                self._started[part.call_id] = reply.created_ms
+        self.draft.start_calls(reply.parts, reply.created_ms)
         earlier = self._replies.get(reply.id)
         if earlier is None:
             self._replies[reply.id] = self.draft.add(reply)
@@ -173,32 +169,32 @@ class _Thread:
         summarised = bool(value.get("isCompactSummary"))
         content = dig(value, "message", "content")
         synthetic = summarised or bool(value.get("isMeta"))
-        parts = tuple(self._completed(part, value) for part in read_blocks(content, synthetic=synthetic))
+        parts = tuple(self._completed(part, value) for part in user_blocks(content, synthetic=synthetic))
         if summarised:
             self._compact(plain_text(parts))
-        self.draft.add_user(parts, string(value.get("uuid")), time_ms(value.get("timestamp")))
+        self.draft.add_user(parts, string(value, "uuid"), time_ms(value, "timestamp"))
 
     def _completed(self, part: Part, value: dict[str, Any]) -> Part:
         if not isinstance(part, ToolResultPart):
             return part
-        told = mapping(value.get("toolUseResult"))
+        told = mapping(value, "toolUseResult")
         exit_status = _exit_status(part, told)
         stopped = told.get("interrupted") is True or part.output.startswith("[Request interrupted")
         return replace(
             part,
             status="interrupted" if stopped else part.status,
             exit_status=exit_status,
-            started_ms=self._started.get(part.call_id),
-            finished_ms=time_ms(value.get("timestamp")),
+            started_ms=self.draft.started_ms.get(part.call_id),
+            finished_ms=time_ms(value, "timestamp"),
         )
 
     def _take_attachment(self, value: dict[str, Any]) -> None:
-        """What is sent along with a message: a prompt typed meanwhile is the user's, the rest the harness's."""
-        attachment = mapping(value.get("attachment"))
+        """Add what is sent along with a message: a prompt typed meanwhile is the user's, the rest the harness's."""
+        attachment = mapping(value, "attachment")
         queued = attachment.get("type") == "queued_command"
         content = attachment.get("prompt") if queued else attachment.get("content")
-        parts = read_blocks(content, synthetic=not queued) if isinstance(content, str | list) else ()
-        self.draft.add_user(parts, string(value.get("uuid")), time_ms(value.get("timestamp")))
+        parts = user_blocks(content, synthetic=not queued) if isinstance(content, str | list) else ()
+        self.draft.add_user(parts, string(value, "uuid"), time_ms(value, "timestamp"))
 
     def _take_boundary(self, metadata: dict[str, Any]) -> None:
         if self._boundary is not None:
@@ -207,40 +203,40 @@ class _Thread:
 
     def _compact(self, summary: str) -> None:
         metadata, self._boundary = self._boundary or {}, None
-        self.draft.compact(
+        self.draft.add_compaction(
             summary,
-            tokens_before=integer(metadata.get("preTokens")) or None,
+            tokens_before=integer(metadata, "preTokens") or None,
             first_kept=len(self.draft.messages),
         )
 
 
 def _reply(value: dict[str, Any]) -> AssistantMessage:
-    message = mapping(value.get("message"))
+    message = mapping(value, "message")
     failed = bool(value.get("isApiErrorMessage")) or message.get("model") == NO_MODEL
     parts = reply_parts(message.get("content"))
-    cwd = string(value.get("cwd"))
+    cwd = string(value, "cwd")
     return AssistantMessage(
         id=MessageId(string(message.get("id") or value.get("uuid"))),
         parts=tuple(replace(p, synthetic=True) if failed and isinstance(p, TextPart) else p for p in parts),
-        created_ms=time_ms(value.get("timestamp")),
+        created_ms=time_ms(value, "timestamp"),
         model=None if failed else model_ref(message.get("model"), "anthropic"),
         path=WorkPath(cwd=cwd, root=cwd) if cwd else None,
-        usage=None if failed else anthropic_usage(message.get("usage")),
-        finish=finish_of(message.get("stop_reason")),
+        usage=None if failed else anthropic.usage(message),
+        finish=finish_named(message.get("stop_reason")),
         error=plain_text(parts) if value.get("isApiErrorMessage") else "",
     )
 
 
 def _fuller(first: Usage | None, later: Usage | None) -> Usage | None:
-    """The usage of the line written last: output grows while a reply is streamed."""
+    """Return the usage of the line written last: output grows while a reply is streamed."""
     if first is None or later is None:
         return first or later
     return later if later.output >= first.output else first
 
 
 def _exit_status(part: ToolResultPart, told: dict[str, Any]) -> int | None:
-    """The status the record gives; a command's success is told by its silence about one."""
-    if (code := exit_code(told.get("exitCode"))) is not None:
+    """Return the recorded status; a command without one succeeded."""
+    if (code := exit_code(told, "exitCode")) is not None:
         return code
     found = EXIT_CODE.match(part.output)
     if part.status == "error":

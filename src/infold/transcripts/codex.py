@@ -23,22 +23,22 @@ from infold.core.messages import (
     ToolResultPart,
     WorkPath,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     dig,
     items,
-    json_text,
     mapping,
     model_ref,
     openai_usage,
     plain_text,
-    read_blocks,
     reasoning_part,
     reply_parts,
     result_part,
     string,
     time_ms,
+    to_json,
+    user_blocks,
 )
 
 ENVELOPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
@@ -61,25 +61,24 @@ PREAMBLE_CHARACTERS = 400
 
 
 def recognises(head: Head) -> bool:
-    """Lines in Codex's envelope, or bare response items after a header with instructions."""
-    if any(string(value.get("type")) in ENVELOPES and "payload" in value for value in head.records):
+    """Return whether lines are in Codex's envelope, or bare response items after a header with instructions."""
+    if any(string(value, "type") in ENVELOPES and "payload" in value for value in head.records):
         return True
-    bare = [value for value in head.records if string(value.get("type")) in ITEMS and "message" not in value]
+    bare = [value for value in head.records if string(value, "type") in ITEMS and "message" not in value]
     return bool(bare) and "instructions" in head.records[0]
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a rollout; a sub-agent's rollout names its parent."""
-    reader = _Reader(notes)
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return the one session of a rollout; a sub-agent's rollout names its parent."""
+    reader = _Reader(issues)
     for line, value in source.records():
         reader.take(value, line)
     return [reader.draft.session()] if reader.draft.messages else []
 
 
 class _Reader:
-    def __init__(self, notes: Notes) -> None:
-        self.draft = Draft("", notes)
-        self._notes = notes
+    def __init__(self, issues: Issues) -> None:
+        self.draft = SessionDraft("", issues)
         self._model: ModelRef | None = None
         self._provider = ""
         self._path: WorkPath | None = None
@@ -87,12 +86,11 @@ class _Reader:
         self._unbilled: int | None = None
         self._spent: Any = None
         self._context: int | None = None
-        self._started: dict[str, int | None] = {}
 
     def take(self, value: dict[str, Any], line: int) -> None:
-        payload = mapping(value.get("payload")) if "payload" in value else value
-        at = time_ms(value.get("timestamp"))
-        match string(value.get("type")) if "payload" in value else "response_item":
+        payload = mapping(value, "payload") if "payload" in value else value
+        at = time_ms(value, "timestamp")
+        match string(value, "type") if "payload" in value else "response_item":
             case "session_meta":
                 self._take_meta(payload)
             case "turn_context":
@@ -104,15 +102,15 @@ class _Reader:
             case "response_item":
                 self._take_item(payload, at, line)
             case other:
-                self._notes.skip(f"bookkeeping: {other}", line)
+                self.draft.issues.skip(f"bookkeeping: {other}", line)
 
     def _take_meta(self, meta: dict[str, Any]) -> None:
-        """The first header is the session's; a fork repeats the header of the session it came from."""
+        """Read the first header; a fork repeats the header of the session it was forked from."""
         if self.draft.id:
             return
         self.draft.id = string(meta.get("id") or meta.get("session_id"))
         self.draft.system = string(dig(meta, "base_instructions", "text") or meta.get("instructions"))
-        self._provider = string(meta.get("model_provider"))
+        self._provider = string(meta, "model_provider")
         self._set_path(meta)
         spawned = dig(meta, "source", "subagent", "thread_spawn", "parent_thread_id")
         self.draft.parent = string(spawned or meta.get("forked_from_id")) or None
@@ -123,29 +121,29 @@ class _Reader:
         self._set_path(context)
 
     def _set_path(self, value: dict[str, Any]) -> None:
-        cwd = string(value.get("cwd"))
-        roots = items(value.get("workspace_roots"))
+        cwd = string(value, "cwd")
+        roots = items(value, "workspace_roots")
         if cwd:
             self._path = WorkPath(cwd=cwd, root=string(roots[0]) if roots else cwd)
 
     def _take_compaction(self, payload: dict[str, Any]) -> None:
-        summary = string(payload.get("message"))
-        self.draft.compact(summary, tokens_before=self._context)
+        summary = string(payload, "message")
+        self.draft.add_compaction(summary, tokens_before=self._context)
         if summary:
             self.draft.add_user((TextPart(summary, synthetic=True),))
         self._open = self._unbilled = None
 
     def _take_event(self, event: dict[str, Any], line: int) -> None:
-        kind = string(event.get("type"))
+        kind = string(event, "type")
         if kind == "token_count":
-            self._take_usage(mapping(event.get("info")))
+            self._take_usage(mapping(event, "info"))
         elif kind == "turn_aborted":
             self._change_last(finish="abort")
         elif kind not in ("user_message", "agent_message", "agent_reasoning"):
-            self._notes.skip(f"bookkeeping: {kind}", line)
+            self.draft.issues.skip(f"bookkeeping: {kind}", line)
 
     def _take_usage(self, info: dict[str, Any]) -> None:
-        """Usage is of the reply before; a count that repeats the one before it tells nothing new."""
+        """Add usage to the reply before; a count that repeats the one before it is ignored."""
         total = info.get("total_token_usage")
         usage = openai_usage(info.get("last_token_usage"))
         if usage is None or total == self._spent:
@@ -157,7 +155,7 @@ class _Reader:
             self._unbilled = None
 
     def _take_item(self, item: dict[str, Any], at: int | None, line: int) -> None:
-        kind, role = string(item.get("type")), item.get("role")
+        kind, role = string(item, "type"), item.get("role")
         if kind == "message" and role in ("user", "developer", "system"):
             self._take_message(item, at)
         elif kind.endswith("_output"):
@@ -165,29 +163,27 @@ class _Reader:
         elif kind in CALLS or kind in SERVER_CALLS or kind == "reasoning" or role == "assistant":
             self._take_reply(item, at)
         elif kind:
-            self._notes.skip(f"bookkeeping: response item {kind}", line)
+            self.draft.issues.skip(f"bookkeeping: response item {kind}", line)
         elif "instructions" in item:
             self._take_meta(item)
 
     def _take_message(self, item: dict[str, Any], at: int | None) -> None:
         self._open = None
         if item.get("role") == "user":
-            self.draft.add_user(read_blocks(item.get("content")), string(item.get("id")), at)
+            self.draft.add_user(user_blocks(item.get("content")), string(item, "id"), at)
             return
         parts = (TextPart(plain_text(reply_parts(item.get("content")))),)
-        self.draft.add(SystemMessage(MessageId(string(item.get("id")) or self.draft.new_id()), parts, at))
+        self.draft.add(SystemMessage(MessageId(string(item, "id") or self.draft.new_id()), parts, at))
 
     def _take_output(self, item: dict[str, Any], at: int | None) -> None:
         self._open = None
         part = _result(item)
-        part = replace(part, started_ms=self._started.get(part.call_id), finished_ms=at)
+        part = replace(part, started_ms=self.draft.started_ms.get(part.call_id), finished_ms=at)
         self.draft.add(ToolMessage(self.draft.new_id(), (part,), at))
 
     def _take_reply(self, item: dict[str, Any], at: int | None) -> None:
         parts = _reply_parts(item, self.draft.new_id("call"))
-        for part in parts:
-            if isinstance(part, ToolCallPart):
-                self._started[part.call_id] = at
+        self.draft.start_calls(parts, at)
         if self._open is None:
             name = self.draft.new_id()
             self._open = self.draft.add(AssistantMessage(name, (), at, model=self._model, path=self._path))
@@ -204,24 +200,22 @@ class _Reader:
 
 
 def _reply_parts(item: dict[str, Any], spare_id: str) -> tuple[Part, ...]:
-    kind = string(item.get("type"))
+    kind = string(item, "type")
     if kind == "message":
         return reply_parts(item.get("content"))
     if kind == "reasoning":
         return (_reasoning(item),)
     call_id = string(item.get("call_id") or item.get("id")) or spare_id
-    tool = string(item.get("name")) or kind.removesuffix("_call")
+    tool = string(item, "name") or kind.removesuffix("_call")
     arguments = next((item[key] for key in ("arguments", "input", "action") if item.get(key)), None)
-    call = ToolCallPart(call_id, tool, json_text(arguments))
+    call = ToolCallPart(call_id, tool, to_json(arguments))
     if kind in SERVER_CALLS:
-        return (call, ToolResultPart(call_id, tool, string(item.get("result"))))
+        return (call, ToolResultPart(call_id, tool, string(item, "result")))
     return (call,)
 
 
 def _reasoning(item: dict[str, Any]) -> ReasoningPart:
-    thought = "\n".join(
-        string(mapping(entry).get("text")) for key in ("summary", "content") for entry in items(item.get(key))
-    )
+    thought = "\n".join(string(entry, "text") for key in ("summary", "content") for entry in items(item.get(key)))
     secret = {key: item[key] for key in ("id", "encrypted_content") if item.get(key)}
     return reasoning_part(thought, secret if "encrypted_content" in secret else None)
 
@@ -230,17 +224,17 @@ def _result(item: dict[str, Any]) -> ToolResultPart:
     output = item.get("output", item.get("tools"))
     if isinstance(output, dict):
         failed = output.get("success") is False
-        return result_part(string(item.get("call_id")), {**output, "is_error": failed})
+        return result_part(string(item, "call_id"), {**output, "is_error": failed})
     if isinstance(output, list) and not all("type" in mapping(block) for block in output):
-        output = json_text(output)
+        output = to_json(output)
     if "tools" in item:
-        output = json_text(output)
-    part = result_part(string(item.get("call_id")), {"content": output})
+        output = to_json(output)
+    part = result_part(string(item, "call_id"), {"content": output})
     return _with_exit_status(part)
 
 
 def _with_exit_status(part: ToolResultPart) -> ToolResultPart:
-    """Codex tells the status in its preamble, or in JSON around the output as older ones did."""
+    """Read the status from Codex's preamble, or from JSON around the output as older ones wrote it."""
     found = EXIT_STATUS.search(part.output[:PREAMBLE_CHARACTERS])
     if found:
         return replace(part, exit_status=int(found[1]))

@@ -19,7 +19,7 @@ from infold.core.messages import (
     Usage,
     WorkPath,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     call_part,
@@ -27,26 +27,26 @@ from infold.transcripts.values import (
     file_part,
     integer,
     items,
-    json_text,
     mapping,
     model_ref,
     openai_usage,
     reasoning_part,
     string,
     time_ms,
+    to_json,
     user_parts,
 )
 
 
 def recognises(head: Head) -> bool:
-    """Events of Copilot's own types, each with its data."""
-    kinds = {string(value.get("type")) for value in head.records if isinstance(value.get("data"), dict)}
+    """Return whether there are events of Copilot's own types, each with its data."""
+    kinds = {string(value, "type") for value in head.records if isinstance(value.get("data"), dict)}
     return bool(kinds & {"session.start", "user.message", "assistant.message", "tool.execution_start"})
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The main session first, then its sub-agents."""
-    reader = _Reader(notes)
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return the main session first, then its sub-agents."""
+    reader = _Reader(issues)
     for line, value in source.records():
         reader.take(value, line)
     drafts = [reader.main, *reader.agents.values()]
@@ -54,31 +54,29 @@ def read(source: Source, notes: Notes) -> list[RecordedSession]:
 
 
 class _Reader:
-    def __init__(self, notes: Notes) -> None:
-        self.main = Draft("", notes)
-        self.agents: dict[str, Draft] = {}
-        self._notes = notes
+    def __init__(self, issues: Issues) -> None:
+        self.main = SessionDraft("", issues)
+        self.agents: dict[str, SessionDraft] = {}
         self._model: ModelRef | None = None
         self._path: WorkPath | None = None
-        self._started: dict[str, int | None] = {}
         self._tools: dict[str, str] = {}
 
     def take(self, event: dict[str, Any], line: int) -> None:
-        data = mapping(event.get("data"))
-        at = time_ms(event.get("timestamp"))
-        draft = self._draft(string(data.get("parentToolCallId")))
+        data = mapping(event, "data")
+        at = time_ms(event, "timestamp")
+        draft = self._draft(string(data, "parentToolCallId"))
         match event.get("type"):
             case "session.start" | "session.resume":
                 self._take_start(data)
             case "session.model_change":
                 self._model = model_ref(data.get("newModel")) or self._model
             case "system.message":
-                draft.system = draft.system or string(data.get("content"))
+                draft.system = draft.system or string(data, "content")
             case "user.message":
-                draft.add_user(_user_parts(data), string(event.get("id")), at)
+                draft.add_user(_user_parts(data), string(event, "id"), at)
             case "system.notification" | "skill.invoked":
-                said = string(data.get("content"))
-                draft.add_user((TextPart(said, synthetic=True),) if said else (), string(event.get("id")), at)
+                said = string(data, "content")
+                draft.add_user((TextPart(said, synthetic=True),) if said else (), string(event, "id"), at)
             case "assistant.message":
                 self._take_reply(draft, event, data)
             case "assistant.usage":
@@ -92,29 +90,29 @@ class _Reader:
             case "abort":
                 _change_last_reply(draft, finish="abort")
             case other:
-                self._notes.skip(f"bookkeeping: {other}", line)
+                self.main.issues.skip(f"bookkeeping: {other}", line)
 
-    def _draft(self, parent_call: str) -> Draft:
+    def _draft(self, parent_call: str) -> SessionDraft:
         if not parent_call:
             return self.main
         if parent_call not in self.agents:
-            self.agents[parent_call] = Draft(f"agent-{parent_call}", self._notes, parent=self.main.id)
+            self.agents[parent_call] = SessionDraft(f"agent-{parent_call}", self.main.issues, parent=self.main.id)
         return self.agents[parent_call]
 
     def _take_start(self, data: dict[str, Any]) -> None:
-        self.main.id = self.main.id or string(data.get("sessionId"))
+        self.main.id = self.main.id or string(data, "sessionId")
         self._model = model_ref(data.get("selectedModel")) or self._model
-        cwd = string(dig(data, "context", "cwd"))
+        cwd = string(data, "context", "cwd")
         if cwd:
-            self._path = WorkPath(cwd=cwd, root=string(dig(data, "context", "gitRoot")) or cwd)
+            self._path = WorkPath(cwd=cwd, root=string(data, "context", "gitRoot") or cwd)
 
-    def _take_reply(self, draft: Draft, event: dict[str, Any], data: dict[str, Any]) -> None:
-        output = integer(data.get("outputTokens"))
+    def _take_reply(self, draft: SessionDraft, event: dict[str, Any], data: dict[str, Any]) -> None:
+        output = integer(data, "outputTokens")
         draft.add(
             AssistantMessage(
                 id=MessageId(string(data.get("messageId") or event.get("id")) or draft.new_id()),
                 parts=_reply_parts(data),
-                created_ms=time_ms(event.get("timestamp")),
+                created_ms=time_ms(event, "timestamp"),
                 model=model_ref(data.get("model")) or self._model,
                 path=self._path,
                 usage=Usage(output=output) if output else None,
@@ -122,30 +120,30 @@ class _Reader:
         )
 
     def _take_start_of_tool(self, data: dict[str, Any], at: int | None) -> None:
-        call_id = string(data.get("toolCallId"))
-        self._started[call_id] = at
-        self._tools[call_id] = string(data.get("toolName"))
+        call_id = string(data, "toolCallId")
+        self.main.started_ms[call_id] = at
+        self._tools[call_id] = string(data, "toolName")
 
-    def _take_result(self, draft: Draft, event: dict[str, Any], data: dict[str, Any]) -> None:
-        at = time_ms(event.get("timestamp"))
-        call_id = string(data.get("toolCallId"))
+    def _take_result(self, draft: SessionDraft, event: dict[str, Any], data: dict[str, Any]) -> None:
+        at = time_ms(event, "timestamp")
+        call_id = string(data, "toolCallId")
         failed = data.get("success") is False
         said = dig(data, "error", "message") if failed else dig(data, "result", "content")
         part = ToolResultPart(
             call_id=call_id,
             tool=self._tools.get(call_id, ""),
-            output=said if isinstance(said, str) else json_text(data.get("error") or data.get("result")),
+            output=said if isinstance(said, str) else to_json(data.get("error") or data.get("result")),
             status="error" if failed else "completed",
-            started_ms=self._started.get(call_id),
+            started_ms=self.main.started_ms.get(call_id),
             finished_ms=at,
         )
-        draft.add(ToolMessage(MessageId(string(event.get("id")) or draft.new_id()), (part,), at))
+        draft.add(ToolMessage(MessageId(string(event, "id") or draft.new_id()), (part,), at))
 
 
 def _user_parts(data: dict[str, Any]) -> tuple[Part, ...]:
-    """The user's words as typed, and around them what the program added for the model."""
-    typed, sent = string(data.get("content")), string(data.get("transformedContent"))
-    files = tuple(file_part({**mapping(file), "type": "file"}) for file in items(data.get("attachments")))
+    """Return the user's words as typed, and around them what the program added for the model."""
+    typed, sent = string(data, "content"), string(data, "transformedContent")
+    files = tuple(file_part({**mapping(file), "type": "file"}) for file in items(data, "attachments"))
     before, found, after = sent.partition(typed) if typed else ("", "", sent)
     if not found:
         return (*user_parts(typed or sent), *files)
@@ -155,19 +153,19 @@ def _user_parts(data: dict[str, Any]) -> tuple[Part, ...]:
 
 
 def _reply_parts(data: dict[str, Any]) -> tuple[Part, ...]:
-    thought = string(data.get("reasoningText"))
+    thought = string(data, "reasoningText")
     secret = {key: data[key] for key in ("reasoningOpaque", "encryptedContent") if data.get(key)}
-    said = string(data.get("content"))
+    said = string(data, "content")
     reasoning = (reasoning_part(thought, secret),) if thought or secret else ()
-    calls = (mapping(call) for call in items(data.get("toolRequests")))
+    calls = (mapping(call) for call in items(data, "toolRequests"))
     return (
         *reasoning,
         *((TextPart(said),) if said else ()),
-        *(call_part(string(call.get("toolCallId")), string(call.get("name")), call.get("arguments")) for call in calls),
+        *(call_part(string(call, "toolCallId"), string(call, "name"), call.get("arguments")) for call in calls),
     )
 
 
-def _take_usage(draft: Draft, data: dict[str, Any]) -> None:
+def _take_usage(draft: SessionDraft, data: dict[str, Any]) -> None:
     told = {
         "prompt_tokens": data.get("inputTokens"),
         "completion_tokens": data.get("outputTokens"),
@@ -177,15 +175,15 @@ def _take_usage(draft: Draft, data: dict[str, Any]) -> None:
     _change_last_reply(draft, usage=openai_usage(told))
 
 
-def _take_compaction(draft: Draft, data: dict[str, Any]) -> None:
+def _take_compaction(draft: SessionDraft, data: dict[str, Any]) -> None:
     if data.get("success") is False:
         return
-    summary = string(data.get("summaryContent"))
-    draft.compact(summary, tokens_before=integer(data.get("preCompactionTokens")) or None)
+    summary = string(data, "summaryContent")
+    draft.add_compaction(summary, tokens_before=integer(data, "preCompactionTokens") or None)
     draft.add_user((TextPart(summary, synthetic=True),) if summary else ())
 
 
-def _change_last_reply(draft: Draft, **changes: Any) -> None:
+def _change_last_reply(draft: SessionDraft, **changes: Any) -> None:
     for index in range(len(draft.messages) - 1, -1, -1):
         if isinstance(draft.messages[index], AssistantMessage):
             draft.messages[index] = replace(draft.messages[index], **changes)

@@ -1,7 +1,7 @@
 """Gemini CLI chat records: one JSON document, or in newer versions one JSON object a line.
 
 A `gemini` message holds text, thoughts and tool calls with their results. Files that the user named with `@` are
-pasted in by the program behind the user's own words, which `displayContent` tells apart.
+pasted in by the program behind the user's own words, which `displayContent` repeats alone.
 """
 
 from typing import Any
@@ -17,19 +17,19 @@ from infold.core.messages import (
     ToolResultPart,
     Usage,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     dig,
     file_part,
     integer,
     items,
-    json_text,
     mapping,
     model_ref,
     reply_parts,
     string,
     time_ms,
+    to_json,
     user_parts,
 )
 
@@ -37,50 +37,50 @@ STATUSES: dict[str, ResultStatus] = {"error": "error", "cancelled": "interrupted
 
 
 def recognises(head: Head) -> bool:
-    """An object with a session id and messages of type user or gemini."""
-    kinds = {string(dig(message, "type")) for message in items(dig(head.document, "messages"))[:20]}
+    """Return whether an object has a session id and messages of type user or gemini."""
+    kinds = {string(message, "type") for message in items(head.document, "messages")[:20]}
     return "sessionId" in mapping(head.document) and bool(kinds & {"user", "gemini", "info"})
 
 
 def recognises_lines(head: Head) -> bool:
-    """A header line with a project hash, then one message a line."""
+    """Return whether a header line with a project hash precedes one message a line."""
     return len(head.records) > 1 and {"sessionId", "projectHash"} <= head.records[0].keys()
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a chat record."""
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return the one session of a chat record."""
     document = mapping(source.document())
-    draft = Draft(string(document.get("sessionId")), notes)
-    for message in items(document.get("messages")):
-        _take(draft, mapping(message), notes)
+    draft = SessionDraft(string(document, "sessionId"), issues)
+    for message in items(document, "messages"):
+        _take(draft, mapping(message), issues)
     return [draft.session()] if draft.messages else []
 
 
-def read_lines(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The same from lines: a message written again replaces the earlier one, a rewind is only noted."""
+def read_lines(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return the session of a file of lines: a message written again replaces the earlier one, a rewind is only noted."""
     session_id = ""
     messages: dict[str, dict[str, Any]] = {}
     for line, value in source.records():
-        session_id = session_id or string(value.get("sessionId"))
+        session_id = session_id or string(value, "sessionId")
         if "type" in value and "id" in value:
             messages[string(value["id"])] = value
         elif "sessionId" not in value:
-            notes.skip("bookkeeping: " + ", ".join(sorted(value)[:3]), line)
-    draft = Draft(session_id, notes)
+            issues.skip("bookkeeping: " + ", ".join(sorted(value)[:3]), line)
+    draft = SessionDraft(session_id, issues)
     for message in messages.values():
-        _take(draft, message, notes)
+        _take(draft, message, issues)
     return [draft.session()] if draft.messages else []
 
 
-def _take(draft: Draft, message: dict[str, Any], notes: Notes) -> None:
-    at = time_ms(message.get("timestamp"))
+def _take(draft: SessionDraft, message: dict[str, Any], issues: Issues) -> None:
+    at = time_ms(message, "timestamp")
     match message.get("type"):
         case "user":
-            draft.add_user(_user_parts(message), string(message.get("id")), at)
+            draft.add_user(_user_parts(message), string(message, "id"), at)
         case "gemini":
             _take_reply(draft, message, at)
         case other:
-            notes.skip(f"bookkeeping: {other} message, shown to the user only")
+            issues.skip(f"bookkeeping: {other} message, shown to the user only")
 
 
 def _user_parts(message: dict[str, Any]) -> tuple[Part, ...]:
@@ -95,21 +95,21 @@ def _user_parts(message: dict[str, Any]) -> tuple[Part, ...]:
 def _user_part(piece: Any, *, synthetic: bool) -> tuple[Part, ...]:
     if isinstance(dig(piece, "inlineData"), dict):
         return (file_part({**piece["inlineData"], "type": "file"}),)
-    said = piece if isinstance(piece, str) else string(dig(piece, "text"))
+    said = piece if isinstance(piece, str) else string(piece, "text")
     return user_parts(said, synthetic=synthetic) if said else ()
 
 
-def _take_reply(draft: Draft, message: dict[str, Any], at: int | None) -> None:
-    calls = [mapping(call) for call in items(message.get("toolCalls"))]
-    thoughts = (_thought(mapping(thought)) for thought in items(message.get("thoughts")))
-    name = MessageId(string(message.get("id")) or draft.new_id())
+def _take_reply(draft: SessionDraft, message: dict[str, Any], at: int | None) -> None:
+    calls = [mapping(call) for call in items(message, "toolCalls")]
+    thoughts = (_thought(mapping(thought)) for thought in items(message, "thoughts"))
+    name = MessageId(string(message, "id") or draft.new_id())
     draft.add(
         AssistantMessage(
             id=name,
             parts=(*thoughts, *_said(message.get("content")), *(_call(call) for call in calls)),
             created_ms=at,
             model=model_ref(message.get("model"), "google"),
-            usage=_usage(mapping(message.get("tokens"))),
+            usage=_usage(mapping(message, "tokens")),
         )
     )
     answers = tuple(_result(call, at) for call in calls if "result" in call or "resultDisplay" in call)
@@ -118,32 +118,30 @@ def _take_reply(draft: Draft, message: dict[str, Any], at: int | None) -> None:
 
 
 def _said(content: Any) -> tuple[Part, ...]:
-    return reply_parts(
-        content if isinstance(content, str) else [string(dig(piece, "text")) for piece in items(content)]
-    )
+    return reply_parts(content if isinstance(content, str) else [string(piece, "text") for piece in items(content)])
 
 
 def _thought(thought: dict[str, Any]) -> ReasoningPart:
-    return ReasoningPart("\n".join(filter(None, (string(thought.get("subject")), string(thought.get("description"))))))
+    return ReasoningPart("\n".join(filter(None, (string(thought, "subject"), string(thought, "description")))))
 
 
 def _call(call: dict[str, Any]) -> ToolCallPart:
-    return ToolCallPart(string(call.get("id")), string(call.get("name")), json_text(call.get("args")))
+    return ToolCallPart(string(call, "id"), string(call, "name"), to_json(call.get("args")))
 
 
 def _result(call: dict[str, Any], started_ms: int | None) -> ToolResultPart:
-    responses = [mapping(dig(entry, "functionResponse", "response")) for entry in items(call.get("result"))]
-    shown = string(call.get("resultDisplay"))
+    responses = [mapping(entry, "functionResponse", "response") for entry in items(call, "result")]
+    shown = string(call, "resultDisplay")
     return ToolResultPart(
-        call_id=string(call.get("id")),
-        tool=string(call.get("name")),
+        call_id=string(call, "id"),
+        tool=string(call, "name"),
         output="\n".join(_output(response) for response in responses if response) or shown,
-        status=STATUSES.get(string(call.get("status")), "completed"),
+        status=STATUSES.get(string(call, "status"), "completed"),
         started_ms=started_ms,
-        finished_ms=time_ms(call.get("timestamp")),
+        finished_ms=time_ms(call, "timestamp"),
         files=tuple(
             file_part({**entry["inlineData"], "type": "file"})
-            for entry in items(call.get("result"))
+            for entry in items(call, "result")
             if isinstance(dig(entry, "inlineData"), dict)
         ),
     )
@@ -151,18 +149,18 @@ def _result(call: dict[str, Any], started_ms: int | None) -> ToolResultPart:
 
 def _output(response: dict[str, Any]) -> str:
     said = response.get("output", response.get("error"))
-    return said if isinstance(said, str) else json_text(response)
+    return said if isinstance(said, str) else to_json(response)
 
 
 def _usage(tokens: dict[str, Any]) -> Usage | None:
-    """Gemini counts the cached tokens as part of the input, and thoughts apart from the output."""
+    """Return usage: Gemini counts cached tokens as part of the input, and thoughts apart from the output."""
     if not tokens:
         return None
-    cached = integer(tokens.get("cached"))
+    cached = integer(tokens, "cached")
     return Usage(
-        input=max(0, integer(tokens.get("input")) - cached) + integer(tokens.get("tool")),
-        output=integer(tokens.get("output")),
-        reasoning=integer(tokens.get("thoughts")),
+        input=max(0, integer(tokens, "input") - cached) + integer(tokens, "tool"),
+        output=integer(tokens, "output"),
+        reasoning=integer(tokens, "thoughts"),
         cache_read=cached,
-        total=integer(tokens.get("total")) or None,
+        total=integer(tokens, "total") or None,
     )

@@ -1,7 +1,7 @@
 """infold's own log as a file: one entry a line, as `core.entries` stores it.
 
-The first line of each session carries beside its message what the session is (id, model, system prompt, tools, recorded
-compactions), in a field that readers of plain entries pass over. Written and read again, a session is the same.
+The first line of each session also says what the session is (id, model, system prompt, tools, recorded compactions), in a
+field that readers of plain entries ignore. Written and read again, a session is the same.
 """
 
 from bisect import bisect_left
@@ -14,16 +14,16 @@ from msgspec.structs import replace
 
 from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, Restoration, Title, encode_entry
 from infold.core.messages import AssistantMessage, Message, MessageId, ModelRef, calls_of, results_of
-from infold.transcripts.record import Draft, Notes, RecordedCompaction, RecordedSession
+from infold.transcripts.record import Issues, RecordedCompaction, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import string
 
 ENTRIES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
-"""What every kind of entry is called in its line."""
+"""The tags of all kinds of entries."""
 
 
-class _About(Struct, frozen=True, omit_defaults=True):
-    """What a session is, beside its messages."""
+class _SessionHeader(Struct, frozen=True, omit_defaults=True):
+    """A session's id, model, system prompt, tools and recorded compactions."""
 
     id: str
     model: ModelRef | None = None
@@ -39,15 +39,15 @@ class _FirstLine(Struct, frozen=True, tag_field="entry", tag="message"):
     """A message entry that begins a session."""
 
     message: Message
-    session: _About
+    session: _SessionHeader
 
 
 def to_log(sessions: Iterable[RecordedSession]) -> bytes:
-    """Sessions as lines of the log, one after the other."""
+    """Return sessions as lines of the log, one after the other."""
     encode = msgspec.json.Encoder().encode
     lines: list[bytes] = []
     for session in sessions:
-        about = _About(
+        about = _SessionHeader(
             *(session.id, session.model, session.system, session.tools, session.compactions, session.parent),
             title=session.title,
             titles=session.titles,
@@ -58,46 +58,46 @@ def to_log(sessions: Iterable[RecordedSession]) -> bytes:
 
 
 def entries_to_log(session_id: str, entries: Iterable[Entry]) -> bytes:
-    """A session's own entries as lines of the log, every one of them; the first message tells which session it is."""
+    """Return all entries of a session as lines of the log; the first message carries the session's id."""
     lines: list[bytes] = []
     is_named = False
     for entry in entries:
         if isinstance(entry, MessageEntry) and not is_named:
-            lines.append(msgspec.json.encode(_FirstLine(entry.message, _About(session_id))))
+            lines.append(msgspec.json.encode(_FirstLine(entry.message, _SessionHeader(session_id))))
             is_named = True
         else:
             lines.append(encode_entry(entry))
     return b"".join(line + b"\n" for line in lines)
 
 
-def recorded(session_id: str, entries: Iterable[Entry]) -> RecordedSession:
-    """What a log tells, as a record: all that was said and not taken back, and each compaction that was not undone."""
-    opened = _Opened(_About(session_id))
+def session_from_entries(session_id: str, entries: Iterable[Entry]) -> RecordedSession:
+    """Return a log as a record: all messages that were not withdrawn, and each compaction that was not undone."""
+    opened = _SessionReader(_SessionHeader(session_id))
     for entry in entries:
         opened.take(entry)
-    return opened.lawful(Notes())
+    return opened.lawful(Issues())
 
 
 def recognises(head: Head) -> bool:
-    """Lines that say which kind of entry they are, a message with its role inside."""
+    """Return whether lines say which kind of entry they are, a message with its role inside."""
     return any(
         value.get("entry") == "message" and isinstance(value.get("message"), dict) and "role" in value["message"]
         for value in head.records
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The sessions of a file; a log without a first line of ours is one session named after the file."""
-    reader = _Reader(source.name, notes)
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return the sessions of a file; a log without a first line of ours is one session named after the file."""
+    reader = _Reader(source.name, issues)
     for line, value in source.records():
         reader.take(value, line)
-    return [session.lawful(notes) for session in reader.sessions if session.messages]
+    return [session.lawful(issues) for session in reader.sessions if session.messages]
 
 
-class _Opened:
+class _SessionReader:
     """A session while its entries are read; `numbers` are those of the entries that are messages."""
 
-    def __init__(self, about: _About, entries: int = 0) -> None:
+    def __init__(self, about: _SessionHeader, entries: int = 0) -> None:
         self.about = about
         self.entries = entries
         self.messages: list[Message] = []
@@ -108,7 +108,7 @@ class _Opened:
         self._requests: dict[int, MessageId | None] = {}
 
     def take(self, entry: Entry) -> bool:
-        """Take in the next entry; false for one that is bookkeeping to a record."""
+        """Add the next entry; return false for one that is bookkeeping to a record."""
         is_told = True
         match entry:
             case MessageEntry():
@@ -131,15 +131,15 @@ class _Opened:
         self.entries += 1
         return is_told
 
-    def lawful(self, notes: Notes) -> RecordedSession:
-        """The session; one that breaks the laws of a record is repaired, and that is noted.
+    def lawful(self, issues: Issues) -> RecordedSession:
+        """Return the session, repaired and noted if it breaks the laws of a record.
 
         Its model is the one it was recorded with, else that of its first reply which names one.
         """
         about = self.about
         messages = tuple(self.messages)
         if not _is_lawful(messages):
-            draft = Draft(about.id, notes)
+            draft = SessionDraft(about.id, issues)
             draft.messages = self.messages
             messages = draft.session().messages
         found = (*about.compactions, *self._folds.values())
@@ -151,13 +151,13 @@ class _Opened:
         )
 
     def _compaction(self, checkpoint: Checkpoint) -> RecordedCompaction:
-        """A fold of our own is a compaction that happened; its first kept entry becomes the message that was."""
+        """Return a fold as a recorded compaction; its first kept entry becomes an index of messages."""
         first = checkpoint.first_kept
         kept = None if first is None else bisect_left(self.numbers, first)
         return RecordedCompaction(len(self.messages), checkpoint.text, checkpoint.tokens_before or None, kept)
 
     def _withdraw(self, checkpoint: int) -> None:
-        """Leave out what belongs to a compaction that was undone: the request for it, and the message that asked to go on."""
+        """Remove what belongs to a compaction that was undone: the request for it, and the message that asked to go on."""
         gone = {self._requests.get(checkpoint), f"continue-{checkpoint}"}
         for at in reversed([at for at, message in enumerate(self.messages) if message.id in gone]):
             del self.messages[at], self.numbers[at]
@@ -167,7 +167,7 @@ class _Opened:
                 self._folds[number] = replace(fold, position=fold.position - (at < fold.position), first_kept=kept)
 
     def _take_back(self, first: int) -> None:
-        """The caller took back that message and all after it; what was folded before them stays folded."""
+        """Remove that message and all after it, as the caller did; earlier folds stay."""
         left = bisect_left(self.numbers, first)
         del self.messages[left:], self.numbers[left:]
         for number, fold in self._folds.items():
@@ -176,38 +176,38 @@ class _Opened:
 
 
 class _Reader:
-    def __init__(self, name: str, notes: Notes) -> None:
-        self.sessions = [_Opened(_About(name))]
-        self._notes = notes
+    def __init__(self, name: str, issues: Issues) -> None:
+        self.sessions = [_SessionReader(_SessionHeader(name))]
+        self._issues = issues
 
     def take(self, value: dict[str, Any], line: int) -> None:
-        kind = string(value.get("entry"))
+        kind = string(value, "entry")
         if kind not in ENTRIES:
-            self._notes.skip("a line is no entry of an infold log", line)
+            self._issues.skip("a line is not an entry of an infold log", line)
             self.sessions[-1].entries += 1
             return
         try:
             entry: Entry = msgspec.convert(value, Entry)
             if kind == "message" and "session" in value:
-                self._begin(msgspec.convert(value["session"], _About))
+                self._begin(msgspec.convert(value["session"], _SessionHeader))
         except msgspec.ValidationError as error:
-            self._notes.skip(f"a {kind} entry cannot be read ({error})", line)
+            self._issues.skip(f"a {kind} entry cannot be read ({error})", line)
             self.sessions[-1].entries += 1
             return
         if not self.sessions[-1].take(entry):
-            self._notes.skip(f"bookkeeping: {kind} entry", line)
+            self._issues.skip(f"bookkeeping: {kind} entry", line)
 
-    def _begin(self, about: _About) -> None:
-        """A session begins with its first message; what stands before it and is no message is its own too."""
+    def _begin(self, about: _SessionHeader) -> None:
+        """Begin a session with its first message; entries before it that are not messages belong to it too."""
         before = self.sessions[-1]
         if not before.messages:
-            self.sessions.append(_Opened(replace(about, title=about.title or before.title), before.entries))
+            self.sessions.append(_SessionReader(replace(about, title=about.title or before.title), before.entries))
         else:
-            self.sessions.append(_Opened(about))
+            self.sessions.append(_SessionReader(about))
 
 
 def _is_lawful(messages: Sequence[Message]) -> bool:
-    """Whether ids are unique and each result follows its call, once."""
+    """Return whether ids are unique and each result follows its call, once."""
     if len({message.id for message in messages}) < len(messages):
         return False
     called: set[str] = set()

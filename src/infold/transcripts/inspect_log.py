@@ -1,7 +1,7 @@
 """Inspect evaluation logs in JSON: one session per sample.
 
-The messages of a sample are its final state; its events tell usage and time (a model event by the id of the message
-it made, a tool event by the call). Long texts stand apart as attachments and are put back.
+The messages of a sample are its final state; its events have usage and time (a model event by the id of the message
+it made, a tool event by the call). Long texts are stored apart as attachments and are put back.
 """
 
 from typing import Any
@@ -20,63 +20,64 @@ from infold.core.messages import (
     UserMessage,
     text_of,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.formats.codec import finish_named
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     chat_calls,
     chat_message,
     dig,
-    finish_of,
+    first_choice,
     integer,
     items,
-    json_text,
     mapping,
     model_ref,
-    read_blocks,
     reply_parts,
     result_part,
     string,
     time_ms,
+    to_json,
+    user_blocks,
 )
 
 ATTACHMENT = "attachment://"
 
 
 def recognises(head: Head) -> bool:
-    """An object with an evaluation and its samples."""
+    """Return whether an object has an evaluation and its samples."""
     return isinstance(dig(head.document, "eval"), dict) and "samples" in mapping(head.document)
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """One session per sample and epoch."""
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return one session per sample and epoch."""
     document = mapping(source.document())
     model = dig(document, "eval", "model")
-    samples = (mapping(sample) for sample in items(document.get("samples")))
-    sessions = [_Sample(sample, notes).session(model) for sample in samples]
+    samples = (mapping(sample) for sample in items(document, "samples"))
+    sessions = [_Sample(sample, issues).session(model) for sample in samples]
     return [session for session in sessions if session.messages]
 
 
 class _Sample:
-    def __init__(self, sample: dict[str, Any], notes: Notes) -> None:
-        name = string(sample.get("uuid")) or f"{string(sample.get('id'))}-{string(sample.get('epoch'))}"
-        self.draft = Draft(name, notes)
-        self._messages = [mapping(message) for message in items(sample.get("messages"))]
-        self._attachments = mapping(sample.get("attachments"))
-        events = [mapping(event) for event in items(sample.get("events"))]
+    def __init__(self, sample: dict[str, Any], issues: Issues) -> None:
+        name = string(sample, "uuid") or f"{string(sample.get('id'))}-{string(sample.get('epoch'))}"
+        self.draft = SessionDraft(name, issues)
+        self._messages = [mapping(message) for message in items(sample, "messages")]
+        self._attachments = mapping(sample, "attachments")
+        events = [mapping(event) for event in items(sample, "events")]
         self._model_events = [event for event in events if event.get("event") == "model"]
         self._made = {_made_id(event): event for event in self._model_events}
-        self._ran = {string(event.get("id")): event for event in events if event.get("event") == "tool"}
+        self._ran = {string(event, "id"): event for event in events if event.get("event") == "tool"}
 
     def session(self, model: Any) -> RecordedSession:
         self.draft.model = model_ref(model)
         tools = next((event["tools"] for event in self._model_events if event.get("tools")), None)
-        self.draft.tools = json_text(self._restored(tools)) if tools else ""
+        self.draft.tools = to_json(self._restored(tools)) if tools else ""
         for value in self._messages:
             self._take(value)
         return self.draft.session()
 
     def _take(self, value: dict[str, Any]) -> None:
-        name = MessageId(string(value.get("id")) or self.draft.new_id())
+        name = MessageId(string(value, "id") or self.draft.new_id())
         value = self._restored(value)
         message = self._message(value, name)
         if isinstance(message, SystemMessage) and not self.draft.messages:
@@ -91,34 +92,34 @@ class _Sample:
             case "tool":
                 return ToolMessage(name, (self._result(value),))
             case "user":
-                return UserMessage(name, read_blocks(value.get("content"), synthetic=_is_programs(value)))
+                return UserMessage(name, user_blocks(value.get("content"), synthetic=_is_programs(value)))
             case _:
                 return chat_message(value, name)
 
     def _reply(self, value: dict[str, Any], name: MessageId) -> AssistantMessage:
         event = mapping(self._made.get(name))
-        choice = mapping(next(iter(items(dig(event, "output", "choices"))), None))
+        choice = first_choice(dig(event, "output"))
         return AssistantMessage(
             id=name,
             parts=_reply_parts(value),
-            created_ms=time_ms(event.get("timestamp")),
+            created_ms=time_ms(event, "timestamp"),
             model=model_ref(event.get("model") or value.get("model")),
-            usage=_usage(mapping(dig(event, "output", "usage"))),
-            finish=finish_of(choice.get("stop_reason")),
-            error=string(event.get("error")),
+            usage=_usage(mapping(event, "output", "usage")),
+            finish=finish_named(choice.get("stop_reason")),
+            error=string(event, "error"),
         )
 
     def _result(self, value: dict[str, Any]) -> ToolResultPart:
-        call_id = string(value.get("tool_call_id"))
-        part = result_part(call_id, value, tool=string(value.get("function")))
+        call_id = string(value, "tool_call_id")
+        part = result_part(call_id, value, tool=string(value, "function"))
         event = mapping(self._ran.get(call_id))
-        failure = string(dig(value, "error", "message"))
+        failure = string(value, "error", "message")
         return replace(
             part,
             output=part.output or failure,
             status="error" if failure else part.status,
-            started_ms=time_ms(event.get("timestamp")),
-            finished_ms=time_ms(event.get("completed")),
+            started_ms=time_ms(event, "timestamp"),
+            finished_ms=time_ms(event, "completed"),
         )
 
     def _restored(self, value: Any) -> Any:
@@ -132,27 +133,27 @@ class _Sample:
 
 
 def _made_id(event: dict[str, Any]) -> str:
-    return string(dig(next(iter(items(dig(event, "output", "choices"))), None), "message", "id"))
+    return string(dig(next(iter(items(event, "output", "choices")), None), "message", "id"))
 
 
 def _is_programs(value: dict[str, Any]) -> bool:
-    """Whether the user message was added by an agent's scaffold; the sample's input and a person's words were not."""
+    """Return whether an agent's scaffold added the user message, unlike the sample's input and a person's words."""
     return value.get("source") not in (None, "input", "operator")
 
 
 def _reply_parts(value: dict[str, Any]) -> tuple[Part, ...]:
-    calls = [{**mapping(call), "name": mapping(call).get("function")} for call in items(value.get("tool_calls"))]
+    calls = [{**mapping(call), "name": mapping(call).get("function")} for call in items(value, "tool_calls")]
     flat = [{key: call[key] for key in ("id", "name", "arguments") if key in call} for call in calls]
     return (*reply_parts(value.get("content")), *chat_calls({"tool_calls": flat}))
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
-    """Reasoning is part of Inspect's output; whether the cache is part of its input, only the total tells."""
+    """Return usage: output includes reasoning; whether input includes the cache can only be seen from the total."""
     if not usage:
         return None
-    sent, output = integer(usage.get("input_tokens")), integer(usage.get("output_tokens"))
-    read, written = integer(usage.get("input_tokens_cache_read")), integer(usage.get("input_tokens_cache_write"))
-    reasoning, total = integer(usage.get("reasoning_tokens")), integer(usage.get("total_tokens"))
+    sent, output = integer(usage, "input_tokens"), integer(usage, "output_tokens")
+    read, written = integer(usage, "input_tokens_cache_read"), integer(usage, "input_tokens_cache_write")
+    reasoning, total = integer(usage, "reasoning_tokens"), integer(usage, "total_tokens")
     cached_in_input = total == sent + output
     return Usage(
         input=max(0, sent - read - written) if cached_in_input else sent,

@@ -21,40 +21,40 @@ from infold.core.messages import (
     Usage,
     UserMessage,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.formats.codec import finish_named
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     dig,
-    finish_of,
     integer,
     items,
-    json_text,
     mapping,
     model_ref,
     plain_text,
-    read_blocks,
     reply_parts,
     result_part,
     string,
     time_ms,
+    to_json,
+    user_blocks,
 )
 
 KINDS = frozenset({"human", "ai", "AIMessageChunk", "HumanMessageChunk", "tool"})
 
 
 def recognises(head: Head) -> bool:
-    """An object or list that holds LangChain messages."""
+    """Return whether an object or list holds LangChain messages."""
     messages = _messages(head.document)
     return bool(messages) and any(string(_flat(message).get("type")) in KINDS for message in messages[:5])
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a thread."""
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return the one session of a thread."""
     document = source.document()
     state = document[0] if isinstance(document, list) and document else document
-    draft = Draft(_thread(state) or source.name, notes)
+    draft = SessionDraft(_thread(state) or source.name, issues)
     for message in _messages(document):
-        _take(draft, _flat(message), notes)
+        _take(draft, _flat(message), issues)
     return [draft.session()] if draft.messages else []
 
 
@@ -64,7 +64,7 @@ def _thread(state: Any) -> str:
 
 
 def _messages(document: Any) -> list[Any]:
-    """The messages of a state; a list of states begins with the newest, which holds them all."""
+    """Return the messages of a state; a list of states begins with the newest, which holds them all."""
     if isinstance(document, list):
         first = mapping(document[0]) if document else {}
         return _messages(first) if "values" in first else document
@@ -75,34 +75,34 @@ def _messages(document: Any) -> list[Any]:
 
 
 def _flat(message: Any) -> dict[str, Any]:
-    """The message's fields at one level, with its type in lower case words."""
+    """Return the message's fields at one level, with its type in lower case words."""
     value = mapping(message)
     if isinstance(value.get("data"), dict):
         return {**value["data"], "type": value.get("type")}
     if value.get("type") == "constructor":
-        names = items(value.get("id"))
+        names = items(value, "id")
         kind = string(names[-1]) if names else ""
-        return {"type": kind.removesuffix("Message").lower(), **mapping(value.get("kwargs"))}
+        return {"type": kind.removesuffix("Message").lower(), **mapping(value, "kwargs")}
     return value
 
 
-def _take(draft: Draft, value: dict[str, Any], notes: Notes) -> None:
-    name = MessageId(string(value.get("id")) or draft.new_id())
+def _take(draft: SessionDraft, value: dict[str, Any], issues: Issues) -> None:
+    name = MessageId(string(value, "id") or draft.new_id())
     message = _message(value, name)
     if message is None:
-        notes.skip(f"bookkeeping: {string(value.get('type'))} message")
+        issues.skip(f"bookkeeping: {string(value.get('type'))} message")
     elif isinstance(message, SystemMessage) and not draft.messages:
         draft.system = plain_text(message.parts)
     else:
         if _is_summary(value):
-            draft.compact(plain_text(message.parts), first_kept=len(draft.messages))
+            draft.add_compaction(plain_text(message.parts), first_kept=len(draft.messages))
         draft.add(message)
 
 
 def _message(value: dict[str, Any], name: MessageId) -> Message | None:
-    match string(value.get("type")).removesuffix("MessageChunk").lower():
+    match string(value, "type").removesuffix("MessageChunk").lower():
         case "human" | "user":
-            return UserMessage(name, read_blocks(value.get("content"), synthetic=_is_summary(value)))
+            return UserMessage(name, user_blocks(value.get("content"), synthetic=_is_summary(value)))
         case "ai" | "assistant":
             return _reply(value, name)
         case "tool":
@@ -118,47 +118,47 @@ def _is_summary(value: dict[str, Any]) -> bool:
 
 
 def _reply(value: dict[str, Any], name: MessageId) -> AssistantMessage:
-    metadata = mapping(value.get("response_metadata"))
+    metadata = mapping(value, "response_metadata")
     return AssistantMessage(
         id=name,
         parts=_reply_parts(value),
-        created_ms=time_ms(value.get("created_at")),
-        agent=string(value.get("name")),
+        created_ms=time_ms(value, "created_at"),
+        agent=string(value, "name"),
         model=model_ref(metadata.get("model_name") or metadata.get("model"), metadata.get("model_provider")),
-        usage=_usage(mapping(value.get("usage_metadata"))),
-        finish=finish_of(metadata.get("finish_reason") or metadata.get("stop_reason")),
+        usage=_usage(mapping(value, "usage_metadata")),
+        finish=finish_named(metadata.get("finish_reason") or metadata.get("stop_reason")),
     )
 
 
 def _reply_parts(value: dict[str, Any]) -> tuple[Part, ...]:
-    """Calls stand in `tool_calls`; providers may repeat them among the blocks, and may hide broken ones."""
-    thought = string(dig(value, "additional_kwargs", "reasoning_content"))
+    """Return a reply's parts; calls stand in `tool_calls`, and providers may repeat them among the blocks."""
+    thought = string(value, "additional_kwargs", "reasoning_content")
     blocks = tuple(part for part in reply_parts(value.get("content")) if not isinstance(part, ToolCallPart))
     calls = [mapping(call) for key in ("tool_calls", "invalid_tool_calls") for call in items(value.get(key))]
     return (
         *((ReasoningPart(thought),) if thought else ()),
         *blocks,
-        *(ToolCallPart(string(c.get("id")), string(c.get("name")), json_text(c.get("args"))) for c in calls),
+        *(ToolCallPart(string(c, "id"), string(c, "name"), to_json(c.get("args"))) for c in calls),
     )
 
 
 def _result(value: dict[str, Any], name: MessageId) -> ToolMessage:
-    part = result_part(string(value.get("tool_call_id")), value)
+    part = result_part(string(value, "tool_call_id"), value)
     return ToolMessage(name, (replace(part, status="error") if value.get("status") == "error" else part,))
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
-    """LangChain's input includes the cache, its output includes reasoning."""
+    """Return usage: LangChain's input includes the cache, its output includes reasoning."""
     if not usage:
         return None
-    read = integer(dig(usage, "input_token_details", "cache_read"))
-    written = integer(dig(usage, "input_token_details", "cache_creation"))
-    reasoning = integer(dig(usage, "output_token_details", "reasoning"))
+    read = integer(usage, "input_token_details", "cache_read")
+    written = integer(usage, "input_token_details", "cache_creation")
+    reasoning = integer(usage, "output_token_details", "reasoning")
     return Usage(
-        input=max(0, integer(usage.get("input_tokens")) - read - written),
-        output=max(0, integer(usage.get("output_tokens")) - reasoning),
+        input=max(0, integer(usage, "input_tokens") - read - written),
+        output=max(0, integer(usage, "output_tokens") - reasoning),
         reasoning=reasoning,
         cache_read=read,
         cache_write=written,
-        total=integer(usage.get("total_tokens")) or None,
+        total=integer(usage, "total_tokens") or None,
     )

@@ -21,56 +21,56 @@ from infold.core.messages import (
     calls_of,
     text_of,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.formats.codec import finish_named
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     chat_message,
     dig,
     exit_code,
     fenced_command,
-    finish_of,
+    first_choice,
     items,
-    json_text,
     mapping,
     model_ref,
     number,
     openai_usage,
     string,
     time_ms,
+    to_json,
 )
 
 RETURN_CODE = re.compile(r"<returncode>(-?\d{1,9})</returncode>")
 
 
 def recognises(head: Head) -> bool:
-    """An object that names the format, or has mini's statistics beside its messages."""
-    told = string(dig(head.document, "trajectory_format"))
+    """Return whether an object names the format, or has mini's statistics next to its messages."""
+    told = string(head.document, "trajectory_format")
     return told.startswith("mini-swe-agent") or (
         isinstance(dig(head.document, "messages"), list) and isinstance(dig(head.document, "info", "model_stats"), dict)
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a run."""
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return the one session of a run."""
     document = mapping(source.document())
-    draft = Draft(string(document.get("instance_id")) or source.name, notes)
+    draft = SessionDraft(string(document, "instance_id") or source.name, issues)
     draft.model = model_ref(dig(document, "info", "config", "model", "model_name"))
-    reader = _Reader(draft, notes)
-    for value in items(document.get("messages")):
+    reader = _Reader(draft)
+    for value in items(document, "messages"):
         reader.take(mapping(value))
     return [draft.session()] if draft.messages else []
 
 
 class _Reader:
-    def __init__(self, draft: Draft, notes: Notes) -> None:
+    def __init__(self, draft: SessionDraft) -> None:
         self.draft = draft
-        self._notes = notes
         self._asked = ""
         self._replied_ms: int | None = None
 
     def take(self, value: dict[str, Any]) -> None:
-        extra = mapping(value.get("extra"))
-        at = time_ms(extra.get("timestamp"))
+        extra = mapping(value, "extra")
+        at = time_ms(extra, "timestamp")
         message = chat_message(value, self.draft.new_id(), created_ms=at)
         if isinstance(message, SystemMessage) and not self.draft.messages:
             self.draft.system = text_of(message)
@@ -79,14 +79,14 @@ class _Reader:
         elif message is not None:
             self.draft.add(self._answered(message, extra))
         elif value.get("role") == "exit":
-            submission = TextPart(string(value.get("content")), synthetic=True, ignored=True)
+            submission = TextPart(string(value, "content"), synthetic=True, ignored=True)
             self.draft.add_user((submission,), created_ms=at)
         else:
-            self._notes.skip("a message has no role that is known")
+            self.draft.issues.skip("a message has no role that is known")
 
     def _take_reply(self, message: AssistantMessage, extra: dict[str, Any]) -> None:
-        response = mapping(extra.get("response"))
-        choice = mapping(next(iter(items(response.get("choices"))), None))
+        response = mapping(extra, "response")
+        choice = first_choice(response)
         self._replied_ms = message.created_ms
         self.draft.add(
             replace(
@@ -94,8 +94,8 @@ class _Reader:
                 parts=(*message.parts, *self._fenced_call(message)),
                 model=model_ref(response.get("model"), self.draft.model and self.draft.model.provider),
                 usage=openai_usage(response.get("usage")),
-                cost=number(extra.get("cost")),
-                finish=finish_of(choice.get("finish_reason")),
+                cost=number(extra, "cost"),
+                finish=finish_named(choice.get("finish_reason")),
             )
         )
 
@@ -105,10 +105,10 @@ class _Reader:
         if command is None or calls_of(message):
             return ()
         self._asked = f"{message.id}-bash"
-        return (ToolCallPart(self._asked, "bash", json_text({"command": command})),)
+        return (ToolCallPart(self._asked, "bash", to_json({"command": command})),)
 
     def _answered(self, message: Message, extra: dict[str, Any]) -> Message:
-        """A tool's message with what is known of its run; a return code in text is the fenced command's result."""
+        """Return a tool's message with what is known of its run; a return code in text is the fenced command's result."""
         if isinstance(message, UserMessage) and self._asked and self._is_output(message, extra):
             part = ToolResultPart(self._asked, "bash", text_of(message))
             self._asked = ""
@@ -126,7 +126,7 @@ class _Reader:
 
     def _timed(self, part: ToolResultPart, message: ToolMessage, extra: dict[str, Any]) -> ToolResultPart:
         found = RETURN_CODE.search(part.output[:200])
-        told = exit_code(extra.get("returncode"))
+        told = exit_code(extra, "returncode")
         exit_status = told if told is not None or found is None else int(found[1])
         return replace(
             part,

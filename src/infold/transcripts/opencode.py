@@ -27,14 +27,14 @@ from infold.core.messages import (
     UserMessage,
     WorkPath,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.formats.codec import finish_named
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     call_part,
     dig,
     exit_code,
     file_part,
-    finish_of,
     integer,
     items,
     mapping,
@@ -49,7 +49,7 @@ from infold.transcripts.values import (
 
 
 def recognises(head: Head) -> bool:
-    """An object with session info and messages that have info and parts."""
+    """Return whether an object has session info and messages that have info and parts."""
     messages = dig(head.document, "messages")
     return (
         isinstance(dig(head.document, "info"), dict)
@@ -58,59 +58,59 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of an export; a sub-agent's export names its parent."""
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return the one session of an export; a sub-agent's export names its parent."""
     document = source.document()
-    info = mapping(dig(document, "info"))
-    draft = Draft(string(info.get("id")), notes, parent=string(info.get("parentID")) or None)
-    messages = items(dig(document, "messages"))
+    info = mapping(document, "info")
+    draft = SessionDraft(string(info, "id"), issues, parent=string(info, "parentID") or None)
+    messages = items(document, "messages")
     for message in messages:
-        _take(draft, mapping(message), notes)
+        _take(draft, mapping(message), issues)
     if not draft.messages:
         return []
     told = ((dig(message, "info", "id"), dig(message, "info", "summary", "title")) for message in messages)
     titles = {MessageId(string(name)): string(title) for name, title in told if isinstance(title, str) and title}
-    return [replace(draft.session(), title=string(info.get("title")), titles=titles)]
+    return [replace(draft.session(), title=string(info, "title"), titles=titles)]
 
 
-def _take(draft: Draft, message: dict[str, Any], notes: Notes) -> None:
-    info = mapping(message.get("info"))
-    parts = [mapping(part) for part in items(message.get("parts"))]
+def _take(draft: SessionDraft, message: dict[str, Any], issues: Issues) -> None:
+    info = mapping(message, "info")
+    parts = [mapping(part) for part in items(message, "parts")]
     if info.get("role") == "assistant":
-        _take_reply(draft, info, parts, notes)
+        _take_reply(draft, info, parts, issues)
     else:
-        _take_user(draft, info, parts, notes)
+        _take_user(draft, info, parts, issues)
 
 
-def _take_user(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]], notes: Notes) -> None:
-    read_parts = tuple(part for value in parts for part in _user_part(value, notes))
+def _take_user(draft: SessionDraft, info: dict[str, Any], parts: list[dict[str, Any]], issues: Issues) -> None:
+    read_parts = tuple(part for value in parts for part in _user_part(value, issues))
     request = next((part for part in read_parts if isinstance(part, CompactionPart)), None)
     if request is not None:
         _take_compaction(draft, request)
     if read_parts:
         draft.add(
             UserMessage(
-                id=MessageId(string(info.get("id"))),
+                id=MessageId(string(info, "id")),
                 parts=read_parts,
-                created_ms=time_ms(dig(info, "time", "created")),
-                agent=string(info.get("agent")),
-                model=_model(mapping(info.get("model")) or info),
-                system=string(info.get("system")),
+                created_ms=time_ms(info, "time", "created"),
+                agent=string(info, "agent"),
+                model=_model(mapping(info, "model") or info),
+                system=string(info, "system"),
             )
         )
 
 
-def _take_compaction(draft: Draft, request: CompactionPart) -> None:
-    """The summary is the reply to the request, so its text is filled in when that reply comes."""
+def _take_compaction(draft: SessionDraft, request: CompactionPart) -> None:
+    """Add a compaction; the summary is the reply to the request, so its text is filled in when that reply comes."""
     kept = next((i for i, m in enumerate(draft.messages) if m.id == request.first_kept_id), None)
     used = next((m.usage for m in reversed(draft.messages) if isinstance(m, AssistantMessage) and m.usage), None)
-    draft.compact(tokens_before=used.context if used else None, first_kept=kept)
+    draft.add_compaction(tokens_before=used.context if used else None, first_kept=kept)
 
 
-def _user_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
+def _user_part(value: dict[str, Any], issues: Issues) -> tuple[Part, ...]:
     match value.get("type"):
         case "text":
-            said = string(value.get("text"))
+            said = string(value, "text")
             if value.get("ignored"):
                 return (TextPart(said, synthetic=bool(value.get("synthetic")), ignored=True),)
             return user_parts(said, synthetic=bool(value.get("synthetic"))) if said else ()
@@ -119,38 +119,38 @@ def _user_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
         case "compaction":
             return (_compaction(value),)
         case "subtask":
-            return (TextPart(string(value.get("prompt"))),)
+            return (TextPart(string(value, "prompt")),)
         case other:
-            notes.skip(f"bookkeeping: {other} part")
+            issues.skip(f"bookkeeping: {other} part")
             return ()
 
 
 def _compaction(value: dict[str, Any]) -> CompactionPart:
     tail = string(value.get("tail_start_id") or value.get("tailStartID"))
     return CompactionPart(
-        id=string(value.get("id")),
+        id=string(value, "id"),
         auto=bool(value.get("auto")),
         overflow=bool(value.get("overflow")),
         first_kept_id=MessageId(tail) if tail else None,
     )
 
 
-def _take_reply(draft: Draft, info: dict[str, Any], parts: list[dict[str, Any]], notes: Notes) -> None:
+def _take_reply(draft: SessionDraft, info: dict[str, Any], parts: list[dict[str, Any]], issues: Issues) -> None:
     steps = _steps(parts)
     for step in steps:
-        read_parts = tuple(part for value in step for part in _reply_part(value, notes))
+        read_parts = tuple(part for value in step for part in _reply_part(value, issues))
         said = tuple(part for part in read_parts if not isinstance(part, ToolResultPart))
         answers = tuple(part for part in read_parts if isinstance(part, ToolResultPart))
         reply = _reply(info, said, alone=len(steps) == 1)
         draft.add(reply)
         if reply.summary:
-            draft.summarise(plain_text(said))
+            draft.set_summary(plain_text(said))
         if answers:
             draft.add(ToolMessage(MessageId(f"{reply.id}-results"), answers, answers[-1].finished_ms))
 
 
 def _steps(parts: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The parts of each step; a step that called nothing is not worth a message of its own."""
+    """Return the parts of each step; a step without calls does not become a message of its own."""
     steps: list[list[dict[str, Any]]] = [[]]
     for part in parts:
         called = any(earlier.get("type") == "tool" for earlier in steps[-1])
@@ -161,32 +161,32 @@ def _steps(parts: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _reply(info: dict[str, Any], parts: tuple[Part, ...], *, alone: bool) -> AssistantMessage:
-    """One step's message; `alone` means the message's own usage and cost are this step's."""
+    """Return one step's message; `alone` means the message's own usage and cost are this step's."""
     end = next((part for part in reversed(parts) if isinstance(part, StepFinishPart)), None)
-    parent, cwd = string(info.get("parentID")), string(dig(info, "path", "cwd"))
+    parent, cwd = string(info, "parentID"), string(info, "path", "cwd")
     return AssistantMessage(
-        id=MessageId(string(info.get("id"))),
+        id=MessageId(string(info, "id")),
         parts=parts,
-        created_ms=time_ms(dig(info, "time", "created")),
+        created_ms=time_ms(info, "time", "created"),
         parent_id=MessageId(parent) if parent else None,
-        agent=string(info.get("agent")),
-        mode=string(info.get("mode")),
+        agent=string(info, "agent"),
+        mode=string(info, "mode"),
         model=_model(info),
-        path=WorkPath(cwd=cwd, root=string(dig(info, "path", "root"))) if cwd else None,
+        path=WorkPath(cwd=cwd, root=string(info, "path", "root")) if cwd else None,
         summary=info.get("summary") is True,
         usage=_usage(info.get("tokens")) if alone or end is None else end.usage,
-        cost=number(info.get("cost")) if alone or end is None else end.cost,
-        finish=finish_of(info.get("finish")) or (end.reason if end else None),
-        error=_error(mapping(info.get("error"))),
+        cost=number(info, "cost") if alone or end is None else end.cost,
+        finish=finish_named(info.get("finish")) or (end.reason if end else None),
+        error=_error(mapping(info, "error")),
     )
 
 
-def _reply_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
+def _reply_part(value: dict[str, Any], issues: Issues) -> tuple[Part, ...]:
     match value.get("type"):
         case "text":
-            return (TextPart(string(value.get("text")), synthetic=bool(value.get("synthetic"))),)
+            return (TextPart(string(value, "text"), synthetic=bool(value.get("synthetic"))),)
         case "reasoning":
-            return (reasoning_part(string(value.get("text")), value.get("metadata")),)
+            return (reasoning_part(string(value, "text"), value.get("metadata")),)
         case "tool":
             return _tool(value)
         case "file":
@@ -194,14 +194,14 @@ def _reply_part(value: dict[str, Any], notes: Notes) -> tuple[Part, ...]:
         case "step-start" | "step-finish":
             return (_step(value),)
         case other:
-            notes.skip(f"bookkeeping: {other} part")
+            issues.skip(f"bookkeeping: {other} part")
             return ()
 
 
 def _tool(value: dict[str, Any]) -> tuple[Part, ...]:
-    """The call, and its result unless the record ends before there was one."""
-    state = mapping(value.get("state"))
-    name, tool = string(value.get("callID")), string(value.get("tool"))
+    """Return the call, and its result unless the record ends before there was one."""
+    state = mapping(value, "state")
+    name, tool = string(value, "callID"), string(value, "tool")
     call = call_part(name, tool, state.get("input"), value.get("metadata"))
     if state.get("status") not in ("completed", "error"):
         return (call,)
@@ -214,39 +214,39 @@ def _result(call: ToolCallPart, state: dict[str, Any]) -> ToolResultPart:
         tool=call.tool,
         output=string(state.get("error") if state["status"] == "error" else state.get("output")),
         status=_status(state),
-        exit_status=exit_code(dig(state, "metadata", "exit")),
-        started_ms=time_ms(dig(state, "time", "start")),
-        finished_ms=time_ms(dig(state, "time", "end")),
-        files=tuple(_file(mapping(file)) for file in items(state.get("attachments"))),
+        exit_status=exit_code(state, "metadata", "exit"),
+        started_ms=time_ms(state, "time", "start"),
+        finished_ms=time_ms(state, "time", "end"),
+        files=tuple(_file(mapping(file)) for file in items(state, "attachments")),
     )
 
 
 def _status(state: dict[str, Any]) -> ResultStatus:
     if state["status"] == "completed":
         return "completed"
-    return "interrupted" if string(state.get("error")) == "Tool execution aborted" else "error"
+    return "interrupted" if string(state, "error") == "Tool execution aborted" else "error"
 
 
 def _step(value: dict[str, Any]) -> StepStartPart | StepFinishPart:
     if value.get("type") == "step-start":
-        return StepStartPart(string(value.get("snapshot")))
+        return StepStartPart(string(value, "snapshot"))
     return StepFinishPart(
-        reason=finish_of(value.get("reason")) or "other",
-        snapshot=string(value.get("snapshot")),
+        reason=finish_named(value.get("reason")) or "other",
+        snapshot=string(value, "snapshot"),
         usage=_usage(value.get("tokens")) or Usage(),
-        cost=number(value.get("cost")),
+        cost=number(value, "cost"),
     )
 
 
 def _usage(tokens: Any) -> Usage | None:
-    """OpenCode counts input without the cache; it gives zeros where the provider said nothing."""
+    """Return usage: OpenCode counts input without the cache, and writes zeros where the provider reported nothing."""
     found = Usage(
-        input=integer(dig(tokens, "input")),
-        output=integer(dig(tokens, "output")),
-        reasoning=integer(dig(tokens, "reasoning")),
-        cache_read=integer(dig(tokens, "cache", "read")),
-        cache_write=integer(dig(tokens, "cache", "write")),
-        total=integer(dig(tokens, "total")) or None,
+        input=integer(tokens, "input"),
+        output=integer(tokens, "output"),
+        reasoning=integer(tokens, "reasoning"),
+        cache_read=integer(tokens, "cache", "read"),
+        cache_write=integer(tokens, "cache", "write"),
+        total=integer(tokens, "total") or None,
     )
     return found if found.context else None
 
@@ -260,4 +260,4 @@ def _model(value: dict[str, Any]) -> ModelRef | None:
 
 
 def _error(value: dict[str, Any]) -> str:
-    return ": ".join(filter(None, (string(value.get("name")), string(dig(value, "data", "message")))))
+    return ": ".join(filter(None, (string(value, "name"), string(value, "data", "message"))))

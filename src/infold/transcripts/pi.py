@@ -18,96 +18,91 @@ from infold.core.messages import (
     ToolResultPart,
     Usage,
     WorkPath,
-    calls_of,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.formats.codec import finish_named
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
-    dig,
     exit_code,
-    finish_of,
     integer,
-    json_text,
     mapping,
     model_ref,
     number,
-    read_blocks,
     reply_parts,
     result_part,
     string,
     time_ms,
+    to_json,
+    user_blocks,
 )
 
 ROLES = frozenset({"user", "assistant", "toolResult", "bashExecution"})
 
 
 def recognises(head: Head) -> bool:
-    """A session header with a folder and no payload, or messages in pi's roles with pi's stamp."""
+    """Return whether there is a session header with a folder, or messages in pi's roles without a payload."""
     return any(
         (value.get("type") == "session" and "cwd" in value and "id" in value)
-        or (
-            value.get("type") == "message" and string(dig(value, "message", "role")) in ROLES and "payload" not in value
-        )
+        or (value.get("type") == "message" and string(value, "message", "role") in ROLES and "payload" not in value)
         for value in head.records
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a file."""
-    reader = _Reader(notes)
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return the one session of a file."""
+    reader = _Reader(issues)
     for line, value in source.records():
         reader.take(value, line)
     return [reader.draft.session()] if reader.draft.messages else []
 
 
 class _Reader:
-    def __init__(self, notes: Notes) -> None:
-        self.draft = Draft("", notes)
-        self._notes = notes
+    def __init__(self, issues: Issues) -> None:
+        self.draft = SessionDraft("", issues)
         self._path: WorkPath | None = None
         self._index_of_entry: list[int] = []
         self._index_of_id: dict[str, int] = {}
-        self._started: dict[str, int | None] = {}
 
     def take(self, entry: dict[str, Any], line: int) -> None:
         self._index_of_entry.append(len(self.draft.messages))
-        self._index_of_id[string(entry.get("id"))] = len(self.draft.messages)
-        name = string(entry.get("id")) or f"entry-{line}"
+        self._index_of_id[string(entry, "id")] = len(self.draft.messages)
+        name = string(entry, "id") or f"entry-{line}"
         match entry.get("type"):
             case "session":
                 self._take_header(entry)
             case "message":
-                self._take_message(mapping(entry.get("message")), name, entry)
+                self._take_message(mapping(entry, "message"), name, entry)
             case "compaction":
                 self._take_compaction(entry, name)
             case "branch_summary":
-                self.draft.add_user((TextPart(string(entry.get("summary")), synthetic=True),), name)
+                self.draft.add_user((TextPart(string(entry, "summary"), synthetic=True),), name)
             case "custom_message":
-                self.draft.add_user(read_blocks(entry.get("content"), synthetic=True), name)
+                self.draft.add_user(user_blocks(entry.get("content"), synthetic=True), name)
             case other:
-                self._notes.skip(f"bookkeeping: {other}", line)
+                self.draft.issues.skip(f"bookkeeping: {other}", line)
 
     def _take_header(self, entry: dict[str, Any]) -> None:
-        self.draft.id = self.draft.id or string(entry.get("id"))
+        self.draft.id = self.draft.id or string(entry, "id")
         self.draft.model = model_ref(entry.get("modelId"), entry.get("provider"))
-        cwd = string(entry.get("cwd"))
+        cwd = string(entry, "cwd")
         self._path = WorkPath(cwd=cwd, root=cwd) if cwd else None
 
     def _take_message(self, message: dict[str, Any], name: str, entry: dict[str, Any]) -> None:
-        at = time_ms(message.get("timestamp")) or time_ms(entry.get("timestamp"))
+        at = time_ms(message, "timestamp") or time_ms(entry, "timestamp")
         match message.get("role"):
             case "user":
-                self.draft.add_user(read_blocks(message.get("content")), name, at)
+                self.draft.add_user(user_blocks(message.get("content")), name, at)
             case "assistant":
                 self._take_reply(message, name, at)
-                self._start_calls(time_ms(entry.get("timestamp")) or at)
+                # A reply's own time is when it began; its entry's is when it ended and its calls were run.
+                self.draft.start_calls(self.draft.messages[-1].parts, time_ms(entry, "timestamp") or at)
             case "toolResult":
                 self._take_result(message, name, at)
             case "bashExecution":
                 self._take_command(message, name, at)
             case _:
                 content = message.get("content") or message.get("summary")
-                self.draft.add_user(read_blocks(content, synthetic=True), name, at)
+                self.draft.add_user(user_blocks(content, synthetic=True), name, at)
 
     def _take_reply(self, message: dict[str, Any], name: str, at: int | None) -> None:
         self.draft.add(
@@ -117,59 +112,53 @@ class _Reader:
                 created_ms=at,
                 model=model_ref(message.get("model"), message.get("provider")),
                 path=self._path,
-                usage=_usage(mapping(message.get("usage"))),
-                cost=number(dig(message, "usage", "cost", "total")),
-                finish=finish_of(message.get("stopReason")),
-                error=string(message.get("errorMessage")),
+                usage=_usage(mapping(message, "usage")),
+                cost=number(message, "usage", "cost", "total"),
+                finish=finish_named(message.get("stopReason")),
+                error=string(message, "errorMessage"),
             )
         )
 
-    def _start_calls(self, ended: int | None) -> None:
-        """A reply's own time is when it began, its entry's when it ended and its calls were run."""
-        self._started |= {call.call_id: ended for call in calls_of(self.draft.messages[-1])}
-
     def _take_result(self, message: dict[str, Any], name: str, at: int | None) -> None:
-        call_id = string(message.get("toolCallId"))
-        part = result_part(call_id, message, tool=string(message.get("toolName")))
-        self.draft.add(ToolMessage(MessageId(name), (_timed(part, self._started.get(call_id), at),), at))
+        call_id = string(message, "toolCallId")
+        part = result_part(call_id, message, tool=string(message, "toolName"))
+        part = replace(part, started_ms=self.draft.started_ms.get(call_id), finished_ms=at)
+        self.draft.add(ToolMessage(MessageId(name), (part,), at))
 
     def _take_command(self, message: dict[str, Any], name: str, at: int | None) -> None:
-        call = ToolCallPart(f"{name}-bash", "bash", json_text({"command": message.get("command")}))
+        call = ToolCallPart(f"{name}-bash", "bash", to_json({"command": message.get("command")}))
         self.draft.add(AssistantMessage(MessageId(name), (call,), at, agent="user"))
         part = ToolResultPart(
             call.call_id,
             "bash",
-            string(message.get("output")),
+            string(message, "output"),
             status="interrupted" if message.get("cancelled") else "completed",
-            exit_status=exit_code(message.get("exitCode")),
+            exit_status=exit_code(message, "exitCode"),
+            finished_ms=at,
         )
-        self.draft.add(ToolMessage(MessageId(f"{name}-result"), (_timed(part, None, at),), at))
+        self.draft.add(ToolMessage(MessageId(f"{name}-result"), (part,), at))
 
     def _take_compaction(self, entry: dict[str, Any], name: str) -> None:
-        summary = string(entry.get("summary"))
-        self.draft.compact(
-            summary, tokens_before=integer(entry.get("tokensBefore")) or None, first_kept=self._first_kept(entry)
+        summary = string(entry, "summary")
+        self.draft.add_compaction(
+            summary, tokens_before=integer(entry, "tokensBefore") or None, first_kept=self._first_kept(entry)
         )
-        self.draft.add_user((TextPart(summary, synthetic=True),), name, time_ms(entry.get("timestamp")))
+        self.draft.add_user((TextPart(summary, synthetic=True),), name, time_ms(entry, "timestamp"))
 
     def _first_kept(self, entry: dict[str, Any]) -> int | None:
         index = entry.get("firstKeptEntryIndex")
         if isinstance(index, int) and 0 <= index < len(self._index_of_entry):
             return self._index_of_entry[index]
-        return self._index_of_id.get(string(entry.get("firstKeptEntryId")) or "none")
-
-
-def _timed(part: ToolResultPart, started_ms: int | None, finished_ms: int | None) -> ToolResultPart:
-    return replace(part, started_ms=started_ms, finished_ms=finished_ms)
+        return self._index_of_id.get(string(entry, "firstKeptEntryId") or "none")
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
     if not usage:
         return None
     return Usage(
-        input=integer(usage.get("input")),
-        output=integer(usage.get("output")),
-        cache_read=integer(usage.get("cacheRead")),
-        cache_write=integer(usage.get("cacheWrite")),
-        total=integer(usage.get("totalTokens")) or None,
+        input=integer(usage, "input"),
+        output=integer(usage, "output"),
+        cache_read=integer(usage, "cacheRead"),
+        cache_write=integer(usage, "cacheWrite"),
+        total=integer(usage, "totalTokens") or None,
     )

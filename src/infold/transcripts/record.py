@@ -1,7 +1,7 @@
-"""A session while it is being read, and the laws it must keep before it is given out.
+"""A recorded session, and the draft of one while it is being read, repaired where it breaks the laws of a record.
 
-Readers append messages as their format tells them; `session()` makes ids unique, puts each result after its call
-and finds a place for every result that has none. Nothing is dropped here: a repair changes the shape, and is noted.
+Readers append messages in the order of their format; `session()` makes ids unique, puts each result after its call
+and finds a place for every result without a call. Nothing is dropped here: a repair changes the shape, and is noted.
 """
 
 from collections import Counter, defaultdict
@@ -27,14 +27,14 @@ from infold.core.messages import (
     text_of,
 )
 from infold.core.policy import PRESETS
-from infold.formats.harness_text import marked, marks_of
+from infold.formats.harness_text import mark_foreign, marks_of
 
 FOREIGN = marks_of(PRESETS.values())
-"""What the systems that presets reproduce write into a history."""
+"""The marks that the systems behind the presets write into a history."""
 
 
 class Skipped(Struct, frozen=True, omit_defaults=True):
-    """Something that was not read as it stands, told once per reason.
+    """Content that was not read as it stands, reported once per reason.
 
     `line` is where it was first met (0: nowhere in particular), `count` how often. `repaired`: its content is in
     the messages, in another shape.
@@ -49,9 +49,9 @@ class Skipped(Struct, frozen=True, omit_defaults=True):
 class RecordedCompaction(Struct, frozen=True, omit_defaults=True):
     """A compaction that really happened while the session ran.
 
-    `messages[:position]` is what had been said before it. A summary whose text is known stands among the messages
+    `messages[:position]` are the messages before it. A summary whose text is known stands among the messages
     from `position` on; an opaque one has no text and no message. `first_kept` is the index of the first message
-    that stayed verbatim, if the record tells.
+    that stayed verbatim, if the record has it.
     """
 
     position: int
@@ -77,12 +77,12 @@ class RecordedSession(Struct, frozen=True, omit_defaults=True):
     titles: dict[MessageId, str] = {}
 
 
-def imported(session: RecordedSession, *, first_kept: int | None = None) -> RecordedSession:
-    """Return a foreign record with its marked summaries as compactions and its cleared results known.
+def import_session(session: RecordedSession, *, first_kept: int | None = None) -> RecordedSession:
+    """Return a foreign record with its marked summaries as compactions and its cleared results marked.
 
-    `first_kept` is the first message that stood after such a compaction: none that came before it, unless the caller knows.
+    `first_kept` is the first message that stood after such a compaction, if the caller knows that an earlier one stayed.
     """
-    messages = marked(session.messages, FOREIGN)
+    messages = mark_foreign(session.messages, FOREIGN)
     told = {compaction.summary.strip() for compaction in session.compactions}
     found = (
         RecordedCompaction(position, text_of(message), first_kept=first_kept)
@@ -94,26 +94,26 @@ def imported(session: RecordedSession, *, first_kept: int | None = None) -> Reco
 
 
 class Transcript(Struct, frozen=True):
-    """All that one file told."""
+    """All sessions of one file, and what could not be read of it."""
 
     format: str
     sessions: tuple[RecordedSession, ...]
     skipped: tuple[Skipped, ...] = ()
 
 
-class Notes:
-    """Gathers what a reader leaves out or repairs, one entry per reason however often it occurs."""
+class Issues:
+    """Collects what a reader leaves out or repairs, one entry per reason however often it occurs."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, bool], int] = {}
         self._count: dict[tuple[str, bool], int] = {}
 
     def skip(self, reason: str, line: int = 0) -> None:
-        """Something is left out."""
+        """Note that content is left out."""
         self._tell((reason, False), line)
 
     def repair(self, reason: str, line: int = 0) -> None:
-        """Something is kept in another shape."""
+        """Note that content is kept in another shape."""
         self._tell((reason, True), line)
 
     def _tell(self, key: tuple[str, bool], line: int) -> None:
@@ -121,72 +121,76 @@ class Notes:
         self._count[key] = self._count.get(key, 0) + 1
 
     def skipped(self) -> tuple[Skipped, ...]:
-        """The account so far, in the order in which the reasons were first met."""
+        """Return the issues so far, in the order in which the reasons were first met."""
         return tuple(
             Skipped(reason, line=line, count=self._count[reason, repaired], repaired=repaired)
             for (reason, repaired), line in self._first.items()
         )
 
 
-class Draft:
+class SessionDraft:
     """Collects one session's messages in the order of the record."""
 
-    def __init__(self, session_id: str, notes: Notes, *, parent: str | None = None) -> None:
+    def __init__(self, session_id: str, issues: Issues, *, parent: str | None = None) -> None:
         self.id = session_id
         self.parent = parent
         self.messages: list[Message] = []
         self.model: ModelRef | None = None
         self.system = ""
         self.tools = ""
-        self._notes = notes
+        self.issues = issues
+        self.started_ms: dict[str, int | None] = {}
         self._compactions: list[RecordedCompaction] = []
 
     def new_id(self, kind: str = "message") -> MessageId:
-        """An id for a message whose record has none; the position makes it stable between readings."""
+        """Return an id for a message whose record has none; it is derived from the position, so each reading gives the same."""
         return MessageId(f"{kind}-{len(self.messages) + 1}")
 
     def add(self, message: Message) -> int:
-        """Append a message and tell its index."""
+        """Append a message and return its index."""
         self.messages.append(message)
         return len(self.messages) - 1
 
     def add_user(self, parts: tuple[Part, ...], message_id: str = "", created_ms: int | None = None) -> None:
-        """Append what stands under the user's role, unless there is nothing in it."""
+        """Append parts under the user's role, unless there are none."""
         if parts:
             self.add(UserMessage(MessageId(message_id) if message_id else self.new_id(), parts, created_ms))
 
-    def compact(self, summary: str = "", *, tokens_before: int | None = None, first_kept: int | None = None) -> None:
-        """A compaction happened here, before the next message to be added."""
+    def start_calls(self, parts: tuple[Part, ...], at: int | None) -> None:
+        """Remember when the calls among these parts were made, for the results that answer them."""
+        self.started_ms |= {part.call_id: at for part in parts if isinstance(part, ToolCallPart)}
+
+    def add_compaction(
+        self, summary: str = "", *, tokens_before: int | None = None, first_kept: int | None = None
+    ) -> None:
+        """Record a compaction before the next message to be added."""
         self._compactions.append(
             RecordedCompaction(len(self.messages), summary, tokens_before=tokens_before, first_kept=first_kept)
         )
 
-    def summarise(self, summary: str) -> None:
-        """The text of the last compaction's summary, where it comes as a reply of its own."""
+    def set_summary(self, summary: str) -> None:
+        """Set the text of the last compaction's summary, if it comes as a reply of its own."""
         if self._compactions and not self._compactions[-1].summary:
             self._compactions[-1] = replace(self._compactions[-1], summary=summary)
         else:
             self._compactions.append(RecordedCompaction(len(self.messages) - 1, summary))
 
     def session(self) -> RecordedSession:
-        """The session as recorded, lawful now."""
-        lawful = _Lawful(self._notes, self.messages)
+        """Return the session, repaired where it breaks the laws of a record."""
+        lawful = _Repair(self.issues, self.messages)
         return RecordedSession(
             id=self.id,
             messages=tuple(lawful.messages),
-            model=self.model or _first_model(self.messages),
+            model=self.model
+            or next((m.model for m in self.messages if isinstance(m, AssistantMessage) and m.model), None),
             system=self.system,
             tools=self.tools,
-            compactions=tuple(_moved(compaction, lawful.starts) for compaction in self._compactions),
+            compactions=tuple(_move_compaction(compaction, lawful.starts) for compaction in self._compactions),
             parent=self.parent,
         )
 
 
-def _first_model(messages: list[Message]) -> ModelRef | None:
-    return next((m.model for m in messages if isinstance(m, AssistantMessage) and m.model), None)
-
-
-def _moved(compaction: RecordedCompaction, starts: list[int]) -> RecordedCompaction:
+def _move_compaction(compaction: RecordedCompaction, starts: list[int]) -> RecordedCompaction:
     kept = compaction.first_kept
     return replace(
         compaction,
@@ -201,13 +205,13 @@ def _unused(name: str, used: Container[str]) -> str:
     return next(own for again in count(2) if (own := f"{name}#{again}") not in used)
 
 
-class _Lawful:
-    """One walk over the messages of a draft; `starts[i]` is where message `i` went, or what stands for it."""
+class _Repair:
+    """Repairs the messages of a draft in one walk; `starts[i]` is the new index of message `i`, or of what replaces it."""
 
-    def __init__(self, notes: Notes, messages: list[Message]) -> None:
+    def __init__(self, issues: Issues, messages: list[Message]) -> None:
         self.messages: list[Message] = []
         self.starts: list[int] = []
-        self._notes = notes
+        self._issues = issues
         self._ids: set[str] = set()
         self._called: set[str] = set()
         self._tools: dict[str, str] = {}
@@ -237,14 +241,14 @@ class _Lawful:
         self.messages.append(replace(message, id=MessageId(name), parts=parts))
 
     def _placed_call(self, part: Part) -> Part:
-        """A call under an id of its own; records reuse ids, and some give none."""
+        """Return a call under an id of its own; records reuse ids, and some give none."""
         if not isinstance(part, ToolCallPart):
             return part
         self._to_come[part.call_id] -= 1
         self._called.add(part.call_id)
         own = _unused(part.call_id or "call", self._tools)
         if own != (part.call_id or "call"):
-            self._notes.repair("a call id was used again; the later call has an id of its own")
+            self._issues.repair("a call id was used again; the later call has an id of its own")
         self._tools[own] = part.tool
         self._unanswered[part.call_id].append(own)
         return replace(part, call_id=own)
@@ -258,7 +262,7 @@ class _Lawful:
                 rest.append(self._answer(part))
             elif self._to_come[part.call_id] > 0 and part.call_id not in self._early:
                 self._early[part.call_id].append(part)
-                self._notes.repair("a tool result stood before its call; it stands after it now")
+                self._issues.repair("a tool result stood before its call; it stands after it now")
             else:
                 rest.append(self._homeless(part, message))
         self._emit_mixed(message, rest)
@@ -268,17 +272,17 @@ class _Lawful:
         return replace(part, call_id=own, tool=part.tool or self._tools[own])
 
     def _homeless(self, part: ToolResultPart, message: Message) -> Part:
-        """A second answer becomes text; an answer to a call that is not in the record gets that call."""
+        """Turn a second answer into text; give an answer whose call is not in the record that call."""
         if part.call_id in self._called:
-            self._notes.repair("a call was answered twice; the later answer is text")
+            self._issues.repair("a call was answered twice; the later answer is text")
             return TextPart(part.output, synthetic=True)
-        self._notes.repair("a tool result had no call in the record; a call without arguments stands before it")
+        self._issues.repair("a tool result had no call in the record; a call without arguments stands before it")
         call = self._placed_call(ToolCallPart(part.call_id, part.tool or "unknown", "{}"))
         self._emit(AssistantMessage(MessageId(f"{message.id}-call"), ()), (call,))
         return self._answer(part)
 
     def _emit_mixed(self, message: Message, parts: list[Part]) -> None:
-        """Results stay together in a tool message; text that came with them follows as the user's."""
+        """Keep results together in a tool message; text next to them follows as the user's."""
         answers = tuple(part for part in parts if isinstance(part, ToolResultPart))
         others = tuple(part for part in parts if not isinstance(part, ToolResultPart))
         if answers:

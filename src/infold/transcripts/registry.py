@@ -1,6 +1,6 @@
-"""Which transcript formats there are, how one is recognised, and how a transcript is read.
+"""The transcript formats: how one is recognised, and how a transcript is read.
 
-Content decides; the file's name is asked only if content says nothing. `read_transcript` is the one function of this
+Content decides; the file's name is only a hint if content does not. `read_transcript` is the one function of this
 package that opens a file.
 """
 
@@ -24,19 +24,17 @@ from infold.transcripts import (
     langgraph,
     mini_swe_agent,
     opencode,
-    openhands_completion,
-    openhands_events,
+    openhands,
     pi,
     specstory,
     sse_replay,
     swe_agent,
     tau,
-    tau2,
 )
-from infold.transcripts.record import Notes, RecordedSession, Transcript, imported
+from infold.transcripts.record import Issues, RecordedSession, Transcript, import_session
 from infold.transcripts.source import BOUNDS, Bounds, Head, Progress, Source, open_file
 
-Read: TypeAlias = Callable[[Source, Notes], list[RecordedSession]]
+Read: TypeAlias = Callable[[Source, Issues], list[RecordedSession]]
 
 
 class _Format(NamedTuple):
@@ -47,7 +45,7 @@ class _Format(NamedTuple):
 
 
 OWN = "infold"
-"""The format whose records need no import: their summaries are known by fields already."""
+"""The format whose records need no import: their summaries are marked in fields already."""
 
 
 LINES = (
@@ -56,28 +54,28 @@ LINES = (
     _Format("codex", codex.recognises, codex.read, ("rollout-*.jsonl",)),
     _Format("copilot-cli", copilot_cli.recognises, copilot_cli.read),
     _Format("pi", pi.recognises, pi.read),
-    _Format("openhands-events", openhands_events.recognises_lines, openhands_events.read_lines),
+    _Format("openhands-events", openhands.recognises_lines, openhands.read_lines),
     _Format("gemini-cli", gemini_cli.recognises_lines, gemini_cli.read_lines),
     _Format("aider", aider.recognises, aider.read, ("*.aider.chat.history.md", "*.chat.md")),
     _Format("specstory", specstory.recognises, specstory.read, ("*.specstory*.md",)),
     _Format("sse-replay", sse_replay.recognises, sse_replay.read),
 )
-"""Read line by line: only the first lines are needed to tell them."""
+"""Read line by line: only the first lines are needed to recognise them."""
 
 
 DOCUMENTS = (
     _Format("opencode", opencode.recognises, opencode.read),
     _Format("gemini-cli", gemini_cli.recognises, gemini_cli.read),
     _Format("tau", tau.recognises, tau.read),
-    _Format("tau2", tau2.recognises, tau2.read),
-    _Format("openhands-completion", openhands_completion.recognises, openhands_completion.read),
-    _Format("openhands-events", openhands_events.recognises, openhands_events.read),
+    _Format("tau2", tau.recognises_simulations, tau.read_simulations),
+    _Format("openhands-completion", openhands.recognises_completion, openhands.read_completion),
+    _Format("openhands-events", openhands.recognises, openhands.read),
     _Format("mini-swe-agent", mini_swe_agent.recognises, mini_swe_agent.read, ("*.traj.json",)),
     _Format("swe-agent", swe_agent.recognises, swe_agent.read, ("*.traj",)),
     _Format("inspect", inspect_log.recognises, inspect_log.read),
     _Format("langgraph", langgraph.recognises, langgraph.read),
 )
-"""One JSON document: told by its keys, so the whole is decoded first."""
+"""One JSON document, recognised by its keys, so the whole is decoded first."""
 
 
 FORMAT_NAMES: tuple[str, ...] = tuple(dict.fromkeys(form.name for form in (*LINES, *DOCUMENTS)))
@@ -92,42 +90,43 @@ def read_transcript(
 ) -> Transcript:
     """Read a recorded session file, gzip-compressed or not; lines are streamed, never held all at once.
 
-    Raises UnknownFormat if nothing recognises it, BrokenInput if there is nothing in it that can be read.
+    Raise `UnknownFormat` if no format recognises it, `BrokenInput` if nothing in it can be read.
     """
     with open_file(path) as stream:
-        notes = Notes()
+        issues = Issues()
         source = Source(
             stream,
             name=path.name,
-            notes=notes,
+            issues=issues,
             total_bytes=path.stat().st_size,
             bounds=bounds,
             progress=progress,
         )
-        return _read(source, notes, format)
+        return _read(source, issues, format)
 
 
 def read_bytes(data: bytes, *, name: str, format: str | None = None, bounds: Bounds = BOUNDS) -> Transcript:  # noqa: A002
-    """The same for bytes that are at hand; `name` is used in messages, and as a hint where content says nothing."""
-    notes = Notes()
-    source = Source(io.BytesIO(data), name=name, notes=notes, total_bytes=len(data), bounds=bounds)
-    return _read(source, notes, format)
+    """Read a transcript from bytes; `name` is used in messages, and as a hint if the content is not recognised."""
+    issues = Issues()
+    source = Source(io.BytesIO(data), name=name, issues=issues, total_bytes=len(data), bounds=bounds)
+    return _read(source, issues, format)
 
 
-def _read(source: Source, notes: Notes, asked: str | None) -> Transcript:
-    form = _chosen(source.head(), asked)
-    sessions = form.read(source, notes)
+def _read(source: Source, issues: Issues, asked: str | None) -> Transcript:
+    head = source.head()
+    form = _recognise(head) if asked is None else _format_named(asked, head)
+    sessions = form.read(source, issues)
     if not sessions:
         raise BrokenInput(
             form.name, f"{source.name} holds no message", remedy="check the file, or name another --format"
         )
     if form.name != OWN:
-        sessions = [imported(session) for session in sessions]
-    return Transcript(form.name, _with_own_ids(sessions), notes.skipped())
+        sessions = [import_session(session) for session in sessions]
+    return Transcript(form.name, _with_unique_ids(sessions), issues.skipped())
 
 
-def _with_own_ids(sessions: list[RecordedSession]) -> tuple[RecordedSession, ...]:
-    """The sessions, told apart where a record gives two the same id."""
+def _with_unique_ids(sessions: list[RecordedSession]) -> tuple[RecordedSession, ...]:
+    """Return the sessions with a number appended to an id that occurs again."""
     seen: Counter[str] = Counter()
     own: list[RecordedSession] = []
     for session in sessions:
@@ -137,11 +136,7 @@ def _with_own_ids(sessions: list[RecordedSession]) -> tuple[RecordedSession, ...
     return tuple(own)
 
 
-def _chosen(head: Head, asked: str | None) -> _Format:
-    return _recognised(head) if asked is None else _named(asked, head)
-
-
-def _recognised(head: Head) -> _Format:
+def _recognise(head: Head) -> _Format:
     for form in LINES:
         if form.recognises(head):
             return form
@@ -162,8 +157,8 @@ def _by_name(head: Head) -> _Format | None:
     return next((form for form in (*LINES, *DOCUMENTS) if any(map(name.match, form.file_names))), None)
 
 
-def _named(asked: str, head: Head) -> _Format:
-    """The format asked for; where it has two shapes, the one that recognises the input."""
+def _format_named(asked: str, head: Head) -> _Format:
+    """Return the format of that name; of two shapes, the one that recognises the input."""
     shapes = [form for form in (*LINES, *DOCUMENTS) if form.name == asked]
     if not shapes:
         raise UnknownFormat(f"{asked!r}", tried=FORMAT_NAMES, remedy="name one of these with --format NAME")

@@ -1,7 +1,7 @@
 """From bytes to lines and JSON values, within stated bounds.
 
-Knows nothing of any transcript format. A damaged line is skipped and noted; damage that leaves nothing to read
-is an error. Lone surrogates and bytes that are not UTF-8 become U+FFFD, so that all text can be encoded again.
+A damaged line is skipped and noted; damage that leaves nothing to read is an error. Lone surrogates and bytes that are not
+UTF-8 become U+FFFD, so that all text can be encoded again.
 """
 
 import gzip
@@ -17,67 +17,72 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from infold.errors import BrokenInput
-from infold.transcripts.record import Notes
+from infold.transcripts.record import Issues
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def decode_document(data: bytes, name: str, notes: Notes) -> Any:
-    """The one JSON value that `data` is; BrokenInput if it is none, or nested too deep."""
+def decode_document(data: bytes, name: str, issues: Issues) -> Any:
+    """Return the one JSON value in `data`; raise `BrokenInput` if it is not JSON, or nested too deep."""
     try:
-        return decode_line(data, notes, 0)
+        return decode_line(data, issues, 0)
     except RecursionError as error:
-        raise BrokenInput(name, "JSON nested too deep", remedy="this is no transcript that an agent writes") from error
+        raise BrokenInput(
+            name, "JSON nested too deep", remedy="agents do not write such transcripts; check the file"
+        ) from error
     except ValueError as error:
         raise BrokenInput(
             name, f"not a whole JSON document ({error})", remedy="export the transcript again; it may be cut off"
         ) from error
 
 
-def peek(line: bytes, notes: Notes) -> dict[str, Any] | None:
-    """A line's JSON object, or nothing; damage that a reader will repair is no reason not to know the format."""
+def peek_object(line: bytes, issues: Issues) -> dict[str, Any] | None:
+    """Return a line's JSON object, or `None`; damage that a reader will repair does not hide the format."""
     data = line.removeprefix(BYTE_ORDER_MARK).rstrip()
     if not data.endswith(b"}"):
         return None
     try:
-        value = decode_line(data, notes, 0)
+        value = decode_line(data, issues, 0)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
-def decode_line(data: bytes, notes: Notes, line: int) -> Any:
-    """A JSON value; the slower decoder takes what the strict one refuses: NaN, lone surrogates, bad UTF-8."""
+def decode_line(data: bytes, issues: Issues, line: int) -> Any:
+    """Return a JSON value; the slower decoder takes what the strict one refuses: NaN, lone surrogates, bad UTF-8."""
     try:
         return msgspec.json.decode(data)
     except ValueError:
-        return _without_surrogates(json.loads(utf8(data, notes, line), strict=False), notes, line)
+        return _without_surrogates(json.loads(decode_utf8(data, issues, line), strict=False), issues, line)
 
 
-def utf8(data: bytes, notes: Notes, line: int) -> str:
-    """The text, with U+FFFD for what is not UTF-8."""
+def decode_utf8(data: bytes, issues: Issues, line: int) -> str:
+    """Return the text, with U+FFFD for bytes that are not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        notes.repair("bytes that are not UTF-8 were replaced by U+FFFD", line)
+        issues.repair("bytes that are not UTF-8 were replaced by U+FFFD", line)
         return data.decode("utf-8", "replace")
 
 
-def _without_surrogates(value: Any, notes: Notes, line: int) -> Any:
+def _without_surrogates(value: Any, issues: Issues, line: int) -> Any:
     if isinstance(value, str):
-        return _whole(value, notes, line)
+        return _replace_surrogates(value, issues, line)
     if isinstance(value, list):
-        return [_without_surrogates(item, notes, line) for item in value]
+        return [_without_surrogates(item, issues, line) for item in value]
     if isinstance(value, dict):
-        return {_whole(key, notes, line): _without_surrogates(item, notes, line) for key, item in value.items()}
+        return {
+            _replace_surrogates(key, issues, line): _without_surrogates(item, issues, line)
+            for key, item in value.items()
+        }
     return value
 
 
-def _whole(text: str, notes: Notes, line: int) -> str:
+def _replace_surrogates(text: str, issues: Issues, line: int) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        notes.repair("lone surrogates were replaced by U+FFFD", line)
+        issues.repair("lone surrogates were replaced by U+FFFD", line)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
@@ -123,7 +128,7 @@ def is_database_in_use(path: Path) -> bool:
     return Path(f"{os.path.realpath(path)}-wal").exists()
 
 
-class Record(NamedTuple):
+class JsonLine(NamedTuple):
     """One JSON object of a file of lines."""
 
     line: int
@@ -144,7 +149,7 @@ class _RawLine(NamedTuple):
 
 
 class Head:
-    """The beginning of a source, for telling formats apart; the whole document only if a format asks for it."""
+    """The beginning of a source, by which formats are recognised; the whole document only if a format asks for it."""
 
     def __init__(self, source: "Source", lines: list[bytes]) -> None:
         self._source = source
@@ -152,15 +157,15 @@ class Head:
         self.text = (
             b"\n".join(line[:CHUNK_BYTES] for line in lines)[:CHUNK_BYTES].decode("utf-8", "replace").lstrip("\ufeff")
         )
-        notes = Notes()
-        self.records = [value for line in lines if (value := peek(line, notes)) is not None]
-        self.is_repaired = bool(notes.skipped())
+        issues = Issues()
+        self.records = [value for line in lines if (value := peek_object(line, issues)) is not None]
+        self.is_repaired = bool(issues.skipped())
         first = next((line for line in lines if line.strip()), b"")
-        self.begins_with_record = bool(self.records) and peek(first, Notes()) is not None
+        self.begins_with_record = bool(self.records) and peek_object(first, Issues()) is not None
 
     @property
     def document(self) -> Any:
-        """The one JSON value the source is, or None if it is no JSON at all."""
+        """The one JSON value of the source, or `None` if it does not look like JSON."""
         return self._source.document() if self.text.lstrip()[:1] in ("{", "[") else None
 
 
@@ -172,22 +177,22 @@ class Source:
         stream: io.BufferedIOBase,
         *,
         name: str,
-        notes: Notes,
+        issues: Issues,
         total_bytes: int = 0,
         bounds: Bounds = BOUNDS,
         progress: Progress | None = None,
     ) -> None:
         self.name = name
-        self.notes = notes
+        self.issues = issues
         self._bounds = bounds
-        self._meter = _Meter(stream, total_bytes, progress)
-        self._chunks = self._bounded(_unpacked(self._meter))
+        self._meter = _MeteredStream(stream, total_bytes, progress)
+        self._chunks = self._bounded(_decompress(self._meter))
         self._ahead = b""
         self._is_ahead = False
         self._document: Any = None
 
     def head(self) -> Head:
-        """Look at the beginning without losing it."""
+        """Return the beginning without consuming it."""
         self._ahead = self._beginning()
         _refuse_binary(self._ahead, self.name)
         head = Head(self, self._ahead.split(b"\n", HEAD_LINES)[:HEAD_LINES])
@@ -195,9 +200,9 @@ class Source:
         return head
 
     def _beginning(self) -> bytes:
-        """The first chunks, up to a line break or the longest line there may be.
+        """Return the first chunks, up to a line break or the longest line there may be.
 
-        A function of its own so that the chunks are let go before what they join to is decoded.
+        A function of its own so that the chunks are released before what they join to is decoded.
         """
         pieces: list[bytes] = []
         size = 0
@@ -211,29 +216,29 @@ class Source:
         return b"".join(pieces)
 
     def _keep_single(self, head: Head) -> None:
-        """A source of one line was decoded as a whole already; one with damage is read again, to tell of it."""
+        """Keep the value of a source of one line, decoded already; one with damage is read again, to note it."""
         is_single = self._is_ahead and len(head.records) == 1 and self._ahead.strip().count(b"\n") == 0
         if is_single and not head.is_repaired:
             self._document = head.records[0]
 
-    def records(self) -> Iterator[Record]:
-        """Every line that is a JSON object; anything else is noted and passed over."""
+    def records(self) -> Iterator[JsonLine]:
+        """Yield every line that is a JSON object; any other line is noted and skipped."""
         for raw in self._lines():
             value = self._decoded(raw)
             if isinstance(value, dict):
-                yield Record(raw.number, value)
+                yield JsonLine(raw.number, value)
             elif value is not None:
-                self.notes.skip("a line is JSON but not an object", raw.number)
+                self.issues.skip("a line is JSON but not an object", raw.number)
 
     def text_lines(self) -> Iterator[TextLine]:
-        """Every line as text, whatever line break it ended with."""
+        """Yield every line as text, without its line break."""
         for raw in self._lines():
             yield TextLine(raw.number, self._text(raw).removesuffix("\r"))
 
     def document(self) -> Any:
-        """The whole source as one JSON value; BrokenInput if it is none. Decoded once, then kept for the reader."""
+        """Return the whole source as one JSON value, decoded once; raise `BrokenInput` if it is not JSON."""
         if self._document is None:
-            self._document = decode_document(self._everything(), self.name, self.notes)
+            self._document = decode_document(self._everything(), self.name, self.issues)
         self._ahead = b""
         return self._document
 
@@ -248,23 +253,23 @@ class Source:
 
     def _decoded(self, raw: _RawLine) -> Any:
         if raw.too_long:
-            self.notes.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
+            self.issues.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
             return None
         if not raw.data.strip():
             return None
         try:
-            return decode_line(raw.data, self.notes, raw.number)
+            return decode_line(raw.data, self.issues, raw.number)
         except RecursionError:
-            self.notes.skip("a line holds JSON nested too deep", raw.number)
+            self.issues.skip("a line holds JSON nested too deep", raw.number)
         except ValueError:
-            self.notes.skip("a line is not JSON (cut off, or not part of the record)", raw.number)
+            self.issues.skip("a line is not JSON (cut off, or not part of the record)", raw.number)
         return None
 
     def _text(self, raw: _RawLine) -> str:
         if raw.too_long:
-            self.notes.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
+            self.issues.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
             return ""
-        return utf8(raw.data, self.notes, raw.number)
+        return decode_utf8(raw.data, self.issues, raw.number)
 
     def _bounded(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         size = 0
@@ -274,7 +279,7 @@ class Source:
                 self._refuse_excess(size)
                 yield chunk
         except (EOFError, gzip.BadGzipFile, zlib.error):
-            self.notes.skip("the compressed data is damaged or ends early; what came before it is read")
+            self.issues.skip("the compressed data is damaged or ends early; all before it is read")
 
     def _refuse_excess(self, size: int) -> None:
         bounds = self._bounds
@@ -292,8 +297,8 @@ class Source:
             )
 
 
-class _Meter(io.RawIOBase):
-    """Counts what is taken from a stream and tells who watches."""
+class _MeteredStream(io.RawIOBase):
+    """Counts the bytes read from a stream and reports progress."""
 
     def __init__(self, stream: io.BufferedIOBase, total_bytes: int, progress: Progress | None) -> None:
         self._stream = stream
@@ -313,10 +318,10 @@ class _Meter(io.RawIOBase):
         return len(data)
 
 
-def _unpacked(meter: _Meter) -> Iterator[bytes]:
-    """The stream's bytes, unpacked if it begins as gzip does.
+def _decompress(meter: _MeteredStream) -> Iterator[bytes]:
+    """Yield the stream's bytes, decompressed if it begins as gzip does.
 
-    `read1` gives all that was unpacked before damage is met; `read` would lose the last of it.
+    `read1` returns all that was decompressed before damage is met; `read` would lose the last of it.
     """
     buffered = io.BufferedReader(meter, CHUNK_BYTES)
     packed = buffered.peek(2)[:2] == b"\x1f\x8b"
@@ -326,39 +331,21 @@ def _unpacked(meter: _Meter) -> Iterator[bytes]:
 
 
 def _split_lines(chunks: Iterator[bytes], max_bytes: int) -> Iterator[_RawLine]:
-    number = 1
-    line = _GrowingLine(max_bytes)
+    """Yield the lines; the bytes of one that is too long are dropped while they arrive."""
+    number, size = 1, 0
+    pieces: list[bytes] = []
     for chunk in chunks:
-        *ended, rest = chunk.split(b"\n")
-        for piece in ended:
-            line.grow(piece)
-            yield line.end(number)
-            number += 1
-        line.grow(rest)
-    if line.size:
-        yield line.end(number)
-
-
-class _GrowingLine:
-    """A line while its pieces arrive; the bytes of one that is too long are let go at once."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.size = 0
-        self._max_bytes = max_bytes
-        self._pieces: list[bytes] = []
-
-    def grow(self, piece: bytes) -> None:
-        self.size += len(piece)
-        if self.size > self._max_bytes:
-            self._pieces.clear()
-        else:
-            self._pieces.append(piece)
-
-    def end(self, number: int) -> _RawLine:
-        raw = _RawLine(number, b"".join(self._pieces), self.size > self._max_bytes)
-        self.size = 0
-        self._pieces.clear()
-        return raw
+        for place, piece in enumerate(chunk.split(b"\n")):
+            if place:
+                yield _RawLine(number, b"".join(pieces), size > max_bytes)
+                number, size, pieces = number + 1, 0, []
+            size += len(piece)
+            if size <= max_bytes:
+                pieces.append(piece)
+            else:
+                pieces.clear()
+    if size:
+        yield _RawLine(number, b"".join(pieces), size > max_bytes)
 
 
 def _refuse_binary(data: bytes, name: str) -> None:

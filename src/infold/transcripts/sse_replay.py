@@ -1,7 +1,6 @@
 """DeerFlow replays: server-sent events, in which messages and tool calls arrive in pieces.
 
-Pieces of one id are put together again. A result names its call; calls whose id never came take the id of the
-result that follows them.
+Pieces of one id are put together. A result names its call; calls without an id take the id of the result that follows them.
 """
 
 from collections.abc import Iterator
@@ -19,9 +18,10 @@ from infold.core.messages import (
     ToolMessage,
     ToolResultPart,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.formats.codec import finish_named
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source, TextLine
-from infold.transcripts.values import finish_of, items, json_text, mapping, string, user_parts
+from infold.transcripts.values import items, mapping, string, to_json, user_parts
 
 
 class _Event(NamedTuple):
@@ -30,23 +30,23 @@ class _Event(NamedTuple):
 
 
 def recognises(head: Head) -> bool:
-    """Text of `event:` and `data:` lines, with DeerFlow's kinds of events."""
+    """Return whether the text has `event:` and `data:` lines, with DeerFlow's kinds of events."""
     lines = head.text.lstrip().split("\n", 40)
     return any(line.startswith("event:") for line in lines[:2]) and any(
         line.startswith("data:") and '"thread_id"' in line for line in lines
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a replay."""
-    reader = _Reader(notes)
-    for event in _events(source.text_lines(), notes):
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return the one session of a replay."""
+    reader = _Reader(issues)
+    for event in _events(source.text_lines(), issues):
         reader.take(event)
     reader.end()
     return [reader.draft.session()] if reader.draft.messages else []
 
 
-def _events(lines: Iterator[TextLine], notes: Notes) -> Iterator[_Event]:
+def _events(lines: Iterator[TextLine], issues: Issues) -> Iterator[_Event]:
     kind = ""
     for number, line in lines:
         if line.startswith("event:"):
@@ -54,11 +54,11 @@ def _events(lines: Iterator[TextLine], notes: Notes) -> Iterator[_Event]:
         elif line.startswith("data:"):
             data = _decoded(line.removeprefix("data:").strip())
             if data is None:
-                notes.skip("an event's data is not JSON (cut off, or not part of the record)", number)
+                issues.skip("an event's data is not JSON (cut off, or not part of the record)", number)
             else:
                 yield _Event(kind, data)
         elif line.strip():
-            notes.skip("a line is neither event nor data", number)
+            issues.skip("a line is neither event nor data", number)
 
 
 def _decoded(text: str) -> dict[str, Any] | None:
@@ -72,75 +72,75 @@ class _Growing:
     """A message whose pieces are still arriving."""
 
     def __init__(self, first: dict[str, Any]) -> None:
-        self.id = string(first.get("id"))
-        self.role = string(first.get("role"))
-        self.agent = string(first.get("agent"))
+        self.id = string(first, "id")
+        self.role = string(first, "role")
+        self.agent = string(first, "agent")
         self.finish: Any = None
         self.said: list[str] = []
         self.thought: list[str] = []
         self.calls: list[dict[str, Any]] = []
 
     def grow(self, data: dict[str, Any]) -> None:
-        self.said.append(string(data.get("content")))
-        self.thought.append(string(data.get("reasoning_content")))
+        self.said.append(string(data, "content"))
+        self.thought.append(string(data, "reasoning_content"))
         self.finish = data.get("finish_reason") or self.finish
-        for piece in map(mapping, items(data.get("tool_call_chunks"))):
+        for piece in map(mapping, items(data, "tool_call_chunks")):
             self._grow_call(piece)
         if not data.get("tool_call_chunks"):
-            self.calls += [{**mapping(call), "pieces": []} for call in items(data.get("tool_calls"))]
+            self.calls += [{**mapping(call), "pieces": []} for call in items(data, "tool_calls")]
 
     def _grow_call(self, piece: dict[str, Any]) -> None:
-        """A piece with an index of its own, or with another id, begins a call."""
-        index, call_id = piece.get("index"), string(piece.get("id"))
+        """Add a piece to its call; one with an index of its own, or with another id, begins a call."""
+        index, call_id = piece.get("index"), string(piece, "id")
         open_call = next((call for call in reversed(self.calls) if call.get("index") == index), None)
         if open_call is None or (call_id and open_call.get("id") and call_id != open_call["id"]):
             open_call = {"index": index, "pieces": []}
             self.calls.append(open_call)
         open_call["id"] = open_call.get("id") or call_id
-        open_call["name"] = open_call.get("name") or string(piece.get("name"))
-        open_call["pieces"].append(string(piece.get("args")))
+        open_call["name"] = open_call.get("name") or string(piece, "name")
+        open_call["pieces"].append(string(piece, "args"))
 
     def message(self) -> AssistantMessage:
         thought, said = "".join(self.thought), "".join(self.said)
         parts: list[Part] = [ReasoningPart(thought)] if thought else []
         parts += [TextPart(said)] if said else []
         parts += [_call(call) for call in self.calls]
-        return AssistantMessage(MessageId(self.id), tuple(parts), agent=self.agent, finish=finish_of(self.finish))
+        return AssistantMessage(MessageId(self.id), tuple(parts), agent=self.agent, finish=finish_named(self.finish))
 
 
 def _call(call: dict[str, Any]) -> ToolCallPart:
-    arguments = "".join(call["pieces"]) or json_text(call.get("args"))
-    return ToolCallPart(string(call.get("id")), string(call.get("name")), arguments)
+    arguments = "".join(call["pieces"]) or to_json(call.get("args"))
+    return ToolCallPart(string(call, "id"), string(call, "name"), arguments)
 
 
 class _Reader:
-    """Events of several ids may overlap, so each message waits in its place until all have arrived."""
+    """Keeps the order of messages; events of several ids may overlap, so each waits until all have arrived."""
 
-    def __init__(self, notes: Notes) -> None:
-        self.draft = Draft("", notes)
+    def __init__(self, issues: Issues) -> None:
+        self.draft = SessionDraft("", issues)
         self._order: list[_Growing | ToolMessage] = []
         self._growing: dict[str, _Growing] = {}
 
     def take(self, event: _Event) -> None:
         kind, data = event
-        self.draft.id = self.draft.id or string(data.get("thread_id"))
+        self.draft.id = self.draft.id or string(data, "thread_id")
         if kind == "tool_call_result":
             self._take_result(data)
             return
-        name = string(data.get("id"))
+        name = string(data, "id")
         if name not in self._growing:
             self._growing[name] = _Growing(data)
             self._order.append(self._growing[name])
         self._growing[name].grow(data)
 
     def _take_result(self, data: dict[str, Any]) -> None:
-        call_id = string(data.get("tool_call_id"))
+        call_id = string(data, "tool_call_id")
         nameless = next((c for g in self._growing.values() for c in g.calls if not c.get("id")), None)
         known = any(c.get("id") == call_id for g in self._growing.values() for c in g.calls)
         if nameless is not None and not known:
             nameless["id"] = call_id
-        part = ToolResultPart(call_id, "", string(data.get("content")))
-        self._order.append(ToolMessage(MessageId(string(data.get("id"))), (part,)))
+        part = ToolResultPart(call_id, "", string(data, "content"))
+        self._order.append(ToolMessage(MessageId(string(data, "id")), (part,)))
 
     def end(self) -> None:
         for entry in self._order:

@@ -11,56 +11,50 @@ from msgspec.structs import replace
 from infold.core.messages import (
     AssistantMessage,
     MessageId,
-    SystemMessage,
     ToolCallPart,
     ToolMessage,
     ToolResultPart,
-    text_of,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
+    add_chat_message,
     chat_message,
     dig,
     items,
-    json_text,
     mapping,
     model_ref,
     plain_text,
-    read_blocks,
     reply_parts,
     result_part,
     string,
+    to_json,
+    user_blocks,
 )
 
 
 def recognises(head: Head) -> bool:
-    """An object with a trajectory of steps."""
-    steps = [mapping(step) for step in items(dig(head.document, "trajectory"))[:3]]
+    """Return whether an object has a trajectory of steps."""
+    steps = [mapping(step) for step in items(head.document, "trajectory")[:3]]
     return isinstance(dig(head.document, "trajectory"), list) and (
         isinstance(dig(head.document, "history"), list)
         or (bool(steps) and all("action" in step and "observation" in step for step in steps))
     )
 
 
-def read(source: Source, notes: Notes) -> list[RecordedSession]:
-    """The one session of a run: its history, or its steps where no history was kept."""
+def read(source: Source, issues: Issues) -> list[RecordedSession]:
+    """Return the one session of a run: its history, or its steps if the record has no history."""
     document = mapping(source.document())
-    draft = Draft(string(document.get("instance_id")) or source.name, notes)
-    draft.model = _model(document)
-    reader = _Reader(draft, notes)
-    for message in items(document.get("history")) or _history(items(document.get("trajectory"))):
+    draft = SessionDraft(string(document, "instance_id") or source.name, issues)
+    draft.model = model_ref(dig(document, "replay_config", "agent", "model", "name"))
+    reader = _Reader(draft)
+    for message in items(document, "history") or _history(items(document, "trajectory")):
         reader.take(mapping(message))
     return [draft.session()] if draft.messages else []
 
 
-def _model(document: dict[str, Any]) -> Any:
-    config = document.get("replay_config")
-    return model_ref(dig(config, "agent", "model", "name"))
-
-
 def _history(steps: list[Any]) -> list[dict[str, Any]]:
-    """The messages that a list of steps stands for."""
+    """Return the messages that a list of steps stands for."""
     return [
         message
         for step in map(mapping, steps)
@@ -72,15 +66,14 @@ def _history(steps: list[Any]) -> list[dict[str, Any]]:
 
 
 class _Reader:
-    def __init__(self, draft: Draft, notes: Notes) -> None:
+    def __init__(self, draft: SessionDraft) -> None:
         self.draft = draft
-        self._notes = notes
         self._asked = ""
 
     def take(self, value: dict[str, Any]) -> None:
         role = value.get("role")
         if value.get("is_demo"):
-            self.draft.add_user(read_blocks(value.get("content"), synthetic=True))
+            self.draft.add_user(user_blocks(value.get("content"), synthetic=True))
         elif role == "assistant":
             self._take_reply(value)
         elif role == "user" and self._asked:
@@ -88,18 +81,18 @@ class _Reader:
         elif role == "tool":
             self._take_result(value)
         else:
-            self._take_other(value)
+            add_chat_message(self.draft, value)
 
     def _take_reply(self, value: dict[str, Any]) -> None:
         message = chat_message(value, self.draft.new_id())
         assert isinstance(message, AssistantMessage)
-        action = string(value.get("action")).rstrip("\n")
+        action = string(value, "action").rstrip("\n")
         self._asked = ""
-        if action and not items(value.get("tool_calls")):
+        if action and not items(value, "tool_calls"):
             self._asked = f"action-{len(self.draft.messages) + 1}"
-            call = ToolCallPart(self._asked, "bash", json_text({"command": action}))
+            call = ToolCallPart(self._asked, "bash", to_json({"command": action}))
             message = replace(message, parts=(*message.parts, call))
-        self.draft.add(replace(message, agent=string(value.get("agent")), model=self.draft.model))
+        self.draft.add(replace(message, agent=string(value, "agent"), model=self.draft.model))
 
     def _answer(self, value: dict[str, Any]) -> None:
         output = plain_text(reply_parts(value.get("content")))
@@ -108,18 +101,9 @@ class _Reader:
         self.draft.add(ToolMessage(self.draft.new_id(), (part,)))
 
     def _take_result(self, value: dict[str, Any]) -> None:
-        """Since 1.0 a result names its call in a list; several names mean one text for all of them."""
-        names = [string(name) for name in items(value.get("tool_call_ids"))]
-        names = names or [string(value.get("tool_call_id"))]
+        """Add a result; since 1.0 it names its call in a list, and several names mean one text for all of them."""
+        names = [string(name) for name in items(value, "tool_call_ids")]
+        names = names or [string(value, "tool_call_id")]
         first = result_part(names[0], value)
         rest = (ToolResultPart(name, "", "(see the first result)") for name in names[1:])
         self.draft.add(ToolMessage(MessageId(self.draft.new_id()), (first, *rest)))
-
-    def _take_other(self, value: dict[str, Any]) -> None:
-        message = chat_message(value, self.draft.new_id())
-        if isinstance(message, SystemMessage) and not self.draft.messages:
-            self.draft.system = text_of(message)
-        elif message is not None:
-            self.draft.add(message)
-        else:
-            self._notes.skip("a message has no role that is known")

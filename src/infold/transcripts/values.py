@@ -1,8 +1,4 @@
-"""Finding marked stretches in text that was written by anyone.
-
-Plain searches instead of lazy regular expressions: an opening that is never closed must not be paid for again and
-again, or hostile text would take quadratic time.
-"""
+"""What readers share: values of any type read safely, usage and models, content blocks, chat messages, marked text."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +12,6 @@ from msgspec.structs import replace
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
-    Finish,
     Message,
     MessageId,
     ModelRef,
@@ -29,84 +24,73 @@ from infold.core.messages import (
     ToolResultPart,
     Usage,
     UserMessage,
+    text_of,
 )
-from infold.formats.harness_text import split_injected
-
-FINISHES: dict[str, Finish] = {
-    "stop": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "completed": "stop",
-    "tool_calls": "tool-calls",
-    "tool-calls": "tool-calls",
-    "tool_use": "tool-calls",
-    "toolUse": "tool-calls",
-    "function_call": "tool-calls",
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "content_filter": "content-filter",
-    "content-filter": "content-filter",
-    "refusal": "content-filter",
-    "error": "error",
-    "aborted": "abort",
-    "abort": "abort",
-}
-
+from infold.formats.codec import inclusive_usage
+from infold.formats.harness_text import split_harness_text
+from infold.transcripts.record import SessionDraft
 
 PROVIDERS = {"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai",
              "codex": "openai", "gemini": "google", "deepseek": "deepseek", "grok": "xai", "mistral": "mistral"}  # fmt: skip
-"""Who makes the models whose names begin so; asked only where the record does not tell."""
+"""Providers by the beginning of a model's name; used only if the record has none."""
 
 
 MILLISECONDS_FROM = 100_000_000_000
-"""A number of time above this is in milliseconds, below it in seconds (year 5138 and year 1973)."""
+"""A time above this is in milliseconds, below it in seconds (year 5138 and year 1973)."""
 
 
-def mapping(value: Any) -> dict[str, Any]:
-    """The value if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def items(value: Any) -> list[Any]:
-    """The value if it is a list, else an empty one."""
-    return value if isinstance(value, list) else []
-
-
-def string(value: Any) -> str:
-    """The value if it is a string, the digits of a number, else nothing."""
-    if isinstance(value, str):
-        return value
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
-
-
-def number(value: Any) -> float:
-    """The value if it is a number of sensible size, else zero; NaN and infinity are zero too."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -(2.0**62) < value < 2.0**62:
-        return 0.0
-    return float(value)
-
-
-def integer(value: Any) -> int:
-    """The value as a whole number that is not negative, else zero."""
-    return max(0, int(number(value)))
-
-
-def exit_code(value: Any) -> int | None:
-    """A command's exit status, if that is what the value is."""
-    plausible = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31
-    return int(value) if plausible else None
-
-
-def dig(value: Any, *keys: str) -> Any:
-    """The value found by walking down through objects, or None."""
-    for key in keys:
-        value = mapping(value).get(key)
+def dig(value: Any, *path: str) -> Any:
+    """Return the value found by walking down through objects, or `None`."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
-def json_text(value: Any) -> str:
-    """A tool's arguments as JSON text: a string is taken to be JSON already."""
+# Each of these reads the value at a path, or the value itself.
+
+
+def mapping(value: Any, *path: str) -> dict[str, Any]:
+    """Return an object, empty if the value is anything else."""
+    found = dig(value, *path)
+    return found if isinstance(found, dict) else {}
+
+
+def items(value: Any, *path: str) -> list[Any]:
+    """Return a list, empty if the value is anything else."""
+    found = dig(value, *path)
+    return found if isinstance(found, list) else []
+
+
+def string(value: Any, *path: str) -> str:
+    """Return a string, or the digits of a number; empty if the value is anything else."""
+    found = dig(value, *path)
+    if isinstance(found, str):
+        return found
+    return str(found) if isinstance(found, int | float) and not isinstance(found, bool) else ""
+
+
+def number(value: Any, *path: str) -> float:
+    """Return a number of sensible size, else zero; NaN and infinity are zero too."""
+    found = dig(value, *path)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not -(2.0**62) < found < 2.0**62:
+        return 0.0
+    return float(found)
+
+
+def integer(value: Any, *path: str) -> int:
+    """Return a whole number that is not negative, else zero."""
+    return max(0, int(number(value, *path)))
+
+
+def exit_code(value: Any, *path: str) -> int | None:
+    """Return a number that can be a command's exit status, else `None`."""
+    found = dig(value, *path)
+    is_plausible = isinstance(found, int) and not isinstance(found, bool) and abs(found) < 2**31
+    return int(found) if is_plausible else None
+
+
+def to_json(value: Any) -> str:
+    """Return a tool's arguments as JSON text; a string is taken to be JSON already."""
     if isinstance(value, str):
         return value
     try:
@@ -115,31 +99,23 @@ def json_text(value: Any) -> str:
         return '"nested too deep"'
 
 
-def time_ms(value: Any) -> int | None:
-    """A moment, given as ISO text, seconds or milliseconds, in milliseconds; text without a zone is UTC."""
-    if isinstance(value, str):
-        return _parse_time(value)
-    found = number(value)
-    if not 0 < found < MILLISECONDS_FROM * 1000:
+def time_ms(value: Any, *path: str) -> int | None:
+    """Return a time, given as ISO text, seconds or milliseconds, in milliseconds; text without a zone is UTC."""
+    found = dig(value, *path)
+    if isinstance(found, str):
+        try:
+            moment = datetime.fromisoformat(found)
+        except ValueError:
+            return None
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    amount = number(found)
+    if not 0 < amount < MILLISECONDS_FROM * 1000:
         return None
-    return int(found if found > MILLISECONDS_FROM else found * 1000)
-
-
-def _parse_time(value: str) -> int | None:
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def finish_of(value: Any) -> Finish | None:
-    """Why a reply ended, in our words; nothing if the record says nothing."""
-    return FINISHES.get(value, "other") if isinstance(value, str) and value else None
+    return int(amount if amount > MILLISECONDS_FROM else amount * 1000)
 
 
 def model_ref(name: Any, provider: Any = "") -> ModelRef | None:
-    """Which model; `provider/model` names are taken apart, known names get their maker."""
+    """Return the model; `provider/model` names are split, known names get their provider."""
     full = string(name)
     if not full:
         return None
@@ -150,53 +126,32 @@ def model_ref(name: Any, provider: Any = "") -> ModelRef | None:
     return ModelRef(provider=string(provider) or known, id=full)
 
 
-def anthropic_usage(value: Any) -> Usage | None:
-    """Usage where the input excludes what the cache served."""
-    if not mapping(value):
-        return None
-    return Usage(
-        input=integer(value.get("input_tokens")),
-        output=integer(value.get("output_tokens")),
-        cache_read=integer(value.get("cache_read_input_tokens")),
-        cache_write=integer(value.get("cache_creation_input_tokens")),
-    )
-
-
 def openai_usage(value: Any) -> Usage | None:
-    """Usage where the prompt includes what the cache served, and the output includes reasoning."""
+    """Return usage whose prompt includes cached tokens and whose output includes reasoning, in the words of any recorder."""
     if not mapping(value):
         return None
-    prompt = integer(value.get("prompt_tokens", value.get("input_tokens")))
-    output = integer(value.get("completion_tokens", value.get("output_tokens")))
-    details = mapping(value.get("prompt_tokens_details") or value.get("input_tokens_details"))
-    read = integer(
-        details.get("cached_tokens")
-        or value.get("cache_read_input_tokens")
-        or value.get("cached_input_tokens")
-        or value.get("prompt_cache_hit_tokens")
-    )
-    write = integer(details.get("cache_creation_tokens") or value.get("cache_creation_input_tokens"))
-    told = value.get("completion_tokens_details") or value.get("output_tokens_details")
-    reasoning = integer(mapping(told).get("reasoning_tokens") or value.get("reasoning_output_tokens"))
-    return Usage(
-        input=max(0, prompt - read - write),
-        output=max(0, output - reasoning),
-        reasoning=reasoning,
-        cache_read=read,
-        cache_write=write,
-        total=integer(value.get("total_tokens")) or None,
+    sent = mapping(value.get("prompt_tokens_details") or value.get("input_tokens_details"))
+    reasoned = mapping(value.get("completion_tokens_details") or value.get("output_tokens_details"))
+    cached = (value.get(key) for key in ("cache_read_input_tokens", "cached_input_tokens", "prompt_cache_hit_tokens"))
+    return inclusive_usage(
+        prompt=integer(value.get("prompt_tokens", value.get("input_tokens"))),
+        completion=integer(value.get("completion_tokens", value.get("output_tokens"))),
+        cached=integer(sent.get("cached_tokens") or next(filter(None, cached), 0)),
+        written=integer(sent.get("cache_creation_tokens") or value.get("cache_creation_input_tokens")),
+        reasoning=integer(reasoned.get("reasoning_tokens") or value.get("reasoning_output_tokens")),
+        total=integer(value, "total_tokens"),
     )
 
 
 def user_parts(said: str, *, synthetic: bool = False) -> tuple[TextPart, ...]:
-    """Text under the user's role, with what a harness put there marked as such."""
+    """Return text under the user's role, with harness text marked."""
     if synthetic:
         return (TextPart(said, synthetic=True),)
-    return tuple(TextPart(piece.text, synthetic=piece.injected) for piece in split_injected(said))
+    return tuple(TextPart(piece.text, synthetic=piece.injected) for piece in split_harness_text(said))
 
 
 IMAGE_TOKENS = 1_600
-"""What a medium is taken to cost until its size is known; an upper bound over the providers."""
+"""Assumed cost of a medium until its size is known; an upper bound over the providers."""
 
 
 TEXT_TYPES = frozenset({"text", "input_text", "output_text", "summary_text", "refusal"})
@@ -211,14 +166,16 @@ MEDIA_TYPES = frozenset(
 
 
 def reply_parts(content: Any) -> tuple[Part, ...]:
-    """What a model wrote: a string or blocks."""
+    """Return what a model wrote: a string or blocks."""
     if isinstance(content, str):
         return (TextPart(content),) if content else ()
-    return tuple(part for block in items(content) for part in _part(block, said=_as_is))
+    return tuple(
+        part for block in items(content) for part in _part(block, said=lambda text: (TextPart(text),) if text else ())
+    )
 
 
-def read_blocks(content: Any, *, synthetic: bool = False) -> tuple[Part, ...]:
-    """What stands under the user's role: a string or blocks; all of it a program's if `synthetic`."""
+def user_blocks(content: Any, *, synthetic: bool = False) -> tuple[Part, ...]:
+    """Return what stands under the user's role, a string or blocks; all of it synthetic if a program wrote it."""
 
     def said(written: str) -> tuple[TextPart, ...]:
         return user_parts(written, synthetic=synthetic) if written else ()
@@ -228,15 +185,11 @@ def read_blocks(content: Any, *, synthetic: bool = False) -> tuple[Part, ...]:
     return tuple(part for block in items(content) for part in _part(block, said=said))
 
 
-def _as_is(written: str) -> tuple[TextPart, ...]:
-    return (TextPart(written),) if written else ()
-
-
 def _part(block: Any, *, said: Any) -> Iterator[Part]:
     if isinstance(block, str):
         yield from said(block)
         return
-    kind = string(mapping(block).get("type"))
+    kind = string(block, "type")
     if kind in TEXT_TYPES or (not kind and "text" in mapping(block)):
         yield from said(string(block.get("text") or block.get("refusal")))
     elif kind in ("thinking", "reasoning", "redacted_thinking"):
@@ -244,21 +197,21 @@ def _part(block: Any, *, said: Any) -> Iterator[Part]:
     elif kind in CALL_TYPES:
         yield _call(block)
     elif kind == "tool_result" or kind.endswith("_tool_result"):
-        yield result_part(string(block.get("tool_use_id")), block)
+        yield result_part(string(block, "tool_use_id"), block)
     elif kind in MEDIA_TYPES:
         yield file_part(block)
     elif block:
-        yield TextPart(json_text(block), synthetic=True)
+        yield TextPart(to_json(block), synthetic=True)
 
 
 def reasoning_part(thought: str, secret: Any = None) -> ReasoningPart:
-    """A thought; `secret` is what its provider wants back, kept as JSON."""
+    """Return a thought; `secret` is data for its provider, kept as JSON."""
     return ReasoningPart(thought, provider_data=encode(secret).decode()) if secret else ReasoningPart(thought)
 
 
 def call_part(call_id: str, tool: str, arguments: Any, secret: Any = None) -> ToolCallPart:
-    """A call; `secret` as for a thought."""
-    written = json_text(arguments)
+    """Return a call; `secret` is data for its provider, kept as JSON."""
+    written = to_json(arguments)
     if not secret:
         return ToolCallPart(call_id, tool, written)
     return ToolCallPart(call_id, tool, written, provider_data=encode(secret).decode())
@@ -266,7 +219,7 @@ def call_part(call_id: str, tool: str, arguments: Any, secret: Any = None) -> To
 
 def _reasoning(block: dict[str, Any]) -> ReasoningPart:
     thought = string(block.get("thinking") or block.get("reasoning") or block.get("text"))
-    summary = "\n".join(string(mapping(item).get("text")) for item in items(block.get("summary")))
+    summary = "\n".join(string(item, "text") for item in items(block, "summary"))
     kept = ("signature", "thinkingSignature", "data", "encrypted_content", "redacted")
     secret = {key: block[key] for key in kept if block.get(key)}
     return reasoning_part(thought or summary, secret)
@@ -276,16 +229,16 @@ def _call(block: dict[str, Any]) -> ToolCallPart:
     arguments = next((block[key] for key in ("input", "arguments", "args") if block.get(key) is not None), None)
     signature = block.get("thoughtSignature")
     secret = {"thoughtSignature": signature} if signature else None
-    return call_part(string(block.get("id")), string(block.get("name")), arguments, secret)
+    return call_part(string(block, "id"), string(block, "name"), arguments, secret)
 
 
 def result_part(call_id: str, block: dict[str, Any], *, tool: str = "") -> ToolResultPart:
-    """A tool's answer whose `content` is a string or blocks; media become files beside the text."""
+    """Return a tool's result whose `content` is a string or blocks; media become files."""
     content = block.get("content")
-    parts = read_blocks(content) if not isinstance(content, dict) else (TextPart(json_text(content)),)
+    parts = user_blocks(content) if not isinstance(content, dict) else (TextPart(to_json(content)),)
     return ToolResultPart(
         call_id=call_id,
-        tool=tool or string(block.get("name")),
+        tool=tool or string(block, "name"),
         output=content if isinstance(content, str) else plain_text(parts),
         status="error" if block.get("is_error") or block.get("isError") else "completed",
         files=tuple(part for part in parts if isinstance(part, FilePart)),
@@ -293,12 +246,12 @@ def result_part(call_id: str, block: dict[str, Any], *, tool: str = "") -> ToolR
 
 
 def plain_text(parts: tuple[Part, ...]) -> str:
-    """The texts of the parts, one after the other."""
+    """Join the texts of the parts."""
     return "\n".join(part.text for part in parts if isinstance(part, TextPart))
 
 
 def file_part(block: dict[str, Any]) -> FilePart:
-    """A medium by its type, name and size; its bytes are not kept."""
+    """Return a medium by its type, name and size; its bytes are not kept."""
     inner = mapping(block.get("source") or block.get("image_url") or block.get("file"))
     where = _location(block, inner)
     encoded = string(inner.get("data") or block.get("data") or inner.get("file_data"))
@@ -309,7 +262,7 @@ def file_part(block: dict[str, Any]) -> FilePart:
         tokens=IMAGE_TOKENS,
         name=string(block.get("filename") or block.get("title") or inner.get("filename")),
         reference="" if where.startswith("data:") else where,
-        byte_size=len(encoded) * 3 // 4 or integer(block.get("size")),
+        byte_size=len(encoded) * 3 // 4 or integer(block, "size"),
     )
 
 
@@ -325,28 +278,41 @@ def _media_type(block: dict[str, Any], inner: dict[str, Any], where: str) -> str
         return where[5:].split(";")[0] or "application/octet-stream"
     keys = ("media_type", "mediaType", "mimeType", "mime_type", "mime")
     told = next((string(source[key]) for source in (inner, block) for key in keys if source.get(key)), "")
-    kind = string(block.get("type")).removeprefix("input_").removesuffix("_url")
+    kind = string(block, "type").removeprefix("input_").removesuffix("_url")
     return told or ("application/octet-stream" if kind in ("file", "document", "") else f"{kind}/*")
 
 
 def chat_message(value: dict[str, Any], message_id: str, *, created_ms: int | None = None) -> Message | None:
-    """One chat message as a core message, or None if it has no role known."""
+    """Return one chat message as a core message, `None` if its role is unknown."""
     name = MessageId(message_id)
     match value.get("role"):
         case "system" | "developer":
             return SystemMessage(name, (TextPart(plain_text(reply_parts(value.get("content")))),), created_ms)
         case "user" | "human":
-            return UserMessage(name, read_blocks(value.get("content")), created_ms)
+            return UserMessage(name, user_blocks(value.get("content")), created_ms)
         case "assistant" | "ai":
-            return AssistantMessage(name, _reply(value), created_ms)
+            parts = (*_thoughts(value), *reply_parts(value.get("content")), *chat_calls(value))
+            return AssistantMessage(name, parts, created_ms)
         case "tool" | "function":
             return ToolMessage(name, (_result(value),), created_ms)
         case _:
             return None
 
 
-def _reply(value: dict[str, Any]) -> tuple[Part, ...]:
-    return (*_thoughts(value), *reply_parts(value.get("content")), *chat_calls(value))
+def add_chat_message(draft: SessionDraft, value: dict[str, Any], *, created_ms: int | None = None) -> None:
+    """Add a chat message to a session; a system message before all others is the session's system prompt."""
+    message = chat_message(value, draft.new_id(), created_ms=created_ms)
+    if message is None:
+        draft.issues.skip("a message has no role that is known")
+    elif isinstance(message, SystemMessage) and not draft.messages:
+        draft.system = text_of(message)
+    else:
+        draft.add(message)
+
+
+def first_choice(response: Any) -> dict[str, Any]:
+    """Return the first choice of a chat reply."""
+    return mapping(next(iter(items(response, "choices")), None))
 
 
 def _thoughts(value: dict[str, Any]) -> tuple[Part, ...]:
@@ -356,18 +322,18 @@ def _thoughts(value: dict[str, Any]) -> tuple[Part, ...]:
 
 
 def chat_calls(value: dict[str, Any]) -> tuple[ToolCallPart, ...]:
-    """The calls of an assistant message, the old single `function_call` among them."""
-    legacy = mapping(value.get("function_call"))
+    """Return the calls of an assistant message, including the old single `function_call`."""
+    legacy = mapping(value, "function_call")
     if legacy:
-        return (call_part(_legacy_id(legacy), string(legacy.get("name")), legacy.get("arguments")),)
-    return tuple(_chat_call(mapping(call)) for call in items(value.get("tool_calls")))
+        return (call_part(_legacy_id(legacy), string(legacy, "name"), legacy.get("arguments")),)
+    return tuple(_chat_call(mapping(call)) for call in items(value, "tool_calls"))
 
 
 def _chat_call(call: dict[str, Any]) -> ToolCallPart:
-    function = mapping(call.get("function")) or call
+    function = mapping(call, "function") or call
     arguments = function.get("arguments", function.get("args"))
-    signature = mapping(call.get("provider_specific_fields"))
-    return call_part(string(call.get("id")), string(function.get("name")), arguments, signature)
+    signature = mapping(call, "provider_specific_fields")
+    return call_part(string(call, "id"), string(function, "name"), arguments, signature)
 
 
 def _result(value: dict[str, Any]) -> Part:
@@ -384,33 +350,36 @@ def _legacy_id(value: dict[str, Any]) -> str:
 COMMAND_FENCE = re.compile(r"^```(?:bash|sh|shell|mswea_bash_command)[ \t]*\n", re.MULTILINE)
 
 
-class Stretch(NamedTuple):
+class MarkedText(NamedTuple):
     """A piece of text; `inside` if it stood between the marks, which are not part of it."""
 
     text: str
     inside: bool
 
 
-def split_at(text: str, opening: str, closing: str) -> Iterator[Stretch]:
-    """The text's pieces in order, inside and outside of the marks; an opening never closed is plain text."""
+def split_marked(text: str, opening: str, closing: str) -> Iterator[MarkedText]:
+    """Yield the text's pieces in order, inside and outside of the marks; an unclosed mark is plain text.
+
+    Plain searches in place of lazy regular expressions, which would take quadratic time on hostile text.
+    """
     done = 0
     while (start := text.find(opening, done)) >= 0:
         end = text.find(closing, start + len(opening))
         if end < 0:
             break
-        yield Stretch(text[done:start], inside=False)
-        yield Stretch(text[start + len(opening) : end], inside=True)
+        yield MarkedText(text[done:start], inside=False)
+        yield MarkedText(text[start + len(opening) : end], inside=True)
         done = end + len(closing)
-    yield Stretch(text[done:], inside=False)
+    yield MarkedText(text[done:], inside=False)
 
 
-def without(text: str, opening: str, closing: str) -> str:
-    """The text without its marked stretches and their marks."""
-    return "".join(piece.text for piece in split_at(text, opening, closing) if not piece.inside)
+def strip_marked(text: str, opening: str, closing: str) -> str:
+    """Return the text without its marked stretches and their marks."""
+    return "".join(piece.text for piece in split_marked(text, opening, closing) if not piece.inside)
 
 
 def fenced_command(text: str) -> str | None:
-    """The first fenced shell command, if its fence is closed."""
+    """Return the first fenced shell command, if its fence is closed."""
     found = COMMAND_FENCE.search(text)
     if found is None:
         return None

@@ -1,8 +1,8 @@
-"""Recorded sessions in the shapes that others read: OpenAI chat messages, Anthropic messages, markdown.
+"""Recorded sessions as OpenAI chat messages, Anthropic messages or markdown.
 
-What is written is valid for the provider: each call is followed by its result at once, wherever the record had it,
-and a call that was never answered gets a result that says so. Reasoning, step marks and provider data are left out,
-since only the provider they came from may see them again; media are named, as their bytes are not kept.
+The output is valid for the provider: each call is followed by its result at once, wherever the record had it,
+and a call without a result gets one that says so. Reasoning, step marks and provider data are left out,
+since only their own provider may see them again; media are named, as their bytes are not kept.
 """
 
 import re
@@ -41,18 +41,18 @@ VALID_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
-"""What both providers accept as the id of a call."""
+"""Call ids that both providers accept."""
 
 
 def to_openai_chat(session: RecordedSession) -> list[dict[str, Any]]:
-    """The session as messages for OpenAI's chat API."""
+    """Return the session as messages for OpenAI's chat API."""
     answers = _Answers(session)
     system = [{"role": "system", "content": session.system}] if session.system else []
     return [*system, *(entry for message in session.messages for entry in _openai(message, answers))]
 
 
 def to_anthropic(session: RecordedSession) -> dict[str, Any]:
-    """The session as `system` and `messages` for Anthropic's API: roles take turns, the user begins."""
+    """Return the session as `system` and `messages` for Anthropic's API: roles take turns, the user begins."""
     answers = _Answers(session)
     messages: list[dict[str, Any]] = []
     for role, blocks in (turn for message in session.messages for turn in _anthropic(message, answers)):
@@ -66,7 +66,7 @@ def to_anthropic(session: RecordedSession) -> dict[str, Any]:
 
 
 def to_markdown(session: RecordedSession) -> str:
-    """The session for people: one heading per message, tools in fences, and each compaction where it happened."""
+    """Return the session for people: one heading per message, tools in fences, and each compaction in its place."""
     title = [f"# {session.title}", f"Session {session.id}"] if session.title else [f"# Session {session.id}"]
     system = ["## System", session.system] if session.system else []
     folds = {fold.position: fold for fold in session.compactions if fold.summary}
@@ -136,7 +136,7 @@ def _openai_calls(calls: tuple[ToolCallPart, ...], answers: _Answers) -> list[di
 
 
 def _anthropic(message: Message, answers: _Answers) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Turns of a role and its blocks; instructions in the middle have no role of their own there."""
+    """Yield turns of a role and its blocks; instructions in the middle have no role of their own there."""
     said = _said(message.parts)
     texts = [_text_block(said)] if said.strip() else []
     match message:
@@ -170,7 +170,7 @@ def _tool_result(call: ToolCallPart, answers: _Answers) -> dict[str, Any]:
 
 
 def arguments_of(call: ToolCallPart) -> dict[str, Any]:
-    """The arguments as an object; text that is none is kept whole under one key."""
+    """Return the arguments as an object; any other text is kept whole under one key."""
     try:
         value = msgspec.json.decode(call.arguments or "{}")
     except (ValueError, RecursionError):
@@ -185,7 +185,7 @@ def _tool_name(call: ToolCallPart) -> str:
 
 
 def _said(parts: tuple[Part, ...]) -> str:
-    """What a model would read of a message's own parts."""
+    """Return the text a model would read of a message's own parts."""
     pieces = [part.text for part in parts if isinstance(part, TextPart) and not part.ignored]
     pieces += [file_note(part) for part in parts if isinstance(part, FilePart)]
     return "\n".join(piece for piece in pieces if piece.strip())
@@ -197,7 +197,7 @@ def _output(result: ToolResultPart) -> str:
 
 
 def file_note(file: FilePart) -> str:
-    """What stands for a medium whose bytes are not kept."""
+    """Return a label for a medium whose bytes are not kept."""
     name = f" {file.name}" if file.name else ""
     return f"[{file.media_type}{name}, {file.byte_size:,} bytes, not kept]"
 
@@ -221,7 +221,7 @@ def _markdown(message: Message) -> Iterator[str]:
 
 
 def _fenced(body: str) -> str:
-    """A fence that no line of the body can close."""
+    """Return the body in a fence that none of its lines can close."""
     longest = max((len(run) for run in re.findall(r"`{3,}", body)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}\n{body}\n{fence}"

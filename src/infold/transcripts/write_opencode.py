@@ -1,8 +1,8 @@
 """A recorded session as `opencode import` takes it: `{info, messages: [{info, parts}]}`, the shape of `opencode export`.
 
-There a call and its result are one part, and the marks of a step stand around what it said. Ids are made anew unless all are
+There a call and its result are one part, and the marks of a step stand around its text. Ids are new unless all are
 OpenCode's own: ascending, because it orders by them, and with the session in them, because all sessions share one table. A
-compaction becomes its request and its summary, so that OpenCode folds what was folded.
+compaction becomes its request and its summary, so that OpenCode folds the same messages.
 """
 
 import re
@@ -40,10 +40,10 @@ from infold.transcripts.record import RecordedCompaction, RecordedSession
 from infold.transcripts.write import arguments_of, file_note
 
 ABORTED = "Tool execution aborted"
-"""How OpenCode words that a tool was interrupted; it is read back as that."""
+"""OpenCode's text for an interrupted tool; it is read back as that."""
 
 
-NOBODY = "unknown"
+UNKNOWN = "unknown"
 
 
 REACHABLE = ("http://", "https://", "data:", "file://")
@@ -54,16 +54,16 @@ _NAMED_ERROR = re.compile(
 )
 
 
-class Told(Struct, frozen=True):
-    """What a part needs to know beside itself: the results of the session by call, its messages' ids, and the time reached."""
+class PartContext(Struct, frozen=True):
+    """What writing a part needs: the results of the session by call, its messages' ids, and the time reached."""
 
     results: Mapping[str, ToolResultPart]
     ids: Mapping[str, str]
     reached_ms: int
 
 
-def user_part(part: Part, told: Told, *, is_users: bool) -> dict[str, Any] | None:
-    """A part of what was put to the model; none for what stands elsewhere. What is not the user's own is synthetic."""
+def user_part(part: Part, told: PartContext, *, is_users: bool) -> dict[str, Any] | None:
+    """Return a part of a user message, `None` for kinds that stand elsewhere; all but the user's own text is synthetic."""
     match part:
         case TextPart():
             return _text(part.text, synthetic=part.synthetic or not is_users, ignored=part.ignored)
@@ -77,8 +77,8 @@ def user_part(part: Part, told: Told, *, is_users: bool) -> dict[str, Any] | Non
             return None
 
 
-def reply_part(part: Part, told: Told) -> dict[str, Any] | None:  # noqa: PLR0911 - one return for each kind of part
-    """A part of a reply, a call with its result; none for what no reply has."""
+def reply_part(part: Part, told: PartContext) -> dict[str, Any] | None:  # noqa: PLR0911 - one return for each kind of part
+    """Return a part of a reply, a call with its result; `None` for kinds that no reply has."""
     match part:
         case TextPart():
             return _text(part.text, synthetic=part.synthetic, ignored=part.ignored)
@@ -100,13 +100,13 @@ def reply_part(part: Part, told: Told) -> dict[str, Any] | None:  # noqa: PLR091
 
 
 def model_of(model: ModelRef | None) -> dict[str, str]:
-    """Which model, as OpenCode names it."""
+    """Return the model as OpenCode names it."""
     provider, name = (model.provider, model.id) if model else ("", "")
-    return {"providerID": provider or NOBODY, "modelID": name or NOBODY}
+    return {"providerID": provider or UNKNOWN, "modelID": name or UNKNOWN}
 
 
 def tokens_of(usage: Usage | None) -> dict[str, Any]:
-    """Usage in OpenCode's words; zeros where none was reported."""
+    """Return usage in OpenCode's fields; zeros if none was reported."""
     used = usage or Usage()
     total = {"total": used.total} if used.total is not None else {}
     cache = {"read": used.cache_read, "write": used.cache_write}
@@ -114,7 +114,7 @@ def tokens_of(usage: Usage | None) -> dict[str, Any]:
 
 
 def error_of(reply: AssistantMessage) -> dict[str, Any]:
-    """What went wrong with a reply, under one of OpenCode's names for it; nothing where all went well."""
+    """Return the error of a reply under one of OpenCode's names; empty if it succeeded."""
     if reply.finish == "abort" and not reply.error:
         return {"error": {"name": "MessageAbortedError", "data": {"message": "aborted"}}}
     if not reply.error:
@@ -124,8 +124,8 @@ def error_of(reply: AssistantMessage) -> dict[str, Any]:
     return {"error": {"name": name, "data": {"message": problem}}}
 
 
-def _state(call: ToolCallPart, told: Told) -> dict[str, Any]:
-    """How a call went; one without a result is still running as far as anybody knows."""
+def _state(call: ToolCallPart, told: PartContext) -> dict[str, Any]:
+    """Return the state of a call; one without a result counts as still running."""
     given, result = arguments_of(call), told.results.get(call.call_id)
     if result is None:
         return {"status": "running", "input": given, "time": {"start": told.reached_ms}}
@@ -154,7 +154,7 @@ def _text(text: str, *, synthetic: bool, ignored: bool) -> dict[str, Any]:
 
 
 def _file(file: FilePart) -> dict[str, Any]:
-    """A medium by its address; where that is not known, what it was."""
+    """Return a medium by its address, or a label if that is unknown."""
     if not file.reference.startswith(REACHABLE):
         return _text(file_note(file), synthetic=True, ignored=False)
     named = {"filename": file.name} if file.name else {}
@@ -162,7 +162,7 @@ def _file(file: FilePart) -> dict[str, Any]:
 
 
 def _metadata(provider_data: str) -> dict[str, Any]:
-    """Provider data in OpenCode's own shape, by provider; any other is for the provider it came from alone."""
+    """Return provider data in OpenCode's own shape, by provider; any other is meant for its own provider alone."""
     try:
         found = msgspec.json.decode(provider_data) if provider_data else None
     except (ValueError, RecursionError):
@@ -175,7 +175,7 @@ AGENT, COMPACTION = "build", "compaction"
 
 
 def to_opencode(session: RecordedSession) -> dict[str, Any]:
-    """The session as one document of OpenCode's."""
+    """Return the session as one document of OpenCode's."""
     writer = _Writer(_with_compactions(session))
     messages = list(writer.messages())
     times = [message["info"]["time"]["created"] for message in messages] or [0]
@@ -188,14 +188,14 @@ def to_opencode(session: RecordedSession) -> dict[str, Any]:
         **({"parentID": parent} if parent.startswith("ses_") else {}),
         "title": session.title or f"Session {session.id}",
         "version": "infold",
-        **_spent(session),
+        **_total_cost(session),
         "time": {"created": times[0], "updated": times[-1]},
     }
     return {"info": info, "messages": messages}
 
 
-def _spent(session: RecordedSession) -> dict[str, Any]:
-    """What the replies of a session cost together."""
+def _total_cost(session: RecordedSession) -> dict[str, Any]:
+    """Return the cost and tokens of all replies of a session."""
     replies = [message for message in session.messages if isinstance(message, AssistantMessage)]
     usage = Usage()
     for reply in replies:
@@ -224,7 +224,7 @@ def _with_compactions(session: RecordedSession) -> _Source:
         is_there = bool(at) and (is_compaction_request(at[0]) or _is_summary(at[0]))
         if fold is not None and not is_there:
             asked = _take_request(messages, answered) or UserMessage(MessageId(f"{len(messages)}-request"), ())
-            messages += _pair(fold, session, asked)
+            messages += _request_and_summary(fold, session, asked)
             at = () if at and text_of(at[0]).strip() == fold.summary.strip() else at
         messages += at
     return _Source(session, tuple(messages))
@@ -246,7 +246,9 @@ def _take_request(messages: list[Message], answered: Set[MessageId | None]) -> U
     return None
 
 
-def _pair(fold: RecordedCompaction, session: RecordedSession, asked: UserMessage) -> tuple[Message, Message]:
+def _request_and_summary(
+    fold: RecordedCompaction, session: RecordedSession, asked: UserMessage
+) -> tuple[Message, Message]:
     """Return the request for a compaction, complete, and the summary that answers it."""
     kept = None if fold.first_kept is None else session.messages[fold.first_kept : fold.position]
     first = _owner(session.messages[: fold.first_kept], kept[0]) if kept and fold.first_kept is not None else None
@@ -271,7 +273,7 @@ def _pair(fold: RecordedCompaction, session: RecordedSession, asked: UserMessage
 
 
 def _owner(before: Sequence[Message], first: Message) -> Message | None:
-    """The message under which OpenCode has this one: results stand in the reply that called for them."""
+    """Return the message under which OpenCode has this one: results stand in the reply that called for them."""
     if not isinstance(first, ToolMessage):
         return first
     return next((message for message in reversed(before) if isinstance(message, AssistantMessage)), None)
@@ -281,7 +283,7 @@ def _owner(before: Sequence[Message], first: Message) -> Message | None:
 
 
 class _Writer:
-    """One session on its way: the ids it gets, the results of its calls, and the time reached."""
+    """Writes one session: the ids it gets, the results of its calls, and the time reached."""
 
     def __init__(self, source: _Source) -> None:
         self._session = source.session
@@ -297,17 +299,17 @@ class _Writer:
 
     @property
     def directory(self) -> str:
-        """Where the agent stood; the place of import takes its place."""
+        """The agent's working directory; the place of import replaces it."""
         paths = (m.path.cwd for m in self._messages if isinstance(m, AssistantMessage) and m.path is not None)
         return next(paths, "/")
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """The messages that OpenCode has; those of tools are part of the replies before them."""
+        """Yield the messages that OpenCode has; those of tools are part of the replies before them."""
         for message in self._messages:
             if isinstance(message, ToolMessage):
                 continue
             self._reached_ms = max(self._reached_ms, message.created_ms or 0)
-            told = Told(self._results, self._ids, self._reached_ms)
+            told = PartContext(self._results, self._ids, self._reached_ms)
             if isinstance(message, AssistantMessage):
                 parts = _in_order((*message.parts, *self._ends.get(message.id, ())))
                 yield self._written(self._reply(message), (reply_part(part, told) for part in parts))
@@ -319,7 +321,7 @@ class _Writer:
                     yield self._written(self._asking(message), written)
 
     def _named(self) -> dict[str, str]:
-        """An id for each message; their own where OpenCode gave them."""
+        """Return an id for each message; their own if OpenCode gave them."""
         if all(message.id.startswith("msg_") for message in self._messages):
             return {message.id: message.id for message in self._messages}
         return {m.id: f"msg_{at:012x}{self.hash[:14]}" for at, m in enumerate(self._messages, 1)}
@@ -358,12 +360,12 @@ class _Writer:
         }
 
     def _completed(self, reply: AssistantMessage) -> int:
-        """When the last of its tools had answered."""
+        """Return when the last of its tools had answered."""
         results = (self._results[call.call_id] for call in calls_of(reply) if call.call_id in self._results)
         return max([self._reached_ms, *(result.finished_ms or 0 for result in results)])
 
     def _written(self, info: dict[str, Any], parts: Iterable[dict[str, Any] | None]) -> dict[str, Any]:
-        """A message with its parts, whose ids ascend."""
+        """Return a message with its parts, whose ids ascend."""
         identity = info["id"]
         stem = sha256(f"{self.id} {identity}".encode()).hexdigest()[:14].upper()
         of = {"sessionID": self.id, "messageID": identity}
@@ -372,7 +374,7 @@ class _Writer:
 
 
 def _ends_by_reply(messages: Sequence[Message]) -> Mapping[str, tuple[StepFinishPart, ...]]:
-    """The ends of steps that stand among results, by the reply whose calls were answered."""
+    """Return the ends of steps that stand among results, by the reply whose calls were answered."""
     ends: dict[str, tuple[StepFinishPart, ...]] = {}
     newest = ""
     for message in messages:
@@ -385,7 +387,7 @@ def _ends_by_reply(messages: Sequence[Message]) -> Mapping[str, tuple[StepFinish
 
 
 def _in_order(parts: Sequence[Part]) -> list[Part]:
-    """A step's beginning before what was said, its end after it; several steps in one message stay as they were."""
+    """Put a step's start before its text and its end after it; several steps in one message stay as they were."""
     starts = [part for part in parts if isinstance(part, StepStartPart)]
     ends = [part for part in parts if isinstance(part, StepFinishPart)]
     if len(starts) > 1 or len(ends) > 1:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from infold.core.events import Event, FailedOpen, NotManaged
 from infold.errors import UsageError
 from infold.formats.overflow import Overflow
-from infold.formats.requests import Unmanaged, unstreamed, wire_of_path
+from infold.formats.requests import Unmanaged, format_of_path, unstreamed_path
 from infold.observers.bus import Bus
 from infold.ports import FullStore
 from infold.proxy.managed_request import ManagedRequest, UpstreamReply
@@ -269,7 +269,7 @@ class _Relay:
 
     async def handle(self, request: httpx2.Request, calls: _Calls) -> httpx2.Response:
         headers = _take_session_header(request, self._session)
-        if request.method != "POST" or wire_of_path(request.url.path) is None:
+        if request.method != "POST" or format_of_path(request.url.path) is None:
             return await calls.send(request)
         content = await calls.read_request(request)
         managed = await self._begin(request, headers, content, calls)
@@ -465,7 +465,7 @@ def _as_another_request(request: httpx2.Request, content: bytes) -> httpx2.Reque
 
 def _unstreamed(request: httpx2.Request, content: bytes) -> httpx2.Request:
     another = _as_another_request(request, content)
-    another.url = httpx2.URL(unstreamed(str(another.url)))
+    another.url = httpx2.URL(unstreamed_path(str(another.url)))
     return another
 
 

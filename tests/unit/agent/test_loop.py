@@ -26,6 +26,7 @@ from infold.core.messages import (
 )
 from infold.errors import KeyRefused, ModelBusy, WindowExceeded
 from infold.formats.registry import OPENAI_CHAT
+from infold.formats.rules import problems
 from infold.stores.memory import MemoryStore
 from infold.testing import scripted_chat
 from infold.testing.scripted_answers import Answer, Fail, Say, Trouble, in_turn
@@ -263,7 +264,7 @@ def test_what_a_broken_off_reply_said_is_kept(tmp_path: Path, stop: type[BaseExc
     assert isinstance(broken, AssistantMessage)
     assert (text_of(broken), broken.finish) == ("The first boat is red an", "abort")
     assert loop.run("Go on.").text == "Two."
-    assert OPENAI_CHAT.problems(model.requests[-1].body["messages"]) == ()
+    assert problems(OPENAI_CHAT, model.requests[-1].body["messages"]) == ()
 
 
 def test_an_earlier_answer_is_not_told_again(tmp_path: Path) -> None:
@@ -298,7 +299,7 @@ def test_a_broken_off_tool_leaves_no_call_unanswered(tmp_path: Path, stop: type[
     ]
     assert [one.output.partition(":")[0] for one in results[1:]] == ["not begun", "not begun"]
     assert loop.run("Go on.").text == "Well."
-    assert OPENAI_CHAT.problems(model.requests[-1].body["messages"]) == ()
+    assert problems(OPENAI_CHAT, model.requests[-1].body["messages"]) == ()
 
 
 @pytest.mark.slow
@@ -364,7 +365,7 @@ def test_another_process_goes_on(tmp_path: Path) -> None:
     ended = loop_in(tmp_path, model, store=store).go_on()
 
     assert (ended.ending, ended.text) == ("done", "It was not written.")
-    assert OPENAI_CHAT.problems(model.requests[-1].body["messages"]) == ()
+    assert problems(OPENAI_CHAT, model.requests[-1].body["messages"]) == ()
 
 
 def test_a_model_that_fails_is_told(tmp_path: Path) -> None:

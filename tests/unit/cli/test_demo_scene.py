@@ -6,6 +6,7 @@ from infold.cli.demo_scene import FORMAT, Scene, item_of, reply_body, scene_for,
 from infold.core.messages import AssistantMessage, ReasoningPart, ToolResultPart, calls_of, results_of, text_of
 from infold.core.policy import INFOLD
 from infold.formats.registry import detect, format_named
+from infold.formats.rules import problems
 
 SMALL, LARGE = scene_for(8_000, INFOLD), scene_for(64_000, INFOLD)
 
@@ -15,7 +16,7 @@ def test_the_session_is_one_its_provider_accepts(scene: Scene) -> None:
     """B12: sent whole, nothing is wrong with it but its size."""
     items = [item_of(message) for message in scene.history]
 
-    assert format_named(FORMAT).problems(items) == ()
+    assert problems(format_named(FORMAT), items) == ()
     assert detect(items).name == FORMAT
 
 

@@ -6,17 +6,17 @@ import struct
 import pytest
 
 from infold.formats.media import (
+    ImageSize,
     Provider,
-    Size,
     data_url,
-    decoded,
-    digest_of,
+    decode_base64,
     file_part,
     image_size,
     image_tokens,
+    media_bytes,
+    media_digest,
     media_tokens,
     parse_data_url,
-    payloads,
 )
 
 
@@ -55,14 +55,14 @@ def _encoded(data: bytes) -> str:
 )
 def test_sizes_are_read_from_headers(data: str) -> None:
     """PNG, JPEG, GIF and WebP tell their size in their first bytes, whole or with lines broken."""
-    assert image_size(data) == Size(640, 480)
-    assert image_size(f"{data[:9]}\n{data[9:]}") == Size(640, 480)
+    assert image_size(data) == ImageSize(640, 480)
+    assert image_size(f"{data[:9]}\n{data[9:]}") == ImageSize(640, 480)
 
 
 def test_a_large_image_is_read_by_its_head_alone() -> None:
     """What follows the header is not even decoded, so it may be damaged."""
     data = png(640, 480).rstrip("=")[:32]
-    assert image_size(data + "A" * 5_000 + "!" * 1_000_000) == Size(640, 480)
+    assert image_size(data + "A" * 5_000 + "!" * 1_000_000) == ImageSize(640, 480)
 
 
 @pytest.mark.parametrize(
@@ -77,20 +77,22 @@ def test_what_has_no_readable_header_has_no_size(data: str) -> None:
 @pytest.mark.parametrize(
     ("provider", "size", "detail", "tokens"),
     [
-        ("openai", Size(4_096, 4_096), "low", 85),
-        ("openai", Size(512, 512), "", 256),
-        ("openai", Size(256, 256), "", 255),
-        ("openai", Size(2_048, 4_096), "high", 1_536),
-        ("openai", Size(3_200, 3_200), "original", 10_000),
+        ("openai", ImageSize(4_096, 4_096), "low", 85),
+        ("openai", ImageSize(512, 512), "", 256),
+        ("openai", ImageSize(256, 256), "", 255),
+        ("openai", ImageSize(2_048, 4_096), "high", 1_536),
+        ("openai", ImageSize(3_200, 3_200), "original", 10_000),
         ("openai", None, "", 1_536),
-        ("anthropic", Size(1_000, 1_000), "", 1_334),
-        ("anthropic", Size(4_000, 4_000), "", 1_600),
-        ("gemini", Size(384, 384), "", 258),
-        ("gemini", Size(1_000, 700), "", 516),
+        ("anthropic", ImageSize(1_000, 1_000), "", 1_334),
+        ("anthropic", ImageSize(4_000, 4_000), "", 1_600),
+        ("gemini", ImageSize(384, 384), "", 258),
+        ("gemini", ImageSize(1_000, 700), "", 516),
         ("gemini", None, "", 4_128),
     ],
 )
-def test_images_cost_what_the_provider_says(provider: Provider, size: Size | None, detail: str, tokens: int) -> None:
+def test_images_cost_what_the_provider_says(
+    provider: Provider, size: ImageSize | None, detail: str, tokens: int
+) -> None:
     """Each provider counts tiles, patches or pixels in its own way, up to its own most."""
     assert image_tokens(provider, size, detail=detail) == tokens
 
@@ -129,20 +131,20 @@ def test_only_data_addresses_hold_media() -> None:
 def test_bytes_are_found_by_their_digest() -> None:
     """B35: whatever shape holds a medium, its bytes are found by the digest of its part, and nothing else is decoded."""
     data, other = _encoded(b"a picture"), _encoded(b"another one")
-    wanted = {digest_of(data), digest_of(other), "missing"}
+    wanted = {media_digest(data), media_digest(other), "missing"}
     item = {
         "a": [{"url": f"data:image/png;base64,{data}"}, ("x", {"deep": {"bytes": b"another one"}})],
         "n": 7,
         "s": "no",
     }
 
-    assert payloads(item, wanted) == {digest_of(data): b"a picture", digest_of(other): b"another one"}
-    assert payloads({"data": data}, set()) == {}
+    assert media_bytes(item, wanted) == {media_digest(data): b"a picture", media_digest(other): b"another one"}
+    assert media_bytes({"data": data}, set()) == {}
 
 
 def test_base64_of_either_alphabet_is_read() -> None:
     """B35: line breaks, the other alphabet and missing padding do not change the bytes; what is no base64 is kept as it is."""
-    assert decoded("-_\n8=") == decoded("+/8=") == b"\xfb\xff"
-    assert decoded("YWI") == b"ab"
-    assert decoded("no base64!") == b"no base64!"
+    assert decode_base64("-_\n8=") == decode_base64("+/8=") == b"\xfb\xff"
+    assert decode_base64("YWI") == b"ab"
+    assert decode_base64("no base64!") == b"no base64!"
     assert parse_data_url(data_url("image/png", b"ab")) == parse_data_url("data:image/png;base64,YWI=")

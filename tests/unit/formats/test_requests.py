@@ -18,18 +18,19 @@ from infold.core.summary_request import (
 from infold.errors import BrokenInput
 from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.formats.requests import (
-    Asked,
+    ProviderRequest,
     Unmanaged,
-    answer_of,
-    asked_of,
-    larger_window,
+    format_of_path,
     model_in_path,
+    read_answer,
+    read_request,
+    requested_window,
     summary_body,
-    unstreamed,
-    wire_of_path,
+    unstreamed_path,
     with_items,
     without_bound_thinking,
 )
+from infold.formats.rules import problems
 from infold.testing.builders import numbered, replies, user
 
 CHAT_TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}]
@@ -49,10 +50,10 @@ def shared(wire: WireFormat) -> SummaryRequest:
     return shared_request("Be brief.", view, Additions(), output_tokens=500)
 
 
-def asked(wire: WireFormat, path: str = "", **body: Any) -> Asked:
+def asked(wire: WireFormat, path: str = "", **body: Any) -> ProviderRequest:
     """What a body asks for, which must be infold's to manage."""
-    outcome = asked_of(wire, body, path)
-    assert isinstance(outcome, Asked), outcome
+    outcome = read_request(wire, body, path)
+    assert isinstance(outcome, ProviderRequest), outcome
     return outcome
 
 
@@ -78,7 +79,7 @@ def asked(wire: WireFormat, path: str = "", **body: Any) -> Asked:
 )
 def test_a_path_tells_the_format(path: str, wire: WireFormat | None) -> None:
     """B23: paths that hold a history are known by their ending, all others are not infold's."""
-    assert wire_of_path(path) is wire
+    assert format_of_path(path) is wire
 
 
 def test_gemini_names_its_model_in_the_path() -> None:
@@ -87,9 +88,10 @@ def test_gemini_names_its_model_in_the_path() -> None:
 
     assert model_in_path(path) == "gemini-2.5-pro"
     assert model_in_path("/v1/chat/completions") == ""
-    assert unstreamed(path) == "/v1beta/models/gemini-2.5-pro:generateContent"
+    assert unstreamed_path(path) == "/v1beta/models/gemini-2.5-pro:generateContent"
     assert (
-        unstreamed(f"{path.partition('?')[0]}?key=k&alt=sse") == "/v1beta/models/gemini-2.5-pro:generateContent?key=k"
+        unstreamed_path(f"{path.partition('?')[0]}?key=k&alt=sse")
+        == "/v1beta/models/gemini-2.5-pro:generateContent?key=k"
     )
 
 
@@ -99,7 +101,7 @@ def test_a_chat_request_is_read() -> None:
         OPENAI_CHAT, model="gpt-4o", messages=HI["openai-chat"], tools=CHAT_TOOLS, max_completion_tokens=90, stream=True
     )
 
-    assert one == Asked(OPENAI_CHAT, tuple(HI["openai-chat"]), None, CHAT_TOOLS, "gpt-4o", 90, True)
+    assert one == ProviderRequest(OPENAI_CHAT, tuple(HI["openai-chat"]), None, CHAT_TOOLS, "gpt-4o", 90, True)
 
 
 def test_other_requests_are_read() -> None:
@@ -131,7 +133,7 @@ def test_a_beta_enlarges_the_window(
     wire: WireFormat, headers: dict[str, str], body: dict[str, Any], window: int | None
 ) -> None:
     """B19: some of Anthropic's models have a window beside their usual one, for requests that name it."""
-    assert larger_window(wire, body, headers) == window
+    assert requested_window(wire, body, headers) == window
 
 
 @pytest.mark.parametrize("garbage", [None, -5, "many", 2.5, [], {"a": 1}])
@@ -170,7 +172,7 @@ def test_a_strange_size_is_no_size(garbage: object) -> None:
 )
 def test_what_a_provider_holds_is_left_to_it(wire: WireFormat, body: dict[str, Any]) -> None:
     """B23: history that the provider holds or cuts, or that is not in the request, is relayed and said to be so."""
-    found = asked_of(wire, body)
+    found = read_request(wire, body)
 
     assert isinstance(found, Unmanaged)
     assert found.is_history is (wire.items_field in body)
@@ -194,7 +196,7 @@ def test_thinking_left_out_cuts_nothing(value: dict[str, Any]) -> None:
 def test_a_broken_request_is_told(body: object) -> None:
     """What is no request of the format is an error that names the format."""
     with pytest.raises(BrokenInput, match="openai-chat"):
-        asked_of(OPENAI_CHAT, body)
+        read_request(OPENAI_CHAT, body)
 
 
 def test_other_messages_leave_the_rest() -> None:
@@ -219,7 +221,7 @@ def test_a_summary_of_its_own_has_the_model_alone(wire: WireFormat) -> None:
     assert not {"tools", "temperature", "stream"} & made.keys()
     assert ASK.system in str(made)
     assert "[user] hi" in str(made[wire.items_field])
-    assert wire.problems(made[wire.items_field]) == ()
+    assert problems(wire, made[wire.items_field]) == ()
 
 
 @pytest.mark.parametrize("wire", FORMATS, ids=lambda wire: wire.name)
@@ -235,7 +237,7 @@ def test_a_shared_summary_keeps_the_prefix(wire: WireFormat) -> None:
     assert "none" in str(made.get("tool_choice", made.get("toolConfig"))).lower()
     assert not (apart.keys() - {"store"}) & made.keys()
     assert made.get("store") is not True
-    assert wire.problems(made[wire.items_field]) == ()
+    assert problems(wire, made[wire.items_field]) == ()
 
 
 @pytest.mark.parametrize(
@@ -351,7 +353,7 @@ def test_without_tools_there_is_nothing_to_forbid() -> None:
 )
 def test_a_reply_is_an_answer(wire: WireFormat, body: dict[str, Any], answer: Answer) -> None:
     """B5: the judge is told the text, why it ended, and whether tools were called; thinking is no part of it."""
-    assert answer_of(wire, body) == answer
+    assert read_answer(wire, body) == answer
 
 
 @pytest.mark.parametrize(
@@ -372,7 +374,7 @@ def test_a_reply_is_an_answer(wire: WireFormat, body: dict[str, Any], answer: An
 )
 def test_a_refusal_in_its_own_field_is_no_answer(wire: WireFormat, body: dict[str, Any]) -> None:
     """S1.0: what a provider marks as a refusal is one, whatever reason it gives for the end."""
-    assert answer_of(wire, body).finish == "content-filter"
+    assert read_answer(wire, body).finish == "content-filter"
 
 
 SHOWN: dict[str, list[dict[str, Any]]] = {

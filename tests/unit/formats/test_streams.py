@@ -1,4 +1,4 @@
-"""Streamed replies of all formats: what holds for each of them."""
+"""Streamed replies: the body they add up to, what is shown meanwhile, values in pieces."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -6,18 +6,40 @@ from itertools import pairwise
 from random import Random
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infold.core.messages import Finish, TextPart, Usage
 from infold.errors import UnknownFormat
+from infold.formats.codec import dict_or_empty, dicts_in
 from infold.formats.openai_chat import ChatReply
 from infold.formats.overflow import recognise
-from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import (
+    ANTHROPIC_MESSAGES,
+    FORMATS,
+    GEMINI,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    WireFormat,
+    builder_for,
+)
 from infold.formats.sse import SseReader
-from infold.formats.streams import ReplyBuilder, builder_for
+from infold.formats.streams import (
+    Delta,
+    DeltaKind,
+    IndexedEntries,
+    ReplyBuilder,
+    TextPieces,
+    append_text,
+    index_or_none,
+    join_pieces,
+    join_text,
+    merge,
+)
 from infold.testing import scripted_anthropic, scripted_chat, scripted_gemini, scripted_responses
+from infold.testing.scripted import SPEECH
 from infold.testing.scripted_answers import Reply, Say, Told
 
 BODIES: dict[str, Callable[[Reply], dict[str, Any]]] = {
@@ -26,12 +48,16 @@ BODIES: dict[str, Callable[[Reply], dict[str, Any]]] = {
     ANTHROPIC_MESSAGES.name: scripted_anthropic.body,
     GEMINI.name: scripted_gemini.body,
 }
+
+
 EVENTS: dict[str, Callable[[Reply], Iterator[Told]]] = {
     OPENAI_CHAT.name: scripted_chat.events,
     OPENAI_RESPONSES.name: scripted_responses.events,
     ANTHROPIC_MESSAGES.name: scripted_anthropic.events,
     GEMINI.name: scripted_gemini.events,
 }
+
+
 SAYS = st.builds(
     Say,
     text=st.text(max_size=60),
@@ -45,6 +71,8 @@ SAYS = st.builds(
     reasoning=st.text(max_size=40),
     finish=st.sampled_from([None, "length"]),
 )
+
+
 USAGES = st.builds(Usage, st.integers(0, 9_000), st.integers(1, 900), st.integers(0, 90), st.integers(0, 90))
 
 
@@ -266,8 +294,6 @@ def test_a_format_is_chosen_by_its_name() -> None:
         builder_for("morse")
 
 
-# Events that only make a reply longer are read by a quicker way, of which nothing must show.
-
 CHAT_DELTAS = st.fixed_dictionaries(
     {},
     optional={
@@ -283,6 +309,8 @@ CHAT_DELTAS = st.fixed_dictionaries(
         ),
     },
 )
+
+
 CHAT_CHOICES = st.fixed_dictionaries(
     {"delta": CHAT_DELTAS},
     optional={
@@ -292,6 +320,8 @@ CHAT_CHOICES = st.fixed_dictionaries(
         "stop_reason": st.integers(0, 3),
     },
 )
+
+
 CHAT_EVENTS = st.fixed_dictionaries(
     {"choices": st.lists(CHAT_CHOICES, max_size=2)},
     optional={
@@ -305,7 +335,11 @@ CHAT_EVENTS = st.fixed_dictionaries(
         "error": st.sampled_from([None, {"message": "no"}]),
     },
 )
+
+
 INDEXES = st.sampled_from([0, 1, 1.0, None, True])
+
+
 ANTHROPIC_EVENTS = st.fixed_dictionaries(
     {"type": st.sampled_from(["content_block_delta", "content_block_delta", "content_block_stop", "error"])},
     optional={
@@ -318,6 +352,8 @@ ANTHROPIC_EVENTS = st.fixed_dictionaries(
         ),
     },
 )
+
+
 RESPONSES_EVENTS = st.fixed_dictionaries(
     {
         "type": st.sampled_from(
@@ -341,6 +377,8 @@ RESPONSES_EVENTS = st.fixed_dictionaries(
         "sequence_number": st.integers(0, 9),
     },
 )
+
+
 GROWING = st.one_of(
     st.tuples(st.just(OPENAI_CHAT), st.lists(CHAT_EVENTS, max_size=6)),
     st.tuples(st.just(ANTHROPIC_MESSAGES), st.lists(ANTHROPIC_EVENTS, max_size=6)),
@@ -398,3 +436,299 @@ def test_the_last_word_is_told_from_the_end(name: str, ends: bytes, is_over: boo
     builder.feed(ends)
 
     assert (builder.is_finished, builder.is_over) == (True, is_over)
+
+
+NAMES = [wire.name for wire in FORMATS]
+
+
+SAY = Say(
+    "All is well, 世界 🙂.", (("bash", {"command": "ls"}), ("read", {"path": "a"})), reasoning="First I look around."
+)
+
+
+def stream_of(format_name: str, say: Say = SAY) -> bytes:
+    """A scripted reply as the bytes of a stream."""
+    return b"".join(told.encoded() for told in SPEECH[format_name].events(Reply(say, Usage(1, 1), 1, "m")))
+
+
+def said(format_name: str, *events: Any) -> list[tuple[DeltaKind, str]]:
+    """What events say, as pairs."""
+    stream = b"".join(b"data: " + msgspec.json.encode(event) + b"\n\n" for event in events)
+    return [(delta.kind, delta.text) for delta in builder_for(format_name).feed(stream)]
+
+
+def chat(**delta: Any) -> dict[str, Any]:
+    """A chunk of a chat stream."""
+    return {"choices": [{"index": 0, "delta": delta}]}
+
+
+def call(name: str = "", **fields: Any) -> dict[str, Any]:
+    """A chunk that holds a piece of a call."""
+    return chat(tool_calls=[{"function": {"name": name, "arguments": "{}"}, **fields}])
+
+
+def text_of(deltas: list[Delta], kind: DeltaKind) -> str:
+    """All text of a kind."""
+    return "".join(delta.text for delta in deltas if delta.kind == kind)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_text_reasoning_and_calls_are_told(name: str) -> None:
+    """S3.10: in the order they are said, in every format."""
+    deltas = builder_for(name).feed(stream_of(name))
+
+    assert text_of(deltas, "reasoning") == SAY.reasoning
+    assert text_of(deltas, "text") == SAY.text
+    assert [delta.text for delta in deltas if delta.kind == "call"] == ["bash", "read"]
+    assert [kind for kind, _ in _runs(deltas)] == ["reasoning", "text", "call"]
+
+
+def _runs(deltas: list[Delta]) -> list[tuple[DeltaKind, str]]:
+    runs: list[tuple[DeltaKind, str]] = []
+    for delta in deltas:
+        if not runs or runs[-1][0] != delta.kind:
+            runs.append((delta.kind, ""))
+    return runs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bytes_may_come_in_any_pieces(name: str) -> None:
+    """S3.10: split within a character or a line, the same is said."""
+    reader, stream = builder_for(name), stream_of(name)
+    deltas = [delta for byte in stream for delta in reader.feed(bytes([byte]))]
+
+    assert deltas + reader.close() == builder_for(name).feed(stream)
+
+
+def test_a_gemini_array_is_read_too() -> None:
+    """S3.10: its stream may be one JSON array."""
+    events = [told.data for told in SPEECH["gemini"].events(Reply(SAY, Usage(1, 1), 1, "m"))]
+
+    assert text_of(builder_for("gemini").feed(msgspec.json.encode(events)), "text") == SAY.text
+
+
+def test_the_last_event_counts_without_its_empty_line() -> None:
+    """S3.10: some servers end a stream with its last character."""
+    reader = builder_for("openai-chat")
+
+    assert reader.feed(b'data: {"choices": [{"delta": {"content": "Well"}}]}') == []
+    assert reader.close() == [Delta("text", "Well")]
+
+
+def test_an_unknown_format_is_told() -> None:
+    """The error names those there are."""
+    with pytest.raises(UnknownFormat):
+        builder_for("smoke-signals")
+
+
+@pytest.mark.parametrize(
+    ("chunk", "told"),
+    [
+        (chat(reasoning_content="Hm."), [("reasoning", "Hm.")]),
+        (chat(reasoning="Hm.", reasoning_details=[{"text": "Hm."}]), [("reasoning", "Hm.")]),
+        (chat(content=[{"type": "text", "text": "Well"}]), [("text", "Well")]),
+        (chat(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]), [("reasoning", "Hm.")]),
+        (chat(content=[{"type": "thinking", "thinking": "Hm."}]), [("reasoning", "Hm.")]),
+        (chat(refusal="No."), [("text", "No.")]),
+        ({"choices": [{"index": 1, "delta": {"content": "other"}}]}, []),
+        ({"choices": [{"index": 0, "message": {"content": "whole"}}]}, [("text", "whole")]),
+        (chat(content=None), []),
+        (chat(content=""), []),
+        (chat(tool_calls=[{"index": 0, "custom": {"name": "patch"}}]), [("call", "patch")]),
+    ],
+)
+def test_compatible_servers_have_ways_of_their_own(chunk: dict[str, Any], told: list[tuple[DeltaKind, str]]) -> None:
+    """B23: reasoning under other names, text in blocks, a message in place of a delta."""
+    assert said("openai-chat", chunk) == told
+
+
+@pytest.mark.parametrize(
+    ("chunks", "begun"),
+    [
+        ([call("a", index=0, id="1"), call(index=0), call("b", index=1, id="2")], ["a", "b"]),
+        ([call("a", index=0, id="1"), call("a", index=0, id="1"), call("a", index=0)], ["a"]),
+        ([call("a", index=0, id="1"), call("b", index=0, id="2"), call("b", index=0, id="2")], ["a", "b"]),
+        ([call("a"), call("b")], ["a", "b"]),
+    ],
+    ids=["well behaved", "name repeated", "one index for all", "no index"],
+)
+def test_a_call_is_told_once(chunks: list[dict[str, Any]], begun: list[str]) -> None:
+    """S3.10: servers repeat names, and give several calls one index, or none."""
+    assert said("openai-chat", *chunks) == [("call", name) for name in begun]
+
+
+@pytest.mark.parametrize(
+    ("name", "event", "told"),
+    [
+        ("openai-responses", {"type": "response.refusal.delta", "output_index": 0, "delta": "No."}, [("text", "No.")]),
+        (
+            "openai-responses",
+            {"type": "response.reasoning_text.delta", "output_index": 0, "delta": "Hm."},
+            [("reasoning", "Hm.")],
+        ),
+        (
+            "openai-responses",
+            {"type": "response.output_item.added", "output_index": 0, "item": {"type": "web_search_call"}},
+            [],
+        ),
+        (
+            "anthropic-messages",
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "W"}},
+            [("text", "W")],
+        ),
+        (
+            "anthropic-messages",
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "server_tool_use", "name": "s"}},
+            [],
+        ),
+        ("anthropic-messages", {"type": "ping"}, []),
+        ("gemini", {"candidates": [{"index": 1, "content": {"parts": [{"text": "other"}]}}]}, []),
+    ],
+)
+def test_what_is_said_is_told_and_nothing_else(
+    name: str, event: dict[str, Any], told: list[tuple[DeltaKind, str]]
+) -> None:
+    """S3.10: refusals are text; what the provider does by itself is no call."""
+    assert said(name, event) == told
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b"data: \xff\xfe\n\n",
+        b"data: [3, null]\n\n",
+        b'data: {"choices": 3, "delta": [], "candidates": [3], "item": 3, "type": 3}\n\n',
+        b'data: {"choices": [{"delta": {"content": 3, "tool_calls": [3, {"function": {"name": 3}}]}}]}\n\n',
+        b'data: {"candidates": [{"content": {"parts": [3, {"text": 3, "functionCall": 3}]}}]}\n\n',
+        b"data: [DONE]\n\n",
+        b": a comment\n\n" + b"event: nonsense\n\n",
+    ],
+)
+def test_what_cannot_be_read_says_nothing(name: str, stream: bytes) -> None:
+    """B10: nothing a provider may send raises."""
+    assert builder_for(name).feed(stream) == []
+
+
+def test_an_event_may_be_named_beside_its_data() -> None:
+    """S3.10: where the data does not say its type, the event's name does."""
+    stream = b'event: content_block_delta\ndata: {"index": 0, "delta": {"type": "text_delta", "text": "Well"}}\n\n'
+
+    assert builder_for("anthropic-messages").feed(stream) == [Delta("text", "Well")]
+
+
+def test_halves_of_a_character_are_shown_together() -> None:
+    """S3.10: a terminal could not print half a character; one whose other half never comes is told as lost."""
+    reader = builder_for("openai-chat")
+    halves = (rb"a\ud83d", rb"\ude42b", rb"\ud83d", b"c")
+    pieces = [reader.feed(b'data: {"choices": [{"delta": {"content": "' + half + b'"}}]}\n\n') for half in halves]
+
+    assert [delta.text for deltas in pieces for delta in deltas] == ["a", "🙂b", "\ufffdc"]
+
+
+def merged(*pieces: dict[str, Any]) -> object:
+    """What these pieces make together."""
+    into: dict[str, Any] = {}
+    for piece in pieces:
+        merge(into, piece)
+    return join_pieces(into)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "together"),
+    [
+        (({"text": "a"}, {"text": "b"}), {"text": "ab"}),
+        (({"text": None}, {"text": "b"}, {"text": None}), {"text": "b"}),
+        (({"id": "a", "role": "x"}, {"id": "b", "role": ""}), {"id": "a", "role": "x"}),
+        (({"id": ""}, {"id": "b"}), {"id": "b"}),
+        (({"name": "get_"}, {"name": "weather"}), {"name": "get_weather"}),
+        (({"name": "bash"}, {"name": "bash"}), {"name": "bash"}),
+        (({"n": 1}, {"n": 2}), {"n": 2}),
+        (({"in": {"text": "a", "n": 1}}, {"in": {"text": "b"}}), {"in": {"text": "ab", "n": 1}}),
+        (({"list": [1]}, {"list": [2]}), {"list": [1, 2]}),
+        (({"text": 3}, {"text": "b"}), {"text": "b"}),
+        (({"text": "a"}, {"text": {"b": 1}}), {"text": {"b": 1}}),
+    ],
+)
+def test_pieces_of_an_object_come_together(pieces: tuple[dict[str, Any], ...], together: dict[str, Any]) -> None:
+    """Text grows, lists extend, what servers repeat stays, all else is replaced."""
+    assert merged(*pieces) == together
+
+
+def test_text_and_blocks_may_mix() -> None:
+    """Text before or after blocks is a block of its own, its pieces joined."""
+    block = {"type": "thinking", "thinking": []}
+    said = merged({"content": "a"}, {"content": "b"}, {"content": [block]}, {"content": "c"}, {"content": "d"})
+
+    assert said == {"content": [{"type": "text", "text": "ab"}, block, {"type": "text", "text": "cd"}]}
+    assert merged({"content": ""}, {"content": [block]}, {"content": ""}) == {"content": [block]}
+
+
+def test_halves_of_a_character_are_joined() -> None:
+    """A character sent as two escapes in two pieces is join_pieces; half a one is marked."""
+    assert join_text(["a\ud83d", "\ude00b"]) == "a😀b"
+    assert join_text(["\ud83d"]) == "\ufffd"
+
+
+def test_depth_has_an_end() -> None:
+    """What is nested deeper than anything a provider streams is kept as it came."""
+    deep: dict[str, Any] = {"text": "x"}
+    for _ in range(5_000):
+        deep = {"in": deep}
+
+    assert join_pieces(merged(deep)) is not None
+
+
+def test_slots_grow_by_index() -> None:
+    """Entries are told apart by their index and listed in its order; a piece without one is the last entry's."""
+    slots = IndexedEntries(lambda *_: False)
+    for piece in ({"index": 1, "text": "c"}, {"index": 0, "text": "a"}, {"text": "b"}, {"index": 1, "text": "d"}):
+        merge(slots.entry_for(piece), piece)
+
+    assert slots.entries() == [{"index": 0, "text": "ab"}, {"index": 1, "text": "cd"}]
+
+
+def test_slots_may_begin_anew_at_an_index() -> None:
+    """Where the pieces themselves say so, one index holds several entries, in their order."""
+    slots = IndexedEntries(lambda held, piece: held.get("id") != piece.get("id", held.get("id")))
+    for piece in (
+        {"index": 0, "id": "a", "text": "1"},
+        {"index": 0, "id": "b", "text": "2"},
+        {"index": 0, "text": "3"},
+    ):
+        merge(slots.entry_for(piece), piece)
+
+    assert [entry["text"] for entry in slots.entries()] == ["1", "23"]
+
+
+def test_what_is_of_a_wrong_type_is_nothing() -> None:
+    """Readers of untrusted values give an empty one."""
+    assert (
+        dict_or_empty(3),
+        dict_or_empty([]),
+        dicts_in(3),
+        dicts_in([1, {}, None]),
+        index_or_none("0"),
+        index_or_none(True),
+    ) == (
+        {},
+        {},
+        [],
+        [{}],
+        None,
+        None,
+    )
+    into: dict[str, Any] = {}
+    append_text(into, "text", 3)
+    assert into == {}
+
+
+def test_text_is_joined_only_when_asked_for() -> None:
+    """A piece is put beside those before it, so that a long text costs no more by the piece than a short one."""
+    into: dict[str, Any] = {}
+    for _ in range(1_000):
+        append_text(into, "text", "piece ")
+
+    assert isinstance(into["text"], TextPieces)
+    assert len(into["text"]) == 1_000
+    assert join_pieces(into) == {"text": "piece " * 1_000}

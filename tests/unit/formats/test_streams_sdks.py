@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from infold.core.messages import Usage
-from infold.formats.streams import builder_for
+from infold.formats.registry import builder_for
 from infold.testing import scripted_anthropic, scripted_chat, scripted_responses
 from infold.testing.scripted_answers import Reply, Say, Told
 

@@ -8,7 +8,7 @@ import pytest
 
 from infold.core.log import Log
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
-from infold.formats.requests import Asked
+from infold.formats.requests import ProviderRequest
 from infold.proxy.match import MOST_FORKS, IncomingHistory, Match, decode_history, fork_ids, match_history
 from infold.proxy.request import SESSION_HEADER, ParsedRequest, parse_request
 from infold.session.session import Session
@@ -52,9 +52,9 @@ def turns(count: int, begin: int = 0) -> list[Item]:
     ]
 
 
-def asking(items: list[Item], *, tools: object = TOOLS, wire: WireFormat = OPENAI_CHAT) -> Asked:
+def asking(items: list[Item], *, tools: object = TOOLS, wire: WireFormat = OPENAI_CHAT) -> ProviderRequest:
     """A request with these messages."""
-    return Asked(wire, tuple(items), tools=tools)
+    return ProviderRequest(wire, tuple(items), tools=tools)
 
 
 def brought(items: list[Item], wire: WireFormat = OPENAI_CHAT) -> IncomingHistory:

@@ -10,7 +10,7 @@ from infold.core.budget import Window
 from infold.core.judge import Answer
 from infold.errors import BrokenInput, ModelError, ModelOverflow
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT
-from infold.formats.requests import Asked, Unmanaged
+from infold.formats.requests import ProviderRequest, Unmanaged
 from infold.proxy.managed_request import UpstreamReply, read_summary, summarise_upstream
 from infold.proxy.request import ParsedRequest, encode_body, parse_request
 from infold.proxy.sessions import settings_for, with_own_summariser
@@ -22,7 +22,7 @@ HELLO = [
     {"role": "assistant", "content": "Hello!"},
     {"role": "user", "content": "So?"},
 ]
-ASKED = Asked(OPENAI_CHAT, (), model="gpt-4o")
+ASKED = ProviderRequest(OPENAI_CHAT, (), model="gpt-4o")
 
 
 def exchange(body: object, path: str = CHAT) -> ParsedRequest:
@@ -125,7 +125,7 @@ def test_half_a_surrogate_pair_can_be_sent() -> None:
 )
 def test_the_model_is_the_requests_own(given: SessionSettings, asked: str, model: str | None) -> None:
     """The limits are those of the model asked, unless the settings name one; none at all is a model nobody knows."""
-    made = settings_for(given, Asked(ANTHROPIC_MESSAGES, (), model=asked))
+    made = settings_for(given, ProviderRequest(ANTHROPIC_MESSAGES, (), model=asked))
 
     assert made.model == model
     assert made.format == "anthropic-messages"

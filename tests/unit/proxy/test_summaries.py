@@ -11,6 +11,7 @@ from infold.core.events import Compacted, Event, PreparedAhead, SummaryRejected
 from infold.core.summary_request import COMPACTION_AGENT, Additions, SummaryRequest, own_request
 from infold.errors import ModelError, UsageError
 from infold.formats.registry import OPENAI_CHAT
+from infold.formats.rules import problems
 from infold.proxy.managed_request import UpstreamReply, summarise_upstream
 from infold.proxy.sessions import SessionPool
 from infold.session.settings import SessionSettings
@@ -224,7 +225,7 @@ def test_a_document_shows_the_own_model_the_messages(policy: str) -> None:
 
     assert body["messages"][0] == {"role": "system", "content": COMPACTION_AGENT.system_text}
     assert body["messages"][1] == {"role": "user", "content": "Port the importer."}
-    assert OPENAI_CHAT.problems(body["messages"]) == ()
+    assert problems(OPENAI_CHAT, body["messages"]) == ()
     assert [item["role"] for item in body["messages"][2:-1]] == ["assistant", "tool"] * 7
     assert (body["tools"], body["tool_choice"]) == (TOOLS, "none")
     assert sent[0] == {"role": "system", "content": "You are the main agent."}

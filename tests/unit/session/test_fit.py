@@ -13,6 +13,7 @@ from infold.catalogue import Override
 from infold.core.policy import PRESETS
 from infold.errors import BrokenInput, UnknownFormat, UnknownPreset
 from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.rules import problems
 from infold.testing.wire import Dumpable
 
 Item: TypeAlias = dict[str, Any]
@@ -116,7 +117,7 @@ def test_the_shape_stays(wire: WireFormat, turn: Callable[[int], list[Item]]) ->
 
     assert fitted.report.format == wire.name
     assert fitted.report.changed
-    assert wire.problems(fitted.messages) == ()
+    assert problems(wire, fitted.messages) == ()
     assert wire.decode(fitted.messages).messages
 
 
@@ -178,7 +179,7 @@ def test_other_guises_are_taken(guise: Callable[[Item], object]) -> None:
     messages = [guise(item) for item in history()]
     fitted = fit(messages, window=WINDOW).messages
 
-    assert OPENAI_CHAT.problems(fitted) == ()
+    assert problems(OPENAI_CHAT, fitted) == ()
     assert [id(message) for message in fitted[1:]] == [id(message) for message in messages[-len(fitted) + 1 :]]
 
 
@@ -359,7 +360,7 @@ def test_every_preset_works_by_name(name: str) -> None:
 
     assert named == given
     assert named.report.policy == name
-    assert OPENAI_CHAT.problems(named.messages) == ()
+    assert problems(OPENAI_CHAT, named.messages) == ()
     assert named.report.upper_tokens <= named.report.budget.limit_tokens
 
 

@@ -14,7 +14,7 @@ from infold.core.policy import INFOLD
 from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_message
 from infold.formats.registry import OPENAI_CHAT
-from infold.formats.requests import Unmanaged, asks_to_truncate, truncates
+from infold.formats.requests import Unmanaged, is_truncating_host, requests_truncation
 from infold.proxy.request import parse_request
 from infold.proxy.sessions import settings_for
 from infold.session.counting import counting_for
@@ -205,7 +205,7 @@ def test_a_history_below_the_trigger_is_left_alone() -> None:
 )
 def test_servers_that_truncate_are_known(host: str, expected: bool) -> None:
     """B8: a server that drops what is too large instead of refusing it is told by its name or its port."""
-    assert truncates(host) is expected
+    assert is_truncating_host(host) is expected
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_servers_that_truncate_are_known(host: str, expected: bool) -> None:
 )
 def test_requests_that_ask_to_be_truncated_are_known(fields: Item, expected: bool) -> None:
     """B8: Responses, OpenRouter and vLLM shorten what is too large where a request asks for it."""
-    assert asks_to_truncate(fields) is expected
+    assert requests_truncation(fields) is expected
 
 
 def asked(host: str, **fields: Any) -> Iterator[bool | None]:

@@ -11,6 +11,7 @@ from infold import AsyncSession, Session, SessionSettings, open_store
 from infold.core.events import Event, MediaNotStored
 from infold.errors import UnknownReference
 from infold.formats.registry import FORMATS, WireFormat, format_named
+from infold.formats.rules import problems
 from infold.ports import FullStore, SessionKey
 from infold.session.media import Medium
 from infold.stores.memory import MemoryStore
@@ -111,7 +112,7 @@ def test_a_session_that_goes_on_shows_its_media(wire: WireFormat, tmp_path: Path
 
     assert b64(PICTURE) in str(sent)
     assert b64(PAPER) in str(sent)
-    assert wire.problems(sent) == ()
+    assert problems(wire, sent) == ()
     before, after = wire.decode([ATTACHED[wire.name]]).messages[0], wire.decode(sent).messages[0]
     assert {getattr(part, "digest", "") for part in before.parts} == {
         getattr(part, "digest", "") for part in after.parts

@@ -12,8 +12,7 @@ import pytest
 
 from infold.core.messages import Usage, UserMessage, text_of
 from infold.formats.overflow import recognise
-from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
-from infold.formats.streams import builder_for
+from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat, builder_for
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Fail, Hang, Say, Trouble, in_turn
 

@@ -13,8 +13,7 @@ import pytest
 
 from infold.core.messages import text_of
 from infold.formats.overflow import recognise
-from infold.formats.registry import GEMINI, OPENAI_CHAT
-from infold.formats.streams import builder_for
+from infold.formats.registry import GEMINI, OPENAI_CHAT, builder_for
 from infold.testing.scripted import ScriptedServer
 from infold.testing.scripted_answers import Answer, Fail, Hang, Say, ScriptedRequest, Trouble, in_turn
 

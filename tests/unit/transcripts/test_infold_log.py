@@ -24,7 +24,7 @@ from infold.core.entries import (
 )
 from infold.core.messages import Message, MessageId, ModelRef, TextPart, UserMessage, text_of
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, user
-from infold.transcripts.infold_log import entries_to_log, recorded, to_log
+from infold.transcripts.infold_log import entries_to_log, session_from_entries, to_log
 from infold.transcripts.registry import read_bytes, read_transcript
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts"
@@ -79,14 +79,14 @@ def test_every_entry_is_written_and_known_again() -> None:
     (session,) = transcript.sessions
 
     assert [decode_entry(line) for line in written.splitlines()] == entries
-    assert session == recorded("kites", entries)
+    assert session == session_from_entries("kites", entries)
     assert session.model == ModelRef("", "gpt-5")
     assert all(skipped.reason.startswith("bookkeeping:") for skipped in transcript.skipped)
 
 
 def test_a_log_tells_what_holds() -> None:
     """S6.2, B20: messages taken back and compactions undone are not in the record; the last title and the model are."""
-    session = recorded("kites", lived())
+    session = session_from_entries("kites", lived())
 
     assert [message.id for message in session.messages] == ["m0", "m1", "m2", "n0"]
     assert [(one.position, one.first_kept, one.summary) for one in session.compactions] == [(3, 2, "second")]
@@ -96,7 +96,7 @@ def test_a_log_tells_what_holds() -> None:
 def test_a_fold_whose_kept_messages_were_taken_back_still_counts() -> None:
     """What a compaction folded stays folded when all that it kept was taken back."""
     entries = [*messages(user("a"), replies("b"), user("c")), Checkpoint("what was", first_kept=2), Amendment(2)]
-    (fold,) = recorded("kites", entries).compactions
+    (fold,) = session_from_entries("kites", entries).compactions
 
     assert (fold.position, fold.first_kept) == (2, 2)
 
@@ -105,7 +105,7 @@ def test_titles_of_messages_are_kept() -> None:
     """S6.2: the last title of each message is in the record, and in the log that is written of it."""
     said = messages(user("a"), replies("b"))
     entries = [said[0], Title("First", MessageId("m0")), Title("Kites", MessageId("m0")), said[1]]
-    session = recorded("kites", entries)
+    session = session_from_entries("kites", entries)
 
     assert (session.title, session.titles) == ("", {"m0": "Kites"})
     assert read_bytes(to_log((session,)), name="x").sessions == (session,)
@@ -125,7 +125,7 @@ def test_an_undone_compaction_leaves_nothing_behind() -> None:
         Restoration(5),
         MessageEntry(UserMessage(MessageId("later"), (TextPart("d"),))),
     ]
-    session = recorded("kites", entries)
+    session = session_from_entries("kites", entries)
 
     assert [text_of(message) for message in session.messages] == ["a", "b", "c", "d"]
     assert [(one.position, one.first_kept) for one in session.compactions] == [(3, 2)]
@@ -137,7 +137,7 @@ def test_what_stands_before_the_first_message_counts() -> None:
     (session,) = read_bytes(entries_to_log("kites", entries), name="x").sessions
 
     assert (session.title, session.compactions[0].first_kept) == ("Kites", 2)
-    assert session == recorded("kites", entries)
+    assert session == session_from_entries("kites", entries)
 
 
 def test_damage_is_told() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infold.errors import BrokenInput
-from infold.transcripts.record import Notes
+from infold.transcripts.record import Issues
 from infold.transcripts.registry import read_bytes
 from infold.transcripts.source import BOUNDS, Bounds, Source
 
@@ -16,9 +16,9 @@ USER = b'{"type":"message","message":{"role":"user","content":"%s"}}\n'
 
 def records(data: bytes, bounds: Bounds = BOUNDS) -> tuple[list[int], list[str]]:
     """The lines that were read, and the reasons for the others."""
-    notes = Notes()
-    found = [record.line for record in Source(io.BytesIO(data), name="x", notes=notes, bounds=bounds).records()]
-    return found, [skip.reason for skip in notes.skipped()]
+    issues = Issues()
+    found = [record.line for record in Source(io.BytesIO(data), name="x", issues=issues, bounds=bounds).records()]
+    return found, [skip.reason for skip in issues.skipped()]
 
 
 def test_noise_between_records_is_passed_over() -> None:

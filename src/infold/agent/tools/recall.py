@@ -8,13 +8,13 @@ from msgspec import Meta, Struct
 from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
 from infold.core.messages import FilePart
 from infold.errors import UsageError
-from infold.formats.tools import DESCRIPTION, QUERY, RECALL_TOOL_NAME
+from infold.formats.tools import RECALL_DESCRIPTION, RECALL_QUERY, RECALL_TOOL_NAME
 
 
 class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """What to bring back."""
 
-    query: Annotated[str, Meta(description=QUERY)]
+    query: Annotated[str, Meta(description=RECALL_QUERY)]
 
 
 def no_files(_: str) -> tuple[FilePart, ...]:
@@ -35,7 +35,7 @@ def recall_tool(recall: Callable[[str], str], files: Callable[[str], tuple[FileP
         except UsageError as error:
             raise ToolFailed(str(error)) from error
 
-    return Tool(RECALL_TOOL_NAME, DESCRIPTION, RecallArguments, _wish, run)
+    return Tool(RECALL_TOOL_NAME, RECALL_DESCRIPTION, RecallArguments, _wish, run)
 
 
 def _wish(arguments: RecallArguments, workplace: Workplace) -> Wish:  # noqa: ARG001

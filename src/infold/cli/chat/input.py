@@ -25,7 +25,7 @@ from prompt_toolkit.styles import Style
 from infold.cli.chat.commands import COMMANDS
 from infold.cli.chat.status import Piece
 from infold.cli.permission_prompt import forget_typed
-from infold.formats.codec import cleaned
+from infold.formats.codec import replace_surrogates
 
 LONGEST_KEPT = 20_000
 """Characters of a prompt that the history keeps; a longer one was pasted and is in the session."""
@@ -76,7 +76,7 @@ class Line:
         """
         self._is_leaving = False
         try:
-            return cleaned(self._session.prompt([("class:prompt", self._mark)]))
+            return replace_surrogates(self._session.prompt([("class:prompt", self._mark)]))
         except EOFError:
             return None
 
@@ -162,7 +162,7 @@ class PromptHistory(FileHistory):
         """Keep what was typed, unless it is very long."""
         if len(string) <= LONGEST_KEPT:
             with suppress(OSError):
-                super().store_string(cleaned(string))
+                super().store_string(replace_surrogates(string))
 
 
 def history_at(path: Path) -> History:

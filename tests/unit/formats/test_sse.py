@@ -105,32 +105,3 @@ def test_splitting_changes_nothing(tokens: list[bytes], cuts: list[int], most_by
     pieces = [stream[start:end] for start, end in pairwise(edges)]
 
     assert events(*pieces, most_bytes=most_bytes) == events(stream, most_bytes=most_bytes)
-
-
-@pytest.mark.parametrize(
-    ("piece", "data"),
-    [
-        (b'data: {"a": 1}\n\n', b'{"a": 1}'),
-        (b'event: ping\ndata: {"a": 1}\n\n', b'{"a": 1}'),
-        (b'event: error\ndata: {"a": 1}\n\n', None),
-        (b'data: {"a": 1}\n', None),
-        (b'data: {"a": 1}\r\n\r\n', None),
-        (b"data: {\ndata: }\n\n", None),
-        (b"data: {}\n\ndata: {}\n\n", None),
-        (b"data: [DONE]\n\n", None),
-        (b": a comment\n\n", None),
-        (b'data: {"' + b"a" * 90 + b'": 1}\n\n', None),
-    ],
-)
-def test_an_event_by_itself_is_known(piece: bytes, data: bytes | None) -> None:
-    """One object on one line under any name but that of an error, between two others, and no larger than is kept."""
-    assert SseReader(99).lone(piece) == data
-
-
-@pytest.mark.parametrize("before", [b"data: 1", b"data: 1\n", b"event: a\n", b"data: 1\n\n\r", b"data: " + b"1" * 100])
-def test_an_event_under_way_is_ended_first(before: bytes) -> None:
-    """A piece that comes amid another event is not one by itself."""
-    reader = SseReader(99)
-    reader.feed(before)
-
-    assert reader.lone(b"data: {}\n\n") is None

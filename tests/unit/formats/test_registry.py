@@ -18,6 +18,7 @@ from infold.formats.registry import (
     detect,
     format_named,
 )
+from infold.formats.rules import problems
 
 MICROSECONDS_A_MESSAGE = 100
 """Thirty times what it takes on an idle core, so that only a change of kind fails, even under coverage."""
@@ -134,7 +135,7 @@ def test_ids_that_are_numbers_pair(wire: WireFormat, items: list[Any]) -> None:
     _, calls, results = wire.decode(items).messages
 
     assert [call.call_id for call in calls_of(calls)] == [result.call_id for result in results_of(results)] == ["1"]
-    assert wire.problems(items) == ()
+    assert problems(wire, items) == ()
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -180,3 +181,42 @@ def test_plain_text_is_quick(wire: WireFormat) -> None:
     assert len(encoded) == len(items)
     assert spent / len(items) * 1e6 < MICROSECONDS_A_MESSAGE
     assert msgspec.json.encode(encoded) == msgspec.json.encode(items)
+
+
+@pytest.mark.parametrize(
+    ("wire", "items", "problem"),
+    [
+        (ANTHROPIC_MESSAGES, [{"role": "user", "content": "a"}, None], "item 1: None"),
+        (ANTHROPIC_MESSAGES, [{"role": "user", "content": 3}], "item 0: content is an int"),
+        (ANTHROPIC_MESSAGES, [{"content": "x"}], "item 0: it has no role"),
+        (
+            ANTHROPIC_MESSAGES,
+            [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": 3}]}],
+            "item 0: content of a tool_result is an int",
+        ),
+        (ANTHROPIC_MESSAGES, [{"role": "user", "content": [3]}], "item 0: an int"),
+        (OPENAI_CHAT, [{"role": "user", "content": "a"}, 3], "item 1: an int"),
+        (OPENAI_CHAT, [{"role": "user", "content": 3}], "item 0: content is an int"),
+        (OPENAI_CHAT, [{"content": "x"}], "item 0: it has no role"),
+        (OPENAI_CHAT, [{"role": "assistant", "tool_calls": "x"}], "item 0: tool_calls is a str"),
+        (OPENAI_CHAT, [{"role": "user", "content": [3]}], "item 0: an int"),
+        (OPENAI_CHAT, "hi", "not a list"),
+        (OPENAI_RESPONSES, [{"role": "user", "content": "a"}, 3], "item 1: an int"),
+        (
+            OPENAI_RESPONSES,
+            [{"role": "user", "content": "a"}, {"role": "user", "content": 3}],
+            "item 1: content is an int",
+        ),
+        (OPENAI_RESPONSES, [{"content": "x"}], "item 0: it has neither a type nor a role"),
+        (OPENAI_RESPONSES, [{"type": "function_call_output", "output": 3}], "item 0: output is an int"),
+        (OPENAI_RESPONSES, "hi", "not a list"),
+        (GEMINI, ["hi"], "item 0: a str"),
+        (GEMINI, [{"role": "user", "text": "x"}], "item 0: it has no parts"),
+        (GEMINI, [{"role": "user", "parts": 3}], "item 0: parts is an int"),
+        (GEMINI, [{"role": "user", "parts": [3]}], "item 0: an int"),
+    ],
+)
+def test_wrong_types_are_named(wire: WireFormat, items: Any, problem: str) -> None:
+    """An item of a wrong type is refused with its place, the problem and what to do."""
+    with pytest.raises(BrokenInput, match=problem):
+        wire.decode(items)

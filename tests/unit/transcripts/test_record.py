@@ -13,7 +13,7 @@ from infold.core.messages import (
     calls_of,
     results_of,
 )
-from infold.transcripts.record import Draft, Notes, RecordedSession
+from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 
 
 def asks(message_id: str, *call_ids: str) -> Message:
@@ -27,9 +27,9 @@ def answers(message_id: str, *call_ids: str) -> Message:
     return ToolMessage(MessageId(message_id), parts)
 
 
-def session(*messages: Message, notes: Notes | None = None) -> RecordedSession:
+def session(*messages: Message, issues: Issues | None = None) -> RecordedSession:
     """What a draft of these messages becomes."""
-    draft = Draft("s", notes or Notes())
+    draft = SessionDraft("s", issues or Issues())
     for message in messages:
         draft.add(message)
     return draft.session()
@@ -51,21 +51,21 @@ def test_ids_are_made_unique() -> None:
 
 def test_a_result_without_call_gets_one() -> None:
     """The head of a record may be missing; its results are kept behind calls without arguments."""
-    notes = Notes()
-    read = session(answers("b", "1"), notes=notes)
+    issues = Issues()
+    read = session(answers("b", "1"), issues=issues)
 
     assert [call.call_id for call in calls_of(read.messages[0])] == ["1"]
     assert results_of(read.messages[1])[0].call_id == "1"
-    assert [skip.repaired for skip in notes.skipped()] == [True]
+    assert [skip.repaired for skip in issues.skipped()] == [True]
 
 
 def test_a_second_answer_becomes_text() -> None:
     """A call is answered once; what comes again is synthetic text of the user's role."""
-    notes = Notes()
-    read = session(asks("a", "1"), answers("b", "1"), answers("c", "1"), notes=notes)
+    issues = Issues()
+    read = session(asks("a", "1"), answers("b", "1"), answers("c", "1"), issues=issues)
 
     assert read.messages[2] == UserMessage(MessageId("c"), (TextPart("from c", synthetic=True),))
-    assert notes.skipped()[0].repaired
+    assert issues.skipped()[0].repaired
 
 
 def test_a_result_before_its_call_is_moved_behind_it() -> None:
@@ -85,9 +85,9 @@ def test_text_beside_results_follows_as_the_users() -> None:
 
 def test_compactions_move_with_their_messages() -> None:
     """A repair that adds a message moves the places of compactions after it."""
-    draft = Draft("s", Notes())
+    draft = SessionDraft("s", Issues())
     draft.add(answers("b", "1"))
-    draft.compact("sum", first_kept=0)
+    draft.add_compaction("sum", first_kept=0)
     draft.add_user((TextPart("sum", synthetic=True),))
     (compaction,) = draft.session().compactions
 
@@ -96,8 +96,8 @@ def test_compactions_move_with_their_messages() -> None:
 
 def test_notes_count_each_reason_once() -> None:
     """A reason met often is one entry with its first place and its count."""
-    notes = Notes()
+    issues = Issues()
     for line in (4, 9):
-        notes.skip("noise", line)
+        issues.skip("noise", line)
 
-    assert [(skip.line, skip.count) for skip in notes.skipped()] == [(4, 2)]
+    assert [(skip.line, skip.count) for skip in issues.skipped()] == [(4, 2)]
