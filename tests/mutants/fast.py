@@ -11,6 +11,7 @@ SOURCE = ROOT / "src"
 FAST = (
     "tests/unit/core",
     "tests/unit/formats",
+    "tests/unit/transcripts",
     "tests/unit/stores",
     "tests/unit/engine",
     "tests/unit/api",

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from .fast import FAST, ROOT, SOURCE, command, environment, present
 from .related import RELATED, write_related
-from .sample import FOLDER, Mutant, locate, read_names, read_sample
+from .sample import FOLDER, NAMES, Mutant, locate, read_names, read_sample
 from .statements import Found, Missing, Names, Tree, replace
 
 BEFORE = FOLDER / "results-before.txt"
@@ -94,7 +94,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--results", type=Path, default=FOLDER / "results-now.txt", help="the table to write or continue"
     )
-    parser.add_argument("--names", type=Path, help="a TOML file whose [names] maps old identifiers to new ones")
+    parser.add_argument("--names", type=Path, default=NAMES, help="old identifiers and their new names")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
     parser.add_argument("--only", metavar="ID", help="run this mutant, again if the table has it")
     parser.add_argument("--locate", action="store_true", help="only report the mutants that cannot be located")

@@ -10,6 +10,7 @@ from .statements import Anchor, Found, Missing, Names, Tree
 
 FOLDER = Path(__file__).parent
 SAMPLE = FOLDER / "sample.toml"
+NAMES = FOLDER / "names.toml"
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,8 @@ def read_sample() -> list[Mutant]:
     ]
 
 
-def read_names(path: Path | None) -> Names:
+def read_names(path: Path) -> Names:
     """Read a rename map: `old = "new"`, or `old = ["new", "other"]` where one name became several."""
-    if path is None:
-        return {}
     names = tomllib.loads(path.read_text("utf-8")).get("names", {})
     return {old: frozenset([new] if isinstance(new, str) else new) for old, new in names.items()}
 
