@@ -1,8 +1,8 @@
 """Run the fast tests against every mutant of `sample.toml` (`python -m tests.mutants.run`).
 
 Each mutant is made in a copy of `src`. Of the test files that run its line (`related.json`) the quickest run first, then the
-rest; no other test can notice it. A run that takes too long or too much memory counts as killed. The table is written after
-each mutant, and a later run continues it.
+rest. Another test could notice it only in a process that it starts, which coverage does not follow. A run that takes too long
+or too much memory counts as killed. The table is written after each mutant, and a later run continues it.
 """
 
 import argparse
