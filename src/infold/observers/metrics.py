@@ -1,20 +1,17 @@
-"""Counters of what happened, as text that Prometheus reads (exposition format 0.0.4).
+"""Prometheus metrics, counted from events and exposed by prometheus-client.
 
-Labels are words of ours, and names of plugins: no session, no model's text and nothing that grows with use ever becomes one.
-There are counters and histograms and no gauges, since an event says what was done and not how things stand. What an event adds
-is decided by `samples_of`, a pure function; `Metrics` adds up and writes down.
+Labels are fixed words or names of plugins, never a session id, text of a session or anything else of unbounded size. An event
+says what was done, not how things stand, so there are counters and histograms but no gauges. `samples_of` is a pure function from
+an event to what it adds; `Metrics` adds it up.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import accumulate
-from math import inf
-from threading import Lock
-from typing import Literal, TypeAlias, assert_never, get_args
+from typing import Literal, assert_never
 
 from msgspec import Struct
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.metrics_core import Metric
 
-from infold.core.entries import Fault
 from infold.core.events import (
     Clipped,
     Compacted,
@@ -38,24 +35,23 @@ from infold.core.events import (
     SummaryProgressed,
     SummaryRejected,
 )
+from infold.observers.traces import kind_of_fault
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""What a server says of `Metrics.text`."""
+"""The media type of `Metrics.text`."""
 
 SECONDS = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
-"""Most summaries take 2 to 5 seconds; a minute is a slow local model."""
+"""Bucket bounds: most summaries take 2 to 5 seconds, a slow local model a minute."""
 
 RATIOS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
-Labels: TypeAlias = tuple[tuple[str, str], ...]
-
 
 class Family(Struct, frozen=True):
-    """A metric: its name without the prefix, its type, its labels and what it says; a histogram has upper bounds."""
+    """A metric: its name without the prefix `infold_`, type, help text and labels; `bounds` are a histogram's buckets."""
 
     name: str
     kind: Literal["counter", "histogram"]
-    about: str
+    help: str
     labels: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
 
@@ -105,46 +101,46 @@ FAMILIES = (
     Family("calls_repaired_total", "counter", "Calls without a result that were answered as interrupted."),
     Family("plugin_failures_total", "counter", "Times that a plugin was passed over.", ("plugin",)),
 )
-"""All metrics there are, in the order they are written."""
-
-KNOWN_FAULTS = frozenset({*get_args(Fault), "model"})
+"""All metrics, in the order of the exposition."""
 
 
 class Metrics:
-    """Adds up what it observes and writes it as text for Prometheus; may be used from any thread."""
+    """Count events and expose the counts as text for Prometheus; safe to use from any thread."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._values: dict[str, dict[tuple[str, ...], _Value]] = {family.name: {} for family in FAMILIES}
-        for family in FAMILIES:
-            if not family.labels:
-                self._values[family.name][()] = _Value(family)
+        self._registry = CollectorRegistry()
+        self._metrics = {family.name: _make(family, self._registry) for family in FAMILIES}
 
     def observe(self, event: Event) -> None:
         """Count one event."""
-        samples = tuple(samples_of(event))
-        with self._lock:
-            for sample in samples:
-                series = self._values[sample.name]
-                if sample.labels not in series:
-                    series[sample.labels] = _Value(_BY_NAME[sample.name])
-                series[sample.labels].add(sample.value)
+        for sample in samples_of(event):
+            metric = self._metrics[sample.name]
+            series = metric.labels(*sample.labels) if sample.labels else metric
+            if isinstance(series, Histogram):
+                series.observe(sample.value)
+            else:
+                series.inc(0 if sample.value < 0 else sample.value)
 
     def text(self) -> str:
-        """Everything counted so far; what never happened stands at zero, or is left out where it has labels."""
-        with self._lock:
-            return "".join(f"{line}\n" for family in FAMILIES for line in self._lines(family))
+        """Return all counts so far. A metric without labels starts at zero; one with labels is absent until it is counted."""
+        return generate_latest(self).decode()
 
-    def _lines(self, family: Family) -> Iterator[str]:
-        name = f"infold_{family.name}"
-        yield f"# HELP {name} {family.about}"
-        yield f"# TYPE {name} {family.kind}"
-        for values, value in sorted(self._values[family.name].items(), key=lambda series: series[0]):
-            yield from value.lines(name, tuple(zip(family.labels, values, strict=True)))
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics as prometheus-client's registries do, without the time each series was created."""
+        for metric in self._registry.collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+
+
+def _make(family: Family, registry: CollectorRegistry) -> Counter | Histogram:
+    name = f"infold_{family.name}"
+    if family.kind == "histogram":
+        return Histogram(name, family.help, family.labels, buckets=family.bounds, registry=registry)
+    return Counter(name, family.help, family.labels, registry=registry)
 
 
 def samples_of(event: Event) -> Iterator[Sample]:
-    """What an event adds to which metrics; a piece of a summary being written adds nothing."""
+    """Return what an event adds to which metrics; a piece of a summary being written adds nothing."""
     match event:
         case Compacted():
             yield from _of_compaction(event)
@@ -167,13 +163,7 @@ def samples_of(event: Event) -> Iterator[Sample]:
             yield from _of_rare(event)
 
 
-def kind_of_fault(fault: str) -> str:
-    """A fault by a word of ours, so that no name and no text is exported; what follows a colon is detail."""
-    kind = fault.partition(":")[0]
-    return kind if kind in KNOWN_FAULTS else "other"
-
-
-def _of_rare(  # noqa: C901, PLR0912 - a line for each kind
+def _of_rare(  # noqa: C901, PLR0912 - one case per event
     event: CompactionVetoed
     | PluginFailed
     | Rejected
@@ -227,9 +217,9 @@ def _of_compaction(event: Compacted) -> Iterator[Sample]:
     yield from _of_change(event, "compaction")
     yield Sample("compaction_ratio", event.ratio)
     yield Sample("summary_cost_dollars_total", event.cost)
-    if event.duration_ms:  # else no model was asked, or nobody knows how long it took
+    if event.duration_ms:  # zero if no model was asked, or the duration is unknown
         yield Sample("summary_seconds", event.duration_ms / 1_000, (str(event.ahead).lower(),))
-    if event.outcome == "summarised":  # else `SummaryRejected` tells of them
+    if event.outcome == "summarised":  # otherwise `SummaryRejected` reports them
         yield from _of_faults(event.faults, "repaired")
     if event.ahead:
         yield Sample("preparations_used_total")
@@ -245,44 +235,3 @@ def _of_change(event: Compacted | Pruned | Clipped, change: str) -> Iterator[Sam
 def _of_faults(faults: tuple[str, ...], outcome: str) -> Iterator[Sample]:
     for fault in faults:
         yield Sample("summary_faults_total", labels=(kind_of_fault(fault), outcome))
-
-
-_BY_NAME = {family.name: family for family in FAMILIES}
-
-
-class _Value:
-    """A number that grows; of a histogram also how many there were, by upper bound."""
-
-    def __init__(self, family: Family) -> None:
-        self._bounds = (*family.bounds, inf) if family.kind == "histogram" else ()
-        self._counts = [0] * len(self._bounds)
-        self._sum = 0.0
-
-    def add(self, value: float) -> None:
-        self._sum += value
-        if self._bounds:
-            self._counts[bisect_left(self._bounds, value)] += 1
-
-    def lines(self, name: str, labels: Labels) -> Iterator[str]:
-        if not self._bounds:
-            yield _line(name, labels, self._sum)
-            return
-        for bound, count in zip(self._bounds, accumulate(self._counts), strict=True):
-            yield _line(f"{name}_bucket", (*labels, ("le", _number(bound))), count)
-        yield _line(f"{name}_sum", labels, self._sum)
-        yield _line(f"{name}_count", labels, sum(self._counts))
-
-
-def _line(name: str, labels: Labels, value: float) -> str:
-    shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
-    return f"{name}{{{shown}}} {_number(value)}" if shown else f"{name} {_number(value)}"
-
-
-def _number(value: float) -> str:
-    if value == inf:
-        return "+Inf"
-    return str(int(value)) if float(value).is_integer() else repr(value)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
