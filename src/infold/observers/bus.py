@@ -1,7 +1,7 @@
 """A typed event bus: callbacks subscribe to kinds of events and are called in the order of subscription.
 
-Callbacks are foreign code. An exception in one breaks neither the session nor the other callbacks; it is recorded in `errors` and
-logged, without any text of a session. `KeyboardInterrupt` and other non-`Exception`s propagate.
+Callbacks are foreign code. An exception in one breaks neither the session nor the other callbacks; it is recorded in
+`errors` and logged, without any text of a session. `KeyboardInterrupt` and other non-`Exception`s propagate.
 """
 
 import logging
@@ -73,12 +73,13 @@ class Bus:
     def subscribe(self, kinds: object, callback: Callable[..., object]) -> Unsubscribe:
         """Subscribe to one kind of event, to several, or to `Event` for all; return a function that unsubscribes.
 
-        Raise `UsageError` if `kinds` is not a kind of event, or if the callback is an `async def`, which is never awaited.
+        Raise `UsageError` if `kinds` is not a kind of event, or if the callback is an `async def`, which is never
+        awaited.
         """
         if iscoroutinefunction(callback) or iscoroutinefunction(type(callback).__call__):
             raise UsageError("callbacks are not awaited; subscribe a plain function, which may start a task")
         if not callable(callback):
-            raise UsageError(f"a {type(callback).__name__} is not callable; subscribe a function that takes an event")
+            raise UsageError(f"a {type(callback).__name__} cannot be called; subscribe a function that takes an event")
         subscription = _Subscription(_kinds_of(kinds), callback)
         with self._lock:
             self._subscriptions += (subscription,)

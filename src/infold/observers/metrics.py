@@ -1,8 +1,8 @@
 """Prometheus metrics, counted from events and exposed by prometheus-client.
 
-Labels are fixed words or names of plugins, never a session id, text of a session or anything else of unbounded size. An event
-says what was done, not how things stand, so there are counters and histograms but no gauges. `samples_of` is a pure function from
-an event to what it adds; `Metrics` adds it up.
+Labels are fixed words or names of plugins, never a session id, text of a session or anything else of unbounded size.
+An event says what was done, not how things stand, so there are counters and histograms but no gauges. `samples_of` is
+a pure function from an event to what it adds; `Metrics` adds it up.
 """
 
 from collections.abc import Iterator

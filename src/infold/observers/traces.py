@@ -1,8 +1,8 @@
 """OpenTelemetry spans for compactions and background summaries, and span events for everything else.
 
-Names follow the OpenTelemetry conventions for generative AI where there is one, and start with `infold.` otherwise. Only `FIELDS`
-are exported: no text of a session, of a plugin or of an error. A compaction is reported after it happened, so its span starts in
-the past.
+Names follow the OpenTelemetry conventions for generative AI where there is one, and start with `infold.` otherwise.
+Only `FIELDS` are exported: no text of a session, of a plugin or of an error. A compaction is reported after it
+happened, so its span starts in the past.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,8 @@ KNOWN_FAULTS = frozenset({*get_args(Fault), "model"})
 class Traces:
     """Turn events into spans, as children of the current span of the session's thread.
 
-    `provider` defaults to OpenTelemetry's global tracer provider. Raise `UsageError` if the OpenTelemetry API is not installed.
+    `provider` defaults to OpenTelemetry's global tracer provider. Raise `UsageError` if the OpenTelemetry API is not
+    installed.
     """
 
     def __init__(self, provider: "TracerProvider | None" = None, *, now_ns: Callable[[], int] = time_ns) -> None:
