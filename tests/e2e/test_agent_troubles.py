@@ -140,8 +140,8 @@ def test_nothing_to_do(place: Place) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[compaction\n", ("the file is no TOML", "mend that place, or remove the file")),
-        ("frob = 1\n", ("frob", "there is no such setting; mend the name or remove the line")),
+        ("[compaction\n", ("the file is not valid TOML", "correct that place, or remove the file")),
+        ("frob = 1\n", ("frob", "unknown setting; correct the name or remove the line")),
         ('[compaction]\ntrigger = "often"\n', ("compaction.trigger", "infold.toml")),
         ('[permissions]\nallow = ["shell"]\n', ("a file that belongs to a project cannot set it",)),
     ],

@@ -1,4 +1,4 @@
-"""The values of the process: one schema, read once from files and environment, each value with its origin."""
+"""Settings of a process, read once from files and the environment, each value with its origin."""
 
 from infold.settings.load import Stated, user_file
 from infold.settings.resolve import (

@@ -102,9 +102,9 @@ def test_an_empty_variable_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("variables", "told"),
     [
-        ({"INFOLD_WINDOW": "many"}, r"window \(INFOLD_WINDOW\): 'many' is no number; give"),
+        ({"INFOLD_WINDOW": "many"}, r"window \(INFOLD_WINDOW\): 'many' is not a number; give"),
         ({"INFOLD_COMPACTION_AUTO": "maybe"}, r"\(INFOLD_COMPACTION_AUTO\): 'maybe' is neither true nor false"),
-        ({"INFOLD_GATEWAY_PORT": "http"}, "'http' is no whole number"),
+        ({"INFOLD_GATEWAY_PORT": "http"}, "'http' is not a whole number"),
         ({"INFOLD_KEEP_LAST_TURNS": "x"}, r"compaction\.keep_turns \(INFOLD_KEEP_LAST_TURNS\)"),
     ],
 )
@@ -129,7 +129,7 @@ def test_two_names_may_not_contradict() -> None:
 )
 def test_a_slip_of_the_pen_is_told(slip: str, meant: str) -> None:
     """S8.1: a variable that is nearly one of ours is not passed over in silence."""
-    with pytest.raises(SettingsError, match=f"{slip}: there is no such setting; the nearest is {meant}"):
+    with pytest.raises(SettingsError, match=f"{slip}: unknown setting; the nearest is {meant}"):
         relevant({slip: "1"})
 
 

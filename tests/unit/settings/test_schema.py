@@ -35,13 +35,6 @@ def test_the_documents_names_are_aliases() -> None:
     assert set(ALIASES) - set(BORROWED) == {"auto_compact", "enable_prune"}
 
 
-def test_the_schema_has_its_defaults() -> None:
-    """S8.1: automatic compaction and pruning are on, the reserve is left to the preset."""
-    assert BY_NAME["compaction.auto"].default is True
-    assert BY_NAME["compaction.prune"].default is True
-    assert BY_NAME["compaction.reserved"].default is None
-
-
 @pytest.mark.parametrize(
     ("name", "variable"),
     [

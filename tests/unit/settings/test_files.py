@@ -83,11 +83,11 @@ def test_where_the_users_file_is() -> None:
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [(b"window = ", "no TOML"), (b"\xff", "not UTF-8"), (b"a = " + b"[" * 100_000, "no TOML")],
+    [(b"window = ", "not valid TOML"), (b"\xff", "not UTF-8"), (b"a = " + b"[" * 100_000, "not valid TOML")],
     ids=["broken", "foreign", "deep"],
 )
 def test_a_broken_file_is_named(project: Project, content: bytes, problem: str) -> None:
-    """S8.1: what is no TOML is told with its path and what to do."""
+    """S8.1: what is not valid TOML is told with its path and what to do."""
     path = project.folder / "infold.toml"
     path.write_bytes(content)
 
@@ -158,7 +158,7 @@ def test_a_named_file_must_be_there(project: Project) -> None:
 
 def test_a_tool_table_is_a_table(project: Project) -> None:
     """S8.1: `infold = 3` under `[tool]` is no settings."""
-    with pytest.raises(SettingsError, match=r"tool\.infold .*: it is no table"):
+    with pytest.raises(SettingsError, match=r"tool\.infold .*: it is not a table"):
         read(project.says("[tool]\ninfold = 3", "pyproject.toml"))
 
 
