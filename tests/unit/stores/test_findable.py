@@ -7,9 +7,9 @@ from infold.core.messages import AssistantMessage, MessageId, ToolCallPart, Tool
 from infold.core.recall import tokens_of
 from infold.stores.search_index import LARGEST_SLICE, LONGEST_TOKEN, MOST_TOKENS, Slice, askable, ranked, slices_of
 from infold.testing.builders import calls, result, user
-from infold.testing.store_contract import said, told
+from infold.testing.store_contract import as_entries, user_entries
 
-STORY = told([user("look"), calls("bash", arguments='{"command": "make kites"}'), result(output="blue")])
+STORY = as_entries([user("look"), calls("bash", arguments='{"command": "make kites"}'), result(output="blue")])
 
 
 def unneeded() -> list[tuple[int, Entry]]:
@@ -19,7 +19,7 @@ def unneeded() -> list[tuple[int, Entry]]:
 
 def test_slices_are_numbered_from_the_first() -> None:
     """B6: each part is indexed under its entry's own number; entries that say nothing are passed over."""
-    slices = slices_of([*said("a b a"), Pin(handle_of(7, 0)), *said("c")], 7, unneeded)
+    slices = slices_of([*user_entries("a b a"), Pin(handle_of(7, 0)), *user_entries("c")], 7, unneeded)
 
     assert slices == [Slice(7, 0, ("a", "b")), Slice(9, 0, ("c",))]
 
@@ -39,7 +39,7 @@ def test_call_that_is_far_away_is_not_looked_for() -> None:
 
     def earlier() -> "list[tuple[int, Entry]]":
         looked_at.append(1)
-        return [(100 - at, entry) for at, entry in enumerate([*said(*"x" * 60), *STORY[:2]])]
+        return [(100 - at, entry) for at, entry in enumerate([*user_entries(*"x" * 60), *STORY[:2]])]
 
     slices = slices_of(STORY[2:], 101, earlier)
 
@@ -62,7 +62,7 @@ def test_several_calls_are_found() -> None:
 def test_large_part_is_cut() -> None:
     """B6: the tokens of a very large part are spread over rows that any database takes, none lost."""
     text = " ".join(f"word{number}" for number in range(60_000))
-    slices = slices_of(said(text), 0, unneeded)
+    slices = slices_of(user_entries(text), 0, unneeded)
 
     assert len(slices) > 1
     assert all(len(" ".join(piece.tokens)) <= LARGEST_SLICE for piece in slices)

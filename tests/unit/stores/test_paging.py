@@ -9,10 +9,10 @@ from infold.core.messages import SessionId
 from infold.errors import StoreBroken
 from infold.ports import SessionKey
 from infold.stores.lifecycle import PAGE, EntryRow, in_pages, numbered_entries
-from infold.testing.store_contract import said
+from infold.testing.store_contract import user_entries
 
 KEY = SessionKey("", SessionId("s"))
-STORED = encode_entry(said("a")[0])
+STORED = encode_entry(user_entries("a")[0])
 
 
 def test_pages_are_fetched_as_they_are_needed() -> None:
