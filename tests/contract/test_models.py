@@ -18,11 +18,10 @@ from infold.models.embedded import EmbeddedModel, is_installed
 from infold.models.google import GoogleGemini
 from infold.models.openai import EmbeddedChat, OpenAIChat, OpenAIResponses
 from infold.ports import Heard, Model, ModelRequest, Replied, Said
-from infold.testing.contracts import check_model
-from infold.testing.model_contract import ANY_MODEL_RULES, MODEL_RULES, MakeModel, request_to
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Script
+from infold.testing.model_contract import ANY_MODEL_RULES, MODEL_RULES, MakeModel, check_model, request_to
+from infold.testing.script import Script
 from infold.testing.scripted_model import ScriptedModel
+from infold.testing.scripted_server import ScriptedServer
 
 REF = ModelRef("scripted", "scripted")
 PATIENCE_SECONDS = 30.0

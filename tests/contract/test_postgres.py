@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from infold.errors import StoreBroken, StoreClosed
-from infold.stores.postgres import REMEDIES, PostgresStore, name_of, translated
+from infold.stores.postgres import REMEDIES, PostgresStore, database_name, translate_errors
 from infold.testing.store_contract import ONE, append_with_retries, run_together, user_entries
 
 
@@ -156,7 +156,7 @@ def test_unreachable_server_is_told_without_the_password() -> None:
     assert "kites at 127.0.0.1" in str(caught.value)
     for error in (caught.value, broken.value):
         assert "secret" not in f"{error} {error.__cause__}"
-    assert name_of("dbname=kites") == "PostgreSQL database kites at this machine"
+    assert database_name("dbname=kites") == "PostgreSQL database kites at this machine"
 
 
 def test_every_error_of_the_server_is_told() -> None:
@@ -168,7 +168,7 @@ def test_every_error_of_the_server_is_told() -> None:
     assert len(found) > 200
     assert len({code for code, _, _ in REMEDIES}) == len(REMEDIES)
     for kind in found:
-        with pytest.raises(StoreBroken, match=r"; .+$"), translated("db"):
+        with pytest.raises(StoreBroken, match=r"; .+$"), translate_errors("db"):
             raise kind("refused")
 
 

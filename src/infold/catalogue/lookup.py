@@ -72,7 +72,7 @@ def lookup(name: str, *, overrides: Mapping[str, Override] | None = None) -> Loo
     """
     if not isinstance(name, str):
         raise UsageError(f"the model is {kind_of(name)}; give its name as text, such as 'gpt-5'")
-    found = _in_catalogue(name) if len(name) <= _LONGEST_NAME else _assumed(name[:_LONGEST_NAME])
+    found = _in_catalogue(name) if len(name) <= _LONGEST_NAME else _assume(name[:_LONGEST_NAME])
     if not overrides or (stated := _override_for(name, overrides)) is None:
         return found
     override = overrides[stated]
@@ -85,16 +85,16 @@ def lookup(name: str, *, overrides: Mapping[str, Override] | None = None) -> Loo
 @lru_cache(maxsize=4096)
 def _in_catalogue(name: str) -> Lookup:
     """The catalogue's own answer; kept, because an agent asks for the same few names all day."""
-    known = find(name, entries(), shipped().aliases)
+    known = find_entry(name, entries(), shipped().aliases)
     if known is None:
-        return _assumed(name)
+        return _assume(name)
     if not name.strip().lower().endswith(_LARGER_MARK):
         return known
     larger = max(known.entry.context_tokens, _LARGER_TOKENS)
     return replace(known, entry=replace(known.entry, context_tokens=larger))
 
 
-def find(name: str, models: Mapping[str, ModelEntry], aliases: Mapping[str, str]) -> Known | None:
+def find_entry(name: str, models: Mapping[str, ModelEntry], aliases: Mapping[str, str]) -> Known | None:
     """The closest of these models, or nothing."""
     for spelling in spellings(name):
         if (entry := models.get(spelling.key)) is not None:
@@ -118,7 +118,7 @@ def _override_for(name: str, overrides: Iterable[str]) -> str | None:
     return next((stated[key] for key in wanted if key in stated), None)
 
 
-def _assumed(name: str) -> Assumed:
+def _assume(name: str) -> Assumed:
     return Assumed(_default(name), reason=_reason(name), advice=_ADVICE)
 
 

@@ -60,7 +60,7 @@ def apply_override(entry: ModelEntry, override: Override, *, name: str) -> Model
     _check(override, name)
     stated = {field: getattr(override, field) for field in Override.__struct_fields__}
     known = {field: value for field, value in stated.items() if value is not None}
-    merged = msgspec.structs.replace(_fitted(entry, override), **known, source="user", as_of="")
+    merged = msgspec.structs.replace(_drop_limits(entry, override), **known, source="user", as_of="")
     _check_limits(merged, name)
     return merged
 
@@ -101,7 +101,7 @@ def _check_prices(prices: Prices | None, name: str) -> None:
             raise OverrideError(name, f"prices.{field}", f"{value} is not a price", remedy=remedy)
 
 
-def _fitted(entry: ModelEntry, override: Override) -> ModelEntry:
+def _drop_limits(entry: ModelEntry, override: Override) -> ModelEntry:
     """The entry without those of its own limits and tiers that the override makes meaningless."""
     window = override.context_tokens or entry.context_tokens
     return msgspec.structs.replace(

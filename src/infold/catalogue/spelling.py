@@ -116,9 +116,9 @@ def spellings(name: str) -> Iterator[Spelling]:
     """Every key a name may be known by, closest first; none for a local server, which sets its own window."""
     if is_local(name):
         return
-    place = _place(name)
+    place = _split_host(name)
     for form in _forms(fold(place.model)):
-        yield from _placed(place, form)
+        yield from _hosted_keys(place, form)
 
 
 def key_of(name: str) -> str:
@@ -126,9 +126,9 @@ def key_of(name: str) -> str:
     return next((spelling.key for spelling in spellings(name)), fold(name))
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """A name in the catalogue's own form, `host/region/model`, with the model's dots as they are written."""
-    place = _place(name)
+    place = _split_host(name)
     return "/".join(part for part in (place.host, place.region, place.model) if part)
 
 
@@ -143,7 +143,7 @@ def is_local(name: str) -> bool:
     return bool(slash) and fold(host) in _LOCAL
 
 
-def _place(name: str) -> _Place:
+def _split_host(name: str) -> _Place:
     """Take a name apart: who serves it, where, and the model's own name."""
     *path, last = name.strip().lower().split("/")
     host = fold(path[0]) if path else ""
@@ -196,7 +196,7 @@ _ENDINGS: tuple[tuple[Callable[[str], str], Step], ...] = (
 )
 
 
-def _placed(place: _Place, form: Spelling) -> Iterator[Spelling]:
+def _hosted_keys(place: _Place, form: Spelling) -> Iterator[Spelling]:
     """The model at its host and region, at its host, and anywhere."""
     if place.region:
         yield Spelling(f"{place.host}/{place.region}/{form.key}", form.steps)

@@ -36,7 +36,7 @@ _HANDLE = {
 }
 
 
-class Tool(Struct, frozen=True):
+class ToolListing(Struct, frozen=True):
     """A tool as a client lists it: its name, what a model is told of it, and its arguments as a JSON schema."""
 
     name: str
@@ -50,18 +50,18 @@ def _schema(*required: str, **properties: object) -> dict[str, Any]:
 
 
 TOOLS = (
-    Tool(
+    ToolListing(
         RECALL_TOOL_NAME,
         DESCRIPTION,
         _schema("query", query={"type": "string", "description": QUERY}, session=_SESSION),
     ),
-    Tool(
+    ToolListing(
         "read",
         "Reads one hidden part of a session as it was, by the handle that a stub or an answer of recall names. A part that is "
         "too long shows its beginning and its end, and how to read on.",
         _schema("handle", handle=_HANDLE, session=_SESSION),
     ),
-    Tool(
+    ToolListing(
         "sessions",
         "Lists the sessions that can be recalled from, the last changed first: when that was, how large each is, and its id.",
         _schema(),
@@ -69,7 +69,7 @@ TOOLS = (
 )
 
 
-class Toolbox(Struct, frozen=True):
+class RecallTools(Struct, frozen=True):
     """The tools on a store: whose sessions, which of them if one is meant, and how long an answer may be.
 
     Where no tenant is named it is nobody in particular, or else the one tenant whose sessions the store has, as that of a gateway
@@ -121,16 +121,16 @@ class Toolbox(Struct, frozen=True):
         """The tenant's sessions, a line each, the last changed first; says which one is meant where none is named."""
         lines = list(islice(map(_line, self.store.sessions(self._whose())), MOST_SESSIONS))
         if not lines:
-            raise _nothing_yet()
+            raise _no_sessions()
         default = f"\n\nWhere no session is named, {self.session or 'the first of these'} is meant."
-        return "\n".join(_within(lines, self.budget_tokens - estimate(default, "features"))) + default
+        return "\n".join(_fit_lines(lines, self.budget_tokens - estimate(default, "features"))) + default
 
     def _key(self, session: str) -> SessionKey:
         named = session or self.session
         if not named:
             newest = next(iter(self.store.sessions(self._whose())), None)
             if newest is None:
-                raise _nothing_yet()
+                raise _no_sessions()
             return newest.key
         key = SessionKey(self._whose(), SessionId(named))
         if next(self.store.newest_first(key), None) is None:
@@ -162,7 +162,7 @@ def _line(session: StoredSession) -> str:
     return f"{changed:%Y-%m-%d %H:%M} UTC, {size}: {session.key.session_id}"
 
 
-def _within(lines: list[str], budget_tokens: int) -> Iterator[str]:
+def _fit_lines(lines: list[str], budget_tokens: int) -> Iterator[str]:
     """The first lines that fit, at least one."""
     spent = 0
     for line in lines:
@@ -172,7 +172,7 @@ def _within(lines: list[str], budget_tokens: int) -> Iterator[str]:
         yield line
 
 
-def _nothing_yet() -> UsageError:
+def _no_sessions() -> UsageError:
     return UsageError(
         "there is no session in this store yet; begin one, or start infold mcp with another store or tenant"
     )

@@ -15,14 +15,14 @@ from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused
 from infold.formats.registry import ANTHROPIC_MESSAGES
 from infold.formats.tools import tool_items
-from infold.models.failures import TRANSPORT, Failures, Line, hand_back, told_as_ours
-from infold.models.streaming import heard, output_limit, summary_asked, summary_told
+from infold.models.failures import TRANSPORT, Endpoint, FailureTable, return_long_waits, translate_errors
+from infold.models.streaming import build_summary_request, output_limit, read_stream, read_summary
 from infold.ports import Heard, ModelRequest
 
 VARIABLE = "ANTHROPIC_API_KEY"
 """Where the SDK looks for a key first."""
 
-FAILURES = Failures(
+FAILURES = FailureTable(
     (anthropic.AnthropicError, *TRANSPORT.roots),
     {
         **TRANSPORT.kinds,
@@ -68,7 +68,7 @@ class AnthropicMessages:
         secret = self._client.api_key or self._client.auth_token
         if client is None and not (secret or self._client.credentials):
             raise KeyRefused(ref.id, "there is no key for it", variable=variable)
-        self._line = Line(ref.id, str(self._client.base_url), variable=variable, secret=secret)
+        self._line = Endpoint(ref.id, str(self._client.base_url), variable=variable, secret=secret)
 
     def stream(self, request: ModelRequest) -> Iterator[Heard]:
         """Ask, and give the reply piece by piece; raises `ModelError`."""
@@ -79,13 +79,13 @@ class AnthropicMessages:
 
         Nothing is cached: the same is never asked twice, and caching has its price.
         """
-        asked = self._body(summary_asked(ANTHROPIC_MESSAGES, request))
-        return summary_told(self.ref, ANTHROPIC_MESSAGES, self._heard(asked))
+        asked = self._body(build_summary_request(ANTHROPIC_MESSAGES, request))
+        return read_summary(self.ref, ANTHROPIC_MESSAGES, self._heard(asked))
 
     def _heard(self, body: dict[str, Any]) -> Iterator[Heard]:
         create = self._client.messages.with_streaming_response.create
-        with told_as_ours(self._line, FAILURES), create(**body) as response:
-            yield from heard(self._line, ANTHROPIC_MESSAGES, response.iter_bytes())
+        with translate_errors(self._line, FAILURES), create(**body) as response:
+            yield from read_stream(self._line, ANTHROPIC_MESSAGES, response.iter_bytes())
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         tools = tool_items(self.format, request.tools)
@@ -100,7 +100,7 @@ class AnthropicMessages:
 
 
 def _client(url: str, key: str) -> anthropic.Anthropic:
-    http_client = anthropic.DefaultHttpxClient(event_hooks={"response": [hand_back]})
+    http_client = anthropic.DefaultHttpxClient(event_hooks={"response": [return_long_waits]})
     client = anthropic.Anthropic(base_url=url or None, api_key=key or None, http_client=http_client)
     finalize(client, http_client.close)
     return client

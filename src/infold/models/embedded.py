@@ -56,7 +56,7 @@ class EmbeddedModel:
             text=True,
             start_new_session=True,  # an interrupt at the terminal is not for it: it answers until its input ends
         )
-        self.url = _address_told(self._process)
+        self.url = _read_address(self._process)
         if not self.url:
             self._stop()
             raise UsageError("the embedded model did not start; name an upstream with --upstream PROVIDER=URL")
@@ -79,7 +79,7 @@ class EmbeddedModel:
                 process.kill()
 
 
-def _address_told(process: "subprocess.Popen[str]") -> str:
+def _read_address(process: "subprocess.Popen[str]") -> str:
     """The address it tells among its own lines, or nothing if it tells none for too long."""
     assert process.stdout is not None
     late = Timer(START_SECONDS, process.kill)

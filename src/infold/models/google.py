@@ -15,8 +15,8 @@ from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused, RequestRefused
 from infold.formats.registry import GEMINI
 from infold.formats.tools import tool_items
-from infold.models.failures import TRANSPORT, Failures, Line, told_as_ours
-from infold.models.streaming import heard, summary_asked, summary_told
+from infold.models.failures import TRANSPORT, Endpoint, FailureTable, translate_errors
+from infold.models.streaming import build_summary_request, read_stream, read_summary
 from infold.ports import Heard, ModelRequest
 
 VARIABLE = "GEMINI_API_KEY"
@@ -27,7 +27,7 @@ TIMEOUT_MS = 600_000
 
 ADDRESS = "https://generativelanguage.googleapis.com"
 
-FAILURES = Failures(
+FAILURES = FailureTable(
     (
         errors.APIError,
         errors.ContinuationInterruptedError,
@@ -75,10 +75,10 @@ class GoogleGemini:
     ) -> None:
         self.ref = ref
         self.format = GEMINI.name
-        self._client = client or _client(ref.id, url=url, key=key, variable=variable)
+        self._client = client or make_client(ref.id, url=url, key=key, variable=variable)
         inside = getattr(self._client, "_api_client", None)  # the SDK tells neither key nor address in public
         told = getattr(getattr(inside, "_http_options", None), "base_url", None)
-        self._line = Line(
+        self._line = Endpoint(
             ref.id, told or url or ADDRESS, variable=variable, secret=getattr(inside, "api_key", None) or key
         )
 
@@ -91,14 +91,14 @@ class GoogleGemini:
         )
         ask = self._client.models.generate_content_stream
         with (
-            told_as_ours(self._line, FAILURES),
+            translate_errors(self._line, FAILURES),
             closing(self._events(ask(model=self.ref.id, contents=_UNSENT, config=config))) as events,
         ):
-            yield from heard(self._line, GEMINI, events)
+            yield from read_stream(self._line, GEMINI, events)
 
     def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
         """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10)."""
-        return summary_told(self.ref, GEMINI, self.stream(summary_asked(GEMINI, request)))
+        return read_summary(self.ref, GEMINI, self.stream(build_summary_request(GEMINI, request)))
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         tools = tool_items(self.format, request.tools)
@@ -119,7 +119,7 @@ class GoogleGemini:
             yield b"data: " + told.encode() + b"\n\n"
 
 
-def _client(model: str, *, url: str, key: str, variable: str) -> genai.Client:
+def make_client(model: str, *, url: str, key: str, variable: str) -> genai.Client:
     try:
         return genai.Client(
             api_key=key or None, http_options=types.HttpOptions(base_url=url or None, timeout=TIMEOUT_MS)

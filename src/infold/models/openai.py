@@ -15,8 +15,8 @@ from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused
 from infold.formats.registry import OPENAI_CHAT, OPENAI_RESPONSES
 from infold.formats.tools import tool_items
-from infold.models.failures import TRANSPORT, Failures, Line, hand_back, told_as_ours
-from infold.models.streaming import heard, summary_asked, summary_told
+from infold.models.failures import TRANSPORT, Endpoint, FailureTable, return_long_waits, translate_errors
+from infold.models.streaming import build_summary_request, read_stream, read_summary
 from infold.ports import Heard, ModelRequest
 
 VARIABLE = "OPENAI_API_KEY"
@@ -27,7 +27,7 @@ NO_KEY = "none"
 """What is sent for a key to a server of one's own; most want none."""
 
 
-FAILURES = Failures(
+FAILURES = FailureTable(
     (openai.OpenAIError, *TRANSPORT.roots),
     {
         **TRANSPORT.kinds,
@@ -54,9 +54,9 @@ FAILURES = Failures(
 )
 
 
-def client_for(model: str, *, url: str, key: str, variable: str) -> openai.OpenAI:
+def make_client(model: str, *, url: str, key: str, variable: str) -> openai.OpenAI:
     """A client for that address, or for the SDK's own; raises `KeyRefused` where OpenAI itself is to be asked without a key."""
-    http_client = openai.DefaultHttpxClient(event_hooks={"response": [hand_back]})
+    http_client = openai.DefaultHttpxClient(event_hooks={"response": [return_long_waits]})
     try:
         client = openai.OpenAI(base_url=url or None, api_key=key or None, http_client=http_client)
     except openai.OpenAIError as error:
@@ -67,9 +67,9 @@ def client_for(model: str, *, url: str, key: str, variable: str) -> openai.OpenA
     return client
 
 
-def line_to(model: str, client: openai.OpenAI, *, variable: str) -> Line:
+def endpoint_of(model: str, client: openai.OpenAI, *, variable: str) -> Endpoint:
     """How failures of a client are told."""
-    return Line(model, str(client.base_url), variable=variable, secret=client.api_key)
+    return Endpoint(model, str(client.base_url), variable=variable, secret=client.api_key)
 
 
 class OpenAIModel:
@@ -88,8 +88,8 @@ class OpenAIModel:
         variable: str = VARIABLE,
     ) -> None:
         self.ref = ref
-        self.client = client or client_for(ref.id, url=url, key=key, variable=variable)
-        self.line = line_to(ref.id, self.client, variable=variable)
+        self.client = client or make_client(ref.id, url=url, key=key, variable=variable)
+        self.line = endpoint_of(ref.id, self.client, variable=variable)
 
 
 EMBEDDED = ModelRef("embedded", "smollm2-135m-instruct")
@@ -109,12 +109,12 @@ class OpenAIChat(OpenAIModel):
         """Ask, and give the reply piece by piece; raises `ModelError`."""
         create = self.client.chat.completions.with_streaming_response.create
         asked = create(model=self.ref.id, messages=(), stream=True, extra_body=self._body(request))
-        with told_as_ours(self.line, FAILURES), asked as response:
-            yield from heard(self.line, OPENAI_CHAT, response.iter_bytes())
+        with translate_errors(self.line, FAILURES), asked as response:
+            yield from read_stream(self.line, OPENAI_CHAT, response.iter_bytes())
 
     def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
         """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10)."""
-        return summary_told(self.ref, OPENAI_CHAT, self.stream(summary_asked(OPENAI_CHAT, request)))
+        return read_summary(self.ref, OPENAI_CHAT, self.stream(build_summary_request(OPENAI_CHAT, request)))
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         """The request as it is sent: the SDK would walk through every message to hold it against its types."""
@@ -145,7 +145,7 @@ class EmbeddedChat(OpenAIChat):
         return super().stream(replace(request, tools=()))
 
 
-_PLAIN = re.compile(r"(?:ft:)?(?:chatgpt|gpt-[34]|gpt-5(?:\.\d+)?-chat)")
+_WITHOUT_REASONING = re.compile(r"(?:ft:)?(?:chatgpt|gpt-[34]|gpt-5(?:\.\d+)?-chat)")
 """Models that do not reason, and refuse to be asked for what they reasoned. All others give it sealed, to be given back."""
 
 
@@ -158,12 +158,12 @@ class OpenAIResponses(OpenAIModel):
         """Ask, and give the reply piece by piece; raises `ModelError`."""
         create = self.client.responses.with_streaming_response.create
         asked = create(model=self.ref.id, stream=True, extra_body=self._body(request))
-        with told_as_ours(self.line, FAILURES), asked as response:
-            yield from heard(self.line, OPENAI_RESPONSES, response.iter_bytes())
+        with translate_errors(self.line, FAILURES), asked as response:
+            yield from read_stream(self.line, OPENAI_RESPONSES, response.iter_bytes())
 
     def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
         """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10)."""
-        return summary_told(self.ref, OPENAI_RESPONSES, self.stream(summary_asked(OPENAI_RESPONSES, request)))
+        return read_summary(self.ref, OPENAI_RESPONSES, self.stream(build_summary_request(OPENAI_RESPONSES, request)))
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         """The request as it is sent: the SDK would walk through every message to hold it against its types."""
@@ -174,7 +174,7 @@ class OpenAIResponses(OpenAIModel):
             "stream": True,
             "store": False,
             **({"instructions": request.system} if request.system else {}),
-            **({} if _PLAIN.match(self.ref.id) else {"include": ["reasoning.encrypted_content"]}),
+            **({} if _WITHOUT_REASONING.match(self.ref.id) else {"include": ["reasoning.encrypted_content"]}),
             **({"tools": tools} if tools else {}),
             **({"max_output_tokens": request.output_tokens} if request.output_tokens else {}),
         }

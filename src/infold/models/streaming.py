@@ -10,14 +10,14 @@ from infold.formats.codec import Decoded
 from infold.formats.registry import WireFormat
 from infold.formats.requests import answer_of, without_bound_thinking
 from infold.formats.streams import Delta, builder_for, deltas_for
-from infold.models.failures import Line, failure_in_stream
+from infold.models.failures import Endpoint, translate_stream_error
 from infold.ports import Calling, Heard, ModelRequest, Replied, Said, Thought
 
 ASSUMED_OUTPUT_TOKENS = 8_192
 """The longest answer that is asked of a model nobody knows, where the provider wants to be told one."""
 
 
-def heard(line: Line, wire: WireFormat, pieces: Iterable[bytes]) -> Iterator[Heard]:
+def read_stream(line: Endpoint, wire: WireFormat, pieces: Iterable[bytes]) -> Iterator[Heard]:
     """What a stream says, and in the end the whole reply.
 
     Raises the error that the stream reports, or `ModelBusy` where it ends before the provider said that the reply is complete,
@@ -26,13 +26,13 @@ def heard(line: Line, wire: WireFormat, pieces: Iterable[bytes]) -> Iterator[Hea
     builder, deltas = builder_for(wire.name), deltas_for(wire.name)
     for piece in pieces:
         builder.feed(piece)
-        yield from map(_heard, deltas.feed(piece))
+        yield from map(_piece_of, deltas.feed(piece))
         if builder.error() is not None:
             break
     builder.close()
-    yield from map(_heard, deltas.close())
+    yield from map(_piece_of, deltas.close())
     if builder.error() is not None:
-        raise failure_in_stream(line, builder.error())
+        raise translate_stream_error(line, builder.error())
     body = builder.reply()
     if body is None or not builder.is_finished:
         raise line.broke_off()
@@ -41,7 +41,7 @@ def heard(line: Line, wire: WireFormat, pieces: Iterable[bytes]) -> Iterator[Hea
     yield Replied(body)
 
 
-def _heard(delta: Delta) -> Heard:
+def _piece_of(delta: Delta) -> Heard:
     match delta.kind:
         case "text":
             return Said(delta.text)
@@ -51,13 +51,13 @@ def _heard(delta: Delta) -> Heard:
             return Calling(delta.text)
 
 
-def summary_asked(wire: WireFormat, request: SummaryRequest) -> ModelRequest:
+def build_summary_request(wire: WireFormat, request: SummaryRequest) -> ModelRequest:
     """The request that asks for a summary, in a wire format; no tools are offered, whatever calls it shows."""
     items = without_bound_thinking(wire, wire.encode(request.messages, Decoded(wire.name, (), ())))
     return ModelRequest(items, request.system, output_tokens=request.output_tokens)
 
 
-def summary_told(ref: ModelRef, wire: WireFormat, pieces: Iterable[Heard]) -> Iterator[str | Told]:
+def read_summary(ref: ModelRef, wire: WireFormat, pieces: Iterable[Heard]) -> Iterator[str | Told]:
     """What is heard of a model as a summary: pieces of it as they are written, then all of it, with usage and cost."""
     for piece in pieces:
         if isinstance(piece, Said):

@@ -35,7 +35,7 @@ from infold.core.events import (
     SummaryProgressed,
     SummaryRejected,
 )
-from infold.observers.traces import kind_of_fault
+from infold.observers.traces import fault_kind
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The media type of `Metrics.text`."""
@@ -46,7 +46,7 @@ SECONDS = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 RATIOS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
-class Family(Struct, frozen=True):
+class MetricFamily(Struct, frozen=True):
     """A metric: its name without the prefix `infold_`, type, help text and labels; `bounds` are a histogram's buckets."""
 
     name: str
@@ -56,7 +56,7 @@ class Family(Struct, frozen=True):
     bounds: tuple[float, ...] = ()
 
 
-class Sample(Struct, frozen=True):
+class MetricSample(Struct, frozen=True):
     """What an event adds to one metric."""
 
     name: str
@@ -65,41 +65,47 @@ class Sample(Struct, frozen=True):
 
 
 FAMILIES = (
-    Family("compactions_total", "counter", "Heads folded.", ("reason", "outcome")),
-    Family("prunings_total", "counter", "Times that old results or arguments became stubs.", ("reason",)),
-    Family("clippings_total", "counter", "Times that parts too large for the window were shortened.", ("reason",)),
-    Family("tokens_before_total", "counter", "Tokens of views before a change.", ("change",)),
-    Family("tokens_after_total", "counter", "Tokens of views after a change.", ("change",)),
-    Family("tokens_freed_total", "counter", "Tokens by which views became smaller.", ("change",)),
-    Family("uncached_tokens_total", "counter", "Tokens of next requests that no cache holds.", ("change",)),
-    Family("compaction_ratio", "histogram", "What part of the view a compaction left.", bounds=RATIOS),
-    Family("summary_seconds", "histogram", "How long a compaction's summary took to write.", ("ahead",), SECONDS),
-    Family("summary_cost_dollars_total", "counter", "Spent on the summaries of compactions."),
-    Family("summaries_rejected_total", "counter", "Compactions whose summary could not be used."),
-    Family("summary_faults_total", "counter", "What was wrong with summaries.", ("fault", "outcome")),
-    Family("summariser_pauses_total", "counter", "Times that a failing summariser was left alone for a while."),
-    Family("summariser_pauses_ended_total", "counter", "Times that it was asked again after that."),
-    Family("preparations_total", "counter", "Summaries written before they were needed."),
-    Family("preparations_cost_dollars_total", "counter", "Spent on them, used or not."),
-    Family("preparations_used_total", "counter", "Compactions with a summary written ahead."),
-    Family("preparations_discarded_total", "counter", "Summaries written ahead that no longer fitted."),
-    Family("preparations_discarded_cost_dollars_total", "counter", "Spent on summaries that were discarded."),
-    Family("compactions_vetoed_total", "counter", "Compactions that a plugin put off.", ("reason", "urgent")),
-    Family("overflows_reported_total", "counter", "Requests that a provider refused as too large."),
-    Family("thinking_refused_total", "counter", "Requests that a provider refused for thinking bound to another view."),
-    Family("windows_exceeded_total", "counter", "Times that even the smallest view did not fit."),
-    Family("media_not_stored_total", "counter", "Media that were too large to be stored."),
-    Family("restorations_total", "counter", "Changes undone."),
-    Family("instructions_stubbed_total", "counter", "Instructions that no longer fitted word for word."),
-    Family("stubs_repeated_total", "counter", "Replies that wrote a stub as if it were content."),
-    Family("failed_open_total", "counter", "Times that infold could not manage a request, or could not store it."),
-    Family(
+    MetricFamily("compactions_total", "counter", "Heads folded.", ("reason", "outcome")),
+    MetricFamily("prunings_total", "counter", "Times that old results or arguments became stubs.", ("reason",)),
+    MetricFamily(
+        "clippings_total", "counter", "Times that parts too large for the window were shortened.", ("reason",)
+    ),
+    MetricFamily("tokens_before_total", "counter", "Tokens of views before a change.", ("change",)),
+    MetricFamily("tokens_after_total", "counter", "Tokens of views after a change.", ("change",)),
+    MetricFamily("tokens_freed_total", "counter", "Tokens by which views became smaller.", ("change",)),
+    MetricFamily("uncached_tokens_total", "counter", "Tokens of next requests that no cache holds.", ("change",)),
+    MetricFamily("compaction_ratio", "histogram", "What part of the view a compaction left.", bounds=RATIOS),
+    MetricFamily("summary_seconds", "histogram", "How long a compaction's summary took to write.", ("ahead",), SECONDS),
+    MetricFamily("summary_cost_dollars_total", "counter", "Spent on the summaries of compactions."),
+    MetricFamily("summaries_rejected_total", "counter", "Compactions whose summary could not be used."),
+    MetricFamily("summary_faults_total", "counter", "What was wrong with summaries.", ("fault", "outcome")),
+    MetricFamily("summariser_pauses_total", "counter", "Times that a failing summariser was left alone for a while."),
+    MetricFamily("summariser_pauses_ended_total", "counter", "Times that it was asked again after that."),
+    MetricFamily("preparations_total", "counter", "Summaries written before they were needed."),
+    MetricFamily("preparations_cost_dollars_total", "counter", "Spent on them, used or not."),
+    MetricFamily("preparations_used_total", "counter", "Compactions with a summary written ahead."),
+    MetricFamily("preparations_discarded_total", "counter", "Summaries written ahead that no longer fitted."),
+    MetricFamily("preparations_discarded_cost_dollars_total", "counter", "Spent on summaries that were discarded."),
+    MetricFamily("compactions_vetoed_total", "counter", "Compactions that a plugin put off.", ("reason", "urgent")),
+    MetricFamily("overflows_reported_total", "counter", "Requests that a provider refused as too large."),
+    MetricFamily(
+        "thinking_refused_total", "counter", "Requests that a provider refused for thinking bound to another view."
+    ),
+    MetricFamily("windows_exceeded_total", "counter", "Times that even the smallest view did not fit."),
+    MetricFamily("media_not_stored_total", "counter", "Media that were too large to be stored."),
+    MetricFamily("restorations_total", "counter", "Changes undone."),
+    MetricFamily("instructions_stubbed_total", "counter", "Instructions that no longer fitted word for word."),
+    MetricFamily("stubs_repeated_total", "counter", "Replies that wrote a stub as if it were content."),
+    MetricFamily(
+        "failed_open_total", "counter", "Times that infold could not manage a request, or could not store it."
+    ),
+    MetricFamily(
         "not_managed_total",
         "counter",
         "Requests relayed at their own size: the provider holds the history, or the body is not read.",
     ),
-    Family("calls_repaired_total", "counter", "Calls without a result that were answered as interrupted."),
-    Family("plugin_failures_total", "counter", "Times that a plugin was passed over.", ("plugin",)),
+    MetricFamily("calls_repaired_total", "counter", "Calls without a result that were answered as interrupted."),
+    MetricFamily("plugin_failures_total", "counter", "Times that a plugin was passed over.", ("plugin",)),
 )
 """All metrics, in the order of the exposition."""
 
@@ -132,33 +138,33 @@ class Metrics:
             yield metric
 
 
-def _make(family: Family, registry: CollectorRegistry) -> Counter | Histogram:
+def _make(family: MetricFamily, registry: CollectorRegistry) -> Counter | Histogram:
     name = f"infold_{family.name}"
     if family.kind == "histogram":
         return Histogram(name, family.help, family.labels, buckets=family.bounds, registry=registry)
     return Counter(name, family.help, family.labels, registry=registry)
 
 
-def samples_of(event: Event) -> Iterator[Sample]:
+def samples_of(event: Event) -> Iterator[MetricSample]:
     """Return what an event adds to which metrics; a piece of a summary being written adds nothing."""
     match event:
         case Compacted():
             yield from _of_compaction(event)
         case Pruned():
-            yield Sample("prunings_total", labels=(event.reason,))
+            yield MetricSample("prunings_total", labels=(event.reason,))
             yield from _of_change(event, "pruning")
         case Clipped():
-            yield Sample("clippings_total", labels=(event.reason,))
+            yield MetricSample("clippings_total", labels=(event.reason,))
             yield from _of_change(event, "clipping")
         case SummaryRejected():
-            yield Sample("summaries_rejected_total")
+            yield MetricSample("summaries_rejected_total")
             yield from _of_faults(event.faults, "rejected")
         case PreparedAhead():
-            yield Sample("preparations_total")
-            yield Sample("preparations_cost_dollars_total", event.cost)
+            yield MetricSample("preparations_total")
+            yield MetricSample("preparations_cost_dollars_total", event.cost)
         case PreparationDiscarded():
-            yield Sample("preparations_discarded_total")
-            yield Sample("preparations_discarded_cost_dollars_total", event.cost)
+            yield MetricSample("preparations_discarded_total")
+            yield MetricSample("preparations_discarded_cost_dollars_total", event.cost)
         case _:
             yield from _of_rare(event)
 
@@ -178,60 +184,60 @@ def _of_rare(  # noqa: C901, PLR0912 - one case per event
     | SummariserPaused
     | SummariserResumed
     | SummaryProgressed,
-) -> Iterator[Sample]:
+) -> Iterator[MetricSample]:
     match event:
         case CompactionVetoed():
-            yield Sample("compactions_vetoed_total", labels=(event.reason, str(event.is_urgent).lower()))
+            yield MetricSample("compactions_vetoed_total", labels=(event.reason, str(event.is_urgent).lower()))
         case PluginFailed():
-            yield Sample("plugin_failures_total", labels=(event.plugin,))
+            yield MetricSample("plugin_failures_total", labels=(event.plugin,))
         case Rejected():
-            yield Sample("thinking_refused_total" if event.outdated_thinking else "overflows_reported_total")
+            yield MetricSample("thinking_refused_total" if event.outdated_thinking else "overflows_reported_total")
         case Exceeded():
-            yield Sample("windows_exceeded_total")
+            yield MetricSample("windows_exceeded_total")
         case Restored():
-            yield Sample("restorations_total")
+            yield MetricSample("restorations_total")
         case InstructionStubbed():
-            yield Sample("instructions_stubbed_total", len(event.handles))
+            yield MetricSample("instructions_stubbed_total", len(event.handles))
         case StubRepeated():
-            yield Sample("stubs_repeated_total")
+            yield MetricSample("stubs_repeated_total")
         case FailedOpen():
-            yield Sample("failed_open_total")
+            yield MetricSample("failed_open_total")
         case MediaNotStored():
-            yield Sample("media_not_stored_total")
+            yield MetricSample("media_not_stored_total")
         case NotManaged():
-            yield Sample("not_managed_total")
+            yield MetricSample("not_managed_total")
         case Repaired():
-            yield Sample("calls_repaired_total", len(event.call_ids))
+            yield MetricSample("calls_repaired_total", len(event.call_ids))
         case SummariserPaused():
-            yield Sample("summariser_pauses_total")
+            yield MetricSample("summariser_pauses_total")
         case SummariserResumed():
-            yield Sample("summariser_pauses_ended_total")
+            yield MetricSample("summariser_pauses_ended_total")
         case SummaryProgressed():
             return
         case _:
             assert_never(event)
 
 
-def _of_compaction(event: Compacted) -> Iterator[Sample]:
-    yield Sample("compactions_total", labels=(event.reason, event.outcome))
+def _of_compaction(event: Compacted) -> Iterator[MetricSample]:
+    yield MetricSample("compactions_total", labels=(event.reason, event.outcome))
     yield from _of_change(event, "compaction")
-    yield Sample("compaction_ratio", event.ratio)
-    yield Sample("summary_cost_dollars_total", event.cost)
+    yield MetricSample("compaction_ratio", event.ratio)
+    yield MetricSample("summary_cost_dollars_total", event.cost)
     if event.duration_ms:  # zero if no model was asked, or the duration is unknown
-        yield Sample("summary_seconds", event.duration_ms / 1_000, (str(event.ahead).lower(),))
+        yield MetricSample("summary_seconds", event.duration_ms / 1_000, (str(event.ahead).lower(),))
     if event.outcome == "summarised":  # otherwise `SummaryRejected` reports them
         yield from _of_faults(event.faults, "repaired")
     if event.ahead:
-        yield Sample("preparations_used_total")
+        yield MetricSample("preparations_used_total")
 
 
-def _of_change(event: Compacted | Pruned | Clipped, change: str) -> Iterator[Sample]:
-    yield Sample("tokens_before_total", event.tokens_before, (change,))
-    yield Sample("tokens_after_total", event.tokens_after, (change,))
-    yield Sample("tokens_freed_total", max(0, event.tokens_before - event.tokens_after), (change,))
-    yield Sample("uncached_tokens_total", event.uncached_tokens, (change,))
+def _of_change(event: Compacted | Pruned | Clipped, change: str) -> Iterator[MetricSample]:
+    yield MetricSample("tokens_before_total", event.tokens_before, (change,))
+    yield MetricSample("tokens_after_total", event.tokens_after, (change,))
+    yield MetricSample("tokens_freed_total", max(0, event.tokens_before - event.tokens_after), (change,))
+    yield MetricSample("uncached_tokens_total", event.uncached_tokens, (change,))
 
 
-def _of_faults(faults: tuple[str, ...], outcome: str) -> Iterator[Sample]:
+def _of_faults(faults: tuple[str, ...], outcome: str) -> Iterator[MetricSample]:
     for fault in faults:
-        yield Sample("summary_faults_total", labels=(kind_of_fault(fault), outcome))
+        yield MetricSample("summary_faults_total", labels=(fault_kind(fault), outcome))

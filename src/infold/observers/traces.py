@@ -79,7 +79,7 @@ class Traces:
             self._span(name, event, 0)
 
 
-def kind_of_fault(fault: str) -> str:
+def fault_kind(fault: str) -> str:
     """Return a fault's kind, or "other" if it is unknown: details after a colon may hold text of a session."""
     kind = fault.partition(":")[0]
     return kind if kind in KNOWN_FAULTS else "other"
@@ -93,7 +93,7 @@ def _attributes(event: Event) -> dict[str, Attribute]:
         if event.summariser:
             attributes[MODEL] = event.summariser
     if isinstance(event, Compacted | SummaryRejected):
-        attributes["infold.faults"] = tuple(map(kind_of_fault, event.faults))
+        attributes["infold.faults"] = tuple(map(fault_kind, event.faults))
     for field in FIELDS:
         value = getattr(event, field, None)
         if value is not None:

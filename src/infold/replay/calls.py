@@ -21,7 +21,7 @@ from infold.core.messages import (
 from infold.transcripts.record import RecordedCompaction, RecordedSession
 
 
-class Call(Struct, frozen=True):
+class RecordedCall(Struct, frozen=True):
     """One request and its reply.
 
     `messages[start:end]` of the session were added since the reply before, `messages[end]` is the reply. `sent_ms` is the
@@ -36,27 +36,27 @@ class Call(Struct, frozen=True):
     usage: Usage | None = None
 
 
-class Recording(Struct, frozen=True):
+class RecordedRun(Struct, frozen=True):
     """A session, its calls, and the positions of the messages that recorded compactions wrote."""
 
     session: RecordedSession
-    calls: tuple[Call, ...]
+    calls: tuple[RecordedCall, ...]
     artefacts: frozenset[int] = frozenset()
     preamble: int = 0
 
-    def reply_to(self, call: Call) -> AssistantMessage:
+    def reply_to(self, call: RecordedCall) -> AssistantMessage:
         """The recorded reply."""
         reply = self.session.messages[call.end]
         assert isinstance(reply, AssistantMessage)
         return reply
 
-    def added_before(self, call: Call) -> tuple[Message, ...]:
+    def added_before(self, call: RecordedCall) -> tuple[Message, ...]:
         """What was said since the reply before, without what a recorded compaction put there and without the preamble."""
         messages = self.session.messages
         start = max(call.start, self.preamble)
         return tuple(messages[index] for index in range(start, call.end) if index not in self.artefacts)
 
-    def compactions_before(self, call: Call) -> tuple[RecordedCompaction, ...]:
+    def compactions_before(self, call: RecordedCall) -> tuple[RecordedCompaction, ...]:
         """The recorded compactions between the reply before and this request."""
         begin = 0 if call.number == 0 else call.start
         return tuple(found for found in self.session.compactions if begin <= found.position <= call.end)
@@ -78,26 +78,26 @@ class Recording(Struct, frozen=True):
         return "" if position is None else text_of(self.session.messages[position]).strip()
 
 
-def recording_of(session: RecordedSession) -> Recording:
+def find_calls(session: RecordedSession) -> RecordedRun:
     """The calls of a session, in order."""
     artefacts = frozenset(_artefacts(session))
     preamble = next((i for i, m in enumerate(session.messages) if not isinstance(m, SystemMessage)), 0)
-    return Recording(session, tuple(_calls(session, preamble)), artefacts, preamble)
+    return RecordedRun(session, tuple(_calls(session, preamble)), artefacts, preamble)
 
 
-def _calls(session: RecordedSession, preamble: int) -> Iterator[Call]:
-    told = _tells_usage(session)
+def _calls(session: RecordedSession, preamble: int) -> Iterator[RecordedCall]:
+    told = _reports_usage(session)
     start = number = 0
     for end, message in enumerate(session.messages):
         if end <= preamble or not isinstance(message, AssistantMessage) or not _is_call(message, told=told):
             continue
         before = session.messages[end - 1].created_ms
         usage = message.usage if message.usage is not None and message.usage.prompt else None
-        yield Call(number, start, end, before or message.created_ms, message.created_ms or before, usage)
+        yield RecordedCall(number, start, end, before or message.created_ms, message.created_ms or before, usage)
         start, number = end + 1, number + 1
 
 
-def _tells_usage(session: RecordedSession) -> bool:
+def _reports_usage(session: RecordedSession) -> bool:
     """Whether a reply without usage was no call: true where most replies report some."""
     replies = [message for message in session.messages if isinstance(message, AssistantMessage) and not message.summary]
     told = sum(1 for reply in replies if reply.usage is not None and reply.usage.context)

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from infold.replay.outcome import CallOutcome, FileOutcome, Outcome, Replay, SessionOutcome, Spend
+from infold.replay.outcome import CallOutcome, FileOutcome, PolicyOutcome, ReplayReport, SessionOutcome, Spend
 from infold.replay.table import calibration_rows, cheapest_safe, dollars, file_label, short, window_label
 
 WIDTH = 360
@@ -57,7 +57,7 @@ class _Column(Struct, frozen=True):
     broke: bool
 
 
-def window_chart(outcome: Outcome, *, window_tokens: int, top_tokens: int) -> str:
+def window_chart(outcome: PolicyOutcome, *, window_tokens: int, top_tokens: int) -> str:
     """Each request's size over the calls: what the cache served, what was fresh, where it compacted or broke the prefix."""
     frame = _Frame(len(outcome.series), top_tokens)
     columns = _columns(outcome.series)
@@ -76,7 +76,7 @@ def window_chart(outcome: Outcome, *, window_tokens: int, top_tokens: int) -> st
     return _svg(inside, HEIGHT, label)
 
 
-def top_of(outcomes: Sequence[Outcome], window_tokens: int) -> int:
+def top_of(outcomes: Sequence[PolicyOutcome], window_tokens: int) -> int:
     """How many tokens the pictures of one window reach up to, so that they can be compared."""
     peak = max((outcome.peak_tokens for outcome in outcomes), default=0)
     return min(peak, int(window_tokens * MOST_WINDOWS)) if window_tokens else peak
@@ -136,12 +136,12 @@ def _marks(frame: _Frame, columns: Sequence[_Column]) -> Iterator[str]:
             yield f'<path class="broke" d="M{x} {base}v6"/>'
 
 
-def _caption(outcome: Outcome) -> str:
+def _caption(outcome: PolicyOutcome) -> str:
     over = f", {outcome.overruns} over" if outcome.overruns else ""
     return f"peak {short(outcome.peak_tokens)}{over} · {outcome.hit_ratio:.0%} cached"
 
 
-def cost_chart(outcomes: Sequence[Outcome]) -> str:
+def cost_chart(outcomes: Sequence[PolicyOutcome]) -> str:
     """A bar for each policy, stacked by what the money went to."""
     most = max((outcome.dollars_with_refetch for outcome in outcomes), default=0.0) or 1.0
     rows = "".join(_bar(number, outcome, most) for number, outcome in enumerate(outcomes))
@@ -149,7 +149,7 @@ def cost_chart(outcomes: Sequence[Outcome]) -> str:
     return _svg(rows, ROW * len(outcomes), f"cost by part: {label}")
 
 
-def _bar(number: int, outcome: Outcome, most: float) -> str:
+def _bar(number: int, outcome: PolicyOutcome, most: float) -> str:
     top = ROW * number
     texts = (
         f'<text x="0" y="{top + 11}" class="name">{escape(outcome.policy)}</text>'
@@ -226,7 +226,7 @@ MOST_OPEN = 3
 """Files whose pictures are open when the page is; the others open on a click."""
 
 
-def to_html(replay: Replay) -> str:
+def to_html(replay: ReplayReport) -> str:
     """The page."""
     body = "".join((*_opening(replay), *_totals(replay), *_calibration(replay), *_files(replay), *_closing(replay)))
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -236,7 +236,7 @@ def to_html(replay: Replay) -> str:
     )
 
 
-def _opening(replay: Replay) -> Iterator[str]:
+def _opening(replay: ReplayReport) -> Iterator[str]:
     sessions = [session for found in replay.replayed for session in found.sessions]
     calls = sum(session.calls for session in sessions)
     caching = "" if replay.plan.caching else ", without a prompt cache"
@@ -252,7 +252,7 @@ def _opening(replay: Replay) -> Iterator[str]:
     )
 
 
-def _totals(replay: Replay) -> Iterator[str]:
+def _totals(replay: ReplayReport) -> Iterator[str]:
     yield "<h2>In all</h2>"
     yield from _costs(replay.outcomes)
     yield (
@@ -262,7 +262,7 @@ def _totals(replay: Replay) -> Iterator[str]:
     )
 
 
-def _costs(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _costs(outcomes: Sequence[PolicyOutcome]) -> Iterator[str]:
     """A picture for each window, side by side where there is room, then the tables."""
     windows = tuple(_by_window(outcomes))
     shown = [part for part in PARTS if any(getattr(outcome.spend, part) for outcome in outcomes)]
@@ -274,19 +274,19 @@ def _costs(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield _policy_table(rows)
 
 
-def _cost_figure(window: int, outcomes: Sequence[Outcome]) -> str:
+def _cost_figure(window: int, outcomes: Sequence[PolicyOutcome]) -> str:
     caption = f"<figcaption>cost by part, window {window_label(window)}</figcaption>"
     return f"<figure>{caption}{cost_chart(outcomes)}</figure>"
 
 
-def _policy_table(outcomes: Sequence[Outcome]) -> str:
+def _policy_table(outcomes: Sequence[PolicyOutcome]) -> str:
     best = cheapest_safe(outcomes) if any(outcome.dollars for outcome in outcomes) else ""
     heads = "".join(f"<th>{head}</th>" for head in ("policy", *HEADS, *FAULTS))
     rows = "".join(_policy_row(outcome, is_best=outcome.policy == best) for outcome in outcomes)
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
-def _policy_row(outcome: Outcome, *, is_best: bool) -> str:
+def _policy_row(outcome: PolicyOutcome, *, is_best: bool) -> str:
     numbers = (
         *(dollars(outcome.dollars_with_refetch), dollars(outcome.uncached_dollars), short(outcome.input_tokens)),
         *(f"{outcome.hit_ratio:.1%}", short(outcome.peak_tokens), short(outcome.mean_tokens)),
@@ -298,7 +298,7 @@ def _policy_row(outcome: Outcome, *, is_best: bool) -> str:
     return f'<tr class="best">{cells}</tr>' if is_best else f"<tr>{cells}</tr>"
 
 
-def _calibration(replay: Replay) -> Iterator[str]:
+def _calibration(replay: ReplayReport) -> Iterator[str]:
     rows = calibration_rows(replay)
     if not rows:
         return
@@ -313,7 +313,7 @@ def _calibration(replay: Replay) -> Iterator[str]:
     yield f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
-def _files(replay: Replay) -> Iterator[str]:
+def _files(replay: ReplayReport) -> Iterator[str]:
     yield "<h2>File by file</h2>"
     yield _key((("read", "served from the cache"), ("fresh", "fresh input"), ("compacted", "compaction")))
     yield (
@@ -347,7 +347,7 @@ def _session_notes(sessions: Sequence[SessionOutcome]) -> Iterator[str]:
         yield f'<p class="quiet">{escape(note)}</p>'
 
 
-def _closing(replay: Replay) -> Iterator[str]:
+def _closing(replay: ReplayReport) -> Iterator[str]:
     if replay.broken:
         items = "".join(
             f"<li>{escape(file_label(found.path))}: {escape(found.problem)}</li>" for found in replay.broken
@@ -361,6 +361,6 @@ def _key(entries: Iterable[tuple[str, str]]) -> str:
     return f'<div class="key">{"".join(items)}</div>'
 
 
-def _by_window(outcomes: Iterable[Outcome]) -> Iterator[tuple[int, list[Outcome]]]:
+def _by_window(outcomes: Iterable[PolicyOutcome]) -> Iterator[tuple[int, list[PolicyOutcome]]]:
     for window, rows in groupby(outcomes, key=lambda outcome: outcome.window_tokens):
         yield window, list(rows)

@@ -50,7 +50,7 @@ class CallOutcome(Struct, frozen=True, array_like=True):
     over_window: bool = False
 
 
-class Outcome(Struct, frozen=True):
+class PolicyOutcome(Struct, frozen=True):
     """One policy at one window, over one session or over several.
 
     `input_tokens` and `read_tokens` include what a summariser read. `uncached_dollars` is the same without a prompt cache.
@@ -78,10 +78,10 @@ class Outcome(Struct, frozen=True):
     uncached_dollars: float = 0.0
     series: tuple[CallOutcome, ...] = ()
 
-    def __add__(self, other: "Outcome") -> "Outcome":
+    def __add__(self, other: "PolicyOutcome") -> "PolicyOutcome":
         counted = {field: getattr(self, field) + getattr(other, field) for field in _COUNTED}
         peak = max(self.peak_tokens, other.peak_tokens)
-        return Outcome(self.policy, self.window_tokens, peak_tokens=peak, **counted)
+        return PolicyOutcome(self.policy, self.window_tokens, peak_tokens=peak, **counted)
 
     @property
     def hit_ratio(self) -> float:
@@ -105,11 +105,13 @@ class Outcome(Struct, frozen=True):
 
 
 _COUNTED = tuple(
-    field for field in Outcome.__struct_fields__ if field not in ("policy", "window_tokens", "peak_tokens", "series")
+    field
+    for field in PolicyOutcome.__struct_fields__
+    if field not in ("policy", "window_tokens", "peak_tokens", "series")
 )
 
 
-class Calibration(Struct, frozen=True):
+class RunCalibration(Struct, frozen=True):
     """The recorded run beside its simulation, from time and content alone, and corrected by `misses` that neither explains.
 
     `recorded_dollars` is what the record was billed (`billed`), else its usage at list prices. `unrecorded_shrinks` are
@@ -132,22 +134,22 @@ class Calibration(Struct, frozen=True):
     @property
     def input_error(self) -> float:
         """By what share the simulated input is off."""
-        return _off(self.simulated_input, self.recorded_input)
+        return _relative_error(self.simulated_input, self.recorded_input)
 
     @property
     def hit_error(self) -> float:
         """By what share the simulated hit ratio is off."""
-        return _off(self.simulated_hit_ratio, self.recorded_hit_ratio)
+        return _relative_error(self.simulated_hit_ratio, self.recorded_hit_ratio)
 
     @property
     def dollar_error(self) -> float:
         """By what share the simulated dollars are off."""
-        return _off(self.simulated_dollars, self.recorded_dollars)
+        return _relative_error(self.simulated_dollars, self.recorded_dollars)
 
     @property
     def corrected_dollar_error(self) -> float:
         """By what share the dollars are off once the misses are known."""
-        return _off(self.corrected_dollars, self.recorded_dollars)
+        return _relative_error(self.corrected_dollars, self.recorded_dollars)
 
 
 class SessionOutcome(Struct, frozen=True):
@@ -160,8 +162,8 @@ class SessionOutcome(Struct, frozen=True):
     factor: float
     call_tokens: float
     overhead_tokens: int
-    outcomes: tuple[Outcome, ...]
-    calibration: Calibration | None = None
+    outcomes: tuple[PolicyOutcome, ...]
+    calibration: RunCalibration | None = None
     notes: tuple[str, ...] = ()
     parent: str | None = None
 
@@ -174,7 +176,7 @@ class FileOutcome(Struct, frozen=True, tag="replayed", tag_field="state"):
     sessions: tuple[SessionOutcome, ...]
 
     @property
-    def outcomes(self) -> tuple[Outcome, ...]:
+    def outcomes(self) -> tuple[PolicyOutcome, ...]:
         """Each policy at each window, over all sessions of the file."""
         return totals(outcome for session in self.sessions for outcome in session.outcomes)
 
@@ -184,14 +186,14 @@ class FileOutcome(Struct, frozen=True, tag="replayed", tag_field="state"):
         return max(self.sessions, key=lambda session: session.calls, default=None)
 
 
-class Broken(Struct, frozen=True, tag="broken", tag_field="state"):
+class BrokenFile(Struct, frozen=True, tag="broken", tag_field="state"):
     """A transcript that could not be replayed, and why."""
 
     path: str
     problem: str
 
 
-class Plan(Struct, frozen=True):
+class ReplayPlan(Struct, frozen=True):
     """What to replay: policies by name, windows in tokens (0 is the model's own), and how.
 
     `model` none: the one that each session was recorded with. `overhead_tokens` none: as the record tells.
@@ -204,12 +206,12 @@ class Plan(Struct, frozen=True):
     overhead_tokens: int | None = None
 
 
-class Replay(Struct, frozen=True):
+class ReplayReport(Struct, frozen=True):
     """Everything a run found, in the order the files were given."""
 
-    plan: Plan
+    plan: ReplayPlan
     prices_as_of: str
-    files: tuple[FileOutcome | Broken, ...]
+    files: tuple[FileOutcome | BrokenFile, ...]
 
     @property
     def replayed(self) -> tuple[FileOutcome, ...]:
@@ -217,23 +219,23 @@ class Replay(Struct, frozen=True):
         return tuple(found for found in self.files if isinstance(found, FileOutcome))
 
     @property
-    def broken(self) -> tuple[Broken, ...]:
+    def broken(self) -> tuple[BrokenFile, ...]:
         """The files that could not."""
-        return tuple(found for found in self.files if isinstance(found, Broken))
+        return tuple(found for found in self.files if isinstance(found, BrokenFile))
 
     @property
-    def outcomes(self) -> tuple[Outcome, ...]:
+    def outcomes(self) -> tuple[PolicyOutcome, ...]:
         """Each policy at each window, over everything."""
         return totals(outcome for found in self.replayed for outcome in found.outcomes)
 
 
-def totals(outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
+def totals(outcomes: Iterable[PolicyOutcome]) -> tuple[PolicyOutcome, ...]:
     """Sums by window and policy, in the order in which these were first met."""
-    groups: dict[tuple[int, str], list[Outcome]] = {}
+    groups: dict[tuple[int, str], list[PolicyOutcome]] = {}
     for outcome in outcomes:
         groups.setdefault((outcome.window_tokens, outcome.policy), []).append(outcome)
     return tuple(reduce(add, members) for members in groups.values())
 
 
-def _off(simulated: float, recorded: float) -> float:
+def _relative_error(simulated: float, recorded: float) -> float:
     return simulated / recorded - 1 if recorded else 0.0

@@ -33,20 +33,20 @@ from infold.core.messages import (
 from infold.core.policy import PRESETS, Policy, PrunePolicy
 from infold.core.view import view
 from infold.errors import UnknownPreset
-from infold.replay.calls import Call, Recording
+from infold.replay.calls import RecordedCall, RecordedRun
 from infold.replay.prices import Block
-from infold.replay.scale import Overhead, Weigher, shrinks_between
+from infold.replay.scale import MessageCounter, RequestOverhead, shrinks_between
 
 
-class Stage(Struct, frozen=True):
+class ReplaySetup(Struct, frozen=True):
     """What every policy of one session meets: the calls, the provider's way of counting, what is sent beside them.
 
     `rates` and `lifetime_ms` are what a policy that weighs prices may know of them and of the cache.
     """
 
-    recording: Recording
-    weigher: Weigher
-    overhead: Overhead
+    recording: RecordedRun
+    weigher: MessageCounter
+    overhead: RequestOverhead
     entry: ModelEntry
     rates: Rates | None = None
     lifetime_ms: int | None = None
@@ -67,39 +67,39 @@ class Stage(Struct, frozen=True):
         return round(self.constant_tokens / self.weigher.scale.factor)
 
 
-class Held(Struct, frozen=True):
+class PromptContent(Struct, frozen=True):
     """What a request is made of: blocks that stand before the messages, and the messages."""
 
     opening: tuple[Block, ...]
     messages: tuple[Message, ...]
 
 
-class Request(Struct, frozen=True):
+class PolicyRequest(Struct, frozen=True):
     """What a policy sends, and what it did before.
 
     `summarised`: what a summariser was shown, once for each summary it wrote; `summary_tokens`: their size, if known.
     """
 
-    sent: Held
+    sent: PromptContent
     compactions: int = 0
     prunings: int = 0
-    summarised: tuple[Held, ...] = ()
+    summarised: tuple[PromptContent, ...] = ()
     summary_tokens: int | None = None
 
 
-class Player(Protocol):
+class PolicyRunner(Protocol):
     """A policy at work on one session."""
 
-    def request(self, call: Call) -> Request:
+    def request(self, call: RecordedCall) -> PolicyRequest:
         """What it sends."""
         ...
 
-    def hear(self, call: Call, usage: Usage) -> None:
+    def hear(self, call: RecordedCall, usage: Usage) -> None:
         """The reply came, at this usage."""
         ...
 
 
-def opening_blocks(stage: Stage) -> tuple[Block, ...]:
+def opening_blocks(stage: ReplaySetup) -> tuple[Block, ...]:
     """The system prompt and the tools, in the part other sessions share and the part that is this one's."""
     weigher, overhead = stage.weigher, stage.overhead
     return (weigher.padding("shared", overhead.shared_tokens), weigher.padding("own", overhead.own_tokens))
@@ -141,37 +141,37 @@ def mask_results(messages: Sequence[Message], *, keep: int, stubs: dict[int, Mes
             left -= results
             continue
         if index not in stubs:
-            stubs[index] = _masked(message)
+            stubs[index] = _mask(message)
         masked[index] = stubs[index]
     return masked
 
 
-def _masked(message: Message) -> Message:
+def _mask(message: Message) -> Message:
     parts = (
         replace(part, output=MASK, files=()) if isinstance(part, ToolResultPart) else part for part in message.parts
     )
     return replace(message, parts=tuple(parts))
 
 
-class RecordedPlayer:
+class RecordedRunner:
     """The policy that was really at work: the recorded compactions, applied.
 
     What a compaction left that is not in the record (an opaque summary, files shown again) is a block of its own, sized by
     the usage of the first call after it. A prompt that shrank without a recorded reason is taken in the same way.
     """
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: ReplaySetup) -> None:
         self._stage = stage
         self._kept: list[Message] = []
         self._opening = opening_blocks(stage)
-        self._before: Call | None = None
+        self._before: RecordedCall | None = None
 
-    def request(self, call: Call) -> Request:
+    def request(self, call: RecordedCall) -> PolicyRequest:
         """The messages that stood, behind whatever a compaction left."""
         recording = self._stage.recording
         messages, compactions = recording.session.messages, recording.compactions_before(call)
         shrinks = not compactions and self._before is not None and shrinks_between(self._before, call)
-        before = Held(self._opening, tuple(self._kept))
+        before = PromptContent(self._opening, tuple(self._kept))
         if compactions:
             self._fold(call)
         elif shrinks:
@@ -181,20 +181,20 @@ class RecordedPlayer:
         if compactions or shrinks:
             self._carry(call)
         self._before = call
-        return Request(
-            Held(self._opening, tuple(self._kept)),
+        return PolicyRequest(
+            PromptContent(self._opening, tuple(self._kept)),
             compactions=len(compactions),
             prunings=int(shrinks),
             summarised=(before,) * len(compactions),
             summary_tokens=self._summary_tokens(call),
         )
 
-    def hear(self, call: Call, usage: Usage) -> None:
+    def hear(self, call: RecordedCall, usage: Usage) -> None:
         """The reply stands as it was recorded."""
         del usage
         self._kept.append(self._stage.recording.reply_to(call))
 
-    def _fold(self, call: Call) -> None:
+    def _fold(self, call: RecordedCall) -> None:
         """The newest compaction's summary first, then what it kept, then what came after it."""
         recording = self._stage.recording
         messages, newest = recording.session.messages, recording.compactions_before(call)[-1]
@@ -203,7 +203,7 @@ class RecordedPlayer:
         kept = [index for index in range(start, call.end) if index not in recording.artefacts]
         self._kept = [messages[index] for index in (*told, *kept)]
 
-    def _carry(self, call: Call) -> None:
+    def _carry(self, call: RecordedCall) -> None:
         """Size what the record does not show by the prompt that was reported."""
         weigher, shared = self._stage.weigher, self._stage.overhead.shared_tokens
         carried = self._stage.overhead.own_tokens
@@ -211,7 +211,7 @@ class RecordedPlayer:
             carried = max(0, call.usage.prompt - shared - weigher.tokens(self._kept))
         self._opening = (weigher.padding("shared", shared), weigher.padding(f"carried-{call.number}", carried))
 
-    def _summary_tokens(self, call: Call) -> int | None:
+    def _summary_tokens(self, call: RecordedCall) -> int | None:
         told = [found.summary for found in self._stage.recording.compactions_before(call) if found.summary]
         if not told:
             return None
@@ -244,14 +244,14 @@ LAST_N_SHARE = 0.8
 """What part of the window `last-n` fills."""
 
 
-def player_for(name: str, stage: Stage, window_tokens: int) -> Player:
+def make_runner(name: str, stage: ReplaySetup, window_tokens: int) -> PolicyRunner:
     """The player of that name; raises `UnknownPreset` with the names there are."""
     check_policies((name,))
     if name == AS_RECORDED:
-        return RecordedPlayer(stage)
+        return RecordedRunner(stage)
     if name in _BASELINES:
-        return BaselinePlayer(stage, _BASELINES[name], window_tokens)
-    return PresetPlayer(stage, PRESETS.get(name, NONE), window_tokens)
+        return BaselineRunner(stage, _BASELINES[name], window_tokens)
+    return PresetRunner(stage, PRESETS.get(name, NONE), window_tokens)
 
 
 def check_policies(names: Sequence[str]) -> None:
@@ -261,10 +261,10 @@ def check_policies(names: Sequence[str]) -> None:
             raise UnknownPreset(name, known=POLICY_NAMES)
 
 
-class PresetPlayer:
+class PresetRunner:
     """A preset of the core over a log of its own."""
 
-    def __init__(self, stage: Stage, policy: Policy, window_tokens: int) -> None:
+    def __init__(self, stage: ReplaySetup, policy: Policy, window_tokens: int) -> None:
         self._stage = stage
         self._summarises = policy.name not in MODEL_FREE
         self._policy = replace(policy, summary=replace(policy.summary, fallback="fold"))
@@ -279,7 +279,7 @@ class PresetPlayer:
         )
         self._answered_ms: int | None = None
 
-    def request(self, call: Call) -> Request:
+    def request(self, call: RecordedCall) -> PolicyRequest:
         """Append what was said, compact as a session would have, and show the view."""
         self._log = self._log.extend(MessageEntry(message) for message in self._stage.recording.added_before(call))
         before = self._log
@@ -287,35 +287,35 @@ class PresetPlayer:
         compaction = compact(before, situation, now_ms=call.sent_ms)
         self._log = compaction.log
         folds = sum(isinstance(event, Compacted) for event in compaction.events)
-        return Request(
+        return PolicyRequest(
             self._held(self._log),
             compactions=folds,
             prunings=sum(isinstance(event, Pruned | Clipped) for event in compaction.events),
             summarised=(self._held(before),) * folds if folds and self._summarises else (),
         )
 
-    def hear(self, call: Call, usage: Usage) -> None:
+    def hear(self, call: RecordedCall, usage: Usage) -> None:
         """Append the reply with the simulated usage in place of the recorded one."""
         reply = self._stage.recording.reply_to(call)
         finish: Finish = reply.finish or ("tool-calls" if calls_of(reply) else "stop")
         self._log = self._log.append(MessageEntry(replace(reply, usage=usage, finish=finish)))
         self._answered_ms = call.answered_ms
 
-    def _is_cold(self, call: Call) -> bool:
+    def _is_cold(self, call: RecordedCall) -> bool:
         """Whether the pause since the last reply was longer than the cache lives."""
         lifetime = self._stage.lifetime_ms
         if lifetime is None or call.sent_ms is None or self._answered_ms is None:
             return False
         return call.sent_ms - self._answered_ms > lifetime
 
-    def _held(self, log: Log) -> Held:
-        return Held(self._opening, (*self._stage.preamble, *view(log, self._policy.summary)))
+    def _held(self, log: Log) -> PromptContent:
+        return PromptContent(self._opening, (*self._stage.preamble, *view(log, self._policy.summary)))
 
 
-class BaselinePlayer:
+class BaselineRunner:
     """A rule without memory: the same function of the whole history before each call."""
 
-    def __init__(self, stage: Stage, rule: "Rule", window_tokens: int) -> None:
+    def __init__(self, stage: ReplaySetup, rule: "Rule", window_tokens: int) -> None:
         self._stage = stage
         self._rule = rule
         self._window_tokens = window_tokens or stage.entry.context_tokens
@@ -323,12 +323,12 @@ class BaselinePlayer:
         self._opening = opening_blocks(stage)
         self._stubs: dict[int, Message] = {}
 
-    def request(self, call: Call) -> Request:
+    def request(self, call: RecordedCall) -> PolicyRequest:
         """What the rule leaves of the history."""
         self._history += self._stage.recording.added_before(call)
-        return Request(Held(self._opening, (*self._stage.preamble, *self._rule(self))))
+        return PolicyRequest(PromptContent(self._opening, (*self._stage.preamble, *self._rule(self))))
 
-    def hear(self, call: Call, usage: Usage) -> None:
+    def hear(self, call: RecordedCall, usage: Usage) -> None:
         """Append the reply."""
         del usage
         self._history.append(self._stage.recording.reply_to(call))
@@ -343,11 +343,11 @@ class BaselinePlayer:
         return keep_newest(self._history, [self._stage.weigher.weigh(m).block.tokens for m in self._history], room)
 
 
-Rule = Callable[[BaselinePlayer], Sequence[Message]]
+Rule = Callable[[BaselineRunner], Sequence[Message]]
 
 
 _BASELINES: dict[str, Rule] = {
-    "last-n": BaselinePlayer.newest,
+    "last-n": BaselineRunner.newest,
     "mask-all": lambda player: player.masked(0),
     "mask-keep-10": lambda player: player.masked(10),
 }

@@ -28,19 +28,19 @@ from infold.core.view import view
 from infold.errors import InfoldError
 from infold.replay.facts import (
     SETS,
-    Divided,
-    Event,
-    Fact,
+    DividedHistory,
     FactSet,
-    Shown,
+    HistoryEvent,
+    HistoryFact,
+    ShownText,
     events_of,
     facts_of,
+    find_places,
     holds,
-    normalised,
-    places_of,
+    normalise,
     without_summaries,
 )
-from infold.replay.outcome import Broken
+from infold.replay.outcome import BrokenFile
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 
@@ -53,35 +53,35 @@ EDGE_LINES = 5
 MASK = "[masked]"
 
 
-def baselines_of(head: Sequence[Event], *, budget_tokens: int) -> dict[str, tuple[Shown, ...]]:
+def baselines_of(head: Sequence[HistoryEvent], *, budget_tokens: int) -> dict[str, tuple[ShownText, ...]]:
     """The texts that each baseline leaves in view."""
     newest = {event.handle for event in [event for event in head if event.speaker == "result"][-KEPT_RESULTS:]}
     return {
         "none": _records(head, {event.handle: event.text for event in head}),
         "last-n": _records(*_last(head, budget_tokens)),
-        "mask-all": _records(head, {event.handle: _masked(event) for event in head}),
+        "mask-all": _records(head, {event.handle: _mask(event) for event in head}),
         "mask-keep-10": _records(
-            head, {event.handle: event.text if event.handle in newest else _masked(event) for event in head}
+            head, {event.handle: event.text if event.handle in newest else _mask(event) for event in head}
         ),
         "head+tail lines": _records(head, {event.handle: _edges(event) for event in head}),
     }
 
 
-def _records(head: Sequence[Event], texts: dict[str, str]) -> tuple[Shown, ...]:
+def _records(head: Sequence[HistoryEvent], texts: dict[str, str]) -> tuple[ShownText, ...]:
     """Texts as records; a result is one record with its call."""
-    return tuple(Shown.of(_with_call(event, texts[event.handle])) for event in head if event.speaker != "call")
+    return tuple(ShownText.of(_with_call(event, texts[event.handle])) for event in head if event.speaker != "call")
 
 
-def _with_call(event: Event, text: str) -> str:
+def _with_call(event: HistoryEvent, text: str) -> str:
     return text if event.call is None else f"{event.call.text}\n{_status(event)}\n{text}"
 
 
-def _status(event: Event) -> str:
+def _status(event: HistoryEvent) -> str:
     return "" if event.exit_status is None else f"exit {event.exit_status}"
 
 
-def _last(head: Sequence[Event], budget_tokens: int) -> tuple[list[Event], dict[str, str]]:
-    kept: list[Event] = []
+def _last(head: Sequence[HistoryEvent], budget_tokens: int) -> tuple[list[HistoryEvent], dict[str, str]]:
+    kept: list[HistoryEvent] = []
     for event in reversed(head):
         budget_tokens -= estimate(event.text, "features")
         if budget_tokens < 0:
@@ -91,11 +91,11 @@ def _last(head: Sequence[Event], budget_tokens: int) -> tuple[list[Event], dict[
     return kept, {event.handle: event.text for event in kept}
 
 
-def _masked(event: Event) -> str:
+def _mask(event: HistoryEvent) -> str:
     return MASK if event.speaker == "result" else event.text
 
 
-def _edges(event: Event) -> str:
+def _edges(event: HistoryEvent) -> str:
     lines = event.text.splitlines()
     if event.speaker != "result" or len(lines) <= 2 * EDGE_LINES:
         return event.text
@@ -135,7 +135,7 @@ _CLAIMS = re.compile(
 )
 
 
-class Point(Struct, frozen=True):
+class EndPoint(Struct, frozen=True):
     """Where a session is stopped: `messages[:cut]` is folded, up to `end` stays verbatim, the rest shows what was needed."""
 
     messages: tuple[Message, ...]
@@ -150,27 +150,27 @@ class Point(Struct, frozen=True):
         return int(self.head_tokens * BUDGET_SHARE)
 
 
-class Scored(Struct, frozen=True):
+class ScoredFact(Struct, frozen=True):
     """A fact, by which ways it is in view, and which queries bring it back within one call and within two."""
 
-    fact: Fact
+    fact: HistoryFact
     held: frozenset[str]
     stale: frozenset[str] = frozenset()
     recalled: frozenset[str] = frozenset()
 
 
-class Measured(Struct, frozen=True):
+class Measurement(Struct, frozen=True):
     """All that was found at one point: every fact, and for each way its tokens and what its text invented."""
 
     source: str
     session: str
     head_tokens: int
-    facts: tuple[Scored, ...]
+    facts: tuple[ScoredFact, ...]
     tokens: dict[str, int]
     invented: dict[str, tuple[str, ...]]
 
 
-def points_of(session: RecordedSession) -> Iterator[Point]:
+def points_of(session: RecordedSession) -> Iterator[EndPoint]:
     """The points a session is measured at: where it really was compacted with a known summary, else one late in it."""
     told = [compaction for compaction in session.compactions if compaction.summary]
     summaries = [compaction.summary for compaction in told]
@@ -184,13 +184,13 @@ def points_of(session: RecordedSession) -> Iterator[Point]:
             yield point
 
 
-def measure_session(source: str, session: RecordedSession, decoys: Sequence[Fact] = ()) -> Iterator[Measured]:
+def measure_session(source: str, session: RecordedSession, decoys: Sequence[HistoryFact] = ()) -> Iterator[Measurement]:
     """Measure a session at each of its points; short ones have none."""
     for number, point in enumerate(points_of(session)):
         yield _measure(source, f"{session.id}@{number}", point, decoys)
 
 
-def folded_log(point: Point, cuts: int) -> Log:
+def fold_log(point: EndPoint, cuts: int) -> Log:
     """The log at a point after that many successive folds, the last of them at the point's cut."""
     log = Log(SessionId("retention"), Rendering(recall=True))
     situation = Situation(INFOLD, budget_for(Window(200_000), INFOLD))
@@ -211,17 +211,17 @@ def _legal_index(log: Log, wanted: int) -> int:
     return next((place for place in range(wanted, 0, -1) if log.live[place].cuttable), 0)
 
 
-def decoys_of(session: RecordedSession) -> tuple[Fact, ...]:
+def decoys_of(session: RecordedSession) -> tuple[HistoryFact, ...]:
     """Facts of one session to look for in another, where none of them is true."""
     for point in points_of(session):
         facts = [
-            fact for fact in facts_of(_divided(point)) if fact.kind in ("file", "number", "reference", "identifier")
+            fact for fact in facts_of(_divide(point)) if fact.kind in ("file", "number", "reference", "identifier")
         ]
         return tuple(facts[:: max(1, len(facts) // MOST_DECOYS)])[:MOST_DECOYS]
     return ()
 
 
-def point_at(messages: tuple[Message, ...], end: int, summary: str = "") -> Point | None:
+def point_at(messages: tuple[Message, ...], end: int, summary: str = "") -> EndPoint | None:
     """The point that stops before that message, with its tail chosen; none where there is too little to fold."""
     sizes = [sum(measure_message(message, "features")) for message in messages[:end]]
     tail_tokens = min(TAIL_TOKENS, int(sum(sizes) * TAIL_SHARE))
@@ -233,7 +233,7 @@ def point_at(messages: tuple[Message, ...], end: int, summary: str = "") -> Poin
             break
         cut = index if log.live[index].cuttable else cut
     head_tokens = sum(sizes[:cut])
-    return Point(messages, cut, end, head_tokens, summary) if head_tokens >= SHORTEST_TOKENS else None
+    return EndPoint(messages, cut, end, head_tokens, summary) if head_tokens >= SHORTEST_TOKENS else None
 
 
 def _share_index(sizes: Sequence[int], share: float) -> int:
@@ -246,75 +246,79 @@ def _share_index(sizes: Sequence[int], share: float) -> int:
     return len(sizes)
 
 
-def _divided(point: Point) -> Divided:
+def _divide(point: EndPoint) -> DividedHistory:
     events = events_of(enumerate(point.messages))
-    return Divided(
+    return DividedHistory(
         head=tuple(event for event in events if event.sequence < point.cut),
         tail=tuple(event for event in events if point.cut <= event.sequence < point.end),
         later=tuple(event for event in events if event.sequence >= point.end),
     )
 
 
-def _measure(source: str, name: str, point: Point, decoys: Sequence[Fact]) -> Measured:
-    divided = _divided(point)
+def _measure(source: str, name: str, point: EndPoint, decoys: Sequence[HistoryFact]) -> Measurement:
+    divided = _divide(point)
     texts = _folds(point)
-    ways: dict[str, tuple[Shown, ...]] = {way: (Shown.of(text, shape="lines"),) for way, text in texts.items()}
+    ways: dict[str, tuple[ShownText, ...]] = {way: (ShownText.of(text, shape="lines"),) for way, text in texts.items()}
     if point.summary:
         texts["vendor summary"] = point.summary
-        ways["vendor summary"] = (Shown.of(point.summary, shape="prose"),)
+        ways["vendor summary"] = (ShownText.of(point.summary, shape="prose"),)
     ways |= baselines_of(divided.head, budget_tokens=point.budget_tokens)
-    tail = tuple(Shown.of(event.text) for event in _events_in_view(point))
-    history = "\n".join(normalised(event.text) for event in divided.head)
+    tail = tuple(ShownText.of(event.text) for event in _events_in_view(point))
+    history = "\n".join(normalise(event.text) for event in divided.head)
     false = [fact for fact in decoys if not any(_knows(history, fact))]
     facts = (*facts_of(divided), *(_decoy(fact) for fact in false))
-    recall = Recall(Index.of(documents_of(enumerate(point.messages[: point.cut]))))
-    return Measured(
+    recall = RecallProbe(Index.of(documents_of(enumerate(point.messages[: point.cut]))))
+    return Measurement(
         source=source,
         session=name,
         head_tokens=point.head_tokens,
-        facts=tuple(_scored(fact, _with_tail(ways, tail) if "tail" in fact.sets else ways, recall) for fact in facts),
+        facts=tuple(_score(fact, _with_tail(ways, tail) if "tail" in fact.sets else ways, recall) for fact in facts),
         tokens={way: sum(estimate(shown.text, "features") for shown in texts) for way, texts in ways.items()},
-        invented={way: invented(text, history) for way, text in texts.items()},
+        invented={way: find_invented(text, history) for way, text in texts.items()},
     )
 
 
-def _events_in_view(point: Point) -> tuple[Event, ...]:
+def _events_in_view(point: EndPoint) -> tuple[HistoryEvent, ...]:
     """What a view shows verbatim after the most folds."""
-    return events_of(enumerate(view(folded_log(point, CUTS[-1]), INFOLD.summary)[1:]))
+    return events_of(enumerate(view(fold_log(point, CUTS[-1]), INFOLD.summary)[1:]))
 
 
-def _with_tail(ways: Mapping[str, tuple[Shown, ...]], tail: tuple[Shown, ...]) -> dict[str, tuple[Shown, ...]]:
+def _with_tail(
+    ways: Mapping[str, tuple[ShownText, ...]], tail: tuple[ShownText, ...]
+) -> dict[str, tuple[ShownText, ...]]:
     return {way: (*shown, *tail) for way, shown in ways.items() if way.startswith("infold")}
 
 
-def _folds(point: Point) -> dict[str, str]:
-    logs = {f"infold k={cuts}": folded_log(point, cuts) for cuts in CUTS}
+def _folds(point: EndPoint) -> dict[str, str]:
+    logs = {f"infold k={cuts}": fold_log(point, cuts) for cuts in CUTS}
     return {way: log.checkpoint.text for way, log in logs.items() if log.checkpoint is not None}
 
 
-def _decoy(fact: Fact) -> Fact:
-    return Fact(fact.kind, fact.cues, fact.answers, fact.handle, one_record=fact.one_record, sets=frozenset({"decoy"}))
+def _decoy(fact: HistoryFact) -> HistoryFact:
+    return HistoryFact(
+        fact.kind, fact.cues, fact.answers, fact.handle, one_record=fact.one_record, sets=frozenset({"decoy"})
+    )
 
 
-def _knows(history: str, fact: Fact) -> Iterator[bool]:
+def _knows(history: str, fact: HistoryFact) -> Iterator[bool]:
     yield from (answer in history for answer in fact.answers if fact.kind != "file")
     yield from (cue in history for cue in fact.cues if fact.kind == "file")
 
 
-def _scored(fact: Fact, ways: Mapping[str, tuple[Shown, ...]], recall: "Recall") -> Scored:
+def _score(fact: HistoryFact, ways: Mapping[str, tuple[ShownText, ...]], recall: "RecallProbe") -> ScoredFact:
     held = frozenset(way for way, shown in ways.items() if holds(shown, fact, fact.answers))
     stale = frozenset(way for way, shown in ways.items() if way not in held and holds(shown, fact, fact.stale))
     asked = fact.sets & {"later", "result-only", "outcome"}
-    return Scored(fact, held, stale, frozenset(recall.finds(fact)) if asked else frozenset())
+    return ScoredFact(fact, held, stale, frozenset(recall.finds(fact)) if asked else frozenset())
 
 
-class Recall:
+class RecallProbe:
     """A recall tool as an agent has it, asked by the words around a fact, never by the fact."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
 
-    def finds(self, fact: Fact) -> Iterator[str]:
+    def finds(self, fact: HistoryFact) -> Iterator[str]:
         """The queries that bring a fact back: from its origin or its use, in one call or in two."""
         for name, words in (("origin", fact.origin), ("use", fact.use)):
             replies = [self.ask(query) for query in _queries(words)]
@@ -338,37 +342,37 @@ def _queries(words: str) -> tuple[str, ...]:
     return words, " ".join(split[quarter : len(split) - quarter])
 
 
-def _is_in(text: str, fact: Fact) -> bool:
+def _is_in(text: str, fact: HistoryFact) -> bool:
     """Whether a reply tells the fact; a number or a status means nothing without its cue."""
-    shown = [Shown.of(block) for block in text.split("\n\n")]
+    shown = [ShownText.of(block) for block in text.split("\n\n")]
     if fact.one_record or fact.kind == "number":
         return holds(shown, fact, fact.answers)
-    return any(True for block in shown for answer in fact.answers for _ in places_of(block.text, answer))
+    return any(True for block in shown for answer in fact.answers for _ in find_places(block.text, answer))
 
 
-def invented(text: str, history: str) -> tuple[str, ...]:
+def find_invented(text: str, history: str) -> tuple[str, ...]:
     """Paths, numbers and identifiers of a generated text that occur nowhere in the history it stands for."""
     claims = dict.fromkeys(_CLAIMS.findall(_FRAME.sub(" ", text)))
-    return tuple(claim for claim in claims if normalised(claim) not in history)
+    return tuple(claim for claim in claims if normalise(claim) not in history)
 
 
-def with_neighbours(paths: Sequence[Path]) -> tuple[tuple[Path, Path], ...]:
+def pair_neighbours(paths: Sequence[Path]) -> tuple[tuple[Path, Path], ...]:
     """Each file with the one before it, the first with the last; decoys are taken from there."""
     return tuple(zip(paths, (*paths[-1:], *paths[:-1]), strict=True))
 
 
-def measure_file(pair: tuple[Path, Path]) -> tuple[Measured, ...] | Broken:
+def measure_file(pair: tuple[Path, Path]) -> tuple[Measurement, ...] | BrokenFile:
     """What the fold keeps of every session of a file long enough to measure; a file that cannot be read is told, not fatal."""
     path, neighbour = pair
     try:
         sessions = read_transcript(path).sessions
     except (InfoldError, OSError) as problem:
-        return Broken(path.name, str(problem))
+        return BrokenFile(path.name, str(problem))
     decoys = _decoys(neighbour) if neighbour != path else ()
     return tuple(measured for session in sessions for measured in measure_session(path.name, session, decoys))
 
 
-def _decoys(neighbour: Path) -> tuple[Fact, ...]:
+def _decoys(neighbour: Path) -> tuple[HistoryFact, ...]:
     """Facts of another session; none where it cannot be read, which its own turn will tell."""
     try:
         sessions = read_transcript(neighbour).sessions
@@ -403,7 +407,7 @@ class Rate(Struct, frozen=True):
     sessions: int
 
 
-class Line(Struct, frozen=True):
+class RetentionLine(Struct, frozen=True):
     """One way, over all sets it is measured on; what its text takes of the history, and its faults."""
 
     way: str
@@ -413,27 +417,27 @@ class Line(Struct, frozen=True):
     invented: int = 0
 
 
-class Summary(Struct, frozen=True):
+class RetentionSummary(Struct, frozen=True):
     """The whole outcome: lines, and what they rest on."""
 
     points: int
     sessions: int
     history_tokens: int
-    lines: tuple[Line, ...]
+    lines: tuple[RetentionLine, ...]
 
 
-def summarise_measured(measured: Sequence[Measured]) -> Summary:
+def summarise_retention(measured: Sequence[Measurement]) -> RetentionSummary:
     """The lines of these points: every way by itself, recall by itself, and the last fold together with recall."""
     ways = dict.fromkeys(way for one in measured for way in one.tokens)
     lines = [_way(way, [one for one in measured if way in one.tokens]) for way in ways]
-    lines += [_asked(f"recall: {query}", measured, _recalled_by(query)) for query in QUERIES]
-    lines += [_asked(f"{LAST} or recall: {query}", measured, _kept_or_recalled_by(query)) for query in QUERIES]
-    lines.append(_asked("in context or any recall", measured, lambda s: LAST in s.held or bool(s.recalled)))
+    lines += [_recall_line(f"recall: {query}", measured, _recalled_by(query)) for query in QUERIES]
+    lines += [_recall_line(f"{LAST} or recall: {query}", measured, _kept_or_recalled_by(query)) for query in QUERIES]
+    lines.append(_recall_line("in context or any recall", measured, lambda s: LAST in s.held or bool(s.recalled)))
     sessions = len({_session(one) for one in measured})
-    return Summary(len(measured), sessions, sum(one.head_tokens for one in measured), tuple(lines))
+    return RetentionSummary(len(measured), sessions, sum(one.head_tokens for one in measured), tuple(lines))
 
 
-def render(summary: Summary) -> str:
+def render_retention(summary: RetentionSummary) -> str:
     """The lines as a table of plain text, a column for each set."""
     head = f"{'':34}" + "".join(f"{name:>22}" for name in SETS) + f"{'of history':>12}{'stale':>7}{'invented':>9}"
     rows = [
@@ -447,8 +451,8 @@ def render(summary: Summary) -> str:
     return "\n".join((ground, note, "", head, *rows)) + "\n"
 
 
-def _way(way: str, measured: Sequence[Measured]) -> Line:
-    return Line(
+def _way(way: str, measured: Sequence[Measurement]) -> RetentionLine:
+    return RetentionLine(
         way,
         _rates(measured, SETS, lambda scored: way in scored.held),
         round(sum(one.tokens[way] for one in measured) / sum(one.head_tokens for one in measured), 4),
@@ -457,24 +461,26 @@ def _way(way: str, measured: Sequence[Measured]) -> Line:
     )
 
 
-def _asked(name: str, measured: Sequence[Measured], kept: Callable[[Scored], bool]) -> Line:
-    return Line(name, _rates(measured, RECALLED, kept))
+def _recall_line(name: str, measured: Sequence[Measurement], kept: Callable[[ScoredFact], bool]) -> RetentionLine:
+    return RetentionLine(name, _rates(measured, RECALLED, kept))
 
 
-def _recalled_by(query: str) -> Callable[[Scored], bool]:
+def _recalled_by(query: str) -> Callable[[ScoredFact], bool]:
     return lambda scored: query in scored.recalled
 
 
-def _kept_or_recalled_by(query: str) -> Callable[[Scored], bool]:
+def _kept_or_recalled_by(query: str) -> Callable[[ScoredFact], bool]:
     return lambda scored: LAST in scored.held or query in scored.recalled
 
 
-def _rates(measured: Sequence[Measured], sets: Iterable[FactSet], kept: Callable[[Scored], bool]) -> dict[str, Rate]:
+def _rates(
+    measured: Sequence[Measurement], sets: Iterable[FactSet], kept: Callable[[ScoredFact], bool]
+) -> dict[str, Rate]:
     found = {name: _rate(measured, name, kept) for name in sets}
     return {name: rate for name, rate in found.items() if rate is not None}
 
 
-def _rate(measured: Sequence[Measured], name: FactSet, kept: Callable[[Scored], bool]) -> Rate | None:
+def _rate(measured: Sequence[Measurement], name: FactSet, kept: Callable[[ScoredFact], bool]) -> Rate | None:
     by_session: dict[str, list[bool]] = {}
     for one in measured:
         verdicts = [kept(scored) for scored in one.facts if name in scored.fact.sets]
@@ -482,12 +488,12 @@ def _rate(measured: Sequence[Measured], name: FactSet, kept: Callable[[Scored], 
             by_session.setdefault(_session(one), []).extend(verdicts)
     if not by_session:
         return None
-    shares = [100 * fmean(verdicts) for verdicts in _pooled(by_session.values())]
+    shares = [100 * fmean(verdicts) for verdicts in _resample(by_session.values())]
     low, high = _interval(shares)
     return Rate(round(fmean(shares), 1), low, high, sum(map(len, by_session.values())), len(by_session))
 
 
-def _pooled(sessions: Iterable[list[bool]]) -> Iterator[list[bool]]:
+def _resample(sessions: Iterable[list[bool]]) -> Iterator[list[bool]]:
     """Sessions by themselves; those with very few facts of a set together, as one or two facts make no share."""
     small: list[bool] = []
     for verdicts in sessions:
@@ -506,7 +512,7 @@ def _interval(shares: Sequence[float]) -> tuple[float, float]:
     return round(means[RESAMPLES * 25 // 1_000], 1), round(means[RESAMPLES * 975 // 1_000 - 1], 1)
 
 
-def _session(one: Measured) -> str:
+def _session(one: Measurement) -> str:
     return one.session.partition("@")[0]
 
 
@@ -514,7 +520,7 @@ def _cell(rate: Rate | None) -> str:
     return f"{'–':>22}" if rate is None else f"{f'{rate.mean} [{rate.low:.0f}–{rate.high:.0f}] ({rate.facts})':>22}"
 
 
-def _faults(line: Line) -> str:
+def _faults(line: RetentionLine) -> str:
     if line.share_of_history is None:
         return ""
     return f"{100 * line.share_of_history:>11.1f}%{line.stale:>7}{line.invented:>9}"

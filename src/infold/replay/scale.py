@@ -13,7 +13,7 @@ from msgspec import Struct
 from infold.core.messages import Message, calls_of, results_of
 from infold.core.policy import Ruler
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_part
-from infold.replay.calls import Call, Recording
+from infold.replay.calls import RecordedCall, RecordedRun
 from infold.replay.prices import HOUR_SECONDS, Block
 
 FEWEST_STEPS = 5
@@ -48,7 +48,7 @@ PLAIN = Scale()
 """Our own count, where a record teaches nothing."""
 
 
-class Overhead(Struct, frozen=True):
+class RequestOverhead(Struct, frozen=True):
     """What is sent beside the messages: the beginning that other sessions share, and the rest of it."""
 
     shared_tokens: int = 0
@@ -62,7 +62,7 @@ class Overhead(Struct, frozen=True):
         return self.shared_tokens + self.own_tokens
 
 
-class Weighed(Struct, frozen=True):
+class CountedMessage(Struct, frozen=True):
     """A message as a replay needs it: its block, its calls and results, and whether it holds the user's first words."""
 
     block: Block
@@ -71,17 +71,17 @@ class Weighed(Struct, frozen=True):
     has_opening: bool = False
 
 
-class Weigher:
+class MessageCounter:
     """Weighs each message once, however many requests it stands in; equal content is an equal block."""
 
     def __init__(self, ruler: Ruler, scale: Scale = PLAIN, *, opening: str = "") -> None:
         self.ruler = ruler
         self.scale = scale
-        self._opening = _squeezed(opening)
-        self._known: dict[int, tuple[Message, Weighed]] = {}
+        self._opening = _squeeze(opening)
+        self._known: dict[int, tuple[Message, CountedMessage]] = {}
         self._blocks: dict[object, Block] = {}
 
-    def weigh(self, message: Message) -> Weighed:
+    def weigh(self, message: Message) -> CountedMessage:
         """What is known of a message."""
         found = self._known.get(id(message))
         if found is None:  # the message is kept with it, so that its id stays its own
@@ -96,14 +96,14 @@ class Weigher:
         """A block of content that nobody recorded, under a name of its own."""
         return self._block(("padding", name, tokens), tokens)
 
-    def _weighed(self, message: Message) -> Weighed:
+    def _weighed(self, message: Message) -> CountedMessage:
         calls, results = calls_of(message), results_of(message)
         tokens = self.scale.tokens(count_tokens(message, self.ruler), len(calls))
-        return Weighed(
+        return CountedMessage(
             self._block((type(message).__name__, message.parts), tokens),
             tuple(call.call_id for call in calls),
             tuple(result.call_id for result in results),
-            bool(self._opening) and self._opening in _squeezed(_words_of(message)),
+            bool(self._opening) and self._opening in _squeeze(_words_of(message)),
         )
 
     def _block(self, content: object, tokens: int) -> Block:
@@ -122,7 +122,7 @@ def _words_of(message: Message) -> str:
     return "\n".join(part.text for part in message.parts if hasattr(part, "text"))
 
 
-def _squeezed(text: str) -> str:
+def _squeeze(text: str) -> str:
     return " ".join(text.split())
 
 
@@ -137,7 +137,7 @@ class _Step(Struct, frozen=True):
     grown: int
 
 
-def learn_scale(recording: Recording, ruler: Ruler) -> Scale:
+def learn_scale(recording: RecordedRun, ruler: Ruler) -> Scale:
     """The scale that the growth of a session's recorded prompts teaches; the plain count where it teaches nothing."""
     steps = [step for step in _steps(recording, ruler) if _teaches(step)]
     if len(steps) < 3:
@@ -165,7 +165,7 @@ def _with_frame(steps: list[_Step]) -> Scale | None:
     return Scale(factor, frame, len(steps)) if plausible else None
 
 
-def _steps(recording: Recording, ruler: Ruler) -> Iterator[_Step]:
+def _steps(recording: RecordedRun, ruler: Ruler) -> Iterator[_Step]:
     messages = recording.session.messages
     for before, after in pairwise(recording.calls):
         if before.usage is None or after.usage is None or recording.compactions_before(after):
@@ -178,34 +178,34 @@ def _steps(recording: Recording, ruler: Ruler) -> Iterator[_Step]:
         )
 
 
-def learn_overhead(recording: Recording, weigher: Weigher) -> Overhead:
+def learn_overhead(recording: RecordedRun, weigher: MessageCounter) -> RequestOverhead:
     """What stood beside the messages of the first recorded prompt; without one, the recorded system prompt and tools."""
     session = recording.session
     first = next((call for call in recording.calls if call.usage is not None), None)
     if first is None or first.usage is None:
         stated = sum(measure(text, weigher.ruler) for text in (session.system, session.tools))
-        return Overhead(weigher.scale.tokens(stated), known=bool(stated))
+        return RequestOverhead(weigher.scale.tokens(stated), known=bool(stated))
     beside = max(0, first.usage.prompt - weigher.tokens(session.messages[: first.end]))
     served = [call.usage.cache_read for call in _beginnings(recording) if call.usage and call.usage.cache_read]
     shared = min((beside, *served)) if served else beside
-    return Overhead(shared, beside - shared, warm=first.usage.cache_read >= shared > 0, known=True)
+    return RequestOverhead(shared, beside - shared, warm=first.usage.cache_read >= shared > 0, known=True)
 
 
-def _beginnings(recording: Recording) -> Iterator[Call]:
+def _beginnings(recording: RecordedRun) -> Iterator[RecordedCall]:
     """The calls whose prompts had nothing but the overhead in common with any before: the first, and after a compaction."""
     for call in recording.calls:
         if call.number == 0 or recording.compactions_before(call):
             yield call
 
 
-def shrinks_between(before: Call, after: Call) -> bool:
+def shrinks_between(before: RecordedCall, after: RecordedCall) -> bool:
     """Whether the recorded prompt became so much smaller that something was taken out of it."""
     if before.usage is None or after.usage is None:
         return False
     return after.usage.prompt < before.usage.prompt * (1 - SHRINK_SHARE)
 
 
-def learn_lifetime(recording: Recording, lifetime_seconds: int) -> int:
+def learn_lifetime(recording: RecordedRun, lifetime_seconds: int) -> int:
     """How long entries lived in the recorded run: an hour if most pauses beyond the stated lifetime did no harm."""
     if lifetime_seconds >= HOUR_SECONDS:
         return lifetime_seconds
@@ -217,23 +217,23 @@ def learn_lifetime(recording: Recording, lifetime_seconds: int) -> int:
     return HOUR_SECONDS if 2 * sum(verdicts) > len(verdicts) else lifetime_seconds
 
 
-def _is_new(recording: Recording, before: Call, after: Call) -> bool:
+def _is_new(recording: RecordedRun, before: RecordedCall, after: RecordedCall) -> bool:
     return bool(recording.compactions_before(after)) or shrinks_between(before, after)
 
 
-def _was_served(before: Call, after: Call) -> bool:
+def _was_served(before: RecordedCall, after: RecordedCall) -> bool:
     assert before.usage is not None
     assert after.usage is not None
     return 2 * after.usage.cache_read > before.usage.prompt
 
 
-def _pause_seconds(before: Call, after: Call) -> float:
+def _pause_seconds(before: RecordedCall, after: RecordedCall) -> float:
     if before.usage is None or after.usage is None or before.answered_ms is None or after.sent_ms is None:
         return 0.0
     return (after.sent_ms - before.answered_ms) / 1_000
 
 
-def unexplained_misses(recording: Recording, lifetime_seconds: int) -> Mapping[int, int]:
+def unexplained_misses(recording: RecordedRun, lifetime_seconds: int) -> Mapping[int, int]:
     """Calls that the cache should have served by time and content and did not, with the tokens it served.
 
     A setting was changed, or the provider sent the call elsewhere: it would have met any policy. A record without a single

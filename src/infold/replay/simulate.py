@@ -16,21 +16,21 @@ from infold.core.judge import record_text
 from infold.core.messages import Message, Usage, results_of
 from infold.core.policy import Ruler
 from infold.core.tokens import measure
-from infold.replay.calls import Call, Recording
-from infold.replay.outcome import CallOutcome, Outcome, Spend
-from infold.replay.policies import Held, Player, Request, Stage, opening_blocks
+from infold.replay.calls import RecordedCall, RecordedRun
+from infold.replay.outcome import CallOutcome, PolicyOutcome, Spend
+from infold.replay.policies import PolicyRequest, PolicyRunner, PromptContent, ReplaySetup, opening_blocks
 from infold.replay.prices import CacheRules, Prompt, PromptCache, Tariff
-from infold.replay.scale import Weighed, count_tokens
+from infold.replay.scale import CountedMessage, count_tokens
 
 SUMMARY_TOKENS = 2_753
 """The median of 73 recorded summaries of real work; what a summary is charged as where its text is not known."""
 
 
-Refetch: TypeAlias = Callable[[Call, Sequence[Message]], int]
+Refetch: TypeAlias = Callable[[RecordedCall, Sequence[Message]], int]
 """Given a call and the messages sent: the tokens of what the reply needed and the request no longer held."""
 
 
-class Meter(Struct, frozen=True):
+class Billing(Struct, frozen=True):
     """What bills a simulation: prices, cache rules, the window, and the charge for facts lost, if anybody knows it.
 
     `misses`: by the number of the call, what the cache served where it should have served all, in the recorded run.
@@ -43,19 +43,21 @@ class Meter(Struct, frozen=True):
     refetch: Refetch | None = None
 
 
-def simulate(name: str, player: Player, stage: Stage, meter: Meter, *, label_tokens: int | None = None) -> Outcome:
+def simulate(
+    name: str, player: PolicyRunner, stage: ReplaySetup, meter: Billing, *, label_tokens: int | None = None
+) -> PolicyOutcome:
     """One policy over one session; `label_tokens` is the window it is reported under, if not the one it is held to."""
-    run = _Run(stage, meter)
+    run = _Simulation(stage, meter)
     for call in stage.recording.calls:
         request = player.request(call)
         player.hear(call, run.send(call, request))
     return run.outcome(name, meter.window_tokens if label_tokens is None else label_tokens)
 
 
-class _Run:
+class _Simulation:
     """The books of one simulation."""
 
-    def __init__(self, stage: Stage, meter: Meter) -> None:
+    def __init__(self, stage: ReplaySetup, meter: Billing) -> None:
         self.stage = stage
         self.meter = meter
         self.cache = PromptCache(meter.rules)
@@ -75,7 +77,7 @@ class _Run:
         first = self.stage.recording.calls[0].sent_ms if self.stage.recording.calls else None
         self.cache.send(Prompt.of([opening_blocks(self.stage)[0]]), sent_ms=first)
 
-    def send(self, call: Call, request: Request) -> Usage:
+    def send(self, call: RecordedCall, request: PolicyRequest) -> Usage:
         """Bill a request and its reply; the usage is what the simulated provider reports for them."""
         if call.number in self.meter.misses:
             self.cache.forget(self.meter.misses[call.number])
@@ -101,13 +103,13 @@ class _Run:
         self._last = prompt
         return self._usage(prompt.tokens, read, output)
 
-    def _charge(self, prompt: Prompt, output: int, call: Call) -> int:
+    def _charge(self, prompt: Prompt, output: int, call: RecordedCall) -> int:
         read = self.cache.send(prompt, sent_ms=call.sent_ms, answered_ms=call.answered_ms)
         self.spend += self.meter.tariff.bill(prompt.tokens, read, output, cached=self._is_cached(prompt.tokens))
         self._count(prompt.tokens, read, output)
         return read
 
-    def _summarise(self, call: Call, held: Held, output: int) -> None:
+    def _summarise(self, call: RecordedCall, held: PromptContent, output: int) -> None:
         """A summary is written from all that was held, with the cache at hand."""
         blocks = (self.stage.weigher.weigh(message).block for message in held.messages)
         prompt = Prompt.of([*held.opening, *blocks])
@@ -126,14 +128,14 @@ class _Run:
     def _is_cached(self, prompt_tokens: int) -> bool:
         return self.meter.rules.enabled and prompt_tokens >= self.meter.rules.minimum_tokens
 
-    def _output_tokens(self, call: Call) -> int:
+    def _output_tokens(self, call: RecordedCall) -> int:
         """The reply's tokens as reported, or as counted where a record was written before the reply was complete."""
         reply = self.stage.recording.reply_to(call)
         counted = self.stage.weigher.scale.tokens(count_tokens(reply, self.stage.weigher.ruler))
         usage = reply.usage
         return max(counted, 0 if usage is None else usage.output + usage.reasoning)
 
-    def _check(self, weighed: Sequence[Weighed], call: Call) -> None:
+    def _check(self, weighed: Sequence[CountedMessage], call: RecordedCall) -> None:
         """What is wrong with a request, seen from outside; words not said yet cannot be lost."""
         called = {call_id for found in weighed for call_id in found.call_ids}
         answered = {call_id for found in weighed for call_id in found.result_ids}
@@ -141,7 +143,7 @@ class _Run:
         if self._opening is not None and self._opening < call.end:
             self.without_opening += not any(found.has_opening for found in weighed)
 
-    def _fetch_again(self, call: Call, request: Request, prompt: Prompt) -> None:
+    def _fetch_again(self, call: RecordedCall, request: PolicyRequest, prompt: Prompt) -> None:
         """One more call that reads the request and brings what was lost."""
         lost = self.meter.refetch(call, request.sent.messages) if self.meter.refetch else 0
         if lost <= 0:
@@ -156,10 +158,10 @@ class _Run:
             return Usage(cache_read=read, cache_write=fresh, output=output)
         return Usage(input=fresh, cache_read=read, output=output)
 
-    def outcome(self, name: str, window_tokens: int) -> Outcome:
+    def outcome(self, name: str, window_tokens: int) -> PolicyOutcome:
         """The books, closed."""
         prompts = [call.prompt_tokens for call in self.series]
-        return Outcome(
+        return PolicyOutcome(
             policy=name,
             window_tokens=window_tokens,
             calls=len(self.series),
@@ -189,7 +191,7 @@ _NAMES = re.compile(
 )
 
 
-class _Needed(Struct, frozen=True):
+class _NeededName(Struct, frozen=True):
     """A name that a reply uses, and the tool output it was last told by."""
 
     name: str
@@ -197,11 +199,11 @@ class _Needed(Struct, frozen=True):
     tokens: int
 
 
-def refetching(recording: Recording, ruler: Ruler) -> Callable[[Call, Sequence[Message]], int]:
+def make_refetch(recording: RecordedRun, ruler: Ruler) -> Callable[[RecordedCall, Sequence[Message]], int]:
     """What each call has to fetch again under a request, in tokens; made once for a session."""
     needed = _needed_by_call(recording, ruler)
 
-    def lost_tokens(call: Call, request: Sequence[Message]) -> int:
+    def lost_tokens(call: RecordedCall, request: Sequence[Message]) -> int:
         wanted = needed.get(call.number, ())
         if not wanted:
             return 0
@@ -212,19 +214,19 @@ def refetching(recording: Recording, ruler: Ruler) -> Callable[[Call, Sequence[M
     return lost_tokens
 
 
-def _needed_by_call(recording: Recording, ruler: Ruler) -> Mapping[int, tuple[_Needed, ...]]:
-    told: dict[str, _Needed] = {}
-    needed: dict[int, tuple[_Needed, ...]] = {}
+def _needed_by_call(recording: RecordedRun, ruler: Ruler) -> Mapping[int, tuple[_NeededName, ...]]:
+    told: dict[str, _NeededName] = {}
+    needed: dict[int, tuple[_NeededName, ...]] = {}
     for call in recording.calls:
         for place in range(call.start, call.end):
-            _tell(told, place, recording.session.messages[place], ruler)
+            _note_names(told, place, recording.session.messages[place], ruler)
         used = dict.fromkeys(_NAMES.findall(record_text((recording.reply_to(call),))))
         needed[call.number] = tuple(told[name] for name in used if name in told)
     return needed
 
 
-def _tell(told: dict[str, _Needed], place: int, message: Message, ruler: Ruler) -> None:
+def _note_names(told: dict[str, _NeededName], place: int, message: Message, ruler: Ruler) -> None:
     for result in results_of(message):
         tokens = measure(result.output, ruler)
         for name in dict.fromkeys(_NAMES.findall(result.output)):
-            told[name] = _Needed(name, place, tokens)
+            told[name] = _NeededName(name, place, tokens)

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from infold.replay.outcome import Calibration, FileOutcome, Outcome, Replay, SessionOutcome
+from infold.replay.outcome import FileOutcome, PolicyOutcome, ReplayReport, RunCalibration, SessionOutcome
 
 MOST_CALIBRATED = 40
 """Sessions shown in the calibration table; a file of two hundred dialogues is summed up in JSON."""
@@ -19,7 +19,7 @@ MOST_CALIBRATED = 40
 MARK = {True: "*", False: ""}
 
 
-def tables(replay: Replay, *, plain: bool = False) -> RenderableType:
+def build_tables(replay: ReplayReport, *, plain: bool = False) -> RenderableType:
     """Everything worth seeing in a terminal: calibration, each window, and each file where there are several."""
     priced = any(session.priced for found in replay.replayed for session in found.sessions)
     parts: list[RenderableType] = []
@@ -33,7 +33,7 @@ def tables(replay: Replay, *, plain: bool = False) -> RenderableType:
     return Group(*parts)
 
 
-def to_json(replay: Replay) -> bytes:
+def to_json(replay: ReplayReport) -> bytes:
     """The whole replay, with sums and ratios worked out; the same replay always gives the same bytes."""
     document = {
         "plan": replay.plan,
@@ -63,7 +63,7 @@ def _session_json(session: SessionOutcome) -> dict[str, Any]:
     return {**told, "outcomes": [_with_ratios(outcome) for outcome in session.outcomes]}
 
 
-def _with_ratios(outcome: Outcome) -> dict[str, Any]:
+def _with_ratios(outcome: PolicyOutcome) -> dict[str, Any]:
     ratios = {
         "dollars": outcome.dollars,
         "dollars_with_refetch": outcome.dollars_with_refetch,
@@ -74,18 +74,18 @@ def _with_ratios(outcome: Outcome) -> dict[str, Any]:
     return told if outcome.series else {name: value for name, value in told.items() if name != "series"}
 
 
-def _by_window(outcomes: Iterable[Outcome]) -> Iterator[tuple[int, list[Outcome]]]:
+def _by_window(outcomes: Iterable[PolicyOutcome]) -> Iterator[tuple[int, list[PolicyOutcome]]]:
     for window, rows in groupby(outcomes, key=lambda outcome: outcome.window_tokens):
         yield window, list(rows)
 
 
-def cheapest_safe(outcomes: Iterable[Outcome]) -> str:
+def cheapest_safe(outcomes: Iterable[PolicyOutcome]) -> str:
     """The policy that costs least of those with no call over the window, no broken pair, and the opening always there."""
     safe = [found for found in outcomes if not (found.overruns or found.broken_pairs or found.without_opening)]
     return min(safe, key=lambda outcome: outcome.dollars_with_refetch).policy if safe else ""
 
 
-def _policy_table(window: int, rows: list[Outcome], plain: bool, *, priced: bool) -> Table:
+def _policy_table(window: int, rows: list[PolicyOutcome], plain: bool, *, priced: bool) -> Table:
     table = _table(f"window {window_label(window)}", plain)
     table.add_column("policy", no_wrap=True)
     refetched = any(outcome.refetch_tokens for outcome in rows)
@@ -111,12 +111,12 @@ def _policy_table(window: int, rows: list[Outcome], plain: bool, *, priced: bool
     return table
 
 
-def _counts(outcome: Outcome) -> Iterator[str]:
+def _counts(outcome: PolicyOutcome) -> Iterator[str]:
     yield from (f"{count:,}" for count in (outcome.compactions, outcome.prunings, outcome.prefix_breaks))
     yield from (f"{count:,}" for count in (outcome.overruns, outcome.broken_pairs, outcome.without_opening))
 
 
-def _file_table(replay: Replay, window: int, plain: bool) -> Table:
+def _file_table(replay: ReplayReport, window: int, plain: bool) -> Table:
     table = _table(f"cost by file, window {window_label(window)}", plain)
     table.add_column("file", overflow="fold")
     for name in replay.plan.policies:
@@ -127,7 +127,7 @@ def _file_table(replay: Replay, window: int, plain: bool) -> Table:
     return table
 
 
-def _calibration_table(replay: Replay, *, plain: bool) -> Table:
+def _calibration_table(replay: ReplayReport, *, plain: bool) -> Table:
     table = _table("the recorded run against its simulation", plain)
     table.add_column("session", no_wrap=True, max_width=28)
     for head in ("calls", "factor", "overhead", "input", "hits", "sim.", "cost", "sim.", "misses"):
@@ -140,7 +140,7 @@ def _calibration_table(replay: Replay, *, plain: bool) -> Table:
     return table
 
 
-def calibration_rows(replay: Replay) -> list[tuple[str, ...]]:
+def calibration_rows(replay: ReplayReport) -> list[tuple[str, ...]]:
     """One row for each session that reports usage, largest first within its file."""
     return [
         _calibration_row(found, session, session.calibration)
@@ -150,7 +150,7 @@ def calibration_rows(replay: Replay) -> list[tuple[str, ...]]:
     ]
 
 
-def _calibration_row(found: FileOutcome, session: SessionOutcome, told: Calibration) -> tuple[str, ...]:
+def _calibration_row(found: FileOutcome, session: SessionOutcome, told: RunCalibration) -> tuple[str, ...]:
     main = session is found.longest
     cost = (dollars(told.recorded_dollars), f"{told.dollar_error:+.1%}") if session.priced else ("-", "-")
     return (
@@ -166,7 +166,7 @@ def _calibration_row(found: FileOutcome, session: SessionOutcome, told: Calibrat
     )
 
 
-def _notes(replay: Replay) -> Iterator[str]:
+def _notes(replay: ReplayReport) -> Iterator[str]:
     yield f"* the cheapest policy without a fault; dollars at the prices of {replay.prices_as_of}. Faults are calls over"
     yield "the window, broken pairs of call and result, and calls that lost the user's first words."
     yield "What a policy would have paid for the same work, not how the work would have gone."

@@ -47,7 +47,7 @@ class Closing(ABC):
 Name = TypeVar("Name")
 
 
-def surplus(sizes: Iterable[tuple[Name, int]], max_bytes: int) -> list[Name]:
+def choose_surplus(sizes: Iterable[tuple[Name, int]], max_bytes: int) -> list[Name]:
     """Return the sessions to delete so that the rest takes at most `max_bytes`; `sizes` has them last changed first.
 
     The newest that fit are kept. From the first that does not fit on, all older ones are deleted, so that only age
@@ -73,7 +73,7 @@ Row = TypeVar("Row")
 EntryRow: TypeAlias = tuple[int, int | None, bytes | None]
 
 
-def in_pages(fetch: Callable[[Row | None], Sequence[Row]]) -> Iterator[Row]:
+def read_pages(fetch: Callable[[Row | None], Sequence[Row]]) -> Iterator[Row]:
     """Yield all rows; `fetch` returns the page after a row, or the first page for `None`."""
     last: Row | None = None
     while page := fetch(last):
@@ -83,7 +83,7 @@ def in_pages(fetch: Callable[[Row | None], Sequence[Row]]) -> Iterator[Row]:
         last = page[-1]
 
 
-def numbered_entries(
+def read_entries(
     fetch: Callable[[int], Sequence[EntryRow]], key: SessionKey, where: str, before: int | None
 ) -> Iterator[tuple[int, Entry]]:
     """Yield a session's entries before a number, newest first; raise `StoreBroken` if one is damaged or missing.
@@ -101,14 +101,14 @@ def numbered_entries(
             if sequence is None and end <= 0:
                 return
             if sequence is None or stored is None or sequence != end - 1:
-                raise _missing(where, key, end - 1, sequence)
-            yield sequence, _entry(stored, sequence, key, where)
+                raise _gap_error(where, key, end - 1, sequence)
+            yield sequence, _decode(stored, sequence, key, where)
             end = sequence
         if end > 0 and len(page) < PAGE:
-            raise _missing(where, key, end - 1, None)
+            raise _gap_error(where, key, end - 1, None)
 
 
-def _entry(stored: bytes, sequence: int, key: SessionKey, where: str) -> Entry:
+def _decode(stored: bytes, sequence: int, key: SessionKey, where: str) -> Entry:
     try:
         return decode_entry(stored)
     except UndecodableLog as error:
@@ -119,7 +119,7 @@ def _entry(stored: bytes, sequence: int, key: SessionKey, where: str) -> Entry:
         ) from error
 
 
-def _missing(where: str, key: SessionKey, expected: int, found: int | None) -> StoreBroken:
+def _gap_error(where: str, key: SessionKey, expected: int, found: int | None) -> StoreBroken:
     instead = "the session ends" if found is None else f"entry {found} follows"
     return StoreBroken(
         where,
@@ -147,7 +147,9 @@ def migrations_for(database: str) -> tuple[Migration, ...]:
     return tuple(Migration(int(found[1]), found[2], path.read_text("utf-8")) for path, found in named if found)
 
 
-def outstanding(known: Sequence[Migration], applied: Sequence[tuple[int, str]], where: str) -> tuple[Migration, ...]:
+def pending_migrations(
+    known: Sequence[Migration], applied: Sequence[tuple[int, str]], where: str
+) -> tuple[Migration, ...]:
     """Return the migrations still to apply; raise `StoreBroken` if the applied ones are unknown or newer."""
     ours = [(migration.number, migration.name) for migration in known]
     if list(applied[: len(ours)]) != ours[: len(applied)]:

@@ -13,8 +13,17 @@ from infold.core.entries import Entry, encode_entry
 from infold.core.recall import Document
 from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, Found, SessionKey, StoredSession
-from infold.stores.lifecycle import PAGE, Closing, EntryRow, SystemClock, numbered_entries, surplus
-from infold.stores.search_index import MOST_PLACES, Indexed, Place, Slice, askable, document_at, index_all, ranked
+from infold.stores.lifecycle import PAGE, Closing, EntryRow, SystemClock, choose_surplus, read_entries
+from infold.stores.search_index import (
+    MOST_PLACES,
+    Indexed,
+    PartPlace,
+    Slice,
+    document_at,
+    index_all,
+    query_tokens,
+    rank_parts,
+)
 
 WHERE = "memory"
 
@@ -53,7 +62,7 @@ class MemoryStore(Closing):
             last = min(end, len(stored)) - 1
             return [(len(stored), number, stored[number]) for number in range(last, max(-1, last - PAGE), -1)]
 
-        return numbered_entries(fetch, key, WHERE, before)
+        return read_entries(fetch, key, WHERE, before)
 
     @contextmanager
     def hold(self, key: SessionKey) -> Iterator[bool]:
@@ -97,7 +106,7 @@ class MemoryStore(Closing):
         """Delete the sessions changed longest ago until the rest takes at most that many bytes; return how many."""
         with self._lock:
             sizes = ((key, session.stored_bytes) for key, session in reversed(self._sessions.items()))
-            return self._forget(surplus(sizes, max_bytes))
+            return self._forget(choose_surplus(sizes, max_bytes))
 
     def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
         """Return the parts that hold any of these tokens, best first, then newest first."""
@@ -105,7 +114,7 @@ class MemoryStore(Closing):
             return ()
         with self._lock:
             places = self._sessions[key].places if key in self._sessions else {}
-            return ranked([_newest(places.get(token, [])) for token in askable(tokens)], most)
+            return rank_parts([_newest(places.get(token, [])) for token in query_tokens(tokens)], most)
 
     def read(self, key: SessionKey, handle: str) -> Document:
         """Return the part under a handle; raise `UnknownReference` if it holds no text."""
@@ -149,7 +158,7 @@ class _Session:
 
     def __init__(self) -> None:
         self.stored: list[bytes] = []
-        self.places: dict[str, list[Place]] = {}
+        self.places: dict[str, list[PartPlace]] = {}
         self.indexed = 0
         self.changed_ms = 0
         self.media: dict[str, bytes] = {}
@@ -159,5 +168,5 @@ class _Session:
         return sum(map(len, self.stored)) + sum(map(len, self.media.values()))
 
 
-def _newest(places: Sequence[Place]) -> list[Place]:
+def _newest(places: Sequence[PartPlace]) -> list[PartPlace]:
     return list(islice(reversed(places), MOST_PLACES))

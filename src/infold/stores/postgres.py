@@ -19,7 +19,7 @@ from psycopg_pool import ConnectionPool
 from infold.core.entries import Entry, encode_entry
 from infold.errors import StoreBroken, StoreClosed, StoreConflict, UnknownSession
 from infold.ports import Clock, SessionKey
-from infold.stores.lifecycle import SystemClock, migrations_for, outstanding, surplus
+from infold.stores.lifecycle import SystemClock, choose_surplus, migrations_for, pending_migrations
 from infold.stores.search_index import Indexed, Slice, mark_of
 from infold.stores.sql_store import Queries, SqlStore
 
@@ -56,7 +56,7 @@ _UNREACHABLE = ("", "the server cannot be reached", _SERVER)
 _REFUSED = ("", "the server refused", "look the error up by its code")
 
 
-def name_of(dsn: str) -> str:
+def database_name(dsn: str) -> str:
     """Return a database's host and name for messages; raise `StoreBroken` if the connection string is invalid."""
     try:
         given = conninfo_to_dict(dsn)
@@ -70,27 +70,27 @@ def name_of(dsn: str) -> str:
 
 def connect(dsn: str, where: str) -> Connection:
     """Open a separate connection in autocommit mode."""
-    with translated(where):
+    with translate_errors(where):
         return psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_SECONDS)
 
 
 def prepare(dsn: str, where: str) -> None:
     """Bring the tables up to this version, one process at a time; raise `StoreBroken` if that fails."""
-    with connect(dsn, where) as connection, translated(where), connection.transaction():
+    with connect(dsn, where) as connection, translate_errors(where), connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
         connection.execute(
             "CREATE TABLE IF NOT EXISTS infold_migrations (number integer PRIMARY KEY, name text, applied_ms bigint)"
         )
         applied = connection.execute("SELECT number, name FROM infold_migrations ORDER BY number").fetchall()
         rows = [(int(str(number)), str(name)) for number, name in applied]
-        for migration in outstanding(migrations_for("postgres"), rows, where):
+        for migration in pending_migrations(migrations_for("postgres"), rows, where):
             connection.execute(migration.sql.encode())
             done = (migration.number, migration.name, SystemClock().now_ms())
             connection.execute("INSERT INTO infold_migrations VALUES (%s, %s, %s)", done)
 
 
 @contextmanager
-def translated(where: str) -> Iterator[None]:
+def translate_errors(where: str) -> Iterator[None]:
     """Run the block and raise database errors as `StoreBroken`, with a remedy."""
     try:
         yield
@@ -116,7 +116,7 @@ class Pools:
     def connection(self) -> Iterator[Connection]:
         """Lend a connection for one read or one transaction."""
         pool = self._here()
-        with translated(self._where), pool.connection() as connection:
+        with translate_errors(self._where), pool.connection() as connection:
             yield connection
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ class PostgresStore(SqlStore):
 
     def __init__(self, dsn: str, clock: Clock | None = None) -> None:
         self._dsn = dsn
-        self.where = name_of(dsn)
+        self.where = database_name(dsn)
         self._clock = clock or SystemClock()
         self._pools = Pools(dsn, self.where)
         prepare(dsn, self.where)
@@ -206,7 +206,7 @@ class PostgresStore(SqlStore):
         stored = [encode_entry(entry) for entry in entries]
 
         def act(connection: Connection) -> int:
-            number = _locked(connection, key, expected, begin=bool(stored) and expected == 0)
+            number = _lock_session(connection, key, expected, begin=bool(stored) and expected == 0)
             if stored:
                 _grow(connection, number, stored, self._clock.now_ms())
                 _insert(connection, number, expected, stored)
@@ -219,7 +219,7 @@ class PostgresStore(SqlStore):
         """Take the session's lock for a compaction; false if another thread or process holds it."""
         pid, connection = os.getpid(), connect(self._dsn, self.where)
         try:
-            with translated(self.where):
+            with translate_errors(self.where):
                 row = connection.execute("SELECT pg_try_advisory_lock(%s)", (_lock_number(key),)).fetchone()
             yield row == (True,)
         finally:
@@ -254,7 +254,7 @@ class PostgresStore(SqlStore):
             sizes: list[Any] = connection.execute(
                 "SELECT number, stored_bytes FROM infold_sessions ORDER BY changed_ms DESC, number DESC"
             ).fetchall()
-            gone = surplus(sizes, max_bytes)
+            gone = choose_surplus(sizes, max_bytes)
             return connection.execute("DELETE FROM infold_sessions WHERE number = ANY (%s)", (gone,)).rowcount
 
         return self._transact(act)
@@ -305,7 +305,7 @@ _BEGIN: LiteralString = (
 """Both lock the row; the second creates it in the same statement if it does not exist."""
 
 
-def _locked(connection: Connection, key: SessionKey, expected: int, *, begin: bool) -> int:
+def _lock_session(connection: Connection, key: SessionKey, expected: int, *, begin: bool) -> int:
     """Lock the session's row until the end of the transaction, creating it if `begin`; return the session's number."""
     row: Any = connection.execute(_BEGIN if begin else _LOCK, (key.tenant, key.session_id)).fetchone()
     number, actual = row or (0, 0)

@@ -44,10 +44,10 @@ BATCH = 200
 
 _TOKEN = re.compile(r"[\w./\\:@#+-]+")
 
-Place: TypeAlias = tuple[int, int]
+PartPlace: TypeAlias = tuple[int, int]
 """A message's number and a part's position in it."""
 
-Earlier: TypeAlias = Callable[[], Iterable[tuple[int, Entry]]]
+EarlierEntries: TypeAlias = Callable[[], Iterable[tuple[int, Entry]]]
 """Returns the entries before the current ones, newest first; called only to find the call of a result."""
 
 
@@ -116,29 +116,31 @@ def mark_of(number: int) -> str:
     return f"${number}"
 
 
-def places_in(slices: Sequence[Slice], token: str) -> list[Place]:
+def places_in(slices: Sequence[Slice], token: str) -> list[PartPlace]:
     """Return the places of a token in slices that are not indexed."""
     return [(piece.sequence, piece.position) for piece in slices if token in piece.tokens]
 
 
-def slices_of(entries: Sequence[Entry], first: int, earlier: Earlier) -> list[Slice]:
+def slices_of(entries: Sequence[Entry], first: int, earlier: EarlierEntries) -> list[Slice]:
     """Return what to index of entries that are numbered from `first` on."""
     said = [(first + at, entry.message) for at, entry in enumerate(entries) if isinstance(entry, MessageEntry)]
     return [
         Slice(*split_handle(document.handle), tokens)
         for document in _documents(said, earlier)
-        for tokens in _cut(dict.fromkeys(_clipped(chain(tokens_of(document.title), tokens_of(document.text)))))
+        for tokens in _split_tokens(
+            dict.fromkeys(_clip_tokens(chain(tokens_of(document.title), tokens_of(document.text))))
+        )
     ]
 
 
-def askable(tokens: Iterable[str]) -> list[str]:
+def query_tokens(tokens: Iterable[str]) -> list[str]:
     """Return a query's first tokens, each once, without characters that a database could interpret."""
-    return list(dict.fromkeys(_clipped(token for token in tokens if _TOKEN.fullmatch(token))))[:MOST_TOKENS]
+    return list(dict.fromkeys(_clip_tokens(token for token in tokens if _TOKEN.fullmatch(token))))[:MOST_TOKENS]
 
 
-def ranked(places: Iterable[Sequence[Place]], most: int) -> tuple[Found, ...]:
+def rank_parts(places: Iterable[Sequence[PartPlace]], most: int) -> tuple[Found, ...]:
     """Return the parts found, best first and then newest first, given the places of each token."""
-    scores: dict[Place, float] = {}
+    scores: dict[PartPlace, float] = {}
     for held in places:
         distinct = set(held)
         weight = log(1 + MOST_PLACES / max(1, len(distinct)))
@@ -162,14 +164,14 @@ def document_at(store: Entries, key: SessionKey, handle: str) -> Document:
     raise UnknownReference("part", handle, remedy="name a part that holds text, by a handle from a search or a stub")
 
 
-def _documents(said: Sequence[tuple[int, Message]], earlier: Earlier) -> Iterator[Document]:
+def _documents(said: Sequence[tuple[int, Message]], earlier: EarlierEntries) -> Iterator[Document]:
     """Yield the documents of these messages in order, each message read with only the calls that it answers.
 
     So the result does not depend on which messages were appended together.
     """
     makers = {call.call_id: numbered for numbered in said for call in calls_of(numbered[1])}
     missing = {result.call_id for _, message in said for result in results_of(message)} - makers.keys()
-    for numbered in _makers(missing, earlier()) if missing else ():
+    for numbered in _find_callers(missing, earlier()) if missing else ():
         makers.update((call.call_id, numbered) for call in calls_of(numbered[1]))
     for sequence, message in said:
         called = {result.call_id for result in results_of(message)} & makers.keys()
@@ -182,7 +184,7 @@ def _is_of(document: Document, sequence: int) -> bool:
     return split_handle(document.handle)[0] == sequence
 
 
-def _makers(missing: set[str], earlier: Iterable[tuple[int, Entry]]) -> Iterator[tuple[int, Message]]:
+def _find_callers(missing: set[str], earlier: Iterable[tuple[int, Entry]]) -> Iterator[tuple[int, Message]]:
     """Yield the nearby messages that made these calls; stop when all are found."""
     for sequence, entry in islice(earlier, FARTHEST_CALL):
         if not isinstance(entry, MessageEntry):
@@ -195,11 +197,11 @@ def _makers(missing: set[str], earlier: Iterable[tuple[int, Entry]]) -> Iterator
             return
 
 
-def _clipped(tokens: Iterable[str]) -> Iterator[str]:
+def _clip_tokens(tokens: Iterable[str]) -> Iterator[str]:
     return (token[:LONGEST_TOKEN] for token in tokens)
 
 
-def _cut(tokens: Iterable[str]) -> Iterator[tuple[str, ...]]:
+def _split_tokens(tokens: Iterable[str]) -> Iterator[tuple[str, ...]]:
     held, size = list[str](), 0
     for token in tokens:
         size += len(token.encode()) + 1

@@ -10,16 +10,16 @@ from infold.core.entries import Entry
 from infold.core.messages import SessionId
 from infold.core.recall import Document
 from infold.ports import Found, SessionKey, StoredSession
-from infold.stores.lifecycle import LAST, PAGE, Closing, EntryRow, in_pages, numbered_entries
+from infold.stores.lifecycle import LAST, PAGE, Closing, EntryRow, read_entries, read_pages
 from infold.stores.search_index import (
     MOST_PLACES,
     Indexed,
     Slice,
-    askable,
     document_at,
     index_all,
     places_in,
-    ranked,
+    query_tokens,
+    rank_parts,
 )
 
 SessionRow = tuple[int, int, str, int, int, int]
@@ -66,7 +66,7 @@ class SqlStore(Closing):
         def fetch(end: int) -> list[EntryRow]:
             return self._rows(self.queries.entries, (end, number, PAGE))
 
-        return numbered_entries(fetch, key, self.where, before)
+        return read_entries(fetch, key, self.where, before)
 
     def tenants(self) -> tuple[str, ...]:
         """Return the tenants that have sessions, in order."""
@@ -78,7 +78,7 @@ class SqlStore(Closing):
         def fetch(last: SessionRow | None) -> list[SessionRow]:
             return self._rows(self.queries.sessions, (tenant, *(last[:2] if last else (LAST, LAST)), PAGE))
 
-        for _, _, session_id, entries, stored_bytes, changed_ms in in_pages(fetch):
+        for _, _, session_id, entries, stored_bytes, changed_ms in read_pages(fetch):
             yield StoredSession(SessionKey(tenant, SessionId(session_id)), entries, stored_bytes, changed_ms)
 
     def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
@@ -93,9 +93,9 @@ class SqlStore(Closing):
             return ()
         places = (
             places_in(rest, token) + self._rows(self.queries.places, (*self._match(number, token), MOST_PLACES))
-            for token in askable(tokens)
+            for token in query_tokens(tokens)
         )
-        return ranked(places, most)
+        return rank_parts(places, most)
 
     def read(self, key: SessionKey, handle: str) -> Document:
         """Return the part under a handle; raise `UnknownReference` if it holds no text."""

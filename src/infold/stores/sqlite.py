@@ -15,10 +15,10 @@ from typing import Any, LiteralString
 from infold.core.entries import Entry, encode_entry
 from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, SessionKey
-from infold.stores.lifecycle import SystemClock, surplus
+from infold.stores.lifecycle import SystemClock, choose_surplus
 from infold.stores.search_index import Indexed, Slice, mark_of
 from infold.stores.sql_store import Queries, SqlStore
-from infold.stores.sqlite_file import BUSY_SECONDS, holding, lock_path, prepare, translated
+from infold.stores.sqlite_file import BUSY_SECONDS, hold_lock, lock_path, prepare, translate_errors
 from infold.stores.sqlite_writer import Connections
 
 _SESSION = "FROM sessions WHERE tenant = ? AND id = ?"
@@ -87,8 +87,8 @@ class SqliteStore(SqlStore):
     def hold(self, key: SessionKey) -> Iterator[bool]:
         """Take the session's lock for a compaction; false if another thread or process holds it."""
         with ExitStack() as stack:
-            with translated(self._path):
-                taken = stack.enter_context(holding(lock_path(self._path, key)))
+            with translate_errors(self._path):
+                taken = stack.enter_context(hold_lock(lock_path(self._path, key)))
             yield taken
 
     def delete(self, key: SessionKey) -> None:
@@ -120,7 +120,7 @@ class SqliteStore(SqlStore):
             sizes = connection.execute(
                 "SELECT number, stored_bytes FROM sessions ORDER BY changed_ms DESC, number DESC"
             ).fetchall()
-            return _forget(connection, surplus(sizes, max_bytes))
+            return _forget(connection, choose_surplus(sizes, max_bytes))
 
         return self._delete_many(act)
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from infold.errors import StoreBroken
 from infold.ports import SessionKey
-from infold.stores.lifecycle import Migration, SystemClock, migrations_for, outstanding
+from infold.stores.lifecycle import Migration, SystemClock, migrations_for, pending_migrations
 
 _HELD: dict[tuple[int, str], object] = {}
 """By process and file: a forked child sees its parent's entries and must not mistake them for its own."""
@@ -37,7 +37,7 @@ def lock_path(database: Path, key: SessionKey) -> Path:
 
 
 @contextmanager
-def holding(path: Path) -> Iterator[bool]:
+def hold_lock(path: Path) -> Iterator[bool]:
     """Hold the lock of this file while the block runs; false at once if it is held elsewhere."""
     pid, mine = os.getpid(), object()
     name = (pid, os.path.realpath(path))
@@ -45,15 +45,15 @@ def holding(path: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        with _locked(path, pid) as taken:
+        with _lock_file(path, pid) as taken:
             yield taken
     finally:
         _HELD.pop(name, None)
 
 
 @contextmanager
-def _locked(path: Path, pid: int) -> Iterator[bool]:
-    descriptor = _take(path)
+def _lock_file(path: Path, pid: int) -> Iterator[bool]:
+    descriptor = _try_lock(path)
     if descriptor is None:
         yield False
         return
@@ -66,7 +66,7 @@ def _locked(path: Path, pid: int) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _take(path: Path) -> int | None:
+def _try_lock(path: Path) -> int | None:
     """Return the descriptor of the locked file, or `None` if it is taken.
 
     The last holder removes the file while it still has the lock, so a lock on a removed file is void and is taken
@@ -122,7 +122,7 @@ _UNKNOWN = ("", "SQLite refused", "look the error up by its name")
 
 def prepare(path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
     """Create the file if it does not exist, and bring it up to this version; raise `StoreBroken` if that fails."""
-    with translated(path), in_use():
+    with translate_errors(path), in_use():
         if not path.exists():
             _create(path, busy_seconds)
         _refuse_special(path)
@@ -151,7 +151,7 @@ def connect(path: Path, busy_seconds: float = BUSY_SECONDS, *, to_read: bool = F
     if any(opened.pid != os.getpid() and opened.path == path for opened in _OPEN.values()):
         problem = "this process was forked while the store was in use, so SQLite's locks do not work here"
         raise StoreBroken(str(path), problem, remedy="open the store after the fork, or start the process by 'spawn'")
-    with translated(path):
+    with translate_errors(path):
         frozen = False
         try:
             connection = _connection(path, "mode=rw", busy_seconds)
@@ -299,7 +299,7 @@ def _close_before_forks() -> None:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Run the block and raise errors of the file as `StoreBroken`, with a remedy."""
     try:
         yield
@@ -320,7 +320,7 @@ def _create(path: Path, busy_seconds: float) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     deadline = time.monotonic() + busy_seconds
     while not path.exists():
-        with holding(path.with_name(f"{path.name}-creating")) as alone:
+        with hold_lock(path.with_name(f"{path.name}-creating")) as alone:
             if alone and not path.exists():
                 put_in_place(_draft(path), path)
         if time.monotonic() > deadline:
@@ -372,7 +372,7 @@ def _close_to_others(path: Path) -> None:
 
 
 def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
-    tables, application = _seen(connection)
+    tables, application = _inspect(connection)
     if application != APPLICATION_ID and (tables or application):
         raise StoreBroken(str(path), "it is another program's database", remedy="name another file")
 
@@ -387,7 +387,7 @@ def _refuse_planted(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _seen(connection: sqlite3.Connection) -> tuple[int, int]:
+def _inspect(connection: sqlite3.Connection) -> tuple[int, int]:
     """Return the number of tables and the application id, read in one transaction."""
     connection.execute("BEGIN")
     try:
@@ -412,11 +412,11 @@ def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) ->
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    if not _outstanding(connection, path):
+    if not _pending(connection, path):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for migration in _outstanding(connection, path):
+        for migration in _pending(connection, path):
             _apply(connection, migration)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
@@ -426,10 +426,10 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         raise
 
 
-def _outstanding(connection: sqlite3.Connection, path: Path) -> tuple[Migration, ...]:
+def _pending(connection: sqlite3.Connection, path: Path) -> tuple[Migration, ...]:
     exists = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchone()
     applied = connection.execute("SELECT number, name FROM migrations ORDER BY number").fetchall() if exists else []
-    return outstanding(migrations_for("sqlite"), applied, str(path))
+    return pending_migrations(migrations_for("sqlite"), applied, str(path))
 
 
 def _apply(connection: sqlite3.Connection, migration: Migration) -> None:

@@ -26,7 +26,7 @@ from infold.stores.sqlite_file import (
     is_connected,
     is_displaced,
     is_frozen,
-    translated,
+    translate_errors,
 )
 
 MOST_TOGETHER = 64
@@ -44,7 +44,7 @@ class Writer:
     def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self._path = path
         self._busy_seconds = busy_seconds
-        self._waiting: SimpleQueue[_Asked[Any] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[_Act[Any] | None] = SimpleQueue()
         self._lock = Lock()
         self._thread: Thread | None = None
         self._closed = False
@@ -55,7 +55,7 @@ class Writer:
         An act that raises one of infold's errors must not have written anything. It may run a second time after a
         rollback.
         """
-        asked = _Asked(act, time.monotonic() + self._busy_seconds)
+        asked = _Act(act, time.monotonic() + self._busy_seconds)
         with self._lock:
             if self._closed:
                 raise StoreClosed(str(self._path))
@@ -90,9 +90,9 @@ class Writer:
             with in_use():
                 disconnect(connection)
 
-    def _next_batch(self) -> "list[_Asked[Any]]":
+    def _next_batch(self) -> "list[_Act[Any]]":
         """Return what is waiting, at least one act; nothing if the writer is to end."""
-        batch = list[_Asked[Any]]()
+        batch = list[_Act[Any]]()
         asked = self._waiting.get()
         while asked is not None:
             batch.append(asked)
@@ -107,7 +107,7 @@ class Writer:
         return batch
 
 
-class _Asked(Generic[T]):
+class _Act(Generic[T]):
     """An act, its deadline for waiting on another process, and the future for its answer."""
 
     def __init__(self, act: Callable[[sqlite3.Connection], T], deadline: float) -> None:
@@ -116,22 +116,22 @@ class _Asked(Generic[T]):
         self.answer: Future[T] = Future()
 
 
-def _carry_out(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]", path: Path) -> None:
+def _carry_out(connection: sqlite3.Connection, batch: "Sequence[_Act[Any]]", path: Path) -> None:
     """Answer a batch once the file may be written; fail the oldest act as soon as its deadline has passed."""
     waiting = deque(batch)
     while waiting:
-        refusal = _refusal(connection, waiting[0].deadline, path)
+        refusal = _begin(connection, waiting[0].deadline, path)
         if refusal is None:
             _answer(connection, tuple(waiting), path)
             return
         waiting.popleft().answer.set_exception(refusal)
 
 
-def _refusal(connection: sqlite3.Connection, deadline: float, path: Path) -> Exception | None:
+def _begin(connection: sqlite3.Connection, deadline: float, path: Path) -> Exception | None:
     """Begin a transaction; return the error if that fails."""
     left_ms = max(0, round((deadline - time.monotonic()) * 1_000))
     try:
-        with translated(path):
+        with translate_errors(path):
             connection.execute(f"PRAGMA busy_timeout = {left_ms}")
             connection.execute("BEGIN IMMEDIATE")
     except Exception as error:  # reported to the caller; the thread goes on
@@ -139,11 +139,11 @@ def _refusal(connection: sqlite3.Connection, deadline: float, path: Path) -> Exc
     return None
 
 
-def _answer(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]", path: Path) -> None:
+def _answer(connection: sqlite3.Connection, batch: "Sequence[_Act[Any]]", path: Path) -> None:
     """Answer a batch whose transaction has begun; if the database rejects it as a whole, try each act alone."""
     try:
-        with translated(path):
-            outcomes = _committed(connection, batch)
+        with translate_errors(path):
+            outcomes = _commit(connection, batch)
     except Exception as error:  # as above
         if len(batch) == 1:
             batch[0].answer.set_exception(error)
@@ -152,7 +152,7 @@ def _answer(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]", path
             _carry_out(connection, [asked], path)
         return
     if is_displaced(connection):
-        outcomes = [_displaced(path)] * len(batch)
+        outcomes = [_displaced_error(path)] * len(batch)
     for asked, outcome in zip(batch, outcomes, strict=True):
         if isinstance(outcome, InfoldError):
             asked.answer.set_exception(outcome)
@@ -160,14 +160,14 @@ def _answer(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]", path
             asked.answer.set_result(outcome)
 
 
-def _displaced(path: Path) -> StoreBroken:
+def _displaced_error(path: Path) -> StoreBroken:
     problem = (
         "the file or its write-ahead log was removed or replaced while this process had it open; this was not stored"
     )
     return StoreBroken(str(path), problem, remedy="put the file back if it is missing, and start the process again")
 
 
-def _committed(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]") -> list[object]:
+def _commit(connection: sqlite3.Connection, batch: "Sequence[_Act[Any]]") -> list[object]:
     """Return each act's result, or the infold error it raised, all in one transaction."""
     try:
         outcomes = [_outcome(connection, asked.act) for asked in batch]
@@ -203,7 +203,7 @@ class Connections:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection for one read, which must be finished within the block."""
-        with self._here().reading() as connection, translated(self._path):
+        with self._here().reading() as connection, translate_errors(self._path):
             yield connection
 
     def write(self, act: Callable[[sqlite3.Connection], T]) -> T:

@@ -14,8 +14,8 @@ from infold.errors import ModelBusy, ModelOverflow
 from infold.formats.registry import ANTHROPIC_MESSAGES
 from infold.models.anthropic import AnthropicMessages
 from infold.ports import ModelRequest, Replied, ToolSpec
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Fail, Say, in_turn
+from infold.testing.script import Fail, Say, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 from .walking import TRANSPORT_ROOTS, walked
 

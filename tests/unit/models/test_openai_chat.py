@@ -10,8 +10,8 @@ from infold.engine.asking import ask
 from infold.errors import KeyRefused, ModelBusy, ModelOverflow
 from infold.models.openai import EMBEDDED, EmbeddedChat, OpenAIChat
 from infold.ports import ModelRequest, Replied, ToolSpec
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Fail, Say, in_turn
+from infold.testing.script import Fail, Say, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 ASK = own_request("[user] hi", Additions(), output_tokens=500)
 HI: list[object] = [{"role": "user", "content": "hi"}]

@@ -7,8 +7,8 @@ from infold.core.gauge import Rates
 from infold.core.messages import Message, ToolResultPart, Usage, calls_of, results_of, text_of
 from infold.core.policy import PRESETS
 from infold.errors import UnknownPreset
-from infold.replay.calls import recording_of
-from infold.replay.policies import POLICY_NAMES, Request, Stage, check_policies, player_for
+from infold.replay.calls import find_calls
+from infold.replay.policies import POLICY_NAMES, PolicyRequest, ReplaySetup, check_policies, make_runner
 from infold.testing.builders import numbered, replies, user
 from infold.transcripts.record import RecordedCompaction
 
@@ -17,9 +17,9 @@ from .recorded import OPENING, session, stage, timed, with_usage, work
 WINDOW = 10_000
 
 
-def played(name: str, on: Stage, window: int = WINDOW) -> list[Request]:
+def played(name: str, on: ReplaySetup, window: int = WINDOW) -> list[PolicyRequest]:
     """The requests of a policy whose provider reports what it was sent."""
-    player = player_for(name, on, window)
+    player = make_runner(name, on, window)
     requests = []
     for call in on.recording.calls:
         request = player.request(call)
@@ -28,7 +28,7 @@ def played(name: str, on: Stage, window: int = WINDOW) -> list[Request]:
     return requests
 
 
-def tokens(on: Stage, request: Request) -> int:
+def tokens(on: ReplaySetup, request: PolicyRequest) -> int:
     """The size of a request."""
     return sum(block.tokens for block in request.sent.opening) + on.weigher.tokens(request.sent.messages)
 
@@ -111,14 +111,14 @@ def test_masks_hide_old_results_and_last_n_the_oldest_messages() -> None:
     assert tokens(on, newest) <= 0.8 * WINDOW
 
 
-def compacted(first_kept: int | None, summary: str, at: int = 9) -> Stage:
+def compacted(first_kept: int | None, summary: str, at: int = 9) -> ReplaySetup:
     """A recorded session with a compaction, and the usage of a much smaller prompt after it."""
     messages: list[Message] = [*work(steps=8)]
     if summary:
         messages.insert(at, replace(numbered([user(summary, synthetic=True)])[0], id=messages[0].id))
     on = stage(with_usage(timed(numbered([replace(m, id=type(m.id)("")) for m in messages]))), overhead=5_000)
     recorded = session(on.recording.session.messages, compactions=[RecordedCompaction(at, summary, None, first_kept)])
-    return replace(on, recording=recording_of(recorded))
+    return replace(on, recording=find_calls(recorded))
 
 
 def test_recorded_summary_stands_before_what_it_kept() -> None:

@@ -3,18 +3,18 @@
 import pytest
 from msgspec.structs import replace
 
-from infold.replay.outcome import Outcome
-from infold.replay.policies import Stage, player_for
+from infold.replay.outcome import PolicyOutcome
+from infold.replay.policies import ReplaySetup, make_runner
 from infold.replay.prices import CacheRules
-from infold.replay.simulate import SUMMARY_TOKENS, Meter, simulate
+from infold.replay.simulate import SUMMARY_TOKENS, Billing, simulate
 from infold.testing.builders import numbered, replies, user
 
 from .recorded import OPENING, meter, stage, timed, words, work
 
 
-def outcome(name: str, on: Stage, by: Meter) -> Outcome:
+def outcome(name: str, on: ReplaySetup, by: Billing) -> PolicyOutcome:
     """A policy over a session."""
-    return simulate(name, player_for(name, on, by.window_tokens), on, by)
+    return simulate(name, make_runner(name, on, by.window_tokens), on, by)
 
 
 def test_growing_history_is_read_from_the_cache() -> None:

@@ -5,7 +5,15 @@ import pytest
 from infold.core.entries import Entry, MessageEntry, Pin, handle_of
 from infold.core.messages import AssistantMessage, MessageId, ToolCallPart, ToolMessage, ToolResultPart
 from infold.core.recall import tokens_of
-from infold.stores.search_index import LARGEST_SLICE, LONGEST_TOKEN, MOST_TOKENS, Slice, askable, ranked, slices_of
+from infold.stores.search_index import (
+    LARGEST_SLICE,
+    LONGEST_TOKEN,
+    MOST_TOKENS,
+    Slice,
+    query_tokens,
+    rank_parts,
+    slices_of,
+)
 from infold.testing.builders import calls, result, user
 from infold.testing.store_contract import as_entries, user_entries
 
@@ -73,24 +81,24 @@ def test_only_tokens_are_asked_for() -> None:
     """What could mean something to a database is no token; endless tokens are known by their beginning."""
     given = ["a", "a", "b.c", "x\\y", "日本", 'q"', "a b", "'", "", "(", "\0", "$1", "y" * 300]
 
-    assert askable(given) == ["a", "b.c", "x\\y", "日本", "y" * LONGEST_TOKEN]
+    assert query_tokens(given) == ["a", "b.c", "x\\y", "日本", "y" * LONGEST_TOKEN]
 
 
 def test_endless_query_is_bounded() -> None:
     """B17: of a query as long as a log only the first tokens are looked up."""
-    assert askable(map(str, range(5_000))) == [str(number) for number in range(MOST_TOKENS)]
+    assert query_tokens(map(str, range(5_000))) == [str(number) for number in range(MOST_TOKENS)]
 
 
 def test_rare_tokens_weigh_more() -> None:
     """B6: a part with a rare token comes before those with a common one, of equals the newest first."""
     common = [(number, 0) for number in range(9)]
-    found = ranked([common, [(3, 0)], []], most=3)
+    found = rank_parts([common, [(3, 0)], []], most=3)
 
     assert [one.handle for one in found] == ["3.0", "8.0", "7.0"]
-    assert ranked([common], most=-1) == ()
+    assert rank_parts([common], most=-1) == ()
 
 
 @pytest.mark.parametrize("places", [[(4, 0), (4, 0)], [(4, 0)]])
 def test_pieces_of_a_part_count_once(places: list[tuple[int, int]]) -> None:
     """B6: a part that was cut into pieces is found once, at the same score."""
-    assert ranked([places], most=9) == ranked([[(4, 0)]], most=9)
+    assert rank_parts([places], most=9) == rank_parts([[(4, 0)]], most=9)

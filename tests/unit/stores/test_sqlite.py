@@ -25,7 +25,7 @@ from infold.core.load import load
 from infold.core.logged_message import Rendering
 from infold.errors import BrokenInput, InfoldError, StoreBroken, StoreClosed, StoreConflict
 from infold.stores.sqlite import SqliteStore
-from infold.stores.sqlite_file import REMEDIES, put_in_place, translated
+from infold.stores.sqlite_file import REMEDIES, put_in_place, translate_errors
 from infold.stores.sqlite_writer import MOST_IDLE
 from infold.testing.store_contract import FOREIGN, ONE, TWO, append_with_retries, run_together, user_entries
 from infold.transcripts.registry import read_transcript
@@ -565,13 +565,13 @@ def test_every_error_of_sqlite_is_told() -> None:
     for name in names:
         error = sqlite3.OperationalError("refused")
         error.sqlite_errorname = name
-        with pytest.raises(StoreBroken, match=r"; .+$"), translated(Path("a.db")):
+        with pytest.raises(StoreBroken, match=r"; .+$"), translate_errors(Path("a.db")):
             raise error
 
 
 def test_mistakes_of_ours_are_not_hidden() -> None:
     """An error that is no fault of the file passes through as it is."""
-    with pytest.raises(sqlite3.ProgrammingError), translated(Path("a.db")):
+    with pytest.raises(sqlite3.ProgrammingError), translate_errors(Path("a.db")):
         raise sqlite3.ProgrammingError("wrong number of values")
 
 

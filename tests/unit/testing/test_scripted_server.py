@@ -14,8 +14,8 @@ from infold.core.messages import text_of
 from infold.formats.overflow import recognise
 from infold.formats.registry import GEMINI
 from infold.formats.streams import builder_for
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer, Fail, Hang, Say, ScriptedRequest, Trouble, in_turn
+from infold.testing.script import Fail, Hang, Say, ScriptedAnswer, ScriptedRequest, Trouble, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 CHAT = "/v1/chat/completions"
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -138,7 +138,7 @@ def test_instructions_and_tools_count() -> None:
 def test_a_script_sees_the_request_it_answers() -> None:
     """An answer can depend on the messages and on all that was asked before."""
 
-    def echo(request: ScriptedRequest) -> Answer:
+    def echo(request: ScriptedRequest) -> ScriptedAnswer:
         return Say(f"{len(server.requests)}: {text_of(request.messages[-1])}")
 
     with ScriptedServer(echo) as server:
@@ -275,7 +275,7 @@ def open_hanging(server: ScriptedServer) -> HTTPConnection:
 
 
 @pytest.mark.parametrize(("answer", "leave"), [(Say("x"), open_idle), (Hang(600), open_hanging)])
-def test_nothing_is_left_behind(answer: Answer, leave: Callable[[ScriptedServer], HTTPConnection]) -> None:
+def test_nothing_is_left_behind(answer: ScriptedAnswer, leave: Callable[[ScriptedServer], HTTPConnection]) -> None:
     """A server stops at once and ends its threads, whatever its clients still wait for."""
     before = set(threading.enumerate())
     with ScriptedServer(in_turn(answer)) as server:
@@ -296,7 +296,7 @@ def test_silence_ends_without_a_word() -> None:
 def test_a_failing_script_fails_the_test() -> None:
     """What a script raises is raised when the server ends, unless the test failed first."""
 
-    def broken(_: ScriptedRequest) -> Answer:
+    def broken(_: ScriptedRequest) -> ScriptedAnswer:
         raise LookupError("no such answer")
 
     with (
