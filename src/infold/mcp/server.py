@@ -1,7 +1,7 @@
-"""The MCP server itself: the tools of `tools.py` in the protocol's shapes, over standard input and output.
+"""The MCP server: the tools of `tools.py` in the protocol's types, over standard input and output.
 
-Standard output belongs to the protocol; nothing here writes to it. A failure becomes an answer that is marked as one, so that the
-model reads what to do, and the server goes on.
+Standard output belongs to the protocol; nothing here writes to it. A failure becomes a result marked as an error, so
+that the model can read what to do, and the server goes on.
 """
 
 import base64
@@ -33,10 +33,10 @@ from infold.mcp import tools
 from infold.mcp.tools import INSTRUCTIONS, TOOLS, RecallTools
 
 MOST_MEDIA_BYTES = 5_000_000
-"""What providers take of one image, which a client passes on to its model."""
+"""The largest image that providers accept, to which a client passes it on."""
 
 READS_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-"""What lets a client call without asking: nothing is changed, and nothing but the store is looked at."""
+"""Lets a client call without asking: the tools only read, and only from the store."""
 
 
 def serve(toolbox: RecallTools) -> None:
@@ -51,7 +51,7 @@ async def _serve(toolbox: RecallTools) -> None:
 
 
 def server_for(toolbox: RecallTools) -> Server[dict[str, object]]:
-    """The server of these tools, ready to be run on any transport."""
+    """Return the server of these tools, ready to run on any transport."""
 
     async def list_tools(
         context: ServerRequestContext[dict[str, object]], params: PaginatedRequestParams | None
@@ -99,7 +99,7 @@ def _text_result(text: str, *, is_error: bool = False) -> CallToolResult:
 def _media_content(
     params: CallToolRequestParams, medium: Medium
 ) -> TextContent | ImageContent | AudioContent | EmbeddedResource:
-    """A medium in the protocol's shape; one that is too large for an answer is told of."""
+    """Return a medium in the protocol's type, or a note if it is too large for an answer."""
     kind = medium.media_type.partition("/")[0]
     if len(medium.data) > MOST_MEDIA_BYTES:
         size = f"{len(medium.data):,} bytes of {medium.media_type} are too many to be shown here"

@@ -1,4 +1,4 @@
-"""From the bytes of a stream to what is heard of a model, and from that to a summary (S3.10): what all adapters share."""
+"""What all adapters share: read a stream of bytes as pieces of a reply, and pieces of a reply as a summary."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,14 +14,14 @@ from infold.models.failures import Endpoint, translate_stream_error
 from infold.ports import Calling, Heard, ModelRequest, Replied, Said, Thought
 
 ASSUMED_OUTPUT_TOKENS = 8_192
-"""The longest answer that is asked of a model nobody knows, where the provider wants to be told one."""
+"""The output limit of an unknown model, for providers that require one."""
 
 
-def read_stream(line: Endpoint, wire: WireFormat, pieces: Iterable[bytes]) -> Iterator[Heard]:
-    """What a stream says, and in the end the whole reply.
+def read_stream(endpoint: Endpoint, wire: WireFormat, pieces: Iterable[bytes]) -> Iterator[Heard]:
+    """Yield the pieces of a stream, then the whole reply.
 
-    Raises the error that the stream reports, or `ModelBusy` where it ends before the provider said that the reply is complete,
-    or with its word that the reply went wrong.
+    Raise the error that the stream reports, or `ModelBusy` if it ends before the reply is complete or the provider
+    marks it as failed.
     """
     builder, deltas = builder_for(wire.name), deltas_for(wire.name)
     for piece in pieces:
@@ -32,12 +32,12 @@ def read_stream(line: Endpoint, wire: WireFormat, pieces: Iterable[bytes]) -> It
     builder.close()
     yield from map(_piece_of, deltas.close())
     if builder.error() is not None:
-        raise translate_stream_error(line, builder.error())
+        raise translate_stream_error(endpoint, builder.error())
     body = builder.reply()
     if body is None or not builder.is_finished:
-        raise line.broke_off()
+        raise endpoint.broken_reply()
     if wire.finish(body) == "error":
-        raise line.spoilt()
+        raise endpoint.failed_reply()
     yield Replied(body)
 
 
@@ -52,13 +52,13 @@ def _piece_of(delta: Delta) -> Heard:
 
 
 def build_summary_request(wire: WireFormat, request: SummaryRequest) -> ModelRequest:
-    """The request that asks for a summary, in a wire format; no tools are offered, whatever calls it shows."""
+    """Return the request for a summary in a wire format; it offers no tools."""
     items = without_bound_thinking(wire, wire.encode(request.messages, Decoded(wire.name, (), ())))
     return ModelRequest(items, request.system, output_tokens=request.output_tokens)
 
 
 def read_summary(ref: ModelRef, wire: WireFormat, pieces: Iterable[Heard]) -> Iterator[str | Told]:
-    """What is heard of a model as a summary: pieces of it as they are written, then all of it, with usage and cost."""
+    """Yield the pieces of a summary, then the whole with usage and cost."""
     for piece in pieces:
         if isinstance(piece, Said):
             yield piece.text
@@ -68,5 +68,5 @@ def read_summary(ref: ModelRef, wire: WireFormat, pieces: Iterable[Heard]) -> It
 
 
 def output_limit(ref: ModelRef) -> int:
-    """The longest answer the model gives, for providers that want to be told one."""
+    """Return the model's output limit, for providers that require one."""
     return lookup(ref.full_name).entry.output_tokens or ASSUMED_OUTPUT_TOKENS

@@ -1,7 +1,8 @@
 """The facts of a history at an end point, and the sets they are scored in.
 
-A history divides into the head that is folded, the verbatim tail, and what came after the end point. Facts are made from
-the head; what the tail holds anyway is a control and left out of the scores; what the agent used afterwards is what counts.
+A history is divided into the head that is folded, the verbatim tail, and what followed the end point. Facts are
+extracted from the head. Facts that the tail holds too are a control, not scored; facts that the agent used later
+matter most. This is deliberately independent of `core.extract`, whose work it measures.
 """
 
 import re
@@ -27,22 +28,20 @@ from infold.core.messages import (
 FactClass: TypeAlias = Literal[
     "instruction", "file", "command", "error", "identifier", "number", "decision", "todo", "reference", "found"
 ]
-"""`found` is a path, identifier, number or reference that stood only in a tool's output."""
-
+"""`found` is a path, identifier, number or reference that occurred only in a tool's output."""
 
 FactSet: TypeAlias = Literal["all", "gate", "modified", "outcome", "later", "result-only", "tail", "decoy"]
-
 
 SETS: tuple[FactSet, ...] = ("gate", "modified", "outcome", "later", "result-only", "all", "tail", "decoy")
 
 
 class HistoryFact(Struct, frozen=True, omit_defaults=True):
-    """A cue and its answer, normalised, with the part they were told in.
+    """A cue and its answer, normalised, with the part they come from.
 
-    `answers` are spellings of the one answer; `stale` are answers that it superseded. `one_record`: whether cue and answer must
-    share a record, because lists put one answer beside another's cue. `origin` and `use` are the words around the answer
-    where it was told and where it was used after the end point, without the answer itself. `told` is the whole sentence or
-    command line.
+    `answers` are spellings of one answer; `stale` are answers that it superseded. `one_record`: cue and answer must
+    be in one record, because lists put an answer next to another's cue. `origin` and `use` are the words around the
+    answer where it occurred and where it was used after the end point, without the answer itself. `told` is the whole
+    sentence or command line.
     """
 
     kind: FactClass
@@ -59,43 +58,44 @@ class HistoryFact(Struct, frozen=True, omit_defaults=True):
 
 NEAR_CHARACTERS = 200
 
-
 _BLANKS = re.compile(r"[^\S\n]+")
 
 
 class ShownText(Struct, frozen=True):
-    """A normalised text that is in view: one record, lines that are records each, or prose, where nearness alone counts."""
+    """A normalised text that is in view: one record, lines that are records each, or prose, where only nearness
+    counts.
+    """
 
     text: str
     shape: Literal["record", "lines", "prose"] = "record"
 
     @staticmethod
     def of(text: str, *, shape: Literal["record", "lines", "prose"] = "record") -> "ShownText":
-        """A text as it is compared."""
+        """Return a text normalised for comparison."""
         return ShownText(normalise(text), shape)
 
 
 def normalise(text: str) -> str:
-    """Text in one form of Unicode, one blank for many, in lower case."""
+    """Return text in one Unicode form and lower case, with single blanks."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     return _BLANKS.sub(" ", text).lower()
 
 
 def first_words(text: str, most: int) -> str:
-    """The first words of a text, never half a word where words are told apart by blanks."""
+    """Return the first words of a text, never half a word in scripts that separate words by blanks."""
     if len(text) <= most:
         return text
     return text[:most].rpartition(" ")[0] or text[:most]
 
 
 def holds(shown: Iterable[ShownText], fact: HistoryFact, answers: tuple[str, ...]) -> bool:
-    """Whether any of the texts holds the fact's cue with one of these answers."""
+    """Return whether any of the texts has the fact's cue with one of these answers."""
     return any(_text_holds(text, fact, answer) for text in shown for answer in answers)
 
 
 def find_places(text: str, words: str) -> Iterator[int]:
-    """Where words stand in a normalised text, not as a piece of a longer word."""
+    """Yield where words occur in a normalised text, but not as part of a longer word."""
     at = text.find(words)
     while at >= 0:
         if not _is_joined(text, at, words[0]) and not _is_joined(text, at + len(words), words[-1]):
@@ -104,7 +104,7 @@ def find_places(text: str, words: str) -> Iterator[int]:
 
 
 def _is_joined(text: str, at: int, edge: str) -> bool:
-    """Whether the characters on both sides of a place belong to one word of a script that writes blanks."""
+    """Return whether the characters on both sides of a position belong to one word of a script with blanks."""
     if not 0 < at < len(text) or not edge.isascii():
         return False
     return all(side.isascii() and (side.isalnum() or side == "_") for side in (text[at - 1], text[at]))
@@ -130,7 +130,7 @@ def _window_around(shown: ShownText, at: int, fact: HistoryFact, answer: str) ->
 
 
 def _has_cue(text: str, fact: HistoryFact) -> bool:
-    """Whether enough of the cue's words are there: all of a path or command, more than half of the words around."""
+    """Return whether enough of the cue occurs: all of a path or command, more than half of the words around."""
     found = sum(1 for cue in fact.cues if cue in text)
     return found * 2 > len(fact.cues) if len(fact.cues) > 1 else found == len(fact.cues)
 
@@ -139,7 +139,7 @@ Speaker: TypeAlias = Literal["user", "agent", "thought", "call", "result", "harn
 
 
 class HistoryEvent(Struct, frozen=True, omit_defaults=True):
-    """One thing said or done; a result knows the call it answers."""
+    """One text, call or result; a result has the call it answers."""
 
     sequence: int
     handle: str
@@ -153,13 +153,13 @@ class HistoryEvent(Struct, frozen=True, omit_defaults=True):
 
 
 def events_of(messages: Iterable[tuple[int, Message]]) -> tuple[HistoryEvent, ...]:
-    """The events of messages, each given with its number in the log."""
+    """Return the events of messages, each with its number in the log."""
     calls: dict[str, HistoryEvent] = {}
     return tuple(event for sequence, message in messages for event in _events(sequence, message, calls))
 
 
 def without_summaries(messages: Iterable[Message], summaries: Iterable[str]) -> tuple[Message, ...]:
-    """The messages without a vendor's own summaries, which would lend their words to whoever is measured."""
+    """Return the messages without a vendor's own summaries, which would add words to every method measured."""
     told = {" ".join(summary.split()) for summary in summaries if summary}
     return tuple(message for message in messages if not _is_summary(message, told))
 
@@ -238,7 +238,6 @@ def _values(value: object) -> Iterator[str]:
 
 MODIFIED = ("edited", "written", "deleted", "moved")
 
-
 SPELLINGS = {
     "edited": ("edited", "edit", "modified", "updated", "changed", "replaced", "str_replace", "update file", "insert"),
     "written": ("written", "created", "create", "wrote", "write", "write_file", "added", "add file"),
@@ -249,14 +248,11 @@ SPELLINGS = {
 
 
 LONGEST_CUE, LONGEST_ANSWER, LONGEST_LINE = 80, 100, 240
-"""Characters of a command line and of an error line that are compared, and of a command that is asked for."""
-
+"""Characters of a command line and of an error line that are compared, and of a command that is queried."""
 
 _PATCHED_FILE = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): (\S.*)")
 
-
 _PATCHED = {"Add File": "written", "Update File": "edited", "Delete File": "deleted", "Move to": "moved"}
-
 
 _DOES = (
     ("deleted", ("delete", "remove")),
@@ -266,23 +262,18 @@ _DOES = (
     ("read", ("read", "view", "open", "cat")),
 )
 
-
 _SYMBOL = re.compile(
     r"\b(?:func|def|class|type|interface|struct|enum|const|fn|function|trait|module)\s+(?:\([^()\n]*\)\s*)?"
     r"([A-Za-z_]\w{4,})"
 )
 
-
 _FOLDER = re.compile(r"^cd \S+ && (?=\S)")
-
 
 _EXIT = re.compile(
     r"exit(?:ed)?(?: with)?(?: code| status)?:? *(\d{1,3})\b|returncode\W{1,3}(\d{1,3})\b", re.IGNORECASE
 )
 
-
 _COUNTS = re.compile(r"\b\d+ (?:tests? )?(?:passed|failed|failures?|skipped|errors?)\b", re.IGNORECASE)
-
 
 _TROUBLE = re.compile(
     r"error|exception|fail|fatal|panic|cannot|not found|no such|denied|undefined|unable|invalid", re.IGNORECASE
@@ -290,7 +281,7 @@ _TROUBLE = re.compile(
 
 
 def tool_facts(events: Iterable[HistoryEvent]) -> Iterator[HistoryFact]:
-    """The facts of these calls and results, the later one of each cue superseding those before it."""
+    """Yield the facts of these calls and results; of each cue the last one counts."""
     files: dict[str, HistoryFact] = {}
     commands: dict[str, HistoryFact] = {}
     errors: dict[str, HistoryFact] = {}
@@ -319,7 +310,7 @@ def tool_facts(events: Iterable[HistoryEvent]) -> Iterator[HistoryFact]:
 
 
 def _note(facts: dict[str, HistoryFact], key: str, fact: HistoryFact) -> None:
-    """Put a fact in the place of an older one with the same cue, whose answer is stale if it differs."""
+    """Replace an older fact with the same cue; its answer becomes stale if it differs."""
     before = facts.pop(key, None)
     old = () if before is None else (*before.stale, before.answers[0])
     stale = tuple(dict.fromkeys(answer for answer in old if answer not in fact.answers))
@@ -327,14 +318,14 @@ def _note(facts: dict[str, HistoryFact], key: str, fact: HistoryFact) -> None:
 
 
 def _note_file(files: dict[str, HistoryFact], path: str, operation: str, handle: str) -> None:
-    """A file's state is the last change to it; reading it again changes nothing."""
+    """Note the last change to a file; reading it again changes nothing."""
     if operation == "read" and path in files and files[path].answers != SPELLINGS["read"]:
         return
     _note(files, path, HistoryFact("file", (_suffix(path),), SPELLINGS[operation], handle, one_record=True))
 
 
 def _files_of(call: HistoryEvent) -> Iterator[tuple[str, str]]:
-    """The files a call names with what it does to them."""
+    """Yield the files that a call names, with the operation on each."""
     patched = _PATCHED_FILE.findall(call.text)
     if patched:
         yield from ((path.strip(), _PATCHED[verb]) for verb, path in patched)
@@ -359,7 +350,7 @@ def _command(call: HistoryEvent) -> str:
 
 
 def _outcome(result: HistoryEvent) -> tuple[str, ...]:
-    """How a command ended, in the spellings a record may give it; empty where the result does not tell."""
+    """Return how a command ended, in all spellings a record may use; empty if the result does not show it."""
     counts = [normalise(count) for count in _COUNTS.findall(result.text[-2_000:])]
     if counts:
         return (counts[-1],)
@@ -387,7 +378,7 @@ def _is_rejected(text: str) -> bool:
 
 
 def _symbols(call: HistoryEvent, touched: tuple[tuple[str, str], ...]) -> Iterator[HistoryFact]:
-    """The symbols that a call defines in one file."""
+    """Yield the symbols that a call defines in one file."""
     if len(touched) != 1 or touched[0][1] not in MODIFIED:
         return
     old = " ".join(str(value) for key, value in call.arguments.items() if "old" in key.lower())
@@ -419,12 +410,12 @@ def _line(command: str) -> str:
 
 
 def _first(command: str) -> str:
-    """What a command is known by: the beginning of its first line, after the folder it is run in."""
+    """Return what identifies a command: the start of its first line, without a leading `cd`."""
     return _FOLDER.sub("", command.splitlines()[0])[:LONGEST_CUE].strip()
 
 
 def _suffix(path: str) -> str:
-    """A path's last two segments: enough to know it by, however its root is written."""
+    """Return a path's last two segments, which identify it however its root is written."""
     return normalise("/".join(path.replace("\\", "/").rstrip("/").split("/")[-2:]))
 
 
@@ -433,16 +424,13 @@ LONGEST_QUOTE = 100
 
 
 SHORTEST, LONGEST = 12, 300
-"""Characters of a sentence that is taken for an instruction or a decision rather than a remark or pasted matter."""
-
+"""Characters of a sentence that counts as an instruction or a decision, not as a remark or pasted text."""
 
 NUMBER = re.compile(r"(?<![\w.,:/#-])(?:\d{1,3}(?:,\d{3})+|\d+\.\d+|\d{3,})(?![\w:/-]|[.,]\d)")
-
 
 REFERENCE = re.compile(
     r"https?://[^\s\"'<>`)\]}]+|(?<![\w#])#\d{2,6}\b|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
 )
-
 
 _GATE = re.compile(
     r"\b(?:must|don'?t|do not|never|only|always|make sure|no need to|should ?n[o']t|instead of|without)\b"
@@ -452,27 +440,22 @@ _GATE = re.compile(
     re.IGNORECASE,
 )
 
-
 _CHOICE = re.compile(
     r"\b(?:decided|chose|instead|going with|opted|settled on|i'll use|we'll use)\b|决定|改用|決定|採用|にします|결정",
     re.IGNORECASE,
 )
 
-
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
-
 _WORD = re.compile(r"[぀-ヿ一-鿿가-힣]{2,4}|(?:(?![぀-ヿ一-鿿가-힣])[^\W\d_]){3,}")
-
 
 _QUOTED = re.compile(r"^\s*(?:[>|$#⏺●│]|at |\d+[→:|]|[-+]{3} )")
 
 
 def user_facts(events: Iterable[HistoryEvent]) -> Iterator[HistoryFact]:
-    """What the user said, sentence by sentence; rules among it are the gate."""
+    """Yield the user's sentences; rules among them are in the set `gate`."""
     for event in events:
         if event.speaker != "user":
             continue
@@ -484,7 +467,9 @@ def user_facts(events: Iterable[HistoryEvent]) -> Iterator[HistoryFact]:
 
 
 def word_facts(events: Iterable[HistoryEvent]) -> Iterator[HistoryFact]:
-    """Decisions, numbers and references in the agent's words; of numbers about the same thing the last one counts."""
+    """Yield decisions, numbers and references in the agent's text; of numbers about the same thing the last one
+    counts.
+    """
     numbers: dict[tuple[str, ...], HistoryFact] = {}
     other: dict[tuple[str, str], HistoryFact] = {}
     for event in events:
@@ -498,13 +483,13 @@ def word_facts(events: Iterable[HistoryEvent]) -> Iterator[HistoryFact]:
 
 
 def _line_at(text: str, start: int, end: int) -> tuple[str, str]:
-    """What stands before and after a place on its line, two hundred characters at most."""
+    """Return the text before and after a position on its line, at most 200 characters each."""
     before = text[max(0, start - 200) : start].rpartition("\n")[2]
     return before, text[end : end + 200].partition("\n")[0]
 
 
 def number_cues(text: str, start: int, end: int) -> tuple[str, ...]:
-    """The nearest words on a number's line: three before it and two after."""
+    """Return the nearest words on a number's line: three before it and two after."""
     before, after = _line_at(text, start, end)
     return tuple(dict.fromkeys((*_WORD.findall(normalise(before))[-3:], *_WORD.findall(normalise(after))[:2])))
 
@@ -547,27 +532,22 @@ def _references(event: HistoryEvent) -> Iterator[HistoryFact]:
 
 
 MOST_OF_A_KIND = 80
-"""Facts of one kind and set that a session contributes, chosen by hash; a giant session must not outvote the others."""
-
+"""Facts of one kind and set per session, chosen by hash, so that a giant session does not outweigh the others."""
 
 WORDS_AROUND = 12
-"""Words on either side of an answer that a query is made of."""
-
+"""Words on each side of an answer that make up a query."""
 
 _PATH = re.compile(r"(?<![\w:/.@+-])/?(?:[\w.@+-]++/)+[\w@+-]+\.[A-Za-z]\w{0,7}\b")
 
-
 _NAME = re.compile(r"(?<![\w$])(?=\w{6,})(?:[a-z]+[A-Z]\w*|[A-Z][a-z0-9]+[A-Z]\w*|[A-Za-z]+_\w*[A-Za-z]\w*)(?!\w)")
 
-
 _NAMED = re.compile(f"{_PATH.pattern}|{_NAME.pattern}|`([^`\\n]{{4,60}})`")
-
 
 _BLANK = re.compile(r"\s+")
 
 
 class DividedHistory(Struct, frozen=True):
-    """A history at an end point: what is folded, what stays verbatim, what was still to come."""
+    """A history at an end point: the folded head, the verbatim tail, and what followed."""
 
     head: tuple[HistoryEvent, ...]
     tail: tuple[HistoryEvent, ...]
@@ -583,7 +563,7 @@ class _Use(Struct, frozen=True):
 
 
 def facts_of(divided: DividedHistory) -> tuple[HistoryFact, ...]:
-    """The facts of a head, each in its sets, with the words to ask for it by; always the same and in the same order."""
+    """Return the facts of a head with their sets and the words to query them by; deterministic, in a fixed order."""
     uses = _Uses(divided.later)
     tail = tuple(ShownText.of(event.text) for event in divided.tail)
     texts = {event.handle: event.text for event in divided.head}
@@ -596,7 +576,7 @@ def facts_of(divided: DividedHistory) -> tuple[HistoryFact, ...]:
 def _with_sets(
     fact: HistoryFact, uses: "_Uses", tail: Sequence[ShownText], texts: dict[str, str], *, found: bool = False
 ) -> HistoryFact:
-    """A fact with its sets and the words around it."""
+    """Return a fact with its sets and the words around it."""
     if holds(tail, fact, fact.answers):
         return replace(fact, sets=frozenset({"tail"}))
     use = uses.of_fact(fact)
@@ -612,7 +592,7 @@ def _with_sets(
 
 
 def _origin(fact: HistoryFact, text: str) -> str:
-    """The words a fact was told with: its cue where that names something, else those around the answer."""
+    """Return the words a fact occurred with: its cue if that names something, otherwise those around the answer."""
     if fact.kind in ("file", "command", "todo"):
         return fact.told or fact.cues[0]
     if fact.kind == "error":
@@ -623,7 +603,7 @@ def _origin(fact: HistoryFact, text: str) -> str:
 
 
 def remove_answers(words: str, answers: Iterable[str]) -> str:
-    """A query's words without the answer, without what it stands in, and without pieces of it."""
+    """Return a query's words without the answer, the words that contain it, and parts of it."""
     told = tuple(answers)
     return " ".join(word for word in words.split() if not any(_reveals(word, answer) for answer in told))
 
@@ -640,21 +620,21 @@ def _around(text: str, start: int, end: int) -> str:
 
 
 class _Uses:
-    """What the agent said and did after the end point, made searchable; a scratch pad of `facts_of`."""
+    """The agent's texts and calls after the end point, made searchable."""
 
     def __init__(self, later: Sequence[HistoryEvent]) -> None:
         self.events = [event for event in later if event.speaker in ("agent", "call", "thought")]
         self.texts = [normalise(event.text) for event in self.events]
 
     def of_fact(self, fact: HistoryFact) -> _Use | None:
-        """Where a fact was used: its file or command again, something a decision names, else the answer itself."""
+        """Return where a fact was used: its file or command, a name in a decision, otherwise the answer itself."""
         if fact.kind == "decision":
             return next((use for name in _names_in(fact.told) if (use := self.of(name, ())) is not None), None)
         sought = fact.cues[0] if fact.kind in ("file", "command") else fact.answers[0]
         return self.of(sought, fact.cues if fact.kind == "number" else ())
 
     def of(self, words: str, cues: tuple[str, ...]) -> _Use | None:
-        """The first use of these words; near one of the cues, where those are given."""
+        """Return the first use of these words, near one of the cues if there are any."""
         for number, text in enumerate(self.texts):
             for at in find_places(text, words):
                 near = text[max(0, at - 100) : at + len(words) + 100]
@@ -663,7 +643,7 @@ class _Uses:
         return None
 
     def words(self, use: _Use, fact: HistoryFact) -> str:
-        """The words around a use; before those of a call, what the agent said last."""
+        """Return the words around a use; for a call, preceded by the agent's last text."""
         words = _around(self.texts[use.event], use.start, use.end)
         if self.events[use.event].speaker == "call":
             said = next((text for text, event in self._before(use.event) if event.speaker != "call"), "")
@@ -680,7 +660,7 @@ def _names_in(text: str) -> Iterator[str]:
 
 
 def _result_only_facts(divided: DividedHistory, uses: _Uses) -> Iterator[HistoryFact]:
-    """What stood only in tool output and was used after the end point."""
+    """Yield the facts that occurred only in tool output and were used after the end point."""
     results = [event for event in divided.head if event.speaker == "result"]
     said = "\n".join(normalise(event.text) for event in divided.head if event.speaker != "result")
     places = _last_places(results)
@@ -718,7 +698,7 @@ def _found_fact(kind: FactClass, value: str, place: tuple[HistoryEvent, int], us
 
 
 def _sample(facts: Iterable[HistoryFact]) -> Iterator[HistoryFact]:
-    """At most so many of each kind in each group of sets; instructions, files and outcomes all."""
+    """Yield at most `MOST_OF_A_KIND` facts of each kind and sets; all instructions, files and todos."""
     groups: dict[tuple[FactClass, frozenset[FactSet]], list[HistoryFact]] = {}
     for fact in facts:
         groups.setdefault((fact.kind, fact.sets), []).append(fact)

@@ -1,7 +1,7 @@
-"""What a replay found, as frozen values: per call, per policy, per session, per file, in all.
+"""The results of a replay, as frozen values: per call, policy, session, file, and in all.
 
-Tokens are the provider's, as far as the record lets them be known. Dollars are `Spend` by part; they are zero, and
-`SessionOutcome.priced` is false, where the catalogue has no price.
+Tokens are the provider's, as far as the record shows them. Dollars are a `Spend` by part; they are zero, and
+`SessionOutcome.priced` is false, if the catalogue has no price.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class Spend(Struct, frozen=True):
-    """Dollars by part: input served from the cache, fresh input, output, summaries, and fetching again what was lost."""
+    """Dollars by part: cached input, fresh input, output, summaries, and fetching lost content again."""
 
     read: float = 0.0
     fresh: float = 0.0
@@ -31,7 +31,7 @@ class Spend(Struct, frozen=True):
 
     @property
     def dollars(self) -> float:
-        """What was sent and answered, without anything fetched again."""
+        """The total without fetching again."""
         return self.read + self.fresh + self.output + self.summary
 
 
@@ -39,7 +39,7 @@ NO_SPEND = Spend()
 
 
 class CallOutcome(Struct, frozen=True, array_like=True):
-    """One call: what was sent, how much of it the cache served, and what had happened before it."""
+    """One call: tokens sent, how many of them were cached, and what happened before it."""
 
     prompt_tokens: int
     read_tokens: int
@@ -51,11 +51,11 @@ class CallOutcome(Struct, frozen=True, array_like=True):
 
 
 class PolicyOutcome(Struct, frozen=True):
-    """One policy at one window, over one session or over several.
+    """One policy at one window, over one session or several.
 
-    `input_tokens` and `read_tokens` include what a summariser read. `uncached_dollars` is the same without a prompt cache.
-    `overruns` are calls over the window, `without_opening` calls that no longer held the user's first words. `calls` counts
-    the recorded ones, `summary_calls` those that a summariser took beside them.
+    `input_tokens` and `read_tokens` include those of the summariser. `uncached_dollars` is the cost without a prompt
+    cache. `overruns` are calls over the window, `without_opening` calls that no longer had the user's first request.
+    `calls` counts the recorded calls, `summary_calls` the additional ones of a summariser.
     """
 
     policy: str
@@ -85,22 +85,22 @@ class PolicyOutcome(Struct, frozen=True):
 
     @property
     def hit_ratio(self) -> float:
-        """The part of the input that the cache served."""
+        """The share of the input that was cached."""
         return self.read_tokens / self.input_tokens if self.input_tokens else 0.0
 
     @property
     def mean_tokens(self) -> int:
-        """What a recorded call sent, on average."""
+        """The mean size of a recorded call's prompt."""
         return round(self.prompt_tokens / self.calls) if self.calls else 0
 
     @property
     def dollars(self) -> float:
-        """The cost without anything fetched again."""
+        """The cost without fetching again."""
         return self.spend.dollars
 
     @property
     def dollars_with_refetch(self) -> float:
-        """The cost with what was lost fetched again."""
+        """The cost including fetching lost content again."""
         return self.spend.dollars + self.spend.refetch
 
 
@@ -112,9 +112,10 @@ _COUNTED = tuple(
 
 
 class RunCalibration(Struct, frozen=True):
-    """The recorded run beside its simulation, from time and content alone, and corrected by `misses` that neither explains.
+    """The recorded run compared with its simulation, from time and content alone, and corrected by unexplained
+    `misses`.
 
-    `recorded_dollars` is what the record was billed (`billed`), else its usage at list prices. `unrecorded_shrinks` are
+    `recorded_dollars` is what was billed (`billed`), or the recorded usage at list prices. `unrecorded_shrinks` are
     prompts that became smaller without a recorded reason.
     """
 
@@ -133,27 +134,27 @@ class RunCalibration(Struct, frozen=True):
 
     @property
     def input_error(self) -> float:
-        """By what share the simulated input is off."""
+        """The relative error of the simulated input."""
         return _relative_error(self.simulated_input, self.recorded_input)
 
     @property
     def hit_error(self) -> float:
-        """By what share the simulated hit ratio is off."""
+        """The relative error of the simulated hit ratio."""
         return _relative_error(self.simulated_hit_ratio, self.recorded_hit_ratio)
 
     @property
     def dollar_error(self) -> float:
-        """By what share the simulated dollars are off."""
+        """The relative error of the simulated cost."""
         return _relative_error(self.simulated_dollars, self.recorded_dollars)
 
     @property
     def corrected_dollar_error(self) -> float:
-        """By what share the dollars are off once the misses are known."""
+        """The relative error of the cost once the misses are known."""
         return _relative_error(self.corrected_dollars, self.recorded_dollars)
 
 
 class SessionOutcome(Struct, frozen=True):
-    """One recorded session under every policy; `factor` and `call_tokens` turn our count into the provider's."""
+    """One recorded session under every policy; `factor` and `call_tokens` convert our count to the provider's."""
 
     id: str
     model: str
@@ -182,7 +183,7 @@ class FileOutcome(Struct, frozen=True, tag="replayed", tag_field="state"):
 
     @property
     def longest(self) -> SessionOutcome | None:
-        """The session with the most calls, which stands for the file in a picture."""
+        """The session with the most calls, which the charts show."""
         return max(self.sessions, key=lambda session: session.calls, default=None)
 
 
@@ -194,9 +195,9 @@ class BrokenFile(Struct, frozen=True, tag="broken", tag_field="state"):
 
 
 class ReplayPlan(Struct, frozen=True):
-    """What to replay: policies by name, windows in tokens (0 is the model's own), and how.
+    """What to replay: policies by name, windows in tokens (0 for the model's own), and how.
 
-    `model` none: the one that each session was recorded with. `overhead_tokens` none: as the record tells.
+    Without `model`, the one each session was recorded with; without `overhead_tokens`, as recorded.
     """
 
     policies: tuple[str, ...]
@@ -207,7 +208,7 @@ class ReplayPlan(Struct, frozen=True):
 
 
 class ReplayReport(Struct, frozen=True):
-    """Everything a run found, in the order the files were given."""
+    """All results, in the order of the files."""
 
     plan: ReplayPlan
     prices_as_of: str
@@ -230,7 +231,7 @@ class ReplayReport(Struct, frozen=True):
 
 
 def totals(outcomes: Iterable[PolicyOutcome]) -> tuple[PolicyOutcome, ...]:
-    """Sums by window and policy, in the order in which these were first met."""
+    """Return the sums by window and policy, in the order of first occurrence."""
     groups: dict[tuple[int, str], list[PolicyOutcome]] = {}
     for outcome in outcomes:
         groups.setdefault((outcome.window_tokens, outcome.policy), []).append(outcome)

@@ -1,7 +1,7 @@
-"""What a fold keeps of a real session: forced cuts, the facts still in view after them, and what recall brings back.
+"""What a fold keeps of a real session: forced cuts, the facts still in view after them, and what recall finds.
 
-Every k ends at the same place with the same tail and the same budget: k = 10 is the same history folded in ten successive
-folds. The score is of the checkpoint alone; what the tail holds is a control. Nothing here asks a model or the clock.
+Every k ends at the same place with the same tail and budget: k = 10 is the same history in ten successive folds. Only
+the checkpoint is scored; the tail is a control. Nothing here uses a model or the clock.
 """
 
 import re
@@ -46,15 +46,13 @@ from infold.transcripts.registry import read_transcript
 
 KEPT_RESULTS = 10
 
-
 EDGE_LINES = 5
-
 
 MASK = "[masked]"
 
 
 def baselines_of(head: Sequence[HistoryEvent], *, budget_tokens: int) -> dict[str, tuple[ShownText, ...]]:
-    """The texts that each baseline leaves in view."""
+    """Return the texts that each baseline leaves in view."""
     newest = {event.handle for event in [event for event in head if event.speaker == "result"][-KEPT_RESULTS:]}
     return {
         "none": _records(head, {event.handle: event.text for event in head}),
@@ -68,7 +66,7 @@ def baselines_of(head: Sequence[HistoryEvent], *, budget_tokens: int) -> dict[st
 
 
 def _records(head: Sequence[HistoryEvent], texts: dict[str, str]) -> tuple[ShownText, ...]:
-    """Texts as records; a result is one record with its call."""
+    """Return texts as records; a result and its call are one record."""
     return tuple(ShownText.of(_with_call(event, texts[event.handle])) for event in head if event.speaker != "call")
 
 
@@ -104,31 +102,25 @@ def _edges(event: HistoryEvent) -> str:
 
 CUTS = (1, 2, 3, 5, 10)
 
-
 BUDGET_SHARE = 0.04
-"""What a checkpoint may take of the history it stands for; recorded vendor summaries take 3.4 %."""
+"""The share of the folded history that a checkpoint may take; recorded vendor summaries take 3.4 %."""
 
 
 TAIL_TOKENS, TAIL_SHARE = 8_000, 0.1
 
-
 SHORTEST_TOKENS = 16_000
-"""What is folded at least in a window of 32k, the smallest that coding agents are run with: less is not measured."""
-
+"""The least that is folded in a window of 32k, the smallest that coding agents use; less is not measured."""
 
 END_SHARES = (0.5, 0.75)
-"""Where a session without a recorded summary is stopped: what follows says what was needed."""
-
+"""Where a session without a recorded summary is stopped; what follows shows what was needed."""
 
 REPLY_TOKENS = 2_000
-"""What one recall may bring back."""
+"""The size of one recall answer."""
 
 
 MOST_HITS, MOST_DECOYS = 40, 40
 
-
 _FRAME = re.compile(r"\[[\d.]+\]|\(\d+ times\)|(?<![\d,])\d[\d,]*+ more\b|\[[\d,]+ characters in all[^\]]{0,200}\]")
-
 
 _CLAIMS = re.compile(
     r"(?<![\w.@+-])(?<![\w.@+-]/)(?:[\w.@+-]++/)+[\w@+-]+\.\w+|(?<![\w.])\d[\d,]{0,40}\d{2}(?!\w)|(?<!\w)\d+\.\d+(?!\w)|\b[A-Za-z]+(?:_\w+|[a-z][A-Z]\w*)\b"
@@ -136,7 +128,9 @@ _CLAIMS = re.compile(
 
 
 class EndPoint(Struct, frozen=True):
-    """Where a session is stopped: `messages[:cut]` is folded, up to `end` stays verbatim, the rest shows what was needed."""
+    """Where a session is stopped: `messages[:cut]` is folded, up to `end` is verbatim, the rest shows what was
+    needed.
+    """
 
     messages: tuple[Message, ...]
     cut: int
@@ -146,12 +140,12 @@ class EndPoint(Struct, frozen=True):
 
     @property
     def budget_tokens(self) -> int:
-        """What the checkpoint may take."""
+        """The size of the checkpoint."""
         return int(self.head_tokens * BUDGET_SHARE)
 
 
 class ScoredFact(Struct, frozen=True):
-    """A fact, by which ways it is in view, and which queries bring it back within one call and within two."""
+    """A fact, the methods that keep it in view, and the queries that find it with one call or two."""
 
     fact: HistoryFact
     held: frozenset[str]
@@ -160,7 +154,7 @@ class ScoredFact(Struct, frozen=True):
 
 
 class Measurement(Struct, frozen=True):
-    """All that was found at one point: every fact, and for each way its tokens and what its text invented."""
+    """The result at one end point: every fact, and for each method its tokens and its invented claims."""
 
     source: str
     session: str
@@ -171,7 +165,7 @@ class Measurement(Struct, frozen=True):
 
 
 def points_of(session: RecordedSession) -> Iterator[EndPoint]:
-    """The points a session is measured at: where it really was compacted with a known summary, else one late in it."""
+    """Yield where a session is measured: where it was compacted with a known summary, otherwise late in the session."""
     told = [compaction for compaction in session.compactions if compaction.summary]
     summaries = [compaction.summary for compaction in told]
     messages = without_summaries(session.messages, summaries)
@@ -185,13 +179,13 @@ def points_of(session: RecordedSession) -> Iterator[EndPoint]:
 
 
 def measure_session(source: str, session: RecordedSession, decoys: Sequence[HistoryFact] = ()) -> Iterator[Measurement]:
-    """Measure a session at each of its points; short ones have none."""
+    """Measure a session at each of its end points; short ones have none."""
     for number, point in enumerate(points_of(session)):
         yield _measure(source, f"{session.id}@{number}", point, decoys)
 
 
 def fold_log(point: EndPoint, cuts: int) -> Log:
-    """The log at a point after that many successive folds, the last of them at the point's cut."""
+    """Return the log at an end point after that many successive folds, the last one at its cut."""
     log = Log(SessionId("retention"), Rendering(recall=True))
     situation = Situation(INFOLD, budget_for(Window(200_000), INFOLD))
     sizes = [sum(measure_message(message, "features")) for message in point.messages[: point.cut]]
@@ -207,12 +201,12 @@ def fold_log(point: EndPoint, cuts: int) -> Log:
 
 
 def _legal_index(log: Log, wanted: int) -> int:
-    """The last place up to the wanted one where a cut may fall; 0 if there is none."""
+    """Return the last legal cut up to the wanted place, or 0."""
     return next((place for place in range(wanted, 0, -1) if log.live[place].cuttable), 0)
 
 
 def decoys_of(session: RecordedSession) -> tuple[HistoryFact, ...]:
-    """Facts of one session to look for in another, where none of them is true."""
+    """Return facts of one session to look for in another, where none of them is true."""
     for point in points_of(session):
         facts = [
             fact for fact in facts_of(_divide(point)) if fact.kind in ("file", "number", "reference", "identifier")
@@ -222,7 +216,7 @@ def decoys_of(session: RecordedSession) -> tuple[HistoryFact, ...]:
 
 
 def point_at(messages: tuple[Message, ...], end: int, summary: str = "") -> EndPoint | None:
-    """The point that stops before that message, with its tail chosen; none where there is too little to fold."""
+    """Return the end point before a message, with its tail; `None` if there is too little to fold."""
     sizes = [sum(measure_message(message, "features")) for message in messages[:end]]
     tail_tokens = min(TAIL_TOKENS, int(sum(sizes) * TAIL_SHARE))
     log = Log(SessionId("points")).extend(MessageEntry(message) for message in messages[:end])
@@ -237,7 +231,7 @@ def point_at(messages: tuple[Message, ...], end: int, summary: str = "") -> EndP
 
 
 def _share_index(sizes: Sequence[int], share: float) -> int:
-    """The index before which that share of all tokens stands."""
+    """Return the index before which that share of all tokens lies."""
     wanted, seen = share * sum(sizes), 0
     for index, size in enumerate(sizes):
         seen += size
@@ -279,7 +273,7 @@ def _measure(source: str, name: str, point: EndPoint, decoys: Sequence[HistoryFa
 
 
 def _events_in_view(point: EndPoint) -> tuple[HistoryEvent, ...]:
-    """What a view shows verbatim after the most folds."""
+    """Return the verbatim events of the view after the most folds."""
     return events_of(enumerate(view(fold_log(point, CUTS[-1]), INFOLD.summary)[1:]))
 
 
@@ -313,13 +307,13 @@ def _score(fact: HistoryFact, ways: Mapping[str, tuple[ShownText, ...]], recall:
 
 
 class RecallProbe:
-    """A recall tool as an agent has it, asked by the words around a fact, never by the fact."""
+    """A recall tool queried by the words around a fact, never by the fact itself."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
 
     def finds(self, fact: HistoryFact) -> Iterator[str]:
-        """The queries that bring a fact back: from its origin or its use, in one call or in two."""
+        """Yield the queries that find a fact: by its origin or its use, in one call or in two."""
         for name, words in (("origin", fact.origin), ("use", fact.use)):
             replies = [self.ask(query) for query in _queries(words)]
             found = [_is_in(text, fact) for text in replies]
@@ -329,12 +323,12 @@ class RecallProbe:
                 yield f"{name} 2"
 
     def ask(self, query: str) -> str:
-        """One call's reply."""
+        """Return the answer of one call."""
         return reply(self.index.search(query, most=MOST_HITS), budget_tokens=REPLY_TOKENS)
 
 
 def _queries(words: str) -> tuple[str, ...]:
-    """What is asked first, and then: all the words, and the inner half of them, which stood nearest to the answer."""
+    """Return the first query, with all words, and the second, with the inner half, which is nearest to the answer."""
     split = words.split()
     if not split:
         return ()
@@ -343,7 +337,7 @@ def _queries(words: str) -> tuple[str, ...]:
 
 
 def _is_in(text: str, fact: HistoryFact) -> bool:
-    """Whether a reply tells the fact; a number or a status means nothing without its cue."""
+    """Return whether an answer has the fact; a number or a status means nothing without its cue."""
     shown = [ShownText.of(block) for block in text.split("\n\n")]
     if fact.one_record or fact.kind == "number":
         return holds(shown, fact, fact.answers)
@@ -351,18 +345,18 @@ def _is_in(text: str, fact: HistoryFact) -> bool:
 
 
 def find_invented(text: str, history: str) -> tuple[str, ...]:
-    """Paths, numbers and identifiers of a generated text that occur nowhere in the history it stands for."""
+    """Return the paths, numbers and identifiers of a text that do not occur in the history it replaces."""
     claims = dict.fromkeys(_CLAIMS.findall(_FRAME.sub(" ", text)))
     return tuple(claim for claim in claims if normalise(claim) not in history)
 
 
 def pair_neighbours(paths: Sequence[Path]) -> tuple[tuple[Path, Path], ...]:
-    """Each file with the one before it, the first with the last; decoys are taken from there."""
+    """Return each file with the previous one, the first with the last; decoys come from there."""
     return tuple(zip(paths, (*paths[-1:], *paths[:-1]), strict=True))
 
 
 def measure_file(pair: tuple[Path, Path]) -> tuple[Measurement, ...] | BrokenFile:
-    """What the fold keeps of every session of a file long enough to measure; a file that cannot be read is told, not fatal."""
+    """Measure every session of a file that is long enough; return `BrokenFile` if it cannot be read."""
     path, neighbour = pair
     try:
         sessions = read_transcript(path).sessions
@@ -373,7 +367,7 @@ def measure_file(pair: tuple[Path, Path]) -> tuple[Measurement, ...] | BrokenFil
 
 
 def _decoys(neighbour: Path) -> tuple[HistoryFact, ...]:
-    """Facts of another session; none where it cannot be read, which its own turn will tell."""
+    """Return facts of another session; none if it cannot be read, which is reported for that file."""
     try:
         sessions = read_transcript(neighbour).sessions
     except (InfoldError, OSError):
@@ -383,22 +377,18 @@ def _decoys(neighbour: Path) -> tuple[HistoryFact, ...]:
 
 RESAMPLES, SEED = 1_000, 20_261
 
-
 LAST = f"infold k={CUTS[-1]}"
-
 
 FEWEST_FACTS = 5
 
-
 QUERIES = ("origin 1", "origin 2", "use 1", "use 2")
 
-
 RECALLED: tuple[FactSet, ...] = ("outcome", "later", "result-only")
-"""The sets that recall is asked for."""
+"""The sets that recall is queried for."""
 
 
 class Rate(Struct, frozen=True):
-    """A share in per cent: the mean over sessions, where 95 % of resampled means lie, and how much it rests on."""
+    """A percentage: the mean over sessions, the interval of 95 % of resampled means, and its sample size."""
 
     mean: float
     low: float
@@ -408,7 +398,7 @@ class Rate(Struct, frozen=True):
 
 
 class RetentionLine(Struct, frozen=True):
-    """One way, over all sets it is measured on; what its text takes of the history, and its faults."""
+    """One method over all its sets, its share of the history, and its faults."""
 
     way: str
     rates: dict[str, Rate]
@@ -418,7 +408,7 @@ class RetentionLine(Struct, frozen=True):
 
 
 class RetentionSummary(Struct, frozen=True):
-    """The whole outcome: lines, and what they rest on."""
+    """All lines, and what they are based on."""
 
     points: int
     sessions: int
@@ -427,7 +417,7 @@ class RetentionSummary(Struct, frozen=True):
 
 
 def summarise_retention(measured: Sequence[Measurement]) -> RetentionSummary:
-    """The lines of these points: every way by itself, recall by itself, and the last fold together with recall."""
+    """Return the lines of these measurements: every method, recall alone, and the last fold with recall."""
     ways = dict.fromkeys(way for one in measured for way in one.tokens)
     lines = [_way(way, [one for one in measured if way in one.tokens]) for way in ways]
     lines += [_recall_line(f"recall: {query}", measured, _recalled_by(query)) for query in QUERIES]
@@ -438,7 +428,7 @@ def summarise_retention(measured: Sequence[Measurement]) -> RetentionSummary:
 
 
 def render_retention(summary: RetentionSummary) -> str:
-    """The lines as a table of plain text, a column for each set."""
+    """Return the lines as a plain-text table, a column for each set."""
     head = f"{'':34}" + "".join(f"{name:>22}" for name in SETS) + f"{'of history':>12}{'stale':>7}{'invented':>9}"
     rows = [
         f"{line.way:34}" + "".join(_cell(line.rates.get(name)) for name in SETS) + _faults(line)
@@ -488,13 +478,13 @@ def _rate(measured: Sequence[Measurement], name: FactSet, kept: Callable[[Scored
             by_session.setdefault(_session(one), []).extend(verdicts)
     if not by_session:
         return None
-    shares = [100 * fmean(verdicts) for verdicts in _resample(by_session.values())]
+    shares = [100 * fmean(verdicts) for verdicts in _pool_small(by_session.values())]
     low, high = _interval(shares)
     return Rate(round(fmean(shares), 1), low, high, sum(map(len, by_session.values())), len(by_session))
 
 
-def _resample(sessions: Iterable[list[bool]]) -> Iterator[list[bool]]:
-    """Sessions by themselves; those with very few facts of a set together, as one or two facts make no share."""
+def _pool_small(sessions: Iterable[list[bool]]) -> Iterator[list[bool]]:
+    """Yield sessions, with those of very few facts pooled, since one or two facts make no percentage."""
     small: list[bool] = []
     for verdicts in sessions:
         if len(verdicts) < FEWEST_FACTS:
@@ -506,7 +496,7 @@ def _resample(sessions: Iterable[list[bool]]) -> Iterator[list[bool]]:
 
 
 def _interval(shares: Sequence[float]) -> tuple[float, float]:
-    """Where the middle 95 % of means over resampled sessions lie; the same resamples each time."""
+    """Return the middle 95 % of the means of resampled sessions; deterministic."""
     chance = Random(SEED)
     means = sorted(fmean(chance.choices(shares, k=len(shares))) for _ in range(RESAMPLES))
     return round(means[RESAMPLES * 25 // 1_000], 1), round(means[RESAMPLES * 975 // 1_000 - 1], 1)

@@ -1,4 +1,4 @@
-"""A replay as tables for a terminal and as JSON; decides nothing."""
+"""A replay as tables for a terminal and as JSON."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -14,27 +14,25 @@ from rich.text import Text
 from infold.replay.outcome import FileOutcome, PolicyOutcome, ReplayReport, RunCalibration, SessionOutcome
 
 MOST_CALIBRATED = 40
-"""Sessions shown in the calibration table; a file of two hundred dialogues is summed up in JSON."""
-
-MARK = {True: "*", False: ""}
+"""Sessions in the calibration table; the rest is in the JSON."""
 
 
 def build_tables(replay: ReplayReport, *, plain: bool = False) -> RenderableType:
-    """Everything worth seeing in a terminal: calibration, each window, and each file where there are several."""
+    """Return the calibration, a table for each window, and one for each file if there are several."""
     priced = any(session.priced for found in replay.replayed for session in found.sessions)
     parts: list[RenderableType] = []
     if replay.replayed:
         parts.append(_calibration_table(replay, plain=plain))
-        parts += [_policy_table(window, rows, plain, priced=priced) for window, rows in _by_window(replay.outcomes)]
+        parts += [_policy_table(window, rows, plain, priced=priced) for window, rows in by_window(replay.outcomes)]
     if len(replay.replayed) > 1:
-        parts += [_file_table(replay, window, plain) for window, _ in _by_window(replay.outcomes)]
+        parts += [_file_table(replay, window, plain) for window, _ in by_window(replay.outcomes)]
     parts += [Text(note) for note in _notes(replay)]
     parts += [Text(f"skipped {broken.path}: {broken.problem}", style="red") for broken in replay.broken]
     return Group(*parts)
 
 
 def to_json(replay: ReplayReport) -> bytes:
-    """The whole replay, with sums and ratios worked out; the same replay always gives the same bytes."""
+    """Return the whole replay with sums and ratios; equal replays give equal bytes."""
     document = {
         "plan": replay.plan,
         "prices_as_of": replay.prices_as_of,
@@ -59,8 +57,8 @@ def _file_json(found: FileOutcome) -> dict[str, Any]:
 
 
 def _session_json(session: SessionOutcome) -> dict[str, Any]:
-    told = msgspec.structs.asdict(session)
-    return {**told, "outcomes": [_with_ratios(outcome) for outcome in session.outcomes]}
+    fields = msgspec.structs.asdict(session)
+    return {**fields, "outcomes": [_with_ratios(outcome) for outcome in session.outcomes]}
 
 
 def _with_ratios(outcome: PolicyOutcome) -> dict[str, Any]:
@@ -70,17 +68,18 @@ def _with_ratios(outcome: PolicyOutcome) -> dict[str, Any]:
         "hit_ratio": outcome.hit_ratio,
         "mean_tokens": outcome.mean_tokens,
     }
-    told = {**msgspec.structs.asdict(outcome), **ratios}
-    return told if outcome.series else {name: value for name, value in told.items() if name != "series"}
+    fields = {**msgspec.structs.asdict(outcome), **ratios}
+    return fields if outcome.series else {name: value for name, value in fields.items() if name != "series"}
 
 
-def _by_window(outcomes: Iterable[PolicyOutcome]) -> Iterator[tuple[int, list[PolicyOutcome]]]:
+def by_window(outcomes: Iterable[PolicyOutcome]) -> Iterator[tuple[int, list[PolicyOutcome]]]:
+    """Yield each window with its outcomes."""
     for window, rows in groupby(outcomes, key=lambda outcome: outcome.window_tokens):
         yield window, list(rows)
 
 
 def cheapest_safe(outcomes: Iterable[PolicyOutcome]) -> str:
-    """The policy that costs least of those with no call over the window, no broken pair, and the opening always there."""
+    """Return the cheapest policy without calls over the window, broken pairs or a lost opening."""
     safe = [found for found in outcomes if not (found.overruns or found.broken_pairs or found.without_opening)]
     return min(safe, key=lambda outcome: outcome.dollars_with_refetch).policy if safe else ""
 
@@ -94,7 +93,7 @@ def _policy_table(window: int, rows: list[PolicyOutcome], plain: bool, *, priced
         table.add_column(head, justify="right", no_wrap=True)
     best = cheapest_safe(rows)
     for outcome in rows:
-        mark = MARK[outcome.policy == best and priced]
+        mark = "*" if outcome.policy == best and priced else ""
         refetch = (dollars(outcome.dollars_with_refetch),) if refetched else ()
         table.add_row(
             f"{outcome.policy}{mark}",
@@ -141,7 +140,7 @@ def _calibration_table(replay: ReplayReport, *, plain: bool) -> Table:
 
 
 def calibration_rows(replay: ReplayReport) -> list[tuple[str, ...]]:
-    """One row for each session that reports usage, largest first within its file."""
+    """Return a row for each session that reports usage, largest first within its file."""
     return [
         _calibration_row(found, session, session.calibration)
         for found in replay.replayed
@@ -150,19 +149,20 @@ def calibration_rows(replay: ReplayReport) -> list[tuple[str, ...]]:
     ]
 
 
-def _calibration_row(found: FileOutcome, session: SessionOutcome, told: RunCalibration) -> tuple[str, ...]:
+def _calibration_row(found: FileOutcome, session: SessionOutcome, calibration: RunCalibration) -> tuple[str, ...]:
     main = session is found.longest
-    cost = (dollars(told.recorded_dollars), f"{told.dollar_error:+.1%}") if session.priced else ("-", "-")
+    cost = (dollars(calibration.recorded_dollars), f"{calibration.dollar_error:+.1%}") if session.priced else ("-", "-")
     return (
         file_label(found.path) if main else f"  {session.id[:18]}",
-        f"{told.calls:,}",
+        f"{calibration.calls:,}",
         f"{session.factor:.2f}",
         short(session.overhead_tokens),
-        f"{told.input_error:+.1%}",
-        f"{told.recorded_hit_ratio:.1%}",
-        f"{told.simulated_hit_ratio:.1%}",
+        f"{calibration.input_error:+.1%}",
+        f"{calibration.recorded_hit_ratio:.1%}",
+        f"{calibration.simulated_hit_ratio:.1%}",
         *cost,
-        f"{told.misses}" + (f" ({told.corrected_dollar_error:+.1%})" if told.misses and session.priced else ""),
+        f"{calibration.misses}"
+        + (f" ({calibration.corrected_dollar_error:+.1%})" if calibration.misses and session.priced else ""),
     )
 
 
@@ -170,11 +170,11 @@ def _notes(replay: ReplayReport) -> Iterator[str]:
     yield f"* the cheapest policy without a fault; dollars at the prices of {replay.prices_as_of}. Faults are calls over"
     yield "the window, broken pairs of call and result, and calls that lost the user's first words."
     yield "What a policy would have paid for the same work, not how the work would have gone."
-    told: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for session in (session for found in replay.replayed for session in found.sessions):
         for note in session.notes:
-            told[note] = told.get(note, 0) + 1
-    for note, count in told.items():
+            counts[note] = counts.get(note, 0) + 1
+    for note, count in counts.items():
         yield f"- {note}" + (f" ({count} sessions)" if count > 1 else "")
 
 
@@ -184,25 +184,25 @@ def _table(title: str, plain: bool) -> Table:
 
 
 def file_label(path: str) -> str:
-    """A file's name without its endings."""
+    """Return a file's name without its suffixes."""
     name = PurePath(path).name
     return name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
 
 
 def window_label(tokens: int) -> str:
-    """A window as it is asked for."""
+    """Return a window as it was requested."""
     return short(tokens) if tokens else "of the model"
 
 
 def dollars(amount: float) -> str:
-    """An amount of money in as many digits as tell something; a dash where there is no price, for nothing is free."""
+    """Return an amount with as many digits as are useful; a dash if no price is known."""
     if amount == 0:
         return "-"
     return f"{amount:,.2f}" if amount >= 0.1 else f"{amount:.4f}"
 
 
 def short(tokens: int) -> str:
-    """A number of tokens in few characters: 840, 6.8k, 64k, 1.23M."""
+    """Return a number of tokens in few characters: 840, 6.8k, 64k, 1.23M."""
     if tokens < 1_000:
         return str(tokens)
     if tokens < 1_000_000:

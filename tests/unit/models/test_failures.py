@@ -207,7 +207,7 @@ def test_long_words_are_shortened() -> None:
 
 def test_a_short_word_is_no_secret() -> None:
     """What stands for no key at all may stand in a message too."""
-    assert Endpoint("m", "", variable="X", secret="none").words("there is none") == "there is none"
+    assert Endpoint("m", "", variable="X", secret="none").clean("there is none") == "there is none"
 
 
 def test_only_an_sdks_exceptions_are_made_ours() -> None:

@@ -64,7 +64,7 @@ def session(messages: Sequence[Message], *, compactions: Sequence[RecordedCompac
     return RecordedSession("s", tuple(messages), ModelRef("quay", "ferry-1"), compactions=tuple(compactions))
 
 
-def stage(messages: Sequence[Message], *, overhead: int = 0, scale: Scale | None = None) -> ReplaySetup:
+def setup(messages: Sequence[Message], *, overhead: int = 0, scale: Scale | None = None) -> ReplaySetup:
     """What policies meet on these messages."""
     recording = find_calls(session(messages))
     return ReplaySetup(
@@ -75,6 +75,6 @@ def stage(messages: Sequence[Message], *, overhead: int = 0, scale: Scale | None
     )
 
 
-def meter(window_tokens: int = 10_000) -> Billing:
+def billing(window_tokens: int = 10_000) -> Billing:
     """What bills them."""
     return Billing(Tariff(ENTRY), cache_rules(ENTRY), window_tokens)

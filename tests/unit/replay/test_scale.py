@@ -141,16 +141,16 @@ def test_prompt_that_lost_a_twentieth_was_shortened() -> None:
 
 def test_equal_content_is_an_equal_block() -> None:
     """The cache sees content, not ids: a message written anew is the block it was."""
-    weigher = MessageCounter(RULER, Scale(2.0, 10.0), opening=OPENING)
+    counter = MessageCounter(RULER, Scale(2.0, 10.0), opening=OPENING)
     one, same = (numbered([user(OPENING)], prefix=prefix)[0] for prefix in "ab")
     call = work(1)[1]
 
-    assert weigher.weigh(one).block == weigher.weigh(same).block
-    assert weigher.weigh(one).has_opening
-    assert weigher.weigh(call).block.tokens == Scale(2.0, 10.0).tokens(count(call), 1)
-    assert weigher.padding("a", 5) != weigher.padding("b", 5)
+    assert counter.count(one).block == counter.count(same).block
+    assert counter.count(one).has_opening
+    assert counter.count(call).block.tokens == Scale(2.0, 10.0).tokens(count(call), 1)
+    assert counter.padding("a", 5) != counter.padding("b", 5)
 
 
 def count(message: Message) -> int:
     """Our own count of a message."""
-    return MessageCounter(RULER).weigh(message).block.tokens
+    return MessageCounter(RULER).count(message).block.tokens
