@@ -45,8 +45,8 @@ from typing import Any  # the shape of foreign data is known at run time only
 import msgspec
 
 from infold.catalogue import ModelEntry, Prices, Table, Tier, family_of
-from infold.catalogue.lookup import DATA_FILE, find
-from infold.catalogue.spelling import canonical, fold
+from infold.catalogue.lookup import DATA_FILE, find_entry
+from infold.catalogue.spelling import canonical_name, fold
 
 Foreign = Mapping[str, Any]
 
@@ -232,7 +232,7 @@ def from_litellm(sources: Sources) -> Iterator[ModelEntry]:
         window = _count(row.get("max_input_tokens"))
         chat = row.get("mode") in ("chat", "responses") and not NOT_CHAT.search(name.lower())
         if host and window and chat and (host, window) not in PLACEHOLDERS:
-            path = canonical(name).removeprefix(f"{host}/").split("/")
+            path = canonical_name(name).removeprefix(f"{host}/").split("/")
             model = "/".join(path if host in ("azure", "bedrock") else path[-1:])
             named = ModelEntry(f"{host}/{model}", host, window, family_of(name), source=sources.names[0])
             yield _with_row(named, row)
@@ -387,7 +387,7 @@ def from_genai(sources: Sources) -> Iterator[ModelEntry]:
     """An entry for each chat model of genai-prices that states a window and prices."""
     for host, models in sources.priced.items():
         for model in models:
-            name = canonical(model["id"]).rsplit("/", 1)[-1]
+            name = canonical_name(model["id"]).rsplit("/", 1)[-1]
             prices = _genai_prices(model, sources.as_of) or (Prices(0.0, 0.0) if name.endswith(":free") else None)
             unwanted = "~" in model["id"] or NOT_CHAT.search(name) or (host == "google" and "claude" in name)
             if prices and model.get("context_window") and not unwanted:
@@ -431,7 +431,7 @@ def place(entries: Iterable[ModelEntry], report: list[str]) -> dict[str, ModelEn
     hosted: list[ModelEntry] = []
     for entry in entries:
         bare = entry.name.rsplit("/", 1)[-1]
-        known = find(bare, table, {})
+        known = find_entry(bare, table, {})
         if NAMELESS.match(bare):
             table[fold(entry.name)] = entry
         elif fold(bare) in table or (known and known.entry.provider != entry.provider):
@@ -439,11 +439,11 @@ def place(entries: Iterable[ModelEntry], report: list[str]) -> dict[str, ModelEn
         else:
             table[fold(bare)] = msgspec.structs.replace(entry, name=bare)
     for entry in hosted:
-        known = find(entry.name.rsplit("/", 1)[-1], table, {})
+        known = find_entry(entry.name.rsplit("/", 1)[-1], table, {})
         if known and known.entry.provider in CLOSED and entry.provider in CLOUDS:
             table[fold(known.matched)] = _filled(known.entry, entry)
     for entry in hosted:
-        known = find(entry.name, table, {})
+        known = find_entry(entry.name, table, {})
         assert known is not None, entry.name
         fitted = _as_hosted(entry, known.entry, report)
         if fold(entry.name) not in table and _facts(fitted) != _facts(known.entry):

@@ -31,13 +31,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
 import infold.session.fit as front_door
 from infold import fit
 from infold.formats.registry import OPENAI_CHAT
 from infold.formats.rules import problems
 from infold.session.fit import FitCache
-from infold.testing.trajectory import TRAJECTORY_RULE, trajectory
 
 Row: TypeAlias = dict[str, Any]
 Chat: TypeAlias = list[dict[str, Any]]

@@ -25,13 +25,13 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, to_builtins
 from splintr import Tokenizer
+from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
 from infold.catalogue import Override, Prices
 from infold.core.messages import TextPart, UserMessage
 from infold.core.policy import INFOLD, Policy
 from infold.errors import InfoldError
 from infold.session.fit import fit
-from infold.testing.trajectory import TRAJECTORY_RULE, trajectory
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 from infold.transcripts.write import to_openai_chat

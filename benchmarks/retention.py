@@ -14,8 +14,15 @@ from pathlib import Path
 
 import msgspec
 
-from infold.replay.outcome import Broken
-from infold.replay.retention import Measured, Summary, measure_file, render, summarise_measured, with_neighbours
+from infold.replay.outcome import BrokenFile
+from infold.replay.retention import (
+    Measurement,
+    RetentionSummary,
+    measure_file,
+    pair_neighbours,
+    render_retention,
+    summarise_retention,
+)
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -35,7 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     found = {side: summary_of(files(options.corpus, side)) for side in SIDES if options.side in (side, "all")}
     data = json.dumps(msgspec.to_builtins(found), indent=1, ensure_ascii=False) + "\n"
-    text = "\n".join(f"{SIDES[side]}: {render(summary)}" for side, summary in found.items())
+    text = "\n".join(f"{SIDES[side]}: {render_retention(summary)}" for side, summary in found.items())
     if options.write:
         (RESULTS / "retention.json").write_text(data, "utf-8")
         (RESULTS / "retention.txt").write_text(text, "utf-8")
@@ -48,16 +55,16 @@ def files(corpus: Path, side: str) -> list[Path]:
     return sorted(fit if side == "fit" else test)
 
 
-def summary_of(paths: list[Path]) -> Summary:
+def summary_of(paths: list[Path]) -> RetentionSummary:
     """Measure every session of these files; one that cannot be read is reported and passed over."""
-    measured: list[Measured] = []
+    measured: list[Measurement] = []
     with ProcessPoolExecutor(max_workers=2) as pool:
-        for found in pool.map(measure_file, with_neighbours(paths)):
-            if isinstance(found, Broken):
+        for found in pool.map(measure_file, pair_neighbours(paths)):
+            if isinstance(found, BrokenFile):
                 print(f"{found.path}: {found.problem}", file=sys.stderr)
             else:
                 measured += found
-    return summarise_measured(measured)
+    return summarise_retention(measured)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,10 @@ from infold.models.embedded import EmbeddedModel, is_installed
 from infold.models.google import GoogleGemini
 from infold.models.openai import EmbeddedChat, OpenAIChat, OpenAIResponses
 from infold.ports import Heard, Model, ModelRequest, Replied, Said
-from infold.testing.contracts import check_model
-from infold.testing.model_contract import ANY_MODEL_RULES, MODEL_RULES, MakeModel, asking
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Script
+from infold.testing.model_contract import ANY_MODEL_RULES, MODEL_RULES, MakeModel, check_model, request_to
+from infold.testing.script import Script
 from infold.testing.scripted_model import ScriptedModel
+from infold.testing.scripted_server import ScriptedServer
 
 REF = ModelRef("scripted", "scripted")
 PATIENCE_SECONDS = 30.0
@@ -80,7 +79,7 @@ def served(name: str) -> MakeModel:
 
 def is_heard(name: str, rule: Rule) -> bool:
     """Whether the SDK hears of it: Google's knows errors in a stream in its own provider's framing only, as tried below."""
-    return name != "gemini" or "overflow_in_a_stream" not in rule.__name__
+    return name != "gemini" or "overflow_event" not in rule.__name__
 
 
 @pytest.mark.parametrize(
@@ -123,7 +122,7 @@ def test_broken_rule_is_named() -> None:
         def stream(self, request: ModelRequest) -> Iterator[Heard]:
             return (piece for piece in super().stream(request) if isinstance(piece, Replied))
 
-    with pytest.raises(AssertionError, match="text is given piece by piece; seen: "):
+    with pytest.raises(AssertionError, match="text is streamed in pieces; seen: "):
         check_model(lambda script: nullcontext(Blunt(script)))
 
 
@@ -171,7 +170,7 @@ def _serve(listening: socket.socket, said: bytes, was_left: Event, *, ends: bool
 def test_a_provider_sees_that_it_was_left(name: str) -> None:
     """B13: closing the iterator closes the connection, so that nobody pays for a reply that nobody hears."""
     with one_sided(BEGUN[name]) as provider, ADAPTERS[name](provider.url) as model:
-        stream = model.stream(asking(model))
+        stream = model.stream(request_to(model))
         assert next(stream) == Said("Well")
         stream.close()  # type: ignore[attr-defined] # a generator's
         assert provider.was_left.wait(PATIENCE_SECONDS)
@@ -186,7 +185,7 @@ def test_a_stream_that_just_ends_is_no_reply(name: str) -> None:
         ADAPTERS[name](provider.url) as model,
         pytest.raises(ModelBusy, match="the reply broke off"),
     ):
-        heard.extend(model.stream(asking(model)))
+        heard.extend(model.stream(request_to(model)))
 
     assert heard == [Said("Well")]
 
@@ -200,7 +199,7 @@ def test_gemini_reports_an_overflow_in_its_own_way() -> None:
         gemini_at(provider.url) as model,
         pytest.raises(ModelOverflow) as caught,
     ):
-        list(model.stream(asking(model)))
+        list(model.stream(request_to(model)))
 
     assert caught.value.limit_tokens == 4_096
 
@@ -225,6 +224,6 @@ class TestEmbedded:
     def test_its_limit_is_its_own(self, embedded: Model) -> None:
         """B11: what is too large for it is an overflow, with the limit it was started with."""
         with pytest.raises(ModelOverflow) as caught:
-            list(embedded.stream(asking(embedded, "hello " * 600, output_tokens=2)))
+            list(embedded.stream(request_to(embedded, "hello " * 600, output_tokens=2)))
 
         assert caught.value.limit_tokens == 512

@@ -6,23 +6,23 @@ import psycopg
 import pytest
 
 from infold.errors import StoreBroken, StoreClosed
-from infold.stores.postgres import REMEDIES, PostgresStore, name_of, translated
-from infold.testing.store_contract import ONE, append_with_retries, run_together, said
+from infold.stores.postgres import REMEDIES, PostgresStore, database_name, translate_errors
+from infold.testing.store_contract import ONE, append_with_retries, run_together, user_entries
 
 
 def test_sessions_outlive_the_store(postgres: str) -> None:
     """B1, B13: what was appended is there when the database is opened again."""
     with PostgresStore(postgres) as store:
-        store.append(ONE, said("a", "b"), expected=0)
+        store.append(ONE, user_entries("a", "b"), expected=0)
     with PostgresStore(postgres) as store:
-        assert [entry for _, entry in store.newest_first(ONE)] == said("a", "b")[::-1]
-        assert store.append(ONE, said("c", prefix="n"), expected=2) == 3
+        assert [entry for _, entry in store.newest_first(ONE)] == user_entries("a", "b")[::-1]
+        assert store.append(ONE, user_entries("c", prefix="n"), expected=2) == 3
 
 
 def test_deleted_rows_are_gone(postgres: str) -> None:
     """B27: of a deleted session no row is left in any table."""
     with PostgresStore(postgres) as store:
-        store.append(ONE, said("a"), expected=0)
+        store.append(ONE, user_entries("a"), expected=0)
         store.delete(ONE)
     with psycopg.connect(postgres) as connection:
         for table in ("sessions", "entries", "words"):
@@ -34,7 +34,7 @@ def test_stores_open_at_once(postgres: str) -> None:
     stores: list[PostgresStore] = []
     run_together([Thread(target=lambda: stores.append(PostgresStore(postgres))) for _ in range(6)])
     for number, store in enumerate(stores):
-        append_with_retries(store, ONE, said("a", prefix=f"{number}-"))
+        append_with_retries(store, ONE, user_entries("a", prefix=f"{number}-"))
         store.close()
     with psycopg.connect(postgres) as connection:
         rows = connection.execute("SELECT number, name FROM infold_migrations").fetchall()
@@ -46,7 +46,7 @@ def test_stores_open_at_once(postgres: str) -> None:
 def test_reader_under_way_holds_nothing(postgres: str) -> None:
     """B17: between two pages no transaction is open and no connection is taken."""
     with PostgresStore(postgres) as store:
-        store.append(ONE, said(*"x" * 120), expected=0)
+        store.append(ONE, user_entries(*"x" * 120), expected=0)
         readers = [store.newest_first(ONE) for _ in range(20)]
         for reading in readers:
             next(reading)
@@ -61,9 +61,9 @@ def test_reader_under_way_holds_nothing(postgres: str) -> None:
 def test_lost_connections_are_replaced(postgres: str) -> None:
     """B13: after the server has ended every connection, the next append gets a new one."""
     with PostgresStore(postgres) as store:
-        store.append(ONE, said("a"), expected=0)
+        store.append(ONE, user_entries("a"), expected=0)
         _end_every_connection(postgres)
-        assert store.append(ONE, said("b", prefix="n"), expected=1) == 2
+        assert store.append(ONE, user_entries("b", prefix="n"), expected=1) == 2
 
 
 def test_lock_is_free_before_its_connection_is_closed(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,17 +133,17 @@ def test_lost_tables_are_told(postgres: str) -> None:
         with psycopg.connect(postgres) as connection:
             connection.execute("DROP TABLE infold_entries")
         with pytest.raises(StoreBroken, match="not infold's"):
-            store.append(ONE, said("a"), expected=0)
+            store.append(ONE, user_entries("a"), expected=0)
 
 
 def test_closing_twice_is_closing_once(postgres: str) -> None:
     """A closed store stays closed and says so when it is used."""
     store = PostgresStore(postgres)
-    store.append(ONE, said("a"), expected=0)
+    store.append(ONE, user_entries("a"), expected=0)
     store.close()
     store.close()
     with pytest.raises(StoreClosed):
-        store.append(ONE, said("b"), expected=1)
+        store.append(ONE, user_entries("b"), expected=1)
 
 
 def test_unreachable_server_is_told_without_the_password() -> None:
@@ -156,7 +156,7 @@ def test_unreachable_server_is_told_without_the_password() -> None:
     assert "kites at 127.0.0.1" in str(caught.value)
     for error in (caught.value, broken.value):
         assert "secret" not in f"{error} {error.__cause__}"
-    assert name_of("dbname=kites") == "PostgreSQL database kites at this machine"
+    assert database_name("dbname=kites") == "PostgreSQL database kites at this machine"
 
 
 def test_every_error_of_the_server_is_told() -> None:
@@ -168,7 +168,7 @@ def test_every_error_of_the_server_is_told() -> None:
     assert len(found) > 200
     assert len({code for code, _, _ in REMEDIES}) == len(REMEDIES)
     for kind in found:
-        with pytest.raises(StoreBroken, match=r"; .+$"), translated("db"):
+        with pytest.raises(StoreBroken, match=r"; .+$"), translate_errors("db"):
             raise kind("refused")
 
 
@@ -186,7 +186,7 @@ def _end_every_connection(postgres: str) -> None:
 def test_a_gap_in_a_session_is_told(postgres: str, damage: str) -> None:
     """B13: a missing entry or a wrong count is an error that names the entry."""
     with PostgresStore(postgres) as store:
-        store.append(ONE, said("a", "b", "c"), expected=0)
+        store.append(ONE, user_entries("a", "b", "c"), expected=0)
         with psycopg.connect(postgres) as connection:
             connection.execute(damage.encode())
         with pytest.raises(StoreBroken, match=r"entry [16] of session 'one' is missing"):

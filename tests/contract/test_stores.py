@@ -12,7 +12,7 @@ from infold.ports import FullStore, MediaStore, SessionKey
 from infold.stores.memory import MemoryStore
 from infold.stores.postgres import PostgresStore
 from infold.stores.sqlite import SqliteStore
-from infold.testing.contracts import STORE_RULES, check_store
+from infold.testing.store_contract import STORE_RULES, check_store
 
 Rule = Callable[[FullStore], None]
 RULE = pytest.mark.parametrize("rule", STORE_RULES, ids=lambda rule: rule.__name__.strip("_"))

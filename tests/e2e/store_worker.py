@@ -19,7 +19,7 @@ from infold.errors import StoreBroken
 from infold.ports import FullStore, SessionKey
 from infold.stores.postgres import PostgresStore
 from infold.stores.sqlite import SqliteStore
-from infold.testing.store_contract import append_with_retries, run_together, said
+from infold.testing.store_contract import append_with_retries, run_together, user_entries
 
 KEY = SessionKey("tenant", SessionId("shared"))
 OWN = SessionKey("tenant", SessionId("of the process that opens the store often"))
@@ -42,14 +42,14 @@ def write_on(store: FullStore, _: str) -> None:
     tell(at)
     while True:
         texts = [f"entry {at + step}" for step in range(size_at(at))]
-        at = store.append(KEY, said(*texts, prefix=f"{at}-"), expected=at)
+        at = store.append(KEY, user_entries(*texts, prefix=f"{at}-"), expected=at)
         tell(at)
 
 
 def append_many(store: FullStore, name: str) -> None:
     """A hundred appends among other processes."""
     for number in range(100):
-        append_with_retries(store, KEY, said(f"{name} {number}", prefix=f"{name}-{number}-"))
+        append_with_retries(store, KEY, user_entries(f"{name} {number}", prefix=f"{name}-{number}-"))
 
 
 def compact_many(store: FullStore, name: str) -> None:
@@ -58,8 +58,8 @@ def compact_many(store: FullStore, name: str) -> None:
     for number in count():
         with store.hold(KEY) as held:
             if held:
-                append_with_retries(store, KEY, said(f"{name} begins", prefix=f"{name}-{number}-a"))
-                append_with_retries(store, KEY, said(f"{name} ends", prefix=f"{name}-{number}-b"))
+                append_with_retries(store, KEY, user_entries(f"{name} begins", prefix=f"{name}-{number}-a"))
+                append_with_retries(store, KEY, user_entries(f"{name} ends", prefix=f"{name}-{number}-b"))
                 done += 1
         if done == 10:
             return
@@ -75,7 +75,7 @@ def hold_on(store: FullStore, _: str) -> None:
 
 def fork(store: SqliteStore | PostgresStore, _: str) -> None:
     """Fork in the middle of things; parent and child both go on with the store, and the child ends like any program."""
-    append_with_retries(store, KEY, said(*(f"early {number}" for number in range(60)), prefix="early-"))
+    append_with_retries(store, KEY, user_entries(*(f"early {number}" for number in range(60)), prefix="early-"))
     if not (idle := os.fork()):
         sys.exit(0)  # never touches the store, and still must not close its parent's connections on its way out
     os.waitpid(idle, 0)
@@ -86,7 +86,7 @@ def fork(store: SqliteStore | PostgresStore, _: str) -> None:
         name = "parent" if child else "child"
         seen = len(list(reading))
         for number in range(30):
-            append_with_retries(store, KEY, said(f"{name} {number}", prefix=f"{name}-{number}-"))
+            append_with_retries(store, KEY, user_entries(f"{name} {number}", prefix=f"{name}-{number}-"))
         with store.hold(KEY) as again:
             assert not again, f"the {name} took a lock that the parent holds"
         status = os.waitpid(child, 0)[1] if child else 0
@@ -106,13 +106,13 @@ def open_often(store: SqliteStore | PostgresStore, address: str) -> None:
     kept: list[SqliteStore | PostgresStore] = []
     for number in count():
         chance.choice(WAYS)(store, address, kept, f"{os.getpid()} {number}")
-        at = store.append(OWN, said(f"own {at}", prefix=f"{at}-"), expected=at)
+        at = store.append(OWN, user_entries(f"own {at}", prefix=f"{at}-"), expected=at)
         tell(at)
 
 
 def _open_and_close(_: FullStore, address: str, kept: list[SqliteStore | PostgresStore], name: str) -> None:
     with opened(address) as again:
-        append_with_retries(again, ASIDE, said(name, prefix=f"{name}-"))
+        append_with_retries(again, ASIDE, user_entries(name, prefix=f"{name}-"))
 
 
 def _open_and_keep(_: FullStore, address: str, kept: list[SqliteStore | PostgresStore], name: str) -> None:
@@ -128,7 +128,7 @@ def _open_in_threads(store: FullStore, address: str, kept: list[SqliteStore | Po
 def _fork(store: FullStore, address: str, kept: list[SqliteStore | PostgresStore], name: str) -> None:
     child = os.fork()
     if not child:
-        append_with_retries(store, ASIDE, said(name, prefix=f"{name}-"))
+        append_with_retries(store, ASIDE, user_entries(name, prefix=f"{name}-"))
         os._exit(0)
     os.waitpid(child, 0)
 
@@ -138,13 +138,13 @@ WAYS = (_open_and_close, _open_and_keep, _open_in_threads, _fork)
 
 def outlive(store: SqliteStore | PostgresStore, address: str) -> None:
     """Fork with the store open, and let the parent end; the child appends after each line of input."""
-    store.append(OWN, said("parent"), expected=0)
+    store.append(OWN, user_entries("parent"), expected=0)
     if os.fork():
         os._exit(0)
     while os.getppid() != 1 and not _is_orphan():
         time.sleep(0.01)
     for at in count(1):
-        tell(store.append(OWN, said(f"child {at}", prefix=f"{at}-"), expected=at))
+        tell(store.append(OWN, user_entries(f"child {at}", prefix=f"{at}-"), expected=at))
         if not sys.stdin.readline():
             os._exit(0)
 
@@ -158,11 +158,11 @@ def _is_orphan() -> bool:
 
 def fork_unseen(store: SqliteStore | PostgresStore, address: str) -> None:
     """Fork without Python's knowledge, as a server written in C may; tell in how many ways the child was refused."""
-    store.append(KEY, said("a"), expected=0)
+    store.append(KEY, user_entries("a"), expected=0)
     child = ctypes.CDLL(None).fork()
     if not child:
         refused = 0
-        for use in (lambda: store.append(KEY, said("b"), expected=1), lambda: opened(address)):
+        for use in (lambda: store.append(KEY, user_entries("b"), expected=1), lambda: opened(address)):
             with suppress(StoreBroken):
                 use()
                 continue
@@ -170,7 +170,7 @@ def fork_unseen(store: SqliteStore | PostgresStore, address: str) -> None:
         tell(refused)
         os._exit(0)
     os.waitpid(child, 0)
-    tell(store.append(KEY, said("c", prefix="c"), expected=1))
+    tell(store.append(KEY, user_entries("c", prefix="c"), expected=1))
 
 
 def visit(store: SqliteStore | PostgresStore, _: str) -> None:

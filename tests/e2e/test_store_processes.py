@@ -19,7 +19,7 @@ from infold.core.load import load
 from infold.core.logged_message import Rendering
 from infold.core.messages import text_of
 from infold.ports import FullStore, SessionKey
-from infold.testing.store_contract import said
+from infold.testing.store_contract import user_entries
 
 from ..contract.postgres_server import database, postgres_server  # noqa: TID252 - `tests` is no package to name
 from .store_worker import ASIDE, KEY, OWN, opened, size_at
@@ -135,7 +135,7 @@ def test_forked_child_goes_on(address: str) -> None:
     done = subprocess.run([sys.executable, WORKER, "fork", address], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
     with opened(address) as store:
-        store.append(KEY, said("after", prefix="after-"), expected=120)
+        store.append(KEY, user_entries("after", prefix="after-"), expected=120)
     if "=" not in address:
         connection = sqlite3.connect(address)
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

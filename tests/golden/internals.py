@@ -4,10 +4,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.support.trajectory import trajectory
+
+from infold.cli.demo_session import SYSTEM_TEXT, coding_session
 from infold.core.judge import Answer, Told
 from infold.core.messages import Message
 from infold.formats.registry import FORMATS, OPENAI_CHAT
-from infold.testing.trajectory import SYSTEM_TEXT, coding_session, trajectory
 from infold.transcripts.registry import read_transcript
 
 __all__ = ["SYSTEM_TEXT", "Recorded", "coding_session", "decode_chat", "recorded_sessions", "summary", "trajectory"]

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from tests.support.odd_wire import OddHistory, grown, odd_histories, partners
 
 from infold import AsyncSession, Session, SessionSettings, fit
 from infold.core.events import FailedOpen, NotManaged
@@ -19,7 +20,6 @@ from infold.formats.registry import FORMATS, WireFormat
 from infold.proxy.request import ParsedRequest, parse_request
 from infold.proxy.sessions import SessionPool
 from infold.stores.memory import MemoryStore
-from infold.testing.odd_wire import OddHistory, grown, odd_histories, partners
 from infold.wrapper.transport import InfoldTransport
 
 from ..unit.gateway.raw_upstream import RawUpstream, whole  # noqa: TID252 - `tests` is no package to name

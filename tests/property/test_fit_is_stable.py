@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.support.wire import WireHistory, guises, wire_histories
 
 from infold import Fitted, WindowExceeded, fit
 from infold.core.budget import Window, budget_for
@@ -19,7 +20,6 @@ from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.formats.rules import problems
 from infold.session.fit import FitCache
-from infold.testing.wire import WireHistory, guises, wire_histories
 
 REPLY_TYPES = ("reasoning", "function_call")
 ROLES = ("assistant", "model")

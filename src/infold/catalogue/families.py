@@ -1,15 +1,15 @@
 """Which tokeniser family a model belongs to, and how far its counts may exceed an o200k count.
 
-The bounds serve to prove that a request fits: a view of n o200k tokens is taken to be at most n times
-`upper_bound` of the model's own. They bound whole sessions, not every string: a single line of digits or rare
-script may exceed them, which reported usage then corrects.
+The bounds serve to prove that a request fits: a view of n o200k tokens is taken to be at most n times `upper_bound`
+of the model's own. They bound whole sessions, not every string: a single line of digits or rare script may exceed
+them, which reported usage then corrects.
 
-A bound is the larger of two figures: the highest ratio met over 25 recorded agent sessions (English, Chinese,
-Japanese, Korean) times `FRAMING`, and the highest ratio met on one kind of content (logs, Chinese prose).
-Claude's is measured against reported usage, so framing is in it already.
+A bound is the larger of two figures: the highest ratio over 25 recorded agent sessions (English, Chinese, Japanese,
+Korean) times `FRAMING`, and the highest ratio on one kind of content (logs, Chinese prose). Claude's is measured
+against reported usage, which already includes framing.
 
-Where a refusal is recovered within the request, the expected count decides instead: the estimate times the family's factor.
-Models that no rule knows are expected to count as the estimate does; the one recorded model of family "other" does (0.99).
+Where a rejected request can be recovered, the expected count decides instead: the estimate times the family's factor.
+Unknown models are expected to count as the estimate does; the one recorded model of family "other" does (0.99).
 """
 
 import re
@@ -22,16 +22,17 @@ from infold.catalogue.models import FamilyName
 from infold.catalogue.spelling import spellings
 
 FRAMING = 1.17
-"""Reported input growth over the o200k count of what was added, highest of the Codex sessions (1.06 to 1.17):
-their vocabulary is o200k itself, so this is role markers, call framing and hidden reminders."""
+"""Reported input growth over the o200k count of what was added, highest of the Codex sessions (1.06 to 1.17): their
+vocabulary is o200k itself, so this is role markers, call framing and hidden reminders.
+"""
 
 
 class Family(msgspec.Struct, frozen=True):
-    """A tokeniser family: its bounds over o200k and where the upper one comes from.
+    """A tokeniser family: its bounds over o200k and the source of the upper one.
 
-    `lower_bound` holds for text in ASCII; no vocabulary measured has less than 0.85 of o200k's tokens there, over whole sessions.
-    `factor` and `wide_factor` are how many tokens to expect for one token of the estimate, of text in ASCII and of other text
-    (`benchmarks/family_factors.py` fits them; rounded to one decimal, and not below 1).
+    `lower_bound` holds for ASCII text; no vocabulary measured has less than 0.85 of o200k's tokens there, over whole
+    sessions. `factor` and `wide_factor` are the expected tokens per token of the estimate, for ASCII and other text
+    (fitted by `benchmarks/family_factors.py`, rounded to one decimal, at least 1).
     """
 
     upper_bound: float
@@ -86,7 +87,6 @@ _RULES: tuple[tuple[str, FamilyName], ...] = (
     (r"grok", "grok"),
 )
 
-
 _BINDING = frozenset(
     {
         "claude-fable-5-1",
@@ -102,24 +102,25 @@ _BINDING = frozenset(
 
 
 def family_of(model: str) -> FamilyName:
-    """The tokeniser family of a model name; "other", whose bound is the widest, when no rule knows it."""
+    """Return the tokeniser family of a model name; "other", which has the widest bound, if no rule matches."""
     last = model.rsplit("/", 1)[-1].lower().replace(".", "-")
     return next((family for pattern, family in _RULES if re.search(pattern, last)), "other")
 
 
 def binds_thinking(model: str) -> bool:
-    """Whether a model accepts its thinking blocks only behind the messages they were created behind, as its provider documents.
+    """Return whether a model accepts its thinking blocks only behind the messages they were created behind, as
+    documented.
 
-    Other models may do so too; a refusal tells.
+    Other models may do so too; their rejections show it.
     """
     return any(spelling.key in _BINDING for spelling in spellings(model))
 
 
 def lower_bound(family: FamilyName) -> float:
-    """How few of this family's tokens one o200k token of ASCII text may turn out to be, over a whole session."""
+    """Return the fewest tokens of this family per o200k token of ASCII text, over a whole session."""
     return FAMILIES[family].lower_bound
 
 
 def upper_bound(family: FamilyName) -> float:
-    """How many of this family's tokens one o200k token may turn out to be, over a whole session."""
+    """Return the most tokens of this family per o200k token, over a whole session."""
     return FAMILIES[family].upper_bound

@@ -1,6 +1,6 @@
-"""What the catalogue says about a model: limits, prices, cache rules, and how sure it is.
+"""Values of the catalogue: limits, prices and cache rules of a model, and how certain they are.
 
-These are plain values. Finding the entry for a name is `lookup.py`'s task, changing one is `overrides.py`'s.
+`lookup.py` finds the entry for a name, `overrides.py` changes one.
 """
 
 from typing import Literal, TypeAlias
@@ -21,9 +21,9 @@ FamilyName: TypeAlias = Literal[
     "other",
     "qwen",
 ]
-"""Models whose tokenisers count alike; `families.py` says how far each may exceed an o200k count."""
+"""Models whose tokenisers count alike; `families.py` has how far each may exceed an o200k count."""
 
-Step: TypeAlias = Literal[
+SpellingStep: TypeAlias = Literal[
     "exact",
     "spelling",
     "prefix removed",
@@ -34,13 +34,13 @@ Step: TypeAlias = Literal[
     "alias",
     "override",
 ]
-"""One liberty a lookup took to get from the name it was given to a name it knows."""
+"""One change that a lookup made to a name to find the model."""
 
 
 class Prices(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """US dollars per million tokens.
 
-    `None` for a cache price means the provider names none: such tokens then cost what input costs.
+    `None` for a cache price means the provider publishes none: such tokens then cost what input costs.
     """
 
     input: float
@@ -51,18 +51,18 @@ class Prices(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The prices of a whole request whose input is larger than `above_tokens`."""
+    """The prices of a whole request with more than `above_tokens` of input."""
 
     above_tokens: int
     prices: Prices
 
 
 class ModelEntry(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """All the catalogue knows of one model.
+    """Everything the catalogue knows about one model.
 
-    Three limits are kept apart, because providers mean different things by "context": `context_tokens` is
-    what input and output share, `input_tokens` a smaller limit on the input alone, `output_tokens` the
-    longest answer. `None` means that no separate limit is known, and for `prices` that no price is known.
+    Providers mean different things by "context", so there are three limits: `context_tokens` is what input and output
+    share, `input_tokens` a smaller limit on the input alone, `output_tokens` the longest answer. `None` means that no
+    separate limit is known; for `prices`, that no price is known.
     """
 
     name: str
@@ -82,25 +82,25 @@ class ModelEntry(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     @property
     def input_limit_tokens(self) -> int:
-        """The largest input the model takes when the answer is left out of account."""
+        """The largest input the model takes, not counting the answer."""
         return self.context_tokens if self.input_tokens is None else self.input_tokens
 
     def prices_at(self, input_tokens: int) -> Prices | None:
-        """The prices of a request of this size: those of the highest tier it exceeds."""
+        """Return the prices of a request of this size: those of the highest tier it exceeds."""
         reached = [tier for tier in self.tiers if input_tokens > tier.above_tokens]
         return max(reached, key=lambda tier: tier.above_tokens).prices if reached else self.prices
 
 
 class Known(msgspec.Struct, frozen=True, tag=True):
-    """The catalogue or the user knows this model: the name that matched, and what was changed to match it."""
+    """A model that the catalogue or the user knows: the name that matched, and how it was changed to match."""
 
     entry: ModelEntry
     matched: str
-    how: tuple[Step, ...]
+    how: tuple[SpellingStep, ...]
 
 
 class Assumed(msgspec.Struct, frozen=True, tag=True):
-    """Nobody knows this model's window: a cautious default, what was tried, and what the user can do."""
+    """A model of unknown window: a cautious default, what was tried, and what the user can do."""
 
     entry: ModelEntry
     reason: str

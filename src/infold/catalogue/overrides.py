@@ -1,4 +1,4 @@
-"""What a user may say about a model in place of the catalogue, and the checks that keep it sane."""
+"""Facts about a model that a user states in place of the catalogue's, and their checks."""
 
 import math
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ _POSITIVE = ("context_tokens", *_LIMITS, "cache_minimum_tokens", "cache_lifetime
 
 
 class CatalogueError(UsageError):
-    """Something the caller told the catalogue is wrong."""
+    """A value that the caller passed to the catalogue is wrong."""
 
 
 class OverrideError(CatalogueError):
-    """An override holds a value that cannot be true of any model."""
+    """An override has a value that no model can have."""
 
     def __init__(self, model: str, field: str, problem: str, *, remedy: str) -> None:
         self.model = model
@@ -26,9 +26,9 @@ class OverrideError(CatalogueError):
 
 
 class Override(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Facts a user states about a model; what is `None` stays as the catalogue has it.
+    """Facts a user states about a model; `None` leaves the catalogue's value.
 
-    `prices` replaces the catalogue's prices whole, and its tiers with them unless `tiers` is given too.
+    `prices` replaces the catalogue's prices as a whole, and its tiers too unless `tiers` is stated.
     """
 
     context_tokens: int | None = None
@@ -44,23 +44,23 @@ class Override(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 def read_overrides(raw: Mapping[str, object]) -> dict[str, Override]:
-    """Overrides out of a settings file's plain mappings, by model name.
+    """Return overrides by model name, from the plain mappings of a settings file.
 
-    Raises `OverrideError` for an unknown field, a wrong type or an impossible number.
+    Raise `OverrideError` for an unknown field, a wrong type or an impossible number.
     """
     return {name: _read(name, value) for name, value in raw.items()}
 
 
 def apply_override(entry: ModelEntry, override: Override, *, name: str) -> ModelEntry:
-    """The entry with the user's facts in place of its own.
+    """Return the entry with the user's facts in place of its own.
 
-    A smaller window drops those of the catalogue's limits that no longer fit in it. Raises `OverrideError`
-    when a number is impossible or two stated facts contradict each other.
+    A smaller window drops the catalogue's limits that no longer fit in it. Raise `OverrideError` if a number is
+    impossible or two stated facts contradict each other.
     """
     _check(override, name)
     stated = {field: getattr(override, field) for field in Override.__struct_fields__}
     known = {field: value for field, value in stated.items() if value is not None}
-    merged = msgspec.structs.replace(_fitted(entry, override), **known, source="user", as_of="")
+    merged = msgspec.structs.replace(_drop_limits(entry, override), **known, source="user", as_of="")
     _check_limits(merged, name)
     return merged
 
@@ -101,8 +101,8 @@ def _check_prices(prices: Prices | None, name: str) -> None:
             raise OverrideError(name, f"prices.{field}", f"{value} is not a price", remedy=remedy)
 
 
-def _fitted(entry: ModelEntry, override: Override) -> ModelEntry:
-    """The entry without those of its own limits and tiers that the override makes meaningless."""
+def _drop_limits(entry: ModelEntry, override: Override) -> ModelEntry:
+    """Return the entry without the limits and tiers that the override makes meaningless."""
     window = override.context_tokens or entry.context_tokens
     return msgspec.structs.replace(
         entry,

@@ -1,8 +1,8 @@
-"""The spellings under which a model is known: from the name as given to the barest that still means it.
+"""The spellings of a model's name: from the name as it is written to the shortest that still means the same model.
 
-Only what cannot name a different model is ever taken off: a provider's path, a cloud's region and vendor, a
-revision counter, a full date, "-latest", a router's variant. A word such as "mini" or "pro", a size, a
-four-digit date (Mistral's "2407" is a version) always stays, so that no name falls back to a different model.
+Only parts that cannot name a different model are removed: a provider's path, a cloud's region and vendor, a revision
+counter, a full date, "-latest", a router's variant. A word such as "mini" or "pro", a size, or a four-digit date
+(Mistral's "2407" is a version) always stays, so that no name falls back to a different model.
 """
 
 import re
@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from infold.catalogue.models import Step
+from infold.catalogue.models import SpellingStep
 
 _FOLD = str.maketrans({".": "-", "_": "-", "@": "-", " ": "-"})
-
 
 _LOCAL = frozenset(
     {
@@ -56,54 +55,41 @@ _HOSTS = {
     "zhipuai": "zai",
 }
 
-
 _REGIONS = r"us|eu|apac|jp|au|ca|uk|us-gov|global|regional"
-
 
 _VENDORS = (
     r"ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|moonshotai|nvidia|openai|qwen"
     r"|writer|xai|zai"
 )
 
-
 _REGION = re.compile(rf"({_REGIONS}|[a-z]{{2}}(-gov|-iso[a-z]?)?-[a-z]+-\d)")
-
 
 _CLOUD = re.compile(rf"(?:(?P<region>{_REGIONS})\.)?(?:{_VENDORS})\.(?P<model>.+)")
 
-
 _VARIANT = re.compile(r"(\[1m\]|:(batch|beta|exacto|floor|free|nitro|online|thinking))$")
-
 
 _FINE_TUNE = re.compile(r"^(ft:[^:]+):.*$")
 
-
 _REVISION = re.compile(r"(:\d+|-default|-maas)$")
-
 
 _CLAUDE_REVISION = re.compile(r"^(claude-.+?)-v\d+(:\d+)?$")
 
-
 _GEMINI_REVISION = re.compile(r"^(gemini-.+)-00\d$")
-
 
 _DATE = re.compile(r"-20[2-9]\d-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])$")
 
-
 _LATEST = re.compile(r"-latest$")
 
-
 _VERSION_FIRST = re.compile(r"^claude-(\d(?:-\d)?)-([a-z]+)(.*)$")
-
 
 _TIER_FIRST = re.compile(r"^claude-([a-z]+)-(\d(?:-\d)?)(?!\d)(.*)$")
 
 
 class Spelling(msgspec.Struct, frozen=True):
-    """One key to look for, and the steps from the name to it; no steps when nothing was taken off."""
+    """A key to look up, and the steps from the name to it; no steps if nothing was removed."""
 
     key: str
-    steps: tuple[Step, ...]
+    steps: tuple[SpellingStep, ...]
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -113,38 +99,38 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def spellings(name: str) -> Iterator[Spelling]:
-    """Every key a name may be known by, closest first; none for a local server, which sets its own window."""
+    """Yield every key a name may be known by, closest first; none for a local server, which sets its own window."""
     if is_local(name):
         return
-    place = _place(name)
+    place = _split_host(name)
     for form in _forms(fold(place.model)):
-        yield from _placed(place, form)
+        yield from _hosted_keys(place, form)
 
 
 def key_of(name: str) -> str:
-    """The closest of a name's keys: the one an entry or an override of that very name stands under."""
+    """Return the closest of a name's keys: the one of an entry or an override of exactly that name."""
     return next((spelling.key for spelling in spellings(name)), fold(name))
 
 
-def canonical(name: str) -> str:
-    """A name in the catalogue's own form, `host/region/model`, with the model's dots as they are written."""
-    place = _place(name)
+def canonical_name(name: str) -> str:
+    """Return a name in the catalogue's own form, `host/region/model`, with the model's dots unchanged."""
+    place = _split_host(name)
     return "/".join(part for part in (place.host, place.region, place.model) if part)
 
 
 def fold(text: str) -> str:
-    """One way to write what providers write with dots, hyphens, underscores and capitals as they please."""
+    """Normalise what providers write differently: dots, hyphens, underscores and capitals."""
     return text.strip().lower().translate(_FOLD)
 
 
 def is_local(name: str) -> bool:
-    """Whether the name points at a server whose operator chooses the window (Ollama, vLLM and the like)."""
+    """Return whether the name points at a server that chooses its own window (Ollama, vLLM and the like)."""
     host, slash, _ = name.partition("/")
     return bool(slash) and fold(host) in _LOCAL
 
 
-def _place(name: str) -> _Place:
-    """Take a name apart: who serves it, where, and the model's own name."""
+def _split_host(name: str) -> _Place:
+    """Split a name into host, region and the model's own name."""
     *path, last = name.strip().lower().split("/")
     host = fold(path[0]) if path else ""
     host = "bedrock" if host.startswith("arn:aws:bedrock") else _HOSTS.get(host, host)
@@ -155,7 +141,7 @@ def _place(name: str) -> _Place:
 
 
 def _forms(model: str) -> Iterator[Spelling]:
-    """The model's own name, then with one more ending off each time."""
+    """Yield the model's own name, then with one more suffix removed each time."""
     form = Spelling(model, ())
     yield from _orders(form)
     for shorten, step in _ENDINGS:
@@ -166,7 +152,7 @@ def _forms(model: str) -> Iterator[Spelling]:
 
 
 def _orders(form: Spelling) -> Iterator[Spelling]:
-    """Claude's names come as "claude-4-5-sonnet" and as "claude-sonnet-4-5"."""
+    """Yield both orders of Claude's names: "claude-4-5-sonnet" and "claude-sonnet-4-5"."""
     yield form
     if found := _VERSION_FIRST.match(form.key) or _TIER_FIRST.match(form.key):
         yield Spelling(f"claude-{found[2]}-{found[1]}{found[3]}", (*form.steps, "spelling"))
@@ -188,7 +174,7 @@ def _without_latest(model: str) -> str:
     return _LATEST.sub("", model)
 
 
-_ENDINGS: tuple[tuple[Callable[[str], str], Step], ...] = (
+_ENDINGS: tuple[tuple[Callable[[str], str], SpellingStep], ...] = (
     (_without_variant, "variant removed"),
     (_without_revision, "revision removed"),
     (_without_date, "date removed"),
@@ -196,8 +182,8 @@ _ENDINGS: tuple[tuple[Callable[[str], str], Step], ...] = (
 )
 
 
-def _placed(place: _Place, form: Spelling) -> Iterator[Spelling]:
-    """The model at its host and region, at its host, and anywhere."""
+def _hosted_keys(place: _Place, form: Spelling) -> Iterator[Spelling]:
+    """Yield the model at its host and region, at its host, and anywhere."""
     if place.region:
         yield Spelling(f"{place.host}/{place.region}/{form.key}", form.steps)
     if place.host:

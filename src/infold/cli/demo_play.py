@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from infold.cli.demo_checks import Count, faults_of, read
 from infold.cli.demo_scene import FORMAT, Scene, item_of, reply_body, steps_of
+from infold.cli.demo_session import RecordedSummariser
 from infold.core.entries import Verdict
 from infold.core.events import Event
 from infold.core.messages import AssistantMessage, Message
@@ -19,7 +20,6 @@ from infold.errors import WindowExceeded
 from infold.session.session import Ready, Session
 from infold.session.settings import SessionSettings
 from infold.testing.builders import numbered, replies, user
-from infold.testing.summaries import Recording
 from infold.wiring import open_store
 
 FAREWELL = numbered(
@@ -67,7 +67,7 @@ class Stage:
         self.name = name
         self.count = Count(scene.system)
         self.stopped = ""
-        self._recording = Recording()
+        self._recording = RecordedSummariser()
         self._whole_tokens = 0
         self._sent: Sequence[object] = []
         self._number = 0

@@ -10,7 +10,7 @@ import click
 from infold.cli import options
 from infold.cli.session_lookup import reading_store
 from infold.errors import UsageError
-from infold.mcp.tools import Toolbox
+from infold.mcp.tools import RecallTools
 
 SERVER = "infold.mcp.server"
 """Found by name when it is started, so that this help can be read without the SDK."""
@@ -50,7 +50,7 @@ def mcp(store: str | None, session: str, tenant: str | None, budget: int) -> Non
             click.echo("infold mcp speaks to a program, not to a person; end it with Ctrl-C", err=True)
         # The SDK waits for input in a thread that no exception reaches. Nothing is being written that could be cut short.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        server.serve(Toolbox(opened, tenant, session, budget))
+        server.serve(RecallTools(opened, tenant, session, budget))
 
 
 def _server() -> Any:

@@ -17,17 +17,17 @@ from msgspec import Struct
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from infold.catalogue import lookup, shipped
+from infold.catalogue import lookup, shipped_table
 from infold.cli.options import tokens_of
 from infold.cli.render import console_for
 from infold.errors import UnknownPreset
 from infold.replay.html import to_html
-from infold.replay.outcome import Broken, FileOutcome, Plan, Replay
+from infold.replay.outcome import BrokenFile, FileOutcome, ReplayPlan, ReplayReport
 from infold.replay.policies import POLICY_NAMES, check_policies
-from infold.replay.retention import Measured, measure_file, render, summarise_measured, with_neighbours
+from infold.replay.retention import Measurement, measure_file, pair_neighbours, render_retention, summarise_retention
 from infold.replay.run import replay_file
-from infold.replay.simulate import refetching
-from infold.replay.table import tables, to_json
+from infold.replay.simulate import make_refetch
+from infold.replay.table import build_tables, to_json
 from infold.session.counting import counting_for
 
 Given = TypeVar("Given")
@@ -107,7 +107,7 @@ def replay(ctx: click.Context, /, **given: object) -> None:
     if params["retention"]:
         _tell_retention(params["files"], params["jobs"], params["json_file"])
         return
-    plan = Plan(
+    plan = ReplayPlan(
         policies=params["policies"],
         windows=params["windows"],
         model=params["model"],
@@ -115,12 +115,12 @@ def replay(ctx: click.Context, /, **given: object) -> None:
         overhead_tokens=params["overhead"],
     )
     console = console_for(plain=params["plain"])
-    found = Replay(
+    found = ReplayReport(
         plan,
-        shipped().as_of,
+        shipped_table().as_of,
         tuple(_replayed(params["files"], _Work(plan, refetch=not params["no_refetch"]), params["jobs"])),
     )
-    console.print(tables(found, plain=params["plain"] or not console.is_terminal))
+    console.print(build_tables(found, plain=params["plain"] or not console.is_terminal))
     _write(params["json_file"], to_json(found))
     _write(params["html_file"], to_html(found).encode())
     if not found.replayed:
@@ -129,20 +129,20 @@ def replay(ctx: click.Context, /, **given: object) -> None:
 
 def _tell_retention(files: Sequence[Path], jobs: int | None, json_file: Path | None) -> None:
     """What one to ten folds at 4 % of a session keep of its facts, in context and by recall."""
-    measured: list[Measured] = []
-    for found in _mapped(measure_file, with_neighbours(files), jobs):
-        if isinstance(found, Broken):
+    measured: list[Measurement] = []
+    for found in _mapped(measure_file, pair_neighbours(files), jobs):
+        if isinstance(found, BrokenFile):
             click.echo(f"{found.path}: {found.problem}", err=True)
         else:
             measured += found
     if not measured:
         raise click.ClickException("none of the files holds a session long enough to measure; give longer transcripts")
-    summary = summarise_measured(measured)
-    click.echo(render(summary), nl=False)
+    summary = summarise_retention(measured)
+    click.echo(render_retention(summary), nl=False)
     _write(json_file, msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
 
 
-def _replayed(files: Sequence[Path], work: "_Work", jobs: int | None) -> Iterator[FileOutcome | Broken]:
+def _replayed(files: Sequence[Path], work: "_Work", jobs: int | None) -> Iterator[FileOutcome | BrokenFile]:
     """Each file's outcome, in order, while a bar on the error stream tells how far it is."""
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     stderr = Console(stderr=True)
@@ -167,12 +167,12 @@ def _mapped(work: Callable[[Given], Found], given: Sequence[Given], jobs: int | 
 class _Work(Struct, frozen=True):
     """What is done with each file, in whichever process."""
 
-    plan: Plan
+    plan: ReplayPlan
     refetch: bool
 
-    def __call__(self, path: Path) -> FileOutcome | Broken:
+    def __call__(self, path: Path) -> FileOutcome | BrokenFile:
         ruler = counting_for("o200k").ruler
-        charged = partial(refetching, ruler=ruler) if self.refetch else None
+        charged = partial(make_refetch, ruler=ruler) if self.refetch else None
         return replay_file(path, self.plan, ruler, refetch_for=charged)
 
 

@@ -1,1 +1,1 @@
-"""Recall for any agent that speaks the Model Context Protocol: what the tools do, and the server that offers them."""
+"""Recall for agents that speak the Model Context Protocol: the tools, and the server that offers them."""

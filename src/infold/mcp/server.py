@@ -1,7 +1,7 @@
-"""The MCP server itself: the tools of `tools.py` in the protocol's shapes, over standard input and output.
+"""The MCP server: the tools of `tools.py` in the protocol's types, over standard input and output.
 
-Standard output belongs to the protocol; nothing here writes to it. A failure becomes an answer that is marked as one, so that the
-model reads what to do, and the server goes on.
+Standard output belongs to the protocol; nothing here writes to it. A failure becomes a result marked as an error, so
+that the model can read what to do, and the server goes on.
 """
 
 import base64
@@ -29,35 +29,35 @@ from mcp.types import (
 
 from infold.errors import InfoldError
 from infold.mcp import tools
-from infold.mcp.tools import INSTRUCTIONS, TOOLS, Toolbox
+from infold.mcp.tools import INSTRUCTIONS, TOOLS, RecallTools
 from infold.session.media import Medium
 
 MOST_MEDIA_BYTES = 5_000_000
-"""What providers take of one image, which a client passes on to its model."""
+"""The largest image that providers accept, to which a client passes it on."""
 
 READS_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-"""What lets a client call without asking: nothing is changed, and nothing but the store is looked at."""
+"""Lets a client call without asking: the tools only read, and only from the store."""
 
 
-def serve(toolbox: Toolbox) -> None:
+def serve(toolbox: RecallTools) -> None:
     """Serve over standard input and output until the client closes them."""
     anyio.run(_serve, toolbox)
 
 
-async def _serve(toolbox: Toolbox) -> None:
+async def _serve(toolbox: RecallTools) -> None:
     server = server_for(toolbox)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def server_for(toolbox: Toolbox) -> Server[dict[str, object]]:
-    """The server of these tools, ready to be run on any transport."""
+def server_for(toolbox: RecallTools) -> Server[dict[str, object]]:
+    """Return the server of these tools, ready to run on any transport."""
 
     async def list_tools(
         context: ServerRequestContext[dict[str, object]], params: PaginatedRequestParams | None
     ) -> ListToolsResult:
         del context, params
-        return ListToolsResult(tools=[_listed(tool) for tool in TOOLS])
+        return ListToolsResult(tools=[_as_protocol_tool(tool) for tool in TOOLS])
 
     async def call_tool(
         context: ServerRequestContext[dict[str, object]], params: CallToolRequestParams
@@ -76,30 +76,30 @@ def server_for(toolbox: Toolbox) -> Server[dict[str, object]]:
     )
 
 
-def _listed(tool: tools.Tool) -> Tool:
+def _as_protocol_tool(tool: tools.ToolListing) -> Tool:
     return Tool(name=tool.name, description=tool.description, input_schema=tool.arguments, annotations=READS_ONLY)
 
 
-def _answer(toolbox: Toolbox, params: CallToolRequestParams) -> CallToolResult:
+def _answer(toolbox: RecallTools, params: CallToolRequestParams) -> CallToolResult:
     try:
         given = params.arguments or {}
-        told = _told(toolbox.call(params.name, given))
-        shown = [_shown(params, medium) for medium in toolbox.media(params.name, given)]
+        told = _text_result(toolbox.call(params.name, given))
+        shown = [_media_content(params, medium) for medium in toolbox.media(params.name, given)]
         return CallToolResult(content=[*told.content, *shown], is_error=False)
     except InfoldError as error:
-        return _told(str(error), is_error=True)
+        return _text_result(str(error), is_error=True)
     except Exception as error:  # a face answers whatever happens; the client shows it, and the next call may succeed
-        return _told(f"infold failed ({type(error).__name__}): {error}", is_error=True)
+        return _text_result(f"infold failed ({type(error).__name__}): {error}", is_error=True)
 
 
-def _told(text: str, *, is_error: bool = False) -> CallToolResult:
+def _text_result(text: str, *, is_error: bool = False) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
 
-def _shown(
+def _media_content(
     params: CallToolRequestParams, medium: Medium
 ) -> TextContent | ImageContent | AudioContent | EmbeddedResource:
-    """A medium in the protocol's shape; one that is too large for an answer is told of."""
+    """Return a medium in the protocol's type, or a note if it is too large for an answer."""
     kind = medium.media_type.partition("/")[0]
     if len(medium.data) > MOST_MEDIA_BYTES:
         size = f"{len(medium.data):,} bytes of {medium.media_type} are too many to be shown here"

@@ -1,7 +1,7 @@
-"""What the tools of the MCP server do, on one store for one tenant (B6, B28).
+"""The tools of the MCP server, on one store for one tenant.
 
-Decides which session is meant, and what a model is told of each tool. Knows nothing of the protocol: values in, text out, and
-what is wrong is one of infold's errors, whose message is written for whoever asked.
+This module decides which session is meant and how each tool is described to a model. It does not know the protocol:
+values in, text out, and infold's errors.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,13 +21,13 @@ from infold.session.media import Medium
 from infold.session.recall import recall, recall_media
 
 MOST_SESSIONS = 50
-"""Sessions that are listed; who looks for an older one knows its id."""
+"""How many sessions are listed; an older one is named by its id."""
 
 INSTRUCTIONS = """\
 infold hides old parts of a long session to keep it inside the model's window. Nothing is lost: a stub such as \
 [pruned: 5,120 characters of bash output; recall 42.1], or a number such as [42.1] behind a fact, is the handle of something \
 hidden. Search with recall, read one part with read."""
-"""What a client tells its model of the server as a whole."""
+"""The server's description for the client's model."""
 
 _SESSION = {"type": "string", "description": "The session's id, if another than the one this server was started for."}
 _HANDLE = {
@@ -36,8 +36,8 @@ _HANDLE = {
 }
 
 
-class Tool(Struct, frozen=True):
-    """A tool as a client lists it: its name, what a model is told of it, and its arguments as a JSON schema."""
+class ToolListing(Struct, frozen=True):
+    """A tool as a client lists it: its name, its description for a model, and its arguments as a JSON schema."""
 
     name: str
     description: str
@@ -50,18 +50,18 @@ def _schema(*required: str, **properties: object) -> dict[str, Any]:
 
 
 TOOLS = (
-    Tool(
+    ToolListing(
         RECALL_TOOL_NAME,
         RECALL_DESCRIPTION,
         _schema("query", query={"type": "string", "description": RECALL_QUERY}, session=_SESSION),
     ),
-    Tool(
+    ToolListing(
         "read",
         "Reads one hidden part of a session as it was, by the handle that a stub or an answer of recall names. A part that is "
         "too long shows its beginning and its end, and how to read on.",
         _schema("handle", handle=_HANDLE, session=_SESSION),
     ),
-    Tool(
+    ToolListing(
         "sessions",
         "Lists the sessions that can be recalled from, the last changed first: when that was, how large each is, and its id.",
         _schema(),
@@ -69,11 +69,11 @@ TOOLS = (
 )
 
 
-class Toolbox(Struct, frozen=True):
-    """The tools on a store: whose sessions, which of them if one is meant, and how long an answer may be.
+class RecallTools(Struct, frozen=True):
+    """The tools on a store, for a tenant, with a default session and a maximum size of answers.
 
-    Where no tenant is named it is nobody in particular, or else the one tenant whose sessions the store has, as that of a gateway
-    for one person; of several none is taken for the one who asks (B28).
+    Without a tenant it is the unnamed one, or else the only tenant of the store, such as that of a gateway for one
+    person; with several tenants it must be named.
     """
 
     store: FullStore
@@ -82,7 +82,7 @@ class Toolbox(Struct, frozen=True):
     budget_tokens: int = 2_000
 
     def call(self, name: str, arguments: Mapping[str, object]) -> str:
-        """What a tool answers; raises `UsageError` for a tool that is not there and for arguments that make no sense."""
+        """Return a tool's answer; raise `UsageError` for an unknown tool or senseless arguments."""
         session = _text(arguments, "session")
         match name:
             case "recall":
@@ -96,7 +96,7 @@ class Toolbox(Struct, frozen=True):
                 raise UsageError(f"there is no tool {name!r}; call {', '.join(tool.name for tool in TOOLS)}")
 
     def media(self, name: str, arguments: Mapping[str, object]) -> tuple[Medium, ...]:
-        """Return the media that an answer brings with it: those under the one handle that was asked for."""
+        """Return the media under the handle that was asked for."""
         session = _text(arguments, "session")
         wanted = _text(arguments, "handle" if name == "read" else "query").strip().strip("[]")
         if name == "sessions" or split_handle(wanted) == (-1, -1):
@@ -111,33 +111,33 @@ class Toolbox(Struct, frozen=True):
         return recall(self.store, self._key(session), query, budget_tokens=self.budget_tokens)
 
     def read(self, handle: str, session: str = "") -> str:
-        """Read one part; raises `UnknownReference` for what is no handle or names nothing."""
+        """Read one part; raise `UnknownReference` if the handle is malformed or unknown."""
         wanted = handle.strip().strip("[]")
         if split_handle(wanted.partition("+")[0]) == (-1, -1):
             raise UnknownReference("part", handle, remedy="give a handle such as 42.1, or search with recall")
         return self.recall(wanted, session)
 
     def sessions(self) -> str:
-        """The tenant's sessions, a line each, the last changed first; says which one is meant where none is named."""
-        lines = list(islice(map(_line, self.store.sessions(self._whose())), MOST_SESSIONS))
+        """List the tenant's sessions, a line each, the last changed first, and which one is the default."""
+        lines = list(islice(map(_line, self.store.sessions(self._tenant())), MOST_SESSIONS))
         if not lines:
-            raise _nothing_yet()
+            raise _no_sessions()
         default = f"\n\nWhere no session is named, {self.session or 'the first of these'} is meant."
-        return "\n".join(_within(lines, self.budget_tokens - estimate(default, "features"))) + default
+        return "\n".join(_fit_lines(lines, self.budget_tokens - estimate(default, "features"))) + default
 
     def _key(self, session: str) -> SessionKey:
         named = session or self.session
         if not named:
-            newest = next(iter(self.store.sessions(self._whose())), None)
+            newest = next(iter(self.store.sessions(self._tenant())), None)
             if newest is None:
-                raise _nothing_yet()
+                raise _no_sessions()
             return newest.key
-        key = SessionKey(self._whose(), SessionId(named))
+        key = SessionKey(self._tenant(), SessionId(named))
         if next(self.store.newest_first(key), None) is None:
             raise UnknownSession(named)
         return key
 
-    def _whose(self) -> str:
+    def _tenant(self) -> str:
         if self.tenant is not None:
             return self.tenant
         tenants = self.store.tenants()
@@ -146,7 +146,7 @@ class Toolbox(Struct, frozen=True):
         if len(tenants) > 1:
             raise UsageError(
                 f"this store has sessions of {len(tenants)} tenants; start infold mcp with --tenant NAME, "
-                "which infold sessions --json tells"
+                "as listed by infold sessions --json"
             )
         return tenants[0]
 
@@ -162,8 +162,8 @@ def _line(session: StoredSession) -> str:
     return f"{changed:%Y-%m-%d %H:%M} UTC, {size}: {session.key.session_id}"
 
 
-def _within(lines: list[str], budget_tokens: int) -> Iterator[str]:
-    """The first lines that fit, at least one."""
+def _fit_lines(lines: list[str], budget_tokens: int) -> Iterator[str]:
+    """Yield the first lines that fit, at least one."""
     spent = 0
     for line in lines:
         spent += estimate(line, "features") + 1
@@ -172,7 +172,7 @@ def _within(lines: list[str], budget_tokens: int) -> Iterator[str]:
         yield line
 
 
-def _nothing_yet() -> UsageError:
+def _no_sessions() -> UsageError:
     return UsageError(
         "there is no session in this store yet; begin one, or start infold mcp with another store or tenant"
     )

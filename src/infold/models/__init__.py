@@ -1,1 +1,1 @@
-"""Models by name, asked through their providers' official SDKs."""
+"""Model adapters, one per provider SDK."""

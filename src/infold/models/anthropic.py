@@ -1,6 +1,6 @@
-"""Models asked through the `anthropic` SDK.
+"""Models of the `anthropic` SDK.
 
-Address and key are the SDK's affair where none are given, as are its retries after short waits.
+Without an address or a key the SDK finds its own; it also retries after short waits.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused
 from infold.formats.registry import ANTHROPIC_MESSAGES
 from infold.formats.tools import tool_items
-from infold.models.failures import TRANSPORT, Failures, Line, hand_back, told_as_ours
-from infold.models.streaming import heard, output_limit, summary_asked, summary_told
+from infold.models.failures import TRANSPORT, Endpoint, FailureTable, return_long_waits, translate_errors
+from infold.models.streaming import build_summary_request, output_limit, read_stream, read_summary
 from infold.ports import Heard, ModelRequest
 
 VARIABLE = "ANTHROPIC_API_KEY"
-"""Where the SDK looks for a key first."""
+"""The variable in which the SDK looks for a key first."""
 
-FAILURES = Failures(
+FAILURES = FailureTable(
     (anthropic.AnthropicError, *TRANSPORT.roots),
     {
         **TRANSPORT.kinds,
@@ -43,14 +43,16 @@ FAILURES = Failures(
 )
 
 CACHED = {"type": "ephemeral"}
-"""Asks for what stands before it to be cached. One mark stands behind the system prompt, which outlives every compaction; the
-other is set by the API behind the last message. Marks are no part of what is compared, so that prefixes stay the same."""
+"""Marks the end of a prefix to cache. One mark is behind the system prompt, which outlives every compaction; the API
+sets another behind the last message. Marks are not part of what the cache compares, so prefixes stay equal.
+"""
 
 
 class AnthropicMessages:
     """A model behind `messages`, at the SDK's own address or another.
 
-    Without a `client` one is made; raises `KeyRefused` where there is no key for it. `variable` is where a person sets that key.
+    Without a `client` one is created; raise `KeyRefused` if it has no key. `variable` is where the user sets that
+    key.
     """
 
     def __init__(
@@ -68,24 +70,24 @@ class AnthropicMessages:
         secret = self._client.api_key or self._client.auth_token
         if client is None and not (secret or self._client.credentials):
             raise KeyRefused(ref.id, "there is no key for it", variable=variable)
-        self._line = Line(ref.id, str(self._client.base_url), variable=variable, secret=secret)
+        self._endpoint = Endpoint(ref.id, str(self._client.base_url), variable=variable, secret=secret)
 
     def stream(self, request: ModelRequest) -> Iterator[Heard]:
-        """Ask, and give the reply piece by piece; raises `ModelError`."""
+        """Send a request and yield the reply in pieces; raise `ModelError`."""
         return self._heard({**self._body(request), **_cached_system(request.system), "cache_control": CACHED})
 
     def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
-        """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10).
+        """Yield a summary in pieces, then the whole with usage and cost.
 
-        Nothing is cached: the same is never asked twice, and caching has its price.
+        Nothing is cached: the same request is never sent twice, and cache writes cost extra.
         """
-        asked = self._body(summary_asked(ANTHROPIC_MESSAGES, request))
-        return summary_told(self.ref, ANTHROPIC_MESSAGES, self._heard(asked))
+        asked = self._body(build_summary_request(ANTHROPIC_MESSAGES, request))
+        return read_summary(self.ref, ANTHROPIC_MESSAGES, self._heard(asked))
 
     def _heard(self, body: dict[str, Any]) -> Iterator[Heard]:
         create = self._client.messages.with_streaming_response.create
-        with told_as_ours(self._line, FAILURES), create(**body) as response:
-            yield from heard(self._line, ANTHROPIC_MESSAGES, response.iter_bytes())
+        with translate_errors(self._endpoint, FAILURES), create(**body) as response:
+            yield from read_stream(self._endpoint, ANTHROPIC_MESSAGES, response.iter_bytes())
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         tools = tool_items(self.format, request.tools)
@@ -100,7 +102,7 @@ class AnthropicMessages:
 
 
 def _client(url: str, key: str) -> anthropic.Anthropic:
-    http_client = anthropic.DefaultHttpxClient(event_hooks={"response": [hand_back]})
+    http_client = anthropic.DefaultHttpxClient(event_hooks={"response": [return_long_waits]})
     client = anthropic.Anthropic(base_url=url or None, api_key=key or None, http_client=http_client)
     finalize(client, http_client.close)
     return client

@@ -1,6 +1,6 @@
-"""The small model that comes in a package: llama.cpp with SmolLM2, served on loopback by a process of its own.
+"""The small model that comes in a package: llama.cpp with SmolLM2, served on loopback by a child process.
 
-It answers at once, with no key and no network; what it says is of no use, but tokens, usage, streams and refusals are real.
+It answers at once, without key or network. Its text is useless, but tokens, usage, streams and errors are real.
 """
 
 import subprocess
@@ -28,16 +28,16 @@ server = xllamacpp.Server(params)
 print(server.listening_address, flush=True)
 sys.stdin.read()
 """
-"""One thread: with two, a busy core slows the model tenfold. It ends when its input does."""
+"""One thread: with two, a busy core slows the model tenfold. The process ends when its standard input closes."""
 
 
 def is_installed() -> bool:
-    """Whether engine and weights are there."""
+    """Return whether engine and weights are installed."""
     return all(find_spec(name) is not None for name in NEEDED)
 
 
 class EmbeddedModel:
-    """The model's server, running while the block does."""
+    """The model's server, running during the `with` block."""
 
     def __init__(self, context_tokens: int = EMBEDDED_CONTEXT_TOKENS) -> None:
         self.context_tokens = context_tokens
@@ -45,7 +45,7 @@ class EmbeddedModel:
         self.url = ""
 
     def __enter__(self) -> "EmbeddedModel":
-        """Start it; raises `UsageError` where it is not installed or does not start."""
+        """Start it; raise `UsageError` if it is not installed or does not start."""
         if not is_installed():
             raise UsageError(f"the embedded model is not installed; {REMEDY}, or name a model or an upstream")
         self._process = subprocess.Popen(
@@ -56,7 +56,7 @@ class EmbeddedModel:
             text=True,
             start_new_session=True,  # an interrupt at the terminal is not for it: it answers until its input ends
         )
-        self.url = _address_told(self._process)
+        self.url = _read_address(self._process)
         if not self.url:
             self._stop()
             raise UsageError("the embedded model did not start; name an upstream with --upstream PROVIDER=URL")
@@ -79,8 +79,8 @@ class EmbeddedModel:
                 process.kill()
 
 
-def _address_told(process: "subprocess.Popen[str]") -> str:
-    """The address it tells among its own lines, or nothing if it tells none for too long."""
+def _read_address(process: "subprocess.Popen[str]") -> str:
+    """Return the address that the process prints, or "" if it prints none in time."""
     assert process.stdout is not None
     late = Timer(START_SECONDS, process.kill)
     late.start()

@@ -1,7 +1,7 @@
-"""What a provider's failure means for whoever asked: one of our errors, in one line that never holds a key.
+"""Translate the exceptions of provider SDKs to infold's errors, in one line without the key.
 
-Every SDK has exceptions of its own; an adapter's table says of each what kind of failure it is, and this module makes the error.
-A failure that has a status, as a response or as an event of a stream, is told by it, unless its words know better.
+An adapter's table says what kind of failure each exception is. A failure with a status, as a response or as an event
+of a stream, is classified by the status, unless its name says more.
 """
 
 import re
@@ -24,44 +24,40 @@ from infold.errors import (
 )
 from infold.formats.overflow import errors_in, message_in, recognise
 
-Failure: TypeAlias = Literal["status", "cause", "busy", "broken", "unreachable", "key", "refused"]
-"""What an exception tells: a status, or a cause, that speaks for itself; a model that cannot answer now, a reply that broke off,
-nobody at the address, no key to ask with, a request that is not taken."""
+FailureKind: TypeAlias = Literal["status", "cause", "busy", "broken", "unreachable", "key", "refused"]
+"""What an exception means: look at its status or its cause; the model is busy, the reply broke off, the address is
+unreachable, the key is missing, or the request is rejected.
+"""
 
 
-class Failures(Struct, frozen=True):
-    """A provider's table: the classes its exceptions descend from, and by the name of a class what its exceptions tell.
+class FailureTable(Struct, frozen=True):
+    """A provider's exceptions: the root classes, and the kind of failure by class name.
 
-    The entry of an exception is that of its nearest ancestor. Classes go by name, for SDKs keep some of them to themselves.
+    An exception has the kind of its nearest ancestor. Classes are named, since SDKs keep some of them private.
     """
 
     roots: tuple[type[Exception], ...]
-    kinds: Mapping[str, Failure]
+    kinds: Mapping[str, FailureKind]
 
-    def kind_of(self, raised: type[BaseException]) -> Failure | None:
-        """What exceptions of a class tell; nothing where neither it nor an ancestor has an entry."""
+    def kind_of(self, raised: type[BaseException]) -> FailureKind | None:
+        """Return the kind of an exception class, or `None` if neither it nor an ancestor has an entry."""
         names = (ancestor.__name__ for ancestor in raised.__mro__)
         return next((self.kinds[name] for name in names if name in self.kinds), None)
 
 
-BROKE_OFF = "the reply broke off"
+BROKEN_REPLY = "the reply broke off"
 
-
-SPOILT = "the provider ended the reply with an error"
-
+FAILED_REPLY = "the provider ended the reply with an error"
 
 BOUND_THINKING = "the request holds thinking that is bound to another conversation"
 
-
 LONGEST_WORDS = 300
-"""Characters of a provider's own words that an error repeats."""
-
+"""Characters of a provider's message that an error repeats."""
 
 SHORTEST_SECRET = 8
-"""Characters; what is shorter is no key but a word that stands for none."""
+"""Characters; a shorter key is a placeholder, not a secret."""
 
-
-_NAMED = {
+_STATUS_BY_NAME = {
     "API_KEY_INVALID": 401,
     "authentication_error": 401,
     "billing_error": 402,
@@ -81,26 +77,22 @@ _NAMED = {
     "server_error": 500,
     "timeout_error": 504,
 }
-"""The status behind a name that providers give an error in place of one."""
+"""The status for the name of an error, if the error has no status."""
 
-
-_KNOWN_BETTER = frozenset({"API_KEY_INVALID", "insufficient_quota", "invalid_api_key", "model_not_found"})
-"""Names that say more than the status they come with: no waiting helps who has no credit, and a key refused with 400 is a key."""
-
+_NAMES_OVER_STATUS = frozenset({"API_KEY_INVALID", "insufficient_quota", "invalid_api_key", "model_not_found"})
+"""Names that say more than the status: waiting does not help without credit, and a wrong key may come with 400."""
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
 
-
 _SECONDS = re.compile(r"(\d{1,6}(?:\.\d*)?)s?")
-
 
 _MARKUP = re.compile(r"<[a-zA-Z!/][^>]*>")
 
 
-class Line:
-    """Whom a model is asked through: its name, the address, and the variable its key is looked for in.
+class Endpoint:
+    """How a model is reached: its name, the address, and the variable of its key.
 
-    Knows the key only to keep it out of what is told.
+    It holds the key only to keep it out of messages.
     """
 
     def __init__(self, model: str, address: str, *, variable: str, secret: str | None = None) -> None:
@@ -109,86 +101,90 @@ class Line:
         self.variable = variable
         self._secret = secret or ""
 
-    def words(self, text: str) -> str:
-        """A provider's words as part of one line: short, without markup and without the key."""
+    def clean(self, text: str) -> str:
+        """Return a provider's message as part of one line: short, without markup and without the key."""
         shown = text.replace(self._secret, "***") if len(self._secret) >= SHORTEST_SECRET else text
         line = " ".join(_MARKUP.sub(" ", shown).split())
         return f"{line[:LONGEST_WORDS]}…" if len(line) > LONGEST_WORDS else line
 
-    def broke_off(self) -> ModelBusy:
-        """The error for a reply that ended before its provider had said that it was complete."""
-        return ModelBusy(self.model, BROKE_OFF)
+    def broken_reply(self) -> ModelBusy:
+        """Return the error for a reply that ended before the provider marked it as complete."""
+        return ModelBusy(self.model, BROKEN_REPLY)
 
-    def spoilt(self) -> ModelBusy:
-        """The error for a reply that its provider says went wrong, such as one with a call that is none."""
-        return ModelBusy(self.model, SPOILT)
+    def failed_reply(self) -> ModelBusy:
+        """Return the error for a reply that the provider marked as failed, such as one with a malformed call."""
+        return ModelBusy(self.model, FAILED_REPLY)
 
-    def keyless(self, detail: str = "there is no key for it") -> KeyRefused:
-        """The error for a model that cannot be asked for want of a key."""
+    def missing_key(self, detail: str = "there is no key for it") -> KeyRefused:
+        """Return the error for a missing or rejected key."""
         return KeyRefused(self.model, detail, variable=self.variable)
 
 
-def failure_of(line: Line, error: BaseException, table: Failures) -> ModelError:
-    """Our error for what an SDK raised; one that no table knows is the model's failure, and no more is said of it."""
+def translate_error(endpoint: Endpoint, error: BaseException, table: FailureTable) -> ModelError:
+    """Return infold's error for an SDK's exception; an unknown exception becomes a plain `ModelError`."""
     kind = table.kind_of(type(error))
-    words = line.words(str(error)) or type(error).__name__
+    words = endpoint.clean(str(error)) or type(error).__name__
     if kind == "status":
-        return _by_status(line, _status(error), _body(error), words, wait_seconds=_wait_seconds(error))
+        return _error_for_status(endpoint, _status(error), _body(error), words, wait_seconds=_wait_seconds(error))
     if kind == "cause" and error.__cause__ is not None and table.kind_of(type(error.__cause__)) is not None:
-        return failure_of(line, error.__cause__, table)
+        return translate_error(endpoint, error.__cause__, table)
     if kind in ("cause", "unreachable"):
-        return ModelUnreachable(line.model, line.address, words)
+        return ModelUnreachable(endpoint.model, endpoint.address, words)
     if kind == "key":
-        return line.keyless(words)
+        return endpoint.missing_key(words)
     if kind in ("busy", "broken"):
-        return ModelBusy(line.model, BROKE_OFF if kind == "broken" else words)
-    return RequestRefused(line.model, words) if kind == "refused" else ModelError(line.model, words)
+        return ModelBusy(endpoint.model, BROKEN_REPLY if kind == "broken" else words)
+    return RequestRefused(endpoint.model, words) if kind == "refused" else ModelError(endpoint.model, words)
 
 
 @contextmanager
-def told_as_ours(line: Line, table: Failures) -> Iterator[None]:
-    """Raise what an SDK raises as our error; an interrupt and errors that are ours already pass as they are."""
+def translate_errors(endpoint: Endpoint, table: FailureTable) -> Iterator[None]:
+    """Raise SDK exceptions of the block as infold's errors; everything else propagates unchanged."""
     try:
         yield
     except table.roots as error:
-        raise failure_of(line, error, table) from error
+        raise translate_error(endpoint, error, table) from error
 
 
-def failure_in_stream(line: Line, body: object) -> ModelError:
-    """Our error for what a stream reported as one, in the provider's own words."""
-    status = next((_NAMED[name] for name in _names(body) if name in _NAMED), None) or _number(body) or 500
-    return _by_status(line, status, body, line.words(message_in(body)) or BROKE_OFF, streamed=True)
+def translate_stream_error(endpoint: Endpoint, body: object) -> ModelError:
+    """Return infold's error for an error that a stream reported."""
+    status = (
+        next((_STATUS_BY_NAME[name] for name in _names(body) if name in _STATUS_BY_NAME), None)
+        or _status_in_event(body)
+        or 500
+    )
+    return _error_for_status(endpoint, status, body, endpoint.clean(message_in(body)) or BROKEN_REPLY, streamed=True)
 
 
-def _by_status(
-    line: Line, status: int, body: object, words: str, *, streamed: bool = False, wait_seconds: float = 0.0
+def _error_for_status(
+    endpoint: Endpoint, status: int, body: object, words: str, *, streamed: bool = False, wait_seconds: float = 0.0
 ) -> ModelError:
-    overflow = recognise(None if streamed else status, _readable(body))
+    overflow = recognise(None if streamed else status, _as_body(body))
     if overflow is not None:
         problem = BOUND_THINKING if overflow.bound_thinking else ""
-        return ModelOverflow(line.model, overflow.limit_tokens, refusal=overflow, problem=problem)
-    error = _refusal(line, status, body, line.words(message_in(body)) or words, wait_seconds=wait_seconds)
+        return ModelOverflow(endpoint.model, overflow.limit_tokens, refusal=overflow, problem=problem)
+    error = _rejection(endpoint, status, body, endpoint.clean(message_in(body)) or words, wait_seconds=wait_seconds)
     error.status = status
     return error
 
 
-def _refusal(line: Line, status: int, body: object, told: str, *, wait_seconds: float) -> ModelError:
-    match next((_NAMED[name] for name in _names(body) if name in _KNOWN_BETTER), status):
+def _rejection(endpoint: Endpoint, status: int, body: object, words: str, *, wait_seconds: float) -> ModelError:
+    match next((_STATUS_BY_NAME[name] for name in _names(body) if name in _NAMES_OVER_STATUS), status):
         case 401 | 402 | 403:
-            return line.keyless(told)
+            return endpoint.missing_key(words)
         case 404:
-            return UnknownModel(line.model, told)
+            return UnknownModel(endpoint.model, words)
         case known if known in MAY_PASS or known >= 500:
-            return ModelBusy(line.model, told, wait_seconds=wait_seconds)
+            return ModelBusy(endpoint.model, words, wait_seconds=wait_seconds)
         case _:
-            return RequestRefused(line.model, told)
+            return RequestRefused(endpoint.model, words)
 
 
 # Reading what SDKs and streams hold: a status, a body, and in it names and a message.
 
 
 def _status(error: BaseException) -> int:
-    """An exception's status, under whichever name; a failure without one is the server's."""
+    """Return an exception's status, under either name; 500 if it has none."""
     given = (getattr(error, "status_code", None), getattr(error, "code", None))
     return next((status for status in given if isinstance(status, int)), 500)
 
@@ -198,16 +194,16 @@ def _body(error: BaseException) -> object:
     return getattr(error, "details", None) if body is None else body
 
 
-def seconds_in(headers: Mapping[str, str]) -> float | None:
-    """How long the headers of a refusal ask to wait; none where they do not say so in seconds."""
+def retry_seconds(headers: Mapping[str, str]) -> float | None:
+    """Return how long the headers of a response ask to wait, or `None` if they do not say so in seconds."""
     given = ((headers.get("retry-after-ms"), 0.001), (headers.get("retry-after"), 1.0))
     return next((float(found[1]) * unit for text, unit in given if (found := _SECONDS.fullmatch(str(text)))), None)
 
 
 def _wait_seconds(error: BaseException) -> float:
-    """How long a provider asks to wait, in a header or, as Google has it, in a detail of the body."""
-    asked = seconds_in(getattr(getattr(error, "response", None), "headers", None) or {})
-    details = [detail for body in errors_in(_body(error)) for detail in _listed(body.get("details"))]
+    """Return how long a provider asks to wait, in a header or, for Google, in a detail of the body."""
+    asked = retry_seconds(getattr(getattr(error, "response", None), "headers", None) or {})
+    details = [detail for body in errors_in(_body(error)) for detail in _as_list(body.get("details"))]
     delays = [detail.get("retryDelay") for detail in details if isinstance(detail, Mapping)]
     return (
         next((float(found[1]) for one in delays if (found := _SECONDS.fullmatch(str(one)))), 0.0)
@@ -216,34 +212,35 @@ def _wait_seconds(error: BaseException) -> float:
     )
 
 
-def _readable(body: object) -> Mapping[str, Any] | str | bytes:
-    """A body for `recognise`; nothing at all is an empty one, which some services answer a large request with."""
+def _as_body(body: object) -> Mapping[str, Any] | str | bytes:
+    """Return a body for `recognise`; no body is an empty one, which some services send for a request that is too
+    large.
+    """
     return body if isinstance(body, Mapping | str | bytes) else "" if body is None else str(body)
 
 
 def _names(body: object) -> list[str]:
-    """What the error is called: its code, type, status or the reasons behind it."""
+    """Return the error's names: its code, type, status and reasons."""
     errors = errors_in(body)
     fields = [error.get(field) for error in errors for field in ("code", "type", "status")]
-    details = [detail for error in errors for detail in _listed(error.get("details")) if isinstance(detail, Mapping)]
+    details = [detail for error in errors for detail in _as_list(error.get("details")) if isinstance(detail, Mapping)]
     return [name for name in (*fields, *(detail.get("reason") for detail in details)) if isinstance(name, str)]
 
 
-def _listed(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _number(body: object) -> int | None:
-    """The status some servers put into the event itself."""
+def _status_in_event(body: object) -> int | None:
+    """Return the status that some servers put into the event itself."""
     numbers = (error.get(field) for error in errors_in(body) for field in ("code", "status"))
     return next((number for number in numbers if isinstance(number, int) and 400 <= number < 600), None)
 
 
-LONGEST_UNTOLD_SECONDS = 60.0
-"""How long an SDK may sleep between its own tries: it tells nobody, and Anthropic's would for hours if it is asked to."""
+LONGEST_SDK_WAIT_SECONDS = 60.0
+"""How long an SDK may sleep between its own retries, which it does not report; Anthropic's would sleep for hours."""
 
-
-TRANSPORT = Failures(
+TRANSPORT = FailureTable(
     (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, httpx2.CookieConflict),
     {
         "ConnectError": "unreachable",
@@ -264,9 +261,9 @@ TRANSPORT = Failures(
 )
 
 
-def hand_back(response: httpx2.Response) -> None:
-    """Have an SDK give back what asks for a long wait, for whoever asked the model to tell a person, or to give up."""
+def return_long_waits(response: httpx2.Response) -> None:
+    """Make an SDK return a response that asks for a long wait, so that the caller can report it or give up."""
     if response.headers.keys() & {"retry-after", "retry-after-ms"}:
-        seconds = seconds_in(response.headers)
-        if seconds is None or seconds > LONGEST_UNTOLD_SECONDS:
+        seconds = retry_seconds(response.headers)
+        if seconds is None or seconds > LONGEST_SDK_WAIT_SECONDS:
             response.headers["x-should-retry"] = "false"

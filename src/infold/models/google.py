@@ -1,4 +1,4 @@
-"""Models asked through the `google-genai` SDK. Key and project are the SDK's affair where no key is given."""
+"""Models of the `google-genai` SDK. Without a key the SDK finds its own key and project."""
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
@@ -15,19 +15,19 @@ from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused, RequestRefused
 from infold.formats.registry import GEMINI
 from infold.formats.tools import tool_items
-from infold.models.failures import TRANSPORT, Failures, Line, told_as_ours
-from infold.models.streaming import heard, summary_asked, summary_told
+from infold.models.failures import TRANSPORT, Endpoint, FailureTable, translate_errors
+from infold.models.streaming import build_summary_request, read_stream, read_summary
 from infold.ports import Heard, ModelRequest
 
 VARIABLE = "GEMINI_API_KEY"
-"""Where a person sets a key; the SDK looks in `GOOGLE_API_KEY` too."""
+"""The variable for a key; the SDK looks in `GOOGLE_API_KEY` too."""
 
 TIMEOUT_MS = 600_000
-"""How long a reply may stand still: as long as the other SDKs wait by themselves."""
+"""How long a reply may stall: as long as the other SDKs wait by default."""
 
 ADDRESS = "https://generativelanguage.googleapis.com"
 
-FAILURES = Failures(
+FAILURES = FailureTable(
     (
         errors.APIError,
         errors.ContinuationInterruptedError,
@@ -55,13 +55,14 @@ FAILURES = Failures(
 )
 
 _UNSENT = "."
-"""Stands where the SDK wants contents of its own types; the request's are sent in its place, as they are."""
+"""A placeholder for contents of the SDK's own types; the request's are sent instead, unchanged."""
 
 
 class GoogleGemini:
     """A model behind `generateContent`, at the SDK's own address or another.
 
-    Without a `client` one is made; raises `KeyRefused` where there is no key for it. `variable` is where a person sets that key.
+    Without a `client` one is created; raise `KeyRefused` if it has no key. `variable` is where the user sets that
+    key.
     """
 
     def __init__(
@@ -75,30 +76,30 @@ class GoogleGemini:
     ) -> None:
         self.ref = ref
         self.format = GEMINI.name
-        self._client = client or _client(ref.id, url=url, key=key, variable=variable)
-        inside = getattr(self._client, "_api_client", None)  # the SDK tells neither key nor address in public
-        told = getattr(getattr(inside, "_http_options", None), "base_url", None)
-        self._line = Line(
-            ref.id, told or url or ADDRESS, variable=variable, secret=getattr(inside, "api_key", None) or key
+        self._client = client or make_client(ref.id, url=url, key=key, variable=variable)
+        inside = getattr(self._client, "_api_client", None)  # the SDK has no public attribute for key and address
+        address = getattr(getattr(inside, "_http_options", None), "base_url", None)
+        self._endpoint = Endpoint(
+            ref.id, address or url or ADDRESS, variable=variable, secret=getattr(inside, "api_key", None) or key
         )
 
     def stream(self, request: ModelRequest) -> Iterator[Heard]:
-        """Ask, and give the reply piece by piece; raises `ModelError`."""
-        # The body goes as it is: the SDK's types would refuse fields they do not know, and write signatures anew.
+        """Send a request and yield the reply in pieces; raise `ModelError`."""
+        # The body is sent unchanged: the SDK's types would reject unknown fields and rewrite signatures.
         options = types.HttpOptions(extra_body=self._body(request))
         config = types.GenerateContentConfig(
             http_options=options, automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True)
         )
         ask = self._client.models.generate_content_stream
         with (
-            told_as_ours(self._line, FAILURES),
+            translate_errors(self._endpoint, FAILURES),
             closing(self._events(ask(model=self.ref.id, contents=_UNSENT, config=config))) as events,
         ):
-            yield from heard(self._line, GEMINI, events)
+            yield from read_stream(self._endpoint, GEMINI, events)
 
     def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
-        """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10)."""
-        return summary_told(self.ref, GEMINI, self.stream(summary_asked(GEMINI, request)))
+        """Yield a summary in pieces, then the whole with usage and cost."""
+        return read_summary(self.ref, GEMINI, self.stream(build_summary_request(GEMINI, request)))
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         tools = tool_items(self.format, request.tools)
@@ -110,16 +111,16 @@ class GoogleGemini:
         }
 
     def _events(self, chunks: Iterator[types.GenerateContentResponse]) -> Generator[bytes]:
-        """The chunks as the events they came in."""
+        """Yield the chunks as the events they arrived in."""
         for chunk in chunks:
             feedback = chunk.prompt_feedback
             if feedback is not None and feedback.block_reason:
                 raise RequestRefused(self.ref.id, f"the request was blocked ({feedback.block_reason.value})")
-            told = chunk.model_dump_json(by_alias=True, exclude_none=True, exclude={"sdk_http_response"})
-            yield b"data: " + told.encode() + b"\n\n"
+            event = chunk.model_dump_json(by_alias=True, exclude_none=True, exclude={"sdk_http_response"})
+            yield b"data: " + event.encode() + b"\n\n"
 
 
-def _client(model: str, *, url: str, key: str, variable: str) -> genai.Client:
+def make_client(model: str, *, url: str, key: str, variable: str) -> genai.Client:
     try:
         return genai.Client(
             api_key=key or None, http_options=types.HttpOptions(base_url=url or None, timeout=TIMEOUT_MS)

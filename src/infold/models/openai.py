@@ -1,4 +1,4 @@
-"""Models asked through OpenAI's Responses interface, with nothing kept by the provider: the session is infold's."""
+"""Models of the `openai` SDK: Chat Completions, Responses, and the embedded model. The provider stores nothing."""
 
 import re
 from collections.abc import Iterator
@@ -15,19 +15,17 @@ from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused
 from infold.formats.registry import OPENAI_CHAT, OPENAI_RESPONSES
 from infold.formats.tools import tool_items
-from infold.models.failures import TRANSPORT, Failures, Line, hand_back, told_as_ours
-from infold.models.streaming import heard, summary_asked, summary_told
+from infold.models.failures import TRANSPORT, Endpoint, FailureTable, return_long_waits, translate_errors
+from infold.models.streaming import build_summary_request, read_stream, read_summary
 from infold.ports import Heard, ModelRequest
 
 VARIABLE = "OPENAI_API_KEY"
-"""Where the SDK looks for a key."""
-
+"""The variable in which the SDK looks for a key."""
 
 NO_KEY = "none"
-"""What is sent for a key to a server of one's own; most want none."""
+"""The key for a self-hosted server; most ignore it."""
 
-
-FAILURES = Failures(
+FAILURES = FailureTable(
     (openai.OpenAIError, *TRANSPORT.roots),
     {
         **TRANSPORT.kinds,
@@ -54,9 +52,9 @@ FAILURES = Failures(
 )
 
 
-def client_for(model: str, *, url: str, key: str, variable: str) -> openai.OpenAI:
-    """A client for that address, or for the SDK's own; raises `KeyRefused` where OpenAI itself is to be asked without a key."""
-    http_client = openai.DefaultHttpxClient(event_hooks={"response": [hand_back]})
+def make_client(model: str, *, url: str, key: str, variable: str) -> openai.OpenAI:
+    """Return a client for that address, by default the SDK's own; raise `KeyRefused` if OpenAI itself has no key."""
+    http_client = openai.DefaultHttpxClient(event_hooks={"response": [return_long_waits]})
     try:
         client = openai.OpenAI(base_url=url or None, api_key=key or None, http_client=http_client)
     except openai.OpenAIError as error:
@@ -67,15 +65,16 @@ def client_for(model: str, *, url: str, key: str, variable: str) -> openai.OpenA
     return client
 
 
-def line_to(model: str, client: openai.OpenAI, *, variable: str) -> Line:
-    """How failures of a client are told."""
-    return Line(model, str(client.base_url), variable=variable, secret=client.api_key)
+def endpoint_of(model: str, client: openai.OpenAI, *, variable: str) -> Endpoint:
+    """Return the endpoint of a client, for errors."""
+    return Endpoint(model, str(client.base_url), variable=variable, secret=client.api_key)
 
 
 class OpenAIModel:
     """A model behind one of OpenAI's interfaces, at the SDK's own address or another.
 
-    Without a `client` one is made; raises `KeyRefused` where there is no key for it. `variable` is where a person sets that key.
+    Without a `client` one is created; raise `KeyRefused` if it has no key. `variable` is where the user sets that
+    key.
     """
 
     def __init__(
@@ -88,16 +87,15 @@ class OpenAIModel:
         variable: str = VARIABLE,
     ) -> None:
         self.ref = ref
-        self.client = client or client_for(ref.id, url=url, key=key, variable=variable)
-        self.line = line_to(ref.id, self.client, variable=variable)
+        self.client = client or make_client(ref.id, url=url, key=key, variable=variable)
+        self.endpoint = endpoint_of(ref.id, self.client, variable=variable)
 
 
 EMBEDDED = ModelRef("embedded", "smollm2-135m-instruct")
 """The model that comes in a package."""
 
-
 _OWN_HOSTS = ("openai.com", "azure.com")
-"""Hosts that call the longest answer `max_completion_tokens`; servers that only speak alike know `max_tokens`."""
+"""Hosts that call the output limit `max_completion_tokens`; compatible servers know `max_tokens`."""
 
 
 class OpenAIChat(OpenAIModel):
@@ -106,18 +104,18 @@ class OpenAIChat(OpenAIModel):
     format = OPENAI_CHAT.name
 
     def stream(self, request: ModelRequest) -> Iterator[Heard]:
-        """Ask, and give the reply piece by piece; raises `ModelError`."""
+        """Send a request and yield the reply in pieces; raise `ModelError`."""
         create = self.client.chat.completions.with_streaming_response.create
         asked = create(model=self.ref.id, messages=(), stream=True, extra_body=self._body(request))
-        with told_as_ours(self.line, FAILURES), asked as response:
-            yield from heard(self.line, OPENAI_CHAT, response.iter_bytes())
+        with translate_errors(self.endpoint, FAILURES), asked as response:
+            yield from read_stream(self.endpoint, OPENAI_CHAT, response.iter_bytes())
 
     def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
-        """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10)."""
-        return summary_told(self.ref, OPENAI_CHAT, self.stream(summary_asked(OPENAI_CHAT, request)))
+        """Yield a summary in pieces, then the whole with usage and cost."""
+        return read_summary(self.ref, OPENAI_CHAT, self.stream(build_summary_request(OPENAI_CHAT, request)))
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
-        """The request as it is sent: the SDK would walk through every message to hold it against its types."""
+        """Return the body to send; the SDK would check every message against its types."""
         system = [{"role": "system", "content": request.system}] if request.system else []
         tools = tool_items(self.format, request.tools)
         return {
@@ -130,23 +128,23 @@ class OpenAIChat(OpenAIModel):
         }
 
     def _output_field(self) -> str:
-        host = urlsplit(self.line.address).hostname or ""
+        host = urlsplit(self.endpoint.address).hostname or ""
         return "max_completion_tokens" if host.endswith(_OWN_HOSTS) else "max_tokens"
 
 
 class EmbeddedChat(OpenAIChat):
-    """The embedded model at the address its server told; too small to call tools, so it is offered none."""
+    """The embedded model at its server's address. It is too small to call tools, so none are offered."""
 
     def __init__(self, url: str) -> None:
         super().__init__(EMBEDDED, url=f"{url}/v1", key=NO_KEY)
 
     def stream(self, request: ModelRequest) -> Iterator[Heard]:
-        """Ask, and give the reply piece by piece; raises `ModelError`."""
+        """Send a request and yield the reply in pieces; raise `ModelError`."""
         return super().stream(replace(request, tools=()))
 
 
-_PLAIN = re.compile(r"(?:ft:)?(?:chatgpt|gpt-[34]|gpt-5(?:\.\d+)?-chat)")
-"""Models that do not reason, and refuse to be asked for what they reasoned. All others give it sealed, to be given back."""
+_WITHOUT_REASONING = re.compile(r"(?:ft:)?(?:chatgpt|gpt-[34]|gpt-5(?:\.\d+)?-chat)")
+"""Models that do not reason, and reject a request for encrypted reasoning. All others return it."""
 
 
 class OpenAIResponses(OpenAIModel):
@@ -155,18 +153,18 @@ class OpenAIResponses(OpenAIModel):
     format = OPENAI_RESPONSES.name
 
     def stream(self, request: ModelRequest) -> Iterator[Heard]:
-        """Ask, and give the reply piece by piece; raises `ModelError`."""
+        """Send a request and yield the reply in pieces; raise `ModelError`."""
         create = self.client.responses.with_streaming_response.create
         asked = create(model=self.ref.id, stream=True, extra_body=self._body(request))
-        with told_as_ours(self.line, FAILURES), asked as response:
-            yield from heard(self.line, OPENAI_RESPONSES, response.iter_bytes())
+        with translate_errors(self.endpoint, FAILURES), asked as response:
+            yield from read_stream(self.endpoint, OPENAI_RESPONSES, response.iter_bytes())
 
     def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
-        """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10)."""
-        return summary_told(self.ref, OPENAI_RESPONSES, self.stream(summary_asked(OPENAI_RESPONSES, request)))
+        """Yield a summary in pieces, then the whole with usage and cost."""
+        return read_summary(self.ref, OPENAI_RESPONSES, self.stream(build_summary_request(OPENAI_RESPONSES, request)))
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
-        """The request as it is sent: the SDK would walk through every message to hold it against its types."""
+        """Return the body to send; the SDK would check every message against its types."""
         tools = tool_items(self.format, request.tools)
         return {
             "model": self.ref.id,
@@ -174,7 +172,7 @@ class OpenAIResponses(OpenAIModel):
             "stream": True,
             "store": False,
             **({"instructions": request.system} if request.system else {}),
-            **({} if _PLAIN.match(self.ref.id) else {"include": ["reasoning.encrypted_content"]}),
+            **({} if _WITHOUT_REASONING.match(self.ref.id) else {"include": ["reasoning.encrypted_content"]}),
             **({"tools": tools} if tools else {}),
             **({"max_output_tokens": request.output_tokens} if request.output_tokens else {}),
         }

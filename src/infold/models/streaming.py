@@ -1,4 +1,4 @@
-"""From the bytes of a stream to what is heard of a model, and from that to a summary (S3.10): what all adapters share."""
+"""What all adapters share: read a stream of bytes as pieces of a reply, and pieces of a reply as a summary."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,36 +10,36 @@ from infold.formats.codec import Decoded
 from infold.formats.registry import WireFormat
 from infold.formats.requests import read_answer, without_bound_thinking
 from infold.formats.streams import Delta
-from infold.models.failures import Line, failure_in_stream
+from infold.models.failures import Endpoint, translate_stream_error
 from infold.ports import Calling, Heard, ModelRequest, Replied, Said, Thought
 
 ASSUMED_OUTPUT_TOKENS = 8_192
-"""The longest answer that is asked of a model nobody knows, where the provider wants to be told one."""
+"""The output limit of an unknown model, for providers that require one."""
 
 
-def heard(line: Line, wire: WireFormat, pieces: Iterable[bytes]) -> Iterator[Heard]:
-    """What a stream says, and in the end the whole reply.
+def read_stream(endpoint: Endpoint, wire: WireFormat, pieces: Iterable[bytes]) -> Iterator[Heard]:
+    """Yield the pieces of a stream, then the whole reply.
 
-    Raises the error that the stream reports, or `ModelBusy` where it ends before the provider said that the reply is complete,
-    or with its word that the reply went wrong.
+    Raise the error that the stream reports, or `ModelBusy` if it ends before the reply is complete or the provider
+    marks it as failed.
     """
     builder = wire.new_builder()
     for piece in pieces:
-        yield from map(_heard, builder.feed(piece))
+        yield from map(_piece_of, builder.feed(piece))
         if builder.error() is not None:
             break
-    yield from map(_heard, builder.close())
+    yield from map(_piece_of, builder.close())
     if builder.error() is not None:
-        raise failure_in_stream(line, builder.error())
+        raise translate_stream_error(endpoint, builder.error())
     body = builder.reply()
     if body is None or not builder.is_finished:
-        raise line.broke_off()
+        raise endpoint.broken_reply()
     if wire.finish(body) == "error":
-        raise line.spoilt()
+        raise endpoint.failed_reply()
     yield Replied(body)
 
 
-def _heard(delta: Delta) -> Heard:
+def _piece_of(delta: Delta) -> Heard:
     match delta.kind:
         case "text":
             return Said(delta.text)
@@ -49,14 +49,14 @@ def _heard(delta: Delta) -> Heard:
             return Calling(delta.text)
 
 
-def summary_asked(wire: WireFormat, request: SummaryRequest) -> ModelRequest:
-    """The request that asks for a summary, in a wire format; no tools are offered, whatever calls it shows."""
+def build_summary_request(wire: WireFormat, request: SummaryRequest) -> ModelRequest:
+    """Return the request for a summary in a wire format; it offers no tools."""
     items = without_bound_thinking(wire, wire.encode(request.messages, Decoded(wire.name, (), ())))
     return ModelRequest(items, request.system, output_tokens=request.output_tokens)
 
 
-def summary_told(ref: ModelRef, wire: WireFormat, pieces: Iterable[Heard]) -> Iterator[str | Told]:
-    """What is heard of a model as a summary: pieces of it as they are written, then all of it, with usage and cost."""
+def read_summary(ref: ModelRef, wire: WireFormat, pieces: Iterable[Heard]) -> Iterator[str | Told]:
+    """Yield the pieces of a summary, then the whole with usage and cost."""
     for piece in pieces:
         if isinstance(piece, Said):
             yield piece.text
@@ -66,5 +66,5 @@ def summary_told(ref: ModelRef, wire: WireFormat, pieces: Iterable[Heard]) -> It
 
 
 def output_limit(ref: ModelRef) -> int:
-    """The longest answer the model gives, for providers that want to be told one."""
+    """Return the model's output limit, for providers that require one."""
     return lookup(ref.full_name).entry.output_tokens or ASSUMED_OUTPUT_TOKENS

@@ -1,18 +1,18 @@
-"""Spans for OpenTelemetry: one for each compaction, and marks for all else that infold does (B22).
+"""OpenTelemetry spans for compactions and background summaries, and span events for everything else.
 
-Names follow the conventions for generative AI where they have one, and begin with `infold.` where not. Nothing that a session
-said, nor what a plugin or an error said, is exported: only fields on a list are. A compaction is told of after it happened, so
-its span begins in the past.
+Names follow the OpenTelemetry conventions for generative AI where there is one, and start with `infold.` otherwise.
+Only `FIELDS` are exported: no text of a session, of a plugin or of an error. A compaction is reported after it
+happened, so its span starts in the past.
 """
 
 from collections.abc import Callable
 from importlib import import_module
 from time import time_ns
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
+from infold.core.entries import Fault
 from infold.core.events import Compacted, Event, PreparedAhead, SummaryProgressed, SummaryRejected
 from infold.errors import UsageError
-from infold.observers.metrics import kind_of_fault
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -25,16 +25,19 @@ FIELDS = (
     *("tokens_before", "tokens_after", "freed_tokens", "uncached_tokens", "floor_tokens", "usable_tokens"),
     *("estimated_tokens", "reported_tokens", "limit_tokens", "failures", "seconds", "safety"),
 )
-"""What of an event is exported; all else is text, or a place in a session."""
+"""The fields of an event that are exported; all others are text, or a place in a session."""
 
 CONVERSATION, MODEL, OPERATION = "gen_ai.conversation.id", "gen_ai.request.model", "gen_ai.operation.name"
 COMPACTED = "gen_ai.conversation.compacted"
 
+KNOWN_FAULTS = frozenset({*get_args(Fault), "model"})
+
 
 class Traces:
-    """Makes spans of what it observes, as children of the span that is current where the session runs.
+    """Turn events into spans, as children of the current span of the session's thread.
 
-    `provider` is OpenTelemetry's own global one unless another is given. Raises `UsageError` where its API is not installed.
+    `provider` defaults to OpenTelemetry's global tracer provider. Raise `UsageError` if the OpenTelemetry API is not
+    installed.
     """
 
     def __init__(self, provider: "TracerProvider | None" = None, *, now_ns: Callable[[], int] = time_ns) -> None:
@@ -47,12 +50,15 @@ class Traces:
         self._now_ns = now_ns
 
     def observe(self, event: Event) -> None:
-        """Make a span of a compaction or a preparation; mark all else on the current span, or by one without length."""
+        """Record a compaction or a background summary as a span, anything else as an event of the current span.
+
+        Without a current span the event becomes a span of zero length.
+        """
         match event:
             case SummaryProgressed():
                 return
             case Compacted():
-                # Nobody waited for what was written ahead: `PreparedAhead` has told how long that took.
+                # The time of a background summary was reported by `PreparedAhead`; nothing waited for it.
                 self._span("infold.compact", event, 0 if event.ahead else event.duration_ms)
             case PreparedAhead():
                 self._span("infold.prepare", event, event.duration_ms)
@@ -73,18 +79,23 @@ class Traces:
             self._span(name, event, 0)
 
 
+def fault_kind(fault: str) -> str:
+    """Return a fault's kind, or "other" if it is unknown: details after a colon may hold text of a session."""
+    kind = fault.partition(":")[0]
+    return kind if kind in KNOWN_FAULTS else "other"
+
+
 def _attributes(event: Event) -> dict[str, Attribute]:
-    """What is exported of an event; a value that nobody told is left out."""
-    told: dict[str, Attribute] = {CONVERSATION: event.session_id}
+    attributes: dict[str, Attribute] = {CONVERSATION: event.session_id}
     if isinstance(event, Compacted):
-        told[OPERATION] = "compact"
-        told[COMPACTED] = True
+        attributes[OPERATION] = "compact"
+        attributes[COMPACTED] = True
         if event.summariser:
-            told[MODEL] = event.summariser
+            attributes[MODEL] = event.summariser
     if isinstance(event, Compacted | SummaryRejected):
-        told["infold.faults"] = tuple(map(kind_of_fault, event.faults))
+        attributes["infold.faults"] = tuple(map(fault_kind, event.faults))
     for field in FIELDS:
         value = getattr(event, field, None)
         if value is not None:
-            told[f"infold.{field}"] = value
-    return told
+            attributes[f"infold.{field}"] = value
+    return attributes

@@ -1,7 +1,7 @@
-"""Plugins: other people's code that is asked about a compaction, found by entry point and kept from doing harm."""
+"""Plugins: foreign code that takes part in compactions, found by entry point and isolated from the session."""
 
-from infold.plugins.hooks import HOOK_NAMES, HookSpecs, hook, hookimpl
-from infold.plugins.manager import LONGEST_TEXT, Plugin, PluginHooks, installed_plugins
+from infold.plugins.hooks import HOOK_NAMES, HookSpecs, hook
+from infold.plugins.runner import LONGEST_TEXT, Plugin, PluginHooks, installed_plugins
 
 __all__ = [
     "HOOK_NAMES",
@@ -10,6 +10,5 @@ __all__ = [
     "Plugin",
     "PluginHooks",
     "hook",
-    "hookimpl",
     "installed_plugins",
 ]

@@ -1,7 +1,8 @@
 """The facts of a history at an end point, and the sets they are scored in.
 
-A history divides into the head that is folded, the verbatim tail, and what came after the end point. Facts are made from
-the head; what the tail holds anyway is a control and left out of the scores; what the agent used afterwards is what counts.
+A history is divided into the head that is folded, the verbatim tail, and what followed the end point. Facts are
+extracted from the head. Facts that the tail holds too are a control, not scored; facts that the agent used later
+matter most. This is deliberately independent of `core.extract`, whose work it measures.
 """
 
 import re
@@ -27,22 +28,20 @@ from infold.core.messages import (
 FactClass: TypeAlias = Literal[
     "instruction", "file", "command", "error", "identifier", "number", "decision", "todo", "reference", "found"
 ]
-"""`found` is a path, identifier, number or reference that stood only in a tool's output."""
-
+"""`found` is a path, identifier, number or reference that occurred only in a tool's output."""
 
 FactSet: TypeAlias = Literal["all", "gate", "modified", "outcome", "later", "result-only", "tail", "decoy"]
-
 
 SETS: tuple[FactSet, ...] = ("gate", "modified", "outcome", "later", "result-only", "all", "tail", "decoy")
 
 
-class Fact(Struct, frozen=True, omit_defaults=True):
-    """A cue and its answer, normalised, with the part they were told in.
+class HistoryFact(Struct, frozen=True, omit_defaults=True):
+    """A cue and its answer, normalised, with the part they come from.
 
-    `answers` are spellings of the one answer; `stale` are answers that it superseded. `one_record`: whether cue and answer must
-    share a record, because lists put one answer beside another's cue. `origin` and `use` are the words around the answer
-    where it was told and where it was used after the end point, without the answer itself. `told` is the whole sentence or
-    command line.
+    `answers` are spellings of one answer; `stale` are answers that it superseded. `one_record`: cue and answer must
+    be in one record, because lists put an answer next to another's cue. `origin` and `use` are the words around the
+    answer where it occurred and where it was used after the end point, without the answer itself. `sentence` is the
+    whole sentence or command line.
     """
 
     kind: FactClass
@@ -52,50 +51,51 @@ class Fact(Struct, frozen=True, omit_defaults=True):
     stale: tuple[str, ...] = ()
     one_record: bool = False
     sets: frozenset[FactSet] = frozenset()
-    told: str = ""
+    sentence: str = ""
     origin: str = ""
     use: str = ""
 
 
 NEAR_CHARACTERS = 200
 
-
 _BLANKS = re.compile(r"[^\S\n]+")
 
 
-class Shown(Struct, frozen=True):
-    """A normalised text that is in view: one record, lines that are records each, or prose, where nearness alone counts."""
+class ShownText(Struct, frozen=True):
+    """A normalised text that is in view: one record, lines that are records each, or prose, where only nearness
+    counts.
+    """
 
     text: str
     shape: Literal["record", "lines", "prose"] = "record"
 
     @staticmethod
-    def of(text: str, *, shape: Literal["record", "lines", "prose"] = "record") -> "Shown":
-        """A text as it is compared."""
-        return Shown(normalised(text), shape)
+    def of(text: str, *, shape: Literal["record", "lines", "prose"] = "record") -> "ShownText":
+        """Return a text normalised for comparison."""
+        return ShownText(normalise(text), shape)
 
 
-def normalised(text: str) -> str:
-    """Text in one form of Unicode, one blank for many, in lower case."""
+def normalise(text: str) -> str:
+    """Return text in one Unicode form and lower case, with single blanks."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     return _BLANKS.sub(" ", text).lower()
 
 
-def beginning(text: str, most: int) -> str:
-    """The first words of a text, never half a word where words are told apart by blanks."""
+def first_words(text: str, most: int) -> str:
+    """Return the first words of a text, never half a word in scripts that separate words by blanks."""
     if len(text) <= most:
         return text
     return text[:most].rpartition(" ")[0] or text[:most]
 
 
-def holds(shown: Iterable[Shown], fact: Fact, answers: tuple[str, ...]) -> bool:
-    """Whether any of the texts holds the fact's cue with one of these answers."""
+def holds(shown: Iterable[ShownText], fact: HistoryFact, answers: tuple[str, ...]) -> bool:
+    """Return whether any of the texts has the fact's cue with one of these answers."""
     return any(_text_holds(text, fact, answer) for text in shown for answer in answers)
 
 
-def places_of(text: str, words: str) -> Iterator[int]:
-    """Where words stand in a normalised text, not as a piece of a longer word."""
+def find_places(text: str, words: str) -> Iterator[int]:
+    """Yield where words occur in a normalised text, but not as part of a longer word."""
     at = text.find(words)
     while at >= 0:
         if not _is_joined(text, at, words[0]) and not _is_joined(text, at + len(words), words[-1]):
@@ -104,19 +104,21 @@ def places_of(text: str, words: str) -> Iterator[int]:
 
 
 def _is_joined(text: str, at: int, edge: str) -> bool:
-    """Whether the characters on both sides of a place belong to one word of a script that writes blanks."""
+    """Return whether the characters on both sides of a position belong to one word of a script with blanks."""
     if not 0 < at < len(text) or not edge.isascii():
         return False
     return all(side.isascii() and (side.isalnum() or side == "_") for side in (text[at - 1], text[at]))
 
 
-def _text_holds(shown: Shown, fact: Fact, answer: str) -> bool:
+def _text_holds(shown: ShownText, fact: HistoryFact, answer: str) -> bool:
     return any(
-        _has_cue(near, fact) for at in places_of(shown.text, answer) for near in _window_around(shown, at, fact, answer)
+        _has_cue(near, fact)
+        for at in find_places(shown.text, answer)
+        for near in _window_around(shown, at, fact, answer)
     )
 
 
-def _window_around(shown: Shown, at: int, fact: Fact, answer: str) -> Iterator[str]:
+def _window_around(shown: ShownText, at: int, fact: HistoryFact, answer: str) -> Iterator[str]:
     end = at + len(answer)
     if shown.shape == "lines":
         line_end = shown.text.find("\n", end)
@@ -127,8 +129,8 @@ def _window_around(shown: Shown, at: int, fact: Fact, answer: str) -> Iterator[s
         yield shown.text[max(0, at - NEAR_CHARACTERS) : end + NEAR_CHARACTERS]
 
 
-def _has_cue(text: str, fact: Fact) -> bool:
-    """Whether enough of the cue's words are there: all of a path or command, more than half of the words around."""
+def _has_cue(text: str, fact: HistoryFact) -> bool:
+    """Return whether enough of the cue occurs: all of a path or command, more than half of the words around."""
     found = sum(1 for cue in fact.cues if cue in text)
     return found * 2 > len(fact.cues) if len(fact.cues) > 1 else found == len(fact.cues)
 
@@ -136,8 +138,8 @@ def _has_cue(text: str, fact: Fact) -> bool:
 Speaker: TypeAlias = Literal["user", "agent", "thought", "call", "result", "harness"]
 
 
-class Event(Struct, frozen=True, omit_defaults=True):
-    """One thing said or done; a result knows the call it answers."""
+class HistoryEvent(Struct, frozen=True, omit_defaults=True):
+    """One text, call or result; a result has the call it answers."""
 
     sequence: int
     handle: str
@@ -145,19 +147,19 @@ class Event(Struct, frozen=True, omit_defaults=True):
     text: str
     tool: str = ""
     arguments: Mapping[str, object] = {}
-    call: "Event | None" = None
+    call: "HistoryEvent | None" = None
     failed: bool = False
     exit_status: int | None = None
 
 
-def events_of(messages: Iterable[tuple[int, Message]]) -> tuple[Event, ...]:
-    """The events of messages, each given with its number in the log."""
-    calls: dict[str, Event] = {}
+def events_of(messages: Iterable[tuple[int, Message]]) -> tuple[HistoryEvent, ...]:
+    """Return the events of messages, each with its number in the log."""
+    calls: dict[str, HistoryEvent] = {}
     return tuple(event for sequence, message in messages for event in _events(sequence, message, calls))
 
 
 def without_summaries(messages: Iterable[Message], summaries: Iterable[str]) -> tuple[Message, ...]:
-    """The messages without a vendor's own summaries, which would lend their words to whoever is measured."""
+    """Return the messages without a vendor's own summaries, which would add words to every method measured."""
     told = {" ".join(summary.split()) for summary in summaries if summary}
     return tuple(message for message in messages if not _is_summary(message, told))
 
@@ -169,14 +171,14 @@ def _is_summary(message: Message, told: set[str]) -> bool:
     return any(" ".join(text.split()) in told for text in texts)
 
 
-def _events(sequence: int, message: Message, calls: dict[str, Event]) -> Iterator[Event]:
+def _events(sequence: int, message: Message, calls: dict[str, HistoryEvent]) -> Iterator[HistoryEvent]:
     for index, part in enumerate(message.parts):
         handle = f"{sequence}.{index}"
         match part:
             case TextPart() if not part.ignored and part.text.strip():
-                yield Event(sequence, handle, _speaker(message, part), part.text)
+                yield HistoryEvent(sequence, handle, _speaker(message, part), part.text)
             case ReasoningPart() if part.text.strip():
-                yield Event(sequence, handle, "thought", part.text)
+                yield HistoryEvent(sequence, handle, "thought", part.text)
             case ToolCallPart():
                 calls[part.call_id] = _call(sequence, handle, part)
                 yield calls[part.call_id]
@@ -192,15 +194,15 @@ def _speaker(message: Message, part: TextPart) -> Speaker:
     return "user" if isinstance(message, UserMessage) and not part.synthetic else "harness"
 
 
-def _call(sequence: int, handle: str, part: ToolCallPart) -> Event:
-    arguments = _decoded(part.arguments)
+def _call(sequence: int, handle: str, part: ToolCallPart) -> HistoryEvent:
+    arguments = _decode_arguments(part.arguments)
     text = "\n".join((part.tool, *_values(arguments))) if arguments else f"{part.tool}\n{part.arguments}"
-    return Event(sequence, handle, "call", text, part.tool, arguments)
+    return HistoryEvent(sequence, handle, "call", text, part.tool, arguments)
 
 
-def _result(sequence: int, handle: str, part: ToolResultPart, call: Event | None) -> Event:
+def _result(sequence: int, handle: str, part: ToolResultPart, call: HistoryEvent | None) -> HistoryEvent:
     failed = part.status != "completed" or part.exit_status not in (None, 0)
-    return Event(
+    return HistoryEvent(
         sequence,
         handle,
         "result",
@@ -212,7 +214,7 @@ def _result(sequence: int, handle: str, part: ToolResultPart, call: Event | None
     )
 
 
-def _decoded(arguments: str) -> Mapping[str, object]:
+def _decode_arguments(arguments: str) -> Mapping[str, object]:
     try:
         value = msgspec.json.decode(arguments.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
@@ -236,7 +238,6 @@ def _values(value: object) -> Iterator[str]:
 
 MODIFIED = ("edited", "written", "deleted", "moved")
 
-
 SPELLINGS = {
     "edited": ("edited", "edit", "modified", "updated", "changed", "replaced", "str_replace", "update file", "insert"),
     "written": ("written", "created", "create", "wrote", "write", "write_file", "added", "add file"),
@@ -247,14 +248,11 @@ SPELLINGS = {
 
 
 LONGEST_CUE, LONGEST_ANSWER, LONGEST_LINE = 80, 100, 240
-"""Characters of a command line and of an error line that are compared, and of a command that is asked for."""
-
+"""Characters of a command line and of an error line that are compared, and of a command that is queried."""
 
 _PATCHED_FILE = re.compile(r"\*\*\* (Add File|Update File|Delete File|Move to): (\S.*)")
 
-
 _PATCHED = {"Add File": "written", "Update File": "edited", "Delete File": "deleted", "Move to": "moved"}
-
 
 _DOES = (
     ("deleted", ("delete", "remove")),
@@ -264,48 +262,45 @@ _DOES = (
     ("read", ("read", "view", "open", "cat")),
 )
 
-
 _SYMBOL = re.compile(
     r"\b(?:func|def|class|type|interface|struct|enum|const|fn|function|trait|module)\s+(?:\([^()\n]*\)\s*)?"
     r"([A-Za-z_]\w{4,})"
 )
 
-
 _FOLDER = re.compile(r"^cd \S+ && (?=\S)")
-
 
 _EXIT = re.compile(
     r"exit(?:ed)?(?: with)?(?: code| status)?:? *(\d{1,3})\b|returncode\W{1,3}(\d{1,3})\b", re.IGNORECASE
 )
 
-
 _COUNTS = re.compile(r"\b\d+ (?:tests? )?(?:passed|failed|failures?|skipped|errors?)\b", re.IGNORECASE)
-
 
 _TROUBLE = re.compile(
     r"error|exception|fail|fatal|panic|cannot|not found|no such|denied|undefined|unable|invalid", re.IGNORECASE
 )
 
 
-def tool_facts(events: Iterable[Event]) -> Iterator[Fact]:
-    """The facts of these calls and results, the later one of each cue superseding those before it."""
-    files: dict[str, Fact] = {}
-    commands: dict[str, Fact] = {}
-    errors: dict[str, Fact] = {}
-    symbols: dict[tuple[str, str], Fact] = {}
-    todos: dict[str, Fact] = {}
+def tool_facts(events: Iterable[HistoryEvent]) -> Iterator[HistoryFact]:
+    """Yield the facts of these calls and results; of each cue the last one counts."""
+    files: dict[str, HistoryFact] = {}
+    commands: dict[str, HistoryFact] = {}
+    errors: dict[str, HistoryFact] = {}
+    symbols: dict[tuple[str, str], HistoryFact] = {}
+    todos: dict[str, HistoryFact] = {}
     for event in events:
         if event.speaker != "result" or event.call is None:
             continue
-        command, touched = _command(event.call), tuple(_touched(event.call))
+        command, touched = _command(event.call), tuple(_files_of(event.call))
         origin = command or (touched[0][0] if touched else "")
         if command and (outcome := _outcome(event)):
-            told = Fact("command", (_first(command),), outcome, event.handle, one_record=True, told=_line(command))
+            told = HistoryFact(
+                "command", (_first(command),), outcome, event.handle, one_record=True, sentence=_line(command)
+            )
             _note(commands, command, told)
         if event.failed and origin and (line := _error_line(event.text)):
             cue = _first(command) if command else _suffix(origin)
-            errors[origin] = Fact("error", (cue,), (line,), event.handle, told=_line(command) or cue)
-        if not event.failed and not _refused(event.text):
+            errors[origin] = HistoryFact("error", (cue,), (line,), event.handle, sentence=_line(command) or cue)
+        if not event.failed and not _is_rejected(event.text):
             for path, operation in touched:
                 _note_file(files, path, operation, event.call.handle)
             symbols |= {(fact.cues[0], fact.answers[0]): fact for fact in _symbols(event.call, touched)}
@@ -314,23 +309,23 @@ def tool_facts(events: Iterable[Event]) -> Iterator[Fact]:
         yield from kind.values()
 
 
-def _note(facts: dict[str, Fact], key: str, fact: Fact) -> None:
-    """Put a fact in the place of an older one with the same cue, whose answer is stale if it differs."""
+def _note(facts: dict[str, HistoryFact], key: str, fact: HistoryFact) -> None:
+    """Replace an older fact with the same cue; its answer becomes stale if it differs."""
     before = facts.pop(key, None)
     old = () if before is None else (*before.stale, before.answers[0])
     stale = tuple(dict.fromkeys(answer for answer in old if answer not in fact.answers))
     facts[key] = replace(fact, stale=stale)
 
 
-def _note_file(files: dict[str, Fact], path: str, operation: str, handle: str) -> None:
-    """A file's state is the last change to it; reading it again changes nothing."""
+def _note_file(files: dict[str, HistoryFact], path: str, operation: str, handle: str) -> None:
+    """Note the last change to a file; reading it again changes nothing."""
     if operation == "read" and path in files and files[path].answers != SPELLINGS["read"]:
         return
-    _note(files, path, Fact("file", (_suffix(path),), SPELLINGS[operation], handle, one_record=True))
+    _note(files, path, HistoryFact("file", (_suffix(path),), SPELLINGS[operation], handle, one_record=True))
 
 
-def _touched(call: Event) -> Iterator[tuple[str, str]]:
-    """The files a call names with what it does to them."""
+def _files_of(call: HistoryEvent) -> Iterator[tuple[str, str]]:
+    """Yield the files that a call names, with the operation on each."""
     patched = _PATCHED_FILE.findall(call.text)
     if patched:
         yield from ((path.strip(), _PATCHED[verb]) for verb, path in patched)
@@ -346,20 +341,20 @@ def _operation(name: str) -> str:
     return next((operation for operation, words in _DOES if any(word in name.lower() for word in words)), "")
 
 
-def _command(call: Event) -> str:
+def _command(call: HistoryEvent) -> str:
     value = next((call.arguments[key] for key in ("command", "cmd", "script") if key in call.arguments), "")
     if isinstance(value, list):
         value = str(value[-1]) if value else ""
     is_editor = any(key in call.arguments for key in ("path", "file_path"))
-    return "" if is_editor or not isinstance(value, str) else normalised(value.strip())
+    return "" if is_editor or not isinstance(value, str) else normalise(value.strip())
 
 
-def _outcome(result: Event) -> tuple[str, ...]:
-    """How a command ended, in the spellings a record may give it; empty where the result does not tell."""
-    counts = [normalised(count) for count in _COUNTS.findall(result.text[-2_000:])]
+def _outcome(result: HistoryEvent) -> tuple[str, ...]:
+    """Return how a command ended, in all spellings a record may use; empty if the result does not show it."""
+    counts = [normalise(count) for count in _COUNTS.findall(result.text[-2_000:])]
     if counts:
         return (counts[-1],)
-    status = result.exit_status if result.exit_status is not None else _told_status(result.text)
+    status = result.exit_status if result.exit_status is not None else _status_in_text(result.text)
     if status is None:
         return ()
     spelt = (f"exit {status}", f"exit code {status}", f"exit code: {status}", f"exited with code {status}")
@@ -367,7 +362,7 @@ def _outcome(result: Event) -> tuple[str, ...]:
     return (*spelt, *framed, *(("ok", "succeeded", "passes") if status == 0 else ("failed", "fails", "error")))
 
 
-def _told_status(text: str) -> int | None:
+def _status_in_text(text: str) -> int | None:
     found = _EXIT.findall(f"{text[:200]}\n{text[-200:]}")
     return int(found[-1][0] or found[-1][1]) if found else None
 
@@ -375,15 +370,15 @@ def _told_status(text: str) -> int | None:
 def _error_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if len(line.strip()) > 8 and not _EXIT.match(line.strip())]
     line = next((line for line in lines if _TROUBLE.search(line)), lines[-1] if lines else "")
-    return beginning(normalised(line).strip(), LONGEST_ANSWER)
+    return first_words(normalise(line).strip(), LONGEST_ANSWER)
 
 
-def _refused(text: str) -> bool:
+def _is_rejected(text: str) -> bool:
     return text.lstrip().lower().startswith(("error:", "<tool_use_error>"))
 
 
-def _symbols(call: Event, touched: tuple[tuple[str, str], ...]) -> Iterator[Fact]:
-    """The symbols that a call defines in one file."""
+def _symbols(call: HistoryEvent, touched: tuple[tuple[str, str], ...]) -> Iterator[HistoryFact]:
+    """Yield the symbols that a call defines in one file."""
     if len(touched) != 1 or touched[0][1] not in MODIFIED:
         return
     old = " ".join(str(value) for key, value in call.arguments.items() if "old" in key.lower())
@@ -392,10 +387,10 @@ def _symbols(call: Event, touched: tuple[tuple[str, str], ...]) -> Iterator[Fact
     )
     for name in dict.fromkeys(_SYMBOL.findall(written)):
         if name not in old:
-            yield Fact("identifier", (_suffix(touched[0][0]),), (normalised(name),), call.handle)
+            yield HistoryFact("identifier", (_suffix(touched[0][0]),), (normalise(name),), call.handle)
 
 
-def _todos(call: Event) -> Iterator[Fact]:
+def _todos(call: HistoryEvent) -> Iterator[HistoryFact]:
     if "todo" not in call.tool.lower() and "plan" not in call.tool.lower():
         return
     for value in call.arguments.values():
@@ -406,8 +401,8 @@ def _todos(call: Event) -> Iterator[Fact]:
                 else ""
             )
             if text and item.get("status"):
-                cue = beginning(normalised(str(text)).strip(), LONGEST_ANSWER)
-                yield Fact("todo", (cue,), (normalised(str(item["status"])),), call.handle, one_record=True)
+                cue = first_words(normalise(str(text)).strip(), LONGEST_ANSWER)
+                yield HistoryFact("todo", (cue,), (normalise(str(item["status"])),), call.handle, one_record=True)
 
 
 def _line(command: str) -> str:
@@ -415,13 +410,13 @@ def _line(command: str) -> str:
 
 
 def _first(command: str) -> str:
-    """What a command is known by: the beginning of its first line, after the folder it is run in."""
+    """Return what identifies a command: the start of its first line, without a leading `cd`."""
     return _FOLDER.sub("", command.splitlines()[0])[:LONGEST_CUE].strip()
 
 
 def _suffix(path: str) -> str:
-    """A path's last two segments: enough to know it by, however its root is written."""
-    return normalised("/".join(path.replace("\\", "/").rstrip("/").split("/")[-2:]))
+    """Return a path's last two segments, which identify it however its root is written."""
+    return normalise("/".join(path.replace("\\", "/").rstrip("/").split("/")[-2:]))
 
 
 LONGEST_QUOTE = 100
@@ -429,16 +424,13 @@ LONGEST_QUOTE = 100
 
 
 SHORTEST, LONGEST = 12, 300
-"""Characters of a sentence that is taken for an instruction or a decision rather than a remark or pasted matter."""
-
+"""Characters of a sentence that counts as an instruction or a decision, not as a remark or pasted text."""
 
 NUMBER = re.compile(r"(?<![\w.,:/#-])(?:\d{1,3}(?:,\d{3})+|\d+\.\d+|\d{3,})(?![\w:/-]|[.,]\d)")
-
 
 REFERENCE = re.compile(
     r"https?://[^\s\"'<>`)\]}]+|(?<![\w#])#\d{2,6}\b|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
 )
-
 
 _GATE = re.compile(
     r"\b(?:must|don'?t|do not|never|only|always|make sure|no need to|should ?n[o']t|instead of|without)\b"
@@ -448,68 +440,65 @@ _GATE = re.compile(
     re.IGNORECASE,
 )
 
-
 _CHOICE = re.compile(
     r"\b(?:decided|chose|instead|going with|opted|settled on|i'll use|we'll use)\b|决定|改用|決定|採用|にします|결정",
     re.IGNORECASE,
 )
 
-
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
-
 _WORD = re.compile(r"[぀-ヿ一-鿿가-힣]{2,4}|(?:(?![぀-ヿ一-鿿가-힣])[^\W\d_]){3,}")
-
 
 _QUOTED = re.compile(r"^\s*(?:[>|$#⏺●│]|at |\d+[→:|]|[-+]{3} )")
 
 
-def user_facts(events: Iterable[Event]) -> Iterator[Fact]:
-    """What the user said, sentence by sentence; rules among it are the gate."""
+def user_facts(events: Iterable[HistoryEvent]) -> Iterator[HistoryFact]:
+    """Yield the user's sentences; rules among them are in the set `gate`."""
     for event in events:
         if event.speaker != "user":
             continue
         for sentence in _sentences(event.text):
             gate = _GATE.search(sentence) is not None
-            yield Fact(
-                "instruction", (), (normalised(sentence),), event.handle, sets=frozenset({"gate"} if gate else ())
+            yield HistoryFact(
+                "instruction", (), (normalise(sentence),), event.handle, sets=frozenset({"gate"} if gate else ())
             )
 
 
-def word_facts(events: Iterable[Event]) -> Iterator[Fact]:
-    """Decisions, numbers and references in the agent's words; of numbers about the same thing the last one counts."""
-    numbers: dict[tuple[str, ...], Fact] = {}
-    other: dict[tuple[str, str], Fact] = {}
+def word_facts(events: Iterable[HistoryEvent]) -> Iterator[HistoryFact]:
+    """Yield decisions, numbers and references in the agent's text; of numbers about the same thing the last one
+    counts.
+    """
+    numbers: dict[tuple[str, ...], HistoryFact] = {}
+    other: dict[tuple[str, str], HistoryFact] = {}
     for event in events:
         if event.speaker != "agent":
             continue
         for fact in (*_decisions(event), *_references(event)):
             other[fact.kind, fact.answers[0]] = fact
         for fact in _numbers(event):
-            numbers[fact.cues] = _superseding(numbers.pop(fact.cues, None), fact)
+            numbers[fact.cues] = _supersede(numbers.pop(fact.cues, None), fact)
     yield from (*other.values(), *numbers.values())
 
 
 def _line_at(text: str, start: int, end: int) -> tuple[str, str]:
-    """What stands before and after a place on its line, two hundred characters at most."""
+    """Return the text before and after a position on its line, at most 200 characters each."""
     before = text[max(0, start - 200) : start].rpartition("\n")[2]
     return before, text[end : end + 200].partition("\n")[0]
 
 
 def number_cues(text: str, start: int, end: int) -> tuple[str, ...]:
-    """The nearest words on a number's line: three before it and two after."""
+    """Return the nearest words on a number's line: three before it and two after."""
     before, after = _line_at(text, start, end)
-    return tuple(dict.fromkeys((*_WORD.findall(normalised(before))[-3:], *_WORD.findall(normalised(after))[:2])))
+    return tuple(dict.fromkeys((*_WORD.findall(normalise(before))[-3:], *_WORD.findall(normalise(after))[:2])))
 
 
-def _superseding(before: Fact | None, fact: Fact) -> Fact:
+def _supersede(before: HistoryFact | None, fact: HistoryFact) -> HistoryFact:
     if before is None or before.answers == fact.answers:
         return fact
     stale = tuple(answer for answer in (*before.stale, *before.answers) if answer not in fact.answers)
-    return Fact("number", fact.cues, fact.answers, fact.handle, stale=stale)
+    return HistoryFact("number", fact.cues, fact.answers, fact.handle, stale=stale)
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -519,53 +508,50 @@ def _sentences(text: str) -> Iterator[str]:
             yield told
 
 
-def _decisions(event: Event) -> Iterator[Fact]:
+def _decisions(event: HistoryEvent) -> Iterator[HistoryFact]:
     for sentence in _sentences(event.text):
         if _CHOICE.search(sentence) and len(sentence) >= 2 * SHORTEST:
-            yield Fact("decision", (), (beginning(normalised(sentence), LONGEST_QUOTE),), event.handle, told=sentence)
+            yield HistoryFact(
+                "decision", (), (first_words(normalise(sentence), LONGEST_QUOTE),), event.handle, sentence=sentence
+            )
 
 
-def _numbers(event: Event) -> Iterator[Fact]:
+def _numbers(event: HistoryEvent) -> Iterator[HistoryFact]:
     for match in NUMBER.finditer(event.text):
         cues = number_cues(event.text, *match.span())
         if len(cues) >= 2:
             plain = match.group().replace(",", "")
-            yield Fact("number", cues, tuple(dict.fromkeys((match.group(), plain))), event.handle)
+            yield HistoryFact("number", cues, tuple(dict.fromkeys((match.group(), plain))), event.handle)
 
 
-def _references(event: Event) -> Iterator[Fact]:
+def _references(event: HistoryEvent) -> Iterator[HistoryFact]:
     for match in REFERENCE.finditer(event.text):
         cues = number_cues(event.text, *match.span())
         if cues:
-            yield Fact("reference", cues, (normalised(match.group().rstrip(".,;:")),), event.handle)
+            yield HistoryFact("reference", cues, (normalise(match.group().rstrip(".,;:")),), event.handle)
 
 
 MOST_OF_A_KIND = 80
-"""Facts of one kind and set that a session contributes, chosen by hash; a giant session must not outvote the others."""
-
+"""Facts of one kind and set per session, chosen by hash, so that a giant session does not outweigh the others."""
 
 WORDS_AROUND = 12
-"""Words on either side of an answer that a query is made of."""
-
+"""Words on each side of an answer that make up a query."""
 
 _PATH = re.compile(r"(?<![\w:/.@+-])/?(?:[\w.@+-]++/)+[\w@+-]+\.[A-Za-z]\w{0,7}\b")
 
-
 _NAME = re.compile(r"(?<![\w$])(?=\w{6,})(?:[a-z]+[A-Z]\w*|[A-Z][a-z0-9]+[A-Z]\w*|[A-Za-z]+_\w*[A-Za-z]\w*)(?!\w)")
 
-
 _NAMED = re.compile(f"{_PATH.pattern}|{_NAME.pattern}|`([^`\\n]{{4,60}})`")
-
 
 _BLANK = re.compile(r"\s+")
 
 
-class Divided(Struct, frozen=True):
-    """A history at an end point: what is folded, what stays verbatim, what was still to come."""
+class DividedHistory(Struct, frozen=True):
+    """A history at an end point: the folded head, the verbatim tail, and what followed."""
 
-    head: tuple[Event, ...]
-    tail: tuple[Event, ...]
-    later: tuple[Event, ...]
+    head: tuple[HistoryEvent, ...]
+    tail: tuple[HistoryEvent, ...]
+    later: tuple[HistoryEvent, ...]
 
 
 class _Use(Struct, frozen=True):
@@ -576,19 +562,21 @@ class _Use(Struct, frozen=True):
     end: int
 
 
-def facts_of(divided: Divided) -> tuple[Fact, ...]:
-    """The facts of a head, each in its sets, with the words to ask for it by; always the same and in the same order."""
+def facts_of(divided: DividedHistory) -> tuple[HistoryFact, ...]:
+    """Return the facts of a head with their sets and the words to query them by; deterministic, in a fixed order."""
     uses = _Uses(divided.later)
-    tail = tuple(Shown.of(event.text) for event in divided.tail)
+    tail = tuple(ShownText.of(event.text) for event in divided.tail)
     texts = {event.handle: event.text for event in divided.head}
     told = (*user_facts(divided.head), *tool_facts(divided.head), *word_facts(divided.head))
-    facts = [_placed(fact, uses, tail, texts) for fact in told]
-    facts += [_placed(fact, uses, tail, texts, found=True) for fact in _found(divided, uses)]
-    return tuple(_sampled(facts))
+    facts = [_with_sets(fact, uses, tail, texts) for fact in told]
+    facts += [_with_sets(fact, uses, tail, texts, found=True) for fact in _result_only_facts(divided, uses)]
+    return tuple(_sample(facts))
 
 
-def _placed(fact: Fact, uses: "_Uses", tail: Sequence[Shown], texts: dict[str, str], *, found: bool = False) -> Fact:
-    """A fact with its sets and the words around it."""
+def _with_sets(
+    fact: HistoryFact, uses: "_Uses", tail: Sequence[ShownText], texts: dict[str, str], *, found: bool = False
+) -> HistoryFact:
+    """Return a fact with its sets and the words around it."""
     if holds(tail, fact, fact.answers):
         return replace(fact, sets=frozenset({"tail"}))
     use = uses.of_fact(fact)
@@ -603,24 +591,24 @@ def _placed(fact: Fact, uses: "_Uses", tail: Sequence[Shown], texts: dict[str, s
     return replace(fact, sets=frozenset(sets), origin=origin, use=uses.words(use, fact) if use else "")
 
 
-def _origin(fact: Fact, text: str) -> str:
-    """The words a fact was told with: its cue where that names something, else those around the answer."""
+def _origin(fact: HistoryFact, text: str) -> str:
+    """Return the words a fact occurred with: its cue if that names something, otherwise those around the answer."""
     if fact.kind in ("file", "command", "todo"):
-        return fact.told or fact.cues[0]
+        return fact.sentence or fact.cues[0]
     if fact.kind == "error":
-        return f"error {fact.told}"
-    shown = normalised(text)
-    at = next((at for at in places_of(shown, fact.answers[0])), 0)
-    return without(_around(shown, at, at + len(fact.answers[0])), fact.answers)
+        return f"error {fact.sentence}"
+    shown = normalise(text)
+    at = next((at for at in find_places(shown, fact.answers[0])), 0)
+    return remove_answers(_around(shown, at, at + len(fact.answers[0])), fact.answers)
 
 
-def without(words: str, answers: Iterable[str]) -> str:
-    """A query's words without the answer, without what it stands in, and without pieces of it."""
+def remove_answers(words: str, answers: Iterable[str]) -> str:
+    """Return a query's words without the answer, the words that contain it, and parts of it."""
     told = tuple(answers)
-    return " ".join(word for word in words.split() if not any(_tells(word, answer) for answer in told))
+    return " ".join(word for word in words.split() if not any(_reveals(word, answer) for answer in told))
 
 
-def _tells(word: str, answer: str) -> bool:
+def _reveals(word: str, answer: str) -> bool:
     core = word.strip("\"'`.,;:()[]{}<>=*")
     return answer in word or (" " not in answer and len(core) > 3 and core in answer)
 
@@ -632,54 +620,54 @@ def _around(text: str, start: int, end: int) -> str:
 
 
 class _Uses:
-    """What the agent said and did after the end point, made searchable; a scratch pad of `facts_of`."""
+    """The agent's texts and calls after the end point, made searchable."""
 
-    def __init__(self, later: Sequence[Event]) -> None:
+    def __init__(self, later: Sequence[HistoryEvent]) -> None:
         self.events = [event for event in later if event.speaker in ("agent", "call", "thought")]
-        self.texts = [normalised(event.text) for event in self.events]
+        self.texts = [normalise(event.text) for event in self.events]
 
-    def of_fact(self, fact: Fact) -> _Use | None:
-        """Where a fact was used: its file or command again, something a decision names, else the answer itself."""
+    def of_fact(self, fact: HistoryFact) -> _Use | None:
+        """Return where a fact was used: its file or command, a name in a decision, otherwise the answer itself."""
         if fact.kind == "decision":
-            return next((use for name in _names_in(fact.told) if (use := self.of(name, ())) is not None), None)
+            return next((use for name in _names_in(fact.sentence) if (use := self.of(name, ())) is not None), None)
         sought = fact.cues[0] if fact.kind in ("file", "command") else fact.answers[0]
         return self.of(sought, fact.cues if fact.kind == "number" else ())
 
     def of(self, words: str, cues: tuple[str, ...]) -> _Use | None:
-        """The first use of these words; near one of the cues, where those are given."""
+        """Return the first use of these words, near one of the cues if there are any."""
         for number, text in enumerate(self.texts):
-            for at in places_of(text, words):
+            for at in find_places(text, words):
                 near = text[max(0, at - 100) : at + len(words) + 100]
                 if not cues or any(cue in near for cue in cues):
                     return _Use(number, at, at + len(words))
         return None
 
-    def words(self, use: _Use, fact: Fact) -> str:
-        """The words around a use; before those of a call, what the agent said last."""
+    def words(self, use: _Use, fact: HistoryFact) -> str:
+        """Return the words around a use; for a call, preceded by the agent's last text."""
         words = _around(self.texts[use.event], use.start, use.end)
         if self.events[use.event].speaker == "call":
             said = next((text for text, event in self._before(use.event) if event.speaker != "call"), "")
             words = f"{' '.join(said.split()[-2 * WORDS_AROUND :])} {words}"
-        return without(words, fact.cues if fact.kind in ("file", "command") else fact.answers)
+        return remove_answers(words, fact.cues if fact.kind in ("file", "command") else fact.answers)
 
-    def _before(self, number: int) -> Iterator[tuple[str, Event]]:
+    def _before(self, number: int) -> Iterator[tuple[str, HistoryEvent]]:
         return zip(reversed(self.texts[:number]), reversed(self.events[:number]), strict=True)
 
 
 def _names_in(text: str) -> Iterator[str]:
     for match in _NAMED.finditer(text):
-        yield normalised(match.group(1) or match.group())
+        yield normalise(match.group(1) or match.group())
 
 
-def _found(divided: Divided, uses: _Uses) -> Iterator[Fact]:
-    """What stood only in tool output and was used after the end point."""
+def _result_only_facts(divided: DividedHistory, uses: _Uses) -> Iterator[HistoryFact]:
+    """Yield the facts that occurred only in tool output and were used after the end point."""
     results = [event for event in divided.head if event.speaker == "result"]
-    said = "\n".join(normalised(event.text) for event in divided.head if event.speaker != "result")
+    said = "\n".join(normalise(event.text) for event in divided.head if event.speaker != "result")
     places = _last_places(results)
     for kind, pattern in _FOUND:
         wanted = dict.fromkeys(match for event in uses.events for match in pattern.findall(event.text))
         for value in wanted:
-            if value in places and normalised(value) not in said:
+            if value in places and normalise(value) not in said:
                 yield from _found_fact(kind, value, places[value], uses)
 
 
@@ -691,7 +679,7 @@ _FOUND: tuple[tuple[FactClass, re.Pattern[str]], ...] = (
 )
 
 
-def _last_places(results: Sequence[Event]) -> dict[str, tuple[Event, int]]:
+def _last_places(results: Sequence[HistoryEvent]) -> dict[str, tuple[HistoryEvent, int]]:
     return {
         match.group(): (event, match.start())
         for event in results
@@ -700,18 +688,18 @@ def _last_places(results: Sequence[Event]) -> dict[str, tuple[Event, int]]:
     }
 
 
-def _found_fact(kind: FactClass, value: str, place: tuple[Event, int], uses: _Uses) -> Iterator[Fact]:
+def _found_fact(kind: FactClass, value: str, place: tuple[HistoryEvent, int], uses: _Uses) -> Iterator[HistoryFact]:
     event, at = place
     cues = number_cues(event.text, at, at + len(value))
-    if kind == "number" and (len(cues) < 2 or uses.of(normalised(value), cues) is None):
+    if kind == "number" and (len(cues) < 2 or uses.of(normalise(value), cues) is None):
         return
     if cues:
-        yield Fact(kind, cues, (normalised(value),), event.handle)
+        yield HistoryFact(kind, cues, (normalise(value),), event.handle)
 
 
-def _sampled(facts: Iterable[Fact]) -> Iterator[Fact]:
-    """At most so many of each kind in each group of sets; instructions, files and outcomes all."""
-    groups: dict[tuple[FactClass, frozenset[FactSet]], list[Fact]] = {}
+def _sample(facts: Iterable[HistoryFact]) -> Iterator[HistoryFact]:
+    """Yield at most `MOST_OF_A_KIND` facts of each kind and sets; all instructions, files and todos."""
+    groups: dict[tuple[FactClass, frozenset[FactSet]], list[HistoryFact]] = {}
     for fact in facts:
         groups.setdefault((fact.kind, fact.sets), []).append(fact)
     for (kind, _), group in groups.items():
@@ -719,5 +707,5 @@ def _sampled(facts: Iterable[Fact]) -> Iterator[Fact]:
         yield from group if whole else sorted(group, key=_by_hash)[:MOST_OF_A_KIND]
 
 
-def _by_hash(fact: Fact) -> tuple[int, str]:
+def _by_hash(fact: HistoryFact) -> tuple[int, str]:
     return zlib.crc32(f"{fact.kind} {fact.answers[0]} {fact.handle}".encode()), fact.answers[0]

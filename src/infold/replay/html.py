@@ -1,39 +1,35 @@
-"""A replay as one HTML page that needs nothing beside itself: no script, no font, no picture from anywhere.
+"""A replay as one self-contained HTML page: no scripts, fonts or images from elsewhere.
 
 The page follows the reader's choice of light or dark and fits a phone. Everything from a transcript is escaped.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from itertools import groupby
+from importlib.resources import files
 
 from msgspec import Struct
 
-from infold.replay.outcome import CallOutcome, FileOutcome, Outcome, Replay, SessionOutcome, Spend
-from infold.replay.table import calibration_rows, cheapest_safe, dollars, file_label, short, window_label
+from infold.replay.outcome import CallOutcome, FileOutcome, PolicyOutcome, ReplayReport, SessionOutcome, Spend
+from infold.replay.table import by_window, calibration_rows, cheapest_safe, dollars, file_label, short, window_label
 
 WIDTH = 360
-
 
 HEIGHT = 150
 
 
 LEFT, RIGHT, TOP, BOTTOM = 34, 4, 16, 22
 
-
 PARTS = ("read", "fresh", "output", "summary", "refetch")
 """The parts of the cost, in the order in which they are stacked."""
 
-
 MOST_WINDOWS = 1.5
-"""How far above the window a picture reaches; what goes beyond is cut off and its peak told in words."""
-
+"""How far above the window a chart reaches, in windows; higher peaks are cut off and named in the caption."""
 
 ROW = 34
 
 
 class _Frame(Struct, frozen=True):
-    """Where a call and a number of tokens stand in the picture."""
+    """Positions of calls and tokens in a chart."""
 
     calls: int
     top_tokens: int
@@ -47,7 +43,7 @@ class _Frame(Struct, frozen=True):
 
 
 class _Column(Struct, frozen=True):
-    """Some calls that share a column of the picture: the largest request among them, and what happened in any."""
+    """The calls of one column of a chart: the largest request among them, and what happened in any."""
 
     number: int
     prompt_tokens: int
@@ -57,8 +53,8 @@ class _Column(Struct, frozen=True):
     broke: bool
 
 
-def window_chart(outcome: Outcome, *, window_tokens: int, top_tokens: int) -> str:
-    """Each request's size over the calls: what the cache served, what was fresh, where it compacted or broke the prefix."""
+def window_chart(outcome: PolicyOutcome, *, window_tokens: int, top_tokens: int) -> str:
+    """Return a chart of each request's size: cached and fresh tokens, compactions and breaks of the prefix."""
     frame = _Frame(len(outcome.series), top_tokens)
     columns = _columns(outcome.series)
     label = f"{outcome.policy}: tokens sent at each of {outcome.calls} calls, peak {short(outcome.peak_tokens)}"
@@ -76,8 +72,8 @@ def window_chart(outcome: Outcome, *, window_tokens: int, top_tokens: int) -> st
     return _svg(inside, HEIGHT, label)
 
 
-def top_of(outcomes: Sequence[Outcome], window_tokens: int) -> int:
-    """How many tokens the pictures of one window reach up to, so that they can be compared."""
+def top_of(outcomes: Sequence[PolicyOutcome], window_tokens: int) -> int:
+    """Return the tokens at the top of all charts of one window, so that they can be compared."""
     peak = max((outcome.peak_tokens for outcome in outcomes), default=0)
     return min(peak, int(window_tokens * MOST_WINDOWS)) if window_tokens else peak
 
@@ -100,7 +96,7 @@ def _column(number: int, calls: Sequence[CallOutcome]) -> _Column:
 
 
 def _area(part: str, frame: _Frame, points: list[tuple[int, int]]) -> str:
-    """A filled staircase: a request has its size until the next one."""
+    """Return a filled staircase: a request's size lasts until the next one."""
     if not points:
         return ""
     path = [f"M{frame.x(points[0][0])} {frame.y(0)}"]
@@ -126,7 +122,7 @@ def _limit(frame: _Frame, window_tokens: int) -> Iterator[str]:
 
 
 def _marks(frame: _Frame, columns: Sequence[_Column]) -> Iterator[str]:
-    """Below the axis: a triangle for each compaction, a short line for any other break of the prefix."""
+    """Yield the marks below the axis: a triangle for a compaction, a short line for any other break of the prefix."""
     base = HEIGHT - BOTTOM + 2
     for column in columns:
         x = frame.x(column.number)
@@ -136,20 +132,20 @@ def _marks(frame: _Frame, columns: Sequence[_Column]) -> Iterator[str]:
             yield f'<path class="broke" d="M{x} {base}v6"/>'
 
 
-def _caption(outcome: Outcome) -> str:
+def _caption(outcome: PolicyOutcome) -> str:
     over = f", {outcome.overruns} over" if outcome.overruns else ""
     return f"peak {short(outcome.peak_tokens)}{over} · {outcome.hit_ratio:.0%} cached"
 
 
-def cost_chart(outcomes: Sequence[Outcome]) -> str:
-    """A bar for each policy, stacked by what the money went to."""
+def cost_chart(outcomes: Sequence[PolicyOutcome]) -> str:
+    """Return a bar for each policy, stacked by the parts of the cost."""
     most = max((outcome.dollars_with_refetch for outcome in outcomes), default=0.0) or 1.0
     rows = "".join(_bar(number, outcome, most) for number, outcome in enumerate(outcomes))
     label = "; ".join(f"{outcome.policy} {dollars(outcome.dollars_with_refetch)} dollars" for outcome in outcomes)
     return _svg(rows, ROW * len(outcomes), f"cost by part: {label}")
 
 
-def _bar(number: int, outcome: Outcome, most: float) -> str:
+def _bar(number: int, outcome: PolicyOutcome, most: float) -> str:
     top = ROW * number
     texts = (
         f'<text x="0" y="{top + 11}" class="name">{escape(outcome.policy)}</text>'
@@ -172,38 +168,6 @@ def _svg(inside: str, height: int, label: str) -> str:
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}">{inside}</svg>'
 
 
-STYLE = """
-:root{--page:#fbfaf8;--ink:#1f2328;--quiet:#6a6f76;--rule:#dcd8d1;--card:#fff;--read:#7fb8d6;--fresh:#e0912f;
---output:#3f9c78;--summary:#a8679a;--refetch:#c8502b;--mark:#b3261e}
-@media (prefers-color-scheme:dark){:root{--page:#16181b;--ink:#e6e4df;--quiet:#9aa0a6;--rule:#34383d;--card:#1d2024;
---read:#3f7f9f;--fresh:#d98c33;--output:#4fae8a;--summary:#b57fa9;--refetch:#d8653f;--mark:#ff8a80}}
-*{box-sizing:border-box}
-body{margin:0 auto;max-width:76rem;padding:1.2rem;background:var(--page);color:var(--ink);
-font:16px/1.5 system-ui,sans-serif}
-h1{font-size:1.6rem;margin:.2rem 0}h2{font-size:1.2rem;margin:2.2rem 0 .4rem}h3{font-size:1rem;margin:1.2rem 0 .4rem}
-p{margin:.4rem 0;max-width:46rem}.quiet{color:var(--quiet);font-size:.88rem}
-.grid{display:grid;gap:1rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,21rem),1fr))}
-figure{margin:0;padding:.7rem;background:var(--card);border:1px solid var(--rule);border-radius:.4rem}
-.grid.wide{grid-template-columns:repeat(auto-fill,minmax(min(100%,28rem),1fr))}
-figcaption{font-size:.85rem;color:var(--quiet);margin-bottom:.4rem}
-svg{display:block;width:100%;height:auto;font:10px system-ui,sans-serif}
-svg text{fill:var(--quiet)}svg .name{fill:var(--ink);font-weight:600;font-size:11px}svg .end{text-anchor:end}
-.read{fill:var(--read)}.fresh{fill:var(--fresh)}.output{fill:var(--output)}.summary{fill:var(--summary)}
-.refetch{fill:var(--refetch)}.compacted{fill:var(--mark)}
-.grid path.grid,path.grid{stroke:var(--rule);stroke-width:.6}.limit{stroke:var(--ink);stroke-dasharray:4 3;fill:none}
-.broke{stroke:var(--quiet);stroke-width:1}
-.scroll{overflow-x:auto;margin:.6rem 0}
-table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums;white-space:nowrap}
-th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--rule)}
-th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--page)}
-th{font-weight:600;color:var(--quiet)}tr.best td{font-weight:700}td.fault{color:var(--mark)}
-.key{display:flex;flex-wrap:wrap;gap:.3rem 1rem;font-size:.85rem;color:var(--quiet);margin:.5rem 0}
-.key i{display:inline-block;width:.8rem;height:.8rem;border-radius:.15rem;margin-right:.35rem;vertical-align:-.08rem}
-details{border-top:1px solid var(--rule);padding:.6rem 0}summary.file{cursor:pointer;font-weight:600;overflow-wrap:anywhere}
-@media (max-width:40rem){body{padding:.8rem}figure{padding:.5rem}table{font-size:.82rem}th,td{padding:.22rem .45rem}}
-"""
-
-
 PART_NAMES = {
     "read": "input from the cache",
     "fresh": "fresh input",
@@ -212,31 +176,28 @@ PART_NAMES = {
     "refetch": "fetched again",
 }
 
-
 HEADS = ("cost", "no cache", "input", "hits", "peak", "mean", "compactions", "prunings", "breaks")
-
 
 FAULTS = ("over", "pairs", "lost")
 
-
 CALIBRATION_HEADS = ("calls", "factor", "overhead", "input", "hits", "simulated", "cost", "simulated", "misses")
 
-
 MOST_OPEN = 3
-"""Files whose pictures are open when the page is; the others open on a click."""
+"""Files whose charts are expanded at first."""
 
 
-def to_html(replay: Replay) -> str:
-    """The page."""
+def to_html(replay: ReplayReport) -> str:
+    """Return the page."""
     body = "".join((*_opening(replay), *_totals(replay), *_calibration(replay), *_files(replay), *_closing(replay)))
+    style = files("infold.replay").joinpath("report.css").read_text("utf-8")
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
     return (
         f'<!doctype html>\n<html lang="en"><head>{head}<meta name="color-scheme" content="light dark">'
-        f"<title>infold replay</title><style>{STYLE}</style></head><body>{body}</body></html>\n"
+        f"<title>infold replay</title><style>\n{style}</style></head><body>{body}</body></html>\n"
     )
 
 
-def _opening(replay: Replay) -> Iterator[str]:
+def _opening(replay: ReplayReport) -> Iterator[str]:
     sessions = [session for found in replay.replayed for session in found.sessions]
     calls = sum(session.calls for session in sessions)
     caching = "" if replay.plan.caching else ", without a prompt cache"
@@ -252,7 +213,7 @@ def _opening(replay: Replay) -> Iterator[str]:
     )
 
 
-def _totals(replay: Replay) -> Iterator[str]:
+def _totals(replay: ReplayReport) -> Iterator[str]:
     yield "<h2>In all</h2>"
     yield from _costs(replay.outcomes)
     yield (
@@ -262,9 +223,9 @@ def _totals(replay: Replay) -> Iterator[str]:
     )
 
 
-def _costs(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """A picture for each window, side by side where there is room, then the tables."""
-    windows = tuple(_by_window(outcomes))
+def _costs(outcomes: Sequence[PolicyOutcome]) -> Iterator[str]:
+    """Yield a chart for each window, side by side, then the tables."""
+    windows = tuple(by_window(outcomes))
     shown = [part for part in PARTS if any(getattr(outcome.spend, part) for outcome in outcomes)]
     if shown:
         yield _key((part, PART_NAMES[part]) for part in shown)
@@ -274,19 +235,19 @@ def _costs(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield _policy_table(rows)
 
 
-def _cost_figure(window: int, outcomes: Sequence[Outcome]) -> str:
+def _cost_figure(window: int, outcomes: Sequence[PolicyOutcome]) -> str:
     caption = f"<figcaption>cost by part, window {window_label(window)}</figcaption>"
     return f"<figure>{caption}{cost_chart(outcomes)}</figure>"
 
 
-def _policy_table(outcomes: Sequence[Outcome]) -> str:
+def _policy_table(outcomes: Sequence[PolicyOutcome]) -> str:
     best = cheapest_safe(outcomes) if any(outcome.dollars for outcome in outcomes) else ""
     heads = "".join(f"<th>{head}</th>" for head in ("policy", *HEADS, *FAULTS))
     rows = "".join(_policy_row(outcome, is_best=outcome.policy == best) for outcome in outcomes)
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
-def _policy_row(outcome: Outcome, *, is_best: bool) -> str:
+def _policy_row(outcome: PolicyOutcome, *, is_best: bool) -> str:
     numbers = (
         *(dollars(outcome.dollars_with_refetch), dollars(outcome.uncached_dollars), short(outcome.input_tokens)),
         *(f"{outcome.hit_ratio:.1%}", short(outcome.peak_tokens), short(outcome.mean_tokens)),
@@ -298,7 +259,7 @@ def _policy_row(outcome: Outcome, *, is_best: bool) -> str:
     return f'<tr class="best">{cells}</tr>' if is_best else f"<tr>{cells}</tr>"
 
 
-def _calibration(replay: Replay) -> Iterator[str]:
+def _calibration(replay: ReplayReport) -> Iterator[str]:
     rows = calibration_rows(replay)
     if not rows:
         return
@@ -306,14 +267,14 @@ def _calibration(replay: Replay) -> Iterator[str]:
     lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     yield "<h2>How far to trust it</h2>"
     yield (
-        "<p>The recorded run, simulated and set beside the usage its provider reported. Misses are calls that the cache "
+        "<p>The recorded run, simulated and compared with the usage its provider reported. Misses are calls that the cache "
         "should have served by time and content and did not; in brackets the error of the cost once they are known, as they "
         "are to every policy above.</p>"
     )
     yield f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
-def _files(replay: Replay) -> Iterator[str]:
+def _files(replay: ReplayReport) -> Iterator[str]:
     yield "<h2>File by file</h2>"
     yield _key((("read", "served from the cache"), ("fresh", "fresh input"), ("compacted", "compaction")))
     yield (
@@ -332,7 +293,7 @@ def _file(found: FileOutcome) -> Iterator[str]:
     assert longest is not None
     others = f", the longest of {len(found.sessions)} sessions" if len(found.sessions) > 1 else ""
     yield f'<p class="quiet">{escape(found.format)}, {escape(longest.model)}, {longest.calls:,} calls{others}</p>'
-    for window, outcomes in _by_window(longest.outcomes):
+    for window, outcomes in by_window(longest.outcomes):
         top = top_of(outcomes, window)
         charts = (window_chart(outcome, window_tokens=window, top_tokens=top) for outcome in outcomes)
         yield f"<h3>each request, window {window_label(window)}</h3>"
@@ -347,7 +308,7 @@ def _session_notes(sessions: Sequence[SessionOutcome]) -> Iterator[str]:
         yield f'<p class="quiet">{escape(note)}</p>'
 
 
-def _closing(replay: Replay) -> Iterator[str]:
+def _closing(replay: ReplayReport) -> Iterator[str]:
     if replay.broken:
         items = "".join(
             f"<li>{escape(file_label(found.path))}: {escape(found.problem)}</li>" for found in replay.broken
@@ -359,8 +320,3 @@ def _key(entries: Iterable[tuple[str, str]]) -> str:
     colour = {"compacted": "mark"}
     items = (f'<span><i style="background:var(--{colour.get(p, p)})"></i>{name}</span>' for p, name in entries)
     return f'<div class="key">{"".join(items)}</div>'
-
-
-def _by_window(outcomes: Iterable[Outcome]) -> Iterator[tuple[int, list[Outcome]]]:
-    for window, rows in groupby(outcomes, key=lambda outcome: outcome.window_tokens):
-        yield window, list(rows)

@@ -1,7 +1,7 @@
-"""What a replay found, as frozen values: per call, per policy, per session, per file, in all.
+"""The results of a replay, as frozen values: per call, policy, session, file, and in all.
 
-Tokens are the provider's, as far as the record lets them be known. Dollars are `Spend` by part; they are zero, and
-`SessionOutcome.priced` is false, where the catalogue has no price.
+Tokens are the provider's, as far as the record shows them. Dollars are a `Spend` by part; they are zero, and
+`SessionOutcome.priced` is false, if the catalogue has no price.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class Spend(Struct, frozen=True):
-    """Dollars by part: input served from the cache, fresh input, output, summaries, and fetching again what was lost."""
+    """Dollars by part: cached input, fresh input, output, summaries, and fetching lost content again."""
 
     read: float = 0.0
     fresh: float = 0.0
@@ -31,7 +31,7 @@ class Spend(Struct, frozen=True):
 
     @property
     def dollars(self) -> float:
-        """What was sent and answered, without anything fetched again."""
+        """The total without fetching again."""
         return self.read + self.fresh + self.output + self.summary
 
 
@@ -39,7 +39,7 @@ NO_SPEND = Spend()
 
 
 class CallOutcome(Struct, frozen=True, array_like=True):
-    """One call: what was sent, how much of it the cache served, and what had happened before it."""
+    """One call: tokens sent, how many of them were cached, and what happened before it."""
 
     prompt_tokens: int
     read_tokens: int
@@ -50,12 +50,12 @@ class CallOutcome(Struct, frozen=True, array_like=True):
     over_window: bool = False
 
 
-class Outcome(Struct, frozen=True):
-    """One policy at one window, over one session or over several.
+class PolicyOutcome(Struct, frozen=True):
+    """One policy at one window, over one session or several.
 
-    `input_tokens` and `read_tokens` include what a summariser read. `uncached_dollars` is the same without a prompt cache.
-    `overruns` are calls over the window, `without_opening` calls that no longer held the user's first words. `calls` counts
-    the recorded ones, `summary_calls` those that a summariser took beside them.
+    `input_tokens` and `read_tokens` include those of the summariser. `uncached_dollars` is the cost without a prompt
+    cache. `overruns` are calls over the window, `without_opening` calls that no longer had the user's first request.
+    `calls` counts the recorded calls, `summary_calls` the additional ones of a summariser.
     """
 
     policy: str
@@ -78,41 +78,44 @@ class Outcome(Struct, frozen=True):
     uncached_dollars: float = 0.0
     series: tuple[CallOutcome, ...] = ()
 
-    def __add__(self, other: "Outcome") -> "Outcome":
+    def __add__(self, other: "PolicyOutcome") -> "PolicyOutcome":
         counted = {field: getattr(self, field) + getattr(other, field) for field in _COUNTED}
         peak = max(self.peak_tokens, other.peak_tokens)
-        return Outcome(self.policy, self.window_tokens, peak_tokens=peak, **counted)
+        return PolicyOutcome(self.policy, self.window_tokens, peak_tokens=peak, **counted)
 
     @property
     def hit_ratio(self) -> float:
-        """The part of the input that the cache served."""
+        """The share of the input that was cached."""
         return self.read_tokens / self.input_tokens if self.input_tokens else 0.0
 
     @property
     def mean_tokens(self) -> int:
-        """What a recorded call sent, on average."""
+        """The mean size of a recorded call's prompt."""
         return round(self.prompt_tokens / self.calls) if self.calls else 0
 
     @property
     def dollars(self) -> float:
-        """The cost without anything fetched again."""
+        """The cost without fetching again."""
         return self.spend.dollars
 
     @property
     def dollars_with_refetch(self) -> float:
-        """The cost with what was lost fetched again."""
+        """The cost including fetching lost content again."""
         return self.spend.dollars + self.spend.refetch
 
 
 _COUNTED = tuple(
-    field for field in Outcome.__struct_fields__ if field not in ("policy", "window_tokens", "peak_tokens", "series")
+    field
+    for field in PolicyOutcome.__struct_fields__
+    if field not in ("policy", "window_tokens", "peak_tokens", "series")
 )
 
 
-class Calibration(Struct, frozen=True):
-    """The recorded run beside its simulation, from time and content alone, and corrected by `misses` that neither explains.
+class RunCalibration(Struct, frozen=True):
+    """The recorded run compared with its simulation, from time and content alone, and corrected by unexplained
+    `misses`.
 
-    `recorded_dollars` is what the record was billed (`billed`), else its usage at list prices. `unrecorded_shrinks` are
+    `recorded_dollars` is what was billed (`billed`), or the recorded usage at list prices. `unrecorded_shrinks` are
     prompts that became smaller without a recorded reason.
     """
 
@@ -131,27 +134,27 @@ class Calibration(Struct, frozen=True):
 
     @property
     def input_error(self) -> float:
-        """By what share the simulated input is off."""
-        return _off(self.simulated_input, self.recorded_input)
+        """The relative error of the simulated input."""
+        return _relative_error(self.simulated_input, self.recorded_input)
 
     @property
     def hit_error(self) -> float:
-        """By what share the simulated hit ratio is off."""
-        return _off(self.simulated_hit_ratio, self.recorded_hit_ratio)
+        """The relative error of the simulated hit ratio."""
+        return _relative_error(self.simulated_hit_ratio, self.recorded_hit_ratio)
 
     @property
     def dollar_error(self) -> float:
-        """By what share the simulated dollars are off."""
-        return _off(self.simulated_dollars, self.recorded_dollars)
+        """The relative error of the simulated cost."""
+        return _relative_error(self.simulated_dollars, self.recorded_dollars)
 
     @property
     def corrected_dollar_error(self) -> float:
-        """By what share the dollars are off once the misses are known."""
-        return _off(self.corrected_dollars, self.recorded_dollars)
+        """The relative error of the cost once the misses are known."""
+        return _relative_error(self.corrected_dollars, self.recorded_dollars)
 
 
 class SessionOutcome(Struct, frozen=True):
-    """One recorded session under every policy; `factor` and `call_tokens` turn our count into the provider's."""
+    """One recorded session under every policy; `factor` and `call_tokens` convert our count to the provider's."""
 
     id: str
     model: str
@@ -160,8 +163,8 @@ class SessionOutcome(Struct, frozen=True):
     factor: float
     call_tokens: float
     overhead_tokens: int
-    outcomes: tuple[Outcome, ...]
-    calibration: Calibration | None = None
+    outcomes: tuple[PolicyOutcome, ...]
+    calibration: RunCalibration | None = None
     notes: tuple[str, ...] = ()
     parent: str | None = None
 
@@ -174,27 +177,27 @@ class FileOutcome(Struct, frozen=True, tag="replayed", tag_field="state"):
     sessions: tuple[SessionOutcome, ...]
 
     @property
-    def outcomes(self) -> tuple[Outcome, ...]:
+    def outcomes(self) -> tuple[PolicyOutcome, ...]:
         """Each policy at each window, over all sessions of the file."""
         return totals(outcome for session in self.sessions for outcome in session.outcomes)
 
     @property
     def longest(self) -> SessionOutcome | None:
-        """The session with the most calls, which stands for the file in a picture."""
+        """The session with the most calls, which the charts show."""
         return max(self.sessions, key=lambda session: session.calls, default=None)
 
 
-class Broken(Struct, frozen=True, tag="broken", tag_field="state"):
+class BrokenFile(Struct, frozen=True, tag="broken", tag_field="state"):
     """A transcript that could not be replayed, and why."""
 
     path: str
     problem: str
 
 
-class Plan(Struct, frozen=True):
-    """What to replay: policies by name, windows in tokens (0 is the model's own), and how.
+class ReplayPlan(Struct, frozen=True):
+    """What to replay: policies by name, windows in tokens (0 for the model's own), and how.
 
-    `model` none: the one that each session was recorded with. `overhead_tokens` none: as the record tells.
+    Without `model`, the one each session was recorded with; without `overhead_tokens`, as recorded.
     """
 
     policies: tuple[str, ...]
@@ -204,12 +207,12 @@ class Plan(Struct, frozen=True):
     overhead_tokens: int | None = None
 
 
-class Replay(Struct, frozen=True):
-    """Everything a run found, in the order the files were given."""
+class ReplayReport(Struct, frozen=True):
+    """All results, in the order of the files."""
 
-    plan: Plan
+    plan: ReplayPlan
     prices_as_of: str
-    files: tuple[FileOutcome | Broken, ...]
+    files: tuple[FileOutcome | BrokenFile, ...]
 
     @property
     def replayed(self) -> tuple[FileOutcome, ...]:
@@ -217,23 +220,23 @@ class Replay(Struct, frozen=True):
         return tuple(found for found in self.files if isinstance(found, FileOutcome))
 
     @property
-    def broken(self) -> tuple[Broken, ...]:
+    def broken(self) -> tuple[BrokenFile, ...]:
         """The files that could not."""
-        return tuple(found for found in self.files if isinstance(found, Broken))
+        return tuple(found for found in self.files if isinstance(found, BrokenFile))
 
     @property
-    def outcomes(self) -> tuple[Outcome, ...]:
+    def outcomes(self) -> tuple[PolicyOutcome, ...]:
         """Each policy at each window, over everything."""
         return totals(outcome for found in self.replayed for outcome in found.outcomes)
 
 
-def totals(outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
-    """Sums by window and policy, in the order in which these were first met."""
-    groups: dict[tuple[int, str], list[Outcome]] = {}
+def totals(outcomes: Iterable[PolicyOutcome]) -> tuple[PolicyOutcome, ...]:
+    """Return the sums by window and policy, in the order of first occurrence."""
+    groups: dict[tuple[int, str], list[PolicyOutcome]] = {}
     for outcome in outcomes:
         groups.setdefault((outcome.window_tokens, outcome.policy), []).append(outcome)
     return tuple(reduce(add, members) for members in groups.values())
 
 
-def _off(simulated: float, recorded: float) -> float:
+def _relative_error(simulated: float, recorded: float) -> float:
     return simulated / recorded - 1 if recorded else 0.0

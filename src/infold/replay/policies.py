@@ -1,8 +1,8 @@
-"""Each policy as the request it would have sent at each recorded call.
+"""The request that each policy would have sent at each recorded call.
 
-A player is told of every call in turn and answers with a request; then it hears the recorded reply, with the usage that the
-simulated provider reports for that request. Presets are played by the core itself, as a session would live them. What a
-summariser would have written is stood for by the deterministic fold; the call it takes is charged by `simulate.py`.
+A runner returns a request for every call in turn, and then records the reply with the usage that the simulated
+provider reports. Presets run on the core itself, as in a session. The deterministic fold stands in for a summariser's
+text; `simulate.py` charges the summariser's call.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,83 +33,84 @@ from infold.core.messages import (
 from infold.core.policy import PRESETS, Policy, PrunePolicy
 from infold.core.view import view
 from infold.errors import UnknownPreset
-from infold.replay.calls import Call, Recording
+from infold.replay.calls import RecordedCall, RecordedRun
 from infold.replay.prices import Block
-from infold.replay.scale import Overhead, Weigher, shrinks_between
+from infold.replay.scale import MessageCounter, RequestOverhead, shrinks_between
 
 
-class Stage(Struct, frozen=True):
-    """What every policy of one session meets: the calls, the provider's way of counting, what is sent beside them.
+class ReplaySetup(Struct, frozen=True):
+    """What all policies of one session share: the calls, the provider's way of counting, system prompt and tools.
 
-    `rates` and `lifetime_ms` are what a policy that weighs prices may know of them and of the cache.
+    `rates` and `lifetime_ms` are what a policy that weighs prices may know about them and the cache.
     """
 
-    recording: Recording
-    weigher: Weigher
-    overhead: Overhead
+    recording: RecordedRun
+    counter: MessageCounter
+    overhead: RequestOverhead
     entry: ModelEntry
     rates: Rates | None = None
     lifetime_ms: int | None = None
 
     @property
     def preamble(self) -> tuple[Message, ...]:
-        """System messages that open the session and always stay."""
+        """The system messages that open the session and always stay."""
         return self.recording.session.messages[: self.recording.preamble]
 
     @property
     def constant_tokens(self) -> int:
-        """What every request holds, whatever the policy, by the provider's count."""
-        return self.overhead.tokens + self.weigher.tokens(self.preamble)
+        """The tokens of every request under any policy, by the provider's count."""
+        return self.overhead.tokens + self.counter.tokens(self.preamble)
 
     @property
     def estimated_constant_tokens(self) -> int:
-        """The same as a session would estimate it before any report: a policy is not told the provider's count."""
-        return round(self.constant_tokens / self.weigher.scale.factor)
+        """The same as a session would estimate it, since a policy does not know the provider's count."""
+        return round(self.constant_tokens / self.counter.scale.factor)
 
 
-class Held(Struct, frozen=True):
-    """What a request is made of: blocks that stand before the messages, and the messages."""
+class PromptContent(Struct, frozen=True):
+    """The content of a request: blocks before the messages, and the messages."""
 
     opening: tuple[Block, ...]
     messages: tuple[Message, ...]
 
 
-class Request(Struct, frozen=True):
+class PolicyRequest(Struct, frozen=True):
     """What a policy sends, and what it did before.
 
-    `summarised`: what a summariser was shown, once for each summary it wrote; `summary_tokens`: their size, if known.
+    `summarised` has the content that a summariser was shown, once per summary; `summary_tokens` is the summary's
+    size, if known.
     """
 
-    sent: Held
+    sent: PromptContent
     compactions: int = 0
     prunings: int = 0
-    summarised: tuple[Held, ...] = ()
+    summarised: tuple[PromptContent, ...] = ()
     summary_tokens: int | None = None
 
 
-class Player(Protocol):
-    """A policy at work on one session."""
+class PolicyRunner(Protocol):
+    """A policy applied to one session."""
 
-    def request(self, call: Call) -> Request:
-        """What it sends."""
+    def request(self, call: RecordedCall) -> PolicyRequest:
+        """Return the request for a call."""
         ...
 
-    def hear(self, call: Call, usage: Usage) -> None:
-        """The reply came, at this usage."""
+    def record_reply(self, call: RecordedCall, usage: Usage) -> None:
+        """Record the reply of a call with its simulated usage."""
         ...
 
 
-def opening_blocks(stage: Stage) -> tuple[Block, ...]:
-    """The system prompt and the tools, in the part other sessions share and the part that is this one's."""
-    weigher, overhead = stage.weigher, stage.overhead
-    return (weigher.padding("shared", overhead.shared_tokens), weigher.padding("own", overhead.own_tokens))
+def opening_blocks(setup: ReplaySetup) -> tuple[Block, ...]:
+    """Return the blocks of system prompt and tools: what other sessions share, and the rest."""
+    counter, overhead = setup.counter, setup.overhead
+    return (counter.padding("shared", overhead.shared_tokens), counter.padding("own", overhead.own_tokens))
 
 
 MASK = "[output left out]"
 
 
 def keep_newest(messages: Sequence[Message], tokens: Sequence[int], room_tokens: int) -> Sequence[Message]:
-    """The newest messages within the room, from a place where a request may begin; at least the newest step."""
+    """Return the newest messages that fit, from a place where a request may begin; at least the newest step."""
     starts = [index for index, message in enumerate(messages) if isinstance(message, UserMessage | AssistantMessage)]
     total = sum(tokens)
     passed = 0
@@ -124,9 +125,9 @@ def keep_newest(messages: Sequence[Message], tokens: Sequence[int], room_tokens:
 
 
 def mask_results(messages: Sequence[Message], *, keep: int, stubs: dict[int, Message]) -> Sequence[Message]:
-    """Every tool result as a mask but the newest `keep`, and those that no reply has seen yet.
+    """Mask every tool result except the newest `keep` and those that no reply has seen yet.
 
-    `stubs` remembers the masked messages by the position they stand at, so that each is made once.
+    `stubs` caches the masked messages by position.
     """
     masked = list(messages)
     seen = False
@@ -141,37 +142,37 @@ def mask_results(messages: Sequence[Message], *, keep: int, stubs: dict[int, Mes
             left -= results
             continue
         if index not in stubs:
-            stubs[index] = _masked(message)
+            stubs[index] = _mask(message)
         masked[index] = stubs[index]
     return masked
 
 
-def _masked(message: Message) -> Message:
+def _mask(message: Message) -> Message:
     parts = (
         replace(part, output=MASK, files=()) if isinstance(part, ToolResultPart) else part for part in message.parts
     )
     return replace(message, parts=tuple(parts))
 
 
-class RecordedPlayer:
-    """The policy that was really at work: the recorded compactions, applied.
+class RecordedRunner:
+    """The recorded policy: the recorded compactions, applied.
 
-    What a compaction left that is not in the record (an opaque summary, files shown again) is a block of its own, sized by
-    the usage of the first call after it. A prompt that shrank without a recorded reason is taken in the same way.
+    What a compaction left that is not in the record (an opaque summary, files shown again) becomes a block sized by
+    the usage of the next call. A prompt that shrank without a recorded reason is treated the same way.
     """
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, setup: ReplaySetup) -> None:
+        self._setup = setup
         self._kept: list[Message] = []
-        self._opening = opening_blocks(stage)
-        self._before: Call | None = None
+        self._opening = opening_blocks(setup)
+        self._before: RecordedCall | None = None
 
-    def request(self, call: Call) -> Request:
-        """The messages that stood, behind whatever a compaction left."""
-        recording = self._stage.recording
+    def request(self, call: RecordedCall) -> PolicyRequest:
+        """Return the messages in view, after the block that a compaction left."""
+        recording = self._setup.recording
         messages, compactions = recording.session.messages, recording.compactions_before(call)
         shrinks = not compactions and self._before is not None and shrinks_between(self._before, call)
-        before = Held(self._opening, tuple(self._kept))
+        before = PromptContent(self._opening, tuple(self._kept))
         if compactions:
             self._fold(call)
         elif shrinks:
@@ -181,42 +182,42 @@ class RecordedPlayer:
         if compactions or shrinks:
             self._carry(call)
         self._before = call
-        return Request(
-            Held(self._opening, tuple(self._kept)),
+        return PolicyRequest(
+            PromptContent(self._opening, tuple(self._kept)),
             compactions=len(compactions),
             prunings=int(shrinks),
             summarised=(before,) * len(compactions),
             summary_tokens=self._summary_tokens(call),
         )
 
-    def hear(self, call: Call, usage: Usage) -> None:
-        """The reply stands as it was recorded."""
+    def record_reply(self, call: RecordedCall, usage: Usage) -> None:
+        """Append the reply as recorded."""
         del usage
-        self._kept.append(self._stage.recording.reply_to(call))
+        self._kept.append(self._setup.recording.reply_to(call))
 
-    def _fold(self, call: Call) -> None:
-        """The newest compaction's summary first, then what it kept, then what came after it."""
-        recording = self._stage.recording
+    def _fold(self, call: RecordedCall) -> None:
+        """Keep the newest compaction's summary, what it kept, and what followed it."""
+        recording = self._setup.recording
         messages, newest = recording.session.messages, recording.compactions_before(call)[-1]
         start = newest.position if newest.first_kept is None else min(newest.first_kept, newest.position)
         told = [index for index in range(newest.position, call.end) if index in recording.artefacts]
         kept = [index for index in range(start, call.end) if index not in recording.artefacts]
         self._kept = [messages[index] for index in (*told, *kept)]
 
-    def _carry(self, call: Call) -> None:
-        """Size what the record does not show by the prompt that was reported."""
-        weigher, shared = self._stage.weigher, self._stage.overhead.shared_tokens
-        carried = self._stage.overhead.own_tokens
+    def _carry(self, call: RecordedCall) -> None:
+        """Size the unrecorded content by the reported prompt."""
+        counter, shared = self._setup.counter, self._setup.overhead.shared_tokens
+        carried = self._setup.overhead.own_tokens
         if call.usage is not None:
-            carried = max(0, call.usage.prompt - shared - weigher.tokens(self._kept))
-        self._opening = (weigher.padding("shared", shared), weigher.padding(f"carried-{call.number}", carried))
+            carried = max(0, call.usage.prompt - shared - counter.tokens(self._kept))
+        self._opening = (counter.padding("shared", shared), counter.padding(f"carried-{call.number}", carried))
 
-    def _summary_tokens(self, call: Call) -> int | None:
-        told = [found.summary for found in self._stage.recording.compactions_before(call) if found.summary]
+    def _summary_tokens(self, call: RecordedCall) -> int | None:
+        told = [found.summary for found in self._setup.recording.compactions_before(call) if found.summary]
         if not told:
             return None
         measured = [message for message in self._kept if _is_summary(message, told[-1])]
-        return self._stage.weigher.tokens(measured) or None
+        return self._setup.counter.tokens(measured) or None
 
 
 def _is_summary(message: Message, summary: str) -> bool:
@@ -226,138 +227,133 @@ def _is_summary(message: Message, summary: str) -> bool:
 
 AS_RECORDED = "as-recorded"
 
-
 NONE = Policy("none", auto=False, prune=PrunePolicy(enabled=False))
 """Never compacts; sends everything, whatever the window."""
-
 
 MODEL_FREE = frozenset({"infold", NONE.name})
 """Policies that never ask a model for a summary."""
 
-
 OUTPUT_PART = 4
-"""A model of a smaller window has a shorter longest reply too, and the documents' presets reserve by it. Of the catalogue's
-models of 32k to 128k, half answer in less than an eighth of their window, nine in ten in less than half."""
-
+"""A model of a smaller window has a smaller output limit too, and the documents' presets reserve by it. Of the
+catalogue's models of 32k to 128k, half answer in less than an eighth of their window, nine in ten in less than half.
+"""
 
 LAST_N_SHARE = 0.8
-"""What part of the window `last-n` fills."""
+"""The share of the window that `last-n` fills."""
 
 
-def player_for(name: str, stage: Stage, window_tokens: int) -> Player:
-    """The player of that name; raises `UnknownPreset` with the names there are."""
+def make_runner(name: str, setup: ReplaySetup, window_tokens: int) -> PolicyRunner:
+    """Return the runner of a policy; raise `UnknownPreset` for an unknown name."""
     check_policies((name,))
     if name == AS_RECORDED:
-        return RecordedPlayer(stage)
+        return RecordedRunner(setup)
     if name in _BASELINES:
-        return BaselinePlayer(stage, _BASELINES[name], window_tokens)
-    return PresetPlayer(stage, PRESETS.get(name, NONE), window_tokens)
+        return BaselineRunner(setup, _BASELINES[name], window_tokens)
+    return PresetRunner(setup, PRESETS.get(name, NONE), window_tokens)
 
 
 def check_policies(names: Sequence[str]) -> None:
-    """Raises `UnknownPreset` for a name that no policy has."""
+    """Raise `UnknownPreset` for an unknown name."""
     for name in names:
         if name not in POLICY_NAMES:
             raise UnknownPreset(name, known=POLICY_NAMES)
 
 
-class PresetPlayer:
-    """A preset of the core over a log of its own."""
+class PresetRunner:
+    """A preset of the core, on a log of its own."""
 
-    def __init__(self, stage: Stage, policy: Policy, window_tokens: int) -> None:
-        self._stage = stage
+    def __init__(self, setup: ReplaySetup, policy: Policy, window_tokens: int) -> None:
+        self._setup = setup
         self._summarises = policy.name not in MODEL_FREE
         self._policy = replace(policy, summary=replace(policy.summary, fallback="fold"))
         self._log = Log(SessionId("replay"), Rendering(policy.estimate, policy.stub))
-        self._opening = opening_blocks(stage)
+        self._opening = opening_blocks(setup)
         self._situation = Situation(
             self._policy,
-            budget_for(_window(stage.entry, window_tokens), self._policy),
-            overhead_tokens=stage.estimated_constant_tokens,
-            bound=upper_bound(stage.entry.family),
-            rates=stage.rates,
+            budget_for(_window(setup.entry, window_tokens), self._policy),
+            overhead_tokens=setup.estimated_constant_tokens,
+            bound=upper_bound(setup.entry.family),
+            rates=setup.rates,
         )
         self._answered_ms: int | None = None
 
-    def request(self, call: Call) -> Request:
-        """Append what was said, compact as a session would have, and show the view."""
-        self._log = self._log.extend(MessageEntry(message) for message in self._stage.recording.added_before(call))
+    def request(self, call: RecordedCall) -> PolicyRequest:
+        """Append the new messages, compact as a session would, and return the view."""
+        self._log = self._log.extend(MessageEntry(message) for message in self._setup.recording.added_before(call))
         before = self._log
         situation = replace(self._situation, is_cold=self._is_cold(call))
         compaction = compact(before, situation, now_ms=call.sent_ms)
         self._log = compaction.log
         folds = sum(isinstance(event, Compacted) for event in compaction.events)
-        return Request(
-            self._held(self._log),
+        return PolicyRequest(
+            self._content(self._log),
             compactions=folds,
             prunings=sum(isinstance(event, Pruned | Clipped) for event in compaction.events),
-            summarised=(self._held(before),) * folds if folds and self._summarises else (),
+            summarised=(self._content(before),) * folds if folds and self._summarises else (),
         )
 
-    def hear(self, call: Call, usage: Usage) -> None:
-        """Append the reply with the simulated usage in place of the recorded one."""
-        reply = self._stage.recording.reply_to(call)
+    def record_reply(self, call: RecordedCall, usage: Usage) -> None:
+        """Append the reply with the simulated usage."""
+        reply = self._setup.recording.reply_to(call)
         finish: Finish = reply.finish or ("tool-calls" if calls_of(reply) else "stop")
         self._log = self._log.append(MessageEntry(replace(reply, usage=usage, finish=finish)))
         self._answered_ms = call.answered_ms
 
-    def _is_cold(self, call: Call) -> bool:
-        """Whether the pause since the last reply was longer than the cache lives."""
-        lifetime = self._stage.lifetime_ms
+    def _is_cold(self, call: RecordedCall) -> bool:
+        """Return whether the pause since the last reply was longer than the cache's lifetime."""
+        lifetime = self._setup.lifetime_ms
         if lifetime is None or call.sent_ms is None or self._answered_ms is None:
             return False
         return call.sent_ms - self._answered_ms > lifetime
 
-    def _held(self, log: Log) -> Held:
-        return Held(self._opening, (*self._stage.preamble, *view(log, self._policy.summary)))
+    def _content(self, log: Log) -> PromptContent:
+        return PromptContent(self._opening, (*self._setup.preamble, *view(log, self._policy.summary)))
 
 
-class BaselinePlayer:
-    """A rule without memory: the same function of the whole history before each call."""
+class BaselineRunner:
+    """A stateless rule: a function of the whole history before each call."""
 
-    def __init__(self, stage: Stage, rule: "Rule", window_tokens: int) -> None:
-        self._stage = stage
+    def __init__(self, setup: ReplaySetup, rule: "Rule", window_tokens: int) -> None:
+        self._setup = setup
         self._rule = rule
-        self._window_tokens = window_tokens or stage.entry.context_tokens
+        self._window_tokens = window_tokens or setup.entry.context_tokens
         self._history: list[Message] = []
-        self._opening = opening_blocks(stage)
+        self._opening = opening_blocks(setup)
         self._stubs: dict[int, Message] = {}
 
-    def request(self, call: Call) -> Request:
-        """What the rule leaves of the history."""
-        self._history += self._stage.recording.added_before(call)
-        return Request(Held(self._opening, (*self._stage.preamble, *self._rule(self))))
+    def request(self, call: RecordedCall) -> PolicyRequest:
+        """Return what the rule leaves of the history."""
+        self._history += self._setup.recording.added_before(call)
+        return PolicyRequest(PromptContent(self._opening, (*self._setup.preamble, *self._rule(self))))
 
-    def hear(self, call: Call, usage: Usage) -> None:
+    def record_reply(self, call: RecordedCall, usage: Usage) -> None:
         """Append the reply."""
         del usage
-        self._history.append(self._stage.recording.reply_to(call))
+        self._history.append(self._setup.recording.reply_to(call))
 
     def masked(self, keep: int) -> Sequence[Message]:
-        """The history with all but the newest results masked."""
+        """Return the history with all but the newest results masked."""
         return mask_results(self._history, keep=keep, stubs=self._stubs)
 
     def newest(self) -> Sequence[Message]:
-        """The newest messages that fill the window's share."""
-        room = int(self._window_tokens * LAST_N_SHARE) - self._stage.constant_tokens
-        return keep_newest(self._history, [self._stage.weigher.weigh(m).block.tokens for m in self._history], room)
+        """Return the newest messages that fill the window's share."""
+        room = int(self._window_tokens * LAST_N_SHARE) - self._setup.constant_tokens
+        return keep_newest(self._history, [self._setup.counter.count(m).block.tokens for m in self._history], room)
 
 
-Rule = Callable[[BaselinePlayer], Sequence[Message]]
-
+Rule = Callable[[BaselineRunner], Sequence[Message]]
 
 _BASELINES: dict[str, Rule] = {
-    "last-n": BaselinePlayer.newest,
-    "mask-all": lambda player: player.masked(0),
-    "mask-keep-10": lambda player: player.masked(10),
+    "last-n": BaselineRunner.newest,
+    "mask-all": lambda runner: runner.masked(0),
+    "mask-keep-10": lambda runner: runner.masked(10),
 }
-
 
 POLICY_NAMES = (*PRESETS, "none", AS_RECORDED, *_BASELINES)
 
 
 def _window(entry: ModelEntry, window_tokens: int) -> Window:
-    """The model's own window, or one of the size asked for that leaves a quarter for the longest reply at most."""
+    """Return the model's own window, or one of that size that leaves at most a quarter for the reply."""
     if window_tokens == 0:
         return Window(entry.context_tokens, entry.input_tokens, entry.output_tokens)
     return Window(window_tokens, output_tokens=min(entry.output_tokens or window_tokens, window_tokens // OUTPUT_PART))

@@ -1,4 +1,4 @@
-"""What a call costs: the catalogue's prices by the size of the request, and the cache rules that go with them."""
+"""The cost of a call: the provider's prompt cache, and the catalogue's prices by the size of the request."""
 
 from bisect import bisect_right
 from itertools import accumulate
@@ -10,18 +10,18 @@ from infold.core.gauge import Rates
 from infold.replay.outcome import Spend
 
 MOST_ENTRIES = 8
-"""Older requests are forgotten: an agent's next request begins like its last one, or like none."""
+"""Requests kept in the cache: an agent's next request extends a recent one, or none."""
 
 
 class Block(Struct, frozen=True, gc=False):
-    """A piece of a request that is cached as a whole: equal ids are equal content."""
+    """A piece of a request that is cached as a whole; equal ids mean equal content."""
 
     id: int
     tokens: int
 
 
 class CacheRules(Struct, frozen=True):
-    """What a provider caches, and for how long after the last use; a lifetime of none never ends."""
+    """What a provider caches, and for how long after the last use; without a lifetime entries never expire."""
 
     minimum_tokens: int = 1_024
     lifetime_ms: int | None = 300_000
@@ -36,25 +36,25 @@ class Prompt(Struct, frozen=True):
 
     @classmethod
     def of(cls, blocks: list[Block]) -> "Prompt":
-        """The request of these blocks; those without a token do not count."""
+        """Return the request of these blocks, without empty ones."""
         filled = [block for block in blocks if block.tokens]
         return cls(tuple(block.id for block in filled), tuple(accumulate(block.tokens for block in filled)))
 
     @property
     def tokens(self) -> int:
-        """The whole request."""
+        """The size of the whole request."""
         return self.sums[-1] if self.sums else 0
 
     def tokens_of_first(self, blocks: int) -> int:
-        """The tokens of that many blocks from the beginning."""
+        """Return the tokens of that many blocks from the start."""
         return self.sums[blocks - 1] if blocks else 0
 
     def extends(self, other: "Prompt") -> bool:
-        """Whether this request begins with all of the other one."""
+        """Return whether this request starts with all of the other one."""
         return self.ids[: len(other.ids)] == other.ids
 
     def beginning(self, tokens: int) -> "Prompt":
-        """As many whole blocks as that many tokens hold."""
+        """Return the whole blocks within that many tokens."""
         blocks = bisect_right(self.sums, tokens)
         return Prompt(self.ids[:blocks], self.sums[:blocks])
 
@@ -65,7 +65,7 @@ class _Entry(Struct, frozen=True):
 
 
 class PromptCache:
-    """The entries of one session, and when each was used last."""
+    """The cached requests of one session, and when each was last used."""
 
     def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
@@ -73,10 +73,10 @@ class PromptCache:
         self._now_ms = 0
 
     def send(self, prompt: Prompt, *, sent_ms: int | None, answered_ms: int | None = None) -> int:
-        """The tokens served from the cache; the request is in it afterwards.
+        """Return the tokens served from the cache, and add the request to it.
 
-        A use counts from the reply on, when the provider last touched the entry. Times never run backwards here: a record
-        whose lines are out of order must not revive what has expired.
+        A use counts from the reply, when the provider last touched the entry. Time never runs backwards, so that a
+        record with lines out of order does not revive expired entries.
         """
         if not self.rules.enabled:
             return 0
@@ -89,7 +89,7 @@ class PromptCache:
         return read if read >= self.rules.minimum_tokens else 0
 
     def forget(self, beyond_tokens: int) -> None:
-        """Lose all but that many tokens of every entry, as a provider or a client's change of settings may bring about."""
+        """Drop all but that many tokens of every entry, as after a change of settings."""
         self._entries = [_Entry(entry.prompt.beginning(beyond_tokens), entry.used_ms) for entry in self._entries]
 
     def _expire(self) -> None:
@@ -105,7 +105,7 @@ class PromptCache:
 
 
 def shared_blocks(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """How many blocks two requests have in common from the beginning."""
+    """Return how many blocks two requests share from the start."""
     least, most = 0, min(len(one), len(other))
     if one[:most] == other[:most]:
         return most
@@ -120,36 +120,33 @@ def shared_blocks(one: tuple[int, ...], other: tuple[int, ...]) -> int:
 
 MILLION = 1_000_000
 
-
 HOUR_SECONDS = 3_600
 
-
 DEFAULT_MINIMUM_TOKENS = 1_024
-"""What most providers cache from on, where the catalogue has no figure."""
-
+"""The smallest prompt most providers cache, if the catalogue has no figure."""
 
 DEFAULT_LIFETIME_SECONDS = 300
-"""The lifetime of the providers that state one, where the catalogue has no figure."""
+"""The lifetime of the providers that publish one, if the catalogue has no figure."""
 
 
 class Tariff(Struct, frozen=True):
-    """A model's prices; `hourly` where what is written lives an hour, which some providers charge more for."""
+    """A model's prices; `hourly` if cache writes live an hour, which some providers charge more for."""
 
     entry: ModelEntry
     hourly: bool = False
 
     @property
     def is_priced(self) -> bool:
-        """Whether anybody knows what the model costs."""
+        """Whether the model's prices are known."""
         return self.entry.prices is not None
 
     @property
     def bills_writes(self) -> bool:
-        """Whether the provider has a price of its own for what is written to the cache."""
+        """Whether the provider charges separately for cache writes."""
         return self.entry.prices is not None and self.entry.prices.cache_write is not None
 
     def rates(self, *, cached: bool = True) -> Rates | None:
-        """The prices as a policy weighs them; without a cache everything is read afresh each time."""
+        """Return the prices as a policy weighs them; without a cache all input is fresh."""
         prices = self.entry.prices
         if prices is None:
             return None
@@ -158,7 +155,7 @@ class Tariff(Struct, frozen=True):
         return Rates(self._write_price(prices), _read_price(prices), prices.output)
 
     def bill(self, prompt_tokens: int, read_tokens: int, output_tokens: int, *, cached: bool = True) -> Spend:
-        """The dollars of one call, at the tier its size falls in; zero where no price is known."""
+        """Return the cost of one call at the tier of its size; zero if no price is known."""
         prices = self.entry.prices_at(prompt_tokens)
         if prices is None:
             return Spend()
@@ -180,6 +177,6 @@ def _read_price(prices: Prices) -> float:
 
 
 def cache_rules(entry: ModelEntry, *, lifetime_seconds: int | None = None) -> CacheRules:
-    """How the provider of a model caches, by the catalogue; a lifetime that a record gives away counts first."""
+    """Return the cache rules of a model by the catalogue; a lifetime learned from the record takes precedence."""
     lifetime = lifetime_seconds or entry.cache_lifetime_seconds or DEFAULT_LIFETIME_SECONDS
     return CacheRules(entry.cache_minimum_tokens or DEFAULT_MINIMUM_TOKENS, lifetime * 1_000)

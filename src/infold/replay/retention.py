@@ -1,7 +1,7 @@
-"""What a fold keeps of a real session: forced cuts, the facts still in view after them, and what recall brings back.
+"""What a fold keeps of a real session: forced cuts, the facts still in view after them, and what recall finds.
 
-Every k ends at the same place with the same tail and the same budget: k = 10 is the same history folded in ten successive
-folds. The score is of the checkpoint alone; what the tail holds is a control. Nothing here asks a model or the clock.
+Every k ends at the same place with the same tail and budget: k = 10 is the same history in ten successive folds. Only
+the checkpoint is scored; the tail is a control. Nothing here uses a model or the clock.
 """
 
 import re
@@ -28,60 +28,58 @@ from infold.core.view import view
 from infold.errors import InfoldError
 from infold.replay.facts import (
     SETS,
-    Divided,
-    Event,
-    Fact,
+    DividedHistory,
     FactSet,
-    Shown,
+    HistoryEvent,
+    HistoryFact,
+    ShownText,
     events_of,
     facts_of,
+    find_places,
     holds,
-    normalised,
-    places_of,
+    normalise,
     without_summaries,
 )
-from infold.replay.outcome import Broken
+from infold.replay.outcome import BrokenFile
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 
 KEPT_RESULTS = 10
 
-
 EDGE_LINES = 5
-
 
 MASK = "[masked]"
 
 
-def baselines_of(head: Sequence[Event], *, budget_tokens: int) -> dict[str, tuple[Shown, ...]]:
-    """The texts that each baseline leaves in view."""
+def baselines_of(head: Sequence[HistoryEvent], *, budget_tokens: int) -> dict[str, tuple[ShownText, ...]]:
+    """Return the texts that each baseline leaves in view."""
     newest = {event.handle for event in [event for event in head if event.speaker == "result"][-KEPT_RESULTS:]}
     return {
         "none": _records(head, {event.handle: event.text for event in head}),
         "last-n": _records(*_last(head, budget_tokens)),
-        "mask-all": _records(head, {event.handle: _masked(event) for event in head}),
+        "mask-all": _records(head, {event.handle: _mask(event) for event in head}),
         "mask-keep-10": _records(
-            head, {event.handle: event.text if event.handle in newest else _masked(event) for event in head}
+            head, {event.handle: event.text if event.handle in newest else _mask(event) for event in head}
         ),
         "head+tail lines": _records(head, {event.handle: _edges(event) for event in head}),
     }
 
 
-def _records(head: Sequence[Event], texts: dict[str, str]) -> tuple[Shown, ...]:
-    """Texts as records; a result is one record with its call."""
-    return tuple(Shown.of(_with_call(event, texts[event.handle])) for event in head if event.speaker != "call")
+def _records(head: Sequence[HistoryEvent], texts: dict[str, str]) -> tuple[ShownText, ...]:
+    """Return texts as records; a result and its call are one record."""
+    return tuple(ShownText.of(_with_call(event, texts[event.handle])) for event in head if event.speaker != "call")
 
 
-def _with_call(event: Event, text: str) -> str:
+def _with_call(event: HistoryEvent, text: str) -> str:
     return text if event.call is None else f"{event.call.text}\n{_status(event)}\n{text}"
 
 
-def _status(event: Event) -> str:
+def _status(event: HistoryEvent) -> str:
     return "" if event.exit_status is None else f"exit {event.exit_status}"
 
 
-def _last(head: Sequence[Event], budget_tokens: int) -> tuple[list[Event], dict[str, str]]:
-    kept: list[Event] = []
+def _last(head: Sequence[HistoryEvent], budget_tokens: int) -> tuple[list[HistoryEvent], dict[str, str]]:
+    kept: list[HistoryEvent] = []
     for event in reversed(head):
         budget_tokens -= estimate(event.text, "features")
         if budget_tokens < 0:
@@ -91,11 +89,11 @@ def _last(head: Sequence[Event], budget_tokens: int) -> tuple[list[Event], dict[
     return kept, {event.handle: event.text for event in kept}
 
 
-def _masked(event: Event) -> str:
+def _mask(event: HistoryEvent) -> str:
     return MASK if event.speaker == "result" else event.text
 
 
-def _edges(event: Event) -> str:
+def _edges(event: HistoryEvent) -> str:
     lines = event.text.splitlines()
     if event.speaker != "result" or len(lines) <= 2 * EDGE_LINES:
         return event.text
@@ -104,39 +102,35 @@ def _edges(event: Event) -> str:
 
 CUTS = (1, 2, 3, 5, 10)
 
-
 BUDGET_SHARE = 0.04
-"""What a checkpoint may take of the history it stands for; recorded vendor summaries take 3.4 %."""
+"""The share of the folded history that a checkpoint may take; recorded vendor summaries take 3.4 %."""
 
 
 TAIL_TOKENS, TAIL_SHARE = 8_000, 0.1
 
-
 SHORTEST_TOKENS = 16_000
-"""What is folded at least in a window of 32k, the smallest that coding agents are run with: less is not measured."""
-
+"""The least that is folded in a window of 32k, the smallest that coding agents use; less is not measured."""
 
 END_SHARES = (0.5, 0.75)
-"""Where a session without a recorded summary is stopped: what follows says what was needed."""
-
+"""Where a session without a recorded summary is stopped; what follows shows what was needed."""
 
 REPLY_TOKENS = 2_000
-"""What one recall may bring back."""
+"""The size of one recall answer."""
 
 
 MOST_HITS, MOST_DECOYS = 40, 40
 
-
 _FRAME = re.compile(r"\[[\d.]+\]|\(\d+ times\)|(?<![\d,])\d[\d,]*+ more\b|\[[\d,]+ characters in all[^\]]{0,200}\]")
-
 
 _CLAIMS = re.compile(
     r"(?<![\w.@+-])(?<![\w.@+-]/)(?:[\w.@+-]++/)+[\w@+-]+\.\w+|(?<![\w.])\d[\d,]{0,40}\d{2}(?!\w)|(?<!\w)\d+\.\d+(?!\w)|\b[A-Za-z]+(?:_\w+|[a-z][A-Z]\w*)\b"
 )
 
 
-class Point(Struct, frozen=True):
-    """Where a session is stopped: `messages[:cut]` is folded, up to `end` stays verbatim, the rest shows what was needed."""
+class EndPoint(Struct, frozen=True):
+    """Where a session is stopped: `messages[:cut]` is folded, up to `end` is verbatim, the rest shows what was
+    needed.
+    """
 
     messages: tuple[Message, ...]
     cut: int
@@ -146,32 +140,32 @@ class Point(Struct, frozen=True):
 
     @property
     def budget_tokens(self) -> int:
-        """What the checkpoint may take."""
+        """The size of the checkpoint."""
         return int(self.head_tokens * BUDGET_SHARE)
 
 
-class Scored(Struct, frozen=True):
-    """A fact, by which ways it is in view, and which queries bring it back within one call and within two."""
+class ScoredFact(Struct, frozen=True):
+    """A fact, the methods that keep it in view, and the queries that find it with one call or two."""
 
-    fact: Fact
+    fact: HistoryFact
     held: frozenset[str]
     stale: frozenset[str] = frozenset()
     recalled: frozenset[str] = frozenset()
 
 
-class Measured(Struct, frozen=True):
-    """All that was found at one point: every fact, and for each way its tokens and what its text invented."""
+class Measurement(Struct, frozen=True):
+    """The result at one end point: every fact, and for each method its tokens and its invented claims."""
 
     source: str
     session: str
     head_tokens: int
-    facts: tuple[Scored, ...]
+    facts: tuple[ScoredFact, ...]
     tokens: dict[str, int]
     invented: dict[str, tuple[str, ...]]
 
 
-def points_of(session: RecordedSession) -> Iterator[Point]:
-    """The points a session is measured at: where it really was compacted with a known summary, else one late in it."""
+def points_of(session: RecordedSession) -> Iterator[EndPoint]:
+    """Yield where a session is measured: where it was compacted with a known summary, otherwise late in the session."""
     told = [compaction for compaction in session.compactions if compaction.summary]
     summaries = [compaction.summary for compaction in told]
     messages = without_summaries(session.messages, summaries)
@@ -184,14 +178,14 @@ def points_of(session: RecordedSession) -> Iterator[Point]:
             yield point
 
 
-def measure_session(source: str, session: RecordedSession, decoys: Sequence[Fact] = ()) -> Iterator[Measured]:
-    """Measure a session at each of its points; short ones have none."""
+def measure_session(source: str, session: RecordedSession, decoys: Sequence[HistoryFact] = ()) -> Iterator[Measurement]:
+    """Measure a session at each of its end points; short ones have none."""
     for number, point in enumerate(points_of(session)):
         yield _measure(source, f"{session.id}@{number}", point, decoys)
 
 
-def folded_log(point: Point, cuts: int) -> Log:
-    """The log at a point after that many successive folds, the last of them at the point's cut."""
+def fold_log(point: EndPoint, cuts: int) -> Log:
+    """Return the log at an end point after that many successive folds, the last one at its cut."""
     log = Log(SessionId("retention"), Rendering(recall=True))
     situation = Situation(INFOLD, budget_for(Window(200_000), INFOLD))
     sizes = [sum(measure_message(message, "features")) for message in point.messages[: point.cut]]
@@ -207,22 +201,22 @@ def folded_log(point: Point, cuts: int) -> Log:
 
 
 def _legal_index(log: Log, wanted: int) -> int:
-    """The last place up to the wanted one where a cut may fall; 0 if there is none."""
+    """Return the last legal cut up to the wanted place, or 0."""
     return next((place for place in range(wanted, 0, -1) if log.live[place].cuttable), 0)
 
 
-def decoys_of(session: RecordedSession) -> tuple[Fact, ...]:
-    """Facts of one session to look for in another, where none of them is true."""
+def decoys_of(session: RecordedSession) -> tuple[HistoryFact, ...]:
+    """Return facts of one session to look for in another, where none of them is true."""
     for point in points_of(session):
         facts = [
-            fact for fact in facts_of(_divided(point)) if fact.kind in ("file", "number", "reference", "identifier")
+            fact for fact in facts_of(_divide(point)) if fact.kind in ("file", "number", "reference", "identifier")
         ]
         return tuple(facts[:: max(1, len(facts) // MOST_DECOYS)])[:MOST_DECOYS]
     return ()
 
 
-def point_at(messages: tuple[Message, ...], end: int, summary: str = "") -> Point | None:
-    """The point that stops before that message, with its tail chosen; none where there is too little to fold."""
+def point_at(messages: tuple[Message, ...], end: int, summary: str = "") -> EndPoint | None:
+    """Return the end point before a message, with its tail; `None` if there is too little to fold."""
     sizes = [sum(measure_message(message, "features")) for message in messages[:end]]
     tail_tokens = min(TAIL_TOKENS, int(sum(sizes) * TAIL_SHARE))
     log = Log(SessionId("points")).extend(MessageEntry(message) for message in messages[:end])
@@ -233,11 +227,11 @@ def point_at(messages: tuple[Message, ...], end: int, summary: str = "") -> Poin
             break
         cut = index if log.live[index].cuttable else cut
     head_tokens = sum(sizes[:cut])
-    return Point(messages, cut, end, head_tokens, summary) if head_tokens >= SHORTEST_TOKENS else None
+    return EndPoint(messages, cut, end, head_tokens, summary) if head_tokens >= SHORTEST_TOKENS else None
 
 
 def _share_index(sizes: Sequence[int], share: float) -> int:
-    """The index before which that share of all tokens stands."""
+    """Return the index before which that share of all tokens lies."""
     wanted, seen = share * sum(sizes), 0
     for index, size in enumerate(sizes):
         seen += size
@@ -246,76 +240,80 @@ def _share_index(sizes: Sequence[int], share: float) -> int:
     return len(sizes)
 
 
-def _divided(point: Point) -> Divided:
+def _divide(point: EndPoint) -> DividedHistory:
     events = events_of(enumerate(point.messages))
-    return Divided(
+    return DividedHistory(
         head=tuple(event for event in events if event.sequence < point.cut),
         tail=tuple(event for event in events if point.cut <= event.sequence < point.end),
         later=tuple(event for event in events if event.sequence >= point.end),
     )
 
 
-def _measure(source: str, name: str, point: Point, decoys: Sequence[Fact]) -> Measured:
-    divided = _divided(point)
+def _measure(source: str, name: str, point: EndPoint, decoys: Sequence[HistoryFact]) -> Measurement:
+    divided = _divide(point)
     texts = _folds(point)
-    ways: dict[str, tuple[Shown, ...]] = {way: (Shown.of(text, shape="lines"),) for way, text in texts.items()}
+    ways: dict[str, tuple[ShownText, ...]] = {way: (ShownText.of(text, shape="lines"),) for way, text in texts.items()}
     if point.summary:
         texts["vendor summary"] = point.summary
-        ways["vendor summary"] = (Shown.of(point.summary, shape="prose"),)
+        ways["vendor summary"] = (ShownText.of(point.summary, shape="prose"),)
     ways |= baselines_of(divided.head, budget_tokens=point.budget_tokens)
-    tail = tuple(Shown.of(event.text) for event in _events_in_view(point))
-    history = "\n".join(normalised(event.text) for event in divided.head)
+    tail = tuple(ShownText.of(event.text) for event in _events_in_view(point))
+    history = "\n".join(normalise(event.text) for event in divided.head)
     false = [fact for fact in decoys if not any(_knows(history, fact))]
     facts = (*facts_of(divided), *(_decoy(fact) for fact in false))
-    recall = Recall(Index.of(documents_of(enumerate(point.messages[: point.cut]))))
-    return Measured(
+    recall = RecallProbe(Index.of(documents_of(enumerate(point.messages[: point.cut]))))
+    return Measurement(
         source=source,
         session=name,
         head_tokens=point.head_tokens,
-        facts=tuple(_scored(fact, _with_tail(ways, tail) if "tail" in fact.sets else ways, recall) for fact in facts),
+        facts=tuple(_score(fact, _with_tail(ways, tail) if "tail" in fact.sets else ways, recall) for fact in facts),
         tokens={way: sum(estimate(shown.text, "features") for shown in texts) for way, texts in ways.items()},
-        invented={way: invented(text, history) for way, text in texts.items()},
+        invented={way: find_invented(text, history) for way, text in texts.items()},
     )
 
 
-def _events_in_view(point: Point) -> tuple[Event, ...]:
-    """What a view shows verbatim after the most folds."""
-    return events_of(enumerate(view(folded_log(point, CUTS[-1]), INFOLD.summary)[1:]))
+def _events_in_view(point: EndPoint) -> tuple[HistoryEvent, ...]:
+    """Return the verbatim events of the view after the most folds."""
+    return events_of(enumerate(view(fold_log(point, CUTS[-1]), INFOLD.summary)[1:]))
 
 
-def _with_tail(ways: Mapping[str, tuple[Shown, ...]], tail: tuple[Shown, ...]) -> dict[str, tuple[Shown, ...]]:
+def _with_tail(
+    ways: Mapping[str, tuple[ShownText, ...]], tail: tuple[ShownText, ...]
+) -> dict[str, tuple[ShownText, ...]]:
     return {way: (*shown, *tail) for way, shown in ways.items() if way.startswith("infold")}
 
 
-def _folds(point: Point) -> dict[str, str]:
-    logs = {f"infold k={cuts}": folded_log(point, cuts) for cuts in CUTS}
+def _folds(point: EndPoint) -> dict[str, str]:
+    logs = {f"infold k={cuts}": fold_log(point, cuts) for cuts in CUTS}
     return {way: log.checkpoint.text for way, log in logs.items() if log.checkpoint is not None}
 
 
-def _decoy(fact: Fact) -> Fact:
-    return Fact(fact.kind, fact.cues, fact.answers, fact.handle, one_record=fact.one_record, sets=frozenset({"decoy"}))
+def _decoy(fact: HistoryFact) -> HistoryFact:
+    return HistoryFact(
+        fact.kind, fact.cues, fact.answers, fact.handle, one_record=fact.one_record, sets=frozenset({"decoy"})
+    )
 
 
-def _knows(history: str, fact: Fact) -> Iterator[bool]:
+def _knows(history: str, fact: HistoryFact) -> Iterator[bool]:
     yield from (answer in history for answer in fact.answers if fact.kind != "file")
     yield from (cue in history for cue in fact.cues if fact.kind == "file")
 
 
-def _scored(fact: Fact, ways: Mapping[str, tuple[Shown, ...]], recall: "Recall") -> Scored:
+def _score(fact: HistoryFact, ways: Mapping[str, tuple[ShownText, ...]], recall: "RecallProbe") -> ScoredFact:
     held = frozenset(way for way, shown in ways.items() if holds(shown, fact, fact.answers))
     stale = frozenset(way for way, shown in ways.items() if way not in held and holds(shown, fact, fact.stale))
     asked = fact.sets & {"later", "result-only", "outcome"}
-    return Scored(fact, held, stale, frozenset(recall.finds(fact)) if asked else frozenset())
+    return ScoredFact(fact, held, stale, frozenset(recall.finds(fact)) if asked else frozenset())
 
 
-class Recall:
-    """A recall tool as an agent has it, asked by the words around a fact, never by the fact."""
+class RecallProbe:
+    """A recall tool queried by the words around a fact, never by the fact itself."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
 
-    def finds(self, fact: Fact) -> Iterator[str]:
-        """The queries that bring a fact back: from its origin or its use, in one call or in two."""
+    def finds(self, fact: HistoryFact) -> Iterator[str]:
+        """Yield the queries that find a fact: by its origin or its use, in one call or in two."""
         for name, words in (("origin", fact.origin), ("use", fact.use)):
             replies = [self.ask(query) for query in _queries(words)]
             found = [_is_in(text, fact) for text in replies]
@@ -325,12 +323,12 @@ class Recall:
                 yield f"{name} 2"
 
     def ask(self, query: str) -> str:
-        """One call's reply."""
+        """Return the answer of one call."""
         return reply(self.index.search(query, most=MOST_HITS), budget_tokens=REPLY_TOKENS)
 
 
 def _queries(words: str) -> tuple[str, ...]:
-    """What is asked first, and then: all the words, and the inner half of them, which stood nearest to the answer."""
+    """Return the first query, with all words, and the second, with the inner half, which is nearest to the answer."""
     split = words.split()
     if not split:
         return ()
@@ -338,38 +336,38 @@ def _queries(words: str) -> tuple[str, ...]:
     return words, " ".join(split[quarter : len(split) - quarter])
 
 
-def _is_in(text: str, fact: Fact) -> bool:
-    """Whether a reply tells the fact; a number or a status means nothing without its cue."""
-    shown = [Shown.of(block) for block in text.split("\n\n")]
+def _is_in(text: str, fact: HistoryFact) -> bool:
+    """Return whether an answer has the fact; a number or a status means nothing without its cue."""
+    shown = [ShownText.of(block) for block in text.split("\n\n")]
     if fact.one_record or fact.kind == "number":
         return holds(shown, fact, fact.answers)
-    return any(True for block in shown for answer in fact.answers for _ in places_of(block.text, answer))
+    return any(True for block in shown for answer in fact.answers for _ in find_places(block.text, answer))
 
 
-def invented(text: str, history: str) -> tuple[str, ...]:
-    """Paths, numbers and identifiers of a generated text that occur nowhere in the history it stands for."""
+def find_invented(text: str, history: str) -> tuple[str, ...]:
+    """Return the paths, numbers and identifiers of a text that do not occur in the history it replaces."""
     claims = dict.fromkeys(_CLAIMS.findall(_FRAME.sub(" ", text)))
-    return tuple(claim for claim in claims if normalised(claim) not in history)
+    return tuple(claim for claim in claims if normalise(claim) not in history)
 
 
-def with_neighbours(paths: Sequence[Path]) -> tuple[tuple[Path, Path], ...]:
-    """Each file with the one before it, the first with the last; decoys are taken from there."""
+def pair_neighbours(paths: Sequence[Path]) -> tuple[tuple[Path, Path], ...]:
+    """Return each file with the previous one, the first with the last; decoys come from there."""
     return tuple(zip(paths, (*paths[-1:], *paths[:-1]), strict=True))
 
 
-def measure_file(pair: tuple[Path, Path]) -> tuple[Measured, ...] | Broken:
-    """What the fold keeps of every session of a file long enough to measure; a file that cannot be read is told, not fatal."""
+def measure_file(pair: tuple[Path, Path]) -> tuple[Measurement, ...] | BrokenFile:
+    """Measure every session of a file that is long enough; return `BrokenFile` if it cannot be read."""
     path, neighbour = pair
     try:
         sessions = read_transcript(path).sessions
     except (InfoldError, OSError) as problem:
-        return Broken(path.name, str(problem))
+        return BrokenFile(path.name, str(problem))
     decoys = _decoys(neighbour) if neighbour != path else ()
     return tuple(measured for session in sessions for measured in measure_session(path.name, session, decoys))
 
 
-def _decoys(neighbour: Path) -> tuple[Fact, ...]:
-    """Facts of another session; none where it cannot be read, which its own turn will tell."""
+def _decoys(neighbour: Path) -> tuple[HistoryFact, ...]:
+    """Return facts of another session; none if it cannot be read, which is reported for that file."""
     try:
         sessions = read_transcript(neighbour).sessions
     except (InfoldError, OSError):
@@ -379,22 +377,18 @@ def _decoys(neighbour: Path) -> tuple[Fact, ...]:
 
 RESAMPLES, SEED = 1_000, 20_261
 
-
 LAST = f"infold k={CUTS[-1]}"
-
 
 FEWEST_FACTS = 5
 
-
 QUERIES = ("origin 1", "origin 2", "use 1", "use 2")
 
-
 RECALLED: tuple[FactSet, ...] = ("outcome", "later", "result-only")
-"""The sets that recall is asked for."""
+"""The sets that recall is queried for."""
 
 
 class Rate(Struct, frozen=True):
-    """A share in per cent: the mean over sessions, where 95 % of resampled means lie, and how much it rests on."""
+    """A percentage: the mean over sessions, the interval of 95 % of resampled means, and its sample size."""
 
     mean: float
     low: float
@@ -403,8 +397,8 @@ class Rate(Struct, frozen=True):
     sessions: int
 
 
-class Line(Struct, frozen=True):
-    """One way, over all sets it is measured on; what its text takes of the history, and its faults."""
+class RetentionLine(Struct, frozen=True):
+    """One method over all its sets, its share of the history, and its faults."""
 
     way: str
     rates: dict[str, Rate]
@@ -413,28 +407,28 @@ class Line(Struct, frozen=True):
     invented: int = 0
 
 
-class Summary(Struct, frozen=True):
-    """The whole outcome: lines, and what they rest on."""
+class RetentionSummary(Struct, frozen=True):
+    """All lines, and what they are based on."""
 
     points: int
     sessions: int
     history_tokens: int
-    lines: tuple[Line, ...]
+    lines: tuple[RetentionLine, ...]
 
 
-def summarise_measured(measured: Sequence[Measured]) -> Summary:
-    """The lines of these points: every way by itself, recall by itself, and the last fold together with recall."""
+def summarise_retention(measured: Sequence[Measurement]) -> RetentionSummary:
+    """Return the lines of these measurements: every method, recall alone, and the last fold with recall."""
     ways = dict.fromkeys(way for one in measured for way in one.tokens)
     lines = [_way(way, [one for one in measured if way in one.tokens]) for way in ways]
-    lines += [_asked(f"recall: {query}", measured, _recalled_by(query)) for query in QUERIES]
-    lines += [_asked(f"{LAST} or recall: {query}", measured, _kept_or_recalled_by(query)) for query in QUERIES]
-    lines.append(_asked("in context or any recall", measured, lambda s: LAST in s.held or bool(s.recalled)))
+    lines += [_recall_line(f"recall: {query}", measured, _recalled_by(query)) for query in QUERIES]
+    lines += [_recall_line(f"{LAST} or recall: {query}", measured, _kept_or_recalled_by(query)) for query in QUERIES]
+    lines.append(_recall_line("in context or any recall", measured, lambda s: LAST in s.held or bool(s.recalled)))
     sessions = len({_session(one) for one in measured})
-    return Summary(len(measured), sessions, sum(one.head_tokens for one in measured), tuple(lines))
+    return RetentionSummary(len(measured), sessions, sum(one.head_tokens for one in measured), tuple(lines))
 
 
-def render(summary: Summary) -> str:
-    """The lines as a table of plain text, a column for each set."""
+def render_retention(summary: RetentionSummary) -> str:
+    """Return the lines as a plain-text table, a column for each set."""
     head = f"{'':34}" + "".join(f"{name:>22}" for name in SETS) + f"{'of history':>12}{'stale':>7}{'invented':>9}"
     rows = [
         f"{line.way:34}" + "".join(_cell(line.rates.get(name)) for name in SETS) + _faults(line)
@@ -447,8 +441,8 @@ def render(summary: Summary) -> str:
     return "\n".join((ground, note, "", head, *rows)) + "\n"
 
 
-def _way(way: str, measured: Sequence[Measured]) -> Line:
-    return Line(
+def _way(way: str, measured: Sequence[Measurement]) -> RetentionLine:
+    return RetentionLine(
         way,
         _rates(measured, SETS, lambda scored: way in scored.held),
         round(sum(one.tokens[way] for one in measured) / sum(one.head_tokens for one in measured), 4),
@@ -457,24 +451,26 @@ def _way(way: str, measured: Sequence[Measured]) -> Line:
     )
 
 
-def _asked(name: str, measured: Sequence[Measured], kept: Callable[[Scored], bool]) -> Line:
-    return Line(name, _rates(measured, RECALLED, kept))
+def _recall_line(name: str, measured: Sequence[Measurement], kept: Callable[[ScoredFact], bool]) -> RetentionLine:
+    return RetentionLine(name, _rates(measured, RECALLED, kept))
 
 
-def _recalled_by(query: str) -> Callable[[Scored], bool]:
+def _recalled_by(query: str) -> Callable[[ScoredFact], bool]:
     return lambda scored: query in scored.recalled
 
 
-def _kept_or_recalled_by(query: str) -> Callable[[Scored], bool]:
+def _kept_or_recalled_by(query: str) -> Callable[[ScoredFact], bool]:
     return lambda scored: LAST in scored.held or query in scored.recalled
 
 
-def _rates(measured: Sequence[Measured], sets: Iterable[FactSet], kept: Callable[[Scored], bool]) -> dict[str, Rate]:
+def _rates(
+    measured: Sequence[Measurement], sets: Iterable[FactSet], kept: Callable[[ScoredFact], bool]
+) -> dict[str, Rate]:
     found = {name: _rate(measured, name, kept) for name in sets}
     return {name: rate for name, rate in found.items() if rate is not None}
 
 
-def _rate(measured: Sequence[Measured], name: FactSet, kept: Callable[[Scored], bool]) -> Rate | None:
+def _rate(measured: Sequence[Measurement], name: FactSet, kept: Callable[[ScoredFact], bool]) -> Rate | None:
     by_session: dict[str, list[bool]] = {}
     for one in measured:
         verdicts = [kept(scored) for scored in one.facts if name in scored.fact.sets]
@@ -482,13 +478,13 @@ def _rate(measured: Sequence[Measured], name: FactSet, kept: Callable[[Scored], 
             by_session.setdefault(_session(one), []).extend(verdicts)
     if not by_session:
         return None
-    shares = [100 * fmean(verdicts) for verdicts in _pooled(by_session.values())]
+    shares = [100 * fmean(verdicts) for verdicts in _pool_small(by_session.values())]
     low, high = _interval(shares)
     return Rate(round(fmean(shares), 1), low, high, sum(map(len, by_session.values())), len(by_session))
 
 
-def _pooled(sessions: Iterable[list[bool]]) -> Iterator[list[bool]]:
-    """Sessions by themselves; those with very few facts of a set together, as one or two facts make no share."""
+def _pool_small(sessions: Iterable[list[bool]]) -> Iterator[list[bool]]:
+    """Yield sessions, with those of very few facts pooled, since one or two facts make no percentage."""
     small: list[bool] = []
     for verdicts in sessions:
         if len(verdicts) < FEWEST_FACTS:
@@ -500,13 +496,13 @@ def _pooled(sessions: Iterable[list[bool]]) -> Iterator[list[bool]]:
 
 
 def _interval(shares: Sequence[float]) -> tuple[float, float]:
-    """Where the middle 95 % of means over resampled sessions lie; the same resamples each time."""
+    """Return the middle 95 % of the means of resampled sessions; deterministic."""
     chance = Random(SEED)
     means = sorted(fmean(chance.choices(shares, k=len(shares))) for _ in range(RESAMPLES))
     return round(means[RESAMPLES * 25 // 1_000], 1), round(means[RESAMPLES * 975 // 1_000 - 1], 1)
 
 
-def _session(one: Measured) -> str:
+def _session(one: Measurement) -> str:
     return one.session.partition("@")[0]
 
 
@@ -514,7 +510,7 @@ def _cell(rate: Rate | None) -> str:
     return f"{'–':>22}" if rate is None else f"{f'{rate.mean} [{rate.low:.0f}–{rate.high:.0f}] ({rate.facts})':>22}"
 
 
-def _faults(line: Line) -> str:
+def _faults(line: RetentionLine) -> str:
     if line.share_of_history is None:
         return ""
     return f"{100 * line.share_of_history:>11.1f}%{line.stale:>7}{line.invented:>9}"

@@ -1,6 +1,6 @@
-"""From transcript files to outcomes: read, calibrate, replay every policy at every window.
+"""From transcript files to results: read, calibrate, and replay every policy at every window.
 
-A file that cannot be replayed becomes a `Broken` with its reason, so that the others still are.
+A file that cannot be replayed becomes a `BrokenFile` with its reason, and the others go on.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,69 +13,85 @@ from infold.catalogue import Assumed, Lookup, lookup
 from infold.core.messages import ModelRef
 from infold.core.policy import Ruler
 from infold.errors import InfoldError
-from infold.replay.calls import Call, Recording, recording_of
-from infold.replay.outcome import Broken, Calibration, CallOutcome, FileOutcome, Outcome, Plan, SessionOutcome, Spend
-from infold.replay.policies import AS_RECORDED, RecordedPlayer, Stage, player_for
+from infold.replay.calls import RecordedCall, RecordedRun, find_calls
+from infold.replay.outcome import (
+    BrokenFile,
+    CallOutcome,
+    FileOutcome,
+    PolicyOutcome,
+    ReplayPlan,
+    RunCalibration,
+    SessionOutcome,
+    Spend,
+)
+from infold.replay.policies import AS_RECORDED, RecordedRunner, ReplaySetup, make_runner
 from infold.replay.prices import HOUR_SECONDS, Tariff, cache_rules
-from infold.replay.scale import Overhead, Weigher, learn_lifetime, learn_overhead, learn_scale, unexplained_misses
-from infold.replay.simulate import Meter, Refetch, simulate
+from infold.replay.scale import (
+    MessageCounter,
+    RequestOverhead,
+    learn_lifetime,
+    learn_overhead,
+    learn_scale,
+    unexplained_misses,
+)
+from infold.replay.simulate import Billing, Refetch, simulate
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 
 
-def calibrated(stage: Stage, meter: Meter) -> Calibration | None:
-    """The recorded run beside its simulation, over the calls that report usage; none where no call does.
+def calibrate(setup: ReplaySetup, billing: Billing) -> RunCalibration | None:
+    """Compare the recorded run with its simulation, over the calls that report usage; `None` if no call does.
 
-    Simulated twice: from time and content alone, and with the misses that neither explains.
+    It is simulated twice: from time and content alone, and with the misses that these do not explain.
     """
-    recording = stage.recording
+    recording = setup.recording
     told = [call for call in recording.calls if call.usage is not None]
     if not told:
         return None
-    pure, corrected = (_played(stage, each, told) for each in (replace(meter, misses={}), meter))
+    pure, corrected = (_simulate_recorded(setup, each, told) for each in (replace(billing, misses={}), billing))
     recorded = sum(_prompt(call) for call in told)
     billed = sum(recording.reply_to(call).cost for call in told)
-    return Calibration(
+    return RunCalibration(
         calls=len(told),
         recorded_input=recorded,
         simulated_input=sum(call.prompt_tokens for call in pure),
         recorded_hit_ratio=sum(_read(call) for call in told) / recorded,
         simulated_hit_ratio=_hit_ratio(pure),
         corrected_hit_ratio=_hit_ratio(corrected),
-        recorded_dollars=billed or _recorded(told, pure, meter).dollars,
-        simulated_dollars=_simulated(pure, meter).dollars,
-        corrected_dollars=_simulated(corrected, meter).dollars,
+        recorded_dollars=billed or _recorded_spend(told, pure, billing).dollars,
+        simulated_dollars=_simulated_spend(pure, billing).dollars,
+        corrected_dollars=_simulated_spend(corrected, billing).dollars,
         billed=billed > 0,
-        misses=len(meter.misses),
+        misses=len(billing.misses),
         unrecorded_shrinks=sum(call.prunings for call in pure),
     )
 
 
-def _played(stage: Stage, meter: Meter, told: Sequence[Call]) -> tuple[CallOutcome, ...]:
-    series = simulate(AS_RECORDED, RecordedPlayer(stage), stage, meter).series
+def _simulate_recorded(setup: ReplaySetup, billing: Billing, told: Sequence[RecordedCall]) -> tuple[CallOutcome, ...]:
+    series = simulate(AS_RECORDED, RecordedRunner(setup), setup, billing).series
     return tuple(series[call.number] for call in told)
 
 
-def _recorded(told: Sequence[Call], calls: Sequence[CallOutcome], meter: Meter) -> Spend:
-    """The recorded usage at list prices, with the output that the simulation takes too: records often cut it short."""
+def _recorded_spend(told: Sequence[RecordedCall], calls: Sequence[CallOutcome], billing: Billing) -> Spend:
+    """Return the recorded usage at list prices, with the simulated output: records often cut it short."""
     spend = Spend()
     for call, outcome in zip(told, calls, strict=True):
-        spend += meter.tariff.bill(_prompt(call), _read(call), outcome.output_tokens)
+        spend += billing.tariff.bill(_prompt(call), _read(call), outcome.output_tokens)
     return spend
 
 
-def _simulated(calls: Sequence[CallOutcome], meter: Meter) -> Spend:
+def _simulated_spend(calls: Sequence[CallOutcome], billing: Billing) -> Spend:
     spend = Spend()
     for call in calls:
-        spend += meter.tariff.bill(call.prompt_tokens, call.read_tokens, call.output_tokens)
+        spend += billing.tariff.bill(call.prompt_tokens, call.read_tokens, call.output_tokens)
     return spend
 
 
-def _prompt(call: Call) -> int:
+def _prompt(call: RecordedCall) -> int:
     return 0 if call.usage is None else call.usage.prompt
 
 
-def _read(call: Call) -> int:
+def _read(call: RecordedCall) -> int:
     return 0 if call.usage is None else call.usage.cache_read
 
 
@@ -84,99 +100,101 @@ def _hit_ratio(calls: Sequence[CallOutcome]) -> float:
     return sum(call.read_tokens for call in calls) / prompts if prompts else 0.0
 
 
-RefetchFor: TypeAlias = Callable[[Recording], Refetch]
-"""What charges a session's lost facts, made once for each session."""
+RefetchFor: TypeAlias = Callable[[RecordedRun], Refetch]
+"""Makes the charge for a session's lost content."""
 
 
-def replay_file(path: Path, plan: Plan, ruler: Ruler, *, refetch_for: RefetchFor | None = None) -> FileOutcome | Broken:
-    """Replay every session of a transcript; never raises for what is in the file."""
+def replay_file(
+    path: Path, plan: ReplayPlan, ruler: Ruler, *, refetch_for: RefetchFor | None = None
+) -> FileOutcome | BrokenFile:
+    """Replay every session of a transcript; never raise for the file's content."""
     try:
         transcript = read_transcript(path)
         sessions = tuple(
             replay_session(session, plan, ruler, refetch_for=refetch_for) for session in transcript.sessions
         )
     except (InfoldError, OSError) as error:
-        return Broken(str(path), str(error))
+        return BrokenFile(str(path), str(error))
     except Exception as error:  # the one place: a transcript that trips us must not cost the other files their report
-        return Broken(str(path), f"{type(error).__name__}: {error}")
+        return BrokenFile(str(path), f"{type(error).__name__}: {error}")
     replayed = tuple(session for session in sessions if session.calls)
     if not replayed:
-        return Broken(str(path), "no call to a model is recorded in it; give a transcript with replies")
+        return BrokenFile(str(path), "no call to a model is recorded in it; give a transcript with replies")
     return FileOutcome(str(path), transcript.format, replayed)
 
 
 def replay_session(
-    session: RecordedSession, plan: Plan, ruler: Ruler, *, refetch_for: RefetchFor | None = None
+    session: RecordedSession, plan: ReplayPlan, ruler: Ruler, *, refetch_for: RefetchFor | None = None
 ) -> SessionOutcome:
-    """One session under every policy at every window, and as it was recorded."""
-    recording = recording_of(session)
+    """Replay one session under every policy at every window, and as recorded."""
+    recording = find_calls(session)
     known = lookup(plan.model or _model_name(session.model))
-    stage = _stage(recording, known, plan, ruler)
-    meter = _meter(stage, plan, refetch_for(recording) if refetch_for else None)
-    stage = replace(stage, rates=meter.tariff.rates(cached=plan.caching), lifetime_ms=meter.rules.lifetime_ms)
-    calibration = calibrated(stage, meter)
+    setup = _set_up(recording, known, plan, ruler)
+    billing = _billing_for(setup, plan, refetch_for(recording) if refetch_for else None)
+    setup = replace(setup, rates=billing.tariff.rates(cached=plan.caching), lifetime_ms=billing.rules.lifetime_ms)
+    calibration = calibrate(setup, billing)
     return SessionOutcome(
         id=session.id,
         model=known.entry.name,
-        priced=meter.tariff.is_priced,
+        priced=billing.tariff.is_priced,
         calls=len(recording.calls),
-        factor=stage.weigher.scale.factor,
-        call_tokens=stage.weigher.scale.call_tokens,
-        overhead_tokens=stage.overhead.tokens,
-        outcomes=tuple(_outcomes(stage, meter, plan)),
+        factor=setup.counter.scale.factor,
+        call_tokens=setup.counter.scale.call_tokens,
+        overhead_tokens=setup.overhead.tokens,
+        outcomes=tuple(_outcomes(setup, billing, plan)),
         calibration=calibration,
-        notes=tuple(_notes(stage, known, plan, meter)),
+        notes=tuple(_notes(setup, known, plan, billing)),
         parent=session.parent,
     )
 
 
-def _stage(recording: Recording, known: Lookup, plan: Plan, ruler: Ruler) -> Stage:
+def _set_up(recording: RecordedRun, known: Lookup, plan: ReplayPlan, ruler: Ruler) -> ReplaySetup:
     scale = learn_scale(recording, ruler)
-    weigher = Weigher(ruler, scale, opening=recording.opening)
-    overhead = learn_overhead(recording, weigher)
+    counter = MessageCounter(ruler, scale, opening=recording.opening)
+    overhead = learn_overhead(recording, counter)
     if plan.overhead_tokens is not None:
-        overhead = Overhead(plan.overhead_tokens, known=True)
-    return Stage(recording, weigher, overhead, known.entry)
+        overhead = RequestOverhead(plan.overhead_tokens, known=True)
+    return ReplaySetup(recording, counter, overhead, known.entry)
 
 
-def _meter(stage: Stage, plan: Plan, refetch: Refetch | None) -> Meter:
-    stated = cache_rules(stage.entry)
+def _billing_for(setup: ReplaySetup, plan: ReplayPlan, refetch: Refetch | None) -> Billing:
+    stated = cache_rules(setup.entry)
     seconds = (stated.lifetime_ms or 0) // 1_000
-    lived = learn_lifetime(stage.recording, seconds)
-    rules = cache_rules(stage.entry, lifetime_seconds=lived)
-    tariff = Tariff(stage.entry, hourly=lived >= HOUR_SECONDS > seconds)
-    misses = unexplained_misses(stage.recording, lived)
-    return Meter(tariff, replace(rules, enabled=plan.caching), misses=misses, refetch=refetch)
+    lived = learn_lifetime(setup.recording, seconds)
+    rules = cache_rules(setup.entry, lifetime_seconds=lived)
+    tariff = Tariff(setup.entry, hourly=lived >= HOUR_SECONDS > seconds)
+    misses = unexplained_misses(setup.recording, lived)
+    return Billing(tariff, replace(rules, enabled=plan.caching), misses=misses, refetch=refetch)
 
 
-def _outcomes(stage: Stage, meter: Meter, plan: Plan) -> Iterator[Outcome]:
+def _outcomes(setup: ReplaySetup, billing: Billing, plan: ReplayPlan) -> Iterator[PolicyOutcome]:
     for window in plan.windows:
-        held = replace(meter, window_tokens=window or stage.entry.input_limit_tokens)
+        windowed = replace(billing, window_tokens=window or setup.entry.input_limit_tokens)
         for name in plan.policies:
             # The recorded course holds whatever had to be fetched again under the recorded policy.
-            meter_of = replace(held, refetch=None) if name == "as-recorded" else held
-            yield simulate(name, player_for(name, stage, window), stage, meter_of, label_tokens=window)
+            own_billing = replace(windowed, refetch=None) if name == "as-recorded" else windowed
+            yield simulate(name, make_runner(name, setup, window), setup, own_billing, label_tokens=window)
 
 
-def _notes(stage: Stage, known: Lookup, plan: Plan, meter: Meter) -> Iterator[str]:
-    """What a reader must know to judge the numbers."""
-    if stage.recording.session.model is None and plan.model is None:
+def _notes(setup: ReplaySetup, known: Lookup, plan: ReplayPlan, billing: Billing) -> Iterator[str]:
+    """Yield what a reader must know to judge the numbers."""
+    if setup.recording.session.model is None and plan.model is None:
         yield "no model is named in the record; give --model to price it and know its window"
     elif isinstance(known, Assumed):
         yield f"{known.entry.name} is not in the catalogue, so that no price is known; give --model to price it as another"
-    elif not meter.tariff.is_priced:
+    elif not billing.tariff.is_priced:
         yield f"no price is known for {known.entry.name}; give --model to price it as another"
-    if not stage.weigher.scale.steps:
+    if not setup.counter.scale.steps:
         yield "too little usage is recorded to learn the provider's count; tokens are our own"
-    if not stage.overhead.known:
+    if not setup.overhead.known:
         yield "neither usage nor a system prompt is recorded; the system prompt and tools count as nothing"
-    if all(call.sent_ms is None for call in stage.recording.calls):
+    if all(call.sent_ms is None for call in setup.recording.calls):
         yield "no times are recorded; nothing expires from the cache"
-    if meter.tariff.hourly:
+    if billing.tariff.hourly:
         yield "the recorded cache outlived pauses of more than five minutes; an hour is assumed, and its price"
-    small = [window for window in plan.windows if window and window <= stage.constant_tokens]
+    small = [window for window in plan.windows if window and window <= setup.constant_tokens]
     if small:
-        yield f"the system prompt and tools alone ({stage.constant_tokens:,} tokens) fill a window of {min(small):,}"
+        yield f"the system prompt and tools alone ({setup.constant_tokens:,} tokens) fill a window of {min(small):,}"
 
 
 def _model_name(model: ModelRef | None) -> str:

@@ -1,4 +1,4 @@
-"""A replay as tables for a terminal and as JSON; decides nothing."""
+"""A replay as tables for a terminal and as JSON."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -11,30 +11,28 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from infold.replay.outcome import Calibration, FileOutcome, Outcome, Replay, SessionOutcome
+from infold.replay.outcome import FileOutcome, PolicyOutcome, ReplayReport, RunCalibration, SessionOutcome
 
 MOST_CALIBRATED = 40
-"""Sessions shown in the calibration table; a file of two hundred dialogues is summed up in JSON."""
-
-MARK = {True: "*", False: ""}
+"""Sessions in the calibration table; the rest is in the JSON."""
 
 
-def tables(replay: Replay, *, plain: bool = False) -> RenderableType:
-    """Everything worth seeing in a terminal: calibration, each window, and each file where there are several."""
+def build_tables(replay: ReplayReport, *, plain: bool = False) -> RenderableType:
+    """Return the calibration, a table for each window, and one for each file if there are several."""
     priced = any(session.priced for found in replay.replayed for session in found.sessions)
     parts: list[RenderableType] = []
     if replay.replayed:
         parts.append(_calibration_table(replay, plain=plain))
-        parts += [_policy_table(window, rows, plain, priced=priced) for window, rows in _by_window(replay.outcomes)]
+        parts += [_policy_table(window, rows, plain, priced=priced) for window, rows in by_window(replay.outcomes)]
     if len(replay.replayed) > 1:
-        parts += [_file_table(replay, window, plain) for window, _ in _by_window(replay.outcomes)]
+        parts += [_file_table(replay, window, plain) for window, _ in by_window(replay.outcomes)]
     parts += [Text(note) for note in _notes(replay)]
     parts += [Text(f"skipped {broken.path}: {broken.problem}", style="red") for broken in replay.broken]
     return Group(*parts)
 
 
-def to_json(replay: Replay) -> bytes:
-    """The whole replay, with sums and ratios worked out; the same replay always gives the same bytes."""
+def to_json(replay: ReplayReport) -> bytes:
+    """Return the whole replay with sums and ratios; equal replays give equal bytes."""
     document = {
         "plan": replay.plan,
         "prices_as_of": replay.prices_as_of,
@@ -59,33 +57,34 @@ def _file_json(found: FileOutcome) -> dict[str, Any]:
 
 
 def _session_json(session: SessionOutcome) -> dict[str, Any]:
-    told = msgspec.structs.asdict(session)
-    return {**told, "outcomes": [_with_ratios(outcome) for outcome in session.outcomes]}
+    fields = msgspec.structs.asdict(session)
+    return {**fields, "outcomes": [_with_ratios(outcome) for outcome in session.outcomes]}
 
 
-def _with_ratios(outcome: Outcome) -> dict[str, Any]:
+def _with_ratios(outcome: PolicyOutcome) -> dict[str, Any]:
     ratios = {
         "dollars": outcome.dollars,
         "dollars_with_refetch": outcome.dollars_with_refetch,
         "hit_ratio": outcome.hit_ratio,
         "mean_tokens": outcome.mean_tokens,
     }
-    told = {**msgspec.structs.asdict(outcome), **ratios}
-    return told if outcome.series else {name: value for name, value in told.items() if name != "series"}
+    fields = {**msgspec.structs.asdict(outcome), **ratios}
+    return fields if outcome.series else {name: value for name, value in fields.items() if name != "series"}
 
 
-def _by_window(outcomes: Iterable[Outcome]) -> Iterator[tuple[int, list[Outcome]]]:
+def by_window(outcomes: Iterable[PolicyOutcome]) -> Iterator[tuple[int, list[PolicyOutcome]]]:
+    """Yield each window with its outcomes."""
     for window, rows in groupby(outcomes, key=lambda outcome: outcome.window_tokens):
         yield window, list(rows)
 
 
-def cheapest_safe(outcomes: Iterable[Outcome]) -> str:
-    """The policy that costs least of those with no call over the window, no broken pair, and the opening always there."""
+def cheapest_safe(outcomes: Iterable[PolicyOutcome]) -> str:
+    """Return the cheapest policy without calls over the window, broken pairs or a lost opening."""
     safe = [found for found in outcomes if not (found.overruns or found.broken_pairs or found.without_opening)]
     return min(safe, key=lambda outcome: outcome.dollars_with_refetch).policy if safe else ""
 
 
-def _policy_table(window: int, rows: list[Outcome], plain: bool, *, priced: bool) -> Table:
+def _policy_table(window: int, rows: list[PolicyOutcome], plain: bool, *, priced: bool) -> Table:
     table = _table(f"window {window_label(window)}", plain)
     table.add_column("policy", no_wrap=True)
     refetched = any(outcome.refetch_tokens for outcome in rows)
@@ -94,7 +93,7 @@ def _policy_table(window: int, rows: list[Outcome], plain: bool, *, priced: bool
         table.add_column(head, justify="right", no_wrap=True)
     best = cheapest_safe(rows)
     for outcome in rows:
-        mark = MARK[outcome.policy == best and priced]
+        mark = "*" if outcome.policy == best and priced else ""
         refetch = (dollars(outcome.dollars_with_refetch),) if refetched else ()
         table.add_row(
             f"{outcome.policy}{mark}",
@@ -111,12 +110,12 @@ def _policy_table(window: int, rows: list[Outcome], plain: bool, *, priced: bool
     return table
 
 
-def _counts(outcome: Outcome) -> Iterator[str]:
+def _counts(outcome: PolicyOutcome) -> Iterator[str]:
     yield from (f"{count:,}" for count in (outcome.compactions, outcome.prunings, outcome.prefix_breaks))
     yield from (f"{count:,}" for count in (outcome.overruns, outcome.broken_pairs, outcome.without_opening))
 
 
-def _file_table(replay: Replay, window: int, plain: bool) -> Table:
+def _file_table(replay: ReplayReport, window: int, plain: bool) -> Table:
     table = _table(f"cost by file, window {window_label(window)}", plain)
     table.add_column("file", overflow="fold")
     for name in replay.plan.policies:
@@ -127,7 +126,7 @@ def _file_table(replay: Replay, window: int, plain: bool) -> Table:
     return table
 
 
-def _calibration_table(replay: Replay, *, plain: bool) -> Table:
+def _calibration_table(replay: ReplayReport, *, plain: bool) -> Table:
     table = _table("the recorded run against its simulation", plain)
     table.add_column("session", no_wrap=True, max_width=28)
     for head in ("calls", "factor", "overhead", "input", "hits", "sim.", "cost", "sim.", "misses"):
@@ -140,8 +139,8 @@ def _calibration_table(replay: Replay, *, plain: bool) -> Table:
     return table
 
 
-def calibration_rows(replay: Replay) -> list[tuple[str, ...]]:
-    """One row for each session that reports usage, largest first within its file."""
+def calibration_rows(replay: ReplayReport) -> list[tuple[str, ...]]:
+    """Return a row for each session that reports usage, largest first within its file."""
     return [
         _calibration_row(found, session, session.calibration)
         for found in replay.replayed
@@ -150,31 +149,32 @@ def calibration_rows(replay: Replay) -> list[tuple[str, ...]]:
     ]
 
 
-def _calibration_row(found: FileOutcome, session: SessionOutcome, told: Calibration) -> tuple[str, ...]:
+def _calibration_row(found: FileOutcome, session: SessionOutcome, calibration: RunCalibration) -> tuple[str, ...]:
     main = session is found.longest
-    cost = (dollars(told.recorded_dollars), f"{told.dollar_error:+.1%}") if session.priced else ("-", "-")
+    cost = (dollars(calibration.recorded_dollars), f"{calibration.dollar_error:+.1%}") if session.priced else ("-", "-")
     return (
         file_label(found.path) if main else f"  {session.id[:18]}",
-        f"{told.calls:,}",
+        f"{calibration.calls:,}",
         f"{session.factor:.2f}",
         short(session.overhead_tokens),
-        f"{told.input_error:+.1%}",
-        f"{told.recorded_hit_ratio:.1%}",
-        f"{told.simulated_hit_ratio:.1%}",
+        f"{calibration.input_error:+.1%}",
+        f"{calibration.recorded_hit_ratio:.1%}",
+        f"{calibration.simulated_hit_ratio:.1%}",
         *cost,
-        f"{told.misses}" + (f" ({told.corrected_dollar_error:+.1%})" if told.misses and session.priced else ""),
+        f"{calibration.misses}"
+        + (f" ({calibration.corrected_dollar_error:+.1%})" if calibration.misses and session.priced else ""),
     )
 
 
-def _notes(replay: Replay) -> Iterator[str]:
+def _notes(replay: ReplayReport) -> Iterator[str]:
     yield f"* the cheapest policy without a fault; dollars at the prices of {replay.prices_as_of}. Faults are calls over"
     yield "the window, broken pairs of call and result, and calls that lost the user's first words."
     yield "What a policy would have paid for the same work, not how the work would have gone."
-    told: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for session in (session for found in replay.replayed for session in found.sessions):
         for note in session.notes:
-            told[note] = told.get(note, 0) + 1
-    for note, count in told.items():
+            counts[note] = counts.get(note, 0) + 1
+    for note, count in counts.items():
         yield f"- {note}" + (f" ({count} sessions)" if count > 1 else "")
 
 
@@ -184,25 +184,25 @@ def _table(title: str, plain: bool) -> Table:
 
 
 def file_label(path: str) -> str:
-    """A file's name without its endings."""
+    """Return a file's name without its suffixes."""
     name = PurePath(path).name
     return name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
 
 
 def window_label(tokens: int) -> str:
-    """A window as it is asked for."""
+    """Return a window as it was requested."""
     return short(tokens) if tokens else "of the model"
 
 
 def dollars(amount: float) -> str:
-    """An amount of money in as many digits as tell something; a dash where there is no price, for nothing is free."""
+    """Return an amount with as many digits as are useful; a dash if no price is known."""
     if amount == 0:
         return "-"
     return f"{amount:,.2f}" if amount >= 0.1 else f"{amount:.4f}"
 
 
 def short(tokens: int) -> str:
-    """A number of tokens in few characters: 840, 6.8k, 64k, 1.23M."""
+    """Return a number of tokens in few characters: 840, 6.8k, 64k, 1.23M."""
     if tokens < 1_000:
         return str(tokens)
     if tokens < 1_000_000:

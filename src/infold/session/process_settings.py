@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from infold.plugins.manager import installed_plugins
+from infold.plugins.runner import installed_plugins
 from infold.session.settings import SessionSettings
 from infold.settings import Settings
 

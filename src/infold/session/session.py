@@ -33,7 +33,7 @@ from infold.formats.harness_text import marks_of
 from infold.formats.overflow import Overflow
 from infold.formats.registry import WireFormat, detect, format_named
 from infold.observers.bus import Bus
-from infold.plugins.manager import PluginHooks
+from infold.plugins.runner import PluginHooks
 from infold.ports import FullStore, MediaStore, SessionKey, Summariser
 from infold.session.background import BackgroundSummary
 from infold.session.compaction import (

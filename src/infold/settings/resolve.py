@@ -1,6 +1,7 @@
-"""Reads files and environment once and gives one frozen value; nothing is global and nothing is written.
+"""Resolve the layers of settings to one frozen value: `read_settings` for a process, `Settings.for_session` for a session.
 
-Every face passes its own environment and folder. What is wrong anywhere is a `SettingsError` now, not when it is needed.
+Callers pass their own environment and folder; nothing is global and nothing is written. Everything is checked at
+once, so an error is raised when settings are read, not when they are used.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,33 +19,15 @@ from infold.errors import PolicyError, SettingsError
 from infold.settings.load import (
     Chain,
     Layer,
-    Stated,
-    chain_of,
+    StatedValue,
+    build_chain,
     environment_layer,
-    file_layers,
-    relevant,
-    sources,
+    find_files,
+    read_layers,
+    relevant_variables,
     switch_layer,
 )
-from infold.settings.schema import BORROWED, BY_NAME, KEYS, UPSTREAM, Value
-
-_FIELDS = MappingProxyType(
-    {
-        "window": "window_tokens",
-        "compaction.auto": "auto",
-        "compaction.prune": "prune.enabled",
-        "compaction.reserved": "reserve_tokens",
-        "compaction.trigger": "trigger",
-        "compaction.target": "target",
-        "compaction.keep_turns": "tail.turns",
-        "compaction.tail_turns": "tail.turns",
-        "compaction.preserve_recent_tokens": "tail.size",
-        "compaction.attempts": "attempts",
-        "compaction.price": "priced",
-    }
-)
-"""Where in a policy each key stands."""
-
+from infold.settings.schema import DOCUMENT_VARIABLES, KEYS, KEYS_BY_NAME, POLICY_FIELDS, UPSTREAM, Value
 
 _TAIL_RULES = MappingProxyType(
     {
@@ -53,21 +36,20 @@ _TAIL_RULES = MappingProxyType(
         "compaction.preserve_recent_tokens": "tokens",
     }
 )
-"""The keys that only one rule for the tail looks at, and which."""
-
+"""The keys that only one rule for the tail uses, and which rule."""
 
 _RESERVING = frozenset({"less-reserve", "input-less-reserve", "scaled-reserve"})
-"""The rules for what is usable that look at a reserve."""
+"""The rules for the usable window that use a reserve."""
 
 
-def used_by(base: Policy, chain: Chain) -> Mapping[str, Stated]:
-    """The stated values that a preset uses, and the target that follows from a trigger.
+def select_values(base: Policy, chain: Chain) -> Mapping[str, StatedValue]:
+    """Return the stated values that a preset uses, and the target that follows from a trigger.
 
-    A value that the preset has no use for is left out where it was stated for a weaker preset; stated for this one, it is a
+    A value that the preset does not use is dropped if it was stated with a weaker preset; otherwise raise
     `SettingsError`.
     """
-    stated = {key: found for key in _FIELDS if (found := chain.find(key)) is not None}
-    for key, remedy in _without_use(base):
+    stated = {key: found for key in POLICY_FIELDS if (found := chain.find(key)) is not None}
+    for key, remedy in _unused_keys(base):
         if key in stated and chain.rank(key) <= chain.rank("preset"):
             problem = f"the preset {base.name} has no use for it"
             raise SettingsError(key, problem, where=stated[key].origin, remedy=remedy)
@@ -75,25 +57,25 @@ def used_by(base: Policy, chain: Chain) -> Mapping[str, Stated]:
     return {**_following_target(base, stated), **stated}
 
 
-def policy_of(base: Policy, used: Mapping[str, Stated]) -> Policy:
-    """A preset with these values in their places; raises `SettingsError` where they contradict each other."""
+def build_policy(base: Policy, used: Mapping[str, StatedValue]) -> Policy:
+    """Return a preset with these values; raise `SettingsError` if they contradict each other."""
     try:
         return replace(base, **_changes(base, used))
     except PolicyError as error:
         raise _contradiction(error, used) from error
 
 
-def preset_value(key: str, policy: Policy) -> Stated | None:
-    """What a policy itself says of a key; none where it says nothing of it."""
-    if key not in _FIELDS or (key == "window" and policy.window_tokens is None):
+def preset_value(key: str, policy: Policy) -> StatedValue | None:
+    """Return a policy's own value of a key, or `None` if the key does not set a field of it."""
+    if key not in POLICY_FIELDS or (key == "window" and policy.window_tokens is None):
         return None
-    value: Value = attrgetter(_FIELDS[key])(policy)
+    value: Value = attrgetter(POLICY_FIELDS[key])(policy)
     has_none = key in _TAIL_RULES and not (key == "compaction.keep_turns" and policy.tail.rule == "turns")
-    return Stated(None if has_none else value, f"preset {policy.name}")
+    return StatedValue(None if has_none else value, f"preset {policy.name}")
 
 
-def _without_use(base: Policy) -> Iterator[tuple[str, str]]:
-    """The keys that a preset ignores, each with what to do instead."""
+def _unused_keys(base: Policy) -> Iterator[tuple[str, str]]:
+    """Yield the keys that a preset ignores, each with the remedy."""
     for key, rule in _TAIL_RULES.items():
         if base.tail.rule != rule:
             fitting = ", ".join(sorted(name for name, policy in PRESETS.items() if policy.tail.rule == rule))
@@ -102,10 +84,10 @@ def _without_use(base: Policy) -> Iterator[tuple[str, str]]:
         yield "compaction.reserved", "remove it; a lower compaction.trigger leaves room for the reply as well"
 
 
-def _following_target(base: Policy, stated: Mapping[str, Stated]) -> Mapping[str, Stated]:
-    """A target in the preset's own proportion to a trigger that left it no room, so that one number can be set alone.
+def _following_target(base: Policy, stated: Mapping[str, StatedValue]) -> Mapping[str, StatedValue]:
+    """Return a target in the preset's proportion to the trigger if the trigger alone was set and leaves no room for it.
 
-    A trigger in tokens takes the target along, since no window is known here to compare them in.
+    A trigger in tokens always moves the target, since the two cannot be compared without a window.
     """
     trigger = stated["compaction.trigger"].value if "compaction.trigger" in stated else None
     if base.target is None or not isinstance(trigger, Amount) or "compaction.target" in stated:
@@ -114,55 +96,56 @@ def _following_target(base: Policy, stated: Mapping[str, Stated]) -> Mapping[str
         return {}
     value = trigger.value * base.target.value / base.trigger.value
     target = Amount(trigger.unit, int(value) if trigger.unit == "tokens" else round(value, 4))
-    return {"compaction.target": Stated(target, "in proportion to compaction.trigger")}
+    return {"compaction.target": StatedValue(target, "in proportion to compaction.trigger")}
 
 
-def _changes(base: Policy, used: Mapping[str, Stated]) -> dict[str, Any]:
+def _changes(base: Policy, used: Mapping[str, StatedValue]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for key, stated in used.items():
-        part, _, field = _FIELDS[key].rpartition(".")
+        part, _, field = POLICY_FIELDS[key].rpartition(".")
         made = _fields(key, field, stated.value)
         changes.update({part: replace(changes.get(part, getattr(base, part)), **made)} if part else made)
     return changes
 
 
 def _fields(key: str, field: str, value: Value) -> dict[str, Any]:
-    """Return the fields that a key sets; OpenCode's tail of so many tokens is exactly that, and one of no turns is none."""
+    """Return the fields that a key sets: OpenCode's tail has exactly the tokens stated, and zero turns mean no tail."""
     if key == "compaction.preserve_recent_tokens":
         return {"size": Amount("tokens", cast(int, value)), "minimum_tokens": 0, "maximum_tokens": LARGEST_TOKENS}
     return {"rule": "none"} if key == "compaction.tail_turns" and value == 0 else {field: value}
 
 
-def _contradiction(error: PolicyError, used: Mapping[str, Stated]) -> SettingsError:
+def _contradiction(error: PolicyError, used: Mapping[str, StatedValue]) -> SettingsError:
     key = next(
-        key for key, field in _FIELDS.items() if field == error.field and (key in used or key == "compaction.target")
+        key
+        for key, field in POLICY_FIELDS.items()
+        if field == error.field and (key in used or key == "compaction.target")
     )
     concerned = ("compaction.trigger", "compaction.target") if key == "compaction.target" else (key,)
     where = ", ".join(f"{one} from {used[one].origin}" for one in concerned if one in used)
     return SettingsError(key, error.problem, where=where, remedy=error.remedy)
 
 
-_NOTHING: Mapping[str, Stated] = MappingProxyType({})
+_NOTHING: Mapping[str, StatedValue] = MappingProxyType({})
 
-
-BORROWING_PRESET = "turn-window"
-"""The preset of document 003, for which that document's own variables count."""
+DOCUMENT_PRESET = "turn-window"
+"""The preset of document 003, which uses that document's own variables."""
 
 
 class Permissions(Struct, frozen=True):
-    """Rules for an agent's tools, as they are written: `shell`, `shell:git status*`."""
+    """Rules for an agent's tools, as written: `shell`, `shell:git status*`."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
 
-class SessionTerms(Struct, frozen=True):
-    """What a session is kept by, and where each value came from.
+class SessionOptions(Struct, frozen=True):
+    """The settings of one session, and where each value came from.
 
-    `window_tokens` is none where the model's own window holds. `summariser` names a model; none leaves summaries to code, or
-    to the client's own model. `recovers` is none where whoever sends the requests decides it. `values` has every
-    setting that may differ by session, under its key.
+    `window_tokens` is `None` for the model's own window. `summariser` names a model; `None` leaves summaries to code,
+    or to the client's own model. `recovers` is `None` if the sender of the requests decides. `values` has every
+    setting that may differ by session, by key.
     """
 
     model: str | None
@@ -173,30 +156,34 @@ class SessionTerms(Struct, frozen=True):
     background: bool
     recovers: bool | None
     permissions: Permissions
-    values: Mapping[str, Stated]
+    values: Mapping[str, StatedValue]
 
 
-def terms_of(
+def resolve_session(
     layers: Sequence[Layer],
     variables: Mapping[str, str],
     *,
     model: str | None = None,
     agent: str | None = None,
-    given: Mapping[str, Stated] = _NOTHING,
-) -> SessionTerms:
-    """Return the terms of a session.
+    given: Mapping[str, StatedValue] = _NOTHING,
+) -> SessionOptions:
+    """Return the settings of a session.
 
-    `layers` are those of all sources, weakest first, `variables` what the environment holds, `given` what the command line
-    says by key: it wins over all but the switches. Raises `SettingsError` where values contradict each other.
+    `layers` are those of all sources, weakest first; `variables` are the environment's; `given` has the command
+    line's values by key, which win over all but the switches. Raise `SettingsError` if values contradict each other.
     """
     layers = (*layers, Layer("command", given))
-    chain = chain_of(layers, model=model, agent=agent)
-    chain = chain_of((*layers, *_as_preset_has_it(chain, variables)), model=model, agent=agent)
+    chain = build_chain(layers, model=model, agent=agent)
+    chain = build_chain((*layers, *_preset_layers(chain, variables)), model=model, agent=agent)
     base = preset(str(chain.get("preset").value))
-    used = used_by(base, chain)
-    policy = policy_of(base, used)
-    values = {key: used.get(key) or _unstated(key, chain, policy) for key in BY_NAME if BY_NAME[key].per_session}
-    return SessionTerms(
+    used = select_values(base, chain)
+    policy = build_policy(base, used)
+    values = {
+        key: used.get(key) or preset_value(key, policy) or chain.get(key)
+        for key in KEYS_BY_NAME
+        if KEYS_BY_NAME[key].per_session
+    }
+    return SessionOptions(
         model=model,
         agent=agent,
         policy=policy,
@@ -211,37 +198,33 @@ def terms_of(
     )
 
 
-def _as_preset_has_it(chain: Chain, variables: Mapping[str, str]) -> tuple[Layer, ...]:
-    """What variables of other programs say under a preset that is theirs (S8.1, S8.2); under others they are not even read."""
+def _preset_layers(chain: Chain, variables: Mapping[str, str]) -> tuple[Layer, ...]:
+    """Return the layers of other programs' variables that the chosen preset uses."""
     name = str(chain.get("preset").value)
-    if name == BORROWING_PRESET:
-        return (environment_layer(variables, BORROWED),)
+    if name == DOCUMENT_PRESET:
+        return (environment_layer(variables, DOCUMENT_VARIABLES),)
     return (switch_layer(variables, OPENCODE),) if OPENCODE in prefixes_for(name) else ()
-
-
-def _unstated(key: str, chain: Chain, policy: Policy) -> Stated:
-    return preset_value(key, policy) or chain.get(key)
 
 
 S = TypeVar("S", bound=Struct)
 
 
 class RecallSettings(Struct, frozen=True):
-    """Whether recall is offered to models, and how much one answer may hold."""
+    """Whether recall is offered to models, and the size of one answer."""
 
     enabled: bool
     budget_tokens: int
 
 
 class PluginSettings(Struct, frozen=True):
-    """Which of the installed plugins are used, none meaning all, and whether the bundled template is one of them."""
+    """Which installed plugins are used (`None` for all), and whether the bundled template is one of them."""
 
     enabled: tuple[str, ...] | None
     seven_sections: bool
 
 
 class AgentSettings(Struct, frozen=True):
-    """How far the terminal agent goes, and what it keeps beside the session."""
+    """Limits of the terminal agent, and what it keeps apart from the session."""
 
     steps: int
     result_tokens: int
@@ -252,7 +235,7 @@ class AgentSettings(Struct, frozen=True):
 
 
 class GatewaySettings(Struct, frozen=True):
-    """Where the gateway listens, whom it answers, whose sessions are whose, and how long a client may take."""
+    """Where the gateway listens, which hosts and tenant it serves, and how long a client may take."""
 
     host: str
     port: int
@@ -265,7 +248,7 @@ class GatewaySettings(Struct, frozen=True):
 
 
 class StoreLimits(Struct, frozen=True):
-    """From what age or size on sessions are deleted; none is never (B27). `media_bytes`: up to what size a medium is kept."""
+    """Age and size from which sessions are deleted, `None` for never; `media_bytes` is the largest medium that is kept."""
 
     max_age_days: int | None
     max_bytes: int | None
@@ -273,10 +256,10 @@ class StoreLimits(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True):
-    """All that files and environment say.
+    """The settings of a process.
 
-    `files` are those that were read, weakest first; `upstreams` has addresses by provider. What may differ by model and agent
-    is given by `for_session`.
+    `files` are those that were read, weakest first; `upstreams` has addresses by provider. `for_session` returns what
+    may differ by model and agent.
     """
 
     model: str | None
@@ -292,29 +275,29 @@ class Settings(Struct, frozen=True):
     variables: Mapping[str, str]
 
     def __repr__(self) -> str:
-        """The files alone: a store's address may hold a password."""
+        """Show only the files: a store's address may hold a password."""
         return f"Settings(files={self.files})"
 
     @property
     def is_store_stated(self) -> bool:
-        """Whether anybody says where sessions are kept; where nobody does, a face may have a place of its own for them."""
-        return chain_of(self.layers).find("store") is not None
+        """Whether the store is stated anywhere; if not, a caller may choose its own default."""
+        return build_chain(self.layers).find("store") is not None
 
     def for_session(
         self, *, model: str | None = None, agent: str | None = None, preset: str = "", window: int = 0
-    ) -> SessionTerms:
-        """Return what holds for a session with that model, else the one set, and that agent; raises `SettingsError`.
+    ) -> SessionOptions:
+        """Return the settings of a session with that agent and that model, by default the one set; raise `SettingsError`.
 
-        `preset` and `window` are what a command line says, empty and 0 where it says nothing; all other settings hold.
+        `preset` and `window` are the command line's, empty and 0 if it gives none; they change no other setting.
         """
         options: dict[str, tuple[str, Value]] = {"preset": ("--policy", preset), "window": ("--window", window)}
-        given = {key: Stated(value, option) for key, (option, value) in options.items() if value}
-        return terms_of(self.layers, self.variables, model=model or self.model, agent=agent, given=given)
+        given = {key: StatedValue(value, option) for key, (option, value) in options.items() if value}
+        return resolve_session(self.layers, self.variables, model=model or self.model, agent=agent, given=given)
 
-    def effective(self, *, model: str | None = None, agent: str | None = None) -> Mapping[str, Stated]:
-        """Every setting as it holds for such a session, and where it came from, in the order of the reference."""
+    def effective(self, *, model: str | None = None, agent: str | None = None) -> Mapping[str, StatedValue]:
+        """Return every setting as it applies to such a session, with its origin, in the order of the reference."""
         of_session = self.for_session(model=model, agent=agent).values
-        chain = chain_of(self.layers)
+        chain = build_chain(self.layers)
         stated = [f"upstreams.{provider}.base_url" for provider in self.upstreams]
         families = {UPSTREAM.name: stated or [UPSTREAM.name]}
         names = [name for key in KEYS for name in families.get(key.name, [key.name])]
@@ -322,19 +305,19 @@ class Settings(Struct, frozen=True):
 
 
 def read_settings(environ: Mapping[str, str], folder: Path | None) -> Settings:
-    """The settings of a process in that folder with that environment; raises `SettingsError` for what is wrong.
+    """Return the settings of a process with that environment in that folder; raise `SettingsError` if any is wrong.
 
-    Without a folder, no project's file is read.
+    Without a folder no project's file is read.
     """
-    files = sources(environ, folder)
-    variables = relevant(environ)
+    files = find_files(environ, folder)
+    variables = relevant_variables(environ)
     layers = (
-        *(layer for source in files for layer in file_layers(source, home=environ.get("HOME", ""))),
+        *(layer for source in files for layer in read_layers(source, home=environ.get("HOME", ""))),
         environment_layer(variables),
         switch_layer(variables),
     )
     _check(layers, variables)
-    chain = chain_of(layers)
+    chain = build_chain(layers)
     return Settings(
         model=cast(str | None, chain.get("model").value),
         store=cast(str | None, chain.get("store").value) or "memory",
@@ -361,9 +344,9 @@ def _upstreams(chain: Chain) -> Mapping[str, str]:
 
 
 def _check(layers: Sequence[Layer], variables: Mapping[str, str]) -> None:
-    """Make every table's terms once, so that a contradiction is told when settings are read."""
+    """Resolve every table once, so that a contradiction is reported when settings are read."""
     for_all = [layer for layer in layers if layer.scope not in ("model", "agent")]
-    terms_of(for_all, variables)
+    resolve_session(for_all, variables)
     for layer in layers:
         if layer.scope in ("model", "agent"):
-            terms_of((*for_all, replace(layer, scope="agent", name="checked")), variables, agent="checked")
+            resolve_session((*for_all, replace(layer, scope="agent", name="checked")), variables, agent="checked")

@@ -1,6 +1,6 @@
-"""The table of settings: every key with its kind, its default, its variable and its aliases.
+"""The table of settings: every key with its kind, default, environment variable and aliases.
 
-Reading, errors, `infold config` and the reference page all go by this table; nothing else knows what can be set.
+Loading, errors, `infold config` and the reference page all use this table; no other module knows which settings exist.
 """
 
 import re
@@ -17,95 +17,70 @@ from infold.core.policy import LARGEST_TOKENS, PREFIX, PRESETS, Amount, is_true,
 from infold.errors import PolicyError
 
 Value: TypeAlias = bool | int | str | Amount | tuple[str, ...] | None
-"""What a setting can be; none is one that is not set."""
+"""The value of a setting; `None` if it is not set."""
 
-
-HIDDEN = "***"
-
+# Values as text.
 
 SMALLEST_GROUPED = 10_000
-
+"""From here on digits are grouped."""
 
 _PASSWORD = re.compile(r"(?<=://)([^/@\s]*?):\S*(?=@)|(?<=[?&])((?:ssl)?password=)[^&\s]*", re.IGNORECASE)
 
 
-def told(value: Value) -> str:
-    """A value as it can be written back; a password inside an address is hidden."""
+def format_value(value: Value) -> str:
+    """Return a value as it can be written in a file, with the password of an address hidden."""
     match value:
         case None:
             return ""
         case bool():
             return str(value).lower()
         case int():
-            return _shown_digits(value)
-        case Amount():
-            return _shown_amount(value)
+            return f"{value:_}" if value >= SMALLEST_GROUPED else str(value)
+        case Amount(unit=unit, value=number):
+            whole = format_value(int(number))
+            return {"share": f"{number * 100:.4g}%", "tokens": whole, "remaining": f"remaining {whole}"}[unit]
         case tuple():
             return ", ".join(value) or "none"
         case str():
-            return _PASSWORD.sub(_hidden, value)
+            return _PASSWORD.sub(lambda found: f"{found[2]}***" if found[2] else f"{found[1]}:***", value)
         case _:
             assert_never(value)
 
 
 def has_password(value: Value) -> bool:
-    """Whether a value is an address with a password in it."""
+    """Return whether a value is an address with a password in it."""
     return isinstance(value, str) and _PASSWORD.search(value) is not None
 
 
-def _shown_digits(number: int) -> str:
-    return f"{number:_}" if number >= SMALLEST_GROUPED else str(number)
+# Where a store is.
+
+STORE_HELP = "give 'memory', the path of a file, or a postgresql:// address"
+
+POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 
 
-def _shown_amount(amount: Amount) -> str:
-    if amount.unit == "share":
-        return f"{amount.value * 100:.4g}%"
-    return f"{'remaining ' if amount.unit == 'remaining' else ''}{_shown_digits(int(amount.value))}"
-
-
-def _hidden(found: re.Match[str]) -> str:
-    return f"{found[2]}{HIDDEN}" if found[2] else f"{found[1]}:{HIDDEN}"
-
-
-PLACES = "give 'memory', the path of a file, or a postgresql:// address"
-"""What to give, in words."""
-
-
-ELSEWHERE = ("postgresql://", "postgres://")
-"""How the address of a store begins that is no file."""
-
-
-def problem_with(place: str) -> str:
-    """What is wrong with a place, without anything secret in it; empty if it can be one."""
+def store_problem(place: str) -> str:
+    """Return what is wrong with the address of a store, without any password in it; empty if it is valid."""
     scheme, is_address, _ = place.partition("://")
-    if not is_address or place.startswith(ELSEWHERE):
+    if not is_address or place.startswith(POSTGRES_SCHEMES):
         return ""
     if scheme == "sqlite":
         return "a SQLite file is named by its path, as in sqlite:sessions.sqlite3, without slashes before it"
     return f"infold has no store for addresses that begin with {scheme}://"
 
 
-def path_of(place: str) -> Path:
-    """The file of a place that is one; `~` is the user's home, for programs start commands without a shell."""
+def store_path(place: str) -> Path:
+    """Return the path of a SQLite store's file, with `~` expanded since not every caller has a shell."""
     return Path(place.removeprefix("sqlite:")).expanduser()
 
 
-LARGEST_PORT = 65_535
+# Kinds of values. Readers raise `ValueError` with the problem; `bool` is a subclass of `int`, so it is excluded.
 
 
-_NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?|\.\d+) ?([km]?)", re.IGNORECASE)
+class ValueKind(Struct, frozen=True):
+    """A kind of value: its name, the remedy for a wrong value, and its reader.
 
-
-_RULE = re.compile(r"[a-z_*]+(?::\S.*)?")
-
-
-_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
-
-
-class Kind(Struct, frozen=True):
-    """A kind of value: what it is called, what to give where it is wrong, and its reader.
-
-    `of_text` makes of a variable's text what TOML would have given, or leaves it for the reader to refuse.
+    `of_text` converts an environment variable to what TOML would have given, or leaves it for the reader to reject.
     """
 
     name: str
@@ -114,34 +89,35 @@ class Kind(Struct, frozen=True):
     of_text: Callable[[str], object] = str
 
 
-# Readers. `bool` is a kind of `int` to Python and to nobody else.
+_NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?|\.\d+) ?([km]?)", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
-def _yes_or_no(text: str) -> object:
+def _switch_text(text: str) -> object:
     try:
         return is_true(text)
     except ValueError:
         return text
 
 
-def _switch(raw: object) -> Value:
+def _read_switch(raw: object) -> Value:
     if raw is True or raw is False:
         return raw
     raise ValueError(f"{raw!r} is neither true nor false")
 
 
-def _tokens(raw: object) -> Value:
-    number = _number(raw) if isinstance(raw, str) else raw
+def _read_tokens(raw: object) -> Value:
+    number = _parse_number(raw) if isinstance(raw, str) else raw
     if isinstance(number, float) and number.is_integer():
         number = int(number)
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= LARGEST_TOKENS:
-        raise ValueError(f"{raw!r} is no number of tokens")
+        raise ValueError(f"{raw!r} is not a number of tokens")
     return number
 
 
-def _amount(raw: object) -> Value:
+def _read_amount(raw: object) -> Value:
     try:
-        amount = _amount_of_text(raw) if isinstance(raw, str) else _amount_of_number(raw)
+        amount = _parse_amount(raw) if isinstance(raw, str) else _amount_of_number(raw)
     except PolicyError as error:
         raise ValueError(error.problem) from error
     if amount.value == 0 and amount.unit != "remaining":
@@ -149,39 +125,39 @@ def _amount(raw: object) -> Value:
     return amount
 
 
-def _amount_of_text(text: str) -> Amount:
+def _parse_amount(text: str) -> Amount:
     written = text.strip().lower()
     if written.endswith("%"):
-        return share(round(_number(written[:-1].strip()) / 100, 6))
+        return share(round(_parse_number(written[:-1].strip()) / 100, 6))
     if written.startswith("remaining "):
-        return remaining(_whole(_number(written.removeprefix("remaining ").strip()), text))
-    return _amount_of_number(_number(written))
+        return remaining(_require_whole(_parse_number(written.removeprefix("remaining ").strip()), text))
+    return _amount_of_number(_parse_number(written))
 
 
 def _amount_of_number(number: object) -> Amount:
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < inf:
-        raise ValueError(f"{number!r} is no amount")
-    return share(float(number)) if number <= 1 else tokens(_whole(number, number))
+        raise ValueError(f"{number!r} is not an amount")
+    return share(float(number)) if number <= 1 else tokens(_require_whole(number, number))
 
 
-def _whole(number: float, raw: object) -> int:
+def _require_whole(number: float, raw: object) -> int:
     if number != int(number):
         raise ValueError(f"{raw!r} is neither a share up to 1 nor whole tokens")
     return int(number)
 
 
-def _number(text: str) -> float:
-    """A number with k or m for thousands and millions: 8000, 64k, 1.5m, 200_000."""
+def _parse_number(text: str) -> float:
+    """Parse a number with k or m for thousands and millions: 8000, 64k, 1.5m, 200_000."""
     found = _NUMBER.fullmatch(text.strip()) if len(text) <= len("1_000_000_000.000") + 1 else None
     if found is None:
-        raise ValueError(f"{text!r} is no number")
+        raise ValueError(f"{text!r} is not a number")
     return round(float(found[1].replace("_", "")) * _UNITS[found[2].lower()], 6)
 
 
-def _counted(least: int, most: int) -> Callable[[object], Value]:
+def _whole_number(least: int, most: int) -> Callable[[object], Value]:
     def read(raw: object) -> Value:
         if isinstance(raw, bool) or not isinstance(raw, int) or not least <= raw <= most:
-            raise ValueError(f"{raw!r} is no whole number from {least} to {most:,}")
+            raise ValueError(f"{raw!r} is not a whole number from {least} to {most:,}")
         return raw
 
     return read
@@ -192,138 +168,106 @@ def _digits(text: str) -> object:
     return int(written) if written.isdecimal() and len(written) < 20 else text
 
 
-def _cap(raw: object) -> Value:
+def _read_cap(raw: object) -> Value:
     if isinstance(raw, str) and raw.strip().lower() == "off":
         return None
-    return _counted(1, 1 << 62)(raw)
+    return _whole_number(1, 1 << 62)(raw)
 
 
-def _text(raw: object) -> str | None:
+def _read_text(raw: object) -> str | None:
     if not isinstance(raw, str) or not raw.isprintable():
-        raise ValueError("it is no text of one line")
+        raise ValueError("it is not a text of one line")
     return raw.strip() or None
 
 
-def _stated_text(raw: object) -> str:
-    text = _text(raw)
-    if text is None:
-        raise ValueError("it is empty")
-    return text
+def _matching(pattern: str, what: str) -> Callable[[object], str]:
+    """Return a reader for texts that match a pattern."""
+
+    def read(raw: object) -> str:
+        text = _read_text(raw)
+        if text is None:
+            raise ValueError("it is empty")
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"{format_value(text)!r} is not {what}")
+        return text
+
+    return read
 
 
-def _place(raw: object) -> Value:
-    place = _stated_text(raw)
-    problem = problem_with(place)
+def _read_place(raw: object) -> Value:
+    place = _matching(r".*", "a place")(raw)
+    problem = store_problem(place)
     if problem:
         raise ValueError(problem)
     return place
 
 
-def _address(raw: object) -> Value:
-    address = _stated_text(raw)
-    if not re.fullmatch(r"https?://[^\s/]+.*", address):
-        raise ValueError(f"{told(address)!r} is no address")
-    return address.rstrip("/")
+_read_host = _matching(r"[\w.:\[\]-]+", "a host")
 
 
-def _host(raw: object) -> Value:
-    host = _stated_text(raw)
-    if not re.fullmatch(r"[\w.:\[\]-]+", host):
-        raise ValueError(f"{host!r} is no host")
-    return host
-
-
-def _hosts(raw: object) -> Value:
+def _read_hosts(raw: object) -> Value:
     hosts = [part.strip() for part in raw.split(",") if part.strip()] if isinstance(raw, str) else raw
     if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
-        raise ValueError(f"{raw!r} is no list of hosts")
-    return () if hosts == ["none"] else tuple(str(_host(host)) for host in hosts)
+        raise ValueError(f"{raw!r} is not a list of hosts")
+    return () if hosts == ["none"] else tuple(map(_read_host, hosts))
 
 
-def _tenant(raw: object) -> Value:
-    tenant = _stated_text(raw)
-    if not re.fullmatch(r"[\w.@-]{1,64}", tenant):
-        raise ValueError(f"{tenant!r} is no tenant")
-    return tenant
-
-
-def _preset(raw: object) -> Value:
+def _read_preset(raw: object) -> Value:
     if not isinstance(raw, str) or raw not in PRESETS:
-        raise ValueError(f"no preset is named {raw!r}")
+        raise ValueError(f"unknown preset {raw!r}")
     return raw
 
 
-def _names(raw: object) -> Value:
+def _read_names(raw: object) -> Value:
     if isinstance(raw, str):
         words = [word.strip() for word in raw.split(",") if word.strip()]
         return None if words == ["all"] else () if words == ["none"] else tuple(words)
     if not isinstance(raw, list) or not all(isinstance(name, str) and name for name in raw):
-        raise ValueError(f"{raw!r} is no list of names")
+        raise ValueError(f"{raw!r} is not a list of names")
     return tuple(raw)
 
 
-def _rules(raw: object) -> Value:
+def _read_rules(raw: object) -> Value:
     rules = [part.strip() for part in raw.split(",")] if isinstance(raw, str) else raw
-    if not isinstance(rules, list) or not all(isinstance(rule, str) and _RULE.fullmatch(rule) for rule in rules):
-        raise ValueError(f"{raw!r} is no list of rules")
+    is_rule = re.compile(r"[a-z_*]+(?::\S.*)?").fullmatch
+    if not isinstance(rules, list) or not all(isinstance(rule, str) and is_rule(rule) for rule in rules):
+        raise ValueError(f"{raw!r} is not a list of rules")
     return tuple(rules)
 
 
-SWITCH = Kind("true or false", "give true or false (in the environment also 1/0, yes/no, on/off)", _switch, _yes_or_no)
-
-
-TOKENS = Kind("tokens", "give a number of tokens such as 8000, 200_000 or '64k'", _tokens)
-
-
-AMOUNT = Kind(
+SWITCH = ValueKind(
+    "true or false", "give true or false (in the environment also 1/0, yes/no, on/off)", _read_switch, _switch_text
+)
+TOKENS = ValueKind("tokens", "give a number of tokens such as 8000, 200_000 or '64k'", _read_tokens)
+AMOUNT = ValueKind(
     "amount",
     "give a share of the usable window such as 0.9 or '90%', tokens such as 48000, or 'remaining 20000'",
-    _amount,
+    _read_amount,
+)
+COUNT = ValueKind("whole number", "give a whole number from 1 on", _whole_number(1, LARGEST_TOKENS), _digits)
+TURNS = ValueKind("whole number", "give a whole number of turns from 0 to 10,000", _whole_number(0, 10_000), _digits)
+PORT = ValueKind("port", "give a port, or 0 for any that is free", _whole_number(0, 65_535), _digits)
+CAP = ValueKind("whole number or off", "give a whole number from 1 on, or 'off'", _read_cap, _digits)
+TEXT = ValueKind("text", "give a text of one line", _read_text)
+PLACE = ValueKind("place", STORE_HELP, _read_place)
+ADDRESS = ValueKind(
+    "address",
+    "give an address that begins with http:// or https://",
+    lambda raw: _matching(r"https?://[^\s/]+.*", "an address")(raw).rstrip("/"),
+)
+HOST = ValueKind("host", "give a host name or an IP address", _read_host)
+HOSTS = ValueKind("list of hosts", "give a list of host names or IP addresses", _read_hosts)
+TENANT = ValueKind("tenant", "give up to 64 letters, digits and . _ @ -", _matching(r"[\w.@-]{1,64}", "a tenant"))
+PRESET = ValueKind("preset", f"choose one of {', '.join(sorted(PRESETS))}", _read_preset)
+NAMES = ValueKind("list of names", "give a list of names, or 'all' or 'none'", _read_names)
+RULES = ValueKind(
+    "list of rules", "give a list of tools, or of tools with a pattern such as 'shell:git status*'", _read_rules
 )
 
-
-COUNT = Kind("whole number", "give a whole number from 1 on", _counted(1, LARGEST_TOKENS), _digits)
-
-
-TURNS = Kind("whole number", "give a whole number of turns from 0 to 10,000", _counted(0, 10_000), _digits)
-
-
-PORT = Kind("port", "give a port, or 0 for any that is free", _counted(0, LARGEST_PORT), _digits)
-
-
-CAP = Kind("whole number or off", "give a whole number from 1 on, or 'off'", _cap, _digits)
-
-
-TEXT = Kind("text", "give a text of one line", _text)
-
-
-PLACE = Kind("place", PLACES, _place)
-
-
-ADDRESS = Kind("address", "give an address that begins with http:// or https://", _address)
-
-
-HOST = Kind("host", "give a host name or an IP address", _host)
-
-
-HOSTS = Kind("list of hosts", "give a list of host names or IP addresses", _hosts)
-
-
-TENANT = Kind("tenant", "give up to 64 letters, digits and . _ @ -", _tenant)
-
-
-PRESET = Kind("preset", f"choose one of {', '.join(sorted(PRESETS))}", _preset)
-
-
-NAMES = Kind("list of names", "give a list of names, or 'all' or 'none'", _names)
-
-
-RULES = Kind("list of rules", "give a list of tools, or of tools with a pattern such as 'shell:git status*'", _rules)
-
+# Keys.
 
 LIKE, MISSPELT = 0.6, 0.85
-"""How like a known name, from 0 to 1, another must be: to be hinted at, and to count as a slip of the pen."""
-
+"""How similar, from 0 to 1, a name must be to a known one to be suggested, and to be taken for a misspelling of it."""
 
 PROJECT_KEYS = frozenset(
     {
@@ -331,22 +275,59 @@ PROJECT_KEYS = frozenset(
         *("permissions.ask", "permissions.deny"),
     }
 )
-"""The keys that a project's file may hold, next to those of `compaction` except its model."""
+"""The keys that a project's file may set, besides those of `compaction` except its model."""
+
+
+POLICY_FIELDS = MappingProxyType(
+    {
+        "window": "window_tokens",
+        "compaction.auto": "auto",
+        "compaction.prune": "prune.enabled",
+        "compaction.reserved": "reserve_tokens",
+        "compaction.trigger": "trigger",
+        "compaction.target": "target",
+        "compaction.keep_turns": "tail.turns",
+        "compaction.tail_turns": "tail.turns",
+        "compaction.preserve_recent_tokens": "tail.size",
+        "compaction.attempts": "attempts",
+        "compaction.price": "priced",
+    }
+)
+"""The keys that set a field of the policy, and which field."""
+
+_ALIAS_NAMES = {
+    "auto_compact": "compaction.auto",
+    "enable_prune": "compaction.prune",
+    "CONTEXT_WINDOW_TOKENS": "window",
+    "COMPACT_TRIGGER": "compaction.trigger",
+    "COMPACT_TARGET": "compaction.target",
+    "KEEP_LAST_TURNS": "compaction.keep_turns",
+    "MAX_COMPACTION_ATTEMPTS": "compaction.attempts",
+}
+"""The names of documents 002 (lower case) and 003 (environment variables)."""
 
 
 class Key(Struct, frozen=True):
-    """One setting: its name in a file, how it is written, and what holds where nobody sets it.
+    """One setting: its name in a file, its kind, and its default.
 
-    `unset` says in words what it means that there is no value. `from_preset`: without a value the preset decides.
+    `unset` says in words what the absence of a value means.
     """
 
     name: str
-    kind: Kind
+    kind: ValueKind
     help: str
     default: Value = None
     unset: str = ""
-    aliases: tuple[str, ...] = ()
-    from_preset: bool = False
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The documents' names for it."""
+        return tuple(alias for alias, name in _ALIAS_NAMES.items() if name == self.name)
+
+    @property
+    def from_preset(self) -> bool:
+        """Whether the preset decides where no value is stated."""
+        return self.name in POLICY_FIELDS
 
     @property
     def per_session(self) -> bool:
@@ -355,19 +336,21 @@ class Key(Struct, frozen=True):
 
     @property
     def per_project(self) -> bool:
-        """Whether a file that belongs to a project may hold it: only how sessions are kept in their window, and what agents
-        are forbidden. Everything else chooses who is asked, what is run, paid for, sent somewhere or deleted."""
+        """Whether a project's file may set it: how sessions are kept in their window, and what agents may not do.
+
+        All other keys decide which model is asked, what is run, paid for, sent or deleted.
+        """
         is_of_window = self.name.startswith("compaction.") and self.name != "compaction.model"
         return is_of_window or self.name in PROJECT_KEYS
 
     @property
     def variable(self) -> str:
         """The environment variable that sets it."""
-        return variable_of(self.name)
+        return variable_name(self.name)
 
 
-def variable_of(name: str) -> str:
-    """The variable for a key or an alias: `compaction.keep_turns` is `INFOLD_COMPACTION_KEEP_TURNS`."""
+def variable_name(name: str) -> str:
+    """Return the variable of a key or an alias: `INFOLD_COMPACTION_KEEP_TURNS` for `compaction.keep_turns`."""
     return PREFIX + name.upper().replace(".", "_").replace("-", "_")
 
 
@@ -377,100 +360,54 @@ UPSTREAM = Key(
     "Where the gateway sends requests for a provider, such as `upstreams.openai.base_url`.",
     unset="none; if no provider has one, the embedded model answers",
 )
-"""The one key that is a family: a provider's name of lower-case letters, digits and hyphens stands in its middle."""
-
+"""A family of keys: the provider's name, of lower-case letters, digits and hyphens, stands in the middle."""
 
 KEYS: tuple[Key, ...] = (
     Key("preset", PRESET, "Which preset decides when and how to compact.", "infold"),
     Key("model", TEXT, "The model whose window and prices count where a request does not name one.", unset="not named"),
-    Key(
-        "window",
-        TOKENS,
-        "The window, in place of the model's own.",
-        unset="the model's own",
-        aliases=("CONTEXT_WINDOW_TOKENS",),
-        from_preset=True,
-    ),
+    Key("window", TOKENS, "The window, in place of the model's own.", unset="the model's own"),
     Key(
         "store",
         PLACE,
         "Where sessions are kept: `memory`, a file's path or a `postgresql://` address.",
         unset="in memory; those of the agent in a file of your own",
     ),
-    Key(
-        "compaction.auto",
-        SWITCH,
-        "Whether sessions are compacted unasked. Off means off.",
-        default=True,
-        aliases=("auto_compact",),
-        from_preset=True,
-    ),
-    Key(
-        "compaction.prune",
-        SWITCH,
-        "Whether old tool results become stubs.",
-        default=True,
-        aliases=("enable_prune",),
-        from_preset=True,
-    ),
+    Key("compaction.auto", SWITCH, "Whether sessions are compacted unasked. Off means off.", default=True),
+    Key("compaction.prune", SWITCH, "Whether old tool results become stubs.", default=True),
     Key(
         "compaction.reserved",
         TOKENS,
         "What of the window stays free for the reply; 0 is honoured.",
         unset="by its rule",
-        from_preset=True,
     ),
-    Key(
-        "compaction.trigger",
-        AMOUNT,
-        "How full the usable window is when a compaction begins.",
-        aliases=("COMPACT_TRIGGER",),
-        from_preset=True,
-    ),
-    Key(
-        "compaction.target",
-        AMOUNT,
-        "How full a compaction aims to leave it.",
-        unset="the trigger",
-        aliases=("COMPACT_TARGET",),
-        from_preset=True,
-    ),
+    Key("compaction.trigger", AMOUNT, "How full the usable window is when a compaction begins."),
+    Key("compaction.target", AMOUNT, "How full a compaction aims to leave it.", unset="the trigger"),
     Key(
         "compaction.keep_turns",
         COUNT,
         "How many of the last turns stay verbatim, in presets that count their tail in turns.",
         unset="not by turns",
-        aliases=("KEEP_LAST_TURNS",),
-        from_preset=True,
     ),
     Key(
         "compaction.tail_turns",
         TURNS,
         "Of how many of the last turns the tail may be, in presets that count it in tokens; 0 keeps no tail.",
         unset="no limit",
-        from_preset=True,
     ),
     Key(
         "compaction.preserve_recent_tokens",
         TOKENS,
         "How many tokens of recent messages stay verbatim, in presets that count their tail in tokens.",
         unset="by its rule",
-        from_preset=True,
     ),
     Key(
-        "compaction.attempts",
-        COUNT,
-        "How often a session is compacted for one user prompt at most.",
-        unset="no bound",
-        aliases=("MAX_COMPACTION_ATTEMPTS",),
-        from_preset=True,
+        "compaction.attempts", COUNT, "How often a session is compacted for one user prompt at most.", unset="no bound"
     ),
     Key("compaction.model", TEXT, "The model that writes summaries.", unset="none: by code, or the client's own"),
     Key(
         "compaction.price",
         SWITCH,
         "Whether the head is also folded where that is cheaper at the model's prices, after 20 calls at least.",
-        from_preset=True,
     ),
     Key(
         "compaction.recovers",
@@ -508,12 +445,7 @@ KEYS: tuple[Key, ...] = (
         "Whether the instructions, skills and settings in project folders are used without asking.",
         default=False,
     ),
-    Key(
-        "agent.environment",
-        NAMES,
-        "Which variables with keys of model providers the agent's commands may see.",
-        (),
-    ),
+    Key("agent.environment", NAMES, "Which variables with keys of model providers the agent's commands may see.", ()),
     Key("permissions.allow", RULES, "What an agent does unasked: tools, or `tool:pattern` of what they are to do.", ()),
     Key("permissions.ask", RULES, "What an agent asks for first; a rule with a pattern wins over one without.", ()),
     Key("permissions.deny", RULES, "What an agent may not do, whatever else is allowed.", ()),
@@ -547,33 +479,27 @@ KEYS: tuple[Key, ...] = (
     ),
 )
 
+KEYS_BY_NAME = MappingProxyType({key.name: key for key in KEYS if key is not UPSTREAM})
 
-BY_NAME = MappingProxyType({key.name: key for key in KEYS if key is not UPSTREAM})
+ALIASES = MappingProxyType({alias: KEYS_BY_NAME[name] for alias, name in _ALIAS_NAMES.items()})
 
-
-ALIASES = MappingProxyType({alias: key for key in KEYS for alias in key.aliases})
-
-
-BORROWED = MappingProxyType({alias: key for alias, key in ALIASES.items() if alias.isupper()})
-"""Document 003's own variables. They are common names, so without our prefix they count only for its preset."""
-
+DOCUMENT_VARIABLES = MappingProxyType({alias: key for alias, key in ALIASES.items() if alias.isupper()})
+"""Document 003's own variables. They are common names, so without our prefix only its preset uses them."""
 
 _UPSTREAM_NAME = re.compile(r"upstreams\.[a-z0-9][a-z0-9-]*\.base_url")
 
 
-def key_named(name: str) -> Key | None:
-    """The key that a name or an alias stands for, if any."""
+def find_key(name: str) -> Key | None:
+    """Return the key of a name or an alias, or `None` if there is no such setting."""
     if _UPSTREAM_NAME.fullmatch(name):
         return UPSTREAM
-    return BY_NAME.get(name) or ALIASES.get(name)
+    return KEYS_BY_NAME.get(name) or ALIASES.get(name)
 
 
-def nearest(name: str, known: Iterable[str], *, likeness: float = LIKE) -> str:
-    """The known name that was most likely meant, with or without the table it belongs to; empty where none is."""
+def nearest_name(name: str, known: Iterable[str], *, likeness: float = LIKE) -> str:
+    """Return the known name most similar to a name, with or without its table; empty if none is similar enough."""
     names = {one: one for one in known}
-    last_words = {one.rpartition(".")[2]: one for one in names}
-    return next((table[like[0]] for table in (last_words, names) if (like := _alike(name, table, likeness))), "")
-
-
-def _alike(name: str, known: Iterable[str], likeness: float) -> list[str]:
-    return get_close_matches(name, known, n=1, cutoff=likeness)
+    for table in ({one.rpartition(".")[2]: one for one in names}, names):
+        if found := get_close_matches(name, table, n=1, cutoff=likeness):
+            return table[found[0]]
+    return ""

@@ -1,1 +1,3 @@
-"""What keeps logs: in memory, in a SQLite file, in a PostgreSQL database; each meets `infold.testing.contracts.check_store`."""
+"""Stores of sessions: in memory, in a SQLite file, in a PostgreSQL database; each passes
+`infold.testing.check_store`.
+"""

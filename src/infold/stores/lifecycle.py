@@ -1,7 +1,7 @@
-"""The numbered changes that make a database what this version expects, and which of them are still to be made.
+"""What all stores share: clock, closing, reading in pages, choosing what to delete, and migrations.
 
-Each database has a folder of its own under `migrations/`, with files named `0001_what_it_does.sql`. A file that was released
-is never edited; a change is a further file. Which were applied is recorded in a table of the database itself.
+Each database has a folder under `migrations/`, with files named `0001_what_it_does.sql`. A released file is never
+edited; a change is a new file. The applied migrations are recorded in a table of the database itself.
 """
 
 import re
@@ -21,15 +21,15 @@ from infold.ports import SessionKey
 
 
 class SystemClock:
-    """What time it is, by the operating system."""
+    """The operating system's clock."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
 
 class Closing(ABC):
-    """Whatever is to be closed."""
+    """Context-manager base class for stores."""
 
     def __enter__(self) -> Self:
         return self
@@ -41,16 +41,17 @@ class Closing(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what is held; a second time does nothing."""
+        """Release connections and files; calling it again does nothing."""
 
 
 Name = TypeVar("Name")
 
 
-def surplus(sizes: Iterable[tuple[Name, int]], max_bytes: int) -> list[Name]:
-    """The sessions to delete, given with their bytes and the last changed first, so that the rest holds at most that.
+def choose_surplus(sizes: Iterable[tuple[Name, int]], max_bytes: int) -> list[Name]:
+    """Return the sessions to delete so that the rest takes at most `max_bytes`; `sizes` has them last changed first.
 
-    The newest that fit are kept; from the first that does not fit on, all older ones go, so that age alone decides.
+    The newest that fit are kept. From the first that does not fit on, all older ones are deleted, so that only age
+    decides.
     """
     kept, too_many, gone = 0, False, list[Name]()
     for name, size in sizes:
@@ -62,21 +63,18 @@ def surplus(sizes: Iterable[tuple[Name, int]], max_bytes: int) -> list[Name]:
 
 
 PAGE = 50
-"""Rows of one read. A view after a checkpoint is a few dozen messages, so opening a session is one or two reads."""
-
+"""Rows per read. A view after a checkpoint is a few dozen messages, so opening a session takes one or two reads."""
 
 LAST = 2**62
-"""Above every number and every moment."""
-
+"""Above every sequence number and every timestamp."""
 
 Row = TypeVar("Row")
-
 
 EntryRow: TypeAlias = tuple[int, int | None, bytes | None]
 
 
-def in_pages(fetch: Callable[[Row | None], Sequence[Row]]) -> Iterator[Row]:
-    """All rows, where `fetch` gives the page that follows the row it is given, or the first page for none."""
+def read_pages(fetch: Callable[[Row | None], Sequence[Row]]) -> Iterator[Row]:
+    """Yield all rows; `fetch` returns the page after a row, or the first page for `None`."""
     last: Row | None = None
     while page := fetch(last):
         yield from page
@@ -85,13 +83,13 @@ def in_pages(fetch: Callable[[Row | None], Sequence[Row]]) -> Iterator[Row]:
         last = page[-1]
 
 
-def numbered_entries(
+def read_entries(
     fetch: Callable[[int], Sequence[EntryRow]], key: SessionKey, where: str, before: int | None
 ) -> Iterator[tuple[int, Entry]]:
-    """Yield a session's entries before a number, newest first; raise `StoreBroken` for one that is damaged or missing.
+    """Yield a session's entries before a number, newest first; raise `StoreBroken` if one is damaged or missing.
 
-    `fetch` returns the page below a number: rows of the session's next number, an entry's number and its bytes. The last two are
-    `None` if no entry is left; there is no row at all if the session does not exist (any more).
+    `fetch` returns the page below a number: rows of the session's next number, an entry's number and its bytes. The
+    last two are `None` if no entry is left; the page is empty if the session does not exist (any more).
     """
     end = LAST if before is None else before
     while end > 0:
@@ -103,14 +101,14 @@ def numbered_entries(
             if sequence is None and end <= 0:
                 return
             if sequence is None or stored is None or sequence != end - 1:
-                raise _missing(where, key, end - 1, sequence)
-            yield sequence, _entry(stored, sequence, key, where)
+                raise _gap_error(where, key, end - 1, sequence)
+            yield sequence, _decode(stored, sequence, key, where)
             end = sequence
         if end > 0 and len(page) < PAGE:
-            raise _missing(where, key, end - 1, None)
+            raise _gap_error(where, key, end - 1, None)
 
 
-def _entry(stored: bytes, sequence: int, key: SessionKey, where: str) -> Entry:
+def _decode(stored: bytes, sequence: int, key: SessionKey, where: str) -> Entry:
     try:
         return decode_entry(stored)
     except UndecodableLog as error:
@@ -121,7 +119,7 @@ def _entry(stored: bytes, sequence: int, key: SessionKey, where: str) -> Entry:
         ) from error
 
 
-def _missing(where: str, key: SessionKey, expected: int, found: int | None) -> StoreBroken:
+def _gap_error(where: str, key: SessionKey, expected: int, found: int | None) -> StoreBroken:
     instead = "the session ends" if found is None else f"entry {found} follows"
     return StoreBroken(
         where,
@@ -143,14 +141,16 @@ class Migration(Struct, frozen=True):
 
 @cache
 def migrations_for(database: str) -> tuple[Migration, ...]:
-    """Every change for that kind of database, in order."""
+    """Return all migrations of a kind of database, in order."""
     folder = files("infold.stores").joinpath("migrations", database)
     named = ((path, _NAME.fullmatch(path.name)) for path in sorted(folder.iterdir(), key=lambda path: path.name))
     return tuple(Migration(int(found[1]), found[2], path.read_text("utf-8")) for path, found in named if found)
 
 
-def outstanding(known: Sequence[Migration], applied: Sequence[tuple[int, str]], where: str) -> tuple[Migration, ...]:
-    """The changes still to be made; raises `StoreBroken` where those that were made are not ours, or newer."""
+def pending_migrations(
+    known: Sequence[Migration], applied: Sequence[tuple[int, str]], where: str
+) -> tuple[Migration, ...]:
+    """Return the migrations still to apply; raise `StoreBroken` if the applied ones are unknown or newer."""
     ours = [(migration.number, migration.name) for migration in known]
     if list(applied[: len(ours)]) != ours[: len(applied)]:
         raise StoreBroken(where, "its tables were made by another program", remedy="name a database of infold's own")

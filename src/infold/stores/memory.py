@@ -1,6 +1,6 @@
-"""Sessions in the memory of this process: for tests, for one-off work, and as the plainest example of a store.
+"""Sessions in the memory of this process, for tests and one-off work, and the simplest example of a store.
 
-Entries are kept encoded, like everywhere else, so that what works here works with a database.
+Entries are stored encoded, as in a database, so that what works here works there too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,14 +13,23 @@ from infold.core.entries import Entry, encode_entry
 from infold.core.recall import Document
 from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, Found, SessionKey, StoredSession
-from infold.stores.lifecycle import PAGE, Closing, EntryRow, SystemClock, numbered_entries, surplus
-from infold.stores.search_index import MOST_PLACES, Indexed, Place, Slice, askable, document_at, index_all, ranked
+from infold.stores.lifecycle import PAGE, Closing, EntryRow, SystemClock, choose_surplus, read_entries
+from infold.stores.search_index import (
+    MOST_PLACES,
+    Indexed,
+    PartPlace,
+    Slice,
+    document_at,
+    index_all,
+    query_tokens,
+    rank_parts,
+)
 
 WHERE = "memory"
 
 
 class MemoryStore(Closing):
-    """A store that ends with the process; may be used from any thread."""
+    """A store that ends with the process; safe to use from any thread."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -29,10 +38,10 @@ class MemoryStore(Closing):
         self._held: set[SessionKey] = set()
 
     def close(self) -> None:
-        """Do nothing: no file and no connection is held, and the sessions last as long as the store does."""
+        """Do nothing: the sessions last as long as the store."""
 
     def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
-        """Append these entries, all or none; raises `StoreConflict` unless the first gets the number expected."""
+        """Append all entries or none; raise `StoreConflict` unless the first gets the number `expected`."""
         stored = [encode_entry(entry) for entry in entries]
         with self._lock:
             session = self._sessions.get(key) or _Session()
@@ -46,18 +55,18 @@ class MemoryStore(Closing):
             return len(session.stored)
 
     def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
-        """The numbered entries, newest first; nothing for a session that is not there."""
+        """Yield the numbered entries, newest first; nothing if the session does not exist."""
         stored = self._sessions[key].stored if key in self._sessions else []
 
         def fetch(end: int) -> list[EntryRow]:
             last = min(end, len(stored)) - 1
             return [(len(stored), number, stored[number]) for number in range(last, max(-1, last - PAGE), -1)]
 
-        return numbered_entries(fetch, key, WHERE, before)
+        return read_entries(fetch, key, WHERE, before)
 
     @contextmanager
     def hold(self, key: SessionKey) -> Iterator[bool]:
-        """Take the session's lock for a compaction; false while another thread has it."""
+        """Take the session's lock for a compaction; false if another thread holds it."""
         with self._lock:
             taken = key not in self._held
             self._held.add(key)
@@ -69,12 +78,12 @@ class MemoryStore(Closing):
                     self._held.remove(key)
 
     def tenants(self) -> tuple[str, ...]:
-        """Whose sessions there are, in order."""
+        """Return the tenants that have sessions, in order."""
         with self._lock:
             return tuple(sorted({key.tenant for key in self._sessions}))
 
     def sessions(self, tenant: str) -> Iterator[StoredSession]:
-        """A tenant's sessions, the last changed first."""
+        """Yield a tenant's sessions, the last changed first."""
         with self._lock:
             newest_first = list(reversed(self._sessions.items()))
         for key, session in newest_first:
@@ -82,44 +91,44 @@ class MemoryStore(Closing):
                 yield StoredSession(key, len(session.stored), session.stored_bytes, session.changed_ms)
 
     def delete(self, key: SessionKey) -> None:
-        """Remove a session; raises `UnknownSession` if there is none."""
+        """Delete a session; raise `UnknownSession` if it does not exist."""
         with self._lock:
             if self._sessions.pop(key, None) is None:
                 raise UnknownSession(key.session_id)
 
     def expire(self, older_than_ms: int) -> int:
-        """Delete the sessions that last changed longer ago than that; gives how many."""
+        """Delete the sessions that have not changed for that long; return how many."""
         with self._lock:
             oldest_ms = self._clock.now_ms() - older_than_ms
             return self._forget([key for key, session in self._sessions.items() if session.changed_ms < oldest_ms])
 
     def trim(self, max_bytes: int) -> int:
-        """Delete the sessions changed longest ago until all others hold at most that many bytes; gives how many."""
+        """Delete the sessions changed longest ago until the rest takes at most that many bytes; return how many."""
         with self._lock:
             sizes = ((key, session.stored_bytes) for key, session in reversed(self._sessions.items()))
-            return self._forget(surplus(sizes, max_bytes))
+            return self._forget(choose_surplus(sizes, max_bytes))
 
     def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
-        """The parts that hold any of these tokens, best first, of equals the newest."""
+        """Return the parts that hold any of these tokens, best first, then newest first."""
         if index_all(self, key, lambda: self._indexed(key), partial(self._index, key)) is None:
             return ()
         with self._lock:
             places = self._sessions[key].places if key in self._sessions else {}
-            return ranked([_newest(places.get(token, [])) for token in askable(tokens)], most)
+            return rank_parts([_newest(places.get(token, [])) for token in query_tokens(tokens)], most)
 
     def read(self, key: SessionKey, handle: str) -> Document:
-        """A part as it was said; raises `UnknownReference` if there is no text under that handle."""
+        """Return the part under a handle; raise `UnknownReference` if it holds no text."""
         return document_at(self, key, handle)
 
     def keep_media(self, key: SessionKey, media: Mapping[str, bytes]) -> None:
-        """Keep the bytes of media under their digests, each once."""
+        """Store the bytes of media under their digests, each once."""
         with self._lock:
             session = self._sessions.setdefault(key, _Session())
             session.changed_ms = session.changed_ms or self._clock.now_ms()
             session.media = {**media, **session.media}
 
     def medium(self, key: SessionKey, digest: str) -> bytes | None:
-        """Return the bytes under a digest; `None` if the session has none."""
+        """Return the bytes under a digest, or `None`."""
         with self._lock:
             return self._sessions[key].media.get(digest) if key in self._sessions else None
 
@@ -145,11 +154,11 @@ class MemoryStore(Closing):
 
 
 class _Session:
-    """What is kept of one session; `places` are where each token of the first `indexed` entries stands, oldest first."""
+    """One session; `places` has the places of each token of the first `indexed` entries, oldest first."""
 
     def __init__(self) -> None:
         self.stored: list[bytes] = []
-        self.places: dict[str, list[Place]] = {}
+        self.places: dict[str, list[PartPlace]] = {}
         self.indexed = 0
         self.changed_ms = 0
         self.media: dict[str, bytes] = {}
@@ -159,5 +168,5 @@ class _Session:
         return sum(map(len, self.stored)) + sum(map(len, self.media.values()))
 
 
-def _newest(places: Sequence[Place]) -> list[Place]:
+def _newest(places: Sequence[PartPlace]) -> list[PartPlace]:
     return list(islice(reversed(places), MOST_PLACES))

@@ -1,7 +1,7 @@
 """Sessions in a PostgreSQL database, for any number of machines.
 
-An append is one transaction that locks the session's row and checks the number it was promised (B14). Locks for compaction
-are advisory locks on a connection of their own: they end with the connection, so with the process. A pooler between infold
+An append is one transaction that locks the session's row and checks the expected number. Locks for compaction are
+advisory locks on a connection of their own, so they end with the connection or the process. A pooler between infold
 and the server must therefore keep a session on one server connection.
 """
 
@@ -9,7 +9,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -18,53 +17,25 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool
 
 from infold.core.entries import Entry, encode_entry
-from infold.core.messages import SessionId
-from infold.core.recall import Document
 from infold.errors import StoreBroken, StoreClosed, StoreConflict, UnknownSession
-from infold.ports import Clock, Found, SessionKey, StoredSession
-from infold.stores.lifecycle import (
-    LAST,
-    PAGE,
-    Closing,
-    EntryRow,
-    SystemClock,
-    in_pages,
-    migrations_for,
-    numbered_entries,
-    outstanding,
-    surplus,
-)
-from infold.stores.search_index import (
-    MOST_PLACES,
-    Indexed,
-    Place,
-    Slice,
-    askable,
-    document_at,
-    index_all,
-    places_in,
-    ranked,
-)
+from infold.ports import Clock, SessionKey
+from infold.stores.lifecycle import SystemClock, choose_surplus, migrations_for, pending_migrations
+from infold.stores.search_index import Indexed, Slice, mark_of
+from infold.stores.sql_store import Queries, SqlStore
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
-
 CONNECT_SECONDS = 10
 
-
 MOST_CONNECTIONS = 8
-"""Connections of one process; an append takes one for a few milliseconds."""
-
+"""Connections per process; an append uses one for a few milliseconds."""
 
 MIGRATION_LOCK = 0x696E666F6C64
-"""The advisory lock under which tables are made: the letters "infold"."""
-
+"""The advisory lock under which tables are created: the letters "infold"."""
 
 _SERVER = "see that the server runs and can be reached, then load the session again before going on"
 
-
 _RIGHTS = "grant this user the right to create and write tables in its schema"
-
 
 REMEDIES: tuple[tuple[str, str, str], ...] = (
     ("53100", "the server's disk is full", "free some space there and try again; nothing that was stored is lost"),
@@ -78,17 +49,15 @@ REMEDIES: tuple[tuple[str, str, str], ...] = (
     ("08", "the connection was lost", _SERVER),
     ("57", "the server ended the connection", _SERVER),
 )
-"""What an error whose code begins so means, and what to do; the first that fits counts."""
-
+"""The problem and the remedy by prefix of the error code; the first match counts."""
 
 _UNREACHABLE = ("", "the server cannot be reached", _SERVER)
-
 
 _REFUSED = ("", "the server refused", "look the error up by its code")
 
 
-def name_of(dsn: str) -> str:
-    """A database by host and name, for messages; raises `StoreBroken` for what is no connection string."""
+def database_name(dsn: str) -> str:
+    """Return a database's host and name for messages; raise `StoreBroken` if the connection string is invalid."""
     try:
         given = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
@@ -100,29 +69,29 @@ def name_of(dsn: str) -> str:
 
 
 def connect(dsn: str, where: str) -> Connection:
-    """A connection of one's own, each statement its own transaction unless one is begun."""
-    with translated(where):
+    """Open a separate connection in autocommit mode."""
+    with translate_errors(where):
         return psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_SECONDS)
 
 
 def prepare(dsn: str, where: str) -> None:
-    """Bring the tables up to this version, one process at a time; raises `StoreBroken` if that cannot be."""
-    with connect(dsn, where) as connection, translated(where), connection.transaction():
+    """Bring the tables up to this version, one process at a time; raise `StoreBroken` if that fails."""
+    with connect(dsn, where) as connection, translate_errors(where), connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
         connection.execute(
             "CREATE TABLE IF NOT EXISTS infold_migrations (number integer PRIMARY KEY, name text, applied_ms bigint)"
         )
         applied = connection.execute("SELECT number, name FROM infold_migrations ORDER BY number").fetchall()
         rows = [(int(str(number)), str(name)) for number, name in applied]
-        for migration in outstanding(migrations_for("postgres"), rows, where):
+        for migration in pending_migrations(migrations_for("postgres"), rows, where):
             connection.execute(migration.sql.encode())
             done = (migration.number, migration.name, SystemClock().now_ms())
             connection.execute("INSERT INTO infold_migrations VALUES (%s, %s, %s)", done)
 
 
 @contextmanager
-def translated(where: str) -> Iterator[None]:
-    """Run the block, and tell what goes wrong with the database as `StoreBroken`, with its remedy."""
+def translate_errors(where: str) -> Iterator[None]:
+    """Run the block and raise database errors as `StoreBroken`, with a remedy."""
     try:
         yield
     except psycopg.Error as error:
@@ -130,12 +99,12 @@ def translated(where: str) -> Iterator[None]:
         known = (known for known in REMEDIES if code and code.startswith(known[0]))
         unknown = _UNREACHABLE if isinstance(error, psycopg.OperationalError) else _REFUSED
         _, problem, remedy = next(known, unknown)
-        told = ": ".join(filter(None, (code, *str(error).strip().splitlines()[:1])))
-        raise StoreBroken(where, f"{problem} ({told})", remedy=remedy) from error
+        detail = ": ".join(filter(None, (code, *str(error).strip().splitlines()[:1])))
+        raise StoreBroken(where, f"{problem} ({detail})", remedy=remedy) from error
 
 
 class Pools:
-    """A pool of connections for each process that asks; a forked child leaves its parent's alone."""
+    """A connection pool per process; a forked child does not touch its parent's."""
 
     def __init__(self, dsn: str, where: str) -> None:
         self._dsn = dsn
@@ -145,13 +114,13 @@ class Pools:
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """A connection for one read or one transaction."""
+        """Lend a connection for one read or one transaction."""
         pool = self._here()
-        with translated(self._where), pool.connection() as connection:
+        with translate_errors(self._where), pool.connection() as connection:
             yield connection
 
     def close(self) -> None:
-        """Close what this process opened; a second time does nothing."""
+        """Close this process's pool; calling it again does nothing."""
         self._closed = True
         pool = self._by_process.get(os.getpid())
         if pool is not None:
@@ -164,7 +133,9 @@ class Pools:
         return pool or self._first_use_here()
 
     def _first_use_here(self) -> ConnectionPool[Connection]:
-        """Of threads that come here at once one wins; no lock, since a forked child may have inherited it locked."""
+        """Create this process's pool. Of several threads one wins; a lock could be inherited locked by a forked
+        child.
+        """
         made = ConnectionPool[Connection](
             self._dsn,
             kwargs={"autocommit": True, "connect_timeout": CONNECT_SECONDS},
@@ -182,35 +153,60 @@ class Pools:
 
 
 TRIES = 5
-"""Times a transaction is begun that the server rolled back in favour of another."""
-
+"""Attempts at a transaction that the server rolls back in favour of another."""
 
 T = TypeVar("T")
 
+_SESSION: LiteralString = "FROM infold_sessions WHERE tenant = %s AND id = %s"
 
-class PostgresStore(Closing):
-    """A store in a database; may be used from any thread, and in a child after a fork.
+_QUERIES = Queries(
+    number=f"SELECT number {_SESSION}",
+    entries=(
+        "SELECT next_sequence, sequence, stored FROM infold_sessions LEFT JOIN infold_entries "
+        "ON session = number AND sequence < %s WHERE number = %s ORDER BY sequence DESC LIMIT %s"
+    ),
+    tenants='SELECT DISTINCT tenant COLLATE "C" FROM infold_sessions ORDER BY 1',
+    sessions=(
+        "SELECT changed_ms, number, id, next_sequence, stored_bytes, changed_ms FROM infold_sessions "
+        "WHERE tenant = %s AND (changed_ms, number) < (%s, %s) ORDER BY changed_ms DESC, number DESC LIMIT %s"
+    ),
+    indexed=f"SELECT indexed, next_sequence {_SESSION}",
+    places=(
+        "SELECT sequence, position FROM infold_words WHERE session = %s AND tokens @@ %s::tsquery "
+        "ORDER BY sequence DESC, position DESC LIMIT %s"
+    ),
+    medium=(
+        "SELECT media.stored FROM infold_media AS media JOIN infold_sessions AS sessions "
+        "ON sessions.number = media.session WHERE sessions.tenant = %s AND sessions.id = %s AND media.digest = %s"
+    ),
+)
 
-    Raises `StoreBroken` for a server that cannot be reached or written, and for tables that are not ours or newer.
+
+class PostgresStore(SqlStore):
+    """A store in a database; safe to use from any thread, and in a child after a fork.
+
+    Raise `StoreBroken` if the server cannot be reached or written, or if the tables are foreign or newer.
     """
+
+    queries = _QUERIES
 
     def __init__(self, dsn: str, clock: Clock | None = None) -> None:
         self._dsn = dsn
-        self._where = name_of(dsn)
+        self.where = database_name(dsn)
         self._clock = clock or SystemClock()
-        self._pools = Pools(dsn, self._where)
-        prepare(dsn, self._where)
+        self._pools = Pools(dsn, self.where)
+        prepare(dsn, self.where)
 
     def close(self) -> None:
-        """Close the connections; a second time does nothing."""
+        """Close the connections; calling it again does nothing."""
         self._pools.close()
 
     def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
-        """Append these entries, all or none; raises `StoreConflict` unless the first gets the number expected."""
+        """Append all entries or none; raise `StoreConflict` unless the first gets the number `expected`."""
         stored = [encode_entry(entry) for entry in entries]
 
         def act(connection: Connection) -> int:
-            number = _locked(connection, key, expected, begin=bool(stored) and expected == 0)
+            number = _lock_session(connection, key, expected, begin=bool(stored) and expected == 0)
             if stored:
                 _grow(connection, number, stored, self._clock.now_ms())
                 _insert(connection, number, expected, stored)
@@ -218,27 +214,12 @@ class PostgresStore(Closing):
 
         return self._transact(act)
 
-    def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
-        """The numbered entries, newest first; nothing for a session that is not there."""
-        number = self._number(key)
-        if number is None:
-            return iter(())
-
-        def fetch(end: int) -> list[EntryRow]:
-            return self._rows(
-                "SELECT next_sequence, sequence, stored FROM infold_sessions LEFT JOIN infold_entries "
-                "ON session = number AND sequence < %s WHERE number = %s ORDER BY sequence DESC LIMIT %s",
-                (end, number, PAGE),
-            )
-
-        return numbered_entries(fetch, key, self._where, before)
-
     @contextmanager
     def hold(self, key: SessionKey) -> Iterator[bool]:
-        """Take the session's lock for a compaction; false while another thread or process has it."""
-        pid, connection = os.getpid(), connect(self._dsn, self._where)
+        """Take the session's lock for a compaction; false if another thread or process holds it."""
+        pid, connection = os.getpid(), connect(self._dsn, self.where)
         try:
-            with translated(self._where):
+            with translate_errors(self.where):
                 row = connection.execute("SELECT pg_try_advisory_lock(%s)", (_lock_number(key),)).fetchone()
             yield row == (True,)
         finally:
@@ -246,26 +227,8 @@ class PostgresStore(Closing):
             if os.getpid() == pid:
                 _give_back(connection)
 
-    def tenants(self) -> tuple[str, ...]:
-        """Whose sessions there are, in order."""
-        query: LiteralString = 'SELECT DISTINCT tenant COLLATE "C" FROM infold_sessions ORDER BY 1'
-        return tuple(tenant for (tenant,) in self._rows(query, ()))
-
-    def sessions(self, tenant: str) -> Iterator[StoredSession]:
-        """A tenant's sessions, the last changed first."""
-
-        def fetch(last: tuple[int, int, str, int, int] | None) -> list[tuple[int, int, str, int, int]]:
-            return self._rows(
-                "SELECT changed_ms, number, id, next_sequence, stored_bytes FROM infold_sessions "
-                "WHERE tenant = %s AND (changed_ms, number) < (%s, %s) ORDER BY changed_ms DESC, number DESC LIMIT %s",
-                (tenant, *(last[:2] if last else (LAST, LAST)), PAGE),
-            )
-
-        for changed_ms, _, session_id, entries, stored_bytes in in_pages(fetch):
-            yield StoredSession(SessionKey(tenant, SessionId(session_id)), entries, stored_bytes, changed_ms)
-
     def delete(self, key: SessionKey) -> None:
-        """Remove a session and its words; raises `UnknownSession` if there is none."""
+        """Delete a session and its words; raise `UnknownSession` if it does not exist."""
 
         def act(connection: Connection) -> int:
             return connection.execute(
@@ -276,7 +239,7 @@ class PostgresStore(Closing):
             raise UnknownSession(key.session_id)
 
     def expire(self, older_than_ms: int) -> int:
-        """Delete the sessions that last changed longer ago than that; gives how many."""
+        """Delete the sessions that have not changed for that long; return how many."""
         oldest_ms = self._clock.now_ms() - older_than_ms
 
         def act(connection: Connection) -> int:
@@ -285,48 +248,26 @@ class PostgresStore(Closing):
         return self._transact(act)
 
     def trim(self, max_bytes: int) -> int:
-        """Delete the sessions changed longest ago until all others hold at most that many bytes; gives how many."""
+        """Delete the sessions changed longest ago until the rest takes at most that many bytes; return how many."""
 
         def act(connection: Connection) -> int:
             sizes: list[Any] = connection.execute(
                 "SELECT number, stored_bytes FROM infold_sessions ORDER BY changed_ms DESC, number DESC"
             ).fetchall()
-            gone = surplus(sizes, max_bytes)
+            gone = choose_surplus(sizes, max_bytes)
             return connection.execute("DELETE FROM infold_sessions WHERE number = ANY (%s)", (gone,)).rowcount
 
         return self._transact(act)
 
-    def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
-        """The parts that hold any of these tokens, best first, of equals the newest."""
-        rest = index_all(self, key, lambda: self._indexed(key), partial(self._index, key))
-        if rest is None:
-            return ()
-        number = self._number(key)
-        if number is None:
-            return ()
-        return ranked([places_in(rest, token) + self._places(number, token) for token in askable(tokens)], most)
-
-    def read(self, key: SessionKey, handle: str) -> Document:
-        """A part as it was said; raises `UnknownReference` if there is no text under that handle."""
-        return document_at(self, key, handle)
-
     def keep_media(self, key: SessionKey, media: Mapping[str, bytes]) -> None:
-        """Keep the bytes of media under their digests, each once."""
+        """Store the bytes of media under their digests, each once."""
         self._transact(lambda connection: _keep_media(connection, key, media, self._clock.now_ms()))
 
-    def medium(self, key: SessionKey, digest: str) -> bytes | None:
-        """Return the bytes under a digest; `None` if the session has none."""
-        query: LiteralString = (
-            "SELECT media.stored FROM infold_media AS media JOIN infold_sessions AS sessions "
-            "ON sessions.number = media.session WHERE sessions.tenant = %s AND sessions.id = %s AND media.digest = %s"
-        )
-        return next((bytes(row[0]) for row in self._rows(query, (key.tenant, key.session_id, digest))), None)
-
     def _transact(self, act: Callable[[Connection], T]) -> T:
-        """Run an act in a transaction, again if the server rolled it back in favour of another.
+        """Run an act in a transaction, and retry it if the server rolled it back in favour of another.
 
-        Only what is known to have been rolled back is tried again: a connection lost while committing is not, for the
-        entries may be there.
+        Only a known rollback is retried: after a connection is lost during the commit, the entries may have been
+        stored.
         """
         for _ in range(TRIES - 1):
             try:
@@ -341,45 +282,31 @@ class PostgresStore(Closing):
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             return act(connection)
 
-    def _indexed(self, key: SessionKey) -> Indexed | None:
-        query: LiteralString = "SELECT indexed, next_sequence FROM infold_sessions WHERE tenant = %s AND id = %s"
-        return next((Indexed(*row) for row in self._rows(query, (key.tenant, key.session_id))), None)
-
     def _index(self, key: SessionKey, reached: Indexed, end: int, slices: Sequence[Slice]) -> None:
         self._transact(lambda connection: _index(connection, key, (reached.entries, end), slices))
-
-    def _number(self, key: SessionKey) -> int | None:
-        query: LiteralString = "SELECT number FROM infold_sessions WHERE tenant = %s AND id = %s"
-        rows = self._rows(query, (key.tenant, key.session_id))
-        return int(rows[0][0]) if rows else None
 
     def _rows(self, query: LiteralString, values: Sequence[object]) -> list[Any]:
         with self._pools.connection() as connection:
             return connection.execute(query, values).fetchall()
 
-    def _places(self, number: int, token: str) -> list[Place]:
+    def _match(self, number: int, token: str) -> tuple[object, ...]:
         escaped = token.replace("\\", "\\\\")
-        return self._rows(
-            "SELECT sequence, position FROM infold_words WHERE session = %s AND tokens @@ %s::tsquery "
-            "ORDER BY sequence DESC, position DESC LIMIT %s",
-            (number, f"'{_mark(number)}' & '{escaped}'", MOST_PLACES),
-        )
+        return number, f"'{mark_of(number)}' & '{escaped}'"
 
 
 # Acts, each inside its transaction.
 
 _LOCK: LiteralString = "SELECT number, next_sequence FROM infold_sessions WHERE tenant = %s AND id = %s FOR UPDATE"
 
-
 _BEGIN: LiteralString = (
     "INSERT INTO infold_sessions (tenant, id, next_sequence, stored_bytes, changed_ms) VALUES (%s, %s, 0, 0, 0) "
     "ON CONFLICT (tenant, id) DO UPDATE SET changed_ms = infold_sessions.changed_ms RETURNING number, next_sequence"
 )
-"""Both lock the row; the second makes it first where there is none, without a moment between the two."""
+"""Both lock the row; the second creates it in the same statement if it does not exist."""
 
 
-def _locked(connection: Connection, key: SessionKey, expected: int, *, begin: bool) -> int:
-    """The session's number, its row locked until the end of the transaction; the session is begun if need be."""
+def _lock_session(connection: Connection, key: SessionKey, expected: int, *, begin: bool) -> int:
+    """Lock the session's row until the end of the transaction, creating it if `begin`; return the session's number."""
     row: Any = connection.execute(_BEGIN if begin else _LOCK, (key.tenant, key.session_id)).fetchone()
     number, actual = row or (0, 0)
     if actual != expected:
@@ -404,7 +331,7 @@ def _insert(connection: Connection, number: int, first: int, stored: Sequence[by
 
 
 def _keep_media(connection: Connection, key: SessionKey, media: Mapping[str, bytes], now_ms: int) -> None:
-    """Store what the session does not have yet and count it in; the session is begun if this comes before its first entry."""
+    """Store the media that the session does not have yet and count them in, creating the session if needed."""
     row: Any = connection.execute(
         "INSERT INTO infold_sessions (tenant, id, next_sequence, stored_bytes, changed_ms) VALUES (%s, %s, 0, 0, %s) "
         "ON CONFLICT (tenant, id) DO UPDATE SET changed_ms = infold_sessions.changed_ms RETURNING number",
@@ -422,7 +349,7 @@ def _keep_media(connection: Connection, key: SessionKey, media: Mapping[str, byt
 
 
 def _index(connection: Connection, key: SessionKey, span: tuple[int, int], slices: Sequence[Slice]) -> None:
-    """Take a session's index on, unless another writer has done so or the session has gone."""
+    """Advance a session's index, unless another writer has done so or the session was deleted."""
     row: Any = connection.execute(
         "UPDATE infold_sessions SET indexed = %s WHERE tenant = %s AND id = %s AND indexed = %s RETURNING number",
         (span[1], key.tenant, key.session_id, span[0]),
@@ -433,19 +360,14 @@ def _index(connection: Connection, key: SessionKey, span: tuple[int, int], slice
     with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO infold_words VALUES (%s, %s, %s, array_to_tsvector(%s::text[]))",
-            [(number, piece.sequence, piece.position, [_mark(number), *piece.tokens]) for piece in slices],
+            [(number, piece.sequence, piece.position, [mark_of(number), *piece.tokens]) for piece in slices],
         )
 
 
-def _mark(number: int) -> str:
-    """The word by which the index tells one session's rows from another's; no token of a text can be it."""
-    return f"${number}"
-
-
 def _give_back(connection: Connection) -> None:
-    """Give back what locks a connection has, and close it.
+    """Release a connection's advisory locks and close it.
 
-    Closing alone would do, but not at once: the server hears of it a moment later, and until then refuses the next who asks.
+    Closing alone would release them too, but only when the server notices, and until then the next caller is refused.
     """
     try:
         with suppress(psycopg.Error):  # A connection that broke has no lock any more.
@@ -455,6 +377,6 @@ def _give_back(connection: Connection) -> None:
 
 
 def _lock_number(key: SessionKey) -> int:
-    """A session as PostgreSQL numbers its locks: 64 bits, signed."""
+    """Return a session's advisory lock number: 64 bits, signed."""
     name = hashlib.sha256(f"{key.tenant}\0{key.session_id}".encode()).digest()
     return int.from_bytes(name[:8], "big", signed=True)

@@ -1,8 +1,9 @@
-"""What a store indexes of an entry, what a search asks for, and how the parts that were found are ranked.
+"""Search, the same in every store: what is indexed of an entry, what a query looks up, and how the parts found are
+ranked.
 
-Shared by all stores, so that every store finds the same. A part is ranked by the tokens it holds, each weighing more the
-fewer parts of its session hold it; how often and how near they stand is `core.recall.Index`'s affair, which ranks the
-passages of the parts found here. No number depends on another session's content (B28).
+A part's score is the sum of the tokens it holds, each weighted by how few parts of its session hold it.
+`core.recall.Index` then ranks passages of these parts by frequency and nearness. No score depends on another
+session's content.
 """
 
 import re
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from math import log
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -18,49 +19,48 @@ from infold.core.entries import Entry, MessageEntry, handle_of, split_handle
 from infold.core.messages import Message, calls_of, results_of
 from infold.core.recall import Document, documents_of, tokens_of
 from infold.errors import StoreBroken, UnknownReference, UnknownSession
-from infold.ports import Found, SessionKey, Store
+from infold.ports import Found, SessionKey
 
 LONGEST_TOKEN = 256
-"""Characters by which a token is known; PostgreSQL takes 2,046 bytes, and longer ones are encoded data."""
-
+"""Characters of a token that are indexed; PostgreSQL takes 2,046 bytes, and longer tokens are encoded data."""
 
 LARGEST_SLICE = 400_000
-"""Bytes of tokens indexed as one row; PostgreSQL takes a megabyte, its own bookkeeping included."""
-
+"""Bytes of tokens in one row of the index; PostgreSQL takes a megabyte, including its own bookkeeping."""
 
 MOST_PLACES = 10_000
-"""Places looked at per token, newest first: a word in more parts than that tells nothing, and a search stays bounded."""
-
+"""Places read per token, newest first: a more frequent word carries no information, and a search stays bounded."""
 
 MOST_TOKENS = 64
 """Distinct tokens of a query that are looked up; a question has a dozen, a pasted log thousands."""
 
-
 FARTHEST_CALL = 50
-"""Entries before a result among which its call is looked for."""
-
+"""How many entries before a result are searched for its call."""
 
 LONGEST_HANDLE = 18
-"""Characters of a handle that a session could have; what is longer need not be looked for."""
-
+"""Characters of the longest handle a session could have; a longer one is not looked up."""
 
 BATCH = 200
-"""Entries indexed at once: what was indexed before a search was interrupted need not be done again."""
-
+"""Entries indexed at once: what was indexed before an interruption is kept."""
 
 _TOKEN = re.compile(r"[\w./\\:@#+-]+")
 
-
-Place: TypeAlias = tuple[int, int]
+PartPlace: TypeAlias = tuple[int, int]
 """A message's number and a part's position in it."""
 
+EarlierEntries: TypeAlias = Callable[[], Iterable[tuple[int, Entry]]]
+"""Returns the entries before the current ones, newest first; called only to find the call of a result."""
 
-Earlier: TypeAlias = Callable[[], Iterable[tuple[int, Entry]]]
-"""Gives the entries before those at hand, newest first; called only if a result's call must be looked for."""
+
+class Entries(Protocol):
+    """The part of a store that is read here."""
+
+    def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
+        """Yield the numbered entries, newest first."""
+        ...
 
 
 class Slice(Struct, frozen=True):
-    """The distinct tokens of a part, or of a piece of a very large one."""
+    """The distinct tokens of a part, or of a piece of a very large part."""
 
     sequence: int
     position: int
@@ -68,23 +68,24 @@ class Slice(Struct, frozen=True):
 
 
 class Indexed(Struct, frozen=True):
-    """How far a session's index has come: the entries it holds, and those there are."""
+    """How many entries of a session are indexed, and how many it has."""
 
     entries: int
     of: int
 
 
 def index_all(
-    store: Store,
+    store: Entries,
     key: SessionKey,
     state: Callable[[], Indexed | None],
     add: Callable[[Indexed, int, Sequence[Slice]], None],
 ) -> list[Slice] | None:
-    """Index what was appended since the last search, and return what could not be indexed; `None` if the session does not exist.
+    """Index what was appended since the last search; return what could not be indexed, `None` if the session does not
+    exist.
 
-    Finding words costs more than storing them, and most sessions are never searched: so it is done here and not as entries
-    come. `state` returns how far the index has come; `add` takes it on from there to that number, unless another has done so.
-    Where the index cannot be written (a full disk, a file that may only be read), the rest is searched without it.
+    Most sessions are never searched, so they are indexed on the first search rather than on append. `state` returns
+    how far the index has come; `add` advances it to a number, unless another writer has done so. If the index cannot
+    be written (full disk, read-only file), the rest is searched without it.
     """
     before: Indexed | None = None
     while True:
@@ -104,35 +105,42 @@ def index_all(
         return _slices_between(store, key, max(0, reached.entries), reached.of)
 
 
-def _slices_between(store: Store, key: SessionKey, first: int, end: int) -> list[Slice]:
+def _slices_between(store: Entries, key: SessionKey, first: int, end: int) -> list[Slice]:
     entries = [entry for _, entry in islice(store.newest_first(key, before=end), end - first)][::-1]
     first = end - len(entries)
     return slices_of(entries, first, partial(store.newest_first, key, before=first))
 
 
-def places_in(slices: Sequence[Slice], token: str) -> list[Place]:
-    """Return where a token stands in what is not indexed."""
+def mark_of(number: int) -> str:
+    """Return the word that marks a session's rows in the index; it cannot occur as a token."""
+    return f"${number}"
+
+
+def places_in(slices: Sequence[Slice], token: str) -> list[PartPlace]:
+    """Return the places of a token in slices that are not indexed."""
     return [(piece.sequence, piece.position) for piece in slices if token in piece.tokens]
 
 
-def slices_of(entries: Sequence[Entry], first: int, earlier: Earlier) -> list[Slice]:
-    """What is to be indexed of entries that are numbered from `first` on."""
+def slices_of(entries: Sequence[Entry], first: int, earlier: EarlierEntries) -> list[Slice]:
+    """Return what to index of entries that are numbered from `first` on."""
     said = [(first + at, entry.message) for at, entry in enumerate(entries) if isinstance(entry, MessageEntry)]
     return [
         Slice(*split_handle(document.handle), tokens)
         for document in _documents(said, earlier)
-        for tokens in _cut(dict.fromkeys(_clipped(chain(tokens_of(document.title), tokens_of(document.text)))))
+        for tokens in _split_tokens(
+            dict.fromkeys(_clip_tokens(chain(tokens_of(document.title), tokens_of(document.text))))
+        )
     ]
 
 
-def askable(tokens: Iterable[str]) -> list[str]:
-    """A query's first tokens, each once, without what is no token and could mean something to a database."""
-    return list(dict.fromkeys(_clipped(token for token in tokens if _TOKEN.fullmatch(token))))[:MOST_TOKENS]
+def query_tokens(tokens: Iterable[str]) -> list[str]:
+    """Return a query's first tokens, each once, without characters that a database could interpret."""
+    return list(dict.fromkeys(_clip_tokens(token for token in tokens if _TOKEN.fullmatch(token))))[:MOST_TOKENS]
 
 
-def ranked(places: Iterable[Sequence[Place]], most: int) -> tuple[Found, ...]:
-    """The parts found, best first and of equals the newest, from the places of each token asked for."""
-    scores: dict[Place, float] = {}
+def rank_parts(places: Iterable[Sequence[PartPlace]], most: int) -> tuple[Found, ...]:
+    """Return the parts found, best first and then newest first, given the places of each token."""
+    scores: dict[PartPlace, float] = {}
     for held in places:
         distinct = set(held)
         weight = log(1 + MOST_PLACES / max(1, len(distinct)))
@@ -142,8 +150,8 @@ def ranked(places: Iterable[Sequence[Place]], most: int) -> tuple[Found, ...]:
     return tuple(Found(handle_of(*place), round(scores[place], 6)) for place in best)
 
 
-def document_at(store: Store, key: SessionKey, handle: str) -> Document:
-    """The part of that handle, as a store's `read` gives it."""
+def document_at(store: Entries, key: SessionKey, handle: str) -> Document:
+    """Return the part under a handle, for a store's `read`."""
     sequence = split_handle(handle)[0] if len(handle) <= LONGEST_HANDLE else -1
     newest_first = store.newest_first(key, before=max(0, sequence) + 1)
     number, entry = next(newest_first, (None, None))
@@ -156,14 +164,14 @@ def document_at(store: Store, key: SessionKey, handle: str) -> Document:
     raise UnknownReference("part", handle, remedy="name a part that holds text, by a handle from a search or a stub")
 
 
-def _documents(said: Sequence[tuple[int, Message]], earlier: Earlier) -> Iterator[Document]:
-    """The documents of these messages, in order, each message by itself but for the calls that it answers.
+def _documents(said: Sequence[tuple[int, Message]], earlier: EarlierEntries) -> Iterator[Document]:
+    """Yield the documents of these messages in order, each message read with only the calls that it answers.
 
-    So what is found does not depend on which messages were appended together.
+    So the result does not depend on which messages were appended together.
     """
     makers = {call.call_id: numbered for numbered in said for call in calls_of(numbered[1])}
     missing = {result.call_id for _, message in said for result in results_of(message)} - makers.keys()
-    for numbered in _makers(missing, earlier()) if missing else ():
+    for numbered in _find_callers(missing, earlier()) if missing else ():
         makers.update((call.call_id, numbered) for call in calls_of(numbered[1]))
     for sequence, message in said:
         called = {result.call_id for result in results_of(message)} & makers.keys()
@@ -176,8 +184,8 @@ def _is_of(document: Document, sequence: int) -> bool:
     return split_handle(document.handle)[0] == sequence
 
 
-def _makers(missing: set[str], earlier: Iterable[tuple[int, Entry]]) -> Iterator[tuple[int, Message]]:
-    """The messages that made these calls, so far as they are near; stops as soon as all are found."""
+def _find_callers(missing: set[str], earlier: Iterable[tuple[int, Entry]]) -> Iterator[tuple[int, Message]]:
+    """Yield the nearby messages that made these calls; stop when all are found."""
     for sequence, entry in islice(earlier, FARTHEST_CALL):
         if not isinstance(entry, MessageEntry):
             continue
@@ -189,11 +197,11 @@ def _makers(missing: set[str], earlier: Iterable[tuple[int, Entry]]) -> Iterator
             return
 
 
-def _clipped(tokens: Iterable[str]) -> Iterator[str]:
+def _clip_tokens(tokens: Iterable[str]) -> Iterator[str]:
     return (token[:LONGEST_TOKEN] for token in tokens)
 
 
-def _cut(tokens: Iterable[str]) -> Iterator[tuple[str, ...]]:
+def _split_tokens(tokens: Iterable[str]) -> Iterator[tuple[str, ...]]:
     held, size = list[str](), 0
     for token in tokens:
         size += len(token.encode()) + 1

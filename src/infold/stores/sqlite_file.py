@@ -1,7 +1,8 @@
-"""The database file: created for its owner alone, opened, checked to be infold's, brought up to date; and what errors mean.
+"""The database file: created for its owner alone, opened, checked to be infold's, migrated; and what its errors mean.
 
-An existing database file is opened and closed by SQLite alone. Closing any other descriptor of it would release the locks that
-this process holds on it (POSIX), and another process could then delete the write-ahead log under an open connection.
+An existing database file is opened and closed by SQLite alone. Closing any other descriptor of it would release the
+locks that this process holds on it (POSIX), and another process could then delete the write-ahead log under an open
+connection.
 """
 
 import ctypes
@@ -21,39 +22,38 @@ from typing import NamedTuple
 
 from infold.errors import StoreBroken
 from infold.ports import SessionKey
-from infold.stores.lifecycle import Migration, SystemClock, migrations_for, outstanding
+from infold.stores.lifecycle import Migration, SystemClock, migrations_for, pending_migrations
 
 _HELD: dict[tuple[int, str], object] = {}
-"""By process and file: a forked child sees its parent's entries and must not take them for its own."""
-
+"""By process and file: a forked child sees its parent's entries and must not mistake them for its own."""
 
 OWNER_ONLY = 0o600
 
 
 def lock_path(database: Path, key: SessionKey) -> Path:
-    """The lock file of a session; the key is hashed, since ids may hold anything."""
+    """Return the lock file of a session; the key is hashed, since ids may hold anything."""
     name = hashlib.sha256(f"{key.tenant}\0{key.session_id}".encode()).hexdigest()[:32]
     return database.with_name(f"{database.name}-hold-{name}")
 
 
 @contextmanager
-def holding(path: Path) -> Iterator[bool]:
-    """Hold the lock of this file while the block runs; false at once if somebody has it."""
+def hold_lock(path: Path) -> Iterator[bool]:
+    """Hold the lock of this file while the block runs; false at once if it is held elsewhere."""
     pid, mine = os.getpid(), object()
     name = (pid, os.path.realpath(path))
     if _HELD.setdefault(name, mine) is not mine:
         yield False
         return
     try:
-        with _locked(path, pid) as taken:
+        with _lock_file(path, pid) as taken:
             yield taken
     finally:
         _HELD.pop(name, None)
 
 
 @contextmanager
-def _locked(path: Path, pid: int) -> Iterator[bool]:
-    descriptor = _take(path)
+def _lock_file(path: Path, pid: int) -> Iterator[bool]:
+    descriptor = _try_lock(path)
     if descriptor is None:
         yield False
         return
@@ -66,11 +66,11 @@ def _locked(path: Path, pid: int) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _take(path: Path) -> int | None:
-    """The descriptor of the locked file, or none if it is taken.
+def _try_lock(path: Path) -> int | None:
+    """Return the descriptor of the locked file, or `None` if it is taken.
 
-    The last holder removes the file while it still has the lock, so a lock on a file that is no longer there is void and
-    taken anew.
+    The last holder removes the file while it still has the lock, so a lock on a removed file is void and is taken
+    again.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
@@ -88,18 +88,14 @@ def _take(path: Path) -> int | None:
 
 
 APPLICATION_ID = 0x696E666C
-"""Says in the file's header whose it is: the letters "infl"."""
-
+"""Marks the file as infold's in its header: the letters "infl"."""
 
 BUSY_SECONDS = 30.0
 """How long a writer waits for another process's transaction; the longest are deletions of large sessions."""
 
-
 _MENDING = "restore it from a copy, or move it away and start with an empty store"
 
-
 _WRITING = "let its owner run infold, or make the file and its folder writable"
-
 
 REMEDIES: tuple[tuple[str, str, str], ...] = (
     ("SQLITE_FULL", "the disk is full", "free some space and try again; nothing that was stored is lost"),
@@ -116,19 +112,17 @@ REMEDIES: tuple[tuple[str, str, str], ...] = (
     ("SQLITE_MISMATCH", "its tables are not as infold made them", _MENDING),
     ("SQLITE_IOERR", "the disk did not do what it was asked", "look at its space and its health, then try again"),
 )
-"""What an error whose name begins so means, and what to do; the first that fits counts."""
-
+"""The problem and the remedy by prefix of the error name; the first match counts."""
 
 FULL = ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE")
-"""What SQLite says on a full disk to a program that only wants to read."""
-
+"""Errors of SQLite on a full disk for a program that only reads."""
 
 _UNKNOWN = ("", "SQLite refused", "look the error up by its name")
 
 
 def prepare(path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
     """Create the file if it does not exist, and bring it up to this version; raise `StoreBroken` if that fails."""
-    with translated(path), in_use():
+    with translate_errors(path), in_use():
         if not path.exists():
             _create(path, busy_seconds)
         _refuse_special(path)
@@ -145,18 +139,19 @@ def prepare(path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
 
 
 def connect(path: Path, busy_seconds: float = BUSY_SECONDS, *, to_read: bool = False) -> sqlite3.Connection:
-    """Open an existing file; the connection may be handed from thread to thread, and a commit is on the disk when it returns.
+    """Open an existing file; the connection may move between threads, and a commit is on the disk when it returns.
 
-    One that is only to read is frozen if the disk is full, since SQLite wants a little space to share a file: see `is_frozen`.
+    A connection that is only to read is frozen if the disk is full, since SQLite needs a little space to share a
+    file: see `is_frozen`.
 
-    Use it within `in_use()`. It stays open until `disconnect`, even if no reference to it is left: a forked child must not close
-    a connection of its parent, not even at its own end.
+    Use it within `in_use()`. It stays open until `disconnect`, even without any reference to it: a forked child must
+    not close a connection of its parent, not even when it exits.
     """
     _close_before_forks()
     if any(opened.pid != os.getpid() and opened.path == path for opened in _OPEN.values()):
         problem = "this process was forked while the store was in use, so SQLite's locks do not work here"
         raise StoreBroken(str(path), problem, remedy="open the store after the fork, or start the process by 'spawn'")
-    with translated(path):
+    with translate_errors(path):
         frozen = False
         try:
             connection = _connection(path, "mode=rw", busy_seconds)
@@ -170,7 +165,7 @@ def connect(path: Path, busy_seconds: float = BUSY_SECONDS, *, to_read: bool = F
 
 
 def disconnect(connection: sqlite3.Connection) -> None:
-    """Close a connection that this process opened; a second time does nothing."""
+    """Close a connection that this process opened; calling it again does nothing."""
     if _OPEN.pop(connection, None) is not None:
         connection.close()
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(connection))
@@ -236,11 +231,11 @@ def _connection(path: Path, how: str, busy_seconds: float) -> sqlite3.Connection
 # a new connection of the child would read and write without them. Therefore every connection is closed before a fork.
 
 FORK_SECONDS = 2 * BUSY_SECONDS
-"""How long a fork waits for the reads and writes under way; after that the child gets `StoreBroken` for their files."""
+"""How long a fork waits for reads and writes in progress; after that the child gets `StoreBroken` for their files."""
 
 
 class _Opened(NamedTuple):
-    """By which process a connection was opened, and to which files."""
+    """Which process opened a connection, and to which files."""
 
     pid: int
     path: Path
@@ -249,17 +244,17 @@ class _Opened(NamedTuple):
 
 
 _OPEN: dict[sqlite3.Connection, _Opened] = {}
-"""The open connections; those that a parent process opened are left alone for good."""
+"""The open connections; those that a parent process opened are never touched."""
 
 
 class _Gate:
-    """Connections are used by any number of threads at once, or closed by the one that forks."""
+    """Lets any number of threads use connections, or one thread close them all for a fork."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Begin without users: only the thread that forks goes on in the child."""
+        """Start without users: only the forking thread exists in the child."""
         self._changed = Condition()
         self._users = 0
         self._forking = False
@@ -305,8 +300,8 @@ def _close_before_forks() -> None:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Run the block, and tell what goes wrong with the file as `StoreBroken`, with its remedy."""
+def translate_errors(path: Path) -> Iterator[None]:
+    """Run the block and raise errors of the file as `StoreBroken`, with a remedy."""
     try:
         yield
     except (UnicodeDecodeError, sqlite3.DatabaseError) as error:
@@ -322,11 +317,11 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def _create(path: Path, busy_seconds: float) -> None:
-    """Write a whole new database under another name, then give it its own: no process ever sees a half-made one."""
+    """Write a complete new database under another name, then rename it: no process ever sees a partial one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     deadline = time.monotonic() + busy_seconds
     while not path.exists():
-        with holding(path.with_name(f"{path.name}-creating")) as alone:
+        with hold_lock(path.with_name(f"{path.name}-creating")) as alone:
             if alone and not path.exists():
                 put_in_place(_draft(path), path)
         if time.monotonic() > deadline:
@@ -335,7 +330,7 @@ def _create(path: Path, busy_seconds: float) -> None:
 
 
 def _draft(path: Path) -> Path:
-    """Write an empty store to a file next to the one that is wanted; what a killed process left there is removed."""
+    """Write an empty store to a file next to the final one, after removing what a killed process left there."""
     draft = path.with_name(f"{path.name}-new")
     for left in (draft, path.with_name(f"{path.name}-new-journal")):
         left.unlink(missing_ok=True)
@@ -350,7 +345,7 @@ def _draft(path: Path) -> Path:
 
 
 def put_in_place(draft: Path, path: Path, link: Callable[[Path, Path], None] = os.link) -> None:
-    """Give a file its name unless the name is taken; where the file system has no hard links, rename it."""
+    """Link a file to its final name unless that exists; rename it if the file system has no hard links."""
     try:
         with suppress(FileExistsError):
             link(draft, path)
@@ -372,13 +367,13 @@ def _refuse_special(path: Path) -> None:
 
 
 def _close_to_others(path: Path) -> None:
-    """Make a file of ours readable by its owner alone; SQLite gives its two companions the same mode."""
+    """Make the file readable by its owner alone; SQLite gives its two companions the same mode."""
     if path.stat().st_mode & 0o077:
         path.chmod(OWNER_ONLY)
 
 
 def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
-    tables, application = _seen(connection)
+    tables, application = _inspect(connection)
     if application != APPLICATION_ID and (tables or application):
         raise StoreBroken(str(path), "it is another program's database", remedy="name another file")
 
@@ -393,8 +388,8 @@ def _refuse_planted(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _seen(connection: sqlite3.Connection) -> tuple[int, int]:
-    """How many tables there are and whose they are, as of one moment."""
+def _inspect(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Return the number of tables and the application id, read in one transaction."""
     connection.execute("BEGIN")
     try:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -405,7 +400,7 @@ def _seen(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    """Switch the file's journal; SQLite does not wait by itself where several processes do so at once."""
+    """Switch the file to a write-ahead log, with retries: SQLite does not wait if several processes switch at once."""
     deadline = time.monotonic() + busy_seconds
     while True:
         try:
@@ -418,11 +413,11 @@ def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) ->
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    if not _outstanding(connection, path):
+    if not _pending(connection, path):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for migration in _outstanding(connection, path):
+        for migration in _pending(connection, path):
             _apply(connection, migration)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
@@ -432,10 +427,10 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         raise
 
 
-def _outstanding(connection: sqlite3.Connection, path: Path) -> tuple[Migration, ...]:
+def _pending(connection: sqlite3.Connection, path: Path) -> tuple[Migration, ...]:
     exists = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchone()
     applied = connection.execute("SELECT number, name FROM migrations ORDER BY number").fetchall() if exists else []
-    return outstanding(migrations_for("sqlite"), applied, str(path))
+    return pending_migrations(migrations_for("sqlite"), applied, str(path))
 
 
 def _apply(connection: sqlite3.Connection, migration: Migration) -> None:
@@ -449,7 +444,7 @@ def _apply(connection: sqlite3.Connection, migration: Migration) -> None:
 
 
 def _statements(sql: str) -> Iterator[str]:
-    """The statements one by one: `executescript` would end the transaction that they belong in."""
+    """Yield the statements one by one: `executescript` would commit the transaction they belong to."""
     gathered = ""
     for line in sql.splitlines(keepends=True):
         gathered += line

@@ -1,8 +1,8 @@
-"""One thread that writes: what many threads ask for at once is committed together, in the order it was asked.
+"""A writer thread that commits what many threads ask for together, in the order of the requests.
 
-A commit waits for the disk, so requests that queue up meanwhile share the next one. An act sees the acts before it; whoever
-asked is answered after the commit. While another process writes, each act waits so long from when it was asked, and no longer
-because of those before it.
+A commit waits for the disk, so requests that queue up meanwhile share the next one. An act sees the acts before it,
+and is answered after the commit. While another process writes, each act waits at most `busy_seconds` from when it was
+asked, however many acts are before it.
 """
 
 import os
@@ -26,37 +26,36 @@ from infold.stores.sqlite_file import (
     is_connected,
     is_displaced,
     is_frozen,
-    translated,
+    translate_errors,
 )
 
 MOST_TOGETHER = 64
-"""Acts of one transaction, so that the first does not wait long for the last."""
-
+"""Acts per transaction, so that the first does not wait long for the last."""
 
 T = TypeVar("T")
 
 
 class Writer:
-    """Carries out acts on a connection of its own, in a thread that starts with the first and ends with `close`.
+    """Run acts on a connection of its own, in a thread that starts with the first act and ends with `close`.
 
-    An act that another process keeps waiting for longer than `busy_seconds` is answered with `StoreBroken`.
+    An act that another process delays for longer than `busy_seconds` fails with `StoreBroken`.
     """
 
     def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self._path = path
         self._busy_seconds = busy_seconds
-        self._waiting: SimpleQueue[_Asked[Any] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[_Act[Any] | None] = SimpleQueue()
         self._lock = Lock()
         self._thread: Thread | None = None
         self._closed = False
 
     def ask(self, act: Callable[[sqlite3.Connection], T]) -> Future[T]:
-        """Have an act run inside a transaction; its answer comes once that is committed. Raises `StoreClosed` at once.
+        """Run an act inside a transaction; the future is completed after the commit. Raise `StoreClosed` at once.
 
-        An act that raises one of infold's own errors must not have written anything. It may be run a second time, the
-        first having been rolled back.
+        An act that raises one of infold's errors must not have written anything. It may run a second time after a
+        rollback.
         """
-        asked = _Asked(act, time.monotonic() + self._busy_seconds)
+        asked = _Act(act, time.monotonic() + self._busy_seconds)
         with self._lock:
             if self._closed:
                 raise StoreClosed(str(self._path))
@@ -67,7 +66,7 @@ class Writer:
         return asked.answer
 
     def close(self) -> None:
-        """Carry out what was asked, then end the thread; a second time does nothing."""
+        """Run the pending acts, then end the thread; calling it again does nothing."""
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
@@ -91,9 +90,9 @@ class Writer:
             with in_use():
                 disconnect(connection)
 
-    def _next_batch(self) -> "list[_Asked[Any]]":
-        """What is waiting, at least one; nothing when the writer is to end."""
-        batch = list[_Asked[Any]]()
+    def _next_batch(self) -> "list[_Act[Any]]":
+        """Return what is waiting, at least one act; nothing if the writer is to end."""
+        batch = list[_Act[Any]]()
         asked = self._waiting.get()
         while asked is not None:
             batch.append(asked)
@@ -108,8 +107,8 @@ class Writer:
         return batch
 
 
-class _Asked(Generic[T]):
-    """An act, until when it may wait for another process, and where its answer goes."""
+class _Act(Generic[T]):
+    """An act, its deadline for waiting on another process, and the future for its answer."""
 
     def __init__(self, act: Callable[[sqlite3.Connection], T], deadline: float) -> None:
         self.act = act
@@ -117,34 +116,34 @@ class _Asked(Generic[T]):
         self.answer: Future[T] = Future()
 
 
-def _carry_out(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]", path: Path) -> None:
-    """Answer a batch once the file may be written; the oldest is told as soon as it has waited long enough."""
+def _carry_out(connection: sqlite3.Connection, batch: "Sequence[_Act[Any]]", path: Path) -> None:
+    """Answer a batch once the file may be written; fail the oldest act as soon as its deadline has passed."""
     waiting = deque(batch)
     while waiting:
-        refusal = _refusal(connection, waiting[0].deadline, path)
+        refusal = _begin(connection, waiting[0].deadline, path)
         if refusal is None:
             _answer(connection, tuple(waiting), path)
             return
         waiting.popleft().answer.set_exception(refusal)
 
 
-def _refusal(connection: sqlite3.Connection, deadline: float, path: Path) -> Exception | None:
-    """Begin a transaction; gives why there is none."""
+def _begin(connection: sqlite3.Connection, deadline: float, path: Path) -> Exception | None:
+    """Begin a transaction; return the error if that fails."""
     left_ms = max(0, round((deadline - time.monotonic()) * 1_000))
     try:
-        with translated(path):
+        with translate_errors(path):
             connection.execute(f"PRAGMA busy_timeout = {left_ms}")
             connection.execute("BEGIN IMMEDIATE")
-    except Exception as error:  # whoever asked is told, and the thread lives on
+    except Exception as error:  # reported to the caller; the thread goes on
         return error
     return None
 
 
-def _answer(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]", path: Path) -> None:
-    """Answer a batch whose transaction has begun; where the database refuses it as a whole, each act is tried alone."""
+def _answer(connection: sqlite3.Connection, batch: "Sequence[_Act[Any]]", path: Path) -> None:
+    """Answer a batch whose transaction has begun; if the database rejects it as a whole, try each act alone."""
     try:
-        with translated(path):
-            outcomes = _committed(connection, batch)
+        with translate_errors(path):
+            outcomes = _commit(connection, batch)
     except Exception as error:  # as above
         if len(batch) == 1:
             batch[0].answer.set_exception(error)
@@ -153,7 +152,7 @@ def _answer(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]", path
             _carry_out(connection, [asked], path)
         return
     if is_displaced(connection):
-        outcomes = [_displaced(path)] * len(batch)
+        outcomes = [_displaced_error(path)] * len(batch)
     for asked, outcome in zip(batch, outcomes, strict=True):
         if isinstance(outcome, InfoldError):
             asked.answer.set_exception(outcome)
@@ -161,15 +160,15 @@ def _answer(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]", path
             asked.answer.set_result(outcome)
 
 
-def _displaced(path: Path) -> StoreBroken:
+def _displaced_error(path: Path) -> StoreBroken:
     problem = (
         "the file or its write-ahead log was removed or replaced while this process had it open; this was not stored"
     )
     return StoreBroken(str(path), problem, remedy="put the file back if it is missing, and start the process again")
 
 
-def _committed(connection: sqlite3.Connection, batch: "Sequence[_Asked[Any]]") -> list[object]:
-    """What each act gave, or the error of infold's that it raised, all of it in one transaction."""
+def _commit(connection: sqlite3.Connection, batch: "Sequence[_Act[Any]]") -> list[object]:
+    """Return each act's result, or the infold error it raised, all in one transaction."""
     try:
         outcomes = [_outcome(connection, asked.act) for asked in batch]
         connection.execute("COMMIT")
@@ -193,7 +192,7 @@ MOST_IDLE = 8
 
 
 class Connections:
-    """The way to a file from whatever thread and process asks."""
+    """The connections to a file, per process."""
 
     def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self._path = path
@@ -203,20 +202,20 @@ class Connections:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one read, which must be finished within the block."""
-        with self._here().reading() as connection, translated(self._path):
+        """Lend a connection for one read, which must be finished within the block."""
+        with self._here().reading() as connection, translate_errors(self._path):
             yield connection
 
     def write(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """Have an act carried out by this process's writer, and wait for it."""
+        """Run an act in this process's writer and wait for it."""
         return self.ask(act).result()
 
     def ask(self, act: Callable[[sqlite3.Connection], T]) -> Future[T]:
-        """Have an act carried out by this process's writer; see `Writer.ask`."""
+        """Run an act in this process's writer; see `Writer.ask`."""
         return self._here().writer.ask(act)
 
     def close(self) -> None:
-        """Close what this process opened; a second time does nothing."""
+        """Close what this process opened; calling it again does nothing."""
         self._closed = True
         here = self._by_process.get(os.getpid())
         if here is not None:
@@ -229,7 +228,9 @@ class Connections:
         return here or self._first_use_here()
 
     def _first_use_here(self) -> "_Process":
-        """Of threads that come here at once one wins; no lock, since a forked child may have inherited it locked."""
+        """Create this process's entry. Of several threads one wins; a lock could be inherited locked by a forked
+        child.
+        """
         return self._by_process.setdefault(os.getpid(), _Process(self._path, self._busy_seconds))
 
 

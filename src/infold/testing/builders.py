@@ -1,6 +1,6 @@
 """Build sessions in the words of the domain: `session(user("hi"), calls("bash"), result(9_000), replies("done"))`.
 
-Ids are given in order, so equal calls build equal sessions.
+Ids are assigned in order, so equal calls build equal sessions.
 """
 
 from collections.abc import Iterable
@@ -31,57 +31,57 @@ from infold.core.messages import (
 from infold.core.policy import INFOLD, Policy
 
 Draft: TypeAlias = Message
-"""A message whose ids are not given yet; `session` fills them in."""
+"""A message without ids; `session` assigns them."""
 
 _UNNAMED = MessageId("")
 
 
 def tokens_of_text(tokens: int) -> str:
-    """Text of exactly that many tokens by the documents' rules (four characters each)."""
+    """Return text of exactly that many tokens by the documents' rules (four characters each)."""
     return "word" * tokens
 
 
 def user(text: str = "go on", *, synthetic: bool = False) -> UserMessage:
-    """Something said to the model, by a person unless it is synthetic."""
+    """Return a user message, from a person unless it is synthetic."""
     return UserMessage(_UNNAMED, (TextPart(text, synthetic=synthetic),))
 
 
 def replies(
     text: str = "done", *, usage: Usage | None = None, finish: Finish = "stop", reasoning: str = ""
 ) -> AssistantMessage:
-    """A reply in words."""
+    """Return a reply of text."""
     thought: tuple[Part, ...] = (ReasoningPart(reasoning),) if reasoning else ()
     return AssistantMessage(_UNNAMED, (*thought, TextPart(text)), usage=usage, finish=finish)
 
 
 def calls(*tools: str, arguments: str = "{}", usage: Usage | None = None) -> AssistantMessage:
-    """A reply that calls tools, all at once if several."""
+    """Return a reply that calls tools, in parallel if there are several."""
     parts = tuple(ToolCallPart("", tool, arguments) for tool in tools)
     return AssistantMessage(_UNNAMED, parts, usage=usage, finish="tool-calls")
 
 
 def result(tokens: int = 10, *, output: str | None = None, status: ResultStatus = "completed") -> ToolMessage:
-    """The answer to the oldest call that is still open, of that many tokens or with that output."""
+    """Return the result of the oldest call that is still open, of that many tokens or with that output."""
     return ToolMessage(
         _UNNAMED, (ToolResultPart("", "", tokens_of_text(tokens) if output is None else output, status),)
     )
 
 
 def requests_compaction(*, auto: bool = True, first_kept_id: str | None = None) -> UserMessage:
-    """A durable request to compact."""
+    """Return a durable request to compact."""
     kept = None if first_kept_id is None else MessageId(first_kept_id)
     return UserMessage(_UNNAMED, (CompactionPart("part", auto, first_kept_id=kept),))
 
 
 def summary(text: str = "summary", *, finish: Finish | None = "stop", error: str = "") -> AssistantMessage:
-    """A summary that answers the newest request to compact."""
+    """Return a summary that answers the newest request to compact."""
     return AssistantMessage(
         _UNNAMED, (TextPart(text),), mode="compaction", agent="compaction", summary=True, finish=finish, error=error
     )
 
 
 def numbered(drafts: Iterable[Draft], *, prefix: str = "m") -> tuple[Message, ...]:
-    """Drafts with ids `m0`, `m1`, … and with tool calls and results paired in order."""
+    """Return drafts with ids `m0`, `m1`, … and with tool calls and results paired in order."""
     messages: list[Message] = []
     waiting: list[ToolCallPart] = []
     request: MessageId | None = None
@@ -98,12 +98,12 @@ def numbered(drafts: Iterable[Draft], *, prefix: str = "m") -> tuple[Message, ..
 
 
 def session(*drafts: Draft, policy: Policy = INFOLD, recall: bool = False) -> Log:
-    """A log of these messages, under a policy's way of sizing and stubbing."""
+    """Return a log of these messages, under a policy's way of sizing and stubbing."""
     return log_of(numbered(drafts), policy=policy, recall=recall)
 
 
 def log_of(messages: Iterable[Message], *, policy: Policy = INFOLD, recall: bool = False) -> Log:
-    """A log of messages that have their ids."""
+    """Return a log of messages that have their ids."""
     log = Log(SessionId("session"), Rendering(policy.estimate, policy.stub, recall))
     entries: Iterable[Entry] = (MessageEntry(message) for message in messages)
     return log.extend(entries)

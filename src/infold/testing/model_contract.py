@@ -1,4 +1,7 @@
-"""The rules of a model, each tried on one whose provider answers as a script says; some hold for any model at all."""
+"""The contract of a model, checked on one whose provider answers from a script; some rules hold for any model.
+
+A broken rule raises an `AssertionError` whose message is the rule, in one sentence, and what was seen instead.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,25 +15,22 @@ from msgspec import Struct
 from infold.core.judge import Answer, Told
 from infold.core.messages import Finish, MessageId, TextPart, Usage, UserMessage, calls_of, text_of
 from infold.core.summary_request import Additions, own_request
-from infold.errors import KeyRefused, ModelBusy, ModelError, ModelOverflow, RequestRefused, UnknownModel
+from infold.errors import InfoldError, KeyRefused, ModelBusy, ModelError, ModelOverflow, RequestRefused, UnknownModel
 from infold.formats.registry import format_named
 from infold.ports import Calling, Heard, Model, ModelRequest, Replied, Said, Thought, ToolSpec
-from infold.testing.scripted_answers import Answer as Scripted
-from infold.testing.scripted_answers import Fail, Say, Script, ScriptedRequest, Trouble, in_turn
-from infold.testing.store_contract import rule
+from infold.testing.script import Fail, Say, Script, ScriptedAnswer, ScriptedRequest, Trouble, in_turn
+from infold.testing.store_contract import error_of, require
 
 MakeModel: TypeAlias = Callable[[Script], AbstractContextManager[Model]]
-"""Makes a model whose provider answers by this script, and ends it at the end of the block. It must not retry by itself."""
-
+"""Makes a model whose provider answers by a script, and closes it at the end of the block. It must not retry by
+itself.
+"""
 
 LONG = "The parser was ported, its tests pass, and the old one is gone. " * 8
 
-
 SLOW = Trouble(chunk_delay_seconds=0.03)
 
-
 AT_ONCE_SECONDS = 0.6
-
 
 TOO_LONG = {
     "error": {
@@ -40,9 +40,7 @@ TOO_LONG = {
     }
 }
 
-
 BUSY = {"error": {"type": "overloaded_error", "code": 503, "message": "Overloaded"}}
-
 
 KINDS: dict[int, type[ModelError]] = {
     **dict.fromkeys((408, 409, 429, 500, 503, 529), ModelBusy),
@@ -50,7 +48,6 @@ KINDS: dict[int, type[ModelError]] = {
     404: UnknownModel,
     **dict.fromkeys((400, 422), RequestRefused),
 }
-
 
 BASH = ToolSpec(
     "bash",
@@ -65,7 +62,7 @@ BASH = ToolSpec(
 
 
 class _Reply(Struct, frozen=True):
-    """What a whole reply says, as infold reads it."""
+    """The content of a whole reply, as infold reads it."""
 
     text: str
     calls: tuple[tuple[str, str], ...]
@@ -73,22 +70,22 @@ class _Reply(Struct, frozen=True):
     finish: Finish | None
 
 
-def asking(model: Model, text: str = "How is the parser?", **beside: Any) -> ModelRequest:
-    """A request of one user message, in the model's own format."""
+def request_to(model: Model, text: str = "How is the parser?", **options: Any) -> ModelRequest:
+    """Return a request of one user message, in the model's own format."""
     message = UserMessage(MessageId("m0"), (TextPart(text),))
-    return ModelRequest([*format_named(model.format).encode_new(message)], **beside)
+    return ModelRequest([*format_named(model.format).encode_new(message)], **options)
 
 
-def _answered(model: Model, **beside: Any) -> list[Heard]:
-    """All that is heard; there must be one whole reply, at the end."""
-    heard = list(model.stream(asking(model, **beside)))
-    whole = [place for place, piece in enumerate(heard) if isinstance(piece, Replied)]
-    rule(whole == [len(heard) - 1], "there is one whole reply, and it comes last", heard)
-    return heard
+def _ask(model: Model, **options: Any) -> list[Heard]:
+    """Return everything that is streamed; it must end with the only whole reply."""
+    pieces = list(model.stream(request_to(model, **options)))
+    whole = [place for place, piece in enumerate(pieces) if isinstance(piece, Replied)]
+    require(whole == [len(pieces) - 1], "there is one whole reply, at the end", pieces)
+    return pieces
 
 
-def _reply(model: Model, heard: list[Heard]) -> _Reply:
-    wire, whole = format_named(model.format), heard[-1]
+def _read_reply(model: Model, pieces: list[Heard]) -> _Reply:
+    wire, whole = format_named(model.format), pieces[-1]
     assert isinstance(whole, Replied)
     messages = wire.decode(wire.reply_items(whole.body)).messages
     return _Reply(
@@ -99,58 +96,51 @@ def _reply(model: Model, heard: list[Heard]) -> _Reply:
     )
 
 
-def _failure(model: Model, heard: list[Heard]) -> ModelError | None:
-    """What asking raises; `heard` is what came before."""
-    return _raised(lambda: heard.extend(model.stream(asking(model))))
-
-
-def _raised(act: Callable[[], object]) -> ModelError | None:
-    try:
-        act()
-    except ModelError as error:
-        return error
-    return None
+def _failure(model: Model, pieces: list[Heard]) -> ModelError | None:
+    """Return the error of a request; `pieces` collects what is streamed before it."""
+    error = error_of(ModelError, lambda: pieces.extend(model.stream(request_to(model))))
+    return error if isinstance(error, ModelError) else None
 
 
 # Rules for any model at all.
 
 
-def _the_reply_comes_in_pieces_and_then_whole(model: Model) -> None:
-    heard = _answered(model, output_tokens=24)
-    said = [piece.text for piece in heard if isinstance(piece, Said)]
-    rule(len(said) > 1, "text is given piece by piece", heard)
-    rule(_reply(model, heard).text == "".join(said), "the pieces of text are the reply's text", heard)
+def _reply_is_streamed_and_then_whole(model: Model) -> None:
+    pieces = _ask(model, output_tokens=24)
+    said = [piece.text for piece in pieces if isinstance(piece, Said)]
+    require(len(said) > 1, "text is streamed in pieces", pieces)
+    require(_read_reply(model, pieces).text == "".join(said), "the pieces of text make up the reply's text", pieces)
 
 
 def _usage_is_reported(model: Model) -> None:
-    usage = _reply(model, _answered(model, output_tokens=8)).usage
-    rule(usage is not None and usage.prompt > 0 and usage.output > 0, "what was sent and said is counted", usage)
+    usage = _read_reply(model, _ask(model, output_tokens=8)).usage
+    require(usage is not None and usage.prompt > 0 and usage.output > 0, "input and output are counted", usage)
 
 
-def _closing_breaks_the_request_off(model: Model) -> None:
-    stream = model.stream(asking(model, "Tell me all about the parser.", output_tokens=2_000))
+def _closing_cancels_the_request(model: Model) -> None:
+    stream = model.stream(request_to(model, "Tell me all about the parser.", output_tokens=2_000))
     next(stream)
     began = monotonic()
     stream.close()  # type: ignore[attr-defined] # the rule is that it can be closed
     took = monotonic() - began
-    rule(took < AT_ONCE_SECONDS, "closing the iterator does not wait for the rest", took)
-    rule(list(stream) == [], "nothing comes after closing")
-    rule(_answered(model, output_tokens=8), "a model can be asked again after a request was broken off")
+    require(took < AT_ONCE_SECONDS, "closing the iterator does not wait for the rest", took)
+    require(list(stream) == [], "a closed iterator yields nothing")
+    require(_ask(model, output_tokens=8), "a model can be asked again after a request was cancelled")
 
 
 ANY_MODEL_RULES = (
-    _the_reply_comes_in_pieces_and_then_whole,
+    _reply_is_streamed_and_then_whole,
     _usage_is_reported,
-    _closing_breaks_the_request_off,
+    _closing_cancels_the_request,
 )
-"""What holds for any model at all, whatever it says."""
+"""The rules for any model, whatever it answers."""
 
 
 # Rules for a model whose provider follows a script.
 
 
-def _scripted(kept: Callable[[Model], None], *answers: Scripted) -> Callable[[MakeModel], None]:
-    """A rule for any model, tried on one that answers so."""
+def _scripted(kept: Callable[[Model], None], *answers: ScriptedAnswer) -> Callable[[MakeModel], None]:
+    """Return a rule for any model as one for a scripted model with these answers."""
 
     @wraps(kept)
     def tried(make: MakeModel) -> None:
@@ -160,124 +150,144 @@ def _scripted(kept: Callable[[Model], None], *answers: Scripted) -> Callable[[Ma
     return tried
 
 
-def _reasoning_is_told_apart(make: MakeModel) -> None:
+def _reasoning_is_separate(make: MakeModel) -> None:
     thinking = "The user asks about the parser, so I look at it first."
     with make(in_turn(Say(LONG, reasoning=thinking))) as model:
-        heard = _answered(model)
-    thought = [piece.text for piece in heard if isinstance(piece, Thought)]
-    rule("".join(thought) == thinking, "the pieces of reasoning are the reasoning", thought)
-    rule(_reply(model, heard).text == LONG, "reasoning is no part of the text", heard)
+        pieces = _ask(model)
+    thought = [piece.text for piece in pieces if isinstance(piece, Thought)]
+    require("".join(thought) == thinking, "the pieces of reasoning make up the reasoning", thought)
+    require(_read_reply(model, pieces).text == LONG, "reasoning is not part of the text", pieces)
 
 
 def _parallel_calls_stay_together(make: MakeModel) -> None:
     arguments: tuple[dict[str, Any], ...] = ({"command": "ls"}, {"command": "cat 'ä\nb'"}, {})
     with make(in_turn(Say("I look.", calls=tuple(("bash", given) for given in arguments)))) as model:
-        heard = _answered(model, tools=(BASH,))
-    reply = _reply(model, heard)
-    begun = [piece.tool for piece in heard if isinstance(piece, Calling)]
-    rule(begun == ["bash"] * 3, "each call is told once, as it begins", begun)
-    rule([tool for tool, _ in reply.calls] == begun, "all calls of a reply are in it, in order", reply.calls)
+        pieces = _ask(model, tools=(BASH,))
+    reply = _read_reply(model, pieces)
+    started = [piece.tool for piece in pieces if isinstance(piece, Calling)]
+    require(started == ["bash"] * 3, "each call is reported once, when it begins", started)
+    require([tool for tool, _ in reply.calls] == started, "all calls of a reply are in it, in order", reply.calls)
     made = tuple(msgspec.json.decode(text) for _, text in reply.calls)
-    rule(made == arguments, "arguments come whole", made)
-    rule(reply.finish == "tool-calls", "a reply that calls tools says so", reply.finish)
+    require(made == arguments, "arguments are complete", made)
+    require(reply.finish == "tool-calls", "a reply that calls tools has the finish `tool-calls`", reply.finish)
 
 
-def _usage_tells_cache_and_reasoning_apart(make: MakeModel) -> None:
-    told = Usage(input=100, output=20, reasoning=5, cache_read=60)
-    with make(in_turn(Say("Well.", usage=told))) as model:
-        usage = _reply(model, _answered(model)).usage
+def _usage_is_itemised(make: MakeModel) -> None:
+    given = Usage(input=100, output=20, reasoning=5, cache_read=60)
+    with make(in_turn(Say("Well.", usage=given))) as model:
+        usage = _read_reply(model, _ask(model)).usage
     seen = usage and (usage.input, usage.output, usage.reasoning, usage.cache_read)
-    rule(seen == (100, 20, 5, 60), "input, output, reasoning and what was read from the cache are told apart", usage)
+    require(seen == (100, 20, 5, 60), "input, output, reasoning and cache reads are counted separately", usage)
 
 
-def _why_a_reply_ended_is_told(make: MakeModel) -> None:
+def _finish_is_reported(make: MakeModel) -> None:
     finishes: tuple[Finish, ...] = ("stop", "length", "content-filter")
     with make(in_turn(*(Say("Well.", finish=finish) for finish in finishes))) as model:
-        seen = tuple(_reply(model, _answered(model)).finish for _ in finishes)
-    rule(seen == finishes, "the reason why a reply ended is told", seen)
+        seen = tuple(_read_reply(model, _ask(model)).finish for _ in finishes)
+    require(seen == finishes, "the finish reason is reported", seen)
 
 
 def _system_prompt_and_tools_are_sent(make: MakeModel) -> None:
     asked: list[ScriptedRequest] = []
 
-    def script(request: ScriptedRequest) -> Scripted:
+    def script(request: ScriptedRequest) -> ScriptedAnswer:
         asked.append(request)
         return Say("Well.")
 
     with make(script) as model:
-        _answered(model, system="Keep to the rules.", tools=(BASH,), output_tokens=321)
+        _ask(model, system="Keep to the rules.", tools=(BASH,), output_tokens=321)
     body = asked[0].body
-    rule("Keep to the rules." in str(body), "the system prompt is sent", body)
-    rule(BASH.description in format_named(model.format).tools_text(body), "the tools are offered", body)
-    rule(asked[0].stream, "the reply is asked for as a stream", body)
-    rule(text_of(asked[0].messages[-1]) == "How is the parser?", "the messages are sent as they are", body)
+    require("Keep to the rules." in str(body), "the system prompt is sent", body)
+    require(BASH.description in format_named(model.format).tools_text(body), "the tools are offered", body)
+    require(asked[0].stream, "the reply is requested as a stream", body)
+    require(text_of(asked[0].messages[-1]) == "How is the parser?", "the messages are sent unchanged", body)
 
 
-def _what_is_too_large_is_an_overflow(make: MakeModel) -> None:
+def _too_large_is_an_overflow(make: MakeModel) -> None:
     with make(in_turn(Fail(400, TOO_LONG))) as model:
-        _rule_overflow(_failure(model, []))
+        _require_overflow(_failure(model, []))
 
 
-def _an_overflow_in_a_stream_is_one(make: MakeModel) -> None:
+def _overflow_event_is_an_overflow(make: MakeModel) -> None:
     with make(in_turn(Say(LONG, trouble=Trouble(cut_after_events=4, error_event=TOO_LONG)))) as model:
-        _rule_overflow(_failure(model, []))
+        _require_overflow(_failure(model, []))
 
 
-def _rule_overflow(error: ModelError | None) -> None:
-    rule(isinstance(error, ModelOverflow), "a request refused as too large is a `ModelOverflow`", repr(error))
-    rule(getattr(error, "limit_tokens", 0) == 4_096, "the limit is told where the provider told it", error)
-    rule(getattr(error, "refusal", None), "what the refusal said is kept for whoever learns from it", error)
+def _require_overflow(error: InfoldError | None) -> None:
+    require(isinstance(error, ModelOverflow), "a request rejected as too large is a `ModelOverflow`", repr(error))
+    require(getattr(error, "limit_tokens", 0) == 4_096, "the provider's limit is kept", error)
+    require(getattr(error, "refusal", None), "the rejection's details are kept", error)
 
 
-def _failures_say_who_can_act(make: MakeModel) -> None:
+def _failures_have_their_type(make: MakeModel) -> None:
     with make(in_turn(*map(Fail, KINDS))) as model:
         for status, kind in KINDS.items():
             error = _failure(model, [])
-            rule(type(error) is kind, f"status {status} is a {kind.__name__}", repr(error))
-            rule("\n" not in str(error), "an error is one line", error)
+            require(type(error) is kind, f"status {status} is a {kind.__name__}", repr(error))
+            require("\n" not in str(error), "an error is one line", error)
 
 
-def _a_reply_that_breaks_off_is_no_reply(make: MakeModel) -> None:
+def _broken_reply_is_busy(make: MakeModel) -> None:
     for event in (None, BUSY):
-        heard: list[Heard] = []
+        pieces: list[Heard] = []
         with make(in_turn(Say(LONG, trouble=Trouble(cut_after_events=9, error_event=event)))) as model:
-            error = _failure(model, heard)
-        rule(
+            error = _failure(model, pieces)
+        require(
             type(error) is ModelBusy,
-            "a reply that breaks off, or whose stream reports trouble, is a `ModelBusy`",
+            "a reply that breaks off, or whose stream reports an error, is a `ModelBusy`",
             error,
         )
-        rule(any(isinstance(piece, Said) for piece in heard), "what was said before is told", heard)
-        rule(not any(isinstance(piece, Replied) for piece in heard), "half a reply is not told as a whole one", heard)
+        require(any(isinstance(piece, Said) for piece in pieces), "the pieces before the break are yielded", pieces)
+        require(
+            not any(isinstance(piece, Replied) for piece in pieces),
+            "half a reply is not yielded as a whole one",
+            pieces,
+        )
 
 
-def _a_summary_is_told_as_it_is_written(make: MakeModel) -> None:
+def _summary_is_streamed(make: MakeModel) -> None:
     request = own_request("[user] Port the parser.", Additions(), output_tokens=500)
     with make(in_turn(Say(LONG, reasoning="Hm."), Say("Not", finish="length"), Fail(400, TOO_LONG))) as model:
         whole, cut = list(model.summarise(request)), list(model.summarise(request))
-        error = _raised(lambda: list(model.summarise(request)))
-    told = whole[-1]
-    rule(
-        isinstance(told, Told) and told.answer == Answer(LONG), "a summary ends with all of it, without reasoning", told
+        error = error_of(ModelError, lambda: list(model.summarise(request)))
+    last = whole[-1]
+    require(
+        isinstance(last, Told) and last.answer == Answer(LONG),
+        "a summary ends with the whole text, without reasoning",
+        last,
     )
-    rule(isinstance(told, Told) and told.usage and told.model == model.ref.id, "usage and model are told with it", told)
-    rule("".join(map(str, whole[:-1])) == LONG and len(whole) > 2, "a summary is given piece by piece", whole)
-    rule(isinstance(cut[-1], Told) and cut[-1].answer.finish == "length", "that a summary was cut off is told", cut)
-    _rule_overflow(error)
+    require(
+        isinstance(last, Told) and last.usage and last.model == model.ref.id,
+        "the whole summary has usage and model",
+        last,
+    )
+    require("".join(map(str, whole[:-1])) == LONG and len(whole) > 2, "a summary is streamed in pieces", whole)
+    require(
+        isinstance(cut[-1], Told) and cut[-1].answer.finish == "length",
+        "a summary that was cut off has the finish `length`",
+        cut,
+    )
+    _require_overflow(error)
 
 
 MODEL_RULES = (
-    _scripted(_the_reply_comes_in_pieces_and_then_whole, Say(LONG)),
+    _scripted(_reply_is_streamed_and_then_whole, Say(LONG)),
     _scripted(_usage_is_reported, Say(LONG)),
-    _scripted(_closing_breaks_the_request_off, Say(LONG, trouble=SLOW), Say(LONG)),
-    _reasoning_is_told_apart,
+    _scripted(_closing_cancels_the_request, Say(LONG, trouble=SLOW), Say(LONG)),
+    _reasoning_is_separate,
     _parallel_calls_stay_together,
-    _usage_tells_cache_and_reasoning_apart,
-    _why_a_reply_ended_is_told,
+    _usage_is_itemised,
+    _finish_is_reported,
     _system_prompt_and_tools_are_sent,
-    _what_is_too_large_is_an_overflow,
-    _an_overflow_in_a_stream_is_one,
-    _failures_say_who_can_act,
-    _a_reply_that_breaks_off_is_no_reply,
-    _a_summary_is_told_as_it_is_written,
+    _too_large_is_an_overflow,
+    _overflow_event_is_an_overflow,
+    _failures_have_their_type,
+    _broken_reply_is_busy,
+    _summary_is_streamed,
 )
+
+
+def check_model(make: MakeModel) -> None:
+    """Check every rule on a model of its own; raise `AssertionError` with the rule that is broken."""
+    for check in MODEL_RULES:
+        check(make)

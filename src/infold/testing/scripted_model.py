@@ -1,4 +1,4 @@
-"""A model for tests that lives in the process: it answers as a script says, in chat format, with no server and no socket."""
+"""A model for tests inside the process: it answers from a script, in chat format, without a server."""
 
 from collections.abc import Callable, Iterator
 from time import sleep
@@ -22,37 +22,35 @@ from infold.formats.registry import OPENAI_CHAT
 from infold.formats.requests import read_answer
 from infold.formats.tools import tool_items
 from infold.ports import Calling, Heard, ModelRequest, Replied, Said, Thought
-from infold.testing import scripted_chat
-from infold.testing.play import counted_tokens
-from infold.testing.scripted_answers import (
-    Answer,
+from infold.testing.script import (
+    ALL_IS_WELL,
     Fail,
     Hang,
-    Item,
-    Reply,
     Say,
     Script,
+    ScriptedAnswer,
     ScriptedRequest,
     Trouble,
-    in_turn,
-    pieces_of,
-    spoken_usage,
+    WireReply,
+    count_tokens,
+    count_usage,
+    split_text,
 )
+from infold.testing.wire_replies import chat_body, chat_overflow
 
 SCRIPTED = ModelRef("scripted", "scripted")
-WELL = in_turn(Say("All is well."))
 
 
 class ScriptedModel:
-    """Answers every request as a script says, and keeps all it was asked.
+    """Answer every request as a script says, and keep all requests.
 
-    With `window_tokens` a larger request is refused as too large before the script sees it. `pause` is how the delays of a
-    `Trouble` pass; everything else goes wrong at once.
+    With `window_tokens` a larger request is rejected before the script sees it. `pause` is called for the delays of a
+    `Trouble`; all other faults happen at once.
     """
 
     def __init__(
         self,
-        answer: Script = WELL,
+        answer: Script = ALL_IS_WELL,
         *,
         ref: ModelRef = SCRIPTED,
         window_tokens: int | None = None,
@@ -67,17 +65,17 @@ class ScriptedModel:
 
     @property
     def requests(self) -> tuple[ScriptedRequest, ...]:
-        """All requests so far, as a server of the chat format would have had them."""
+        """All requests so far, as a server of the chat format would have received them."""
         return tuple(self._requests)
 
     def stream(self, request: ModelRequest) -> Iterator[Heard]:
-        """What the script answers; raises `ModelError` where it says so."""
-        asked = _asked(request, self.ref)
-        self._requests.append(asked)
-        answer = self._refusal(asked) or self._answer(asked)
+        """Yield the script's answer; raise `ModelError` if it is a failure."""
+        received = _as_received(request, self.ref)
+        self._requests.append(received)
+        answer = self._rejection(received) or self._answer(received)
         match answer:
             case Say():
-                yield from self._said(answer, asked)
+                yield from self._pieces(answer, received)
             case Fail():
                 raise _failure(self.ref.id, answer)
             case Hang():
@@ -86,7 +84,7 @@ class ScriptedModel:
                 assert_never(answer)
 
     def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
-        """What the script answers to a request for a summary: pieces of text, then all of it."""
+        """Yield the script's answer to a request for a summary: pieces of text, then the whole."""
         items: list[object] = [item for message in request.messages for item in OPENAI_CHAT.encode_new(message)]
         for piece in self.stream(ModelRequest(items, request.system, output_tokens=request.output_tokens)):
             if isinstance(piece, Said):
@@ -95,16 +93,17 @@ class ScriptedModel:
                 usage = OPENAI_CHAT.usage(piece.body)
                 yield Told(read_answer(OPENAI_CHAT, piece.body), self.ref.id, usage, cost_of(self.ref.id, usage))
 
-    def _refusal(self, asked: ScriptedRequest) -> Answer | None:
+    def _rejection(self, received: ScriptedRequest) -> ScriptedAnswer | None:
         window = self._window_tokens
-        is_over = window is not None and asked.tokens > window
-        return Fail(400, scripted_chat.overflow(asked.tokens, window)) if is_over and window is not None else None
+        if window is None or received.tokens <= window:
+            return None
+        return Fail(400, chat_overflow(received.tokens, window))
 
-    def _said(self, say: Say, asked: ScriptedRequest) -> Iterator[Heard]:
+    def _pieces(self, say: Say, received: ScriptedRequest) -> Iterator[Heard]:
         trouble = say.trouble or Trouble()
         pieces: list[Heard] = [
-            *map(Thought, pieces_of(say.reasoning)),
-            *map(Said, pieces_of(say.text)),
+            *map(Thought, split_text(say.reasoning)),
+            *map(Said, split_text(say.text)),
             *(Calling(name) for name, _ in say.calls),
         ]
         self._pause(trouble.delay_seconds)
@@ -117,23 +116,28 @@ class ScriptedModel:
             raise ModelBusy(self.ref.id, "the reply broke off")
         if say.finish == "error":
             raise ModelBusy(self.ref.id, "the provider ended the reply with an error")
-        usage = spoken_usage(say, asked.tokens, 1.0)
-        yield Replied(scripted_chat.body(Reply(say, usage, len(self._requests), self.ref.id)))
+        usage = count_usage(say, received.tokens)
+        yield Replied(chat_body(WireReply(say, usage, len(self._requests), self.ref.id)))
 
 
-def _asked(request: ModelRequest, ref: ModelRef) -> ScriptedRequest:
-    """The request as it would have been sent."""
+def _as_received(request: ModelRequest, ref: ModelRef) -> ScriptedRequest:
+    """Return the request as a server would have received it."""
     system: list[object] = [{"role": "system", "content": request.system}] if request.system else []
     tools = tool_items(OPENAI_CHAT.name, request.tools)
     items = [*system, *request.messages]
-    body: Item = {"model": ref.id, "messages": items, "stream": True, **({"tools": tools} if tools else {})}
+    body: dict[str, object] = {
+        "model": ref.id,
+        "messages": items,
+        "stream": True,
+        **({"tools": tools} if tools else {}),
+    }
     messages = OPENAI_CHAT.decode(items).messages
-    tokens = counted_tokens(messages) + estimate_tokens(OPENAI_CHAT.tools_text(body))
+    tokens = count_tokens(messages) + estimate_tokens(OPENAI_CHAT.tools_text(body))
     return ScriptedRequest("", {}, body, OPENAI_CHAT.name, messages, stream=True, tokens=tokens)
 
 
 def _failure(model: str, fail: Fail) -> ModelError:
-    """What an adapter would have raised for this refusal; a status of 0 is an event of a stream that had begun."""
+    """Return what an adapter would raise for this failure; status 0 is an error event in a stream."""
     body = fail.body if isinstance(fail.body, dict | str | bytes) else str(fail.body)
     overflow = recognise(fail.status or None, body)
     if overflow is not None:

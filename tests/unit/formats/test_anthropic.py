@@ -27,7 +27,7 @@ from infold.formats.codec import json_text
 from infold.formats.media import media_digest
 from infold.formats.registry import ANTHROPIC_MESSAGES, builder_for
 from infold.formats.streams import ReplyBuilder
-from infold.testing.scripted_answers import Told
+from infold.testing.script import StreamEvent
 
 USE = {"type": "tool_use", "id": "t1", "name": "bash", "input": {"command": "ls"}}
 
@@ -319,7 +319,7 @@ def fed(*events: dict[str, Any]) -> ReplyBuilder:
     """A builder that read these events."""
     builder = builder_for("anthropic-messages")
     for event in events:
-        builder.feed(Told(event, event["type"]).encoded())
+        builder.feed(StreamEvent(event, event["type"]).encode())
     return builder
 
 

@@ -24,7 +24,7 @@ from infold.formats.gemini import decode, encode, encode_new, looks_like
 from infold.formats.registry import GEMINI, builder_for
 from infold.formats.sse import JsonArrayReader, SseEvent
 from infold.formats.streams import ReplyBuilder
-from infold.testing.scripted_answers import Told
+from infold.testing.script import StreamEvent
 
 HERE = MessageId("x")
 
@@ -305,7 +305,7 @@ PARTS = [
 
 def events(pieces: list[Piece]) -> bytes:
     """A stream of events."""
-    return b"".join(Told(one).encoded() for one in pieces)
+    return b"".join(StreamEvent(one).encode() for one in pieces)
 
 
 def array(pieces: list[Piece]) -> bytes:

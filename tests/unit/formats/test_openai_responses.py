@@ -25,7 +25,7 @@ from infold.formats.codec import json_text
 from infold.formats.openai_responses import BLANK_IMAGE, decode, encode, encode_new, looks_like
 from infold.formats.registry import OPENAI_RESPONSES, builder_for
 from infold.formats.streams import ReplyBuilder
-from infold.testing.scripted_answers import Told
+from infold.testing.script import StreamEvent
 
 REASONING = {
     "type": "reasoning",
@@ -455,7 +455,7 @@ def fed(*events: Event) -> ReplyBuilder:
     """A builder that read these events."""
     builder = builder_for("openai-responses")
     for event in events:
-        builder.feed(Told(event, event["type"]).encoded())
+        builder.feed(StreamEvent(event, event["type"]).encode())
     return builder
 
 

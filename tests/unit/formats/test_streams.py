@@ -38,23 +38,23 @@ from infold.formats.streams import (
     join_text,
     merge,
 )
-from infold.testing import scripted_anthropic, scripted_chat, scripted_gemini, scripted_responses
-from infold.testing.scripted import SPEECH
-from infold.testing.scripted_answers import Reply, Say, Told
+from infold.testing import wire_replies
+from infold.testing.script import Say, StreamEvent, WireReply
+from infold.testing.wire_replies import REPLY_WRITERS
 
-BODIES: dict[str, Callable[[Reply], dict[str, Any]]] = {
-    OPENAI_CHAT.name: scripted_chat.body,
-    OPENAI_RESPONSES.name: scripted_responses.body,
-    ANTHROPIC_MESSAGES.name: scripted_anthropic.body,
-    GEMINI.name: scripted_gemini.body,
+BODIES: dict[str, Callable[[WireReply], dict[str, Any]]] = {
+    OPENAI_CHAT.name: wire_replies.chat_body,
+    OPENAI_RESPONSES.name: wire_replies.responses_body,
+    ANTHROPIC_MESSAGES.name: wire_replies.anthropic_body,
+    GEMINI.name: wire_replies.gemini_body,
 }
 
 
-EVENTS: dict[str, Callable[[Reply], Iterator[Told]]] = {
-    OPENAI_CHAT.name: scripted_chat.events,
-    OPENAI_RESPONSES.name: scripted_responses.events,
-    ANTHROPIC_MESSAGES.name: scripted_anthropic.events,
-    GEMINI.name: scripted_gemini.events,
+EVENTS: dict[str, Callable[[WireReply], Iterator[StreamEvent]]] = {
+    OPENAI_CHAT.name: wire_replies.chat_events,
+    OPENAI_RESPONSES.name: wire_replies.responses_events,
+    ANTHROPIC_MESSAGES.name: wire_replies.anthropic_events,
+    GEMINI.name: wire_replies.gemini_events,
 }
 
 
@@ -76,9 +76,9 @@ SAYS = st.builds(
 USAGES = st.builds(Usage, st.integers(0, 9_000), st.integers(1, 900), st.integers(0, 90), st.integers(0, 90))
 
 
-def streamed(wire: WireFormat, reply: Reply) -> bytes:
+def streamed(wire: WireFormat, reply: WireReply) -> bytes:
     """A reply as the bytes of its stream."""
-    return b"".join(event.encoded() for event in EVENTS[wire.name](reply))
+    return b"".join(event.encode() for event in EVENTS[wire.name](reply))
 
 
 def fed(wire: WireFormat, *pieces: bytes) -> ReplyBuilder:
@@ -100,7 +100,7 @@ def split(stream: bytes, cuts: list[int]) -> list[bytes]:
 @given(st.sampled_from(FORMATS), SAYS, USAGES, st.lists(st.integers(0, 9_999), max_size=40))
 def test_a_stream_gives_the_body_of_the_whole_reply(wire: WireFormat, say: Say, usage: Usage, cuts: list[int]) -> None:
     """However its bytes are split, a stream makes the body that the call without streaming has."""
-    reply = Reply(say, usage, 1, "m")
+    reply = WireReply(say, usage, 1, "m")
     builder = fed(wire, *split(streamed(wire, reply), cuts))
 
     assert builder.reply() == BODIES[wire.name](reply)
@@ -114,7 +114,7 @@ def test_a_stream_gives_the_body_of_the_whole_reply(wire: WireFormat, say: Say, 
 @given(st.sampled_from(FORMATS), SAYS, st.integers(0, 9_999))
 def test_a_stream_may_end_anywhere(wire: WireFormat, say: Say, cut: int) -> None:
     """What came before a cut is a body like any other: its text begins the whole text, its parts can be decoded."""
-    stream = streamed(wire, Reply(say, Usage(9, 9), 1, "m"))
+    stream = streamed(wire, WireReply(say, Usage(9, 9), 1, "m"))
     builder = fed(wire, stream[: cut % len(stream)])
     body = builder.reply() or {}
 
@@ -160,7 +160,7 @@ def test_garbage_never_raises(wire: WireFormat, seed: int) -> None:
     """Fields of any type, missing fields and events in any order leave a builder whose answers can be read."""
     chance = Random(seed)
     say = Say("Hello, you there.", calls=(("bash", {"a": "b"}), ("read", {})), reasoning="Let me think.")
-    events = [event for event in EVENTS[wire.name](Reply(say, Usage(9, 9), 1, "m")) if isinstance(event.data, dict)]
+    events = [event for event in EVENTS[wire.name](WireReply(say, Usage(9, 9), 1, "m")) if isinstance(event.data, dict)]
     if chance.random() < 0.3:
         chance.shuffle(events)
     builder = fed(wire, *(b"data: " + json.dumps(spoilt(event.data, chance)).encode() + b"\n\n" for event in events))
@@ -185,7 +185,7 @@ def test_noise_never_raises(wire: WireFormat, pieces: list[bytes]) -> None:
 @pytest.mark.parametrize("wire", FORMATS)
 def test_what_cannot_be_read_is_skipped_and_counted(wire: WireFormat) -> None:
     """Broken JSON, values that are no objects and JSON nested without end are told, and cost nothing else."""
-    reply = Reply(Say("Hello"), Usage(9, 9), 1, "m")
+    reply = WireReply(Say("Hello"), Usage(9, 9), 1, "m")
     noise = b'data: {"broken\n\ndata: [3]\n\ndata: ' + b"[" * 100_000 + b"\n\ndata: null\n\n: comment\n\nevent: x\n\n"
     builder = fed(wire, b"\n" + noise, streamed(wire, reply), noise)
 
@@ -226,7 +226,7 @@ def test_an_error_in_the_stream_is_understood(wire: WireFormat, event: bytes) ->
 
 def test_an_error_after_words_leaves_the_words() -> None:
     """A stream that breaks off with an error has both; the first error counts."""
-    begun = streamed(OPENAI_CHAT, Reply(Say("Hello"), Usage(9, 9), 1, "m")).split(b"\n\n")[:2]
+    begun = streamed(OPENAI_CHAT, WireReply(Say("Hello"), Usage(9, 9), 1, "m")).split(b"\n\n")[:2]
     builder = fed(OPENAI_CHAT, b"\n\n".join([*begun, b'data: {"error": {"message": "first"}}', b"", b""]))
     builder.feed(b'data: {"error": {"message": "second"}, "choices": []}\n\n')
 
@@ -239,7 +239,7 @@ def test_a_model_may_speak_about_errors() -> None:
     """Words of a reply are no report."""
     say = Say('event: error\ndata: {"error": "prompt is too long: 9 tokens > 8"}')
     for wire in FORMATS:
-        assert fed(wire, streamed(wire, Reply(say, Usage(9, 9), 1, "m"))).error() is None
+        assert fed(wire, streamed(wire, WireReply(say, Usage(9, 9), 1, "m"))).error() is None
 
 
 def test_halves_of_a_character_come_together() -> None:
@@ -256,7 +256,7 @@ def test_halves_of_a_character_come_together() -> None:
 
 def test_the_last_event_may_lack_its_empty_line() -> None:
     """Closing a builder reads what the server did not end properly."""
-    stream = streamed(OPENAI_CHAT, Reply(Say("Hello"), Usage(9, 9), 1, "m"))
+    stream = streamed(OPENAI_CHAT, WireReply(Say("Hello"), Usage(9, 9), 1, "m"))
     builder = fed(OPENAI_CHAT, stream.split(b"data: [DONE]")[0].rstrip(b"\n"))
     assert OPENAI_CHAT.usage(builder.reply()) is None
     builder.close()
@@ -448,7 +448,7 @@ SAY = Say(
 
 def stream_of(format_name: str, say: Say = SAY) -> bytes:
     """A scripted reply as the bytes of a stream."""
-    return b"".join(told.encoded() for told in SPEECH[format_name].events(Reply(say, Usage(1, 1), 1, "m")))
+    return b"".join(told.encode() for told in REPLY_WRITERS[format_name].events(WireReply(say, Usage(1, 1), 1, "m")))
 
 
 def said(format_name: str, *events: Any) -> list[tuple[DeltaKind, str]]:
@@ -502,7 +502,7 @@ def test_bytes_may_come_in_any_pieces(name: str) -> None:
 
 def test_a_gemini_array_is_read_too() -> None:
     """S3.10: its stream may be one JSON array."""
-    events = [told.data for told in SPEECH["gemini"].events(Reply(SAY, Usage(1, 1), 1, "m"))]
+    events = [told.data for told in REPLY_WRITERS["gemini"].events(WireReply(SAY, Usage(1, 1), 1, "m"))]
 
     assert text_of(builder_for("gemini").feed(msgspec.json.encode(events)), "text") == SAY.text
 

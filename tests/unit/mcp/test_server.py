@@ -11,7 +11,7 @@ from infold.core.entries import MessageEntry
 from infold.core.messages import FilePart, MessageId, SessionId, UserMessage
 from infold.core.recall import Document
 from infold.mcp.server import MOST_MEDIA_BYTES, server_for
-from infold.mcp.tools import INSTRUCTIONS, Toolbox
+from infold.mcp.tools import INSTRUCTIONS, RecallTools
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import numbered, user
@@ -32,11 +32,11 @@ def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def kept(store: MemoryStore) -> Toolbox:
+def kept(store: MemoryStore) -> RecallTools:
     """A toolbox on a session with one message."""
     entries = [MessageEntry(message) for message in numbered([user("The harbour key is quay-4711.")])]
     store.append(SessionKey("", SessionId("s")), entries, expected=0)
-    return Toolbox(store)
+    return RecallTools(store)
 
 
 async def listing(mode: str) -> tuple[ListToolsResult, str | None]:
@@ -45,7 +45,7 @@ async def listing(mode: str) -> tuple[ListToolsResult, str | None]:
         return await client.list_tools(), client.instructions
 
 
-async def calling(toolbox: Toolbox, name: str, arguments: dict[str, object], mode: str = "auto") -> CallToolResult:
+async def calling(toolbox: RecallTools, name: str, arguments: dict[str, object], mode: str = "auto") -> CallToolResult:
     """What a client gets for a call."""
     async with Client(server_for(toolbox), mode=mode) as client:
         return await client.call_tool(name, arguments)
@@ -112,8 +112,8 @@ def test_a_medium_comes_with_its_answer(media_type: str, kind: type) -> None:
     store.keep_media(key, {"d": b"bytes of it", "large": bytes(MOST_MEDIA_BYTES + 1)})
     parts = (FilePart(media_type, 9, "a b.x", byte_size=11, digest="d"), FilePart(media_type, 9, digest="large"))
     store.append(key, [MessageEntry(UserMessage(MessageId("m"), parts))], expected=0)
-    told, medium = asyncio.run(calling(Toolbox(store), "recall", {"query": "0.0"})).content
-    _, large = asyncio.run(calling(Toolbox(store), "read", {"handle": "[0.1]"})).content
+    told, medium = asyncio.run(calling(RecallTools(store), "recall", {"query": "0.0"})).content
+    _, large = asyncio.run(calling(RecallTools(store), "read", {"handle": "[0.1]"})).content
 
     assert isinstance(told, TextContent)
     assert "11 bytes" in told.text
@@ -121,4 +121,4 @@ def test_a_medium_comes_with_its_answer(media_type: str, kind: type) -> None:
     assert base64.b64encode(b"bytes of it").decode() in medium.model_dump_json()
     assert isinstance(large, TextContent)
     assert "too many to be shown here" in large.text
-    assert len(asyncio.run(calling(Toolbox(store), "recall", {"query": "a b.x"})).content) == 1
+    assert len(asyncio.run(calling(RecallTools(store), "recall", {"query": "a b.x"})).content) == 1

@@ -15,8 +15,8 @@ from infold.models.anthropic import AnthropicMessages
 from infold.observers.bus import Bus
 from infold.ports import ModelRequest, Replied, ToolSpec
 from infold.session.summariser import Callbacks
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Fail, Say, in_turn
+from infold.testing.script import Fail, Say, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 from .walking import TRANSPORT_ROOTS, walked
 

@@ -15,10 +15,17 @@ from infold.errors import (
     UnknownModel,
 )
 from infold.formats.overflow import Overflow
-from infold.models.failures import LONGEST_WORDS, Failures, Line, failure_in_stream, failure_of, told_as_ours
+from infold.models.failures import (
+    LONGEST_WORDS,
+    Endpoint,
+    FailureTable,
+    translate_error,
+    translate_errors,
+    translate_stream_error,
+)
 
 SECRET = "sk-very-secret-key"
-LINE = Line("gpt-5", "http://127.0.0.1:9/v1", variable="SOME_API_KEY", secret=SECRET)
+LINE = Endpoint("gpt-5", "http://127.0.0.1:9/v1", variable="SOME_API_KEY", secret=SECRET)
 
 
 class Foreign(Exception):
@@ -44,12 +51,12 @@ class Detailed(Exception):
     }
 
 
-TABLE = Failures((Foreign, Detailed, ValueError), {"Foreign": "status", "Detailed": "status"})
+TABLE = FailureTable((Foreign, Detailed, ValueError), {"Foreign": "status", "Detailed": "status"})
 
 
 def failed(status: int | None, body: object = None, words: str = "it failed") -> ModelError:
     """Our error for a response of that status."""
-    return failure_of(LINE, Foreign(words, status=status, body=body), TABLE)
+    return translate_error(LINE, Foreign(words, status=status, body=body), TABLE)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +87,7 @@ def test_a_provider_may_say_how_long_to_wait(headers: dict[str, str] | None, bod
     """In a header or in the body; what is no number of seconds says nothing."""
     error = Foreign("slow down", status=429, body=body)
     error.response = SimpleNamespace(headers=headers)
-    told = failure_of(LINE, error, TABLE)
+    told = translate_error(LINE, error, TABLE)
 
     assert isinstance(told, ModelBusy)
     assert told.wait_seconds == seconds
@@ -102,7 +109,7 @@ def test_words_may_know_better(status: int, body: object, kind: type[ModelError]
 
 def test_names_and_status_are_found_where_an_sdk_puts_them() -> None:
     """B10: Google refuses a wrong key with 400 and a reason among the details."""
-    error = failure_of(LINE, Detailed(), TABLE)
+    error = translate_error(LINE, Detailed(), TABLE)
 
     assert isinstance(error, KeyRefused)
     assert str(error) == "gpt-5: API key not valid.; set SOME_API_KEY to a key that may use this model"
@@ -144,7 +151,7 @@ def test_what_is_too_large_is_told_apart(status: int, body: object, overflow: Ov
 )
 def test_an_error_in_a_stream_means_what_its_status_would(body: object, kind: type[ModelError]) -> None:
     """B10, B11: by the name or the number that the event has in place of a status."""
-    assert type(failure_in_stream(LINE, body)) is kind
+    assert type(translate_stream_error(LINE, body)) is kind
 
 
 @pytest.mark.parametrize(
@@ -153,15 +160,15 @@ def test_an_error_in_a_stream_means_what_its_status_would(body: object, kind: ty
 )
 def test_a_table_says_what_a_class_means(kind: Any, ours: type[ModelError]) -> None:
     """B10: the entry of an exception is that of its nearest ancestor."""
-    table = Failures((Foreign,), {"Foreign": "status", "Particular": kind})
+    table = FailureTable((Foreign,), {"Foreign": "status", "Particular": kind})
 
-    assert type(failure_of(LINE, Particular("x", status=404), table)) is ours
-    assert type(failure_of(LINE, Foreign("x", status=404), table)) is UnknownModel
+    assert type(translate_error(LINE, Particular("x", status=404), table)) is ours
+    assert type(translate_error(LINE, Foreign("x", status=404), table)) is UnknownModel
 
 
 def test_nobody_at_an_address_is_told_with_it() -> None:
     """B10: the address, and what the transport said."""
-    error = failure_of(LINE, ValueError("connection refused"), Failures((), {"ValueError": "unreachable"}))
+    error = translate_error(LINE, ValueError("connection refused"), FailureTable((), {"ValueError": "unreachable"}))
 
     assert isinstance(error, ModelUnreachable)
     assert error.address == "http://127.0.0.1:9/v1"
@@ -170,8 +177,8 @@ def test_nobody_at_an_address_is_told_with_it() -> None:
 
 def test_what_no_table_knows_is_the_models_failure() -> None:
     """B10: an exception without an entry is told in its own words, or by its name where it has none."""
-    assert str(failure_of(LINE, ValueError("odd"), TABLE)).startswith("gpt-5: odd; ")
-    assert str(failure_of(LINE, ValueError(), TABLE)).startswith("gpt-5: ValueError; ")
+    assert str(translate_error(LINE, ValueError("odd"), TABLE)).startswith("gpt-5: odd; ")
+    assert str(translate_error(LINE, ValueError(), TABLE)).startswith("gpt-5: ValueError; ")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +197,7 @@ def test_an_error_is_one_line_without_the_key(body: object) -> None:
 
 def test_an_address_is_told_without_its_password() -> None:
     """B28: what stands before the host is for the server alone."""
-    assert Line("m", "http://me:secret@host:8080/v1@x", variable="X").address == "http://host:8080/v1@x"
+    assert Endpoint("m", "http://me:secret@host:8080/v1@x", variable="X").address == "http://host:8080/v1@x"
 
 
 def test_long_words_are_shortened() -> None:
@@ -200,16 +207,16 @@ def test_long_words_are_shortened() -> None:
 
 def test_a_short_word_is_no_secret() -> None:
     """What stands for no key at all may stand in a message too."""
-    assert Line("m", "", variable="X", secret="none").words("there is none") == "there is none"
+    assert Endpoint("m", "", variable="X", secret="none").clean("there is none") == "there is none"
 
 
 def test_only_an_sdks_exceptions_are_made_ours() -> None:
     """B13: errors of ours, mistakes and interrupts pass as they are."""
     for error in (KeyboardInterrupt(), TypeError("a mistake"), ModelBusy("m", "ours")):
-        with pytest.raises(type(error)) as caught, told_as_ours(LINE, TABLE):
+        with pytest.raises(type(error)) as caught, translate_errors(LINE, TABLE):
             raise error
         assert caught.value is error
     foreign = Foreign("no", status=404)
-    with pytest.raises(UnknownModel) as ours, told_as_ours(LINE, TABLE):
+    with pytest.raises(UnknownModel) as ours, translate_errors(LINE, TABLE):
         raise foreign
     assert ours.value.__cause__ is foreign

@@ -14,8 +14,8 @@ from infold.core.summary_request import Additions, own_request
 from infold.errors import KeyRefused, ModelBusy, RequestRefused
 from infold.models.google import FAILURES, GoogleGemini
 from infold.ports import ModelRequest, Replied, ToolSpec
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Fail, Say, in_turn
+from infold.testing.script import Fail, Say, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 from .walking import walked
 

@@ -11,8 +11,8 @@ from infold.models.openai import EMBEDDED, EmbeddedChat, OpenAIChat
 from infold.observers.bus import Bus
 from infold.ports import ModelRequest, Replied, ToolSpec
 from infold.session.summariser import Callbacks
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Fail, Say, in_turn
+from infold.testing.script import Fail, Say, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 ASK = own_request("[user] hi", Additions(), output_tokens=500)
 HI: list[object] = [{"role": "user", "content": "hi"}]

@@ -8,8 +8,8 @@ from infold.core.messages import ModelRef
 from infold.core.summary_request import Additions, own_request
 from infold.models.openai import OpenAIResponses
 from infold.ports import ModelRequest, Replied, ToolSpec
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Say, in_turn
+from infold.testing.script import Say, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 HI: list[object] = [{"role": "user", "content": "hi"}]
 NOTE = ToolSpec("note", "Writes a note.", {"type": "object", "properties": {}, "additionalProperties": False})

@@ -8,8 +8,8 @@ import openai
 import pytest
 
 from infold.errors import ModelBusy, ModelUnreachable
-from infold.models.failures import failure_of
-from infold.models.openai import FAILURES, NO_KEY, client_for, line_to
+from infold.models.failures import translate_error
+from infold.models.openai import FAILURES, NO_KEY, endpoint_of, make_client
 
 from .walking import TRANSPORT_ROOTS, walked
 
@@ -44,19 +44,19 @@ def test_a_key_is_needed_where_openai_itself_is_asked() -> None:
 
 def test_a_given_key_is_used() -> None:
     """A server of one's own may want one after all."""
-    client = client_for("m", url="http://127.0.0.1:9/v1", key="its key", variable="X")
+    client = make_client("m", url="http://127.0.0.1:9/v1", key="its key", variable="X")
 
     assert client.api_key == "its key"
-    assert line_to("m", client, variable="X").address == "http://127.0.0.1:9/v1/"
+    assert endpoint_of("m", client, variable="X").address == "http://127.0.0.1:9/v1/"
 
 
 def test_what_lies_behind_a_failed_connection_counts() -> None:
     """B10: nobody at the address is one thing, a server that hangs up is another, which may pass."""
-    line = line_to("m", CLIENT, variable="X")
+    line = endpoint_of("m", CLIENT, variable="X")
     refused, left = openai.APIConnectionError(request=REQUEST), openai.APIConnectionError(request=REQUEST)
     refused.__cause__ = httpx2.ConnectError("connection refused")
     left.__cause__ = httpx2.RemoteProtocolError("server disconnected")
 
-    assert isinstance(failure_of(line, refused, FAILURES), ModelUnreachable)
-    assert isinstance(failure_of(line, left, FAILURES), ModelBusy)
-    assert isinstance(failure_of(line, openai.APIConnectionError(request=REQUEST), FAILURES), ModelUnreachable)
+    assert isinstance(translate_error(line, refused, FAILURES), ModelUnreachable)
+    assert isinstance(translate_error(line, left, FAILURES), ModelBusy)
+    assert isinstance(translate_error(line, openai.APIConnectionError(request=REQUEST), FAILURES), ModelUnreachable)

@@ -3,7 +3,7 @@
 import httpx2
 import pytest
 
-from infold.models.failures import TRANSPORT, Failure, hand_back
+from infold.models.failures import TRANSPORT, FailureKind, return_long_waits
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from infold.models.failures import TRANSPORT, Failure, hand_back
         (httpx2.UnsupportedProtocol, "unreachable"),
     ],
 )
-def test_a_line_that_was_cut_is_not_one_that_never_was(raised: type[Exception], kind: Failure) -> None:
+def test_a_line_that_was_cut_is_not_one_that_never_was(raised: type[Exception], kind: FailureKind) -> None:
     """B10: nobody at an address, a model that takes too long and a reply that broke off are three things."""
     assert TRANSPORT.kind_of(raised) == kind
 
@@ -42,6 +42,6 @@ def test_every_exception_of_the_client_is_caught() -> None:
 def test_long_waits_are_handed_back(headers: dict[str, str], is_handed_back: bool) -> None:
     """B10: an SDK sleeps without a word, so what asks for more than a minute is given to whoever can tell a person."""
     response = httpx2.Response(429, headers=headers)
-    hand_back(response)
+    return_long_waits(response)
 
     assert (response.headers.get("x-should-retry") == "false") == is_handed_back

@@ -11,8 +11,8 @@ from infold.core.entries import Checkpoint
 from infold.core.events import Event, PluginFailed
 from infold.core.messages import SessionId
 from infold.core.summary_request import Additions, instruction
-from infold.plugins.hooks import HOOK_NAMES, hook, hookimpl
-from infold.plugins.manager import (
+from infold.plugins.hooks import HOOK_NAMES, hook
+from infold.plugins.runner import (
     LONGEST_PROBLEM,
     LONGEST_SUMMARY,
     LONGEST_TEXT,
@@ -82,12 +82,12 @@ class Listening:
     def __init__(self) -> None:
         self.heard: list[object] = []
 
-    @hookimpl
+    @hook("before_compaction")
     def before_compaction(self, occasion: Occasion) -> None:
         """Remember the occasion."""
         self.heard.append(occasion)
 
-    @hookimpl
+    @hook("after_compaction")
     def after_compaction(self, session_id: SessionId, checkpoint: Checkpoint) -> str:
         """Remember the checkpoint, and say something that nobody asked for."""
         self.heard.append((session_id, checkpoint))
@@ -328,38 +328,12 @@ class Unmarked:
     """No plugin: nothing of it is a hook."""
 
 
-class Misspelt:
-    """A plugin with a hook that does not exist, marked by pluggy itself."""
-
-    @hookimpl
-    def before_compacting(self, occasion: Occasion) -> None:
-        """Never asked."""
-
-
 class Curious:
     """A plugin that wants to know what no hook is told."""
 
-    @hookimpl
+    @hook("compaction.continue")
     def may_continue(self, password: str) -> None:
         """Never asked."""
-
-
-class Awaited:
-    """A plugin marked by pluggy itself, with a hook nobody would await."""
-
-    @hookimpl
-    async def may_continue(self) -> bool:
-        """Never asked."""
-        return False
-
-
-class Wrapping:
-    """A plugin that would wrap the answers of others."""
-
-    @hookimpl(wrapper=True)
-    def may_continue(self) -> Any:
-        """Never asked."""
-        return (yield)
 
 
 def failing() -> object:
@@ -371,12 +345,9 @@ def failing() -> object:
     ("plugin", "problem"),
     [
         (Plugin("broken", failing), "No module named 'gone'"),
-        (Plugin("nothing", lambda: None), "no function is marked"),
-        (Unmarked(), "no function is marked"),
-        (Misspelt(), "unknown hook 'before_compacting'"),
-        (Curious(), "password"),
-        (Awaited(), "plain functions"),
-        (Wrapping, "plain functions"),
+        (Plugin("nothing", lambda: None), "no function is marked as a hook"),
+        (Unmarked(), "no function is marked as a hook"),
+        (Curious(), "may_continue takes password; may_continue offers session_id"),
         (Saying, "__init__"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from infold.core.events import Event, PluginFailed
 from infold.core.messages import SessionId
-from infold.core.summary_request import Additions
+from infold.core.summary_request import SEVEN_SECTIONS, Additions, instruction
 from infold.errors import UsageError
 from infold.plugins import PluginHooks, installed_plugins
 from infold.ports import Occasion
@@ -102,7 +102,7 @@ def test_a_broken_distribution_is_told_of(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("name", "advice"),
-    [("kite", "did you mean 'kites'?"), ("zzz", "install it, or choose of kites, seven-sections")],
+    [("kite", "did you mean 'kites'?"), ("zzz", "install it, or choose one of kites, seven-sections")],
 )
 def test_an_unknown_plugin_is_refused(site: Site, name: str, advice: str) -> None:
     """Choosing a plugin that nobody offers is an error that names the nearest one, or all there are."""
@@ -110,7 +110,7 @@ def test_an_unknown_plugin_is_refused(site: Site, name: str, advice: str) -> Non
 
     with pytest.raises(UsageError) as caught:
         installed_plugins([name])
-    assert str(caught.value) == f"no plugin is named {name!r}; {advice}"
+    assert str(caught.value) == f"unknown plugin {name!r}; {advice}"
 
 
 def test_an_object_can_be_offered(site: Site) -> None:
@@ -124,5 +124,18 @@ def test_an_object_can_be_offered(site: Site) -> None:
 
 def test_a_lone_name_is_no_list() -> None:
     """A text is not taken letter by letter."""
-    with pytest.raises(UsageError, match=r"give a list of names, such as \['seven-sections'\]"):
+    with pytest.raises(UsageError, match=r"plugins are a list of names; use \['seven-sections'\]"):
         installed_plugins("seven-sections")
+
+
+def test_seven_sections_are_asked_for_only_by_name() -> None:
+    """S3.5: named, the bundled plugin adds its headings to the summariser's instruction and decides nothing."""
+    published: list[Event] = []
+    hooks = PluginHooks(installed_plugins(["seven-sections"]), published.append)
+    asked = instruction(hooks.additions(OCCASION))
+
+    assert asked.endswith(SEVEN_SECTIONS)
+    assert all(f"\n{number}. " in asked for number in range(1, 8))
+    assert (hooks.decide(OCCASION), hooks.may_continue(SessionId("s"))) == (None, True)
+    assert published == []
+    assert "seven-sections" not in {plugin.name for plugin in installed_plugins()}

@@ -8,6 +8,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.trajectory import trajectory
+from tests.support.wire import WireHistory, anthropic_histories, chat_histories, responses_histories
 
 from infold.core.events import Clipped, Compacted, Event, Pruned
 from infold.core.messages import AssistantMessage
@@ -15,8 +17,6 @@ from infold.proxy.request import ParsedRequest, parse_request
 from infold.proxy.sessions import SessionPool
 from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
-from infold.testing.trajectory import trajectory
-from infold.testing.wire import WireHistory, anthropic_histories, chat_histories, responses_histories
 
 from .talks import Item, no_model, record, request_of, sent_by
 

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from infold.catalogue import ModelEntry, Prices
 from infold.core.messages import AssistantMessage, Message, ModelRef, Usage
 from infold.core.tokens import measure
-from infold.replay.calls import recording_of
-from infold.replay.policies import Stage
+from infold.replay.calls import find_calls
+from infold.replay.policies import ReplaySetup
 from infold.replay.prices import Tariff, cache_rules
-from infold.replay.scale import Overhead, Scale, Weigher, count_tokens
-from infold.replay.simulate import Meter
+from infold.replay.scale import MessageCounter, RequestOverhead, Scale, count_tokens
+from infold.replay.simulate import Billing
 from infold.session.counting import counting_for
 from infold.testing.builders import calls, numbered, replies, result, user
 from infold.transcripts.record import RecordedCompaction, RecordedSession
@@ -64,12 +64,17 @@ def session(messages: Sequence[Message], *, compactions: Sequence[RecordedCompac
     return RecordedSession("s", tuple(messages), ModelRef("quay", "ferry-1"), compactions=tuple(compactions))
 
 
-def stage(messages: Sequence[Message], *, overhead: int = 0, scale: Scale | None = None) -> Stage:
+def setup(messages: Sequence[Message], *, overhead: int = 0, scale: Scale | None = None) -> ReplaySetup:
     """What policies meet on these messages."""
-    recording = recording_of(session(messages))
-    return Stage(recording, Weigher(RULER, scale or Scale(), opening=OPENING), Overhead(overhead, known=True), ENTRY)
+    recording = find_calls(session(messages))
+    return ReplaySetup(
+        recording,
+        MessageCounter(RULER, scale or Scale(), opening=OPENING),
+        RequestOverhead(overhead, known=True),
+        ENTRY,
+    )
 
 
-def meter(window_tokens: int = 10_000) -> Meter:
+def billing(window_tokens: int = 10_000) -> Billing:
     """What bills them."""
-    return Meter(Tariff(ENTRY), cache_rules(ENTRY), window_tokens)
+    return Billing(Tariff(ENTRY), cache_rules(ENTRY), window_tokens)

@@ -4,25 +4,25 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.messages import AssistantMessage, Usage
-from infold.replay.calls import recording_of
-from infold.replay.policies import Stage
-from infold.replay.run import calibrated
-from infold.replay.scale import Weigher, learn_overhead, learn_scale, unexplained_misses
+from infold.replay.calls import find_calls
+from infold.replay.policies import ReplaySetup
+from infold.replay.run import calibrate
+from infold.replay.scale import MessageCounter, learn_overhead, learn_scale, unexplained_misses
 
-from .recorded import ENTRY, RULER, meter, session, stage, with_usage, work
+from .recorded import ENTRY, RULER, billing, session, setup, with_usage, work
 
 
-def learned(messages: object) -> Stage:
-    """A stage whose scale and overhead come from the record."""
+def learned(messages: object) -> ReplaySetup:
+    """A setup whose scale and overhead come from the record."""
     assert isinstance(messages, tuple | list)
-    recording = recording_of(session(messages))
-    weigher = Weigher(RULER, learn_scale(recording, RULER))
-    return Stage(recording, weigher, learn_overhead(recording, weigher), ENTRY)
+    recording = find_calls(session(messages))
+    counter = MessageCounter(RULER, learn_scale(recording, RULER))
+    return ReplaySetup(recording, counter, learn_overhead(recording, counter), ENTRY)
 
 
 def test_recorded_run_is_reproduced() -> None:
     """A provider that counts by a factor and caches by the rules is met within one per cent."""
-    found = calibrated(learned(with_usage(work(steps=20))), meter())
+    found = calibrate(learned(with_usage(work(steps=20))), billing())
 
     assert found is not None
     assert abs(found.input_error) < 0.01
@@ -39,7 +39,7 @@ def test_miss_is_told_and_corrected() -> None:
     assert reply.usage is not None
     told[21] = replace(reply, usage=Usage(cache_read=0, cache_write=reply.usage.prompt))
     on = learned(told)
-    found = calibrated(on, replace(meter(), misses=unexplained_misses(on.recording, 300)))
+    found = calibrate(on, replace(billing(), misses=unexplained_misses(on.recording, 300)))
 
     assert found is not None
     assert found.misses == 1
@@ -51,7 +51,7 @@ def test_miss_is_told_and_corrected() -> None:
 def test_what_was_billed_counts_before_list_prices() -> None:
     """Where the record holds its cost, that is what the simulation is held against."""
     told = [replace(m, cost=0.5) if isinstance(m, AssistantMessage) else m for m in with_usage(work(steps=5))]
-    found = calibrated(learned(told), meter())
+    found = calibrate(learned(told), billing())
 
     assert found is not None
     assert found.billed
@@ -61,7 +61,7 @@ def test_what_was_billed_counts_before_list_prices() -> None:
 def test_prompt_that_shrank_is_told() -> None:
     """A smaller prompt without a recorded compaction is followed, and counted."""
     whole, short = with_usage(work(steps=12)), with_usage(work(steps=12), overhead=500)
-    found = calibrated(learned((*whole[:15], *short[15:])), meter())
+    found = calibrate(learned((*whole[:15], *short[15:])), billing())
 
     assert found is not None
     assert found.unrecorded_shrinks == 1
@@ -70,4 +70,4 @@ def test_prompt_that_shrank_is_told() -> None:
 
 def test_record_without_usage_is_not_calibrated() -> None:
     """There is nothing to compare with."""
-    assert calibrated(stage(work()), meter()) is None
+    assert calibrate(setup(work()), billing()) is None

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from infold.core.messages import AssistantMessage, Message, MessageId, ToolCallPart, ToolMessage, ToolResultPart
-from infold.replay.facts import SPELLINGS, Fact, FactClass, events_of, tool_facts
+from infold.replay.facts import SPELLINGS, FactClass, HistoryFact, events_of, tool_facts
 
 ID = MessageId("m")
 
@@ -19,7 +19,7 @@ def ran(
     return AssistantMessage(ID, (call, result))
 
 
-def facts(kind: FactClass, *messages: Message) -> list[Fact]:
+def facts(kind: FactClass, *messages: Message) -> list[HistoryFact]:
     """The facts of that class."""
     return [fact for fact in tool_facts(events_of(enumerate(messages))) if fact.kind == kind]
 

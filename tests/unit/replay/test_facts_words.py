@@ -2,17 +2,17 @@
 
 import pytest
 
-from infold.replay.facts import Event, user_facts, word_facts
+from infold.replay.facts import HistoryEvent, user_facts, word_facts
 
 
-def said(text: str, number: int = 0) -> Event:
+def said(text: str, number: int = 0) -> HistoryEvent:
     """Something the agent said."""
-    return Event(number, f"{number}.0", "agent", text)
+    return HistoryEvent(number, f"{number}.0", "agent", text)
 
 
-def asked(text: str) -> Event:
+def asked(text: str) -> HistoryEvent:
     """Something the user said."""
-    return Event(0, "0.0", "user", text)
+    return HistoryEvent(0, "0.0", "user", text)
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_decisions_are_sentences() -> None:
 
 def test_a_number_alone_is_no_fact() -> None:
     """Without two words around it a number has no cue."""
-    assert list(word_facts([said("x: 4096"), Event(1, "1.0", "result", "the retry limit is 4096")])) == []
+    assert list(word_facts([said("x: 4096"), HistoryEvent(1, "1.0", "result", "the retry limit is 4096")])) == []

@@ -4,19 +4,19 @@ import re
 from html.parser import HTMLParser
 
 from infold.replay.html import to_html
-from infold.replay.outcome import Broken, FileOutcome, Plan, Replay
+from infold.replay.outcome import BrokenFile, FileOutcome, ReplayPlan, ReplayReport
 from infold.replay.run import replay_session
 
 from .recorded import RULER, session, with_usage, work
 
-PLAN = Plan(("infold", "none"), (16_000, 32_000), model="claude-opus-4-6")
+PLAN = ReplayPlan(("infold", "none"), (16_000, 32_000), model="claude-opus-4-6")
 
 
-def page(plan: Plan = PLAN, broken: str = "no <b>reply</b>") -> str:
+def page(plan: ReplayPlan = PLAN, broken: str = "no <b>reply</b>") -> str:
     """A page of one file and a broken one."""
     told = replay_session(session(with_usage(work(30))), plan, RULER)
-    files = (FileOutcome('a"<script>.jsonl', "pi", (told, told)), Broken("b.jsonl", broken))
-    return to_html(Replay(plan, "2026-01-01", files))
+    files = (FileOutcome('a"<script>.jsonl', "pi", (told, told)), BrokenFile("b.jsonl", broken))
+    return to_html(ReplayReport(plan, "2026-01-01", files))
 
 
 class _Balance(HTMLParser):
@@ -67,8 +67,8 @@ def test_page_shows_each_window_and_follows_the_reader() -> None:
 
 def test_page_without_prices_has_no_cost_pictures() -> None:
     """Where no price is known the tokens are shown alone."""
-    told = replay_session(session(work(5)), Plan(("infold",), (16_000,)), RULER)
-    text = to_html(Replay(PLAN, "2026-01-01", (FileOutcome("a", "pi", (told,)),)))
+    told = replay_session(session(work(5)), ReplayPlan(("infold",), (16_000,)), RULER)
+    text = to_html(ReplayReport(PLAN, "2026-01-01", (FileOutcome("a", "pi", (told,)),)))
 
     assert text.count("<svg") == 1
     assert "How far to trust it" not in text

@@ -1,8 +1,8 @@
 """What was lost and needed is fetched again."""
 
 from infold.core.messages import Message
-from infold.replay.calls import recording_of
-from infold.replay.simulate import refetching
+from infold.replay.calls import find_calls
+from infold.replay.simulate import make_refetch
 from infold.testing.builders import calls, numbered, replies, result, user
 from infold.transcripts.record import RecordedSession
 
@@ -26,8 +26,8 @@ def test_a_lost_output_is_charged_once() -> None:
     recorded = session(
         user("go"), calls("read"), result(output=OUTPUT), replies("load_berths in src/quay/berth.py is right")
     )
-    recording = recording_of(recorded)
-    charge = refetching(recording, tokens_of)
+    recording = find_calls(recorded)
+    charge = make_refetch(recording, tokens_of)
     last = recording.calls[-1]
 
     assert charge(last, recorded.messages[:1]) == tokens_of(OUTPUT)
@@ -38,18 +38,18 @@ def test_a_lost_output_is_charged_once() -> None:
 def test_a_checkpoint_that_names_it_costs_nothing() -> None:
     """B16: a fact that a summary kept need not be fetched."""
     recorded = session(user("go"), calls("read"), result(output=OUTPUT), replies("MooringPlan is the class"))
-    recording = recording_of(recorded)
+    recording = find_calls(recorded)
     kept = numbered((user("[Earlier] MooringPlan was read"),))
 
-    assert refetching(recording, tokens_of)(recording.calls[-1], kept) == 0
+    assert make_refetch(recording, tokens_of)(recording.calls[-1], kept) == 0
 
 
 def test_what_no_tool_told_is_never_charged() -> None:
     """B16: a name the user or the agent brought is not fetched from anywhere."""
     recorded = session(user("write make_plan"), calls("read"), result(output="nothing"), replies("make_plan it is"))
-    recording = recording_of(recorded)
+    recording = find_calls(recorded)
 
-    assert refetching(recording, tokens_of)(recording.calls[-1], ()) == 0
+    assert make_refetch(recording, tokens_of)(recording.calls[-1], ()) == 0
 
 
 def test_the_newest_telling_counts() -> None:
@@ -62,6 +62,6 @@ def test_the_newest_telling_counts() -> None:
         result(output="load_berths"),
         replies("load_berths"),
     )
-    recording = recording_of(recorded)
+    recording = find_calls(recorded)
 
-    assert refetching(recording, tokens_of)(recording.calls[-1], ()) == 1
+    assert make_refetch(recording, tokens_of)(recording.calls[-1], ()) == 1

@@ -11,14 +11,14 @@ from infold.core.messages import Message, text_of
 from infold.core.policy import INFOLD
 from infold.core.recall import Document, Index
 from infold.core.view import view
-from infold.replay.facts import Fact, without_summaries
+from infold.replay.facts import HistoryFact, without_summaries
 from infold.replay.retention import (
     CUTS,
-    Measured,
-    Recall,
+    Measurement,
+    RecallProbe,
     decoys_of,
-    folded_log,
-    invented,
+    find_invented,
+    fold_log,
     measure_session,
     point_at,
     points_of,
@@ -52,16 +52,16 @@ def recorded(count: int, **fields: object) -> RecordedSession:
 
 
 @pytest.fixture(scope="module")
-def measured() -> Measured:
+def measured() -> Measurement:
     """A session measured once for all that is asked of it."""
     return next(measure_session("file", recorded(60), (DECOY,)))
 
 
-DECOY = Fact("file", ("elsewhere/other.py",), ("edited",), "1.0", one_record=True)
+DECOY = HistoryFact("file", ("elsewhere/other.py",), ("edited",), "1.0", one_record=True)
 
 
 @pytest.mark.slow
-def test_every_number_of_folds_keeps_the_same(measured: Measured) -> None:
+def test_every_number_of_folds_keeps_the_same(measured: Measurement) -> None:
     """k = 10 is the same history in ten folds: what one fold keeps, ten keep."""
     ways = [f"infold k={cuts}" for cuts in CUTS]
 
@@ -69,7 +69,7 @@ def test_every_number_of_folds_keeps_the_same(measured: Measured) -> None:
     assert len({measured.tokens[way] for way in ways}) == 1
 
 
-def test_the_rule_and_the_files_are_kept(measured: Measured) -> None:
+def test_the_rule_and_the_files_are_kept(measured: Measurement) -> None:
     """The gate and every changed file stand in the checkpoint, which keeps to its budget and invents nothing."""
     kept = [scored for scored in measured.facts if scored.fact.sets & {"gate", "modified"}]
 
@@ -79,7 +79,7 @@ def test_the_rule_and_the_files_are_kept(measured: Measured) -> None:
     assert not any(measured.invented.values())
 
 
-def test_controls_behave(measured: Measured) -> None:
+def test_controls_behave(measured: Measurement) -> None:
     """What the tail has is in view, what another session had is not, and nothing stale is."""
     tail = [scored for scored in measured.facts if "tail" in scored.fact.sets]
     decoys = [scored for scored in measured.facts if "decoy" in scored.fact.sets]
@@ -92,7 +92,7 @@ def test_controls_behave(measured: Measured) -> None:
 
 
 @pytest.mark.slow
-def test_measuring_again_gives_the_same(measured: Measured) -> None:
+def test_measuring_again_gives_the_same(measured: Measurement) -> None:
     """Two runs are equal to the byte."""
     assert next(measure_session("file", recorded(60), (DECOY,))) == measured
 
@@ -130,25 +130,25 @@ def test_one_huge_message_leaves_nothing_to_fold_stepwise() -> None:
     point = point_at(tuple(messages), len(messages))
 
     assert point is not None
-    assert all(tuple(placed.message for placed in folded_log(point, cuts).live) == messages[2:] for cuts in (1, 10))
+    assert all(tuple(placed.message for placed in fold_log(point, cuts).live) == messages[2:] for cuts in (1, 10))
 
 
 def test_recall_is_asked_twice_at_most() -> None:
     """A fact is brought back by its origin's words, or by the inner half of them; without words nothing is asked."""
     index = Index.of((Document("1.0", "the helper loadSettings reads it"),))
-    fact = Fact("found", ("helper",), ("loadsettings",), "1.0", origin="the helper reads it")
+    fact = HistoryFact("found", ("helper",), ("loadsettings",), "1.0", origin="the helper reads it")
 
-    assert set(Recall(index).finds(fact)) == {"origin 1", "origin 2"}
-    assert set(Recall(index).finds(replace(fact, answers=("other",)))) == set()
-    number = Fact("number", ("helper", "absent"), ("loadsettings",), "1.0", origin="helper")
-    assert set(Recall(index).finds(number)) == set()
+    assert set(RecallProbe(index).finds(fact)) == {"origin 1", "origin 2"}
+    assert set(RecallProbe(index).finds(replace(fact, answers=("other",)))) == set()
+    number = HistoryFact("number", ("helper", "absent"), ("loadsettings",), "1.0", origin="helper")
+    assert set(RecallProbe(index).finds(number)) == set()
 
 
 def test_an_invented_name_is_found() -> None:
     """Paths, numbers and names that the history never had are told; handles and counts of the fold are its own."""
     text = "- src/a.py: edited (12 times) [13.0]\n- … and 1,200 more\nsrc/b.py: 4097 load_config\n- x [1,000 characters in all]"
 
-    assert invented(text, "src/a.py load_config") == ("src/b.py", "4097")
+    assert find_invented(text, "src/a.py load_config") == ("src/b.py", "4097")
 
 
 @pytest.mark.slow
@@ -161,7 +161,7 @@ def test_labelled_constraints_survive_ten_folds(path: Path) -> None:
     messages = without_summaries(session.messages, [compaction.summary for compaction in session.compactions])
     point = point_at(messages, len(messages))
     assert point is not None
-    shown = " ".join(" ".join(map(text_of, view(folded_log(point, 10), INFOLD.summary))).split())
+    shown = " ".join(" ".join(map(text_of, view(fold_log(point, 10), INFOLD.summary))).split())
 
     assert [rule["text"] for rule in label["constraints"] if " ".join(rule["text"].split()) not in shown] == []
 
@@ -174,6 +174,6 @@ def test_labelled_words_survive_among_others(path: Path) -> None:
     drafts = [draft for rule in rules for draft in (user(rule), *steps(25))]
     point = point_at(tuple(numbered(drafts)), len(drafts))
     assert point is not None
-    shown = " ".join(" ".join(map(text_of, view(folded_log(point, 10), INFOLD.summary))).split())
+    shown = " ".join(" ".join(map(text_of, view(fold_log(point, 10), INFOLD.summary))).split())
 
     assert [rule for rule in rules if " ".join(rule.split()) not in shown] == []

@@ -1,13 +1,13 @@
 """What was kept, as rows."""
 
-from infold.replay.facts import Fact
-from infold.replay.retention import Measured, Scored, render, summarise_measured
+from infold.replay.facts import HistoryFact
+from infold.replay.retention import Measurement, ScoredFact, render_retention, summarise_retention
 
 
-def scored(held: bool, recalled: bool = False) -> Scored:
+def scored(held: bool, recalled: bool = False) -> ScoredFact:
     """A fact that was needed later, in context or not, brought back or not."""
-    fact = Fact("reference", ("commit",), ("a8f68ce",), "1.0", sets=frozenset({"later"}))
-    return Scored(
+    fact = HistoryFact("reference", ("commit",), ("a8f68ce",), "1.0", sets=frozenset({"later"}))
+    return ScoredFact(
         fact,
         held=frozenset({"infold k=10"} if held else ()),
         stale=frozenset(() if held else {"infold k=10"}),
@@ -15,9 +15,9 @@ def scored(held: bool, recalled: bool = False) -> Scored:
     )
 
 
-def measured(session: str, *facts: Scored) -> Measured:
+def measured(session: str, *facts: ScoredFact) -> Measurement:
     """A session with these facts."""
-    return Measured("file", session, 1_000, facts, {"infold k=10": 40}, {"infold k=10": ("x",)})
+    return Measurement("file", session, 1_000, facts, {"infold k=10": 40}, {"infold k=10": ("x",)})
 
 
 POINTS = (
@@ -31,7 +31,7 @@ POINTS = (
 
 def test_sessions_count_alike() -> None:
     """The mean is over sessions, however many facts and points each has; those with hardly any count together as one."""
-    line = summarise_measured(POINTS).lines[0]
+    line = summarise_retention(POINTS).lines[0]
 
     assert line.rates["later"].mean == 16.7
     assert (line.rates["later"].facts, line.rates["later"].sessions) == (17, 4)
@@ -42,7 +42,7 @@ def test_sessions_count_alike() -> None:
 
 def test_recall_is_counted_apart_and_together() -> None:
     """By itself, and beside what is in context."""
-    means = {line.way: line.rates["later"].mean for line in summarise_measured(POINTS).lines}
+    means = {line.way: line.rates["later"].mean for line in summarise_retention(POINTS).lines}
 
     assert (means["recall: use 2"], means["recall: use 1"]) == (16.7, 0.0)
     assert means["infold k=10 or recall: use 2"] == means["in context or any recall"] == 33.3
@@ -50,9 +50,9 @@ def test_recall_is_counted_apart_and_together() -> None:
 
 def test_the_table_is_always_the_same() -> None:
     """Intervals are from seeded resamples; a set without facts shows a dash."""
-    text = render(summarise_measured(POINTS))
+    text = render_retention(summarise_retention(POINTS))
 
-    assert text == render(summarise_measured(POINTS))
+    assert text == render_retention(summarise_retention(POINTS))
     assert text.startswith("5 points in 4 sessions, 5,000 tokens of history folded")
     assert "16.7 [0–50] (17)" in text
     assert "–" in text

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from infold.replay.outcome import Broken, FileOutcome, Plan
+from infold.replay.outcome import BrokenFile, FileOutcome, ReplayPlan
 from infold.replay.run import replay_file, replay_session
 
 from .recorded import RULER, session, with_usage, work
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts"
-PLAN = Plan(("infold", "none", "as-recorded"), (8_000, 0))
+PLAN = ReplayPlan(("infold", "none", "as-recorded"), (8_000, 0))
 
 
 @pytest.mark.parametrize("name", ["claude-code.jsonl", "codex.jsonl", "pi.jsonl", "opencode.json", "tau.json"])
@@ -37,9 +37,9 @@ def test_broken_file_is_reported(tmp_path: Path) -> None:
     """What cannot be read, or has nothing in it, is told with a reason and raises nothing."""
     (tmp_path / "broken.jsonl").write_text('{"type": "user", "mess')
 
-    assert isinstance(replay_file(tmp_path / "broken.jsonl", PLAN, RULER), Broken)
+    assert isinstance(replay_file(tmp_path / "broken.jsonl", PLAN, RULER), BrokenFile)
     missing = replay_file(tmp_path / "missing.jsonl", PLAN, RULER)
-    assert isinstance(missing, Broken)
+    assert isinstance(missing, BrokenFile)
     assert "missing.jsonl" in missing.path
 
 

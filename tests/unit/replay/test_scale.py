@@ -4,10 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.messages import AssistantMessage, Message, Usage
-from infold.replay.calls import recording_of
+from infold.replay.calls import find_calls
 from infold.replay.scale import (
+    MessageCounter,
     Scale,
-    Weigher,
     learn_lifetime,
     learn_overhead,
     learn_scale,
@@ -41,7 +41,7 @@ def paused(messages: tuple[Message, ...], *, every: int, seconds: int) -> tuple[
 def test_factor_and_frame_are_learned_from_the_growth_of_prompts() -> None:
     """The provider's own way of counting is found again to within a token's rounding."""
     told = with_usage(varied(), factor=1.3, frame=60)
-    scale = learn_scale(recording_of(session(told)), RULER)
+    scale = learn_scale(find_calls(session(told)), RULER)
 
     assert scale.factor == pytest.approx(1.3, abs=0.01)
     assert scale.call_tokens == pytest.approx(60, abs=3)
@@ -50,7 +50,7 @@ def test_factor_and_frame_are_learned_from_the_growth_of_prompts() -> None:
 def test_factor_alone_is_learned_where_a_frame_makes_no_sense() -> None:
     """Without calls, or with a frame below zero, the whole growth is the factor's."""
     talk = numbered([part for turn in range(8) for part in (user(words(50 + 9 * turn)), replies(words(40)))])
-    scale = learn_scale(recording_of(session(with_usage(talk, factor=1.5))), RULER)
+    scale = learn_scale(find_calls(session(with_usage(talk, factor=1.5))), RULER)
 
     assert scale.factor == pytest.approx(1.5, abs=0.01)
     assert scale.call_tokens == 0.0
@@ -58,8 +58,8 @@ def test_factor_alone_is_learned_where_a_frame_makes_no_sense() -> None:
 
 def test_nothing_is_learned_from_little() -> None:
     """Two steps teach nothing; our own count stands."""
-    assert learn_scale(recording_of(session(with_usage(work(1)))), RULER) == Scale()
-    assert learn_scale(recording_of(session(work())), RULER) == Scale()
+    assert learn_scale(find_calls(session(with_usage(work(1)))), RULER) == Scale()
+    assert learn_scale(find_calls(session(work())), RULER) == Scale()
 
 
 def test_hidden_growth_teaches_nothing() -> None:
@@ -70,14 +70,14 @@ def test_hidden_growth_teaches_nothing() -> None:
         if isinstance(reply, AssistantMessage) and reply.usage:
             told[index] = replace(reply, usage=replace(reply.usage, cache_write=reply.usage.cache_write + 40_000))
 
-    assert learn_scale(recording_of(session(told)), RULER).factor == pytest.approx(1.3, abs=0.02)
+    assert learn_scale(find_calls(session(told)), RULER).factor == pytest.approx(1.3, abs=0.02)
 
 
 def test_overhead_is_what_the_first_prompt_holds_beside_its_messages() -> None:
     """System prompt and tools are the first reported prompt less the messages in it."""
-    recording = recording_of(session(with_usage(work(), factor=1.0, overhead=5_000)))
+    recording = find_calls(session(with_usage(work(), factor=1.0, overhead=5_000)))
 
-    assert learn_overhead(recording, Weigher(RULER)).tokens == pytest.approx(5_000, abs=2)
+    assert learn_overhead(recording, MessageCounter(RULER)).tokens == pytest.approx(5_000, abs=2)
 
 
 def test_beginning_that_was_warm_is_shared_with_other_sessions() -> None:
@@ -86,7 +86,7 @@ def test_beginning_that_was_warm_is_shared_with_other_sessions() -> None:
     first = told[1]
     assert isinstance(first, AssistantMessage)
     told[1] = replace(first, usage=Usage(cache_read=3_000, cache_write=2_014))
-    overhead = learn_overhead(recording_of(session(told)), Weigher(RULER))
+    overhead = learn_overhead(find_calls(session(told)), MessageCounter(RULER))
 
     assert (overhead.shared_tokens, overhead.warm) == (3_000, True)
     assert overhead.own_tokens > 1_900
@@ -97,8 +97,8 @@ def test_without_usage_the_recorded_system_prompt_counts() -> None:
     silent = session(work())
     stated = replace(silent, system=words(300))
 
-    assert learn_overhead(recording_of(stated), Weigher(RULER)).tokens == pytest.approx(300, abs=20)
-    assert not learn_overhead(recording_of(silent), Weigher(RULER)).known
+    assert learn_overhead(find_calls(stated), MessageCounter(RULER)).tokens == pytest.approx(300, abs=20)
+    assert not learn_overhead(find_calls(silent), MessageCounter(RULER)).known
 
 
 def test_lifetime_of_an_hour_shows_in_pauses_that_did_no_harm() -> None:
@@ -106,9 +106,9 @@ def test_lifetime_of_an_hour_shows_in_pauses_that_did_no_harm() -> None:
     served = paused(with_usage(work()), every=6, seconds=900)
     unserved = [replace(m, usage=Usage(input=9)) if isinstance(m, AssistantMessage) else m for m in served]
 
-    assert learn_lifetime(recording_of(session(served)), 300) == 3_600
-    assert learn_lifetime(recording_of(session(unserved)), 300) == 300
-    assert learn_lifetime(recording_of(session(served)), 7_200) == 7_200
+    assert learn_lifetime(find_calls(session(served)), 300) == 3_600
+    assert learn_lifetime(find_calls(session(unserved)), 300) == 300
+    assert learn_lifetime(find_calls(session(served)), 7_200) == 7_200
 
 
 def test_miss_that_time_does_not_explain_is_told_with_what_was_served() -> None:
@@ -121,13 +121,13 @@ def test_miss_that_time_does_not_explain_is_told_with_what_was_served() -> None:
         told[index] = replace(reply, usage=Usage(cache_read=70, cache_write=reply.usage.prompt - 70))
     late = [replace(message, created_ms=(message.created_ms or 0) + 10**6) for message in told[10:]]
 
-    assert unexplained_misses(recording_of(session([*told[:10], *late])), 300) == {2: 70}
-    assert unexplained_misses(recording_of(session(work())), 300) == {}
+    assert unexplained_misses(find_calls(session([*told[:10], *late])), 300) == {2: 70}
+    assert unexplained_misses(find_calls(session(work())), 300) == {}
 
 
 def test_prompt_that_lost_a_twentieth_was_shortened() -> None:
     """A smaller prompt is a sign that something was taken out, a slightly smaller one is not."""
-    first = recording_of(session(with_usage(work()))).calls[3]
+    first = find_calls(session(with_usage(work()))).calls[3]
     usage = first.usage
     assert usage is not None
 
@@ -141,16 +141,16 @@ def test_prompt_that_lost_a_twentieth_was_shortened() -> None:
 
 def test_equal_content_is_an_equal_block() -> None:
     """The cache sees content, not ids: a message written anew is the block it was."""
-    weigher = Weigher(RULER, Scale(2.0, 10.0), opening=OPENING)
+    counter = MessageCounter(RULER, Scale(2.0, 10.0), opening=OPENING)
     one, same = (numbered([user(OPENING)], prefix=prefix)[0] for prefix in "ab")
     call = work(1)[1]
 
-    assert weigher.weigh(one).block == weigher.weigh(same).block
-    assert weigher.weigh(one).has_opening
-    assert weigher.weigh(call).block.tokens == Scale(2.0, 10.0).tokens(count(call), 1)
-    assert weigher.padding("a", 5) != weigher.padding("b", 5)
+    assert counter.count(one).block == counter.count(same).block
+    assert counter.count(one).has_opening
+    assert counter.count(call).block.tokens == Scale(2.0, 10.0).tokens(count(call), 1)
+    assert counter.padding("a", 5) != counter.padding("b", 5)
 
 
 def count(message: Message) -> int:
     """Our own count of a message."""
-    return Weigher(RULER).weigh(message).block.tokens
+    return MessageCounter(RULER).count(message).block.tokens

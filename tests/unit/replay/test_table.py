@@ -6,26 +6,26 @@ import json
 import pytest
 from rich.console import Console
 
-from infold.replay.outcome import Broken, FileOutcome, Outcome, Plan, Replay, Spend
+from infold.replay.outcome import BrokenFile, FileOutcome, PolicyOutcome, ReplayPlan, ReplayReport, Spend
 from infold.replay.run import replay_session
-from infold.replay.table import cheapest_safe, dollars, file_label, short, tables, to_json, window_label
+from infold.replay.table import build_tables, cheapest_safe, dollars, file_label, short, to_json, window_label
 
 from .recorded import RULER, session, with_usage, work
 
-PLAN = Plan(("infold", "none", "as-recorded"), (16_000,), model="claude-opus-4-6")
+PLAN = ReplayPlan(("infold", "none", "as-recorded"), (16_000,), model="claude-opus-4-6")
 
 
-def replay() -> Replay:
+def replay() -> ReplayReport:
     """Two equal files and a broken one."""
     told = replay_session(session(with_usage(work(30), overhead=2_000)), PLAN, RULER)
     files = tuple(FileOutcome(f"day{number}.jsonl.gz", "pi", (told,)) for number in range(2))
-    return Replay(PLAN, "2026-01-01", (*files, Broken("night.jsonl", "there is nothing in it")))
+    return ReplayReport(PLAN, "2026-01-01", (*files, BrokenFile("night.jsonl", "there is nothing in it")))
 
 
-def printed(found: Replay) -> str:
+def printed(found: ReplayReport) -> str:
     """What a terminal of a hundred columns shows."""
     console = Console(width=100, color_system=None, record=True, file=io.StringIO())
-    console.print(tables(found, plain=True))
+    console.print(build_tables(found, plain=True))
     return console.export_text()
 
 
@@ -55,7 +55,7 @@ def test_json_has_sums_and_ratios_and_is_the_same_each_time() -> None:
 
 def test_cheapest_safe_policy_has_no_fault() -> None:
     """A policy that overran its window is not the best, however cheap; where all have faults there is none."""
-    cheap, dear = Outcome("a", 1, overruns=1), Outcome("b", 1, spend=Spend(output=5))
+    cheap, dear = PolicyOutcome("a", 1, overruns=1), PolicyOutcome("b", 1, spend=Spend(output=5))
 
     assert cheapest_safe([cheap, dear]) == "b"
     assert cheapest_safe([cheap]) == ""
@@ -78,4 +78,4 @@ def test_labels_are_plain() -> None:
 
 def test_nothing_replayed_is_told() -> None:
     """Without a file that could be replayed there are the reasons alone."""
-    assert "skipped" in printed(Replay(PLAN, "2026-01-01", (Broken("a", "b"),)))
+    assert "skipped" in printed(ReplayReport(PLAN, "2026-01-01", (BrokenFile("a", "b"),)))

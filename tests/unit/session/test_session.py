@@ -28,8 +28,7 @@ from infold.core.messages import CompactionPart, SessionId, text_of
 from infold.core.policy import preset, tokens
 from infold.core.summary_request import SEVEN_SECTIONS, SummaryRequest
 from infold.errors import UnknownReference, UsageError, WindowExceeded
-from infold.plugins import seven_sections
-from infold.plugins.hooks import hook
+from infold.plugins import hook, installed_plugins
 from infold.ports import FullStore, SessionKey, Veto
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
@@ -352,7 +351,7 @@ def test_plugins_have_their_say(store: FullStore) -> None:
         asked.append(request)
         return PORTED
 
-    compactable(store, summariser=summariser, plugins=[seven_sections]).compact()
+    compactable(store, summariser=summariser, plugins=installed_plugins(["seven-sections"])).compact()
     vetoed = Session(store, "s", SessionSettings(window=64_000, summariser=summariser, plugins=[Vetoing()]))
     ready = vetoed.compact()
 

@@ -4,7 +4,7 @@ import pytest
 
 from infold.core.policy import share
 from infold.errors import SettingsError
-from infold.settings.load import Source, Stated, file_layers
+from infold.settings.load import SettingsFile, StatedValue, read_layers
 from infold.settings.resolve import read_settings
 from infold.settings.schema import KEYS, Key
 
@@ -20,11 +20,11 @@ def test_values_carry_their_place(project: Project) -> None:
     general, model, agent = project.read().layers[:3]
 
     assert general.values == {
-        "window": Stated(64_000, path),
-        "compaction.auto": Stated(value=False, origin=f"{path} (alias auto_compact)"),
+        "window": StatedValue(64_000, path),
+        "compaction.auto": StatedValue(value=False, origin=f"{path} (alias auto_compact)"),
     }
     assert model.name == "claude-*"
-    assert model.values["compaction.trigger"] == Stated(
+    assert model.values["compaction.trigger"] == StatedValue(
         share(0.5), f'{path} [models."claude-*"] (alias COMPACT_TRIGGER)'
     )
     assert agent.values["preset"].origin == f"{path} [agents.me]"
@@ -36,11 +36,11 @@ def test_values_carry_their_place(project: Project) -> None:
         ("[compaction]\ntriger = 0.5", r"compaction\.triger \(.*infold\.toml\): .* the nearest is compaction\.trigger"),
         ("trigger = 0.5", "the nearest is compaction.trigger"),
         ("[recall]\nbudget_token = 3", r"the nearest is recall\.budget_tokens"),
-        ("zebra = 1", "there is no such setting; mend the name"),
+        ("zebra = 1", "unknown setting; correct the name"),
         ("[compaction]\nauto = 'yes'", r"compaction\.auto .*'yes' is neither true nor false; give true or false"),
-        ("[permissions]\ndeny = 'shell:'", r"'shell:' is no list of rules; give a list of tools"),
-        ("window = -1", r"-1 is no number of tokens; give a number"),
-        ("preset = 'fast'", "no preset is named 'fast'; choose one of infold"),
+        ("[permissions]\ndeny = 'shell:'", r"'shell:' is not a list of rules; give a list of tools"),
+        ("window = -1", r"-1 is not a number of tokens; give a number"),
+        ("preset = 'fast'", "unknown preset 'fast'; choose one of infold"),
         ("compaction = 5", r"it is a table of settings, not a value; write its keys under \[compaction\]"),
         ("upstreams = 5", "it is a table of settings"),
         ("[window]\nsize = 3", "window.size"),
@@ -191,6 +191,6 @@ def test_a_stores_path_is_seen_from_its_file(project: Project, written: str, sto
 
 def test_without_a_home_a_tilde_is_a_name(project: Project) -> None:
     """Where nobody knows the home, nothing stands for it."""
-    source = Source(project.folder / "infold.toml", {"store": "~/x.db"})
+    source = SettingsFile(project.folder / "infold.toml", {"store": "~/x.db"})
 
-    assert file_layers(source)[0].values["store"].value == str(project.folder / "~" / "x.db")
+    assert read_layers(source)[0].values["store"].value == str(project.folder / "~" / "x.db")

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from infold.core.messages import SessionId
 from infold.ports import SessionKey
-from infold.stores.sqlite_file import holding, lock_path
+from infold.stores.sqlite_file import hold_lock, lock_path
 from infold.testing.store_contract import FOREIGN, ONE, TWO
 
 
 def test_lock_file_is_the_owners_and_goes(tmp_path: Path) -> None:
     """A held session has a file for its owner alone beside the database; nothing is left of it afterwards."""
     path = lock_path(tmp_path / "a.db", ONE)
-    with holding(path) as held:
+    with hold_lock(path) as held:
         assert held
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == []
@@ -30,7 +30,7 @@ def test_every_session_has_its_own_lock() -> None:
 def test_two_ways_to_one_file_are_one_lock(tmp_path: Path) -> None:
     """B14: a session is held once, by whatever path the database was opened."""
     (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
-    with holding(tmp_path / "x") as first, holding(tmp_path / "link" / "x") as second:
+    with hold_lock(tmp_path / "x") as first, hold_lock(tmp_path / "link" / "x") as second:
         assert (first, second) == (True, False)
 
 
@@ -38,6 +38,6 @@ def test_left_over_file_is_taken_over(tmp_path: Path) -> None:
     """B13: the file that a killed process left behind does not keep anyone out."""
     path = tmp_path / "x"
     path.touch()
-    with holding(path) as held:
+    with hold_lock(path) as held:
         assert held
     assert not path.exists()

@@ -2,7 +2,7 @@
 
 from infold.ports import FullStore
 from infold.stores.memory import MemoryStore
-from infold.testing.store_contract import ONE, TWO, said
+from infold.testing.store_contract import ONE, TWO, user_entries
 
 
 class FakeClock:
@@ -20,9 +20,9 @@ def test_time_comes_from_the_clock() -> None:
     """B27: a session's age is by the clock that the store was given."""
     clock = FakeClock()
     store: FullStore = MemoryStore(clock)
-    store.append(ONE, said("a"), expected=0)
+    store.append(ONE, user_entries("a"), expected=0)
     clock.ms = 2_000
-    store.append(TWO, said("a"), expected=0)
+    store.append(TWO, user_entries("a"), expected=0)
 
     assert [session.changed_ms for session in store.sessions("tenant")] == [2_000, 1_000]
     assert store.expire(1_000) == 0

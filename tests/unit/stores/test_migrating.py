@@ -3,7 +3,7 @@
 import pytest
 
 from infold.errors import StoreBroken
-from infold.stores.lifecycle import Migration, migrations_for, outstanding
+from infold.stores.lifecycle import Migration, migrations_for, pending_migrations
 
 ONE, TWO = Migration(1, "one", "SQL 1"), Migration(2, "two", "SQL 2")
 
@@ -26,18 +26,18 @@ def test_databases_have_the_same_changes() -> None:
 
 def test_what_was_not_applied_is_outstanding() -> None:
     """Changes are made in order, each once."""
-    assert outstanding((ONE, TWO), [], "db") == (ONE, TWO)
-    assert outstanding((ONE, TWO), [(1, "one")], "db") == (TWO,)
-    assert outstanding((ONE, TWO), [(1, "one"), (2, "two")], "db") == ()
+    assert pending_migrations((ONE, TWO), [], "db") == (ONE, TWO)
+    assert pending_migrations((ONE, TWO), [(1, "one")], "db") == (TWO,)
+    assert pending_migrations((ONE, TWO), [(1, "one"), (2, "two")], "db") == ()
 
 
 def test_newer_schema_is_refused() -> None:
     """A database that a newer version has changed is not touched, and the message says to upgrade."""
     with pytest.raises(StoreBroken, match=r"schema 3, and this version of infold knows 2; upgrade infold"):
-        outstanding((ONE, TWO), [(1, "one"), (2, "two"), (3, "three")], "db")
+        pending_migrations((ONE, TWO), [(1, "one"), (2, "two"), (3, "three")], "db")
 
 
 def test_foreign_schema_is_refused() -> None:
     """A database whose record of changes is another program's is not touched."""
     with pytest.raises(StoreBroken, match="another program"):
-        outstanding((ONE, TWO), [(1, "users")], "db")
+        pending_migrations((ONE, TWO), [(1, "users")], "db")

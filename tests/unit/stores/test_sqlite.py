@@ -25,9 +25,9 @@ from infold.errors import BrokenInput, InfoldError, StoreBroken, StoreClosed, St
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
 from infold.stores.sqlite import SqliteStore
-from infold.stores.sqlite_file import REMEDIES, put_in_place, translated
+from infold.stores.sqlite_file import REMEDIES, put_in_place, translate_errors
 from infold.stores.sqlite_writer import MOST_IDLE
-from infold.testing.store_contract import FOREIGN, ONE, TWO, append_with_retries, run_together, said
+from infold.testing.store_contract import FOREIGN, ONE, TWO, append_with_retries, run_together, user_entries
 from infold.transcripts.registry import read_transcript
 
 NOBODY = 65_534
@@ -43,7 +43,7 @@ def test_file_is_the_owners_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with SqliteStore(tmp_path / "new" / "a.db") as store:
-            store.append(ONE, said("a"), expected=0)
+            store.append(ONE, user_entries("a"), expected=0)
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").iterdir()}
     finally:
         os.umask(before)
@@ -79,29 +79,29 @@ def test_wider_mode_is_narrowed(tmp_path: Path) -> None:
 def test_sessions_outlive_the_store(tmp_path: Path) -> None:
     """B1, B13: what was appended is there when the file is opened again, and the session goes on at its number."""
     with SqliteStore(tmp_path / "a.db") as store:
-        store.append(ONE, said("a", "b"), expected=0)
+        store.append(ONE, user_entries("a", "b"), expected=0)
     with SqliteStore(str(tmp_path / "a.db")) as store:
-        assert [entry for _, entry in store.newest_first(ONE)] == said("a", "b")[::-1]
-        assert store.append(ONE, said("c", prefix="n"), expected=2) == 3
+        assert [entry for _, entry in store.newest_first(ONE)] == user_entries("a", "b")[::-1]
+        assert store.append(ONE, user_entries("c", prefix="n"), expected=2) == 3
 
 
 def test_an_append_may_be_answered_later(tmp_path: Path) -> None:
     """B13, B14: the answer comes from the writer's thread once it is committed; a conflict comes the same way."""
     with SqliteStore(tmp_path / "a.db") as store:
-        answers = [store.append_soon(ONE, said("a"), 0), store.append_soon(ONE, said("b"), 0)]
+        answers = [store.append_soon(ONE, user_entries("a"), 0), store.append_soon(ONE, user_entries("b"), 0)]
 
         assert answers[0].result(5) == 1
         with pytest.raises(StoreConflict):
             answers[1].result(5)
-        assert [entry for _, entry in store.newest_first(ONE)] == said("a")
+        assert [entry for _, entry in store.newest_first(ONE)] == user_entries("a")
 
 
 def test_deleted_bytes_are_gone(tmp_path: Path) -> None:
     """B27: no word of a deleted session is left in the file or beside it, and what it filled is given back."""
     with SqliteStore(tmp_path / "a.db") as store:
-        store.append(FOREIGN, said("blackbird"), expected=0)
+        store.append(FOREIGN, user_entries("blackbird"), expected=0)
         for number in range(40):
-            store.append(ONE, said(f"nightingale sang {'x' * 4_000}", prefix=f"{number}-"), expected=number)
+            store.append(ONE, user_entries(f"nightingale sang {'x' * 4_000}", prefix=f"{number}-"), expected=number)
         assert b"nightingale" in left_in(tmp_path)
         store.delete(ONE)
         size = (tmp_path / "a.db").stat().st_size
@@ -120,10 +120,10 @@ def left_in(folder: Path) -> bytes:
 def test_expired_and_trimmed_bytes_are_gone(tmp_path: Path) -> None:
     """B27: expiry and the cap on size leave no more behind than deleting does."""
     with SqliteStore(tmp_path / "a.db") as store:
-        store.append(ONE, said("nightingale"), expected=0)
-        store.append(TWO, said("nightingale"), expected=0)
+        store.append(ONE, user_entries("nightingale"), expected=0)
+        store.append(TWO, user_entries("nightingale"), expected=0)
         assert store.trim(0) == 2
-        store.append(ONE, said("nightingale"), expected=0)
+        store.append(ONE, user_entries("nightingale"), expected=0)
         assert store.expire(-1_000) == 1
 
         assert b"nightingale" not in left_in(tmp_path)
@@ -132,7 +132,7 @@ def test_expired_and_trimmed_bytes_are_gone(tmp_path: Path) -> None:
 def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
     """A closed store has no thread and no companion files, stays closed, and says so when it is used."""
     store = SqliteStore(tmp_path / "a.db")
-    store.append(ONE, said("a"), expected=0)
+    store.append(ONE, user_entries("a"), expected=0)
     reading = store.newest_first(ONE)
     store.close()
     store.close()
@@ -140,7 +140,7 @@ def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.db"]
     assert not [thread for thread in running() if thread.name == "infold writer of a.db"]
     for act in (
-        lambda: store.append(ONE, said("b"), expected=1),
+        lambda: store.append(ONE, user_entries("b"), expected=1),
         lambda: next(reading),
         lambda: store.search(ONE, [], most=1),
     ):
@@ -153,7 +153,7 @@ def test_stores_open_at_once(tmp_path: Path) -> None:
     stores: list[SqliteStore] = []
     run_together([Thread(target=lambda: stores.append(SqliteStore(tmp_path / "a.db"))) for _ in range(8)])
     for number, store in enumerate(stores):
-        append_with_retries(store, ONE, said("a", prefix=f"{number}-"))
+        append_with_retries(store, ONE, user_entries("a", prefix=f"{number}-"))
     with stores[0].hold(ONE) as first, stores[1].hold(ONE) as second:
         assert (first, second) == (True, False)
     assert len(list(stores[0].newest_first(ONE))) == 8
@@ -173,10 +173,10 @@ def test_read_under_way_when_the_store_is_closed(tmp_path: Path) -> None:
 def test_reader_under_way_holds_nothing(tmp_path: Path) -> None:
     """B17: between two pages no transaction is open, so that the write-ahead log can be emptied."""
     with SqliteStore(tmp_path / "a.db") as store:
-        store.append(ONE, said(*"x" * 120), expected=0)
+        store.append(ONE, user_entries(*"x" * 120), expected=0)
         reading = store.newest_first(ONE)
         next(reading)
-        store.append(ONE, said("y", prefix="n"), expected=120)
+        store.append(ONE, user_entries("y", prefix="n"), expected=120)
         with closing(sqlite3.connect(tmp_path / "a.db", timeout=0)) as connection:
             busy, left, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
@@ -209,8 +209,8 @@ def test_two_names_of_one_file_are_one_store(tmp_path: Path) -> None:
     """B31, B14: a store opened through a symbolic link shares its locks with the one opened by the file's own name."""
     (tmp_path / "link.db").symlink_to(tmp_path / "a.db")
     with SqliteStore(tmp_path / "link.db") as first, SqliteStore(tmp_path / "a.db") as second:
-        first.append(ONE, said("a"), expected=0)
-        assert second.append(ONE, said("b", prefix="b"), expected=1) == 2
+        first.append(ONE, user_entries("a"), expected=0)
+        assert second.append(ONE, user_entries("b", prefix="b"), expected=1) == 2
         with first.hold(ONE) as held, second.hold(ONE) as again:
             assert (held, again) == (True, False)
     assert (tmp_path / "link.db").is_symlink()
@@ -221,31 +221,31 @@ def test_a_file_that_is_gone_is_noticed(tmp_path: Path, act: str) -> None:
     """B31: an append after the file was deleted or replaced is an error, not an entry that is lost."""
     SqliteStore(tmp_path / "other.db").close()
     with SqliteStore(tmp_path / "a.db") as store:
-        store.append(ONE, said("a"), expected=0)
+        store.append(ONE, user_entries("a"), expected=0)
         if act == "remove":
             (tmp_path / "a.db").unlink()
         else:
             (tmp_path / "other.db").rename(tmp_path / "a.db")
         with pytest.raises(StoreBroken, match=r"removed or replaced .* not stored; put the file back"):
-            store.append(ONE, said("b", prefix="b"), expected=1)
+            store.append(ONE, user_entries("b", prefix="b"), expected=1)
 
 
 def test_locks_lost_to_other_code_are_noticed(tmp_path: Path) -> None:
     """B31: where the program itself opened and closed the file, so that another process removed the log, an append fails."""
     visitor = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM sessions'); c.close()"
     with SqliteStore(tmp_path / "a.db") as store:
-        store.append(ONE, said("a"), expected=0)
+        store.append(ONE, user_entries("a"), expected=0)
         (tmp_path / "a.db").read_bytes()
         subprocess.run([sys.executable, "-c", visitor, tmp_path / "a.db"], check=True)
         with pytest.raises(StoreBroken, match="removed or replaced"):
-            store.append(ONE, said("b", prefix="b"), expected=1)
+            store.append(ONE, user_entries("b", prefix="b"), expected=1)
 
 
 @pytest.mark.parametrize("read", [read_transcript, content])
 def test_no_reader_of_ours_opens_a_store_in_use(tmp_path: Path, read: Callable[[Path], object]) -> None:
     """B31: reading a store's file as a transcript, or with the agent's tool, is refused while it is open."""
     with SqliteStore(tmp_path / "a.db") as store:
-        store.append(ONE, said("a"), expected=0)
+        store.append(ONE, user_entries("a"), expected=0)
         with pytest.raises((BrokenInput, ToolFailed), match="SQLite database that is in use"):
             read(tmp_path / "a.db")
 
@@ -273,7 +273,7 @@ def test_a_store_is_made_where_a_killed_process_left_half_of_one(tmp_path: Path)
     for name in ("a.db-new", "a.db-new-journal", "a.db-creating"):
         (tmp_path / name).write_bytes(b"half")
     with SqliteStore(tmp_path / "a.db") as store:
-        store.append(ONE, said("a"), expected=0)
+        store.append(ONE, user_entries("a"), expected=0)
     with SqliteStore(tmp_path / "a.db") as store:
         assert len(list(store.newest_first(ONE))) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["a.db"]
@@ -344,7 +344,7 @@ def test_migrations_are_recorded_once(tmp_path: Path) -> None:
 def test_damaged_page_is_told(tmp_path: Path) -> None:
     """B13: a file whose pages were overwritten is reported as damaged, with what to do."""
     with SqliteStore(tmp_path / "a.db") as store:
-        store.append(ONE, said(*(f"{number}" * 500 for number in range(200))), expected=0)
+        store.append(ONE, user_entries(*(f"{number}" * 500 for number in range(200))), expected=0)
     stored = bytearray((tmp_path / "a.db").read_bytes())
     stored[8_192:] = os.urandom(len(stored) - 8_192)
     (tmp_path / "a.db").write_bytes(stored)
@@ -355,7 +355,7 @@ def test_damaged_page_is_told(tmp_path: Path) -> None:
 def test_damaged_entry_is_told(tmp_path: Path) -> None:
     """B13: an entry that was tampered with is named; those after it can still be read."""
     with SqliteStore(tmp_path / "a.db") as store:
-        store.append(ONE, said("a", "b"), expected=0)
+        store.append(ONE, user_entries("a", "b"), expected=0)
         with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
             connection.execute("UPDATE entries SET stored = x'00' WHERE sequence = 0")
         reading = store.newest_first(ONE)
@@ -380,7 +380,7 @@ def use(store: SqliteStore) -> None:
         lambda: load(ONE.session_id, store.newest_first(ONE), Rendering()),
         lambda: store.search(ONE, ["word"], most=5),
         lambda: store.read(ONE, "1.0"),
-        lambda: store.append(ONE, said("c", prefix="c"), expected=3),
+        lambda: store.append(ONE, user_entries("c", prefix="c"), expected=3),
         lambda: (store.trim(10**9), store.expire(10**12)),
         lambda: store.delete(ONE),
     ]
@@ -397,9 +397,9 @@ FLIPS = int(os.environ.get("INFOLD_FLIPS", "40"))
 def test_damage_anywhere_is_told(tmp_path: Path) -> None:
     """B13: bytes that were changed anywhere, the schema above all, never raise anything but infold's own errors."""
     with SqliteStore(tmp_path / "whole.db") as store:
-        store.append(ONE, said("word one", "word two"), expected=0)
+        store.append(ONE, user_entries("word one", "word two"), expected=0)
         store.search(ONE, ["word"], most=5)
-        store.append(ONE, said("word three", prefix="n"), expected=2)
+        store.append(ONE, user_entries("word three", prefix="n"), expected=2)
     whole, chance = (tmp_path / "whole.db").read_bytes(), random.Random(12)
     for number in range(FLIPS):
         damaged = bytearray(whole)
@@ -416,7 +416,7 @@ def test_damage_anywhere_is_told(tmp_path: Path) -> None:
 def test_a_value_of_another_type_is_told(tmp_path: Path, column: str, value: str) -> None:
     """B13: a column that holds a value of another type raises nothing but infold's own errors, and keeps no search waiting."""
     with SqliteStore(tmp_path / "a.db") as store:
-        store.append(ONE, said("a", "b", "c"), expected=0)
+        store.append(ONE, user_entries("a", "b", "c"), expected=0)
         with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
             connection.execute(f"UPDATE {'entries' if column == 'stored' else 'sessions'} SET {column} = {value}")
         use(store)
@@ -527,20 +527,20 @@ def test_full_disk_is_told_and_survived(small_disk: Path) -> None:
         at = 0
         with pytest.raises(StoreBroken, match=r"free some space|space and its health"):  # noqa: PT012 - the first to fail
             while True:
-                at = store.append(ONE, said("x" * 20_000, "y", prefix=f"{at}-"), expected=at)
+                at = store.append(ONE, user_entries("x" * 20_000, "y", prefix=f"{at}-"), expected=at)
 
         assert [number for number, _ in store.newest_first(ONE)] == list(range(at - 1, -1, -1))
         ballast.unlink()
-        assert store.append(ONE, said("z", prefix="z"), expected=at) == at + 1
+        assert store.append(ONE, user_entries("z", prefix="z"), expected=at) == at + 1
 
 
 @pytest.mark.slow
 def test_a_full_disk_can_be_read(small_disk: Path) -> None:
     """B13, B6: on a full disk a store is opened, listed, read and searched, what was never indexed too; then it goes on."""
     with SqliteStore(small_disk / "a.db") as store:
-        store.append(ONE, said("nightingale", "blackbird"), expected=0)
+        store.append(ONE, user_entries("nightingale", "blackbird"), expected=0)
         store.search(ONE, ["blackbird"], most=1)
-        store.append(ONE, said("nightingale again", prefix="n"), expected=2)
+        store.append(ONE, user_entries("nightingale again", prefix="n"), expected=2)
     with suppress(OSError), (small_disk / "ballast").open("wb", buffering=0) as ballast:
         while True:
             ballast.write(bytes(4_096))
@@ -550,9 +550,9 @@ def test_a_full_disk_can_be_read(small_disk: Path) -> None:
         assert [found.handle for found in store.search(ONE, ["nightingale"], most=5)] == ["2.0", "0.0"]
         assert store.read(ONE, "1.0").text == "blackbird"
         with pytest.raises(StoreBroken, match=r"the disk is full .*free some space"):
-            store.append(ONE, said("x", prefix="x"), expected=3)
+            store.append(ONE, user_entries("x", prefix="x"), expected=3)
         (small_disk / "ballast").unlink()
-        assert store.append(ONE, said("x", prefix="x"), expected=3) == 4
+        assert store.append(ONE, user_entries("x", prefix="x"), expected=3) == 4
         assert len(list(store.newest_first(ONE))) == 4
 
 
@@ -565,19 +565,19 @@ def test_every_error_of_sqlite_is_told() -> None:
     for name in names:
         error = sqlite3.OperationalError("refused")
         error.sqlite_errorname = name
-        with pytest.raises(StoreBroken, match=r"; .+$"), translated(Path("a.db")):
+        with pytest.raises(StoreBroken, match=r"; .+$"), translate_errors(Path("a.db")):
             raise error
 
 
 def test_mistakes_of_ours_are_not_hidden() -> None:
     """An error that is no fault of the file passes through as it is."""
-    with pytest.raises(sqlite3.ProgrammingError), translated(Path("a.db")):
+    with pytest.raises(sqlite3.ProgrammingError), translate_errors(Path("a.db")):
         raise sqlite3.ProgrammingError("wrong number of values")
 
 
 def test_a_file_from_before_media_is_upgraded(tmp_path: Path) -> None:
     """B1, B35: a file without the table of media opens with all it had, and keeps media from then on."""
-    path, entries, key = tmp_path / "a.db", said("look", "and again"), ONE
+    path, entries, key = tmp_path / "a.db", user_entries("look", "and again"), ONE
     with SqliteStore(path) as store:
         store.append(key, entries, expected=0)
     with closing(sqlite3.connect(path)) as connection:

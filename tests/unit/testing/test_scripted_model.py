@@ -6,7 +6,7 @@ from infold.core.messages import ModelRef, UserMessage, text_of
 from infold.errors import KeyRefused, ModelBusy, ModelError, ModelOverflow, RequestRefused, UnknownModel
 from infold.formats.registry import OPENAI_CHAT
 from infold.ports import ModelRequest, Replied, Said, ToolSpec
-from infold.testing.scripted_answers import Answer, Fail, Hang, Say, ScriptedRequest, Trouble, in_turn
+from infold.testing.script import Fail, Hang, Say, ScriptedAnswer, ScriptedRequest, Trouble, in_turn
 from infold.testing.scripted_model import SCRIPTED, ScriptedModel
 
 HI: list[object] = [{"role": "user", "content": "hi"}]
@@ -16,7 +16,7 @@ NOTE = ToolSpec("note", "Writes a note.", {"type": "object", "properties": {}})
 def test_a_script_sees_what_a_server_would() -> None:
     """B23: messages decoded, the system prompt among them, tools and a count of it all."""
 
-    def script(request: ScriptedRequest) -> Answer:
+    def script(request: ScriptedRequest) -> ScriptedAnswer:
         return Say(f"You said {text_of(request.messages[-1])}.")
 
     model = ScriptedModel(script, ref=ModelRef("openai", "gpt-5"))
@@ -62,7 +62,7 @@ def test_what_is_too_large_is_refused_before_the_script_sees_it() -> None:
         (Hang(9), ModelBusy),
     ],
 )
-def test_failures_are_those_of_an_adapter(answer: Answer, kind: type[ModelError]) -> None:
+def test_failures_are_those_of_an_adapter(answer: ScriptedAnswer, kind: type[ModelError]) -> None:
     """B10: at once, whatever the script asks for."""
     with pytest.raises(kind) as caught:
         list(ScriptedModel(in_turn(answer)).stream(ModelRequest(HI)))

@@ -6,17 +6,11 @@ from typing import Any
 
 import pytest
 from splintr import Tokenizer
+from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
+from infold.cli.demo_session import AGENTS_TOKENS, RULES, SYSTEM_TOKENS, coding_session
 from infold.core.messages import UserMessage, calls_of, results_of, text_of
-from infold.testing.play import counted_tokens
-from infold.testing.trajectory import (
-    AGENTS_TOKENS,
-    RULES,
-    SYSTEM_TOKENS,
-    TRAJECTORY_RULE,
-    coding_session,
-    trajectory,
-)
+from infold.testing.script import count_tokens
 
 
 @pytest.mark.slow
@@ -78,9 +72,9 @@ def test_equal_seeds_give_equal_sessions() -> None:
 def test_the_coding_session_is_as_large_as_a_real_one() -> None:
     """It has 300,000 to 400,000 tokens; most results are small and the largest has some 50,000."""
     session = coding_session()
-    results = sorted(counted_tokens((message,)) for message in session if results_of(message))
+    results = sorted(count_tokens((message,)) for message in session if results_of(message))
 
-    assert 300_000 <= counted_tokens(session) <= 400_000
+    assert 300_000 <= count_tokens(session) <= 400_000
     assert results[len(results) // 2] < 2_000
     assert 45_000 <= results[-1] <= 55_000
 
@@ -92,7 +86,7 @@ def test_a_scaled_down_session_takes_the_same_course() -> None:
     assert [call.tool for message in large for call in calls_of(message)] == [
         call.tool for message in small for call in calls_of(message)
     ]
-    assert max(counted_tokens((message,)) for message in small if results_of(message)) < 700
+    assert max(count_tokens((message,)) for message in small if results_of(message)) < 700
 
 
 def test_each_rule_is_said_by_the_user() -> None:

@@ -16,8 +16,8 @@ from infold.proxy.sessions import SessionPool
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Fail, Say, Script, Trouble, in_turn
+from infold.testing.script import Fail, Say, Script, Trouble, in_turn
+from infold.testing.scripted_server import ScriptedServer
 from infold.wrapper.transport import AsyncInfoldTransport, InfoldTransport
 
 from ..proxy.talks import Item, Talk  # noqa: TID252 - `tests` is no package to name

@@ -15,8 +15,8 @@ from infold.errors import StoreClosed, UsageError
 from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Say, in_turn
+from infold.testing.script import Say, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 from ..proxy.talks import BrokenStore  # noqa: TID252 - `tests` is no package to name
 

@@ -9,9 +9,11 @@ from infold.core.compact import Compaction, compact
 from infold.core.entries import MessageEntry
 from infold.core.gauge import Situation
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, FilePart, Message, Part, ToolResultPart, Usage
-from infold.core.tokens import estimate_tokens
+from infold.core.messages import AssistantMessage, Message, Usage
 from infold.core.view import view
+from infold.testing.script import count_tokens as counted_tokens
+
+__all__ = ["Played", "counted_tokens", "play"]
 
 
 class Played(Struct, frozen=True):
@@ -36,11 +38,6 @@ def play(
     yield _prepare(log, situation)
 
 
-def counted_tokens(messages: Iterable[Message]) -> int:
-    """What a provider with our own way of counting would report for these messages."""
-    return sum(4 + sum(map(_part_tokens, message.parts)) for message in messages)
-
-
 def _prepare(log: Log, situation: Situation) -> Played:
     compaction = compact(log, situation)
     return Played(compaction, view(compaction.log, situation.policy.summary))
@@ -51,9 +48,3 @@ def _reported(
 ) -> AssistantMessage:
     prompt = int((counted_tokens(request) + situation.overhead_tokens) * factor)
     return replace(reply, usage=Usage(input=prompt, output=int(counted_tokens((reply,)) * factor)))
-
-
-def _part_tokens(part: Part) -> int:
-    texts = (getattr(part, field, "") for field in ("text", "output", "arguments", "tool"))
-    files = part.files if isinstance(part, ToolResultPart) else (part,) if isinstance(part, FilePart) else ()
-    return sum(estimate_tokens(text) for text in texts if text) + sum(file.tokens for file in files) + 8

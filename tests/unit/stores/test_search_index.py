@@ -5,11 +5,19 @@ import pytest
 from infold.core.entries import Entry, MessageEntry, Pin, handle_of
 from infold.core.messages import AssistantMessage, MessageId, ToolCallPart, ToolMessage, ToolResultPart
 from infold.core.recall import tokens_of
-from infold.stores.search_index import LARGEST_SLICE, LONGEST_TOKEN, MOST_TOKENS, Slice, askable, ranked, slices_of
+from infold.stores.search_index import (
+    LARGEST_SLICE,
+    LONGEST_TOKEN,
+    MOST_TOKENS,
+    Slice,
+    query_tokens,
+    rank_parts,
+    slices_of,
+)
 from infold.testing.builders import calls, result, user
-from infold.testing.store_contract import said, told
+from infold.testing.store_contract import as_entries, user_entries
 
-STORY = told([user("look"), calls("bash", arguments='{"command": "make kites"}'), result(output="blue")])
+STORY = as_entries([user("look"), calls("bash", arguments='{"command": "make kites"}'), result(output="blue")])
 
 
 def unneeded() -> list[tuple[int, Entry]]:
@@ -19,7 +27,7 @@ def unneeded() -> list[tuple[int, Entry]]:
 
 def test_slices_are_numbered_from_the_first() -> None:
     """B6: each part is indexed under its entry's own number; entries that say nothing are passed over."""
-    slices = slices_of([*said("a b a"), Pin(handle_of(7, 0)), *said("c")], 7, unneeded)
+    slices = slices_of([*user_entries("a b a"), Pin(handle_of(7, 0)), *user_entries("c")], 7, unneeded)
 
     assert slices == [Slice(7, 0, ("a", "b")), Slice(9, 0, ("c",))]
 
@@ -39,7 +47,7 @@ def test_call_that_is_far_away_is_not_looked_for() -> None:
 
     def earlier() -> "list[tuple[int, Entry]]":
         looked_at.append(1)
-        return [(100 - at, entry) for at, entry in enumerate([*said(*"x" * 60), *STORY[:2]])]
+        return [(100 - at, entry) for at, entry in enumerate([*user_entries(*"x" * 60), *STORY[:2]])]
 
     slices = slices_of(STORY[2:], 101, earlier)
 
@@ -62,7 +70,7 @@ def test_several_calls_are_found() -> None:
 def test_large_part_is_cut() -> None:
     """B6: the tokens of a very large part are spread over rows that any database takes, none lost."""
     text = " ".join(f"word{number}" for number in range(60_000))
-    slices = slices_of(said(text), 0, unneeded)
+    slices = slices_of(user_entries(text), 0, unneeded)
 
     assert len(slices) > 1
     assert all(len(" ".join(piece.tokens)) <= LARGEST_SLICE for piece in slices)
@@ -73,24 +81,24 @@ def test_only_tokens_are_asked_for() -> None:
     """What could mean something to a database is no token; endless tokens are known by their beginning."""
     given = ["a", "a", "b.c", "x\\y", "日本", 'q"', "a b", "'", "", "(", "\0", "$1", "y" * 300]
 
-    assert askable(given) == ["a", "b.c", "x\\y", "日本", "y" * LONGEST_TOKEN]
+    assert query_tokens(given) == ["a", "b.c", "x\\y", "日本", "y" * LONGEST_TOKEN]
 
 
 def test_endless_query_is_bounded() -> None:
     """B17: of a query as long as a log only the first tokens are looked up."""
-    assert askable(map(str, range(5_000))) == [str(number) for number in range(MOST_TOKENS)]
+    assert query_tokens(map(str, range(5_000))) == [str(number) for number in range(MOST_TOKENS)]
 
 
 def test_rare_tokens_weigh_more() -> None:
     """B6: a part with a rare token comes before those with a common one, of equals the newest first."""
     common = [(number, 0) for number in range(9)]
-    found = ranked([common, [(3, 0)], []], most=3)
+    found = rank_parts([common, [(3, 0)], []], most=3)
 
     assert [one.handle for one in found] == ["3.0", "8.0", "7.0"]
-    assert ranked([common], most=-1) == ()
+    assert rank_parts([common], most=-1) == ()
 
 
 @pytest.mark.parametrize("places", [[(4, 0), (4, 0)], [(4, 0)]])
 def test_pieces_of_a_part_count_once(places: list[tuple[int, int]]) -> None:
     """B6: a part that was cut into pieces is found once, at the same score."""
-    assert ranked([places], most=9) == ranked([[(4, 0)]], most=9)
+    assert rank_parts([places], most=9) == rank_parts([[(4, 0)]], most=9)

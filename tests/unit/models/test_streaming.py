@@ -9,11 +9,17 @@ from infold.core.messages import ModelRef, Usage
 from infold.core.summary_request import Additions, own_request
 from infold.errors import ModelBusy, ModelOverflow
 from infold.formats.registry import FORMATS, OPENAI_CHAT
-from infold.models.failures import Line
-from infold.models.streaming import ASSUMED_OUTPUT_TOKENS, heard, output_limit, summary_asked, summary_told
+from infold.models.failures import Endpoint
+from infold.models.streaming import (
+    ASSUMED_OUTPUT_TOKENS,
+    build_summary_request,
+    output_limit,
+    read_stream,
+    read_summary,
+)
 from infold.ports import Heard, Replied, Said
 
-LINE = Line("m", "http://127.0.0.1:9", variable="X")
+LINE = Endpoint("m", "http://127.0.0.1:9", variable="X")
 BEGUN = b'data: {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Well"}}]}\n\n'
 ENDED = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n'
 COUNTED = b'data: {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 1}}\n\n'
@@ -23,7 +29,7 @@ ASK = own_request("[user] hi", Additions(), output_tokens=500)
 
 def all_heard(*pieces: bytes) -> list[Heard]:
     """What a chat stream of these bytes says."""
-    return list(heard(LINE, OPENAI_CHAT, pieces))
+    return list(read_stream(LINE, OPENAI_CHAT, pieces))
 
 
 def test_pieces_may_be_split_anywhere() -> None:
@@ -56,7 +62,7 @@ def test_an_error_ends_the_stream() -> None:
         yield BEGUN + ERROR
         raise AssertionError("nothing more is read")
 
-    stream = heard(LINE, OPENAI_CHAT, pieces())
+    stream = read_stream(LINE, OPENAI_CHAT, pieces())
 
     assert next(stream) == Said("Well")
     with pytest.raises(ModelBusy, match="m: sorry"):
@@ -71,7 +77,7 @@ def test_an_overflow_may_come_late() -> None:
 
 def test_a_summary_is_told_as_it_is_written() -> None:
     """S3.10, B22: pieces of it, then all of it with model, usage and price."""
-    told = [*summary_told(ModelRef("openai", "gpt-4o-mini"), OPENAI_CHAT, all_heard(BEGUN, ENDED, COUNTED))]
+    told = [*read_summary(ModelRef("openai", "gpt-4o-mini"), OPENAI_CHAT, all_heard(BEGUN, ENDED, COUNTED))]
 
     assert told[0] == "Well"
     assert isinstance(told[-1], Told)
@@ -83,7 +89,7 @@ def test_a_summary_is_told_as_it_is_written() -> None:
 @pytest.mark.parametrize("wire", FORMATS, ids=lambda wire: wire.name)
 def test_a_summary_is_asked_for_in_any_format(wire: object) -> None:
     """S3.4: the system prompt, the request's messages and the most that may be written."""
-    asked = summary_asked(wire, ASK)  # type: ignore[arg-type] # one of FORMATS
+    asked = build_summary_request(wire, ASK)  # type: ignore[arg-type] # one of FORMATS
 
     assert (asked.system, asked.output_tokens, asked.tools) == (ASK.system, 500, ())
     assert "[user] hi" in str(asked.messages)

@@ -13,8 +13,8 @@ import pytest
 from infold.core.messages import Usage, UserMessage, text_of
 from infold.formats.overflow import recognise
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat, builder_for
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Fail, Hang, Say, Trouble, in_turn
+from infold.testing.script import Fail, Hang, Say, Trouble, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 pytestmark = pytest.mark.slow
 
