@@ -15,8 +15,8 @@ ROOT = "infold"
 FOUNDATION = frozenset({"core", "errors"})
 DATA = FOUNDATION | {"catalogue", "formats", "ports", "transcripts"}
 OUTER = DATA | {"engine", "models", "observers", "plugins", "stores", "testing", "settings"}
-FACES = frozenset({"api", "agent", "gateway", "dashboard", "integrations", "mcp", "replay", "cli"})
-FOR_FACES = DATA | {"engine", "observers", "plugins", "settings", "wiring"}
+FACES = frozenset({"api", "agent", "gateway", "integrations", "mcp", "replay", "cli"})
+FOR_FACES = DATA | {"engine", "observers", "plugins", "reports", "settings", "wiring"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "": FOR_FACES | {"api"},
@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "stores": DATA | {"stores"},
     "testing": DATA | {"testing"},
     "settings": FOUNDATION | {"catalogue", "settings"},
+    "reports": DATA | {"api", "engine", "reports"},
     "wiring": OUTER,
     **{face: FOR_FACES | {face} for face in FACES},
     "agent": FOR_FACES | {"agent", "api"},
@@ -45,7 +46,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 """From each layer (a package or module directly under `infold`; "" is `infold` itself) to those it may import."""
 
 THIRD_PARTY: dict[str, frozenset[str]] = {
-    **dict.fromkeys((*DATA, "engine"), frozenset({"msgspec"})),
+    **dict.fromkeys((*DATA, "engine", "reports"), frozenset({"msgspec"})),
     "testing": frozenset({"msgspec", "hypothesis"}),
 }
 """The packages a layer may import from outside; a layer that is not named here is an edge and may choose its own."""

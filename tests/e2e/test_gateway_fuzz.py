@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from starlette.routing import BaseRoute
 
 from infold.core.events import FailedOpen
-from infold.dashboard.app import CONTENT_POLICY, page_routes
-from infold.dashboard.desk import Desk
 from infold.errors import FormatError, UsageError
 from infold.gateway.acts import SessionActs
 from infold.gateway.bodies import Limits
+from infold.gateway.page.routes import CONTENT_POLICY, page_routes
 from infold.stores.memory import MemoryStore
 
 from ..unit.gateway.raw_upstream import RawUpstream, whole  # noqa: TID252 - `tests` is no package to name
@@ -121,10 +120,7 @@ replies = st.builds(
 def pages() -> list[BaseRoute]:
     """The gateway's own pages."""
     stage = Stage("")
-    acts = SessionActs(stage.tenancy)
-    return page_routes(
-        Desk(store=stage.store, acts=acts, feed=stage.hub, window_of=acts.window_of, preview=acts.preview)
-    )
+    return page_routes(stage.store, SessionActs(stage.tenancy), stage.hub)
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,11 @@ from infold.cli.output_files import json_bytes
 from infold.cli.permission_prompt import can_ask
 from infold.cli.render import legible, one_line
 from infold.cli.session_lookup import chosen_key, naming, reading_store
-from infold.dashboard.figures import ago
-from infold.dashboard.listing import by_change
-from infold.dashboard.tally import Tallies
 from infold.engine.titles import title_of
 from infold.errors import InfoldError, UsageError
 from infold.ports import FullStore, SessionKey
+from infold.reports.listing import Tallies, newest_sessions
+from infold.reports.text import ago
 
 LONGEST_TITLE = 60
 
@@ -53,7 +52,7 @@ def _ask(store: FullStore, keys: list[SessionKey]) -> None:
     """Show what would go, and end here unless a person says yes; raises `UsageError` where there is nobody to ask."""
     if not can_ask(sys.stdin):
         raise UsageError(f"nobody is there to be asked; to delete {_named(keys)} for good, add --yes")
-    changed_ms = {one.key: one.changed_ms for one in by_change(store)}
+    changed_ms = {one.key: one.changed_ms for one in newest_sessions(store)}
     for key in keys:
         age = ago(changed_ms.get(key), int(time() * 1000))
         click.echo(f"  {legible(key.session_id)}  {_title(store, key)}  ({age})", err=True)
@@ -66,6 +65,6 @@ def _named(keys: list[SessionKey]) -> str:
 
 def _title(store: FullStore, key: SessionKey) -> str:
     try:
-        return one_line(Tallies(store).of(key).title or title_of(store, key), LONGEST_TITLE)
+        return one_line(Tallies(store).get(key).title or title_of(store, key), LONGEST_TITLE)
     except InfoldError:
         return ""

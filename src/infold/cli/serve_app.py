@@ -11,14 +11,13 @@ import click
 
 from infold.api.session_settings import plugins_from
 from infold.cli.session_lookup import kept_within
-from infold.dashboard.app import CONTENT_POLICY, page_routes
-from infold.dashboard.desk import Desk
 from infold.errors import UsageError
 from infold.gateway.acts import SessionActs
 from infold.gateway.app import Gateway, application
 from infold.gateway.bodies import Limits
 from infold.gateway.guard import check_address
 from infold.gateway.hub import Hub
+from infold.gateway.page.routes import CONTENT_POLICY, page_routes
 from infold.gateway.server import Server, connections_allowed
 from infold.gateway.tenancy import Tenancy
 from infold.gateway.tenants import Tenants, secret_for
@@ -126,8 +125,6 @@ def keeping_within(store: FullStore, limits: StoreLimits, every_seconds: float =
 def _gateway(
     upstreams: Upstreams, tenants: Tenants, tenancy: Tenancy, hub: Hub, *, token: str, given: GatewaySettings
 ) -> Gateway:
-    acts = SessionActs(tenancy)
-    desk = Desk(store=tenancy.store, acts=acts, feed=hub, window_of=acts.window_of, preview=acts.preview)
     return Gateway(
         upstreams=upstreams,
         tenants=tenants,
@@ -140,7 +137,7 @@ def _gateway(
             connections=connections_allowed(given.max_connections),
         ),
         token=token,
-        pages=page_routes(desk),
+        pages=page_routes(tenancy.store, SessionActs(tenancy), hub),
         content_policy=CONTENT_POLICY,
         allowed_hosts=given.allowed_hosts,
     )

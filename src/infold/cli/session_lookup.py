@@ -15,9 +15,9 @@ from infold.agent.snapshots import session_root
 from infold.agent.trust import default_store
 from infold.cli.render import counted, legible
 from infold.core.messages import SessionId
-from infold.dashboard.listing import by_change
 from infold.errors import InfoldError, UsageError
 from infold.ports import FullStore, SessionKey, Store
+from infold.reports.listing import newest_sessions
 from infold.settings import StoreLimits, read_settings
 from infold.settings.schema import path_of
 from infold.wiring import keep_within, open_store
@@ -110,7 +110,7 @@ def chosen_key(store: FullStore, wanted: str, tenant: str | None = None, *, fold
     if wanted == LAST:
         return _last(store, tenant, folder or Path.cwd())
     found = _exactly(store, wanted, tenant) or [
-        one.key for one in by_change(store, tenant) if wanted and one.key.session_id.startswith(wanted)
+        one.key for one in newest_sessions(store, tenant) if wanted and one.key.session_id.startswith(wanted)
     ]
     if len(found) == 1:
         return found[0]
@@ -134,11 +134,11 @@ def tell_where(store: Store, key: SessionKey, folder: Path) -> None:
 
 def _last(store: FullStore, tenant: str | None, folder: Path) -> SessionKey:
     """The newest session that is not known to belong elsewhere; else the newest."""
-    newest = next(by_change(store, tenant), None)
+    newest = next(newest_sessions(store, tenant), None)
     if newest is None:
         raise UsageError(f"there are no sessions yet; {BEGIN}")
     here = ("", str(folder.resolve()))
-    own = next((one.key for one in by_change(store, tenant) if folder_of(store, one.key) in here), None)
+    own = next((one.key for one in newest_sessions(store, tenant) if folder_of(store, one.key) in here), None)
     if own is None:
         told = f"no session belongs to this folder; the last of all is {newest.key.session_id}"
         click.echo(legible(f"{told}, of {folder_of(store, newest.key)}"), err=True)
@@ -158,7 +158,7 @@ def _ambiguous(wanted: str, found: list[SessionKey]) -> UsageError:
 
 
 def _unknown(store: FullStore, wanted: str, tenant: str | None) -> UsageError:
-    newest = [one.key for one in islice(by_change(store, tenant), MOST_IDS)]
+    newest = [one.key for one in islice(newest_sessions(store, tenant), MOST_IDS)]
     if not newest:
         return UsageError(f"there is no session {wanted!r}, nor any other; {BEGIN}")
     return UsageError(f"there is no session {wanted!r}; the newest are {_listed(newest)}; see infold sessions")

@@ -14,12 +14,11 @@ from infold.cli import options
 from infold.cli.output_files import json_bytes
 from infold.cli.render import console_for, counted, dollars, legible, one_line, thousands
 from infold.cli.session_lookup import BEGIN, folder_of, is_there, naming, place_of, reading_store
-from infold.dashboard.figures import ago
-from infold.dashboard.listing import by_change
-from infold.dashboard.tally import Tallies
 from infold.engine.titles import title_of
 from infold.errors import InfoldError
 from infold.ports import FullStore, StoredSession
+from infold.reports.listing import Tallies, newest_sessions
+from infold.reports.text import ago
 from infold.settings import told
 
 PLAIN_WIDTH = 160
@@ -84,14 +83,14 @@ def _found(most: int, named: str | None, tenant: str | None) -> tuple[list[Liste
         return [], False
     with reading_store(named) as store:
         tallies = Tallies(store)
-        newest = list(islice(by_change(store, tenant), most + 1))
+        newest = list(islice(newest_sessions(store, tenant), most + 1))
         return [_listed(store, tallies, one) for one in newest[:most]], len(newest) > most
 
 
 def _listed(store: FullStore, tallies: Tallies, stored: StoredSession) -> Listed:
     key = stored.key
     try:
-        tally = tallies.of(key)
+        tally = tallies.get(key)
         title = tally.title or title_of(store, key)
     except InfoldError as error:
         return Listed(key.session_id, key.tenant, "", stored.changed_ms, stored.entries, problem=str(error))
@@ -102,9 +101,9 @@ def _listed(store: FullStore, tallies: Tallies, stored: StoredSession) -> Listed
         stored.changed_ms,
         stored.entries,
         tally.messages,
-        tally.fill_tokens,
+        tally.view_tokens,
         len(tally.folds),
-        round(tally.whole_cost, 6),
+        round(tally.total_cost, 6),
         tally.model,
         tally.is_partial,
         folder=folder_of(store, key),

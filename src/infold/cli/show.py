@@ -53,12 +53,12 @@ from infold.core.messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from infold.dashboard.reading import fill_tokens, log_before
-from infold.dashboard.rows import State, role_of, state_of
 from infold.engine.media import Medium
 from infold.engine.recalling import recall_media
 from infold.engine.titles import SESSION, title_of, titles_of
 from infold.ports import FullStore, SessionKey
+from infold.reports.log_rows import MessageState, message_state, role_of
+from infold.reports.stored_log import count_tokens, load_log
 
 MOST_LINES = 3
 """Lines of a tool result, a thought or a text of a program that are shown where it is folded."""
@@ -75,7 +75,7 @@ class Line(Struct, frozen=True):
 
     number: int
     entry: Entry
-    state: State | None = None
+    state: MessageState | None = None
 
 
 class Page(Struct, frozen=True):
@@ -285,11 +285,11 @@ def _coloured() -> Console:
 
 
 def _page(store: FullStore, key: SessionKey, *, whole: bool) -> Page:
-    log = log_before(store, key)
+    log = load_log(store, key)
     first = 0 if whole or not log.live else log.live[0].sequence
     entries = list(takewhile(lambda numbered: numbered[0] >= first, store.newest_first(key)))[::-1]
     titles = titles_of(entry for _, entry in entries)
-    facts = f"{log.next_sequence:,} entries, {thousands(fill_tokens(log, NO_OVERHEAD))} tokens in view"
+    facts = f"{log.next_sequence:,} entries, {thousands(count_tokens(log, NO_OVERHEAD))} tokens in view"
     lines = _whole(entries, log) if whole else _view(log)
     return Page(key.session_id, titles.get(SESSION) or title_of(store, key), facts, tuple(lines), titles)
 
@@ -298,7 +298,7 @@ def _whole(entries: Sequence[tuple[int, Entry]], log: Log) -> Iterator[Line]:
     amendments = [(number, entry) for number, entry in entries if isinstance(entry, Amendment)]
     for number, entry in entries:
         is_message = isinstance(entry, MessageEntry)
-        yield Line(number, entry, state_of(number, log, amendments) if is_message else None)
+        yield Line(number, entry, message_state(number, log, amendments) if is_message else None)
 
 
 def _view(log: Log) -> Iterator[Line]:
@@ -306,7 +306,7 @@ def _view(log: Log) -> Iterator[Line]:
     if log.checkpoint is not None:
         yield Line(log.checkpoint_sequence, log.checkpoint)
     for placed in log.live:
-        yield Line(placed.sequence, MessageEntry(log.shown(placed)), state_of(placed.sequence, log, ()))
+        yield Line(placed.sequence, MessageEntry(log.shown(placed)), message_state(placed.sequence, log, ()))
 
 
 def _plain(entry: Entry) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from infold.cli.chat.screen import Screen
 from infold.cli.chat.status import Status, status_of
 from infold.core.messages import SessionId
 from infold.core.summary_request import COMPACTION_AGENT
-from infold.dashboard.tally import Tallies
 from infold.errors import InfoldError, UnknownReference, UsageError
 from infold.ports import SessionKey
+from infold.reports.listing import Tallies
 from infold.settings import read_settings
 from infold.stores.lifecycle import SystemClock
 from infold.stores.memory import MemoryStore

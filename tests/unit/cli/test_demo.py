@@ -14,7 +14,7 @@ from infold.cli.demo_scene import scene_for
 from infold.cli.main import main
 from infold.core.messages import Message
 from infold.core.policy import INFOLD
-from infold.dashboard.tally import Tallies
+from infold.reports.listing import Tallies
 from infold.stores.sqlite import SqliteStore
 
 pytestmark = pytest.mark.slow
@@ -177,7 +177,7 @@ def test_a_kept_session_says_which_window_it_was_played_in(tmp_path: Path) -> No
 
     with SqliteStore(kept) as store:
         [session] = store.sessions("")
-        assert Tallies(store).of(session.key).title == "A coding session in a window of 8,000 tokens"
+        assert Tallies(store).get(session.key).title == "A coding session in a window of 8,000 tokens"
 
 
 @pytest.mark.parametrize("window", ["huge", "3k", "-8k", "3m", "k", "", "9" * 5_000])

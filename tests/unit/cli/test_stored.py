@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from infold.cli.session_lookup import BEGIN, chosen_key, existing, place_of, tell_where
 from infold.core.entries import Entry, MessageEntry
 from infold.core.messages import SessionId, WorkPath
-from infold.dashboard.listing import by_change
 from infold.errors import UsageError
 from infold.ports import SessionKey
+from infold.reports.listing import newest_sessions
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import numbered, replies, user
 
@@ -60,7 +60,7 @@ def test_last_is_the_one_that_changed_last() -> None:
 
     assert chosen(store, "last") == "b/four"
     assert chosen(store, "last", "a") == "a/three"
-    assert [one.key.session_id for one in by_change(store)] == ["four", "three", "two", "one"]
+    assert [one.key.session_id for one in newest_sessions(store)] == ["four", "three", "two", "one"]
 
 
 def kept_in(*roots: str) -> MemoryStore:

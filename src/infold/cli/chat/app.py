@@ -25,9 +25,9 @@ from infold.cli.chat.screen import Screen
 from infold.cli.chat.status import Piece, Status, pieces_of, status_of
 from infold.cli.permission_prompt import trust_for
 from infold.cli.render import console_for, legible, one_line
-from infold.dashboard.tally import Tallies
 from infold.errors import InfoldError
 from infold.ports import SessionKey
+from infold.reports.listing import Tallies
 from infold.wiring import EMBEDDED
 
 MOST_ASKED = 10_000

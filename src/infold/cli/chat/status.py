@@ -9,8 +9,8 @@ from rich.text import Text
 from infold.agent.run import Work
 from infold.cli.render import counted, dollars, legible, one_line, thousands
 from infold.core.messages import AssistantMessage, Overhead
-from infold.dashboard.reading import fill_tokens
-from infold.dashboard.tally import NO_TALLY, Tallies
+from infold.reports.listing import NO_TALLY, Tallies
+from infold.reports.stored_log import count_tokens
 
 GAUGE_CELLS, NARROW_GAUGE_CELLS = 12, 6
 
@@ -52,13 +52,13 @@ class Piece(Struct, frozen=True):
 def status_of(work: Work, tallies: Tallies) -> Status:
     """How a session stands now; work grows with what is new since it was last asked."""
     log, limit = work.session.log, work.session.limit_tokens
-    tally = tallies.of(work.key) if log.next_sequence else NO_TALLY
+    tally = tallies.get(work.key) if log.next_sequence else NO_TALLY
     return Status(
         model=work.model.ref.id,
         session_id=log.session_id,
-        tokens=fill_tokens(log, overhead_in(work)),
+        tokens=count_tokens(log, overhead_in(work)),
         limit_tokens=limit,
-        cost=tally.whole_cost,
+        cost=tally.total_cost,
         cached_share=tally.cached_share,
         compactions=len(tally.folds),
     )
