@@ -189,7 +189,7 @@ def test_the_window_is_kept_and_shown(place: Place, server: ScriptedServer) -> N
     assert all(re.search(rf" {name} +\S* +[\d.]+k? +\d+%", before) for name in ("system", "tools", "user", "assistant"))
     assert re.search(r"░  reserve +2\.4k  15%", before)
     assert "A red kite was wanted." in compacted
-    assert re.search(r"◆ folded \d messages +[\d.]+k -> +[\d.]+k tokens   somebody asked for it", compacted)
+    assert re.search(r"◆ folded \d messages +[\d.]+k -> +[\d.]+k tokens   the user asked for it", compacted)
     assert "say much, part 0" in compacted
     assert "compaction" not in undone.splitlines()[-1]
     assert "there is no command /compat" in slip
@@ -203,7 +203,7 @@ def test_an_abort_ends_the_step_alone(place: Place, server: ScriptedServer) -> N
         shown.say("speak slowly")
         shown.wait("word word")
         shown.type("", "C-c")
-        shown.wait("aborted; nothing of it is lost", without="Ctrl-C stops")
+        shown.wait("aborted; the session is stored", without="Ctrl-C stops")
         shown.say("run sleep 60")
         shown.wait("running shell")
         shown.type("", "C-c")
@@ -211,7 +211,7 @@ def test_an_abort_ends_the_step_alone(place: Place, server: ScriptedServer) -> N
         shown.say("speak slowly")
         shown.wait("word word", "answering")
         shown.type("", "C-c", "C-c")
-        shown.wait("aborted; nothing of it is lost", without="Ctrl-C stops", times=3)
+        shown.wait("aborted; the session is stored", without="Ctrl-C stops", times=3)
         said(shown, "hello", HELLO)
         session = session_of(shown)
 
@@ -231,7 +231,7 @@ def test_a_session_is_gone_on_with(place: Place, server: ScriptedServer) -> None
         said(shown, "hello", HELLO)
         shown.type("", "C-d")
         assert shown.wait_end() == 0
-        assert f"go on with: infold chat --session {session_of(shown)}" in shown.screen
+        assert f"continue with: infold chat --session {session_of(shown)}" in shown.screen
         session = session_of(shown)
     with chatting(place, server, "--session", session) as shown:
         begun = shown.wait(HELLO)
@@ -269,7 +269,7 @@ def test_signals_leave_cleanly(place: Place, server: ScriptedServer, is_busy: bo
             shown.wait("word word")
         os.kill(shown.process, number)
         assert shown.wait_end() == 128 + number
-        assert "go on with: infold chat --session" in shown.screen
+        assert "continue with: infold chat --session" in shown.screen
         session = session_of(shown)
 
     newest = messages_of(entries_of(place, session))[-1]
@@ -348,7 +348,7 @@ def test_a_chat_moves_on(place: Place, server: ScriptedServer) -> None:
         said(
             shown,
             "/clear",
-            f"go on with: infold chat --session {first} --model openai-chat/m",
+            f"continue with: infold chat --session {first} --model openai-chat/m",
             "\n\ninfold  m, session ",
         )
         second = re.findall(r"session (\S+);", shown.screen)[-1]
@@ -408,7 +408,7 @@ def test_the_embedded_model_answers(place: Place) -> None:
         shown.wait(" of 7.", without="Ctrl-C stops")
         shown.say("/quit")
         assert shown.wait_end() == 0
-        assert "go on with: infold chat --session" in shown.screen
+        assert "continue with: infold chat --session" in shown.screen
         session = session_of(shown)
 
     newest = messages_of(entries_of(place, session))[-1]

@@ -282,11 +282,11 @@ def describe_entry(entry: Entry) -> str:  # noqa: PLR0911 - one return for each 
         case Restoration():
             return f"entry {entry.sequence} undone"
         case Rejection(bound_thinking=True):
-            return "thinking refused, removed"
+            return "the provider refused the thinking, which was removed"
         case Rejection():
             counted = entry.reported_tokens or entry.estimated_tokens
             limit = "" if entry.limit_tokens is None else f", {short_number(entry.limit_tokens)} are allowed"
-            return f"{short_number(counted)} tokens were too many{limit}"
+            return f"the provider refused {short_number(counted)} tokens{limit}"
         case Amendment():
             return f"messages from {entry.first} on taken back"
         case Pin():

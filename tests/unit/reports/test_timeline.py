@@ -197,9 +197,9 @@ def test_the_picture_is_of_the_views_that_were_decided_on(history: tuple[Message
         (Pruning((Handle("1.0"), Handle("2.0")), 31_000), "pruning", "2 parts pruned, 31k tokens freed"),
         (Clipping((Clip(Handle("1.0"), 1, 1),)), "clipping", "1 part clipped"),
         (Restoration(4), "restoration", "entry 4 undone"),
-        (Rejection(9_000, bound_thinking=True), "rejection", "thinking refused, removed"),
-        (Rejection(9_000), "rejection", "9k tokens were too many"),
-        (Rejection(9_000, 9_400, 8_192), "rejection", "9.4k tokens were too many, 8.2k are allowed"),
+        (Rejection(9_000, bound_thinking=True), "rejection", "the provider refused the thinking, which was removed"),
+        (Rejection(9_000), "rejection", "the provider refused 9k tokens"),
+        (Rejection(9_000, 9_400, 8_192), "rejection", "the provider refused 9.4k tokens, 8.2k are allowed"),
         (Amendment(7), "amendment", "messages from 7 on taken back"),
     ],
 )

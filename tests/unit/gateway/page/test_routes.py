@@ -250,7 +250,7 @@ def test_the_table_has_all_that_is_in_the_picture() -> None:
 
     assert "after" not in first
     assert second.endswith(" · after compaction: 3k → 1k tokens (undone); restoration: entry 3 undone")
-    assert now.endswith(" · after rejection: 9.5k tokens were too many, 9k are allowed")
+    assert now.endswith(" · after rejection: the provider refused 9.5k tokens, 9k are allowed")
     assert [text.count(f"<td>{limit}</td>") for limit in ("9,000", "8,000")] == [1, 2]
     assert "of 9k tokens" in plain(client(stored(user("a"), large, user("c"))).get(f"{HERE}?before=2").text)
 

@@ -24,12 +24,12 @@ from infold.agent.events import (
     Titled,
 )
 from infold.agent.loop import SILENT
-from infold.cli.event_output import ANSWERS, ENDINGS, Narrator, Told, json_lines, voice_on
+from infold.cli.event_output import ANSWERS, ENDINGS, EventPrinter, RunEvent, json_lines, open_output
 from infold.core.entries import Handle
 from infold.core.events import Clipped, Compacted, SummaryProgressed
 from infold.core.messages import Usage
 
-QUIET: list[Told] = [
+QUIET: list[RunEvent] = [
     Started("s", "m", "/kites"),
     Refused("c1", "shell", "ls", ("shell:ls",)),
     SummaryBegun("s"),
@@ -41,7 +41,7 @@ QUIET: list[Told] = [
 ]
 
 
-LOOKED: list[Told] = [
+LOOKED: list[RunEvent] = [
     Spoke("I look."),
     Called("c1", "shell", "{}", "ls -l"),
     Answered("c1", "shell", "a\nb", "completed", 0, 1_200),
@@ -60,17 +60,17 @@ class Terminal(io.StringIO):
         return True
 
 
-def told(*happenings: Told, answer: io.StringIO | None = None) -> tuple[str, str]:
+def told(*happenings: RunEvent, answer: io.StringIO | None = None) -> tuple[str, str]:
     """What a person is shown: the answer, and everything about the work."""
     answer, notes = answer or Terminal(), io.StringIO()
     console = Console(file=notes, width=120, highlight=False)
-    narrator = Narrator(voice_on(answer, console), console, "infold run --session {}".format)
+    narrator = EventPrinter(open_output(answer, console), console, "infold run --session {}".format)
     for one in happenings:
-        narrator.tell(one)
+        narrator.print(one)
     return answer.getvalue(), notes.getvalue()
 
 
-def piped(*happenings: Told) -> tuple[str, str]:
+def piped(*happenings: RunEvent) -> tuple[str, str]:
     """The same where the answer goes into a pipe."""
     return told(*happenings, answer=io.StringIO())
 
@@ -81,7 +81,7 @@ def test_words_stream_to_a_terminal() -> None:
 
     assert answer == "I look.\nTwo files.\n"
     assert notes.splitlines()[:2] == ["• shell  ls -l", "  2 lines, 1.2 s"]
-    assert "9.0k" in notes.splitlines()[2]
+    assert "9k" in notes.splitlines()[2]
 
 
 def test_a_pipe_gets_the_answer_alone() -> None:
@@ -97,7 +97,7 @@ def test_half_an_answer_is_not_in_the_pipe() -> None:
     """After a stream that broke, only the whole answer counts."""
     answer, notes = piped(Spoke("The fi"), Retried("it broke off"), Spoke("Well."), Ended("done", "s", 1, "Well."))
 
-    assert (answer, notes) == ("Well.\n", "The fi\n  once more: it broke off\n")
+    assert (answer, notes) == ("Well.\n", "The fi\n  retrying: it broke off\n")
 
 
 @pytest.mark.parametrize("ending", get_args(Ending))
@@ -138,12 +138,12 @@ def test_a_second_try_is_told() -> None:
     answer, notes = told(Spoke("The fi"), Retried("m: the reply broke off;\ntry again"), Spoke("Well."))
 
     assert answer == "The fi\nWell."
-    assert notes == "  once more: m: the reply broke off; try again\n"
-    assert told(Retried("m: slow down", 30.2))[1] == "  once more in 30 s: m: slow down\n"
+    assert notes == "  retrying: m: the reply broke off; try again\n"
+    assert told(Retried("m: slow down", 30.2))[1] == "  retrying in 30 s: m: slow down\n"
 
 
 @pytest.mark.parametrize("one", QUIET, ids=lambda one: type(one).__name__)
-def test_some_things_are_not_told(one: Told) -> None:
+def test_some_things_are_not_told(one: RunEvent) -> None:
     """Reasoning, usage, titles, unfinished summaries and what changes no number are not for this page."""
     assert told(one) == ("", "")
 
@@ -155,7 +155,7 @@ def test_an_ending_has_words(ending: Ending) -> None:
     words = f"{ENDINGS[ending]}\n" if ENDINGS[ending] else ""
 
     assert answer == "So\n"
-    assert notes == ("" if ending == "done" else f"{words}go on with: infold run --session s1\n")
+    assert notes == ("" if ending == "done" else f"{words}continue with: infold run --session s1\n")
     assert bool(words) == (ending != "failed")
 
 
@@ -177,7 +177,7 @@ def test_a_program_is_told_in_lines() -> None:
     """Each happening is one JSON object on a line of its own, whatever is in it, written at once."""
     out = io.BytesIO()
     tell = json_lines(out)
-    happenings: list[Told] = [Spoke("a\nb \u2028 ü"), *QUIET, Ended("done", "s", 1, "x")]
+    happenings: list[RunEvent] = [Spoke("a\nb \u2028 ü"), *QUIET, Ended("done", "s", 1, "x")]
     for one in happenings:
         tell(one)
     lines = out.getvalue().decode("utf-8").split("\n")
@@ -202,6 +202,6 @@ def test_where_nothing_goes_on_no_command_is_told() -> None:
     """A session that is kept in memory is named to nobody."""
     notes = io.StringIO()
     console = Console(file=notes)
-    Narrator(voice_on(io.StringIO(), console), console, lambda _: "").tell(Ended("steps", "s", 1, ""))
+    EventPrinter(open_output(io.StringIO(), console), console, lambda _: "").print(Ended("steps", "s", 1, ""))
 
     assert notes.getvalue() == f"{ENDINGS['steps']}\n"

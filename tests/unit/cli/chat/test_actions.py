@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from infold.agent.run import Assignment, Person, Work, begin
-from infold.cli.chat.actions import Acts
-from infold.cli.chat.commands import order_in
+from infold.cli.chat.actions import ChatActions
+from infold.cli.chat.commands import parse_command
 from infold.cli.chat.screen import Screen
-from infold.cli.chat.status import Status, status_of
+from infold.cli.chat.status import Status, read_status
 from infold.core.messages import SessionId
 from infold.core.summary_request import COMPACTION_AGENT
 from infold.errors import InfoldError, UnknownReference, UsageError
@@ -36,15 +36,15 @@ class Stage:
         self.screen = Screen(self.console, folder, lambda _: ())
         environ = {"HOME": str(folder), "PATH": os.environ["PATH"], "INFOLD_AGENT_SNAPSHOTS": "false"}
         place = Assignment(root=folder, environ=environ, clock=SystemClock(), window=16_000)
-        person = Person(self.screen.tell, lambda _: "once")
+        person = Person(self.screen.show, lambda _: "once")
         settings = read_settings(environ, folder)
         self.work: Work = begin(MemoryStore(), KEY, self.model, place=place, settings=settings, person=person)
         self.tallies = Tallies(self.work.store)
-        self.acts = Acts(self.work, self.screen, self.status, store=None)
+        self.acts = ChatActions(self.work, self.screen, self.status, store=None)
 
     def status(self) -> Status:
         """How the session stands."""
-        return status_of(self.work, self.tallies)
+        return read_status(self.work, self.tallies)
 
     def say(self, text: str) -> str:
         """What is printed while the agent works on something said."""
@@ -54,7 +54,7 @@ class Stage:
 
     def order(self, line: str) -> str:
         """What is printed for a command."""
-        order = order_in(line)
+        order = parse_command(line)
         assert order is not None
         with self.console.capture() as captured:
             self.acts.carry_out(order)
@@ -118,7 +118,7 @@ def test_parts_are_pinned_and_released(begun: Stage) -> None:
     assert "released 0.0" in begun.order("/unpin 0.0")
     with pytest.raises(UsageError, match="not pinned"):
         begun.order("/unpin 0.0")
-    with pytest.raises(UsageError, match="say which part to let go: /unpin HANDLE"):
+    with pytest.raises(UsageError, match="name the part to release: /unpin HANDLE"):
         begun.order("/unpin")
     with pytest.raises(UnknownReference):
         begun.order("/pin 999.0")
@@ -138,7 +138,7 @@ def test_results_are_shown_whole(begun: Stage) -> None:
 def test_what_was_said_is_found(begun: Stage) -> None:
     """Words are looked for in everything that was said; nothing is no query."""
     assert "Paint the kite red." in begun.order("/recall kite red")
-    with pytest.raises(UsageError, match="say what to look for"):
+    with pytest.raises(UsageError, match="name what to look for"):
         begun.order("/recall")
 
 

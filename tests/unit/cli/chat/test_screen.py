@@ -23,8 +23,8 @@ from infold.agent.events import (
     Titled,
 )
 from infold.cli.chat.screen import REFRESHES, Screen
-from infold.cli.chat.status import Piece
-from infold.cli.event_output import Told
+from infold.cli.chat.status import StatusPiece
+from infold.cli.event_output import RunEvent
 from infold.core.entries import Handle
 from infold.core.events import Clipped, Compacted, PreparedAhead, SummaryProgressed
 
@@ -35,7 +35,7 @@ def screen(root: Path = Path(), *, encoding: str = "utf-8", terminal: bool = Fal
     console = Console(
         file=file, width=60, height=20, color_system=None, force_terminal=terminal, highlight=False, markup=False
     )
-    return Screen(console, root, lambda _: (Piece("status"),))
+    return Screen(console, root, lambda _: (StatusPiece("status"),))
 
 
 def seen(shown: Screen) -> str:
@@ -47,12 +47,12 @@ def seen(shown: Screen) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
-def told(*happenings: Told, root: Path = Path()) -> str:
+def told(*happenings: RunEvent, root: Path = Path()) -> str:
     """What is printed of happenings during one piece of work."""
     shown = screen(root)
     with shown.working("thinking"):
         for happening in happenings:
-            shown.tell(happening)
+            shown.show(happening)
     return seen(shown)
 
 
@@ -74,14 +74,14 @@ def test_a_broken_answer_is_kept() -> None:
     """What had arrived when somebody stopped it is printed, then that it was stopped."""
     shown = told(Spoke("Half an ans"), Ended("aborted", "s", 1, ""))
 
-    assert shown == "\nHalf an ans\naborted; nothing of it is lost"
+    assert shown == "\nHalf an ans\naborted; the session is stored"
 
 
 def test_an_interrupt_leaves_what_had_arrived() -> None:
     """An exception in the middle takes nothing from the screen that had been there."""
     shown = screen()
     with suppress(KeyboardInterrupt), shown.working("thinking"):
-        shown.tell(Spoke("Half an ans"))
+        shown.show(Spoke("Half an ans"))
         raise KeyboardInterrupt
 
     assert seen(shown) == "\nHalf an ans"
@@ -135,8 +135,8 @@ def test_what_infold_does_is_told() -> None:
     )
 
     assert "◆ folded 12 messages" in shown
-    assert "9.0k ->    400 tokens" in shown
-    assert shown.endswith("once more: the server is busy")
+    assert "9k ->    400 tokens" in shown
+    assert shown.endswith("retrying: the server is busy")
 
 
 def test_summaries_are_shown_when_they_were_asked_for() -> None:
@@ -146,8 +146,8 @@ def test_summaries_are_shown_when_they_were_asked_for() -> None:
     shown = screen()
     shown.shows_summary = True
     with shown.working("compacting"):
-        shown.tell(SummaryProgressed("s", "The ki"))
-        shown.tell(SummaryProgressed("s", "te\nis red"))
+        shown.show(SummaryProgressed("s", "The ki"))
+        shown.show(SummaryProgressed("s", "te\nis red"))
     assert seen(shown) == "  The kite\n  is red"
 
 
@@ -157,8 +157,8 @@ def test_two_summaries_are_told_apart() -> None:
     shown.shows_summary = True
     with shown.working("compacting"):
         for piece in ("No kite", "A red kite\nis meant"):
-            shown.tell(SummaryBegun("s"))
-            shown.tell(SummaryProgressed("s", piece))
+            shown.show(SummaryBegun("s"))
+            shown.show(SummaryProgressed("s", piece))
 
     assert seen(shown) == "\n  No kite\n\n  A red kite\n  is meant"
 
@@ -176,8 +176,8 @@ def test_notes_have_their_line() -> None:
 def test_what_happens_meanwhile_waits() -> None:
     """What is told while nobody works is shown with the next piece of work, and pieces of a summary are not."""
     shown = screen()
-    shown.tell(Compacted("s", 12, 9_000, 400, "trigger"))
-    shown.tell(SummaryProgressed("s", "late"))
+    shown.show(Compacted("s", 12, 9_000, 400, "trigger"))
+    shown.show(SummaryProgressed("s", "late"))
     assert seen(shown) == ""
 
     with shown.working("thinking"):
@@ -190,10 +190,10 @@ def test_pausing_shows_what_had_arrived() -> None:
     """Before a question is asked, the text so far is printed; afterwards it goes on."""
     shown = screen()
     with shown.working("thinking"):
-        shown.tell(Spoke("I would run it."))
+        shown.show(Spoke("I would run it."))
         with shown.paused():
             assert seen(shown) == "\nI would run it."
-        shown.tell(Spoke("I ran it."))
+        shown.show(Spoke("I ran it."))
     assert seen(shown) == "\nI would run it.\n\nI ran it."
 
 
@@ -201,7 +201,7 @@ def test_a_terminal_shows_what_is_arriving() -> None:
     """Below what is printed stand the newest lines, what is being done and the status; in the end they are gone."""
     shown = screen(terminal=True)
     with shown.working("thinking"):
-        shown.tell(Spoke("Half an ans\x1b[2J"))
+        shown.show(Spoke("Half an ans\x1b[2J"))
         below = shown._below()
     console = Console(file=io.StringIO(), width=60, color_system=None)
     with console.capture() as captured:
@@ -217,7 +217,7 @@ def test_plain_consoles_get_plain_signs() -> None:
     """Where the encoding is ASCII, signs become what it has."""
     shown = screen(encoding="ascii")
     with shown.working("thinking"):
-        shown.tell(Called("1", "shell", "{}", "ls 漢"))
+        shown.show(Called("1", "shell", "{}", "ls 漢"))
 
     assert seen(shown) == "\n? shell  ls ?"
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from infold.cli.chat.markdown import Blocks, blocks_of, drawn_block, lines_of
+from infold.cli.chat.markdown import Blocks, draw_block, split_blocks, split_lines
 
 CODE = "```python\na = 1\n\nb = 2\n```"
 
@@ -30,7 +30,7 @@ CODE = "```python\na = 1\n\nb = 2\n```"
 )
 def test_blocks_end_at_blank_lines(text: str, done: tuple[str, ...], rest: str) -> None:
     """A block is complete when the next has certainly begun; code, lists and indented lines are not torn apart."""
-    assert blocks_of(text) == Blocks(done, rest)
+    assert split_blocks(text) == Blocks(done, rest)
 
 
 def test_no_text_is_lost_on_the_way() -> None:
@@ -39,24 +39,24 @@ def test_no_text_is_lost_on_the_way() -> None:
     arrived: list[str] = []
     rest = ""
     for character in whole:
-        blocks = blocks_of(rest + character)
+        blocks = split_blocks(rest + character)
         arrived += blocks.done
         rest = blocks.rest
 
-    assert (tuple(arrived), rest) == (blocks_of(whole).done, blocks_of(whole).rest)
+    assert (tuple(arrived), rest) == (split_blocks(whole).done, split_blocks(whole).rest)
 
 
 def test_plain_text_goes_line_by_line() -> None:
     """What has its line end is complete."""
-    assert lines_of("a\nb\nc") == Blocks(("a\nb",), "c")
-    assert lines_of("a") == Blocks((), "a")
+    assert split_lines("a\nb\nc") == Blocks(("a\nb",), "c")
+    assert split_lines("a") == Blocks((), "a")
 
 
 def drawn(text: str, width: int = 40) -> str:
     """A block as a console without colours shows it."""
     console = Console(file=io.StringIO(), width=width, color_system=None)
     with console.capture() as captured:
-        console.print(drawn_block(text))
+        console.print(draw_block(text))
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 

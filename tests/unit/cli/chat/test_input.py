@@ -12,19 +12,22 @@ from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from infold.cli.chat.input import LONGEST_KEPT, Line, PromptHistory, _CommandCompleter, history_at
-from infold.cli.chat.status import Piece
+from infold.cli.chat.input import LONGEST_KEPT, Prompt, PromptHistory, _CommandCompleter, open_history
+from infold.cli.chat.status import StatusPiece
 
 ENTER, NEW_LINE, CTRL_C, CTRL_D = "\r", "\x1b\r", "\x03", "\x04"
 PASTE = "\x1b[200~one\ntwo\x1b[201~"
 
 
 @contextmanager
-def typing(history: History | None = None) -> Iterator[tuple[Line, PipeInput]]:
+def typing(history: History | None = None) -> Iterator[tuple[Prompt, PipeInput]]:
     """A line, and what is typed on it."""
     with create_pipe_input() as source:
-        line = Line(
-            history or InMemoryHistory(), lambda _: (Piece("status", "cyan"),), source=source, output=DummyOutput()
+        line = Prompt(
+            history or InMemoryHistory(),
+            lambda _: (StatusPiece("status", "cyan"),),
+            source=source,
+            output=DummyOutput(),
         )
         yield line, source
 
@@ -101,13 +104,13 @@ def test_the_status_is_asked_for_a_width() -> None:
     """What stands below the prompt is made for the terminal's width, less the last cell."""
     widths: list[int] = []
 
-    def status(width: int) -> tuple[Piece, ...]:
+    def status(width: int) -> tuple[StatusPiece, ...]:
         widths.append(width)
-        return (Piece("status"),)
+        return (StatusPiece("status"),)
 
     with create_pipe_input() as source:
         source.send_text(f"hello{ENTER}")
-        Line(InMemoryHistory(), status, source=source, output=DummyOutput()).read()
+        Prompt(InMemoryHistory(), status, source=source, output=DummyOutput()).read()
 
     assert set(widths) == {79}
 
@@ -115,19 +118,19 @@ def test_the_status_is_asked_for_a_width() -> None:
 def test_what_was_typed_is_kept_for_its_owner(tmp_path: Path) -> None:
     """Prompts are found again by the next chat, in a file that nobody else may read; very long ones are not kept."""
     path = tmp_path / "data" / "prompts"
-    with typing(history_at(path)) as (line, source):
+    with typing(open_history(path)) as (line, source):
         source.send_text(f"fly the kite{ENTER}")
         line.read()
-    history = history_at(path)
+    history = open_history(path)
     history.append_string("x" * (LONGEST_KEPT + 1))
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert list(history_at(path).load_history_strings()) == ["fly the kite"]
+    assert list(open_history(path).load_history_strings()) == ["fly the kite"]
 
 
 def test_a_history_that_cannot_be_kept_is_no_harm(tmp_path: Path) -> None:
     """Where the file cannot be made, prompts are kept in memory; where it cannot be written, they are forgotten."""
     (tmp_path / "file").write_text("")
 
-    assert isinstance(history_at(tmp_path / "file" / "prompts"), InMemoryHistory)
+    assert isinstance(open_history(tmp_path / "file" / "prompts"), InMemoryHistory)
     PromptHistory(tmp_path / "gone" / "prompts").store_string("lost \ud800")

@@ -61,9 +61,9 @@ def test_broken_file_is_skipped_and_told(tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         (("--policies", "wishful"), "no preset is named 'wishful'"),
-        (("--policies", ","), "no policy is named"),
-        (("--window", "much"), "no number of tokens"),
-        (("--model", "nobodys-model"), "no price is known"),
+        (("--policies", ","), "no policy given"),
+        (("--window", "much"), "not a number of tokens"),
+        (("--model", "nobodys-model"), "is not known"),
     ],
 )
 def test_wrong_argument_is_told(arguments: tuple[str, ...], told: str) -> None:
@@ -79,7 +79,7 @@ def test_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     found = run(SESSION, "--jobs", "1", "--json", str(tmp_path / "none" / "out.json"))
 
     assert found.exit_code == 1
-    assert "cannot be written" in found.output
+    assert "cannot write" in found.output
 
 
 def test_model_window_cache_and_overhead_can_be_chosen(tmp_path: Path) -> None:

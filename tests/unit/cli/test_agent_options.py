@@ -16,7 +16,16 @@ from msgspec.structs import replace
 
 from infold.agent.events import Noted
 from infold.agent.run import Person, Told
-from infold.cli.agent_options import ENDING, SUMMARIES, Job, at_work, ended_by_signals, opened, with_trust, working
+from infold.cli.agent_options import (
+    SUMMARIES,
+    TERMINATING,
+    AgentOptions,
+    agent_options,
+    decide_trust,
+    exit_on_signals,
+    open_agent,
+    open_run,
+)
 from infold.core.entries import MessageEntry
 from infold.core.messages import MessageId, SessionId, TextPart, UserMessage
 from infold.core.policy import share
@@ -37,14 +46,14 @@ def nothing_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @click.command()
-@working
+@agent_options
 def shown(**given: Any) -> None:
     """Show what the options come to."""
-    job = Job(**given)
+    job = AgentOptions(**given)
     click.echo(f"{job.agent} {job.window} {job.rules} {job.model}")
 
 
-def job_in(folder: Path, **given: Any) -> Job:
+def job_in(folder: Path, **given: Any) -> AgentOptions:
     """A command line for work in a folder that keeps nothing elsewhere, with a store in it."""
     plain: dict[str, Any] = {
         "model": "openai-chat/scripted",
@@ -59,26 +68,26 @@ def job_in(folder: Path, **given: Any) -> Job:
         "window": 32_000,
         "store": str(folder / "kept" / "sessions.db"),
     }
-    return Job(**{**plain, **given})
+    return AgentOptions(**{**plain, **given})
 
 
 def test_a_session_goes_on_as_it_began(tmp_path: Path) -> None:
     """The command that is told names the model, its address and all that was said, so that nobody else answers."""
     given = {"agent": "plan", "allow": ("shell:git *", "read"), "yes": True, "steps": 3, "policy": "infold"}
     job = job_in(tmp_path, **given)
-    begun = CliRunner().invoke(shown, shlex.split(job.going_on("run", "s1"))[2:])
+    begun = CliRunner().invoke(shown, shlex.split(job.resume_command("run", "s1"))[2:])
     few = replace(job_in(tmp_path), model=None, base_url="", window=None, folder=None, store="postgresql://a:b@db/x")
 
     assert begun.stdout == f"plan 32000 {job.rules} openai-chat/scripted\n"
-    assert few.going_on("chat", "s1") == "infold chat --session s1 --store 'postgresql://a:***@db/x'"
+    assert few.resume_command("chat", "s1") == "infold chat --session s1 --store 'postgresql://a:***@db/x'"
 
 
 def test_what_is_kept_in_memory_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No command is told for a session that ends with its process, whoever said so."""
     monkeypatch.setenv("INFOLD_STORE", "memory")
 
-    assert job_in(tmp_path, store=None).going_on("run", "s1") == ""
-    assert job_in(tmp_path, store="memory").going_on("chat", "s1") == ""
+    assert job_in(tmp_path, store=None).resume_command("run", "s1") == ""
+    assert job_in(tmp_path, store="memory").resume_command("chat", "s1") == ""
 
 
 @pytest.mark.parametrize("policy", ["opencode-1.1.23", "proactive", "turn-window"])
@@ -89,7 +98,7 @@ def test_a_preset_of_the_command_line_keeps_settings(
     monkeypatch.setenv("INFOLD_DISABLE_AUTOCOMPACT", "1")
     monkeypatch.setenv("INFOLD_COMPACTION_TRIGGER", "77%")
     store, key = MemoryStore(), SessionKey("", SessionId("s"))
-    with at_work(job_in(tmp_path, policy=policy), NOBODY, store, key) as work:
+    with open_agent(job_in(tmp_path, policy=policy), NOBODY, store, key) as work:
         kept = work.session.policy
 
     assert (kept.name, kept.auto, kept.trigger) == (policy, False, share(0.77))
@@ -128,7 +137,7 @@ def test_a_wrong_word_is_the_command_lines(arguments: tuple[str, ...], told: str
 @pytest.mark.slow
 def test_a_store_gets_its_folder(tmp_path: Path) -> None:
     """The first session is kept in a folder that was not there, under an id that begins with the day."""
-    with opened(job_in(tmp_path), NOBODY) as work:
+    with open_run(job_in(tmp_path), NOBODY) as work:
         session_id = work.session.log.session_id
 
     assert (tmp_path / "kept" / "sessions.db").exists()
@@ -142,7 +151,7 @@ def test_a_store_is_held_to_its_limits(tmp_path: Path, monkeypatch: pytest.Monke
     with closing(SqliteStore(tmp_path / "kept" / "sessions.db")) as store:
         store.append(key, [MessageEntry(UserMessage(MessageId("m0"), (TextPart("fly"),)))], expected=0)
     monkeypatch.setenv("INFOLD_STORE_LIMITS_MAX_BYTES", "1")
-    with opened(job, NOBODY):
+    with open_run(job, NOBODY):
         pass
 
     with closing(SqliteStore(tmp_path / "kept" / "sessions.db")) as store:
@@ -151,7 +160,7 @@ def test_a_store_is_held_to_its_limits(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_store_in_memory_needs_no_place(tmp_path: Path) -> None:
     """Work that is to leave nothing behind is done in memory, and ends as any other."""
-    with opened(job_in(tmp_path, store="memory"), NOBODY) as work:
+    with open_run(job_in(tmp_path, store="memory"), NOBODY) as work:
         work.session.title("nothing kept")
 
     assert not (tmp_path / "kept").exists()
@@ -159,11 +168,11 @@ def test_a_store_in_memory_needs_no_place(tmp_path: Path) -> None:
 
 def test_a_session_is_taken_up(tmp_path: Path) -> None:
     """The last one, or one by the beginning of its id, is the same session again."""
-    with opened(job_in(tmp_path), NOBODY) as work:
+    with open_run(job_in(tmp_path), NOBODY) as work:
         work.session.add((UserMessage(work.session.log.session_id, (TextPart("Hello?"),)),))  # type: ignore[arg-type]
         session_id = work.session.log.session_id
     for name in ("last", session_id, session_id[:-2]):
-        with opened(job_in(tmp_path, session=name), NOBODY) as work:
+        with open_run(job_in(tmp_path, session=name), NOBODY) as work:
             assert (work.session.log.session_id, len(work.session.log.live)) == (session_id, 1)
 
 
@@ -174,12 +183,12 @@ def test_a_session_of_another_folder_is_told(tmp_path: Path, capsys: pytest.Capt
     store = str(tmp_path / "sessions.db")
     with (
         ScriptedServer() as server,
-        opened(job_in(tmp_path / "kites", base_url=f"{server.url}/v1", store=store), NOBODY) as work,
+        open_run(job_in(tmp_path / "kites", base_url=f"{server.url}/v1", store=store), NOBODY) as work,
     ):
         work.run("Hello?")
     capsys.readouterr()
     for name in (work.key.session_id, "last"):
-        with opened(job_in(tmp_path / "boats", session=name, store=store), NOBODY):
+        with open_run(job_in(tmp_path / "boats", session=name, store=store), NOBODY):
             told = capsys.readouterr().err
             assert told.count("\n") == 1
             assert str(tmp_path / "kites") in told
@@ -189,7 +198,7 @@ def test_what_is_logged_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[st
     """A line of the log does not run across what the person looks at; of summaries the agent itself tells."""
     told: list[Told] = []
     log = logging.getLogger("infold.plugins.manager")
-    with opened(job_in(tmp_path), Person(told.append, lambda _: "no")):
+    with open_run(job_in(tmp_path), Person(told.append, lambda _: "no")):
         log.warning("the plugin %s failed", "kites")
         log.info("nothing to see")
         logging.getLogger(SUMMARIES).warning("the summariser failed")
@@ -206,7 +215,7 @@ def test_a_tenants_session_stays_the_tenants(tmp_path: Path) -> None:
     key = SessionKey("tenant", SessionId("ferry"))
     with closing(SqliteStore(tmp_path / "kept" / "sessions.db")) as store:
         store.append(key, (MessageEntry(UserMessage(MessageId("m0"), (TextPart("Hello?"),))),), expected=0)
-    with opened(replace(job, session="last"), NOBODY) as work:
+    with open_run(replace(job, session="last"), NOBODY) as work:
         assert work.key == key
         assert len(work.session.log.live) == 1
 
@@ -215,7 +224,7 @@ def test_an_unknown_session_is_told(tmp_path: Path) -> None:
     """No new session begins under a mistyped id."""
     with (
         pytest.raises(UsageError, match="there is no session 'nope'"),
-        opened(job_in(tmp_path, session="nope"), NOBODY),
+        open_run(job_in(tmp_path, session="nope"), NOBODY),
     ):
         pass
 
@@ -224,20 +233,20 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     """Where the store cannot be, the remedy names the option."""
     (tmp_path / "file").touch()
     job = job_in(tmp_path, store=str(tmp_path / "file" / "below" / "sessions.db"))
-    with pytest.raises(StoreBroken, match="name a place you may write to with --store"), opened(job, NOBODY):
+    with pytest.raises(StoreBroken, match="name a writable place with --store"), open_run(job, NOBODY):
         pass
 
 
 def test_a_model_nobody_offers_is_told(tmp_path: Path) -> None:
     """A name that is in no catalogue needs a provider or an address."""
     job = job_in(tmp_path, model="frobnicator-9", base_url="")
-    with pytest.raises(UsageError, match="nobody knows who offers 'frobnicator-9'"), opened(job, NOBODY):
+    with pytest.raises(UsageError, match="nobody knows who offers 'frobnicator-9'"), open_run(job, NOBODY):
         pass
 
 
 def test_an_agent_works(tmp_path: Path) -> None:
     """What was opened answers."""
-    with ScriptedServer() as server, opened(job_in(tmp_path, base_url=f"{server.url}/v1"), NOBODY) as work:
+    with ScriptedServer() as server, open_run(job_in(tmp_path, base_url=f"{server.url}/v1"), NOBODY) as work:
         assert work.run("Hello?").text == "All is well."
 
 
@@ -250,11 +259,11 @@ def hangups() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hangups")
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", TERMINATING)
 def test_signals_end_the_work(number: signal.Signals) -> None:
     """B13: within the block they raise, so that everything is put away; afterwards they do what they did."""
     before = signal.getsignal(number)
-    with pytest.raises(SystemExit) as ended, ended_by_signals():
+    with pytest.raises(SystemExit) as ended, exit_on_signals():
         os.kill(os.getpid(), number)
 
     assert ended.value.code == 128 + number
@@ -272,7 +281,7 @@ def test_a_second_hangup_breaks_nothing_off() -> None:
 
     stack = ExitStack()
     stack.callback(put_away)
-    with pytest.raises(SystemExit), ended_by_signals(), stack:
+    with pytest.raises(SystemExit), exit_on_signals(), stack:
         os.kill(os.getpid(), signal.SIGHUP)
 
     assert kept
@@ -282,7 +291,7 @@ def test_what_ignores_hangups_goes_on() -> None:
     """Under nohup a closed terminal ends nothing."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with ended_by_signals():
+        with exit_on_signals():
             os.kill(os.getpid(), signal.SIGHUP)
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -303,15 +312,15 @@ def test_trust_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     root = tmp_path / "project"
     (root / "sub").mkdir(parents=True)
     job = job_in(root)
-    assert not with_trust(job, no).trust  # nothing to trust, so nothing to ask
+    assert not decide_trust(job, no).trust  # nothing to trust, so nothing to ask
     (root / "AGENTS.md").write_text("Sing.")
-    assert not with_trust(job, None).trust
+    assert not decide_trust(job, None).trust
     assert asked == []
-    assert [with_trust(job, no).trust for _ in range(2)] == [False, False]
+    assert [decide_trust(job, no).trust for _ in range(2)] == [False, False]
     assert asked == [(root, ("AGENTS.md",))]
-    assert with_trust(replace(job, trust=True), no).trust
-    assert with_trust(job, None).trust
-    assert with_trust(job_in(root / "sub"), None).trust
+    assert decide_trust(replace(job, trust=True), no).trust
+    assert decide_trust(job, None).trust
+    assert decide_trust(job_in(root / "sub"), None).trust
     assert len(asked) == 1
 
 
@@ -319,12 +328,12 @@ def test_settings_and_yes_trust_for_now(tmp_path: Path, monkeypatch: pytest.Monk
     """B41: `agent.trust` and --yes hold for this process and leave no answer behind."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     (tmp_path / "AGENTS.md").write_text("Sing.")
-    assert with_trust(job_in(tmp_path, yes=True), None).trust
+    assert decide_trust(job_in(tmp_path, yes=True), None).trust
     with monkeypatch.context() as patch:
         patch.setenv("INFOLD_AGENT_TRUST", "1")
-        assert with_trust(job_in(tmp_path), None).trust
+        assert decide_trust(job_in(tmp_path), None).trust
 
-    assert not with_trust(job_in(tmp_path), None).trust
+    assert not decide_trust(job_in(tmp_path), None).trust
 
 
 def test_an_answer_that_cannot_be_kept_still_holds(
@@ -335,8 +344,8 @@ def test_an_answer_that_cannot_be_kept_still_holds(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
     (tmp_path / "AGENTS.md").write_text("Sing.")
 
-    assert with_trust(job_in(tmp_path), lambda *_: True).trust
-    assert "could not be kept" in capsys.readouterr().err
+    assert decide_trust(job_in(tmp_path), lambda *_: True).trust
+    assert "could not remember" in capsys.readouterr().err
 
 
 def test_an_untrusted_folder_sets_nothing(tmp_path: Path) -> None:
@@ -345,10 +354,10 @@ def test_an_untrusted_folder_sets_nothing(tmp_path: Path) -> None:
     for trust, window in ((False, None), (True, 9_000)):
         with closing(MemoryStore()) as store:
             job = job_in(tmp_path, window=None, trust=trust)
-            with at_work(job, NOBODY, store, SessionKey("", SessionId("s"))) as work:
+            with open_agent(job, NOBODY, store, SessionKey("", SessionId("s"))) as work:
                 assert (work.session.window_tokens == window) is (window is not None)
     (tmp_path / "infold.toml").write_text("nonsense [")
-    with opened(job_in(tmp_path), NOBODY):
+    with open_run(job_in(tmp_path), NOBODY):
         pass
 
 
@@ -360,7 +369,7 @@ def test_a_project_deletes_no_sessions(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     with closing(SqliteStore(tmp_path / "kept" / "sessions.db")) as store:
         store.append(key, [MessageEntry(UserMessage(MessageId("m"), (TextPart("Hello"),)))], expected=0)
-    with opened(job, NOBODY) as work:
+    with open_run(job, NOBODY) as work:
         assert [stored.key for stored in work.store.sessions("")] == [key]
-    with pytest.raises(SettingsError, match="it deletes sessions"), opened(replace(job, trust=True), NOBODY):
+    with pytest.raises(SettingsError, match="it deletes sessions"), open_run(replace(job, trust=True), NOBODY):
         pass

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from infold.cli.chat.status import Status, pieces_of
+from infold.cli.chat.status import Status, status_pieces
 
 FULL = Status(
     model="claude-sonnet-4-5-20250929",
@@ -19,7 +19,7 @@ FULL = Status(
 
 def line(status: Status, width: int = 200, *, ascii_only: bool = False) -> str:
     """The line as it reads."""
-    return "".join(piece.text for piece in pieces_of(status, width, ascii_only=ascii_only))
+    return "".join(piece.text for piece in status_pieces(status, width, ascii_only=ascii_only))
 
 
 def test_everything_is_told_where_there_is_room() -> None:
@@ -46,7 +46,7 @@ def test_eighty_columns_hold_what_matters() -> None:
 @pytest.mark.parametrize(("tokens", "colour"), [(0, "green"), (119_000, "yellow"), (153_000, "red"), (999_000, "red")])
 def test_the_gauge_warns(tokens: int, colour: str) -> None:
     """It turns yellow and red as the window fills, and is never longer than its frame."""
-    gauge = pieces_of(replace(FULL, tokens=tokens), 200)[2]
+    gauge = status_pieces(replace(FULL, tokens=tokens), 200)[2]
 
     assert gauge.colour == colour
     assert len(gauge.text.strip()) == 12

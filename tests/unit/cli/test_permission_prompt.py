@@ -9,7 +9,7 @@ from rich.console import Console
 from infold.agent.events import Refused
 from infold.agent.permissions import Consent
 from infold.agent.tools.tool import Wish
-from infold.cli.permission_prompt import MOST_WISHES, consent_for, leave_wanted
+from infold.cli.permission_prompt import MOST_NAMED, denied_hint, permission_prompt
 
 LIST = Wish("shell", "ls -l")
 
@@ -25,7 +25,7 @@ class Keyboard(io.StringIO):
 def asked(typed: str, wish: Wish = LIST) -> tuple[Consent, str]:
     """What somebody who types this answers, and what they were shown."""
     shown = io.StringIO()
-    return consent_for(Keyboard(typed), Console(file=shown, width=100))(wish), shown.getvalue()
+    return permission_prompt(Keyboard(typed), Console(file=shown, width=100))(wish), shown.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_what_was_typed_before_is_no_answer() -> None:
     keyboard, terminal = os.openpty()
     os.write(keyboard, b"y\n")
     with os.fdopen(terminal) as source:
-        consent = consent_for(source, Console(file=Answering(keyboard), width=100))(LIST)
+        consent = permission_prompt(source, Console(file=Answering(keyboard), width=100))(LIST)
     os.close(keyboard)
 
     assert consent == "no"
@@ -100,7 +100,7 @@ def test_without_a_terminal_nobody_is_asked(source: io.StringIO | None) -> None:
     """A pipe cannot consent."""
     shown = io.StringIO()
 
-    assert consent_for(source, Console(file=shown))(LIST) == "no"
+    assert permission_prompt(source, Console(file=shown))(LIST) == "no"
     assert shown.getvalue() == ""
 
 
@@ -108,17 +108,17 @@ def test_leave_that_was_wanted_is_told() -> None:
     """Each wish once, with options to copy as they are."""
     wishes = [Refused(str(n), "shell", what, (f"shell:{what}",)) for n, what in enumerate(("ls", "ls", "rm -r 'x'"))]
 
-    assert leave_wanted(wishes) == (
-        "not permitted, as nobody could be asked: shell:ls, shell:rm -r 'x'; "
-        """give leave with --allow shell:ls --allow 'shell:rm -r '"'"'x'"'"''"""
+    assert denied_hint(wishes) == (
+        "not permitted without a terminal to ask on: shell:ls, shell:rm -r 'x'; "
+        """allow it with --allow shell:ls --allow 'shell:rm -r '"'"'x'"'"''"""
     )
 
 
 def test_much_that_was_wanted_is_told_in_short() -> None:
     """Long commands are named by how they begin, and are no option to copy; of many, the first are."""
     long = Refused("0", "shell", "x\n" * 300, ("shell:" + "x\n" * 300,))
-    many = [Refused(str(number), "shell", f"ls {number}", (f"shell:ls {number}",)) for number in range(MOST_WISHES + 2)]
+    many = [Refused(str(number), "shell", f"ls {number}", (f"shell:ls {number}",)) for number in range(MOST_NAMED + 2)]
 
-    assert "\n" not in leave_wanted([long])
-    assert len(leave_wanted([long])) < 300
-    assert "shell:ls 4 and 2 more; give leave with" in leave_wanted(many)
+    assert "\n" not in denied_hint([long])
+    assert len(denied_hint([long])) < 300
+    assert "shell:ls 4 and 2 more; allow it with" in denied_hint(many)

@@ -1,21 +1,21 @@
-"""Results of tools are folded to a line or two, and edits shown as differences."""
+"""Results of tools are shorten_result to a line or two, and edits shown as differences."""
 
 import json
 
 import pytest
 
 from infold.agent.events import Answered, Called
-from infold.cli.chat.screen import MOST_COMPARED, MOST_KEPT, Done, Results, changes_in, folded, path_in
+from infold.cli.chat.screen import MOST_COMPARED, MOST_KEPT, Results, ToolRun, changes_in, path_in, shorten_result
 from infold.core.messages import ResultStatus
 
 
 def done(
     output: str = "", tool: str = "shell", *, status: ResultStatus = "completed", exit_status: int | None = None,
     took: int = 0, before: str = "", **arguments: str,
-) -> Done:  # fmt: skip
+) -> ToolRun:  # fmt: skip
     """A call with its result, the third of a chat."""
     called = Called("c", tool, json.dumps(arguments), "")
-    return Done(3, called, Answered("c", tool, output, status, exit_status, took), before)
+    return ToolRun(3, called, Answered("c", tool, output, status, exit_status, took), before)
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ def done(
         (done("gone\x1b[2J\nmore"), ("gone?[2J", "1 more line, /show 3")),
     ],
 )
-def test_a_result_is_folded(result: Done, lines: tuple[str, ...]) -> None:
+def test_a_result_is_folded(result: ToolRun, lines: tuple[str, ...]) -> None:
     """The first line that says something stands for it, then how much more there is and what opens it."""
-    assert folded(result, 40) == lines
+    assert shorten_result(result, 40) == lines
 
 
 def test_an_edit_is_shown_as_lines() -> None:
@@ -55,11 +55,11 @@ def test_a_written_file_is_compared_with_what_was_there() -> None:
         done("no such text", "edit", status="error", path="a", old="x", new="y"),
         done("1", "shell", command="ls"),
         done("made", "write", path="a", content="x" * (MOST_COMPARED + 1)),
-        Done(1, Called("c", "edit", "no JSON", ""), Answered("c", "edit", "edited", "completed")),
-        Done(1, Called("c", "edit", "[1]", ""), Answered("c", "edit", "edited", "completed")),
+        ToolRun(1, Called("c", "edit", "no JSON", ""), Answered("c", "edit", "edited", "completed")),
+        ToolRun(1, Called("c", "edit", "[1]", ""), Answered("c", "edit", "edited", "completed")),
     ],
 )
-def test_what_changed_nothing_has_no_changes(result: Done) -> None:
+def test_what_changed_nothing_has_no_changes(result: ToolRun) -> None:
     """A failed edit, another tool, a text too large to compare and broken arguments show none."""
     assert changes_in(result) == ()
 

@@ -1,6 +1,8 @@
 """`infold run`: a task from the command line or a pipe, an answer on standard output, an exit status."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -86,7 +88,7 @@ def test_an_error_leaves_a_session_to_go_on_with(desk: Desk, options: tuple[str,
         assert "OPENAI_API_KEY" in events[-1]["problem"]
     else:
         assert events == []
-        assert "go on with: infold run --session 20" in ran.stderr
+        assert "continue with: infold run --session 20" in ran.stderr
     assert ran.stderr.count("OPENAI_API_KEY") == 1
 
 
@@ -124,7 +126,7 @@ def test_no_task_is_bad_usage(desk: Desk, piped: str) -> None:
     ran = desk.run(piped=piped)
 
     assert ran.exit_code == 2
-    assert ran.stderr == "Error: there is no task; give it in quotes, or pipe it in (see 'infold run --help')\n"
+    assert ran.stderr == "Error: no task given; give it in quotes, or pipe it in (see 'infold run --help')\n"
     assert desk.server.requests == ()
 
 
@@ -133,7 +135,7 @@ def test_too_much_in_the_pipe_is_told(desk: Desk) -> None:
     ran = desk.run("Read.", piped="x" * (run.LONGEST_PIPED + 1))
 
     assert ran.exit_code == 1
-    assert "more than 4,000,000 bytes were piped in; write them to a file and name it" in ran.stderr
+    assert "more than 4,000,000 bytes in the pipe; write them to a file and name it" in ran.stderr
 
 
 def test_nobody_at_a_terminal_means_no(desk: Desk) -> None:
@@ -142,14 +144,14 @@ def test_nobody_at_a_terminal_means_no(desk: Desk) -> None:
 
     assert ran.exit_code == 0
     assert "this was not permitted: shell: echo hi" in ran.stderr
-    told = "not permitted, as nobody could be asked: shell:echo hi; give leave with --allow 'shell:echo hi'"
+    told = "not permitted without a terminal to ask on: shell:echo hi; allow it with --allow 'shell:echo hi'"
     assert ran.stderr.splitlines()[-1] == told
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (LISTS, "stopped after as many steps as it may take"),
+        (LISTS, "stopped at the maximum number of steps"),
         (Say("I", finish="content-filter"), "the provider withheld the reply"),
         (Say("And th", finish="length"), "the reply was cut off for length"),
     ],
@@ -161,7 +163,7 @@ def test_work_that_is_not_done_has_a_status_of_its_own(desk: Desk, answer: Answe
 
     assert ran.exit_code == 3
     assert why.startswith(words)
-    assert going_on.startswith("go on with: infold run --session 20")
+    assert going_on.startswith("continue with: infold run --session 20")
     assert going_on.endswith(f"--store {desk.folder / 'sessions.db'}")
 
 
@@ -200,3 +202,14 @@ def test_a_session_goes_on(desk: Desk) -> None:
 def test_every_ending_has_a_status() -> None:
     """No ending is left to chance."""
     assert set(run.EXIT_CODES) == set(get_args(Ending))
+
+
+def test_running_the_agent_loads_no_transcript_reader_and_no_page() -> None:
+    """`infold run` imports neither the readers of recorded sessions nor the gateway with its page."""
+    listed = "import sys, infold.cli.run; print(*(name for name in sys.modules if name.startswith('infold.')))"
+    loaded = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True).stdout.split()
+    shared = {"infold.transcripts", "infold.transcripts.source", "infold.transcripts.record"}
+
+    assert "infold.agent.loop" in loaded
+    assert [name for name in loaded if name.startswith("infold.transcripts") and name not in shared] == []
+    assert [name for name in loaded if name.startswith(("infold.gateway", "infold.replay", "infold.mcp"))] == []

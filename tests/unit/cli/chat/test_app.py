@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from infold.agent.tools.tool import Wish
-from infold.cli.chat.app import MOST_ASKED, _question
+from infold.cli.chat.app import MOST_SHOWN, _question
 
 
 def asked(wish: Wish) -> str:
@@ -32,4 +32,4 @@ def test_what_lies_outside_is_said() -> None:
 
 def test_what_is_too_long_is_said_to_be() -> None:
     """Nothing is hidden beyond the end of a long command without a word."""
-    assert "(and 5 more characters)" in asked(Wish("shell", "x" * (MOST_ASKED + 5)))
+    assert "(and 5 more characters)" in asked(Wish("shell", "x" * (MOST_SHOWN + 5)))

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from infold.cli.serve_app import keeping_within
+from infold.cli.serve_app import limits_enforced
 from infold.errors import StoreBroken
 from infold.settings import StoreLimits
 from infold.stores.memory import MemoryStore
@@ -36,7 +36,7 @@ class Watched(MemoryStore):
 def test_a_store_is_held_to_its_limits_from_the_start() -> None:
     """B27: the first time at once, in a thread of its own that ends with the server."""
     store = Watched()
-    with keeping_within(store, StoreLimits(max_age_days=30, max_bytes=None)):
+    with limits_enforced(store, StoreLimits(max_age_days=30, max_bytes=None)):
         assert store.asked.wait(LONG_SECONDS)
 
     assert store.ages == [30 * 24 * 60 * 60 * 1000]
@@ -45,14 +45,14 @@ def test_a_store_is_held_to_its_limits_from_the_start() -> None:
 def test_it_is_held_to_them_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
     """A store that fails is told of in the log and asked again; nothing ends."""
     store = Watched(times=3, broken=True)
-    with caplog.at_level(logging.WARNING), keeping_within(store, StoreLimits(1, None), every_seconds=0.001):
+    with caplog.at_level(logging.WARNING), limits_enforced(store, StoreLimits(1, None), every_seconds=0.001):
         assert store.asked.wait(LONG_SECONDS)
 
-    assert "the store was not held to its limits: x.sqlite3: the disk is full" in caplog.text
+    assert "the limits of the store were not enforced: x.sqlite3: the disk is full" in caplog.text
 
 
 def test_without_limits_nothing_is_deleted() -> None:
     """B27: both are off unless they are set."""
     store = Watched()
-    with keeping_within(store, StoreLimits(None, None), every_seconds=0.001):
+    with limits_enforced(store, StoreLimits(None, None), every_seconds=0.001):
         assert not store.asked.wait(0.05)

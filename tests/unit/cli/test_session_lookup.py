@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from infold.cli.session_lookup import BEGIN, chosen_key, existing, place_of, tell_where
+from infold.cli.session_lookup import START_HINT, find_session, note_other_folder, open_existing_store, store_location
 from infold.core.entries import Entry, MessageEntry
 from infold.core.messages import SessionId, WorkPath
 from infold.errors import UsageError
@@ -40,7 +40,7 @@ def store_of(*names: str) -> MemoryStore:
 
 def chosen(store: MemoryStore, wanted: str, tenant: str | None = None) -> str:
     """The session meant, with its tenant before a slash where it has one."""
-    key = chosen_key(store, wanted, tenant)
+    key = find_session(store, wanted, tenant)
     return f"{key.tenant}/{key.session_id}" if key.tenant else key.session_id
 
 
@@ -85,7 +85,7 @@ def test_last_is_of_this_folder(
     roots: tuple[str, ...], number: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A session that belongs to another project is taken only where there is no other, and then its folder is named."""
-    assert chosen_key(kept_in(*roots), "last", folder=Path("/kites")).session_id == number
+    assert find_session(kept_in(*roots), "last", folder=Path("/kites")).session_id == number
     assert capsys.readouterr().err == told
 
 
@@ -93,7 +93,7 @@ def test_where_a_session_belongs_is_told(capsys: pytest.CaptureFixture[str]) -> 
     """One line where it is another folder, none where it is this one or nobody knows."""
     store = kept_in("/kites", "", "/boats")
     for number in "012":
-        tell_where(store, SessionKey("", SessionId(number)), Path("/kites"))
+        note_other_folder(store, SessionKey("", SessionId(number)), Path("/kites"))
 
     assert capsys.readouterr().err == "session 2 belongs to another folder, /boats\n"
 
@@ -102,7 +102,7 @@ def test_tenants_are_told_apart() -> None:
     """B28: one id of two tenants is asked back; with the tenant it is clear, and another's is not there."""
     store = store_of("a/kite", "b/kite", "b/boat")
 
-    with pytest.raises(UsageError, match="say whose with --tenant"):
+    with pytest.raises(UsageError, match="choose one with --tenant"):
         chosen(store, "kite")
     assert chosen(store, "kite", "a") == "a/kite"
     with pytest.raises(UsageError, match="no session 'boat'"):
@@ -127,18 +127,18 @@ def test_the_store_is_named_set_or_the_users_own(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     own = str(tmp_path / ".local" / "share" / "infold" / "sessions.sqlite3")
 
-    assert place_of("here.sqlite3", {**home, "INFOLD_STORE": "there.sqlite3"}) == "here.sqlite3"
-    assert place_of(None, {**home, "INFOLD_STORE": "there.sqlite3"}) == "there.sqlite3"
-    assert place_of(None, home) == own
-    assert place_of("memory", home) == "memory"
-    assert place_of(None, {**home, "INFOLD_STORE": "memory"}) == "memory"
+    assert store_location("here.sqlite3", {**home, "INFOLD_STORE": "there.sqlite3"}) == "here.sqlite3"
+    assert store_location(None, {**home, "INFOLD_STORE": "there.sqlite3"}) == "there.sqlite3"
+    assert store_location(None, home) == own
+    assert store_location("memory", home) == "memory"
+    assert store_location(None, {**home, "INFOLD_STORE": "memory"}) == "memory"
 
 
 def test_a_place_without_a_store_is_refused(tmp_path: Path) -> None:
-    """A mistyped path does not become a store; a database is asked when it is opened."""
-    with pytest.raises(UsageError, match="there is no store at"):
-        existing(f"sqlite:{tmp_path}/none.sqlite3")
-    with pytest.raises(UsageError, match="memory"):
-        existing("memory")
-    assert existing("postgresql://somewhere/x") == "postgresql://somewhere/x"
-    assert "infold run" in BEGIN
+    """A mistyped path does not become a store, and a store in memory belongs to another process."""
+    with pytest.raises(UsageError, match="no store at"), open_existing_store(f"sqlite:{tmp_path}/none.sqlite3"):
+        pass
+    with pytest.raises(UsageError, match="memory"), open_existing_store("memory"):
+        pass
+    assert "infold run" in START_HINT
+    assert list(tmp_path.iterdir()) == []
