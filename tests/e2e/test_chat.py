@@ -238,7 +238,7 @@ def test_a_session_is_gone_on_with(place: Place, server: ScriptedServer) -> None
         said(shown, "some markdown", "That is all.")
 
     assert f"Flying kites\n\n› hello\n\n{HELLO}\n" in begun
-    assert "broken off" not in begun
+    assert "interrupted" not in begun
     assert "hello" in str(server.requests[-1].body["messages"])
 
 
@@ -250,7 +250,7 @@ def test_a_killed_session_is_gone_on_with(place: Place, server: ScriptedServer) 
         os.kill(shown.process, signal.SIGKILL)
         assert shown.wait_end() == 128 + signal.SIGKILL
     with chatting(place, server, "--session", "last") as shown:
-        assert "This turn was broken off. Say how to go on, or /continue." in shown.wait("› speak slowly")
+        assert "This turn was interrupted. Say how to continue, or use /continue." in shown.wait("› speak slowly")
         shown.say("/continue")
         shown.wait("word word")
         shown.type("", "C-c")
@@ -312,7 +312,7 @@ def test_keys_at_the_prompt(place: Place, server: ScriptedServer) -> None:
     """Several lines are typed or pasted, CJK and emoji too; Ctrl-C forgets a line, and leaves when pressed twice."""
     with chatting(place, server) as shown:
         shown.type("forget this", "C-c")
-        shown.wait("once more, or Ctrl-D, leaves", without="forget this")
+        shown.wait("Ctrl-C again, or Ctrl-D, leaves", without="forget this")
         shown.type("数据库 🪁", "M-Enter")
         shown.paste("pasted\nlines")
         shown.wait("› 数据库 🪁\n  pasted\n  lines")
@@ -337,7 +337,7 @@ def test_commands_are_offered(place: Place, server: ScriptedServer) -> None:
         shown.wait("there is no compaction to undo")
         shown.say("/quit")
         assert shown.wait_end() == 0
-        assert "go on with" not in shown.screen
+        assert "continue with" not in shown.screen
 
 
 def test_a_chat_moves_on(place: Place, server: ScriptedServer) -> None:

@@ -10,7 +10,8 @@ from itertools import groupby
 from msgspec import Struct
 
 from infold.replay.outcome import CallOutcome, FileOutcome, Outcome, Replay, SessionOutcome, Spend
-from infold.replay.table import calibration_rows, cheapest_safe, dollars, file_label, short, window_label
+from infold.replay.table import calibration_rows, cheapest_safe, dollars, file_label, window_label
+from infold.reports.text import short_number
 
 WIDTH = 360
 
@@ -61,7 +62,7 @@ def window_chart(outcome: Outcome, *, window_tokens: int, top_tokens: int) -> st
     """Each request's size over the calls: what the cache served, what was fresh, where it compacted or broke the prefix."""
     frame = _Frame(len(outcome.series), top_tokens)
     columns = _columns(outcome.series)
-    label = f"{outcome.policy}: tokens sent at each of {outcome.calls} calls, peak {short(outcome.peak_tokens)}"
+    label = f"{outcome.policy}: tokens sent at each of {outcome.calls} calls, peak {short_number(outcome.peak_tokens)}"
     inside = "".join(
         (
             *_axis(frame),
@@ -115,7 +116,7 @@ def _axis(frame: _Frame) -> Iterator[str]:
         tokens = int(frame.top_tokens * share)
         y = frame.y(tokens)
         yield f'<path class="grid" d="M{LEFT} {y}H{WIDTH - RIGHT}"/>'
-        yield f'<text x="{LEFT - 3}" y="{y + 3}" class="end">{short(tokens)}</text>'
+        yield f'<text x="{LEFT - 3}" y="{y + 3}" class="end">{short_number(tokens)}</text>'
     yield f'<text x="{LEFT}" y="{HEIGHT - 2}">1</text>'
     yield f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 2}" class="end">{frame.calls} calls</text>'
 
@@ -138,7 +139,7 @@ def _marks(frame: _Frame, columns: Sequence[_Column]) -> Iterator[str]:
 
 def _caption(outcome: Outcome) -> str:
     over = f", {outcome.overruns} over" if outcome.overruns else ""
-    return f"peak {short(outcome.peak_tokens)}{over} · {outcome.hit_ratio:.0%} cached"
+    return f"peak {short_number(outcome.peak_tokens)}{over} · {outcome.hit_ratio:.0%} cached"
 
 
 def cost_chart(outcomes: Sequence[Outcome]) -> str:
@@ -288,8 +289,8 @@ def _policy_table(outcomes: Sequence[Outcome]) -> str:
 
 def _policy_row(outcome: Outcome, *, is_best: bool) -> str:
     numbers = (
-        *(dollars(outcome.dollars_with_refetch), dollars(outcome.uncached_dollars), short(outcome.input_tokens)),
-        *(f"{outcome.hit_ratio:.1%}", short(outcome.peak_tokens), short(outcome.mean_tokens)),
+        *(dollars(outcome.dollars_with_refetch), dollars(outcome.uncached_dollars), short_number(outcome.input_tokens)),
+        *(f"{outcome.hit_ratio:.1%}", short_number(outcome.peak_tokens), short_number(outcome.mean_tokens)),
         *(f"{outcome.compactions:,}", f"{outcome.prunings:,}", f"{outcome.prefix_breaks:,}"),
     )
     faults = (outcome.overruns, outcome.broken_pairs, outcome.without_opening)

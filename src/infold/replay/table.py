@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infold.replay.outcome import Calibration, FileOutcome, Outcome, Replay, SessionOutcome
+from infold.reports.text import short_number
 
 MOST_CALIBRATED = 40
 """Sessions shown in the calibration table; a file of two hundred dialogues is summed up in JSON."""
@@ -101,10 +102,10 @@ def _policy_table(window: int, rows: list[Outcome], plain: bool, *, priced: bool
             dollars(outcome.dollars),
             *refetch,
             dollars(outcome.uncached_dollars),
-            short(outcome.input_tokens),
+            short_number(outcome.input_tokens),
             f"{outcome.hit_ratio:.1%}",
-            short(outcome.peak_tokens),
-            short(outcome.mean_tokens),
+            short_number(outcome.peak_tokens),
+            short_number(outcome.mean_tokens),
             *_counts(outcome),
             style="bold" if mark else "",
         )
@@ -157,7 +158,7 @@ def _calibration_row(found: FileOutcome, session: SessionOutcome, told: Calibrat
         file_label(found.path) if main else f"  {session.id[:18]}",
         f"{told.calls:,}",
         f"{session.factor:.2f}",
-        short(session.overhead_tokens),
+        short_number(session.overhead_tokens),
         f"{told.input_error:+.1%}",
         f"{told.recorded_hit_ratio:.1%}",
         f"{told.simulated_hit_ratio:.1%}",
@@ -191,7 +192,7 @@ def file_label(path: str) -> str:
 
 def window_label(tokens: int) -> str:
     """A window as it is asked for."""
-    return short(tokens) if tokens else "of the model"
+    return short_number(tokens) if tokens else "of the model"
 
 
 def dollars(amount: float) -> str:
@@ -199,12 +200,3 @@ def dollars(amount: float) -> str:
     if amount == 0:
         return "-"
     return f"{amount:,.2f}" if amount >= 0.1 else f"{amount:.4f}"
-
-
-def short(tokens: int) -> str:
-    """A number of tokens in few characters: 840, 6.8k, 64k, 1.23M."""
-    if tokens < 1_000:
-        return str(tokens)
-    if tokens < 1_000_000:
-        return f"{tokens / 1_000:.1f}".removesuffix(".0") + "k" if tokens < 100_000 else f"{tokens / 1_000:.0f}k"
-    return f"{tokens / 1_000_000:.2f}M"

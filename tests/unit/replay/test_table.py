@@ -8,7 +8,7 @@ from rich.console import Console
 
 from infold.replay.outcome import Broken, FileOutcome, Outcome, Plan, Replay, Spend
 from infold.replay.run import replay_session
-from infold.replay.table import cheapest_safe, dollars, file_label, short, tables, to_json, window_label
+from infold.replay.table import cheapest_safe, dollars, file_label, tables, to_json, window_label
 
 from .recorded import RULER, session, with_usage, work
 
@@ -59,14 +59,6 @@ def test_cheapest_safe_policy_has_no_fault() -> None:
 
     assert cheapest_safe([cheap, dear]) == "b"
     assert cheapest_safe([cheap]) == ""
-
-
-@pytest.mark.parametrize(
-    ("tokens", "text"), [(840, "840"), (6_800, "6.8k"), (64_000, "64k"), (393_200, "393k"), (1_234_567, "1.23M")]
-)
-def test_tokens_are_written_short(tokens: int, text: str) -> None:
-    """A number of tokens takes few characters."""
-    assert short(tokens) == text
 
 
 def test_labels_are_plain() -> None:
