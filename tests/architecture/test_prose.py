@@ -31,7 +31,7 @@ TO_MODELS = frozenset({("infold.core.summary_request", "somebody"), ("infold.cor
 
 UNFINISHED = frozenset(
     {
-        *("agent", "api", "catalogue", "cli", "command", "dashboard", "engine", "errors", "formats", "gateway"),
+        *("agent", "api", "catalogue", "command", "engine", "errors", "formats", "gateway"),
         *("mcp", "models", "observers", "plugins", "ports", "replay", "settings", "stores", "testing", "transcripts"),
         *("wiring", "pages"),
     }

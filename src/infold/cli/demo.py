@@ -301,7 +301,7 @@ def _marks(budget: Budget, window_tokens: int, width: int) -> Text:
 def _judged(event: Event) -> Iterator[str]:
     """Yield a line on a summary that the judge did not accept as it was."""
     if isinstance(event, Compacted) and event.faults:
-        faults = "; ".join(FAULTS[fault] for fault in dict.fromkeys(event.faults))
+        faults = "; ".join(text for fault, text in FAULTS.items() if fault in event.faults)
         done = "repaired" if event.summariser else "rejected, code wrote the checkpoint"
         yield f"the summary was {done}: {faults}"
 

@@ -1,4 +1,4 @@
-"""Ask at the terminal for permissions; without a terminal the answer is no."""
+"""Ask at the terminal for permissions, which are refused without one."""
 
 import shlex
 import termios

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -86,18 +87,7 @@ class _Indented(Struct, frozen=True):
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The file for --media.")
 @store_options
 @options.as_json
-def show(
-    *,
-    session: str,
-    whole: bool,
-    full: bool,
-    color: bool,
-    media: str | None,
-    output: Path | None,
-    store: str | None,
-    tenant: str | None,
-    as_json: bool,
-) -> None:
+def show(session: str, media: str | None, output: Path | None, **given: Any) -> None:
     """Print session ID as the next request has it: the newest checkpoint and all messages since, pruned results as stubs.
 
     --all prints the log instead, from the first message on, with a line where something was pruned, folded, undone or refused.
@@ -111,13 +101,13 @@ def show(
     """
     if (media is None) != (output is None):
         raise click.UsageError("--media HANDLE and --output FILE must be used together")
-    with open_existing_store(store) as opened:
-        key = find_session(opened, session, tenant)
+    with open_existing_store(given["store"]) as opened:
+        key = find_session(opened, session, given["tenant"])
         if media is not None and output is not None:
             _write_medium(recall_media(opened, key, media)[0], output)
             return
-        shown = _read(opened, key, whole=whole)
-    if as_json:
+        shown = _read(opened, key, whole=given["whole"])
+    if given["as_json"]:
         entries = [
             {"number": one.number, "state": one.state, **msgspec.json.decode(encode_entry(one.entry))}
             for one in shown.entries
@@ -125,12 +115,12 @@ def show(
         print_json({"session": shown.id, "title": shown.title, "entries": entries})
         return
     console = open_console()
-    if color:
+    if given["color"]:
         width = console.width
         console = Console(
             highlight=False, markup=False, emoji=False, color_system="standard", no_color=False, width=width
         )
-    print_session(console, shown, full=full)
+    print_session(console, shown, full=given["full"])
 
 
 def _write_medium(medium: Medium, path: Path) -> None:

@@ -33,7 +33,7 @@ MOST_LANES = 4
 """Rows of annotations below the chart; the last row takes what does not fit."""
 
 LABEL_DISTANCE = 6.0
-"""Percent of the height within which a grid line is left out beside a limit."""
+"""Percent of the height within which a grid line is left out next to a limit."""
 
 FARTHEST_LIMIT = 2.5
 """How many times higher than any request a limit may be and still be drawn; beyond, everything else would be flat."""
