@@ -192,7 +192,7 @@ def test_the_window_is_kept_and_shown(place: Place, server: ScriptedServer) -> N
     assert re.search(r"◆ folded \d messages +[\d.]+k -> +[\d.]+k tokens   the user asked for it", compacted)
     assert "say much, part 0" in compacted
     assert "compaction" not in undone.splitlines()[-1]
-    assert "there is no command /compat" in slip
+    assert "unknown command /compat" in slip
     kinds = [type(entry) for entry in entries_of(place, session)]
     assert (kinds.count(Checkpoint), kinds.count(Restoration)) == (1, 1)
 
