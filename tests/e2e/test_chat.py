@@ -332,7 +332,7 @@ def test_commands_are_offered(place: Place, server: ScriptedServer) -> None:
     """What begins with a slash is completed."""
     with chatting(place, server) as shown:
         shown.type("/und")
-        shown.wait("/undo  take back the newest compaction")
+        shown.wait("/undo  undo the newest compaction")
         shown.type("", "Tab", "Enter")
         shown.wait("there is no compaction to undo")
         shown.say("/quit")
@@ -405,7 +405,7 @@ def test_the_embedded_model_answers(place: Place) -> None:
         shown.wait("a very small one answers", PROMPT)
         shown.say("Say hello.")
         shown.wait("› Say hello.")
-        shown.wait(" of 7.", without="Ctrl-C stops")
+        shown.wait(" of 7k", without="Ctrl-C stops")
         shown.say("/quit")
         assert shown.wait_end() == 0
         assert "continue with: infold chat --session" in shown.screen

@@ -50,7 +50,7 @@ class Annotation(Struct, frozen=True):
     is_undone: bool = False
 
 
-class Point(Struct, frozen=True):
+class RequestPoint(Struct, frozen=True):
     """One request: its number in the session, its reply's entry, its contents, and what the provider reported.
 
     `window_tokens` is the window it was made for, 0 if that was not recorded.
@@ -86,7 +86,7 @@ class Timeline(Struct, frozen=True):
     `log` is the session after the newest entry, `overhead` the system prompt and tools of the newest request.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[RequestPoint, ...]
     annotations: tuple[Annotation, ...]
     now: Mapping[str, int]
     log: Log
@@ -136,7 +136,7 @@ class _Builder:
         self._log = log
         self._sizes = view_sizes(log)
         self._overhead = NO_OVERHEAD
-        self._points: list[Point] = []
+        self._points: list[RequestPoint] = []
         self._annotations: list[Annotation] = []
         self._undone: set[int] = set()
         self._read_earlier = read_earlier
@@ -173,7 +173,7 @@ class _Builder:
 
     def _add_point(self, sequence: int, reply: AssistantMessage) -> None:
         self._overhead = reply.overhead or self._overhead
-        point = Point(
+        point = RequestPoint(
             self._next_request,
             sequence,
             self._contents(),

@@ -19,7 +19,7 @@ from infold.agent.trust import default_store
 from infold.cli.agent_options import AgentOptions, decide_trust, exit_on_signals, new_key, open_agent, open_run
 from infold.cli.chat.actions import ChatActions
 from infold.cli.chat.commands import QUIT, parse_command
-from infold.cli.chat.input import Prompt, open_history, without_echo
+from infold.cli.chat.input import PromptLine, open_history, without_echo
 from infold.cli.chat.pages import last_turn, turn_page
 from infold.cli.chat.screen import Screen
 from infold.cli.chat.status import Status, StatusPiece, read_status, status_pieces
@@ -63,7 +63,7 @@ class Chat:
         self._status = Status("", "")
         self._screen = Screen(console, options.root, self._pieces)
         prompts = Path(default_store(os.environ)).with_name("prompts")
-        self._prompt = Prompt(open_history(prompts), self._pieces, mark=self._mark)
+        self._prompt = PromptLine(open_history(prompts), self._pieces, mark=self._mark)
         self._switches: dict[str, Callable[[str], None]] = {"new": self._start_new, "model": self._change_model}
         self._switched = ExitStack()
         self._work: Work

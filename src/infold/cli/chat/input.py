@@ -36,7 +36,7 @@ STYLE = Style.from_dict({"bottom-toolbar": "noreverse", "prompt": "ansicyan bold
 AGAIN = "Ctrl-C again, or Ctrl-D, leaves"
 
 
-class Prompt:
+class PromptLine:
     """Where the user types; `status` returns the pieces of the line below for a width."""
 
     def __init__(

@@ -12,7 +12,7 @@ from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from infold.cli.chat.input import LONGEST_KEPT, Prompt, PromptHistory, _CommandCompleter, open_history
+from infold.cli.chat.input import LONGEST_KEPT, PromptHistory, PromptLine, _CommandCompleter, open_history
 from infold.cli.chat.status import StatusPiece
 
 ENTER, NEW_LINE, CTRL_C, CTRL_D = "\r", "\x1b\r", "\x03", "\x04"
@@ -20,10 +20,10 @@ PASTE = "\x1b[200~one\ntwo\x1b[201~"
 
 
 @contextmanager
-def typing(history: History | None = None) -> Iterator[tuple[Prompt, PipeInput]]:
+def typing(history: History | None = None) -> Iterator[tuple[PromptLine, PipeInput]]:
     """A line, and what is typed on it."""
     with create_pipe_input() as source:
-        line = Prompt(
+        line = PromptLine(
             history or InMemoryHistory(),
             lambda _: (StatusPiece("status", "cyan"),),
             source=source,
@@ -110,7 +110,7 @@ def test_the_status_is_asked_for_a_width() -> None:
 
     with create_pipe_input() as source:
         source.send_text(f"hello{ENTER}")
-        Prompt(InMemoryHistory(), status, source=source, output=DummyOutput()).read()
+        PromptLine(InMemoryHistory(), status, source=source, output=DummyOutput()).read()
 
     assert set(widths) == {79}
 
