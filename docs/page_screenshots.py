@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page  # noqa: E402 - after the path to 
 from tests.e2e.page_stage import Player, browser, serving  # noqa: E402
 
 from infold.core.messages import SessionId  # noqa: E402
-from infold.dashboard.addresses import address_of  # noqa: E402
+from infold.gateway.page.params import encode_key  # noqa: E402
 from infold.ports import SessionKey  # noqa: E402
 from infold.stores.sqlite import SqliteStore  # noqa: E402
 
@@ -68,7 +68,7 @@ def main() -> None:
 
 def take(opened: Browser, url: str, folder: Path) -> None:
     """All pictures."""
-    session = f"{url}/sessions/{address_of(SessionKey('', SessionId(SHOWN)))}"
+    session = f"{url}/sessions/{encode_key(SessionKey('', SessionId(SHOWN)))}"
     with window(opened, WIDE, "light") as page:
         page.goto(url)
         page.screenshot(path=folder / "page-sessions.png", clip={"x": 0, "y": 0, "width": 1280, "height": 520})

@@ -15,8 +15,8 @@ ROOT = "infold"
 FOUNDATION = frozenset({"core", "errors"})
 DATA = FOUNDATION | {"catalogue", "formats", "ports", "transcripts"}
 OUTER = DATA | {"session", "models", "observers", "plugins", "stores", "testing", "settings"}
-FACES = frozenset({"agent", "gateway", "dashboard", "integrations", "mcp", "replay", "cli"})
-FOR_FACES = DATA | {"session", "observers", "plugins", "settings", "wiring"}
+FACES = frozenset({"agent", "gateway", "integrations", "mcp", "replay", "cli"})
+FOR_FACES = DATA | {"session", "observers", "plugins", "reports", "settings", "wiring"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "": FOR_FACES | {"wrapper"},
@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "testing": DATA | {"testing"},
     "settings": FOUNDATION | {"catalogue", "settings"},
     "wiring": OUTER,
+    "reports": DATA | {"session", "reports"},
     **{face: FOR_FACES | {face} for face in FACES},
     "proxy": FOR_FACES | {"proxy"},
     "wrapper": FOR_FACES | {"proxy", "wrapper"},

@@ -35,7 +35,7 @@ BAD = [
     ("formats may not know the catalogue", "formats.wire", "from infold.catalogue import lookup", "may not import"),
     ("an adapter may not know another", "stores.sqlite", "from infold.models.openai import ask", "may not import"),
     ("a face may not know an adapter", "gateway.app", "from infold.stores.sqlite import Store", "may not import"),
-    ("a face may not know another", "dashboard.app", "from infold.gateway.app import app", "may not import"),
+    ("a face may not know another", "mcp.server", "from infold.gateway.app import app", "may not import"),
     ("a face may not use the fakes", "gateway.app", "from infold.testing.builders import session", "may not import"),
     (
         "not every face may use the api",

@@ -29,7 +29,7 @@ REQUIREMENT = re.compile(r"(?<![\w.])[ABCDIS]\d{1,2}(?:\.\d+)?(?![\w.])")
 TO_MODELS = frozenset({("infold.core.summary_request", "somebody"), ("infold.core.summary_request", "what came")})
 """Words of prompts: what models are sent is part of the stored and measured behaviour, and not changed for its style."""
 
-UNFINISHED = frozenset({"agent", "cli", "command", "dashboard", "errors", "ports", "wiring", "pages"})
+UNFINISHED = frozenset({"agent", "command", "errors", "ports", "wiring", "pages"})
 """Packages, and the pages, whose prose has not been rewritten yet."""
 
 PAGES = ("README.md", "CONTRIBUTING.md", "GLOSSARY.md", "SECURITY.md", "docs/why.md", "docs/guides", "docs/concepts")

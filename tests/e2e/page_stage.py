@@ -3,10 +3,9 @@
 Replies report what a provider with a prompt cache would: the prefix that a request shares with the one before it is cached.
 """
 
-import asyncio
 import shutil
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Thread
 from time import monotonic, sleep, time
@@ -22,13 +21,12 @@ from tests.support.trajectory import trajectory
 
 from infold import AsyncSession, Preview, Session, SessionSettings
 from infold.cli.demo_session import SYSTEM_TEXT
-from infold.core.events import Event
 from infold.core.judge import Answer, Told
 from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import estimate_tokens
-from infold.dashboard.app import CONTENT_POLICY, page_routes
-from infold.dashboard.desk import Desk
-from infold.observers.bus import Bus
+from infold.gateway.actions import SessionActions
+from infold.gateway.event_hub import EventHub
+from infold.gateway.page.routes import CONTENT_POLICY, page_routes
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 
@@ -115,21 +113,19 @@ class Player:
         return min(self._moment, int(time() * 1000))
 
 
-class Actor:
-    """Acts on sessions as a gateway would, and lets open pages hear of it."""
+class Actor(SessionActions):
+    """Acts on sessions with settings of its own, and publishes their events."""
 
-    def __init__(self, store: SqliteStore, settings: SessionSettings) -> None:
+    def __init__(self, store: SqliteStore, settings: SessionSettings, hub: EventHub) -> None:
         self._store = store
-        self._bus = Bus()
-        self._listeners: list[Callable[[None], object]] = []
-        self._settings = replace(settings, format="openai-chat", on_event=self._bus.observe)
+        self._settings = replace(settings, format="openai-chat", on_event=hub.observe)
 
     async def compact(self, key: SessionKey, focus: str, up_to: int | None) -> bool:
         """Compact a session now."""
         return bool((await (await self._opened(key)).compact(focus, up_to=up_to)).events)
 
     async def undo(self, key: SessionKey, sequence: int | None) -> None:
-        """Undo what an entry did."""
+        """Undo an entry."""
         await (await self._opened(key)).undo(sequence)
 
     async def pin(self, key: SessionKey, handle: str, pinned: bool) -> None:
@@ -137,35 +133,19 @@ class Actor:
         session = await self._opened(key)
         await (session.pin(handle) if pinned else session.unpin(handle))
 
-    def summarises(self, key: SessionKey) -> bool:
-        """A model does, if the settings name one."""
-        del key
-        return self._settings.summariser is not None
-
     async def preview(self, key: SessionKey, up_to: int | None) -> Preview:
-        """What compacting would do."""
+        """Return what compacting would do."""
         return (await self._opened(key)).preview(up_to=up_to)
 
-    async def subscribe(self) -> AsyncIterator[tuple[str | None, Event]]:
-        """The events from now on."""
-        loop, waiting = asyncio.get_running_loop(), asyncio.Queue[Event | None]()
+    def window_of(self, key: SessionKey) -> int | None:
+        """Return the window of the settings."""
+        del key
+        return self._settings.resolve().window.context_tokens
 
-        def tell(event: Event | None) -> None:
-            loop.call_soon_threadsafe(waiting.put_nowait, event)
-
-        end = self._bus.subscribe(Event, tell)
-        self._listeners.append(tell)
-        try:
-            while (event := await waiting.get()) is not None:
-                yield None, event
-        finally:
-            self._listeners.remove(tell)
-            end()
-
-    def close(self) -> None:
-        """End what every open page listens to, so that the server need not wait for them."""
-        for tell in tuple(self._listeners):
-            tell(None)
+    def summarises(self, key: SessionKey) -> bool:
+        """Whether the settings name a model."""
+        del key
+        return self._settings.summariser is not None
 
     async def _opened(self, key: SessionKey) -> AsyncSession:
         return await AsyncSession.open(self._store, key.session_id, self._settings, tenant=key.tenant)
@@ -189,10 +169,9 @@ class _Policy:
 @contextmanager
 def serving(store: SqliteStore, settings: SessionSettings = SETTINGS) -> Iterator[str]:
     """The page over a store, at the address given, until the end of the block."""
-    actor = Actor(store, settings)
-    window = settings.resolve().window.context_tokens
-    desk = Desk(store=store, acts=actor, feed=actor, window_of=lambda _: window, preview=actor.preview)
-    app = Starlette(routes=page_routes(desk), middleware=[Middleware(_Policy)])
+    hub = EventHub()
+    routes = page_routes(store, Actor(store, settings, hub), hub)
+    app = Starlette(routes=routes, middleware=[Middleware(_Policy)])
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
@@ -204,7 +183,7 @@ def serving(store: SqliteStore, settings: SessionSettings = SETTINGS) -> Iterato
             sleep(0.02)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        actor.close()
+        hub.close()
         server.should_exit = True
         thread.join()
         listener.close()

@@ -102,7 +102,7 @@ def test_no_key(place: Place, provider: str) -> None:
         (("--agent", "nope"), A_WRONG_COMMAND_LINE, "'--agent': 'nope' is not one of 'build', 'plan', 'talk'"),
         (("--agent", "compaction"), A_WRONG_COMMAND_LINE, "'compaction' is not one of"),
         (("--allow", "bash:ls"), A_WRONG_COMMAND_LINE, "'--allow': permissions: there is no tool 'bash'; name one of"),
-        (("--window", "big"), A_WRONG_COMMAND_LINE, "'big' is no number of tokens; give one such as"),
+        (("--window", "big"), A_WRONG_COMMAND_LINE, "'big' is not a number of tokens; give one such as"),
         (("--folder", "nowhere"), A_WRONG_COMMAND_LINE, "'nowhere' does not exist"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -134,7 +134,7 @@ def test_instructions_that_fill_the_window_are_named(place: Place) -> None:
 
 def test_nothing_to_do(place: Place) -> None:
     """A run without a task says how to give one."""
-    check_line(infold(place, "run"), "there is no task; give it in quotes, or pipe it in", status=A_WRONG_COMMAND_LINE)
+    check_line(infold(place, "run"), "no task given; give it in quotes, or pipe it in", status=A_WRONG_COMMAND_LINE)
 
 
 @pytest.mark.parametrize(

@@ -193,10 +193,10 @@ def test_the_window_is_kept_and_shown(place: Place, server: ScriptedServer) -> N
     assert all(re.search(rf" {name} +\S* +[\d.]+k? +\d+%", before) for name in ("system", "tools", "user", "assistant"))
     assert re.search(r"░  reserve +2\.4k  15%", before)
     assert "A red kite was wanted." in compacted
-    assert re.search(r"◆ folded \d messages +[\d.]+k -> +[\d.]+k tokens   somebody asked for it", compacted)
+    assert re.search(r"◆ folded \d messages +[\d.]+k -> +[\d.]+k tokens   the user asked for it", compacted)
     assert "say much, part 0" in compacted
     assert "compaction" not in undone.splitlines()[-1]
-    assert "there is no command /compat" in slip
+    assert "unknown command /compat" in slip
     kinds = [type(entry) for entry in entries_of(place, session)]
     assert (kinds.count(Checkpoint), kinds.count(Restoration)) == (1, 1)
 
@@ -207,7 +207,7 @@ def test_an_abort_ends_the_step_alone(place: Place, server: ScriptedServer) -> N
         shown.say("speak slowly")
         shown.wait("word word")
         shown.type("", "C-c")
-        shown.wait("aborted; nothing of it is lost", without="Ctrl-C stops")
+        shown.wait("aborted; the session is stored", without="Ctrl-C stops")
         shown.say("run sleep 60")
         shown.wait("running shell")
         shown.type("", "C-c")
@@ -215,7 +215,7 @@ def test_an_abort_ends_the_step_alone(place: Place, server: ScriptedServer) -> N
         shown.say("speak slowly")
         shown.wait("word word", "answering")
         shown.type("", "C-c", "C-c")
-        shown.wait("aborted; nothing of it is lost", without="Ctrl-C stops", times=3)
+        shown.wait("aborted; the session is stored", without="Ctrl-C stops", times=3)
         said(shown, "hello", HELLO)
         session = session_of(shown)
 
@@ -235,14 +235,14 @@ def test_a_session_is_gone_on_with(place: Place, server: ScriptedServer) -> None
         said(shown, "hello", HELLO)
         shown.type("", "C-d")
         assert shown.wait_end() == 0
-        assert f"go on with: infold chat --session {session_of(shown)}" in shown.screen
+        assert f"continue with: infold chat --session {session_of(shown)}" in shown.screen
         session = session_of(shown)
     with chatting(place, server, "--session", session) as shown:
         begun = shown.wait(HELLO)
         said(shown, "some markdown", "That is all.")
 
     assert f"Flying kites\n\n› hello\n\n{HELLO}\n" in begun
-    assert "broken off" not in begun
+    assert "interrupted" not in begun
     assert "hello" in str(server.requests[-1].body["messages"])
 
 
@@ -254,7 +254,7 @@ def test_a_killed_session_is_gone_on_with(place: Place, server: ScriptedServer) 
         os.kill(shown.process, signal.SIGKILL)
         assert shown.wait_end() == 128 + signal.SIGKILL
     with chatting(place, server, "--session", "last") as shown:
-        assert "This turn was broken off. Say how to go on, or /continue." in shown.wait("› speak slowly")
+        assert "This turn was interrupted. Say how to continue, or use /continue." in shown.wait("› speak slowly")
         shown.say("/continue")
         shown.wait("word word")
         shown.type("", "C-c")
@@ -273,7 +273,7 @@ def test_signals_leave_cleanly(place: Place, server: ScriptedServer, is_busy: bo
             shown.wait("word word")
         os.kill(shown.process, number)
         assert shown.wait_end() == 128 + number
-        assert "go on with: infold chat --session" in shown.screen
+        assert "continue with: infold chat --session" in shown.screen
         session = session_of(shown)
 
     newest = messages_of(entries_of(place, session))[-1]
@@ -316,7 +316,7 @@ def test_keys_at_the_prompt(place: Place, server: ScriptedServer) -> None:
     """Several lines are typed or pasted, CJK and emoji too; Ctrl-C forgets a line, and leaves when pressed twice."""
     with chatting(place, server) as shown:
         shown.type("forget this", "C-c")
-        shown.wait("once more, or Ctrl-D, leaves", without="forget this")
+        shown.wait("Ctrl-C again, or Ctrl-D, leaves", without="forget this")
         shown.type("数据库 🪁", "M-Enter")
         shown.paste("pasted\nlines")
         shown.wait("› 数据库 🪁\n  pasted\n  lines")
@@ -336,12 +336,12 @@ def test_commands_are_offered(place: Place, server: ScriptedServer) -> None:
     """What begins with a slash is completed."""
     with chatting(place, server) as shown:
         shown.type("/und")
-        shown.wait("/undo  take back the newest compaction")
+        shown.wait("/undo  undo the newest compaction")
         shown.type("", "Tab", "Enter")
         shown.wait("there is no compaction to undo")
         shown.say("/quit")
         assert shown.wait_end() == 0
-        assert "go on with" not in shown.screen
+        assert "continue with" not in shown.screen
 
 
 def test_a_chat_moves_on(place: Place, server: ScriptedServer) -> None:
@@ -352,7 +352,7 @@ def test_a_chat_moves_on(place: Place, server: ScriptedServer) -> None:
         said(
             shown,
             "/clear",
-            f"go on with: infold chat --session {first} --model openai-chat/m",
+            f"continue with: infold chat --session {first} --model openai-chat/m",
             "\n\ninfold  m, session ",
         )
         second = re.findall(r"session (\S+);", shown.screen)[-1]
@@ -409,10 +409,10 @@ def test_the_embedded_model_answers(place: Place) -> None:
         shown.wait("a very small one answers", PROMPT)
         shown.say("Say hello.")
         shown.wait("› Say hello.")
-        shown.wait(" of 7.", without="Ctrl-C stops")
+        shown.wait(" of 7k", without="Ctrl-C stops")
         shown.say("/quit")
         assert shown.wait_end() == 0
-        assert "go on with: infold chat --session" in shown.screen
+        assert "continue with: infold chat --session" in shown.screen
         session = session_of(shown)
 
     newest = messages_of(entries_of(place, session))[-1]

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from starlette.routing import BaseRoute
 
 from infold.core.events import FailedOpen
-from infold.dashboard.app import CONTENT_POLICY, page_routes
-from infold.dashboard.desk import Desk
 from infold.errors import FormatError, UsageError
 from infold.gateway.actions import SessionActions
+from infold.gateway.page.routes import CONTENT_POLICY, page_routes
 from infold.gateway.request_body import GatewayLimits
 from infold.stores.memory import MemoryStore
 
@@ -121,10 +120,7 @@ replies = st.builds(
 def pages() -> list[BaseRoute]:
     """The gateway's own pages."""
     stage = Stage("")
-    acts = SessionActions(stage.tenant_sessions)
-    return page_routes(
-        Desk(store=stage.store, acts=acts, feed=stage.hub, window_of=acts.window_of, preview=acts.preview)
-    )
+    return page_routes(stage.store, SessionActions(stage.tenant_sessions), stage.hub)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from infold.cli.output_files import json_bytes
+from infold.cli.render import to_json
 from infold.core.entries import Checkpoint, Entry, MessageEntry, Pruning, Title, handle_of
 from infold.core.messages import (
     Message,
@@ -82,7 +82,7 @@ def opencode(home: Home, *words: str) -> str:
 def passed_through(home: Home, document: dict[str, Any]) -> dict[str, Any]:
     """A document imported into OpenCode and exported from it."""
     file = home.own / "session.json"
-    file.write_bytes(json_bytes(document))
+    file.write_bytes(to_json(document))
     assert "Imported session" in opencode(home, "import", str(file))
     exported: dict[str, Any] = json.loads(opencode(home, "export", document["info"]["id"]))
     return exported
@@ -98,7 +98,7 @@ def test_an_exported_session_is_imported(home: Home, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "infold", *words], check=True, capture_output=True, timeout=RUN_SECONDS)
     document = json.loads(file.read_bytes())
     exported = passed_through(home, document)
-    (session,) = read_bytes(json_bytes(exported), name="x").sessions
+    (session,) = read_bytes(to_json(exported), name="x").sessions
 
     assert exported["messages"] == document["messages"]
     assert exported["info"]["title"] == session.title == "Paint the kite"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from infold.core.entries import Handle, MessageEntry, Pin, Pruning
 from infold.core.messages import AssistantMessage, MessageId, SessionId, ToolCallPart
 from infold.core.summary_request import SummaryRequest
-from infold.dashboard.addresses import address_of
+from infold.gateway.page.params import encode_key
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import numbered, replies, result, user
@@ -79,7 +79,7 @@ def begun(store: SqliteStore, url: str, request: pytest.FixtureRequest) -> Calla
         name = request.node.name
         player = Player(store, name, SMALL)
         player.play(requests)
-        return player, f"{url}/sessions/{address_of(SessionKey('', SessionId(name)))}"
+        return player, f"{url}/sessions/{encode_key(SessionKey('', SessionId(name)))}"
 
     return begin
 
@@ -244,7 +244,7 @@ def test_a_session_that_is_deleted_meanwhile(page: Page, store: SqliteStore, beg
     expect(page.locator("#line")).to_have_text("live")
     store.delete(SessionKey("", SessionId("test_a_session_that_is_deleted_meanwhile")))
 
-    expect(page.locator("h1")).to_have_text("Not here")
+    expect(page.locator("h1")).to_have_text("Not found")
     assert all("404" in trouble for trouble in troubles)
     troubles.clear()
 
@@ -301,7 +301,7 @@ def test_a_compaction_is_opened(page: Page, begun: Begun) -> None:
 
     expect(page.locator("h1")).to_contain_text("Compaction")
     expect(page.locator(".checkpoint.long")).to_contain_text("Never touch the files under vendor/")
-    expect(page.locator("section", has_text="What the judge said").last).to_contain_text("ferry/imaginary/teleport.py")
+    expect(page.locator("section", has_text="The judge").last).to_contain_text("ferry/imaginary/teleport.py")
     expect(page.locator(".ledger")).to_contain_text("Rules")
     page.locator(".lines a").first.click()
     expect(page.locator("dl.figures")).to_contain_text("folded")
@@ -357,9 +357,9 @@ def test_what_cannot_be_done_is_explained(page: Page, url: str, store: SqliteSto
     """An action that infold refuses gives its reason in one sentence, and a way back."""
     key = SessionKey("", SessionId("nothing to fold"))
     store.append(key, [MessageEntry(message) for message in numbered([user("hello")])], expected=0)
-    page.goto(f"{url}/sessions/{address_of(key)}/compact?up_to=999")
+    page.goto(f"{url}/sessions/{encode_key(key)}/compact?up_to=999")
 
-    expect(page.locator(".trouble")).to_contain_text("999")
+    expect(page.locator(".error")).to_contain_text("999")
     page.goto(f"{url}/sessions/unknown")
     page.click("text=Back to all sessions")
     expect(page.locator("h1")).to_have_text("Sessions")
@@ -388,7 +388,7 @@ def test_a_long_message_is_shown_whole(page: Page, url: str, store: SqliteStore)
     """What was opened to be read is not squeezed into a box that scrolls."""
     key = SessionKey("", SessionId("long"))
     store.append(key, [MessageEntry(message) for message in numbered([user("line\n" * 80)])], expected=0)
-    page.goto(f"{url}/sessions/{address_of(key)}/messages/0")
+    page.goto(f"{url}/sessions/{encode_key(key)}/messages/0")
 
     assert page.locator("article pre").evaluate("text => text.clientHeight") > 1_000
 
@@ -461,7 +461,7 @@ def test_nothing_that_was_typed_is_wider_than_the_screen(chromium: Browser, url:
     )
     messages = numbered([user("y" * 2_000), asked, result(9_000)])
     store.append(key, [*map(MessageEntry, messages), Pin(Handle("1.0")), Pruning((Handle("2.0"),), 9_000)], expected=0)
-    address, word = f"{url}/sessions/{address_of(key)}", "z" * 300
+    address, word = f"{url}/sessions/{encode_key(key)}", "z" * 300
     context = chromium.new_context(viewport={"width": 320, "height": 700})
     page = context.new_page()
     for path in (
@@ -524,7 +524,7 @@ def test_hostile_content_is_text(page: Page, url: str, store: SqliteStore) -> No
     messages = numbered([user(HOSTILE), replies(HOSTILE)])
     store.append(key, [MessageEntry(message) for message in messages], expected=0)
     for path in ("", "/messages/0", "/recall?q=script"):
-        page.goto(f"{url}/sessions/{address_of(key)}{path}")
+        page.goto(f"{url}/sessions/{encode_key(key)}{path}")
         expect(page.locator("main")).to_contain_text("<script>document.title=")
         assert "taken over" not in page.title().partition("<script>")[0]
         assert page.locator("main img").count() == 0

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.messages import SessionId
-from infold.dashboard.addresses import address_of
+from infold.gateway.page.params import encode_key
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 
@@ -42,7 +42,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
         player = Player(store, NAME, settings)
         player.play(12)
         page = watched(opened.new_page(viewport={"width": 1280, "height": 900}), troubles)
-        page.goto(f"{url}/sessions/{address_of(SessionKey('', SessionId(NAME)))}")
+        page.goto(f"{url}/sessions/{encode_key(SessionKey('', SessionId(NAME)))}")
         expect(page.locator("#line")).to_have_text("live")
         yield Live(page, player)
     assert troubles == []
@@ -51,7 +51,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
 def test_an_update_leaves_a_form_in_place(live: Live) -> None:
     """Whoever types beside the log goes on seeing what they type, though entries come into the log."""
     page, player = live.page, live.player
-    page.locator("#focus").evaluate("field => scrollTo(0, field.getBoundingClientRect().top + scrollY - 200)")
+    page.locator("#focus").evaluate("field => scrollTo(0, field.getBoundingClientRect().top + scrollY - 120)")
     page.locator("#focus").press_sequentially("the tests")
     assert page.locator("#log .log").evaluate("log => log.getBoundingClientRect().top") < 0
     before = page.locator("#focus").bounding_box()

@@ -1,4 +1,4 @@
-"""`infold delete`: remove whole sessions for good, the one thing that infold cannot take back (B27)."""
+"""`infold delete`: remove whole sessions for good, the one action that cannot be undone."""
 
 import sys
 from time import time
@@ -6,16 +6,13 @@ from time import time
 import click
 
 from infold.cli import options
-from infold.cli.output_files import json_bytes
 from infold.cli.permission_prompt import can_ask
-from infold.cli.render import legible, one_line
-from infold.cli.session_lookup import chosen_key, naming, reading_store
-from infold.dashboard.figures import ago
-from infold.dashboard.listing import by_change
-from infold.dashboard.tally import Tallies
-from infold.errors import InfoldError, UsageError
+from infold.cli.render import print_json
+from infold.cli.session_lookup import find_session, open_existing_store, store_options
+from infold.errors import UsageError
 from infold.ports import FullStore, SessionKey
-from infold.session.titles import title_of
+from infold.reports.listing import Tallies, list_session, newest_sessions
+from infold.reports.text import ago, one_line, printable
 
 LONGEST_TITLE = 60
 
@@ -23,49 +20,41 @@ LONGEST_TITLE = 60
 @click.command("delete", short_help="Remove sessions for good.")
 @click.argument("sessions", metavar="ID...", nargs=-1, required=True)
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-@naming
+@store_options
 @options.as_json
 def delete(sessions: tuple[str, ...], store: str | None, tenant: str | None, *, is_sure: bool, as_json: bool) -> None:
-    """Remove sessions ID for good: every message, checkpoint and title, and what recall would find.
+    """Remove sessions ID for good: every message, checkpoint and title, and everything recall would find.
 
-    This is the one act that cannot be undone; infold export keeps a copy. You are shown the sessions and asked first. Where one
-    of the IDs names no session, nothing is removed. Snapshots that the agent took of your files go by themselves after a month.
+    This cannot be undone; infold export makes a copy. The sessions are shown and you are asked first. If one of the IDs
+    names no session, nothing is removed. Snapshots that the agent took of your files are deleted after a month.
 
     \b
     Examples:
       infold delete 20260105
       infold delete 20260105-kite 20260106-boat --yes
     """
-    with reading_store(store) as opened:
-        keys = list(dict.fromkeys(chosen_key(opened, one, tenant) for one in sessions))
+    with open_existing_store(store) as opened:
+        keys = list(dict.fromkeys(find_session(opened, one, tenant) for one in sessions))
         if not is_sure:
-            _ask(opened, keys)
+            _confirm(opened, keys)
         for key in keys:
             opened.delete(key)
     if as_json:
-        click.echo(json_bytes({"deleted": [key.session_id for key in keys]}), nl=False)
+        print_json({"deleted": [key.session_id for key in keys]})
         return
     for key in keys:
-        click.echo(f"deleted: {legible(key.session_id)}")
+        click.echo(f"deleted: {printable(key.session_id)}")
 
 
-def _ask(store: FullStore, keys: list[SessionKey]) -> None:
-    """Show what would go, and end here unless a person says yes; raises `UsageError` where there is nobody to ask."""
+def _confirm(store: FullStore, keys: list[SessionKey]) -> None:
+    """Show the sessions and ask; raise `UsageError` without a terminal to ask on."""
     if not can_ask(sys.stdin):
-        raise UsageError(f"nobody is there to be asked; to delete {_named(keys)} for good, add --yes")
-    changed_ms = {one.key: one.changed_ms for one in by_change(store)}
+        names = ", ".join(printable(key.session_id) for key in keys)
+        raise UsageError(f"cannot ask without a terminal; to delete {names} for good, add --yes")
+    now_ms, tallies = int(time() * 1000), Tallies(store)
+    stored = {one.key: one for one in newest_sessions(store)}
     for key in keys:
-        age = ago(changed_ms.get(key), int(time() * 1000))
-        click.echo(f"  {legible(key.session_id)}  {_title(store, key)}  ({age})", err=True)
+        title = one_line(list_session(tallies, stored[key]).title, LONGEST_TITLE)
+        age = ago(stored[key].changed_ms, now_ms)
+        click.echo(f"  {printable(key.session_id)}  {title}  ({age})", err=True)
     click.confirm(f"Delete {'it' if len(keys) == 1 else 'all of them'} for good?", abort=True, err=True)
-
-
-def _named(keys: list[SessionKey]) -> str:
-    return ", ".join(legible(key.session_id) for key in keys)
-
-
-def _title(store: FullStore, key: SessionKey) -> str:
-    try:
-        return one_line(Tallies(store).of(key).title or title_of(store, key), LONGEST_TITLE)
-    except InfoldError:
-        return ""

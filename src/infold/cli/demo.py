@@ -1,55 +1,92 @@
-"""`infold demo`: one coding session, kept by infold in a file and played through small windows, without a model or a network.
+"""`infold demo`: play one coding session through small windows, without a model, a key or a network.
 
-The command line, and the verdict at the end. What is played stands in `demo_scene.py`, how in `demo_play.py` and `demo_acts.py`,
-what is checked in `demo_checks.py`, how it looks in `demo_page.py`.
+The session is scripted, and its summaries are recorded (`infold.testing`). It is kept by an `infold.Session` in a SQLite file,
+request by request, as an agent would: `prepare_new` before each request and `record` after it.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
-from rich.console import Console
+from msgspec import Struct
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
 
-from infold.cli.demo_acts import acts_on
-from infold.cli.demo_page import show, show_acts, sum_up
-from infold.cli.demo_play import Stage
-from infold.cli.demo_scene import Scene, scene_for
-from infold.cli.render import checkpoint_panel, console_for
+from infold.cli.demo_session import AGENTS_TEXT, RULES, SYSTEM_TEXT, RecordedSummariser, coding_session
+from infold.cli.options import parse_tokens
+from infold.cli.render import checkpoint_panel, legend, open_console, window_bar
+from infold.core.budget import Budget, Window, budget_for
+from infold.core.events import Clipped, Compacted, Event, Pruned, SummaryRejected
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UserMessage,
+    text_of,
+)
 from infold.core.policy import Policy, preset
-from infold.errors import UnknownPreset
+from infold.core.tokens import measure
+from infold.core.view import view
+from infold.errors import UnknownPreset, WindowExceeded
+from infold.reports.text import FAULTS, dollars, event_line, one_line, short_number
+from infold.session.counting import counting_for
+from infold.session.report import tokens_by_category
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
+from infold.testing.builders import numbered, replies, user
+from infold.wiring import open_store
+
+FORMAT = "anthropic-messages"
 
 SMALLEST_WINDOW, LARGEST_WINDOW = 8_000, 2_000_000
-"""Below 8k the session's system prompt and rules alone fill the window."""
+"""Below 8k the system prompt and the user's rules alone fill the window."""
 
-MOST_FAULTS = 10
-UNITS = {"k": 1_000, "m": 1_000_000}
+SMALL_WINDOW = 32_000
+"""Below this the session is scaled down: without AGENTS.md, with short results."""
+
+SMALL_RESULT_SHARE, LARGEST_RESULT = 1 / 16, 50_000
+
+LAST_PROMPT = (user("Thank you. What should the others know first?"), replies("How the new feed is read."))
+STEP_MS = 60_000
+"""Time between two requests in the played session."""
+
+PAUSE_SECONDS = 0.006
+PLAIN_BAR_EVERY = 20
+INDENT = len("request 000 ")
+CATEGORIES = ("system", "summary", "user", "assistant", "reasoning", "calls", "results")
+
+QUERY = "make lint unused"
+RECALL_TOKENS, RECALL_LINES, LONGEST_LINE = 300, 3, 78
+
 INTRODUCTION = """\
-A coding agent's session outgrows its model's window many times over.
-infold prepares every request so that it fits, and keeps what the user laid down word for word.
-Nothing is sent: no key, no network, no model. The log keeps everything, the request gets smaller:
-old tool results are pruned, old turns are folded into a checkpoint, a part too large is clipped.
-The log is a SQLite file. Summaries were recorded, and are judged before they stand for anything.
+A coding agent's session outgrows its model's window many times over. infold prepares every
+request so that it fits, and keeps the user's requests and rules word for word. The log keeps
+everything, the request gets smaller: old tool results are pruned, old turns are folded into a
+checkpoint, a part that is too large is clipped. Nothing is sent: no key, no network, no model.
 """
 
 
-def _window_sizes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[int, ...]:
-    return tuple(_window_size(ctx, param, value) for value in values)
+def _parse_windows(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[int, ...]:
+    windows = tuple(parse_tokens(ctx, param, value) or 0 for value in values)
+    for value, tokens in zip(values, windows, strict=True):
+        if not SMALLEST_WINDOW <= tokens <= LARGEST_WINDOW:
+            raise click.BadParameter(f"{value!r} is not from 8k to 2m tokens; use one such as 64k", ctx, param)
+    return windows
 
 
-def _window_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
-    """A number of tokens, with k or m for thousands and millions."""
-    text = value.lower().replace(",", "").replace("_", "")
-    digits, unit = (text[:-1], UNITS[text[-1]]) if text[-1:] in UNITS else (text, 1)
-    tokens = int(digits) * unit if digits.isdecimal() and len(digits) < 10 else 0
-    if not SMALLEST_WINDOW <= tokens <= LARGEST_WINDOW:
-        problem = f"{value!r} is no window the demo can play; give tokens from 8k to 2m, such as 64k"
-        raise click.BadParameter(problem, ctx, param)
-    return tokens
-
-
-def _preset(ctx: click.Context, param: click.Parameter, value: str) -> Policy:
+def _parse_preset(ctx: click.Context, param: click.Parameter, value: str) -> Policy:
     try:
         return preset(value)
     except UnknownPreset as error:
@@ -58,70 +95,239 @@ def _preset(ctx: click.Context, param: click.Parameter, value: str) -> Policy:
 
 @click.command(short_help="Watch a long coding session being kept inside small windows.")
 @click.option(
-    "--window", "windows", multiple=True, default=("8k", "64k"), callback=_window_sizes, help="May be repeated."
+    "--window", "windows", multiple=True, default=("8k", "64k"), callback=_parse_windows, help="May be repeated."
 )
-@click.option("--policy", default="infold", show_default=True, callback=_preset, help="Which preset decides.")
-@click.option("--plain", is_flag=True, help="Lines only: no colour, no movement. Always so outside a terminal.")
+@click.option("--policy", default="infold", show_default=True, callback=_parse_preset, help="The preset to use.")
+@click.option("--plain", is_flag=True, help="Lines only: no colour, no movement. Always so without a terminal.")
 @click.option("--fast", is_flag=True, help="No pauses.")
 @click.option(
     "--keep",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Keep the sessions in this SQLite file, for `infold serve --store` to show; those it has are not played again.",
+    help="Keep the sessions in this SQLite file, for `infold serve --store`; those in it are not played again.",
 )
 def demo(windows: tuple[int, ...], policy: Policy, plain: bool, fast: bool, keep: Path | None) -> None:
-    """Watch a long coding session being kept inside small windows (8k and 64k, if no other is given).
+    """Watch a long coding session being kept inside small windows (8k and 64k by default).
 
-    Each request of the session is prepared as an agent would send it. Nothing is sent: no key, no network, no model. At
-    the end every request is checked; the exit status is 1 if one of them did not hold.
+    Each request of the session is prepared as an agent would send it. Nothing is sent: no key, no network, no model. The
+    exit status is 1 if a request does not fit.
     """
-    console = console_for(plain=plain)
+    console = open_console(plain=plain)
     plain = plain or not console.is_terminal
     console.print(INTRODUCTION)
-    faults: list[str] = []
+    problems: list[str] = []
     for place, window_tokens in enumerate(windows, start=1):
-        scene = scene_for(window_tokens, policy)
-        with _stage(scene, keep) as stage:
-            if stage.is_played:
-                console.print(f"{stage.name} is in {keep} already")
+        with ExitStack() as stack:
+            path = keep or Path(stack.enter_context(TemporaryDirectory(prefix="infold-demo-"))) / "demo.sqlite3"
+            name = f"demo-{window_tokens // 1_000}k"
+            played = Demo(stack.enter_context(open_store(str(path))), name, window_tokens, policy)
+            if played.session.log.next_sequence:
+                console.print(f"{name} is in {keep} already")
                 continue
-            found = _play(console, stage, plain=plain, fast=fast, last=place == len(windows))
-            stage.session.title(f"A coding session in a window of {window_tokens:,} tokens")
-        faults += [f"window {window_tokens:,}, {fault}" for fault in found]
-    raise click.exceptions.Exit(_verdict(console, faults))
-
-
-def _play(console: Console, stage: Stage, *, plain: bool, fast: bool, last: bool) -> list[str]:
-    """Play and show one scene; gives what did not hold."""
-    requests = show(console, stage, plain=plain, fast=fast)
-    if not requests:
-        return [stage.stopped]
-    if last and requests[-1].checkpoint:
-        console.print(checkpoint_panel(requests[-1].checkpoint, plain=plain))
-    sum_up(console, stage.scene, requests)
-    faults = [fault for request in requests for fault in request.faults]
-    if stage.stopped:
-        return [*faults, stage.stopped]
-    return [*faults, *show_acts(console, acts_on(stage, requests))]
-
-
-@contextmanager
-def _stage(scene: Scene, keep: Path | None) -> Iterator[Stage]:
-    """A stage in the file to keep, else in a folder of its own, which is gone afterwards."""
-    with TemporaryDirectory(prefix="infold-demo-") as folder:
-        name = f"demo-{scene.window.context_tokens // 1_000}k" if keep else "demo"
-        stage = Stage(scene, keep or Path(folder) / "demo.sqlite3", name)
-        try:
-            yield stage
-        finally:
-            stage.close()
-
-
-def _verdict(console: Console, faults: list[str]) -> int:
-    """Say whether everything held; the exit status."""
-    if not faults:
+            requests = _show(console, played, plain=plain, fast=fast)
+            checkpoint = played.session.log.checkpoint
+            if checkpoint is not None and place == len(windows):
+                console.print(checkpoint_panel(checkpoint.text, plain=plain))
+            if requests:
+                _sum_up(console, played, requests)
+            played.session.title(f"A coding session in a window of {window_tokens:,} tokens")
+            problems += [f"window {window_tokens:,}, {problem}" for problem in played.problems]
+    for problem in problems:
+        console.print(problem, style="red")
+    if problems:
+        console.print("not all requests fitted; try --policy infold or a larger --window", style="bold red")
+    else:
         console.print("all requests fitted", style="bold green")
-        return 0
-    for fault in faults[:MOST_FAULTS]:
-        console.print(fault, style="red")
-    console.print(f"faults in all: {len(faults)}; try --policy infold or a larger --window", style="bold red")
-    return 1
+    raise click.exceptions.Exit(1 if problems else 0)
+
+
+# Playing.
+
+
+class DemoRequest(Struct, frozen=True):
+    """One request: its tokens by category, what it would have had without infold, and what was done for it.
+
+    `keeps_prefix`: it begins with the whole request before it, so that the provider's cache applies.
+    """
+
+    number: int
+    contents: Mapping[str, int]
+    tokens_without: int
+    events: tuple[Event, ...]
+    keeps_prefix: bool
+
+    @property
+    def tokens(self) -> int:
+        """The size of the request."""
+        return sum(self.contents.values())
+
+
+class Demo:
+    """A coding session that is played through one window; `problems` names requests that did not fit."""
+
+    def __init__(self, store: Any, name: str, window_tokens: int, policy: Policy) -> None:
+        small = window_tokens < SMALL_WINDOW
+        largest = int(window_tokens * SMALL_RESULT_SHARE) if small else LARGEST_RESULT
+        window = Window(window_tokens, output_tokens=window_tokens // 4)
+        self.window_tokens, self.policy, self.budget = window_tokens, policy, budget_for(window, policy)
+        self.history = (*coding_session(largest_result_tokens=largest), *numbered(LAST_PROMPT, prefix="last"))
+        self.system = SYSTEM_TEXT if small else f"{SYSTEM_TEXT}\n\n{AGENTS_TEXT}"
+        self.problems: list[str] = []
+        self._number = 0
+        started_ms = round(time.time() * 1_000) - STEP_MS * len(self.history)
+        settings = SessionSettings(
+            window=window,
+            policy=policy,
+            summariser=RecordedSummariser(),
+            format=FORMAT,
+            recall=True,
+            environ={},
+            now_ms=lambda: started_ms + STEP_MS * self._number,
+        )
+        self.session = Session(store, name, settings)
+        ruler = counting_for("o200k").ruler
+        self._system_tokens = measure(self.system, ruler)
+        self._count = lru_cache(maxsize=None)(lambda message: tokens_by_category((message,), ruler))
+
+    def play(self) -> Iterator[DemoRequest]:
+        """Yield every request in turn; each is answered by the script, with the usage a provider would report."""
+        new: list[Message] = []
+        before: Sequence[object] = []
+        tokens_without = self._system_tokens
+        for message in self.history:
+            tokens_without += sum(self._count(message).values())
+            if not isinstance(message, AssistantMessage):
+                new.append(message)
+                continue
+            self._number += 1
+            try:
+                ready = self.session.prepare_new([_item(one) for one in new], system=self.system)
+            except WindowExceeded as error:
+                self.problems.append(f"request {self._number}: {error}")
+                return
+            output_tokens = sum(self._count(message).values())
+            keeps_prefix = ready.messages[: len(before)] == before
+            request = DemoRequest(
+                self._number, self._contents(), tokens_without - output_tokens, ready.events, keeps_prefix
+            )
+            if request.tokens > self.budget.limit_tokens:
+                self.problems.append(f"request {self._number}: {request.tokens:,} tokens are over the limit")
+            yield request
+            self.session.record(_reply(message, input_tokens=request.tokens, output_tokens=output_tokens))
+            before, new = ready.messages, []
+
+    def _contents(self) -> dict[str, int]:
+        tokens = Counter(system=self._system_tokens)
+        for message in view(self.session.log, self.policy.summary):
+            tokens.update(self._count(message))
+        return dict(tokens)
+
+
+def _item(message: Message) -> dict[str, Any]:
+    role = "assistant" if isinstance(message, AssistantMessage) else "user"
+    return {"role": role, "content": [_block(part) for part in message.parts]}
+
+
+def _block(part: Part) -> dict[str, Any]:
+    match part:
+        case ReasoningPart():
+            return {"type": "thinking", "thinking": part.text, "signature": f"signed-{len(part.text)}"}
+        case ToolCallPart():
+            return {"type": "tool_use", "id": part.call_id, "name": part.tool, "input": json.loads(part.arguments)}
+        case ToolResultPart():
+            ended = "" if part.exit_status is None else f"\n[exit status {part.exit_status}]"
+            return {"type": "tool_result", "tool_use_id": part.call_id, "content": f"{part.output}{ended}"}
+        case _:
+            assert isinstance(part, TextPart)
+            return {"type": "text", "text": part.text}
+
+
+def _reply(reply: AssistantMessage, *, input_tokens: int, output_tokens: int) -> dict[str, Any]:
+    finish = "tool_use" if reply.finish == "tool-calls" else "end_turn"
+    usage = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+    return {**_item(reply), "type": "message", "id": reply.id, "stop_reason": finish, "usage": usage}
+
+
+# Showing.
+
+
+def _show(console: Console, played: Demo, *, plain: bool, fast: bool) -> list[DemoRequest]:
+    """Play a session, as a moving bar in a terminal and as lines elsewhere; return its requests."""
+    budget, width = played.budget, max(20, min(70, console.width - 28))
+    turns = sum(isinstance(message, UserMessage) for message in played.history)
+    console.rule(f"window {played.window_tokens / 1_000:g}k", characters="-" if plain else "─", style="bold")
+    console.print(
+        f"A session of {len(played.history)} messages in {turns} user turns. Policy {played.policy.name}: compact at "
+        f"{short_number(budget.trigger_tokens)} tokens, aim at {short_number(budget.target_tokens)}, never send more than "
+        f"{short_number(budget.limit_tokens)}."
+    )
+    marks = _marks(budget, played.window_tokens, width)
+    if plain:
+        console.print(Group(legend(CATEGORIES, plain=True), marks))
+    requests: list[DemoRequest] = []
+    with nullcontext() if plain else Live(console=console, refresh_per_second=25) as live:
+        for request in played.play():
+            requests.append(request)
+            for event in request.events:
+                if not isinstance(event, SummaryRejected):  # the line of its compaction has it
+                    console.print(f"request {request.number:>3}  {event_line(event)}")
+                for line in _judged(event):
+                    console.print(f"{'':<{INDENT + 1}}{line}", style="dim")
+            bar = Text(f"request {request.number:>3} ").append(
+                window_bar(
+                    request.contents, window=played.window_tokens, limit=budget.limit_tokens, width=width, plain=plain
+                )
+            )
+            bar.append(f" {short_number(request.tokens)} tokens")
+            if live is not None:
+                without = f"without infold: {short_number(request.tokens_without)} tokens"
+                live.update(Group("", bar, marks, legend(CATEGORIES, plain=False), Text(without, style="dim")))
+                time.sleep(0 if fast else PAUSE_SECONDS)
+            elif request.number % PLAIN_BAR_EVERY == 1:
+                console.print(bar)
+    return requests
+
+
+def _marks(budget: Budget, window_tokens: int, width: int) -> Text:
+    """Return the line below the bar: where the target and the trigger end, and where the limit begins."""
+    line = ""
+    for name, tokens in (("target^", budget.target_tokens), ("trigger^", budget.trigger_tokens)):
+        place = round(width * tokens / window_tokens) - len(name)
+        line = line.ljust(place) + name if place >= len(line) else line
+    line = line.ljust(round(width * budget.limit_tokens / window_tokens)) + "^limit"
+    return Text(" " * INDENT + line, style="bold")
+
+
+def _judged(event: Event) -> Iterator[str]:
+    """Yield a line on a summary that the judge did not accept as it was."""
+    if isinstance(event, Compacted) and event.faults:
+        faults = "; ".join(text for fault, text in FAULTS.items() if fault in event.faults)
+        done = "repaired" if event.summariser else "rejected, code wrote the checkpoint"
+        yield f"the summary was {done}: {faults}"
+
+
+def _sum_up(console: Console, played: Demo, requests: Sequence[DemoRequest]) -> None:
+    """Print the session with and without infold, what was done, what was kept, and what recall finds."""
+    limit = played.budget.limit_tokens
+    events = [event for request in requests for event in request.events]
+    done = Counter(map(type, events))
+    over = sum(request.tokens_without > limit for request in requests)
+    largest = max(request.tokens for request in requests)
+    cost = sum(event.cost for event in events if isinstance(event, Compacted))
+    broken = sum(not request.keeps_prefix for request in requests)
+    sent = "\n".join(text_of(message) for message in view(played.session.log, played.policy.summary))
+    found = played.session.recall(QUERY, budget_tokens=RECALL_TOKENS).splitlines()
+    lines = {
+        "without infold": f"{short_number(requests[-1].tokens_without)} tokens at the end; "
+        f"{over} of {len(requests)} requests over the limit",
+        "with infold": f"{short_number(largest)} tokens in the largest request, {short_number(limit)} allowed",
+        "done": f"folds: {done[Compacted]}, prunings: {done[Pruned]}, clips: {done[Clipped]}; summaries {dollars(cost)}",
+        "cache": f"the cached prefix broke {broken} times in {len(requests)} requests",
+        "kept": f"{sum(rule in sent for rule in RULES)} of {len(RULES)} rules of the user, word for word",
+        "recalled": f"by {QUERY!r}:",
+    }
+    console.print()
+    for name, line in lines.items():
+        console.print(f"  {name:<17}{line}")
+    for line in [line for line in found if line.strip()][:RECALL_LINES]:
+        console.print(f"{'':<21}{one_line(line, LONGEST_LINE)}", overflow="ellipsis", no_wrap=True)
+    console.print()

@@ -1,7 +1,7 @@
-"""What an agent does, told as it happens: answers on one stream, everything about the work on another.
+"""Print what an agent does while it runs: answers on one stream, everything about the work on another.
 
-At a terminal the model's words stream as they arrive. A pipe or a file gets the answer alone, once it is known which words those
-are; with JSON every happening is a line of its own.
+In a terminal the model's words stream as they arrive. A pipe or a file gets the answer alone, once it is known which words those
+are; with JSON every event is a line.
 """
 
 from collections.abc import Callable
@@ -27,180 +27,179 @@ from infold.agent.events import (
     SummaryBegun,
     Titled,
 )
-from infold.cli.render import counted, event_text, is_worth_a_line, legible, one_line
 from infold.core.events import Event, PreparedAhead, SummaryProgressed
+from infold.reports.text import event_line, is_noticeable, one_line, plural, printable
 
-Told: TypeAlias = Happening | Event
-
+RunEvent: TypeAlias = Happening | Event
 
 LONGEST_LINE = 110
 
-
-WORTH_TELLING_SECONDS = 5.0
-"""How long somebody waits before they wonder for how long."""
-
+LONG_WAIT_SECONDS = 5.0
+"""Show the duration of waits longer than this."""
 
 ENDINGS: dict[Ending, str] = {
     "done": "done",
-    "aborted": "aborted; nothing of it is lost",
+    "aborted": "aborted; the session is stored",
     "length": "the reply was cut off for length, and compacting did not help; ask for less at once",
-    "steps": "stopped after as many steps as it may take; raise --steps, or go on",
-    "circling": "stopped: it made the same calls over and over with the same answers; tell it what to do differently",
-    "stop": "stopped: no summary could be written, and the preset goes on with nothing else; ask again, or name another model",
+    "steps": "stopped at the maximum number of steps; raise --steps, or continue",
+    "circling": "stopped: it repeated the same calls with the same results; tell it what to do differently",
+    "stop": "stopped: the summary failed, and the preset has no other way to continue; try again, or name another model",
     "filtered": "the provider withheld the reply; ask for it in other words",
     "failed": "",
 }
-"""Why an agent stopped, in words that say what to do; what failed is told by the error itself."""
-
+"""Why an agent stopped, and what to do; a failure has its own error message."""
 
 ANSWERS: tuple[Ending, ...] = ("done", "length", "filtered")
-"""Endings whose last reply is the answer, or what there is of it; after others it is something said on the way."""
+"""Endings whose last reply is the answer, or a part of it."""
 
 
-# Where the model's words go.
+# The model's words.
 
 
-class Voice(Protocol):
-    """How the model's words are told: `speak` takes them as they arrive, `pause` comes before a note about the work."""
+class AnswerOutput(Protocol):
+    """Where the model's words go."""
 
-    def speak(self, text: str) -> None:
-        """Take a piece of a reply."""
+    def write(self, text: str) -> None:
+        """Take the next words of a reply."""
 
-    def pause(self) -> None:
-        """Make room for a line about the work."""
+    def interrupt(self) -> None:
+        """Prepare for a line about the work."""
 
-    def answer(self, text: str) -> None:
-        """Take the answer, whole."""
-
-
-def voice_on(out: IO[str], console: Console) -> Voice:
-    """The words as they arrive where a person reads along; elsewhere the answer alone."""
-    return Aloud(out) if out.isatty() else InTheEnd(out, console)
+    def finish(self, text: str) -> None:
+        """Take the whole answer."""
 
 
-class Aloud:
-    """Words as they arrive."""
+def open_output(out: IO[str], console: Console) -> AnswerOutput:
+    """Return the output for a stream: words as they arrive in a terminal, the answer alone elsewhere."""
+    return StreamingOutput(out) if out.isatty() else FinalOutput(out, console)
+
+
+class StreamingOutput:
+    """Write words as they arrive."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
         self._is_mid_line = False
 
-    def speak(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Write it at once."""
         self._out.write(text)
         self._out.flush()
         self._is_mid_line = not text.endswith("\n") if text else self._is_mid_line
 
-    def pause(self) -> None:
+    def interrupt(self) -> None:
         """End the line."""
         if self._is_mid_line:
-            self.speak("\n")
+            self.write("\n")
 
-    def answer(self, text: str) -> None:
-        """It was read already."""
+    def finish(self, text: str) -> None:
+        """Do nothing: the answer is written already."""
         del text
 
 
-class InTheEnd:
-    """The answer alone; what a model says on the way, and a reply that broke off, belong to the work and go to the console."""
+class FinalOutput:
+    """Write the answer alone; other words of the model, and a reply that broke off, go to the console."""
 
     def __init__(self, out: IO[str], console: Console) -> None:
         self._out = out
         self._console = console
-        self._said = ""
+        self._words = ""
 
-    def speak(self, text: str) -> None:
-        """Keep it until it is known what it was."""
-        self._said += text
+    def write(self, text: str) -> None:
+        """Keep it until it is known whether it is the answer."""
+        self._words += text
 
-    def pause(self) -> None:
-        """Something follows, so it was not the answer."""
-        said, self._said = self._said.strip("\n"), ""
-        if said:
-            self._console.print(Text(said, style="dim"), soft_wrap=True)
+    def interrupt(self) -> None:
+        """Write the words so far to the console: something follows, so they are not the answer."""
+        words, self._words = self._words.strip("\n"), ""
+        if words:
+            self._console.print(Text(words, style="dim"), soft_wrap=True)
 
-    def answer(self, text: str) -> None:
-        """Write it."""
-        self._said = ""
+    def finish(self, text: str) -> None:
+        """Write the answer."""
+        self._words = ""
         self._out.write(text if not text or text.endswith("\n") else f"{text}\n")
         self._out.flush()
 
 
-# What is told.
+# Events.
 
 
-class Narrator:
-    """Tells a person: the voice has what the model says, the console the rest; `go_on` gives a session's command, or none."""
+class EventPrinter:
+    """Print events for a person: the model's words to `output`, the rest to the console.
 
-    def __init__(self, voice: Voice, console: Console, go_on: Callable[[str], str]) -> None:
-        self._voice = voice
+    `resume_command` returns the command that continues a session, or an empty text.
+    """
+
+    def __init__(self, output: AnswerOutput, console: Console, resume_command: Callable[[str], str]) -> None:
+        self._output = output
         self._console = console
-        self._go_on = go_on
+        self._resume_command = resume_command
 
-    def tell(self, told: Told) -> None:
-        """Tell of one happening."""
-        match told:
+    def print(self, event: RunEvent) -> None:
+        """Print one event."""
+        match event:
             case Spoke():
-                self._voice.speak(legible(told.text))
+                self._output.write(printable(event.text))
             case Called():
-                self._line(f"• {told.tool}  ", told.what, "cyan")
+                self._line(f"• {event.tool}  ", event.what, "cyan")
             case Answered():
-                self._line("  ", outcome_of(told), "dim" if told.status == "completed" else "red")
+                self._line("  ", describe_result(event), "dim" if event.status == "completed" else "red")
             case Retried():
-                self._note(f"  {again(told, 2 * LONGEST_LINE)}", "yellow")
+                self._note(f"  {describe_retry(event, 2 * LONGEST_LINE)}", "yellow")
             case Noted():
-                self._note(f"  {told.text}", "dim")
+                self._note(f"  {event.text}", "dim")
             case Ended():
-                self._end(told)
+                self._end(event)
             case Started() | Refused() | Reasoned() | Stepped() | Titled():
                 pass
             case SummaryBegun() | SummaryProgressed() | PreparedAhead():
                 pass
             case _:
-                if is_worth_a_line(told):
-                    self._note(f"◆ {event_text(told)}", "green")
+                if is_noticeable(event):
+                    self._note(f"◆ {event_line(event)}", "green")
 
     def _end(self, ended: Ended) -> None:
         if ended.ending in ANSWERS:
-            self._voice.answer(legible(ended.text))
-        self._voice.pause()
+            self._output.finish(printable(ended.text))
+        self._output.interrupt()
         words = ended.problem if ended.ending == "done" else ENDINGS[ended.ending]
         if words:
             self._note(words, "yellow")
-        command = self._go_on(ended.session_id) if ended.ending != "done" else ""
+        command = self._resume_command(ended.session_id) if ended.ending != "done" else ""
         if command:
-            self._note(f"go on with: {command}", "dim")
+            self._note(f"continue with: {command}", "dim")
 
     def _line(self, opening: str, text: str, style: str) -> None:
-        """A note of one line, at most as long as the terminal is wide."""
+        """Print one line, at most as long as the terminal is wide."""
         width = self._console.width if self._console.is_terminal else LONGEST_LINE
         self._note(opening + one_line(text, max(0, width - len(opening))), style)
 
     def _note(self, line: str, style: str) -> None:
-        self._voice.pause()
-        self._console.print(Text(legible(line), style=style), soft_wrap=True)  # a terminal wraps by itself
+        self._output.interrupt()
+        self._console.print(Text(printable(line), style=style), soft_wrap=True)  # a terminal wraps by itself
 
 
-def again(retried: Retried, most: int) -> str:
-    """That a request is sent once more, when, and why, in one line."""
-    when = f" in {retried.wait_seconds:.0f} s" if retried.wait_seconds >= WORTH_TELLING_SECONDS else ""
-    return f"once more{when}: {one_line(retried.problem, most)}"
+def describe_retry(retried: Retried, most: int) -> str:
+    """Return when a request is retried, and why, in one line."""
+    when = f" in {retried.wait_seconds:.0f} s" if retried.wait_seconds >= LONG_WAIT_SECONDS else ""
+    return f"retrying{when}: {one_line(retried.problem, most)}"
 
 
-def outcome_of(answered: Answered) -> str:
-    """How a call went, in one line."""
+def describe_result(answered: Answered) -> str:
+    """Return the result of a call in one line."""
     if answered.status != "completed":
         return one_line(answered.output, LONGEST_LINE)
-    lines = counted(len(answered.output.splitlines()), "line")
+    lines = plural(len(answered.output.splitlines()), "line")
     status = "" if not answered.exit_status else f", exit status {answered.exit_status}"
     return f"{lines}{status}, {answered.duration_ms / 1000:.1f} s"
 
 
-def json_lines(out: IO[bytes]) -> Callable[[Told], None]:
-    """Tells a program: one JSON object a line in UTF-8, each with the name of its `event`."""
+def json_lines(out: IO[bytes]) -> Callable[[RunEvent], None]:
+    """Return a function that writes events for a program: one JSON object per line, with the name of its `event`."""
 
-    def tell(told: Told) -> None:
-        out.write(msgspec.json.encode(told) + b"\n")
+    def write(event: RunEvent) -> None:
+        out.write(msgspec.json.encode(event) + b"\n")
         out.flush()
 
-    return tell
+    return write

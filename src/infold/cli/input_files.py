@@ -1,7 +1,7 @@
-"""Open what a user names: a transcript in any format that is known, or a JSON file with the messages of a request.
+"""Read the file a user names: a transcript in any known format, or a JSON file with the messages of a request.
 
-Both become sessions; a request keeps its own shape beside them, so that it can be written back. Tells on stderr what of a
-file was not read, and how far a long reading is.
+Both become recorded sessions; a request keeps its body too, so that it can be written back. Notes on what could not be read,
+and the progress of a long file, go to stderr.
 """
 
 import sys
@@ -15,12 +15,12 @@ from msgspec import Struct
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-from infold.cli.options import WIRE_NAMES
-from infold.cli.render import counted, legible
+from infold.cli.options import combine
 from infold.core.messages import ModelRef
 from infold.errors import BrokenInput, FormatError, UnknownFormat
 from infold.formats.registry import (
     ANTHROPIC_MESSAGES,
+    FORMATS,
     GEMINI,
     OPENAI_CHAT,
     OPENAI_RESPONSES,
@@ -28,26 +28,38 @@ from infold.formats.registry import (
     detect,
     format_named,
 )
+from infold.reports.text import plural, printable
 from infold.transcripts import source as sources
 from infold.transcripts.record import Issues, RecordedSession, Skipped, import_session
 from infold.transcripts.registry import FORMAT_NAMES, read_transcript
 
-LONG_BYTES = 1_000_000
-"""A file below this is read before a progress bar could be looked at."""
+WIRE_NAMES: tuple[str, ...] = tuple(wire.name for wire in FORMATS)
+KNOWN_FORMATS = (*FORMAT_NAMES, *WIRE_NAMES)
 
+LONG_BYTES = 1_000_000
+"""Smaller files are read before a progress bar could be seen."""
 
 MOST_IDS = 8
 
-
 FIELDS: Mapping[str, WireFormat | None] = {"messages": None, "input": OPENAI_RESPONSES, "contents": GEMINI}
-"""The fields of a request's body that hold its messages, and the format that alone has such a field."""
+"""The fields of a request's body that hold its messages, with the format if only one has such a field."""
+
+REMEDY = "name it with --format NAME; a JSON file must hold a list of messages, or a request with messages, input or contents"
+
+input_options = combine(
+    click.option(
+        "--format",
+        type=click.Choice(KNOWN_FORMATS),
+        metavar="NAME",
+        help="The format of FILE, if it cannot be detected.",
+    ),
+    click.option("--session", metavar="ID", help="The session of FILE to use, by its id or the beginning of it."),
+)
+"""The options of every verb that reads a file."""
 
 
-REMEDY = "say which it is with --format NAME; a JSON file holds a list of messages, or a request with messages, input or contents"
-
-
-class WireRequest(Struct, frozen=True):
-    """A request as it was in its file: the format, the whole body, the field of the messages (none: the body is the list)."""
+class RequestFile(Struct, frozen=True):
+    """A request as it is in its file: format, body, and the field of the messages (`None` if the body is the list)."""
 
     wire: WireFormat
     body: Any
@@ -55,76 +67,82 @@ class WireRequest(Struct, frozen=True):
     items: tuple[Any, ...]
 
     def with_items(self, items: list[Any]) -> Any:
-        """The body with other messages in their place."""
+        """Return the body with other messages."""
         return items if self.field is None else {**self.body, self.field: items}
 
 
-class Recording(Struct, frozen=True):
-    """All that one file told; `request` is its own shape if it is a request."""
+class InputFile(Struct, frozen=True):
+    """The content of a file; `request` is set if it holds a request."""
 
     path: Path
     format: str
     sessions: tuple[RecordedSession, ...]
     skipped: tuple[Skipped, ...] = ()
-    request: WireRequest | None = None
+    request: RequestFile | None = None
 
 
-def open_recording(path: Path, form: str | None) -> Recording:
-    """Read a file in the format asked for, or in the one its content tells; what was not read is told on stderr.
+def read_input(path: Path, format_name: str | None) -> InputFile:
+    """Read a file in the given format, or in the detected one, and note on stderr what could not be read.
 
-    Raises `UnknownFormat` with all that was tried, `BrokenInput` where nothing in it can be read.
+    Raise `UnknownFormat` with all formats tried, `BrokenInput` if nothing in it can be read.
     """
-    with watching(path) as progress:
-        recording = _read(path, form, progress)
-    for skipped in recording.skipped:
+    with _progress(path) as progress:
+        found = _read(path, format_name, progress)
+    for skipped in found.skipped:
         if not skipped.reason.startswith("bookkeeping:"):
-            click.echo(_note(path, skipped), err=True)
-    return recording
+            where = f", first at line {skipped.line}" if skipped.line else ""
+            done = "repaired" if skipped.repaired else "skipped"
+            times = plural(skipped.count, "time")
+            click.echo(f"note: {printable(path.name)}: {done} ({times}{where}): {skipped.reason}", err=True)
+    return found
 
 
-def chosen_session(recording: Recording, wanted: str | None) -> RecordedSession:
-    """The session asked for by its id or an unambiguous beginning of it; the first if none is."""
+def choose_session(found: InputFile, wanted: str | None) -> RecordedSession:
+    """Return the session with that id or the only one that begins so; the first if no id is given."""
     if wanted is None:
-        return recording.sessions[0]
-    found = [session for session in recording.sessions if session.id == wanted]
-    found = found or [session for session in recording.sessions if session.id.startswith(wanted)]
-    if len(found) == 1:
-        return found[0]
-    ids = ", ".join(repr(session.id) for session in recording.sessions[:MOST_IDS])
-    more = f" and {len(recording.sessions) - MOST_IDS} more" if len(recording.sessions) > MOST_IDS else ""
-    problem = "several sessions begin so" if found else "there is no such session"
+        return found.sessions[0]
+    matching = [session for session in found.sessions if session.id == wanted]
+    matching = matching or [session for session in found.sessions if session.id.startswith(wanted)]
+    if len(matching) == 1:
+        return matching[0]
+    ids = ", ".join(repr(session.id) for session in found.sessions[:MOST_IDS])
+    more = f" and {len(found.sessions) - MOST_IDS} more" if len(found.sessions) > MOST_IDS else ""
+    problem = "several sessions begin so" if matching else "no such session"
     raise click.BadParameter(f"{wanted!r}: {problem}; the file holds {ids}{more}", param_hint="'--session'")
 
 
 @contextmanager
-def watching(path: Path) -> Iterator[sources.Progress | None]:
-    """A bar on stderr while a long file is read, if there is a terminal to show it."""
+def _progress(path: Path) -> Iterator[sources.Progress | None]:
+    """Show a bar on stderr while a long file is read, if there is a terminal."""
     if not sys.stderr.isatty() or path.stat().st_size < LONG_BYTES:
         yield None
         return
     columns = (TextColumn("reading {task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(legible(path.name), total=path.stat().st_size)
+        task = progress.add_task(printable(path.name), total=path.stat().st_size)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def _read(path: Path, form: str | None, progress: sources.Progress | None) -> Recording:
-    if form in WIRE_NAMES:
-        return _read_request(path, form, progress)
+def _read(path: Path, format_name: str | None, progress: sources.Progress | None) -> InputFile:
+    if format_name in WIRE_NAMES:
+        return _read_request(path, format_name, progress)
     try:
-        transcript = read_transcript(path, format=form, progress=progress)
+        transcript = read_transcript(path, format=format_name, progress=progress)
     except UnknownFormat:
         return _read_request(path, None, progress)
-    return Recording(path, transcript.format, transcript.sessions, transcript.skipped)
+    return InputFile(path, transcript.format, transcript.sessions, transcript.skipped)
 
 
-def _read_request(path: Path, form: str | None, progress: sources.Progress | None) -> Recording:
-    notes = Issues()
+def _read_request(path: Path, format_name: str | None, progress: sources.Progress | None) -> InputFile:
+    issues = Issues()
     try:
-        document = _document(path, notes, progress)
+        with sources.open_file(path) as stream:
+            size = path.stat().st_size
+            source = sources.Source(stream, name=path.name, issues=issues, total_bytes=size, progress=progress)
+            document = source.head().document
     except BrokenInput as error:
-        raise error if form is not None else _unknown(path) from error
-    request = _request_in(document, path, form)
+        raise error if format_name is not None else _unknown_format(path) from error
+    request = _find_request(document, path, format_name)
     decoded = request.wire.decode(request.items)
     body = request.body if isinstance(request.body, dict) else {}
     name = body.get("model")
@@ -135,47 +153,34 @@ def _read_request(path: Path, form: str | None, progress: sources.Progress | Non
         system=request.wire.system_text(body),
         tools=request.wire.tools_text(body),
     )
-    return Recording(path, request.wire.name, (import_session(session, first_kept=0),), notes.skipped(), request)
+    return InputFile(path, request.wire.name, (import_session(session, first_kept=0),), issues.skipped(), request)
 
 
-def _document(path: Path, notes: Issues, progress: sources.Progress | None) -> Any:
-    with sources.open_file(path) as stream:
-        size = path.stat().st_size
-        source = sources.Source(stream, name=path.name, issues=notes, total_bytes=size, progress=progress)
-        return source.head().document
-
-
-def _request_in(document: Any, path: Path, form: str | None) -> WireRequest:
-    """The request that a JSON document is; raises `UnknownFormat` if it is none."""
+def _find_request(document: Any, path: Path, format_name: str | None) -> RequestFile:
+    """Return the request in a JSON document; raise `UnknownFormat` if it does not hold one."""
     field = next((name for name in FIELDS if isinstance(document, dict) and name in document), None)
     items = document if field is None else document[field]
     if field == "input" and isinstance(items, str):
         items = [{"role": "user", "content": items}]
     if not isinstance(items, list):
-        raise _unknown(path)
+        raise _unknown_format(path)
     if not items:
         raise BrokenInput(path.name, "the file holds no message", remedy="give a request with messages")
-    wire = format_named(form) if form is not None else _wire_of(document, field, items, path)
-    return WireRequest(wire, document, field, tuple(items))
+    wire = format_named(format_name) if format_name is not None else _detect_wire(document, field, items, path)
+    return RequestFile(wire, document, field, tuple(items))
 
 
-def _wire_of(document: Any, field: str | None, items: list[Any], path: Path) -> WireFormat:
-    told = FIELDS[field] if field is not None else None
-    if told is not None:
-        return told
+def _detect_wire(document: Any, field: str | None, items: list[Any], path: Path) -> WireFormat:
+    by_field = FIELDS[field] if field is not None else None
+    if by_field is not None:
+        return by_field
     try:
         found = detect(items)
     except FormatError as error:
-        raise _unknown(path) from error
+        raise _unknown_format(path) from error
     is_anthropic = found is OPENAI_CHAT and isinstance(document, dict) and "system" in document
     return ANTHROPIC_MESSAGES if is_anthropic else found
 
 
-def _unknown(path: Path) -> UnknownFormat:
-    return UnknownFormat(legible(path.name), tried=(*FORMAT_NAMES, *WIRE_NAMES), remedy=REMEDY)
-
-
-def _note(path: Path, skipped: Skipped) -> str:
-    where = f", first at line {skipped.line}" if skipped.line else ""
-    done = "repaired" if skipped.repaired else "skipped"
-    return f"note: {legible(path.name)}: {done} ({counted(skipped.count, 'time')}{where}): {skipped.reason}"
+def _unknown_format(path: Path) -> UnknownFormat:
+    return UnknownFormat(printable(path.name), tried=KNOWN_FORMATS, remedy=REMEDY)

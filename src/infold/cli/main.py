@@ -1,6 +1,6 @@
-"""The command `infold`: finds the verb that was asked for and tells an error in one line.
+"""The command `infold`: run a verb, and report errors in one line.
 
-Verbs are named in a table and loaded when they are used, so that `infold --help` stays quick whatever they import.
+Verbs are listed in a table and imported when they are used, so that `infold --help` stays fast.
 """
 
 import errno
@@ -19,33 +19,32 @@ from infold.errors import InfoldError
 
 
 class Verb(Struct, frozen=True):
-    """Where a verb's command is (`module:attribute`), and its one line of help."""
+    """Where a verb's command is (`module:attribute`), and its line of help."""
 
     target: str
     help: str
 
 
 VERBS = {
-    "chat": Verb("infold.cli.chat.verb:chat", "Talk with the agent, in this folder."),
-    "compact": Verb("infold.cli.compact:compact_verb", "Fold a session into a window and show what was done."),
+    "chat": Verb("infold.cli.chat.verb:chat", "Chat with the agent, in this folder."),
+    "compact": Verb("infold.cli.compact:compact_verb", "Fold a session into a window and show the result."),
     "config": Verb("infold.cli.config:config", "Show every setting and where its value came from."),
-    "convert": Verb("infold.cli.convert:convert", "Write a session in another shape."),
+    "convert": Verb("infold.cli.convert:convert", "Write a session in another format."),
     "delete": Verb("infold.cli.delete:delete", "Remove sessions for good."),
     "demo": Verb("infold.cli.demo:demo", "Watch a long coding session being kept inside small windows."),
     "diff": Verb("infold.cli.diff:diff", "Show what a session changed on disk."),
     "export": Verb("infold.cli.export:export", "Write a session as markdown, as infold's log or for OpenCode."),
     "inspect": Verb("infold.cli.inspect:inspect", "Show what fills the window of a recorded session."),
-    "mcp": Verb("infold.cli.mcp:mcp", "Give any agent recall, as a server of the Model Context Protocol."),
+    "mcp": Verb("infold.cli.mcp:mcp", "Serve recall to any agent over the Model Context Protocol."),
     "models": Verb("infold.cli.models:models", "Show limits and prices of models."),
-    "recall": Verb("infold.cli.recall:recall", "Find something that was said in a session."),
-    "replay": Verb("infold.cli.replay:replay", "See what policies would have cost on your own transcripts."),
+    "recall": Verb("infold.cli.recall:recall", "Search a recorded session."),
+    "replay": Verb("infold.cli.replay:replay", "Compute what policies would have cost on your transcripts."),
     "run": Verb("infold.cli.run:run", "Carry out one task with the agent, in this folder."),
     "serve": Verb("infold.cli.serve:serve", "Keep any agent inside its window by its base URL."),
-    "sessions": Verb("infold.cli.sessions:sessions", "List the sessions there are."),
-    "show": Verb("infold.cli.show:show", "Read a session."),
+    "sessions": Verb("infold.cli.sessions:sessions", "List the stored sessions."),
+    "show": Verb("infold.cli.show:show", "Print a session."),
     "undo": Verb("infold.cli.undo:undo", "Undo a session's newest compaction."),
 }
-
 
 EXTRAS = {
     **dict.fromkeys(("click", "rich"), "cli"),
@@ -54,11 +53,11 @@ EXTRAS = {
     "prompt_toolkit": "agent",
     "psycopg": "postgres",
 }
-"""Which extra brings a package that a verb needs."""
+"""The extra that installs a package that a verb needs."""
 
 
 class BadUsage(click.ClickException):
-    """The command line is wrong: one line that says how, exit status 2."""
+    """An error of the command line, exit status 2."""
 
     exit_code = 2
 
@@ -71,11 +70,11 @@ class LazyGroup(click.Group):
         self.verbs = verbs
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all verbs."""
+        """Return the names of all verbs."""
         return sorted({*self.verbs, *super().list_commands(ctx)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb of that name, imported now."""
+        """Import and return the verb of that name."""
         if cmd_name not in self.verbs:
             return super().get_command(ctx, cmd_name)
         module, _, attribute = self.verbs[cmd_name].target.partition(":")
@@ -85,31 +84,31 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb; one that does not exist is refused with those that are nearest to it."""
+        """Find the verb, or suggest similar ones."""
         near = [] if args[0] in self.list_commands(ctx) else get_close_matches(args[0], self.list_commands(ctx), n=2)
         if near and not args[0].startswith("-"):
             ctx.fail(f"No such command {args[0]!r}; did you mean {' or '.join(map(repr, near))}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs from the table, importing none."""
+        """List the verbs without importing them."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, verb.help) for name, verb in sorted(self.verbs.items())])
 
     def make_context(self, *args: Any, **settings: Any) -> click.Context:
-        """Read the command line; what is wrong with it is told in one line."""
-        with _told_in_one_line():
+        """Parse the command line; report errors in one line."""
+        with _errors_in_one_line():
             return super().make_context(*args, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb; what goes wrong is told in one line."""
-        with _told_in_one_line():
+        """Run the verb; report errors in one line."""
+        with _errors_in_one_line():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _told_in_one_line() -> Iterator[None]:
+def _errors_in_one_line() -> Iterator[None]:
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:
@@ -120,13 +119,13 @@ def _told_in_one_line() -> Iterator[None]:
     except (click.exceptions.Exit, click.Abort, click.ClickException):
         raise
     except SystemExit as error:
-        if isinstance(error.__context__, BrokenPipeError):  # rich ends the program by itself
+        if isinstance(error.__context__, BrokenPipeError):  # rich exits by itself
             raise click.exceptions.Exit(_status_without_reader()) from error
         raise
     except InfoldError as error:
         raise click.ClickException(_line(error)) from error
     except OSError as error:
-        if error.errno == errno.EPIPE:  # the reader of the output has gone, as after `| head`
+        if error.errno == errno.EPIPE:  # the reader of the output is gone, as after `| head`
             _discard_output()
             raise click.exceptions.Exit(_status_without_reader()) from error
         raise click.ClickException(_line(error)) from error
@@ -140,13 +139,13 @@ def _told_in_one_line() -> Iterator[None]:
 
 
 def _status_without_reader() -> int:
-    """Return the status of a verb whose reader has gone: the agent's work is cut short, a page is not."""
+    """Return the exit status if the reader of the output is gone: an error for the agent, whose work is cut short."""
     context = click.get_current_context(silent=True)
     return 1 if context is not None and context.invoked_subcommand == "run" else 0
 
 
 def _discard_output() -> None:
-    """Send what is still in the buffer nowhere, so that the interpreter can end without an error."""
+    """Discard buffered output, so that the interpreter can exit without an error."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -161,8 +160,8 @@ def main() -> None:
     """Keep an agent's conversation inside its model's context window, and lose nothing.
 
     infold decides when and what to cut, prunes old tool results, folds old turns into a checkpoint that keeps your
-    requests and rules word for word, and proves that the next request fits.
+    requests and rules word for word, and ensures that the next request fits.
 
-    Start with `infold demo`, then `infold inspect FILE` on a session of your own agent. No verb needs a key or a network
-    but those that ask a model: run and chat with --model, serve with an upstream.
+    Start with `infold demo`, then `infold inspect FILE` on a session of your own agent. Only verbs that use a model need a
+    key or a network: run and chat with --model, serve with an upstream.
     """

@@ -1,4 +1,4 @@
-"""`infold mcp`: recall as tools for any agent that speaks the Model Context Protocol."""
+"""`infold mcp`: serve recall to any agent over the Model Context Protocol."""
 
 import signal
 import sys
@@ -8,36 +8,38 @@ from typing import Any
 import click
 
 from infold.cli import options
-from infold.cli.session_lookup import reading_store
+from infold.cli.session_lookup import open_existing_store
 from infold.errors import UsageError
 from infold.mcp.tools import RecallTools
 
 SERVER = "infold.mcp.server"
-"""Found by name when it is started, so that this help can be read without the SDK."""
+"""Imported by name, so that --help works without the SDK."""
 
 
-@click.command("mcp", short_help="Give any agent recall, as a server of the Model Context Protocol.")
+@click.command("mcp", short_help="Serve recall to any agent over the Model Context Protocol.")
 @click.option(
     "--store",
     metavar="PLACE",
-    help="Where the sessions are: a file's path or a postgresql:// address; else as INFOLD_STORE or a file of settings says, "
-    "else your own.",
+    help="The store: a file's path or a postgresql:// address; by default as set by INFOLD_STORE or a settings file, else "
+    "your own.",
 )
-@click.option("--session", metavar="ID", default="", help="The session to recall from; else the last changed one.")
-@click.option("--tenant", metavar="NAME", help="Whose sessions, in the store of a gateway for several.")
+@click.option(
+    "--session", metavar="ID", default="", help="The session to recall from; by default the last changed one."
+)
+@click.option("--tenant", metavar="NAME", help="The tenant, in the store of a gateway.")
 @click.option(
     "--budget",
     metavar="TOKENS",
     default="2k",
     show_default=True,
-    callback=options.tokens_of,
-    help="The most that one answer may hold, such as 4000 or 8k.",
+    callback=options.parse_tokens,
+    help="The largest answer, such as 4000 or 8k.",
 )
 def mcp(store: str | None, session: str, tenant: str | None, budget: int) -> None:
-    """Serve recall over standard input and output, for a client that starts this command by itself.
+    """Serve recall over standard input and output, for a client that starts this command itself.
 
-    Its tools: recall searches a session or reads parts by their handles, read reads one part, sessions lists what there is.
-    No session is ever changed. Needs the extra mcp: pip install 'infold[mcp]'.
+    Tools: recall searches a session or reads parts by their handles, read reads one part, sessions lists the sessions.
+    Sessions are never changed. Needs the extra mcp: pip install 'infold[mcp]'.
 
     \b
     Examples:
@@ -45,10 +47,10 @@ def mcp(store: str | None, session: str, tenant: str | None, budget: int) -> Non
       claude mcp add infold -- infold mcp --store ~/gateway.sqlite3
     """
     server = _server()
-    with reading_store(store) as opened:
+    with open_existing_store(store) as opened:
         if sys.stdin.isatty():
-            click.echo("infold mcp speaks to a program, not to a person; end it with Ctrl-C", err=True)
-        # The SDK waits for input in a thread that no exception reaches. Nothing is being written that could be cut short.
+            click.echo("infold mcp is meant to be started by a program; stop it with Ctrl-C", err=True)
+        # The SDK waits for input in a thread that exceptions do not reach; nothing is being written, so the process may die.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         server.serve(RecallTools(opened, tenant, session, budget))
 
@@ -57,5 +59,5 @@ def _server() -> Any:
     try:
         return import_module(SERVER)
     except ModuleNotFoundError as error:
-        problem = f"the MCP SDK is not installed (there is no module {error.name})"
+        problem = f"the MCP SDK is not installed (no module {error.name})"
         raise UsageError(f"{problem}; pip install 'infold[mcp]'") from error

@@ -1,4 +1,4 @@
-"""`infold models`: the limits and prices infold knows, and how it understands a model's name."""
+"""`infold models`: show limits and prices of models, and how a name is matched."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,28 +8,25 @@ from rich.table import Table
 
 from infold.catalogue import Assumed, Lookup, ModelEntry, Prices, lookup, shipped_table
 from infold.cli import options
-from infold.cli.output_files import json_bytes
-from infold.cli.render import console_for, counted, legible, thousands
+from infold.cli.render import make_table, open_console, print_json
+from infold.reports.text import plural, printable, short_number
 
 MOST_LIKE = 10
-
-
 COLUMNS = ("window", "input", "output", "$ in", "$ out", "$ read", "$ write", "family")
 
-
 PLAIN_WIDTH = 400
-"""Columns where there is no terminal: room for any name, so that none is cut where somebody searches for it."""
+"""Columns if there is no terminal: room for any name, so that none is cut."""
 
 
 @click.command("models", short_help="Show limits and prices of models.")
 @click.argument("name", required=False)
-@click.option("--search", metavar="TEXT", help="List only models whose name, provider or family holds this text.")
+@click.option("--search", metavar="TEXT", help="List only models whose name, provider or family contains this text.")
 @options.as_json
 def models(name: str | None, search: str | None, as_json: bool) -> None:
-    """Show what infold knows of a model: NAME in any of its usual spellings, and how it was matched.
+    """Show limits and prices of a model, NAME in any of its usual spellings, and how it was matched.
 
-    Without NAME all models are listed. Prices are US dollars per million tokens. A name that nobody knows gets a cautious
-    window, and the reason is told.
+    Without NAME all models are listed. Prices are US dollars per million tokens. An unknown name gets a
+    cautious window, and the output says why.
 
     \b
     Examples:
@@ -57,13 +54,13 @@ def _matching(text: str) -> list[ModelEntry]:
 
 def _show_one(found: Lookup, name: str, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json_bytes({"asked": name, **_lookup_json(found)}), nl=False)
+        print_json({"asked": name, **_lookup_json(found)})
         return
-    for line in _told(found, name):
-        click.echo(legible(line))
+    for line in _describe(found, name):
+        click.echo(printable(line))
 
 
-def _told(found: Lookup, name: str) -> Iterator[str]:
+def _describe(found: Lookup, name: str) -> Iterator[str]:
     entry = found.entry
     if isinstance(found, Assumed):
         yield f"{name}: not known"
@@ -71,7 +68,7 @@ def _told(found: Lookup, name: str) -> Iterator[str]:
         yield f"  {found.advice.replace('window=…', '--window TOKENS')}"
         like = sorted(_matching(name), key=lambda one: len(one.name))[:MOST_LIKE]
         if like:
-            yield f"  names that hold it: {', '.join(one.name for one in like)}"
+            yield f"  names that contain it: {', '.join(one.name for one in like)}"
     else:
         yield f"{found.matched}: {entry.provider or 'provider not known'} (matched by: {', '.join(found.how)})"
     yield from _limits(entry)
@@ -116,22 +113,19 @@ def _lookup_json(found: Lookup) -> dict[str, object]:
 
 def _show_list(entries: list[ModelEntry], *, as_json: bool) -> None:
     if as_json:
-        page = {"as_of": shipped_table().as_of, "models": [_entry_json(entry) for entry in entries]}
-        click.echo(json_bytes(page), nl=False)
+        print_json({"as_of": shipped_table().as_of, "models": [_entry_json(entry) for entry in entries]})
         return
     if not entries:
-        click.echo("no model's name, provider or family holds this text; try a shorter one", err=True)
+        click.echo("no name, provider or family of a model contains this text; try a shorter one", err=True)
         return
-    console = console_for(plain=False)
-    if not console.is_terminal:
-        console.width = PLAIN_WIDTH
+    console = open_console(plain_width=PLAIN_WIDTH)
     console.print(_table(entries))
-    told = "dollars per million tokens: input, output, read from cache, written to cache"
-    console.print(f"{counted(len(entries), 'model')}, as of {shipped_table().as_of}; {told}")
+    units = "dollars per million tokens: input, output, read from cache, written to cache"
+    console.print(f"{plural(len(entries), 'model')}, as of {shipped_table().as_of}; {units}")
 
 
 def _table(entries: Iterable[ModelEntry]) -> Table:
-    table = Table(box=None, padding=(0, 1), header_style="bold")
+    table = make_table(header_style="bold")
     table.add_column("model", no_wrap=True, overflow="ellipsis")
     for name in COLUMNS:
         table.add_column(name, justify="left" if name == "family" else "right", no_wrap=True, min_width=len(name))
@@ -144,7 +138,7 @@ def _table(entries: Iterable[ModelEntry]) -> Table:
 
 
 def _size(tokens: int | None) -> str:
-    return "" if tokens is None else thousands(tokens)
+    return "" if tokens is None else short_number(tokens)
 
 
 def _price(dollars: float | None) -> str:
@@ -152,5 +146,5 @@ def _price(dollars: float | None) -> str:
 
 
 def _entry_json(entry: ModelEntry) -> dict[str, object]:
-    """An entry with every field, whether it has a value or not."""
+    """Return an entry with every field, also those without a value."""
     return {field: getattr(entry, field) for field in msgspec.structs.asdict(entry)}

@@ -1,4 +1,4 @@
-"""Ask the person at the terminal whether an agent may do what it wishes; without a terminal nobody is asked, which is a no."""
+"""Ask at the terminal for permissions, which are refused without one."""
 
 import shlex
 import termios
@@ -13,64 +13,63 @@ from rich.text import Text
 from infold.agent.events import Refused
 from infold.agent.permissions import Consent, granted, told
 from infold.agent.tools.tool import Wish
-from infold.cli.render import legible, one_line
+from infold.reports.text import one_line, printable
 
-MOST_WISHES, LONGEST_WISH = 5, 80
-"""How many refused wishes are named at the end, and how much of each."""
-
+MOST_NAMED, LONGEST_NAME = 5, 80
+"""How many refused actions or files are named, and how much of each."""
 
 LONGEST_GRANT = 240
-"""Characters that what leave for good would mean is told in."""
-
+"""Characters that describe what "always" would allow."""
 
 LONGEST_RULE = 200
-"""A rule for a longer command is none that anybody would copy."""
-
+"""Longer rules are not suggested."""
 
 _ANSWERS: dict[str, Consent] = {"y": "once", "yes": "once", "a": "always", "always": "always", "n": "no", "no": "no"}
 
 
 def can_ask(source: IO[str] | None) -> bool:
-    """Whether a person sits there who can be asked."""
+    """Whether input comes from a terminal."""
     return source is not None and source.isatty()
 
 
-def leave_wanted(refused: Sequence[Refused]) -> str:
-    """What was not permitted because nobody could be asked, and the options that would have given leave."""
-    wishes = list(dict.fromkeys(one_line(f"{one.tool}:{one.what}", LONGEST_WISH) for one in refused))
-    more = f" and {len(wishes) - MOST_WISHES} more" if len(wishes) > MOST_WISHES else ""
-    rules = dict.fromkeys(rule for one in refused[:MOST_WISHES] for rule in one.allow)
+def denied_hint(refused: Sequence[Refused]) -> str:
+    """Return what was refused for lack of a terminal to ask on, and the options that would have allowed it."""
+    actions = list(dict.fromkeys(one_line(f"{one.tool}:{one.what}", LONGEST_NAME) for one in refused))
+    more = f" and {len(actions) - MOST_NAMED} more" if len(actions) > MOST_NAMED else ""
+    rules = dict.fromkeys(rule for one in refused[:MOST_NAMED] for rule in one.allow)
     short = [shlex.quote(rule) for rule in rules if rule == one_line(rule, LONGEST_RULE)]
-    leave = " ".join(f"--allow {rule}" for rule in short) or "a rule for --allow that is as long as that"
-    return f"not permitted, as nobody could be asked: {', '.join(wishes[:MOST_WISHES])}{more}; give leave with {leave}"
+    allow = " ".join(f"--allow {rule}" for rule in short) or "an --allow rule for the whole command"
+    return f"not permitted without a terminal to ask on: {', '.join(actions[:MOST_NAMED])}{more}; allow it with {allow}"
 
 
-def forget_typed(source: IO[str]) -> None:
-    """Forget what was typed at a terminal and not yet read."""
+def discard_typed(source: IO[str]) -> None:
+    """Discard what was typed at a terminal and not yet read."""
     with suppress(termios.error, ValueError, OSError):
         termios.tcflush(source, termios.TCIFLUSH)
 
 
-def trust_for(source: IO[str] | None, console: Console) -> Callable[[Path, Sequence[str]], bool] | None:
-    """Return what asks the person at this terminal whether a folder is trusted; `None` without a terminal."""
+def trust_prompt(source: IO[str] | None, console: Console) -> Callable[[Path, Sequence[str]], bool] | None:
+    """Return a function that asks whether a folder is trusted; `None` without a terminal."""
     if source is None or not can_ask(source):
         return None
 
     def ask(folder: Path, brought: Sequence[str]) -> bool:
-        more = f" and {len(brought) - MOST_WISHES} more" if len(brought) > MOST_WISHES else ""
-        files = ", ".join(one_line(name, LONGEST_WISH) for name in brought[:MOST_WISHES])
-        console.print(Text(legible(f"? This folder has rules of its own for the agent: {files}{more}"), "bold yellow"))
+        more = f" and {len(brought) - MOST_NAMED} more" if len(brought) > MOST_NAMED else ""
+        files = ", ".join(one_line(name, LONGEST_NAME) for name in brought[:MOST_NAMED])
+        console.print(
+            Text(printable(f"? This folder has rules of its own for the agent: {files}{more}"), "bold yellow")
+        )
         console.print(Text("  Use them only if you trust those who wrote them. You are asked once.", "dim"))
-        console.print(Text(legible(f"  Trust {folder} and all below it?")))
-        forget_typed(source)
-        answer = _answered(source, console, "  [bold]y[/]es or [bold]n[/]o: ")
+        console.print(Text(printable(f"  Trust {folder} and all below it?")))
+        discard_typed(source)
+        answer = _read_answer(source, console, "  [bold]y[/]es or [bold]n[/]o: ")
         return answer in ("once", "always")
 
     return ask
 
 
-def _answered(source: IO[str], console: Console, question: str) -> Consent:
-    """Return what is answered, asking until it is an answer; no where the terminal has gone."""
+def _read_answer(source: IO[str], console: Console, question: str) -> Consent:
+    """Ask until the answer is valid; no if the terminal is gone."""
     while True:
         console.print(question, end="")
         line = source.readline()
@@ -81,16 +80,16 @@ def _answered(source: IO[str], console: Console, question: str) -> Consent:
             return answer
 
 
-def consent_for(source: IO[str] | None, console: Console) -> Callable[[Wish], Consent]:
-    """Who decides on wishes: the person at this terminal, or nobody."""
+def permission_prompt(source: IO[str] | None, console: Console) -> Callable[[Wish], Consent]:
+    """Return a function that asks whether an action is allowed; without a terminal it always answers no."""
     if source is None or not can_ask(source):
         return lambda _: "no"
 
     def ask(wish: Wish) -> Consent:
         where = f" ({wish.why or 'outside the project'})" if wish.outside else ""
-        console.print(Text(legible(f"? {wish.tool}{where}: {wish.what}"), style="bold yellow"))
+        console.print(Text(printable(f"? {wish.tool}{where}: {wish.what}"), style="bold yellow"))
         console.print(Text(f"  always would allow {one_line(told(granted(wish)), LONGEST_GRANT)}", style="dim"))
-        forget_typed(source)  # none of it is an answer to this question
-        return _answered(source, console, "  [bold]y[/]es, [bold]a[/]lways in this session, or [bold]n[/]o: ")
+        discard_typed(source)  # typed before the question
+        return _read_answer(source, console, "  [bold]y[/]es, [bold]a[/]lways in this session, or [bold]n[/]o: ")
 
     return ask

@@ -1,10 +1,9 @@
-"""`infold recall`: find something that was said in a session, or bring one part back whole."""
+"""`infold recall`: search a recorded session, or show one part of it whole."""
 
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from msgspec import Struct
@@ -13,47 +12,34 @@ from rich.padding import Padding
 from rich.text import Text
 
 from infold.cli import options
-from infold.cli.input_files import Recording, chosen_session, open_recording
-from infold.cli.output_files import json_bytes
-from infold.cli.render import console_for, content_of, legible, moment, what_of, who_of
+from infold.cli.input_files import InputFile, choose_session, input_options, read_input
+from infold.cli.render import open_console, print_json
 from infold.core.entries import handle_of
 from infold.core.messages import Message, Part, ToolCallPart
 from infold.core.recall import Document, Hit, Index, tokens_of
 from infold.errors import UnknownReference
+from infold.reports.text import author_of, describe_part, moment, part_text, printable
 from infold.transcripts.record import RecordedSession
 
 MOST_LINES = 6
-"""Lines of an excerpt that are shown: those with the query's words in them first."""
-
+"""Lines of an excerpt that are shown, those with words of the query first."""
 
 SHORTEST_MARKED = 2
-"""Letters of a word before its occurrences inside others are marked; single CJK characters are marked all the same."""
-
+"""Letters of a word that is marked inside others; single CJK characters are marked too."""
 
 _HANDLE = re.compile(r"\d+\.\d+")
 
 
-class Asked(Struct, frozen=True):
-    """The command line."""
-
-    file: Path
-    query: str
-    format: str | None
-    session: str | None
-    most: int
-    as_json: bool
-
-
-class Place(Struct, frozen=True):
-    """Where a part stands: its session, its message and itself."""
+class PartPlace(Struct, frozen=True):
+    """A part with its message and the id of its session."""
 
     session: str
     message: Message
     part: Part
 
 
-class Found(Struct, frozen=True):
-    """One hit, with all that tells a reader where it is from."""
+class RecallHit(Struct, frozen=True):
+    """One match, as `--json` writes it."""
 
     handle: str
     session: str
@@ -64,105 +50,98 @@ class Found(Struct, frozen=True):
     excerpt: str
 
 
-@click.command("recall", short_help="Find something that was said in a session.")
+@click.command("recall", short_help="Search a recorded session.")
 @click.argument("file", type=options.EXISTING)
 @click.argument("query")
-@click.option("--most", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many places to show.")
-@options.reading
+@click.option("--most", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many matches to show.")
+@input_options
 @options.as_json
-def recall(**given: Any) -> None:
-    """Search everything that was said, called and answered in FILE, its sub-agents included, best matches first.
+def recall(*, file: Path, query: str, most: int, format: str | None, session: str | None, as_json: bool) -> None:  # noqa: A002 - the name of the option
+    """Search all messages, calls and results in FILE, its sub-agents included, best matches first.
 
-    QUERY is words, identifiers or paths in any language. A handle from an earlier answer, such as 12.0, brings that part
-    back whole.
+    QUERY is words, identifiers or paths in any language. A handle from an earlier answer, such as 12.0, shows that part
+    whole.
 
     \b
     Example:
       infold recall session.jsonl "database migration failed"
     """
-    asked = Asked(**{**given, "query": given["query"].strip()})
-    if not asked.query:
+    query = query.strip()
+    if not query:
         raise click.UsageError("QUERY is empty; give words to search for, or a handle such as 12.0")
-    recording = open_recording(asked.file, asked.format)
-    places = dict(_places(_searched(recording, asked.session), recording.sessions[0]))
-    if asked.query in places:
-        whole = content_of(places[asked.query].part)
-        found = [_found(Hit(asked.query, 1.0, whole), places[asked.query])]
-    elif _is_handle(asked.query, recording):
+    found = read_input(file, format)
+    sessions = found.sessions if session is None else (choose_session(found, session),)
+    places = dict(_places(sessions, found.sessions[0]))
+    if query in places:
+        hits = [_hit(Hit(query, 1.0, part_text(places[query].part)), places[query])]
+    elif _is_handle(query, found):
         remedy = "take a handle from an earlier answer; to search for the number itself, add a word"
-        raise UnknownReference("part", asked.query, remedy=remedy)
+        raise UnknownReference("part", query, remedy=remedy)
     else:
         index = Index.of(Document(handle, _searchable(place.part)) for handle, place in places.items())
-        found = [_found(hit, places[hit.handle]) for hit in index.search(asked.query, most=asked.most)]
-    if asked.as_json:
-        click.echo(json_bytes({"file": str(asked.file), "query": asked.query, "hits": found}), nl=False)
-    elif asked.query in places:
-        click.echo(legible(found[0].excerpt) if sys.stdout.isatty() else found[0].excerpt)
-    elif not found:
-        click.echo(f"nothing in {asked.file} mentions {asked.query!r}; try fewer or other words", err=True)
+        hits = [_hit(hit, places[hit.handle]) for hit in index.search(query, most=most)]
+    if as_json:
+        print_json({"file": str(file), "query": query, "hits": hits})
+    elif query in places:
+        click.echo(printable(hits[0].excerpt) if sys.stdout.isatty() else hits[0].excerpt)
+    elif not hits:
+        click.echo(f"nothing in {file} mentions {query!r}; try fewer or other words", err=True)
     else:
-        _show(console_for(plain=False), found, asked.query)
+        _show(open_console(), hits, query)
 
 
-def _is_handle(query: str, recording: Recording) -> bool:
-    """Return whether a query is written like a handle: a number and a position, behind the id of another session or not."""
+def _is_handle(query: str, found: InputFile) -> bool:
+    """Whether a query is written like a handle, with or without the id of another session before it."""
     session, _, handle = query.rpartition("/")
-    return bool(_HANDLE.fullmatch(handle)) and session in ("", *(session.id for session in recording.sessions))
+    return bool(_HANDLE.fullmatch(handle)) and session in ("", *(session.id for session in found.sessions))
 
 
-def _searched(recording: Recording, wanted: str | None) -> tuple[RecordedSession, ...]:
-    return recording.sessions if wanted is None else (chosen_session(recording, wanted),)
-
-
-def _places(sessions: Sequence[RecordedSession], first: RecordedSession) -> Iterator[tuple[str, Place]]:
-    """Every part that says something, by its handle; those of other sessions than the file's first carry its id."""
+def _places(sessions: Sequence[RecordedSession], first: RecordedSession) -> Iterator[tuple[str, PartPlace]]:
+    """Yield every part with text, by its handle; handles of other sessions than the first contain their id."""
     for session in sessions:
         prefix = "" if session is first else f"{session.id}/"
         for number, message in enumerate(session.messages):
             for position, part in enumerate(message.parts):
-                if content_of(part).strip():
-                    yield f"{prefix}{handle_of(number, position)}", Place(session.id, message, part)
+                if part_text(part).strip():
+                    yield f"{prefix}{handle_of(number, position)}", PartPlace(session.id, message, part)
 
 
 def _searchable(part: Part) -> str:
-    return f"{part.tool} {part.arguments}" if isinstance(part, ToolCallPart) else content_of(part)
+    return f"{part.tool} {part.arguments}" if isinstance(part, ToolCallPart) else part_text(part)
 
 
-def _found(hit: Hit, place: Place) -> Found:
-    who, what = who_of(place.message, place.part), what_of(place.part)
+def _hit(hit: Hit, place: PartPlace) -> RecallHit:
+    who, what = author_of(place.message, place.part), describe_part(place.part)
     when = moment(place.message.created_ms)
-    return Found(hit.handle, place.session, who, what, when, round(hit.score, 3), hit.excerpt)
+    return RecallHit(hit.handle, place.session, who, what, when, round(hit.score, 3), hit.excerpt)
 
 
-# Showing.
-
-
-def _show(console: Console, found: Sequence[Found], query: str) -> None:
+def _show(console: Console, hits: Sequence[RecallHit], query: str) -> None:
     pattern = _pattern(query)
-    for hit in found:
-        told = "  ".join(filter(None, (hit.who, hit.what if hit.what != hit.who else "", hit.when)))
-        console.print(Text.assemble((legible(hit.handle), "bold cyan"), f"  {legible(told)}"))
-        for line in _telling(hit.excerpt, pattern):
-            console.print(Padding(_marked(line, pattern, plain=not console.is_terminal), (0, 0, 0, 2), expand=False))
+    for hit in hits:
+        source = "  ".join(filter(None, (hit.who, hit.what if hit.what != hit.who else "", hit.when)))
+        console.print(Text.assemble((printable(hit.handle), "bold cyan"), f"  {printable(source)}"))
+        for line in _best_lines(hit.excerpt, pattern):
+            console.print(Padding(_mark(line, pattern, plain=not console.is_terminal), (0, 0, 0, 2), expand=False))
         console.print()
 
 
 def _pattern(query: str) -> re.Pattern[str]:
-    """What to mark: the query's words and their tokens, the longest first, wherever they stand."""
+    """Return what to mark: the query's words and their tokens, the longest first."""
     words = sorted({*query.lower().split(), *tokens_of(query)}, key=lambda word: (-len(word), word))
-    telling = [word for word in words if len(word) >= SHORTEST_MARKED or not word.isascii()] or words
-    return re.compile(f"(?:{'|'.join(map(re.escape, telling))})+" if telling else r"(?!)", re.IGNORECASE)
+    marked = [word for word in words if len(word) >= SHORTEST_MARKED or not word.isascii()] or words
+    return re.compile(f"(?:{'|'.join(map(re.escape, marked))})+" if marked else r"(?!)", re.IGNORECASE)
 
 
-def _telling(excerpt: str, pattern: re.Pattern[str]) -> list[str]:
-    """The lines to show, in their order: those with a match, then as many others as there is room for."""
-    lines = [line.rstrip() for line in legible(excerpt).splitlines() if line.strip()]
+def _best_lines(excerpt: str, pattern: re.Pattern[str]) -> list[str]:
+    """Return the lines to show, in their order: those with a match, then others as far as there is room."""
+    lines = [line.rstrip() for line in printable(excerpt).splitlines() if line.strip()]
     ranked = sorted(range(len(lines)), key=lambda at: (-len({m.lower() for m in pattern.findall(lines[at])}), at))
     return [lines[at] for at in sorted(ranked[:MOST_LINES])]
 
 
-def _marked(line: str, pattern: re.Pattern[str], *, plain: bool) -> Text:
-    """A line with the matching words marked: by style in a terminal, by « and » elsewhere."""
+def _mark(line: str, pattern: re.Pattern[str], *, plain: bool) -> Text:
+    """Mark the matches in a line: by style in a terminal, by « and » elsewhere."""
     if plain:
         return Text(pattern.sub(lambda match: f"«{match.group()}»", line))
     text = Text(line)

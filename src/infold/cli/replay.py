@@ -1,6 +1,6 @@
-"""`infold replay`: what policies would have cost on recorded sessions, as a table, as JSON and as one HTML page.
+"""`infold replay`: compute what policies would have cost on recorded sessions, as a table, as JSON and as an HTML page.
 
-Asks `infold.replay` for everything and shows it. Files are replayed in processes of their own, and told in the order given.
+Files are replayed in separate processes and shown in the given order.
 """
 
 import os
@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from infold.catalogue import lookup, shipped_table
-from infold.cli.options import tokens_of
-from infold.cli.render import console_for
+from infold.cli.options import WRITABLE, parse_tokens
+from infold.cli.render import open_console
 from infold.errors import UnknownPreset
 from infold.replay.html import to_html
 from infold.replay.outcome import BrokenFile, FileOutcome, ReplayPlan, ReplayReport
@@ -30,19 +30,11 @@ from infold.replay.simulate import make_refetch
 from infold.replay.table import build_tables, to_json
 from infold.session.counting import counting_for
 
-Given = TypeVar("Given")
-
-
-Found = TypeVar("Found")
-
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 DEFAULT_POLICIES = "infold,opencode-1.1.57,turn-window,none"
-
-
 OWN_WINDOW = "model"
-
-
-WRITTEN = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 def _policies(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
@@ -52,7 +44,7 @@ def _policies(ctx: click.Context, param: click.Parameter, value: str) -> tuple[s
     except UnknownPreset as error:
         raise click.BadParameter(str(error), ctx, param) from error
     if not names:
-        raise click.BadParameter(f"no policy is named; choose from {', '.join(POLICY_NAMES)}", ctx, param)
+        raise click.BadParameter(f"no policy given; choose from {', '.join(POLICY_NAMES)}", ctx, param)
     return names
 
 
@@ -63,49 +55,54 @@ def _windows(ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
 def _window(ctx: click.Context, param: click.Parameter, value: str) -> int:
     if value.strip() == OWN_WINDOW:
         return 0
-    tokens = tokens_of(ctx, param, value)
+    tokens = parse_tokens(ctx, param, value)
     assert tokens is not None
     return tokens
 
 
 def _model(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     if value is not None and lookup(value).entry.prices is None:
-        raise click.BadParameter(f"no price is known for {value!r}; see 'infold models'", ctx, param)
+        raise click.BadParameter(f"the price of {value!r} is not known; see 'infold models'", ctx, param)
     return value
 
 
-@click.command(short_help="See what policies would have cost on your own transcripts.")
+@click.command(short_help="Compute what policies would have cost on your transcripts.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--policies", default=DEFAULT_POLICIES, show_default=True, callback=_policies, help="Names, by commas.")
 @click.option(
-    "--window", "windows", default="64k", show_default=True, callback=_windows, help="Sizes, by commas; or 'model'."
+    "--policies", default=DEFAULT_POLICIES, show_default=True, callback=_policies, help="Names, separated by commas."
+)
+@click.option(
+    "--window",
+    "windows",
+    default="64k",
+    show_default=True,
+    callback=_windows,
+    help="Sizes, separated by commas; or 'model'.",
 )
 @click.option("--model", metavar="NAME", callback=_model, help="Price and limit every session as this model.")
 @click.option(
-    "--overhead", metavar="TOKENS", callback=tokens_of, help="Tokens of system prompt and tools, if not as recorded."
+    "--overhead", metavar="TOKENS", callback=parse_tokens, help="Tokens of system prompt and tools, if not as recorded."
 )
-@click.option("--json", "json_file", type=WRITTEN, metavar="OUT", help="Write everything that was found.")
-@click.option("--html", "html_file", type=WRITTEN, metavar="OUT", help="Write one page with pictures.")
-@click.option(
-    "--retention", is_flag=True, help="Measure what a fold keeps of the facts, instead of what policies cost."
-)
+@click.option("--json", "json_file", type=WRITABLE, metavar="OUT", help="Write all results.")
+@click.option("--html", "html_file", type=WRITABLE, metavar="OUT", help="Write one page with charts.")
+@click.option("--retention", is_flag=True, help="Measure how many facts a fold keeps, instead of what policies cost.")
 @click.option("--no-refetch", is_flag=True, help="Do not charge what a policy lost and the agent then needed.")
 @click.option("--no-cache", is_flag=True, help="Replay as if the provider had no prompt cache.")
-@click.option("--jobs", type=click.IntRange(1, 64), help="Processes at once; as many as there are processors.")
-@click.option("--plain", is_flag=True, help="No colours and no boxes beyond ASCII.")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Processes at once; one per processor by default.")
+@click.option("--plain", is_flag=True, help="No colours, and no boxes beyond ASCII.")
 @click.pass_context
 def replay(ctx: click.Context, /, **given: object) -> None:
     """Replay recorded sessions with the requests a policy would have sent, and bill them.
 
     FILES are transcripts of any agent infold reads. Policies are the presets, `none`, `as-recorded` and a few simple rules;
-    the recorded run is always simulated too, so that you see how far the numbers can be trusted.
+    the recorded run is always simulated too, which shows how accurate the numbers are.
 
     Example: infold replay session.jsonl --window 64k,128k --html report.html
     """
-    del given  # all of it stands in the context, where it keeps its types
+    del given  # the context has the same values with their types
     params = ctx.params
     if params["retention"]:
-        _tell_retention(params["files"], params["jobs"], params["json_file"])
+        _print_retention(params["files"], params["jobs"], params["json_file"])
         return
     plan = ReplayPlan(
         policies=params["policies"],
@@ -114,11 +111,11 @@ def replay(ctx: click.Context, /, **given: object) -> None:
         caching=not params["no_cache"],
         overhead_tokens=params["overhead"],
     )
-    console = console_for(plain=params["plain"])
+    console = open_console(plain=params["plain"])
     found = ReplayReport(
         plan,
         shipped_table().as_of,
-        tuple(_replayed(params["files"], _Work(plan, refetch=not params["no_refetch"]), params["jobs"])),
+        tuple(_replay_files(params["files"], _Work(plan, refetch=not params["no_refetch"]), params["jobs"])),
     )
     console.print(build_tables(found, plain=params["plain"] or not console.is_terminal))
     _write(params["json_file"], to_json(found))
@@ -127,10 +124,10 @@ def replay(ctx: click.Context, /, **given: object) -> None:
         raise click.ClickException("none of the files could be replayed")
 
 
-def _tell_retention(files: Sequence[Path], jobs: int | None, json_file: Path | None) -> None:
-    """What one to ten folds at 4 % of a session keep of its facts, in context and by recall."""
+def _print_retention(files: Sequence[Path], jobs: int | None, json_file: Path | None) -> None:
+    """Print how many facts one to ten folds at 4 % of a session keep, in context and by recall."""
     measured: list[Measurement] = []
-    for found in _mapped(measure_file, pair_neighbours(files), jobs):
+    for found in _map(measure_file, pair_neighbours(files), jobs):
         if isinstance(found, BrokenFile):
             click.echo(f"{found.path}: {found.problem}", err=True)
         else:
@@ -142,30 +139,30 @@ def _tell_retention(files: Sequence[Path], jobs: int | None, json_file: Path | N
     _write(json_file, msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
 
 
-def _replayed(files: Sequence[Path], work: "_Work", jobs: int | None) -> Iterator[FileOutcome | BrokenFile]:
-    """Each file's outcome, in order, while a bar on the error stream tells how far it is."""
+def _replay_files(files: Sequence[Path], work: "_Work", jobs: int | None) -> Iterator[FileOutcome | BrokenFile]:
+    """Yield each file's outcome in order, with a progress bar on stderr."""
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     stderr = Console(stderr=True)
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         task = progress.add_task("", total=len(files))
-        for path, outcome in zip(files, _mapped(work, files, jobs), strict=True):
+        for path, outcome in zip(files, _map(work, files, jobs), strict=True):
             progress.update(task, advance=1, description=path.name)
             yield outcome
 
 
-def _mapped(work: Callable[[Given], Found], given: Sequence[Given], jobs: int | None) -> Iterator[Found]:
-    """The work done on each, in order, in as many processes as are wanted."""
-    wanted = min(len(given), jobs or os.cpu_count() or 1)
+def _map(work: Callable[[Item], Result], items: Sequence[Item], jobs: int | None) -> Iterator[Result]:
+    """Yield the result of each item in order, computed in parallel."""
+    wanted = min(len(items), jobs or os.cpu_count() or 1)
     if wanted == 1:
-        yield from map(work, given)
+        yield from map(work, items)
         return
-    # A forked child would inherit the threads of the progress bar half-way through whatever they hold.
+    # Not fork: a child would inherit the locks that the progress bar's thread may hold.
     with ProcessPoolExecutor(wanted, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(work, given)
+        yield from pool.map(work, items)
 
 
 class _Work(Struct, frozen=True):
-    """What is done with each file, in whichever process."""
+    """Replay one file; picklable."""
 
     plan: ReplayPlan
     refetch: bool
@@ -182,4 +179,4 @@ def _write(path: Path | None, content: bytes) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}; choose another place") from error
+        raise click.ClickException(f"cannot write {path}: {error.strerror}; choose another place") from error

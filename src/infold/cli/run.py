@@ -1,4 +1,4 @@
-"""`infold run`: one task, carried out by the agent in this folder; for people, pipes and scripts."""
+"""`infold run`: carry out one task with the agent; for people, pipes and scripts."""
 
 import io
 import sys
@@ -12,9 +12,9 @@ from rich.console import Console
 
 from infold.agent.events import Ending, Refused
 from infold.agent.run import Person
-from infold.cli.agent_options import Job, ended_by_signals, opened, with_trust, working
-from infold.cli.event_output import Narrator, Told, json_lines, voice_on
-from infold.cli.permission_prompt import can_ask, consent_for, leave_wanted, trust_for
+from infold.cli.agent_options import AgentOptions, agent_options, decide_trust, exit_on_signals, open_run
+from infold.cli.event_output import EventPrinter, RunEvent, json_lines, open_output
+from infold.cli.permission_prompt import can_ask, denied_hint, permission_prompt, trust_prompt
 from infold.errors import UsageError
 from infold.formats.codec import replace_surrogates
 
@@ -28,88 +28,83 @@ EXIT_CODES: dict[Ending, int] = {
     "filtered": 3,
     "aborted": 130,
 }
-"""How the command ends: 3 where the agent stopped before it was done, 130 after an interrupt, as shells have it."""
-
+"""Exit statuses: 3 if the agent stopped before it was done, 130 after an interrupt, as in shells."""
 
 LONGEST_PIPED = 4_000_000
-"""Bytes that are read from a pipe; more is no prompt."""
+"""Bytes that are read from a pipe."""
 
 
 @click.command("run", short_help="Carry out one task with the agent, in this folder.")
 @click.argument("task", nargs=-1)
-@working
+@agent_options
 @click.option("--json", "as_json", is_flag=True, help="Write each event as a line of JSON.")
 def run(task: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     """Carry out TASK in this folder with the agent: it reads, searches, edits and runs commands until it is done.
 
-    Without TASK a --session goes on from where it stopped. Text that is piped in is put after TASK. The answer goes to standard
-    output, everything about the work to standard error; into a pipe or a file goes the last reply alone, once it is whole. --json
-    writes every event as a line of JSON instead. Without a terminal nobody can be asked, so commands run only as far as --allow
-    or your settings say.
+    Without TASK a --session continues where it stopped. Text from a pipe is appended to TASK. The answer goes to standard
+    output, everything about the work to standard error; a pipe or a file gets the last reply alone, once it is complete. --json
+    writes every event as a line of JSON instead. Without a terminal to ask on, only commands allowed by --allow or your settings
+    are run.
 
     Exit status: 0 done, 1 an error, 2 a wrong command line, 3 stopped before it was done, 129 the terminal was closed, 130
     interrupted, 143 terminated.
 
     \b
     Examples:
-      infold run "Why does tests/test_io.py fail? Mend it." --allow shell
+      infold run "Why does tests/test_io.py fail? Fix it." --allow shell
       git diff | infold run "Review this diff." --agent plan
       infold run "Now write the changelog line." --session last
     """
-    job = Job(**given)
+    options = AgentOptions(**given)
     console = Console(stderr=True, highlight=False)
-    tell = json_lines(sys.stdout.buffer) if as_json else _narrator(job, console).tell
-    prompt = _prompt(task, goes_on=job.session is not None)
+    write = json_lines(sys.stdout.buffer) if as_json else _event_printer(options, console).print
+    prompt = _prompt(task, continues=options.session is not None)
     try:
-        with ended_by_signals(), _leave_told(tell) as hear:
-            job = with_trust(job, trust_for(sys.stdin, console))
-            ending = _carried_out(job, prompt, Person(hear, consent_for(sys.stdin, console)))
-    except KeyboardInterrupt:  # before the work began, or while it was being put away
+        with exit_on_signals(), _hint_if_denied(write) as observe:
+            options = decide_trust(options, trust_prompt(sys.stdin, console))
+            with open_run(options, Person(observe, permission_prompt(sys.stdin, console))) as work:
+                ending = (work.run(prompt) if prompt else work.go_on()).ending
+    except KeyboardInterrupt:  # before the run began, or while it was being closed
         ending = "aborted"
     sys.exit(EXIT_CODES[ending])
 
 
-def _narrator(job: Job, console: Console) -> Narrator:
-    """Who tells a person; what the output's encoding cannot show becomes a question mark instead of an end."""
+def _event_printer(options: AgentOptions, console: Console) -> EventPrinter:
+    """Return the printer for a person; what the encoding cannot show becomes a question mark."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    return Narrator(voice_on(sys.stdout, console), console, partial(job.going_on, "run"))
+    return EventPrinter(open_output(sys.stdout, console), console, partial(options.resume_command, "run"))
 
 
 @contextmanager
-def _leave_told(tell: Callable[[Told], None]) -> Iterator[Callable[[Told], None]]:
-    """Tells on, and says in the end on stderr what was refused only because nobody could be asked."""
+def _hint_if_denied(write: Callable[[RunEvent], None]) -> Iterator[Callable[[RunEvent], None]]:
+    """Forward events; on exit, list calls refused for lack of a terminal to ask on."""
     refused: list[Refused] = []
 
-    def hear(told: Told) -> None:
-        if isinstance(told, Refused) and told.allow and not can_ask(sys.stdin):
-            refused.append(told)
-        tell(told)
+    def observe(event: RunEvent) -> None:
+        if isinstance(event, Refused) and event.allow and not can_ask(sys.stdin):
+            refused.append(event)
+        write(event)
 
     try:
-        yield hear
+        yield observe
     finally:
         if refused:
-            click.echo(leave_wanted(refused), err=True)
+            click.echo(denied_hint(refused), err=True)
 
 
-def _carried_out(job: Job, prompt: str, person: Person) -> Ending:
-    with opened(job, person) as work:
-        return (work.run(prompt) if prompt else work.go_on()).ending
-
-
-def _prompt(task: tuple[str, ...], *, goes_on: bool) -> str:
-    """The task as it was written, then what was piped in; empty where nobody says anything and a session goes on."""
-    piped = "" if sys.stdin is None or sys.stdin.isatty() else _piped()
+def _prompt(task: tuple[str, ...], *, continues: bool) -> str:
+    """Return the task, then the piped text; empty if both are and a session continues."""
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else _read_pipe()
     prompt = "\n\n".join(text for text in (" ".join(task).strip(), piped.strip()) if text)
-    if not prompt and (task or not goes_on):
-        raise click.UsageError("there is no task; give it in quotes, or pipe it in")
-    return replace_surrogates(prompt)  # what is no text on the command line comes as surrogates, which no store keeps
+    if not prompt and (task or not continues):
+        raise click.UsageError("no task given; give it in quotes, or pipe it in")
+    return replace_surrogates(prompt)  # undecodable arguments contain surrogates, which stores refuse
 
 
-def _piped() -> str:
-    """What was piped in; bytes that are no text are shown as such."""
+def _read_pipe() -> str:
+    """Read the piped text; invalid bytes become replacement characters."""
     content = sys.stdin.buffer.read(LONGEST_PIPED + 1)
     if len(content) > LONGEST_PIPED:
-        raise UsageError(f"more than {LONGEST_PIPED:,} bytes were piped in; write them to a file and name it")
+        raise UsageError(f"more than {LONGEST_PIPED:,} bytes in the pipe; write them to a file and name it")
     return content.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Serving: the one place where the faces are put together. Settings in, a running server out."""
+"""Assemble the gateway and its page from settings, and run the server."""
 
 import os
 import socket
@@ -9,14 +9,13 @@ from threading import Event, Thread
 
 import click
 
-from infold.cli.session_lookup import kept_within
-from infold.dashboard.app import CONTENT_POLICY, page_routes
-from infold.dashboard.desk import Desk
+from infold.cli.session_lookup import enforce_limits
 from infold.errors import UsageError
 from infold.gateway.actions import SessionActions
 from infold.gateway.app import Gateway, application
 from infold.gateway.auth import check_address
 from infold.gateway.event_hub import EventHub
+from infold.gateway.page.routes import CONTENT_POLICY, page_routes
 from infold.gateway.request_body import GatewayLimits
 from infold.gateway.server import Server, connections_allowed
 from infold.gateway.tenants import Tenants, TenantSessions, secret_for
@@ -41,30 +40,28 @@ infold is listening on {url}   (page: {url}/)
 upstreams: {upstreams}
 store: {store}"""
 
-
 BUSY_SECONDS = 5.0
-"""How long a request waits for a file that another process writes, before it goes out as it came."""
-
+"""How long a request waits for a file that another process writes, before it is relayed unchanged."""
 
 UPKEEP_SECONDS = 3600.0
-"""How often a store is held against its limits while the server runs."""
+"""How often the limits of the store are enforced while the server runs."""
 
 
-def serve_until_told(
+def serve_until_signal(
     *, host: str | None, port: int | None, store: str | None, upstreams: tuple[str, ...], window: int | None
 ) -> None:
-    """Serve until a signal comes; raises `UsageError` for an address, an upstream or a store that cannot be."""
+    """Serve until a signal; raise `UsageError` for an invalid address, upstream or store."""
     environ = {**os.environ, **({"INFOLD_WINDOW": str(window)} if window else {})}
     settings = read_settings(environ, Path.cwd())
     address = (host or settings.gateway.host, settings.gateway.port if port is None else port)
     token, place = environ.get("INFOLD_TOKEN", ""), located(store or settings.store)
     check_address(address[0], token)
-    named = _checked({**settings.upstreams, **dict(map(_upstream, upstreams))})
+    named = _check_upstreams({**settings.upstreams, **dict(map(_parse_upstream, upstreams))})
     tenants = Tenants(secret_for(place, environ), settings.gateway.tenant)
     with ExitStack() as stack:
-        listener = stack.enter_context(_bound(address))
+        listener = stack.enter_context(_bind(address))
         opened = stack.enter_context(open_store(place, busy_seconds=BUSY_SECONDS))
-        stack.enter_context(keeping_within(opened, settings.store_limits))
+        stack.enter_context(limits_enforced(opened, settings.store_limits))
         if not named:
             settings = _for_embedded(settings, environ)
         default = "" if named else stack.enter_context(embedded_model()).url
@@ -72,48 +69,48 @@ def serve_until_told(
         sessions = TenantSessions(opened, settings, hub, plugins_from(settings))
         gateway = _gateway(Upstreams(named, default), tenants, sessions, hub, token=token, given=settings.gateway)
         server = Server(application(gateway), gateway.limits, on_exit=hub.close)
-        _tell(listener, named, place, token=token)
+        _print_hint(listener, named, place, token=token)
         server.serve_until_signal(listener)
 
 
-def _upstream(text: str) -> tuple[str, str]:
+def _parse_upstream(text: str) -> tuple[str, str]:
     provider, _, url = text.partition("=")
     if not url:
         known = ", ".join(PROVIDERS)
-        raise UsageError(f"{text!r} is no upstream; write PROVIDER=URL, where the provider is one of {known}")
+        raise UsageError(f"not an upstream: {text!r}; write PROVIDER=URL, where the provider is one of {known}")
     return provider, url
 
 
-def _checked(upstreams: Mapping[str, str]) -> Mapping[str, str]:
+def _check_upstreams(upstreams: Mapping[str, str]) -> Mapping[str, str]:
     for provider, url in upstreams.items():
         if provider not in PROVIDERS:
-            raise UsageError(f"{provider!r} is no provider the gateway knows; name one of {', '.join(PROVIDERS)}")
+            raise UsageError(f"unknown provider {provider!r}; name one of {', '.join(PROVIDERS)}")
         if not is_address(url):
-            raise UsageError(f"{url!r} is no address to send requests to; write it like https://api.example.com")
+            raise UsageError(f"not an upstream address: {url!r}; write it like https://api.example.com")
     return upstreams
 
 
 def _for_embedded(settings: Settings, environ: Mapping[str, str]) -> Settings:
-    """Settings for the embedded model: its own window, whatever model a client believes to speak with."""
+    """Use the window of the embedded model, whatever model a client names."""
     if settings.effective()["window"].origin != "default":
         return settings
     return read_settings({**environ, "INFOLD_WINDOW": str(embedded_model().context_tokens)}, Path.cwd())
 
 
 @contextmanager
-def keeping_within(store: FullStore, limits: StoreLimits, every_seconds: float = UPKEEP_SECONDS) -> Iterator[None]:
-    """Hold a store to its limits while a block runs, beside whatever else is done with it; without limits nothing is done."""
+def limits_enforced(store: FullStore, limits: StoreLimits, every_seconds: float = UPKEEP_SECONDS) -> Iterator[None]:
+    """Enforce the limits of a store in a background thread, if it has any."""
     if limits.max_age_days is None and limits.max_bytes is None:
         yield
         return
     ended = Event()
 
-    def keep() -> None:
-        kept_within(store, limits)
+    def upkeep() -> None:
+        enforce_limits(store, limits)
         while not ended.wait(every_seconds):
-            kept_within(store, limits)
+            enforce_limits(store, limits)
 
-    thread = Thread(target=keep, name="infold-upkeep", daemon=True)
+    thread = Thread(target=upkeep, name="infold-upkeep", daemon=True)
     thread.start()
     try:
         yield
@@ -131,8 +128,6 @@ def _gateway(
     token: str,
     given: GatewaySettings,
 ) -> Gateway:
-    actions = SessionActions(sessions)
-    desk = Desk(store=sessions.store, acts=actions, feed=hub, window_of=actions.window_of, preview=actions.preview)
     return Gateway(
         upstreams=upstreams,
         tenants=tenants,
@@ -145,21 +140,21 @@ def _gateway(
             connections=connections_allowed(given.max_connections),
         ),
         token=token,
-        pages=page_routes(desk),
+        pages=page_routes(sessions.store, SessionActions(sessions), hub),
         content_policy=CONTENT_POLICY,
         allowed_hosts=given.allowed_hosts,
     )
 
 
 @contextmanager
-def _bound(address: tuple[str, int]) -> Iterator[socket.socket]:
-    """A socket of its own at that address: nobody else can be told the same one."""
+def _bind(address: tuple[str, int]) -> Iterator[socket.socket]:
+    """Listen on an address before it is printed, so that no other process can take it."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(address)
-            listener.listen()  # so that whoever reads the address may connect at once
+            listener.listen()  # clients may connect as soon as the address is printed
         except OSError as error:
             raise UsageError(
                 f"cannot listen on {address[0]}:{address[1]} ({error}); choose another --host or --port"
@@ -167,15 +162,15 @@ def _bound(address: tuple[str, int]) -> Iterator[socket.socket]:
         yield listener
 
 
-def _tell(listener: socket.socket, upstreams: Mapping[str, str], place: str, *, token: str) -> None:
+def _print_hint(listener: socket.socket, upstreams: Mapping[str, str], place: str, *, token: str) -> None:
     host, port = listener.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    sent = [f"{provider} → {address}" for provider, address in sorted(upstreams.items())]
+    routes = [f"{provider} → {address}" for provider, address in sorted(upstreams.items())]
     click.echo(
         HINT.format(
             url=url,
             base=f"{url}/t/$INFOLD_TOKEN" if token else url,
-            upstreams=", ".join(sent) or "every provider → the embedded model",
+            upstreams=", ".join(routes) or "every provider → the embedded model",
             store=format_value(place),
         )
     )

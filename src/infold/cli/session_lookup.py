@@ -1,147 +1,124 @@
-"""Sessions in a store as a command line names them: where the store is, and which session is meant."""
+"""Find the store and the session that a command line names."""
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import reduce
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from infold.agent.snapshots import session_root
 from infold.agent.trust import default_store
-from infold.cli.render import counted, legible
+from infold.cli.options import combine
 from infold.core.messages import SessionId
-from infold.dashboard.listing import by_change
 from infold.errors import InfoldError, UsageError
 from infold.ports import FullStore, SessionKey, Store
+from infold.reports.listing import newest_sessions
+from infold.reports.text import plural, printable
 from infold.settings import StoreLimits, read_settings
 from infold.settings.schema import store_path
 from infold.wiring import keep_within, open_store
 
 LAST = "last"
-"""What the session may be called that changed last, in this folder if there is one."""
+"""Names the session that changed last, in this folder if there is one."""
 
-
-BEGIN = 'begin one with: infold run "what to do"'
-
-
+START_HINT = 'start one with: infold run "what to do"'
 MOST_IDS = 8
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 _log = logging.getLogger(__name__)
 
-
 session_argument = click.argument("session", metavar="ID")
 
-
-_STORE = click.option(
-    "--store", metavar="PLACE", help="Where the sessions are: a file's path or a postgresql:// address; else your own."
+store_options = combine(
+    click.option(
+        "--store", metavar="PLACE", help="The store: a file's path or a postgresql:// address; your own by default."
+    ),
+    click.option("--tenant", metavar="NAME", help="The tenant, in the store of a gateway; all tenants by default."),
 )
+"""The options of every verb on stored sessions."""
 
 
-_TENANT = click.option("--tenant", metavar="NAME", help="Whose sessions, in the store of a gateway; else everybody's.")
-
-
-def naming(function: F) -> F:
-    """The options of every verb on stored sessions: which store, and whose sessions."""
-    return reduce(lambda wrapped, option: option(wrapped), (_TENANT, _STORE), function)
-
-
-def place_of(named: str | None, environ: Mapping[str, str] | None = None) -> str:
-    """Where sessions are kept: as named, as set, or in the user's own file."""
+def store_location(named: str | None, environ: Mapping[str, str] | None = None) -> str:
+    """Return where sessions are stored: as named, as set, or in the user's own file."""
     if named is not None:
         return named
     environ = os.environ if environ is None else environ
-    settings = read_settings(environ, None)  # a project has no say in where sessions are kept
+    settings = read_settings(environ, None)  # a project must not decide where sessions are stored
     return settings.store if settings.is_store_stated else default_store(environ)
 
 
-def existing(place: str) -> str:
-    """The place, if there is a store; a mistyped path must not become a new one. Raises `UsageError` otherwise."""
-    if "://" in place:
-        return place  # whoever opens it sees
-    if place == "memory":
-        raise UsageError("a store in memory is seen by its own process alone; name a file or a postgresql:// address")
-    path = store_path(place)
-    if not path.is_file():
-        raise UsageError(f"there is no store at {path}; name the file that sessions are kept in")
-    return str(path)
-
-
-def is_there(place: str) -> bool:
-    """Whether a store is where it should be, as far as that can be seen without asking it."""
+def store_exists(place: str) -> bool:
+    """Whether a store exists, as far as that can be seen without opening it."""
     return "://" in place or store_path(place).is_file()
 
 
-def kept_within(store: FullStore, limits: StoreLimits) -> None:
-    """Delete what is beyond the limits that are set (B27), and say on stderr how much; a failure is logged and ends nothing."""
-    try:
-        gone = keep_within(store, limits)
-    except InfoldError as error:
-        _log.warning("the store was not held to its limits: %s", error)
-        return
-    if gone:
-        click.echo(f"deleted {counted(gone, 'session')} beyond your store_limits", err=True)
-
-
 @contextmanager
-def reading_store(named: str | None) -> Iterator[FullStore]:
-    """The store that was named, or the user's own, closed at the end; raises `UsageError` where there is none."""
-    place = place_of(named)
-    if named is None and place != "memory" and not is_there(place):
-        raise UsageError(f"there are no sessions yet (no store at {store_path(place)}); {BEGIN}")
-    with open_store(existing(place)) as store:
+def open_existing_store(named: str | None) -> Iterator[FullStore]:
+    """Open the named store, or the user's own; raise `UsageError` if it does not exist, rather than create it."""
+    place = store_location(named)
+    if place == "memory":
+        raise UsageError("a store in memory is visible to its own process only; name a file or a postgresql:// address")
+    if not store_exists(place):
+        if named is None:
+            raise UsageError(f"there are no sessions yet (no store at {store_path(place)}); {START_HINT}")
+        raise UsageError(f"no store at {store_path(place)}; name the file that holds the sessions")
+    with open_store(place if "://" in place else str(store_path(place))) as store:
         yield store
 
 
-def chosen_key(store: FullStore, wanted: str, tenant: str | None = None, *, folder: Path | None = None) -> SessionKey:
-    """The session meant by its id, by a beginning that no other has, or by `last`; raises `UsageError` where none is.
+def enforce_limits(store: FullStore, limits: StoreLimits) -> None:
+    """Delete sessions beyond the store's limits and note the count on stderr; a failure is only logged."""
+    try:
+        deleted = keep_within(store, limits)
+    except InfoldError as error:
+        _log.warning("the limits of the store were not enforced: %s", error)
+        return
+    if deleted:
+        click.echo(f"deleted {plural(deleted, 'session')} beyond your store_limits", err=True)
 
-    `last` is of the folder, else the current one; where no session is, it is the last of all, and whose is told on stderr. An
-    empty name, as of a variable that is not set, is nobody's.
+
+def find_session(store: FullStore, wanted: str, tenant: str | None = None, *, folder: Path | None = None) -> SessionKey:
+    """Return the session named by its id, by a unique beginning of it, or by `last`; raise `UsageError` otherwise.
+
+    `last` is the last one of the folder, the current one by default; if there is none, the last of all, which is noted on
+    stderr. An empty name, as of an unset variable, matches no session.
     """
     if wanted == LAST:
         return _last(store, tenant, folder or Path.cwd())
     found = _exactly(store, wanted, tenant) or [
-        one.key for one in by_change(store, tenant) if wanted and one.key.session_id.startswith(wanted)
+        one.key for one in newest_sessions(store, tenant) if wanted and one.key.session_id.startswith(wanted)
     ]
     if len(found) == 1:
         return found[0]
     raise _ambiguous(wanted, found) if found else _unknown(store, wanted, tenant)
 
 
-def folder_of(store: Store, key: SessionKey) -> str:
-    """The project that a session was last worked on in; empty where that was not recorded or cannot be read."""
+def session_folder(store: Store, key: SessionKey) -> str:
+    """Return the project a session was last used in; empty if that was not recorded or cannot be read."""
     try:
         return session_root(store, key)
     except InfoldError:
         return ""
 
 
-def tell_where(store: Store, key: SessionKey, folder: Path) -> None:
-    """Say on stderr which folder a session belongs to, where it is another than this."""
-    own = folder_of(store, key)
+def note_other_folder(store: Store, key: SessionKey, folder: Path) -> None:
+    """Note on stderr if a session belongs to another folder than this."""
+    own = session_folder(store, key)
     if own not in ("", str(folder.resolve())):
-        click.echo(legible(f"session {key.session_id} belongs to another folder, {own}"), err=True)
+        click.echo(printable(f"session {key.session_id} belongs to another folder, {own}"), err=True)
 
 
 def _last(store: FullStore, tenant: str | None, folder: Path) -> SessionKey:
-    """The newest session that is not known to belong elsewhere; else the newest."""
-    newest = next(by_change(store, tenant), None)
+    newest = next(newest_sessions(store, tenant), None)
     if newest is None:
-        raise UsageError(f"there are no sessions yet; {BEGIN}")
+        raise UsageError(f"there are no sessions yet; {START_HINT}")
     here = ("", str(folder.resolve()))
-    own = next((one.key for one in by_change(store, tenant) if folder_of(store, one.key) in here), None)
+    own = next((one.key for one in newest_sessions(store, tenant) if session_folder(store, one.key) in here), None)
     if own is None:
-        told = f"no session belongs to this folder; the last of all is {newest.key.session_id}"
-        click.echo(legible(f"{told}, of {folder_of(store, newest.key)}"), err=True)
+        last = f"{newest.key.session_id}, of {session_folder(store, newest.key)}"
+        click.echo(printable(f"no session belongs to this folder; the last of all is {last}"), err=True)
     return own or newest.key
 
 
@@ -153,17 +130,17 @@ def _exactly(store: FullStore, wanted: str, tenant: str | None) -> list[SessionK
 
 def _ambiguous(wanted: str, found: list[SessionKey]) -> UsageError:
     if len({key.session_id for key in found}) == 1:
-        return UsageError(f"several tenants have a session {wanted!r}; say whose with --tenant")
-    return UsageError(f"several sessions begin with {wanted!r}: {_listed(found)}; give more of the id")
+        return UsageError(f"several tenants have a session {wanted!r}; choose one with --tenant")
+    return UsageError(f"several sessions begin with {wanted!r}: {_join(found)}; give more of the id")
 
 
 def _unknown(store: FullStore, wanted: str, tenant: str | None) -> UsageError:
-    newest = [one.key for one in islice(by_change(store, tenant), MOST_IDS)]
+    newest = [one.key for one in islice(newest_sessions(store, tenant), MOST_IDS)]
     if not newest:
-        return UsageError(f"there is no session {wanted!r}, nor any other; {BEGIN}")
-    return UsageError(f"there is no session {wanted!r}; the newest are {_listed(newest)}; see infold sessions")
+        return UsageError(f"there is no session {wanted!r}, nor any other; {START_HINT}")
+    return UsageError(f"there is no session {wanted!r}; the newest are {_join(newest)}; see infold sessions")
 
 
-def _listed(keys: list[SessionKey]) -> str:
+def _join(keys: list[SessionKey]) -> str:
     more = f" and {len(keys) - MOST_IDS} more" if len(keys) > MOST_IDS else ""
     return ", ".join(repr(str(key.session_id)) for key in keys[:MOST_IDS]) + more

@@ -1,9 +1,9 @@
-"""`infold show`: read a session, as the model sees it or as it really was."""
+"""`infold show`: print a session, as the model sees it or as it was recorded."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 import click
 import msgspec
@@ -13,34 +13,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from infold.cli import options
-from infold.cli.output_files import json_bytes
-from infold.cli.render import (
-    WHY,
-    console_for,
-    content_of,
-    counted,
-    dollars,
-    legible,
-    moment,
-    one_line,
-    thousands,
-    what_of,
-)
-from infold.cli.session_lookup import chosen_key, naming, reading_store, session_argument
-from infold.core.entries import (
-    Amendment,
-    Checkpoint,
-    Clipping,
-    Entry,
-    MessageEntry,
-    Pin,
-    Pruning,
-    Rejection,
-    Restoration,
-    Title,
-    encode_entry,
-    handle_of,
-)
+from infold.cli.render import open_console, print_json
+from infold.cli.session_lookup import find_session, open_existing_store, session_argument, store_options
+from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, encode_entry, handle_of
 from infold.core.log import Log
 from infold.core.messages import (
     AssistantMessage,
@@ -53,200 +28,70 @@ from infold.core.messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from infold.dashboard.reading import fill_tokens, log_before
-from infold.dashboard.rows import State, role_of, state_of
 from infold.ports import FullStore, SessionKey
+from infold.reports.log_rows import MessageState, message_state, role_of
+from infold.reports.stored_log import count_tokens, load_log
+from infold.reports.text import (
+    REASONS,
+    describe_entry,
+    describe_part,
+    dollars,
+    moment,
+    one_line,
+    part_text,
+    plural,
+    printable,
+    short_number,
+)
 from infold.session.media import Medium
 from infold.session.recall import recall_media
 from infold.session.titles import SESSION, title_of, titles_of
 
 MOST_LINES = 3
-"""Lines of a tool result, a thought or a text of a program that are shown where it is folded."""
-
+"""Lines of a tool result, reasoning or injected text that are shown without --full."""
 
 INDENT = 2
-
-
 COLOURS = {"user": "yellow", "assistant": "cyan", "tool": "red", "system": "bright_black", "summary": "green"}
 
 
-class Line(Struct, frozen=True):
-    """One entry of the page; `state` is what has become of a message."""
+class ShownEntry(Struct, frozen=True):
+    """One entry; `state` is set for messages."""
 
     number: int
     entry: Entry
-    state: State | None = None
+    state: MessageState | None = None
 
 
-class Page(Struct, frozen=True):
-    """A session to be shown: what it is, its entries in order, and the titles of its messages."""
+class ShownSession(Struct, frozen=True):
+    """A session to print: its entries in order, and the titles of its messages."""
 
     id: str
     title: str
     facts: str
-    lines: Sequence[Line]
+    entries: Sequence[ShownEntry]
     titles: Mapping[MessageId, str]
 
 
 class _Indented(Struct, frozen=True):
-    """A text that stands below a heading, and stays there where it is broken into lines."""
+    """A text below a heading, indented also where it is wrapped."""
 
     text: Text
 
 
-def show_page(console: Console, page: Page, *, full: bool) -> None:
-    """Print the page; `full` folds nothing. Where there is no terminal, no line is broken or filled up."""
-    plain = not console.is_terminal
-    if page.title:
-        _print(console, Text(legible(page.title), style="bold"))
-    _print(console, Text(f"session {legible(page.id)}, {page.facts}", style="dim"))
-    for line in page.lines:
-        console.print()
-        for piece in _pieces(line, page, full=full, plain=plain):
-            _print(console, piece)
-
-
-def _print(console: Console, piece: Text | _Indented) -> None:
-    match piece:
-        case _Indented() if console.is_terminal:
-            console.print(Padding(piece.text, (0, 0, 0, INDENT), expand=False))
-        case _Indented():
-            _print(console, Text(" " * INDENT if piece.text else "").append_text(piece.text))
-        case _:
-            console.print(piece, soft_wrap=not console.is_terminal)
-
-
-def _pieces(line: Line, page: Page, *, full: bool, plain: bool) -> Iterator[Text | _Indented]:
-    match line.entry:
-        case MessageEntry(message=message):
-            yield _heading(line, message, page.titles.get(message.id, ""))
-            for position, part in enumerate(message.parts):
-                yield from _part(part, handle_of(line.number, position), full=full)
-        case Checkpoint():
-            rule = "-" if plain else "─"
-            yield Text(f"{rule * 4} [{line.number}] {_words(line.entry)} {rule * 4}", style="bold green")
-            yield from _block(line.entry.text)
-        case _:
-            yield Text(f"· [{line.number}] {legible(_words(line.entry))}", style="dim")
-
-
-def _heading(line: Line, message: Message, title: str) -> Text:
-    role = role_of(message)
-    text = Text(f"[{line.number}] ", style="dim").append(role, style=f"bold {COLOURS.get(role, 'white')}")
-    state = "" if line.state in (None, "in view") else line.state
-    told = (title, moment(message.created_ms), *_spent(message), state)
-    return text.append("".join(f"  {legible(one)}" for one in told if one), style="dim")
-
-
-def _spent(message: Message) -> Iterator[str]:
-    if isinstance(message, AssistantMessage):
-        yield message.model.id if message.model is not None else ""
-        if message.usage is not None:
-            yield f"{thousands(message.usage.prompt)} in, {thousands(message.usage.output)} out"
-        yield dollars(message.cost) if message.cost else ""
-        yield "broken off" if message.finish in ("abort", "error") else ""
-
-
-def _part(part: Part, handle: str, *, full: bool) -> Iterator[Text | _Indented]:
-    content = content_of(part)
-    match part:
-        case TextPart(synthetic=False):
-            if content.strip():
-                yield from _block(content)
-        case ToolCallPart():
-            arguments = content if full else one_line(content)
-            yield _Indented(Text(f"-> {legible(part.tool)} ", "blue").append(legible(arguments), "dim"))
-        case ToolResultPart():
-            failed = "" if part.status == "completed" else f", {part.status}"
-            ended = "" if part.exit_status is None else f", exit {part.exit_status}"
-            told = f"<- {legible(part.tool or 'tool')} [{handle}]{failed}{ended}"
-            yield _Indented(Text(told, style="red" if failed else "blue"))
-            yield from _folded(content, full=full)
-        case ReasoningPart() | TextPart():
-            if content.strip():
-                yield _Indented(Text(f"({what_of(part)})", style="magenta"))
-                yield from _folded(content, full=full)
-        case _:
-            if content:
-                yield _Indented(Text(f"[{legible(what_of(part))}: {one_line(content)}]", style="magenta"))
-
-
-def _folded(text: str, *, full: bool) -> Iterator[Text | _Indented]:
-    """The first lines of a text, and how many more there are."""
-    lines = text.rstrip().splitlines()
-    if not lines:
-        return
-    shown = lines if full else [line[:200] for line in lines[:MOST_LINES]]
-    yield from _block("\n".join(shown), style="" if full else "dim")
-    if len(lines) > len(shown):
-        yield _Indented(Text(f"({counted(len(lines) - len(shown), 'more line')}; --full shows all)", style="dim"))
-
-
-def _block(text: str, *, style: str = "") -> Iterator[Text | _Indented]:
-    """A text line by line, so that none is filled up to the length of another."""
-    for line in legible(text.expandtabs().strip("\n")).split("\n"):
-        yield _Indented(Text(line.rstrip(), style=style))
-
-
-def _words(entry: Entry) -> str:  # noqa: PLR0911 - one return for each kind of entry
-    """What an entry that is no message says."""
-    match entry:
-        case MessageEntry():
-            return ""
-        case Checkpoint():
-            change = f", {thousands(entry.tokens_before)} -> {thousands(entry.tokens_after)} tokens"
-            return f"checkpoint{change if entry.tokens_before else ''}, {WHY[entry.reason]}"
-        case Pruning():
-            return f"{counted(len(entry.targets), 'part')} pruned, {thousands(entry.freed_tokens)} tokens freed"
-        case Clipping():
-            return f"{counted(len(entry.clips), 'part')} clipped"
-        case Restoration():
-            return f"entry {entry.sequence} undone"
-        case Pin():
-            return f"part {entry.handle} {'pinned' if entry.pinned else 'released'}"
-        case Rejection() if entry.bound_thinking:
-            return "the provider refused thinking that is bound to another conversation"
-        case Rejection():
-            return f"the provider refused the request of some {thousands(entry.estimated_tokens)} tokens"
-        case Amendment():
-            return f"messages from {entry.first} on taken back"
-        case Title():
-            return f"{'message' if entry.message_id else 'session'} titled {entry.text}"
-        case _:
-            assert_never(entry)
-
-
-NO_OVERHEAD = Overhead()
-
-
-class Asked(Struct, frozen=True):
-    """The command line."""
-
-    session: str
-    whole: bool
-    full: bool
-    color: bool
-    media: str | None
-    output: Path | None
-    store: str | None
-    tenant: str | None
-    as_json: bool
-
-
-@click.command("show", short_help="Read a session.")
+@click.command("show", short_help="Print a session.")
 @session_argument
-@click.option("--all", "whole", is_flag=True, help="The whole log, also what is folded, pruned or taken back.")
-@click.option("--full", is_flag=True, help="Show tool results and thoughts to their last line.")
-@click.option("--color", is_flag=True, help="Colours also where the page goes into a pipe, as less -R shows them.")
+@click.option("--all", "whole", is_flag=True, help="The whole log, including what is folded, pruned or taken back.")
+@click.option("--full", is_flag=True, help="Show tool results and reasoning in full.")
+@click.option("--color", is_flag=True, help="Use colours also in a pipe, for less -R.")
 @click.option("--media", metavar="HANDLE", help="Write the image, document or sound under this handle to --output.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The file for --media.")
-@naming
+@store_options
 @options.as_json
-def show(**given: Any) -> None:
-    """Read session ID as the next request has it: the newest checkpoint and all that was said since, pruned results as stubs.
+def show(session: str, media: str | None, output: Path | None, **given: Any) -> None:
+    """Print session ID as the next request has it: the newest checkpoint and all messages since, pruned results as stubs.
 
-    --all reads the log instead, from the first message on, with a mark where something was pruned, folded, undone or refused.
-    The numbers in brackets are what infold diff --message, infold undo --entry and recall go by.
+    --all prints the log instead, from the first message on, with a line where something was pruned, folded, undone or refused.
+    The numbers in brackets are those that infold diff --message, infold undo --entry and recall use.
 
     \b
     Examples:
@@ -254,23 +99,31 @@ def show(**given: Any) -> None:
       infold show last --all --color | less -R
       infold show last --media 0.1 -o mockup.png
     """
-    asked = Asked(**given)
-    if (asked.media is None) != (asked.output is None):
-        raise click.UsageError("--media HANDLE and --output FILE go together")
-    with reading_store(asked.store) as store:
-        key = chosen_key(store, asked.session, asked.tenant)
-        if asked.media is not None and asked.output is not None:
-            _write(recall_media(store, key, asked.media)[0], asked.output)
+    if (media is None) != (output is None):
+        raise click.UsageError("--media HANDLE and --output FILE must be used together")
+    with open_existing_store(given["store"]) as opened:
+        key = find_session(opened, session, given["tenant"])
+        if media is not None and output is not None:
+            _write_medium(recall_media(opened, key, media)[0], output)
             return
-        page = _page(store, key, whole=asked.whole)
-    if asked.as_json:
-        entries = [{"number": line.number, "state": line.state, **_plain(line.entry)} for line in page.lines]
-        click.echo(json_bytes({"session": page.id, "title": page.title, "entries": entries}), nl=False)
-    else:
-        show_page(_coloured() if asked.color else console_for(plain=False), page, full=asked.full)
+        shown = _read(opened, key, whole=given["whole"])
+    if given["as_json"]:
+        entries = [
+            {"number": one.number, "state": one.state, **msgspec.json.decode(encode_entry(one.entry))}
+            for one in shown.entries
+        ]
+        print_json({"session": shown.id, "title": shown.title, "entries": entries})
+        return
+    console = open_console()
+    if given["color"]:
+        width = console.width
+        console = Console(
+            highlight=False, markup=False, emoji=False, color_system="standard", no_color=False, width=width
+        )
+    print_session(console, shown, full=given["full"])
 
 
-def _write(medium: Medium, path: Path) -> None:
+def _write_medium(medium: Medium, path: Path) -> None:
     try:
         path.write_bytes(medium.data)
     except OSError as error:
@@ -278,38 +131,129 @@ def _write(medium: Medium, path: Path) -> None:
     click.echo(f"{path}: {len(medium.data):,} bytes of {medium.media_type}", err=True)
 
 
-def _coloured() -> Console:
-    """The console of this process with colours, whatever it leads to."""
-    width = console_for(plain=False).width
-    return Console(highlight=False, markup=False, emoji=False, color_system="standard", no_color=False, width=width)
+# Reading.
 
 
-def _page(store: FullStore, key: SessionKey, *, whole: bool) -> Page:
-    log = log_before(store, key)
+def _read(store: FullStore, key: SessionKey, *, whole: bool) -> ShownSession:
+    log = load_log(store, key)
     first = 0 if whole or not log.live else log.live[0].sequence
     entries = list(takewhile(lambda numbered: numbered[0] >= first, store.newest_first(key)))[::-1]
     titles = titles_of(entry for _, entry in entries)
-    facts = f"{log.next_sequence:,} entries, {thousands(fill_tokens(log, NO_OVERHEAD))} tokens in view"
-    lines = _whole(entries, log) if whole else _view(log)
-    return Page(key.session_id, titles.get(SESSION) or title_of(store, key), facts, tuple(lines), titles)
+    facts = f"{log.next_sequence:,} entries, {short_number(count_tokens(log, Overhead()))} tokens in view"
+    shown = _whole(entries, log) if whole else _view(log)
+    return ShownSession(key.session_id, titles.get(SESSION) or title_of(store, key), facts, tuple(shown), titles)
 
 
-def _whole(entries: Sequence[tuple[int, Entry]], log: Log) -> Iterator[Line]:
+def _whole(entries: Sequence[tuple[int, Entry]], log: Log) -> Iterator[ShownEntry]:
     amendments = [(number, entry) for number, entry in entries if isinstance(entry, Amendment)]
     for number, entry in entries:
         is_message = isinstance(entry, MessageEntry)
-        yield Line(number, entry, state_of(number, log, amendments) if is_message else None)
+        yield ShownEntry(number, entry, message_state(number, log, amendments) if is_message else None)
 
 
-def _view(log: Log) -> Iterator[Line]:
-    """The newest checkpoint, then the messages it did not fold, as they are shown."""
+def _view(log: Log) -> Iterator[ShownEntry]:
+    """Yield the newest checkpoint and the messages it did not fold, as the model sees them."""
     if log.checkpoint is not None:
-        yield Line(log.checkpoint_sequence, log.checkpoint)
+        yield ShownEntry(log.checkpoint_sequence, log.checkpoint)
     for placed in log.live:
-        yield Line(placed.sequence, MessageEntry(log.shown(placed)), state_of(placed.sequence, log, ()))
+        yield ShownEntry(placed.sequence, MessageEntry(log.shown(placed)), message_state(placed.sequence, log, ()))
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
-    """An entry as its stored form has it."""
-    found: dict[str, Any] = msgspec.json.decode(encode_entry(entry))
-    return found
+# Printing.
+
+
+def print_session(console: Console, session: ShownSession, *, full: bool) -> None:
+    """Print a session; without a terminal, lines are neither wrapped nor padded."""
+    if session.title:
+        _print(console, Text(printable(session.title), style="bold"))
+    _print(console, Text(f"session {printable(session.id)}, {session.facts}", style="dim"))
+    for one in session.entries:
+        console.print()
+        for line in _lines(one, session.titles, full=full, plain=not console.is_terminal):
+            _print(console, line)
+
+
+def _print(console: Console, line: Text | _Indented) -> None:
+    match line:
+        case _Indented() if console.is_terminal:
+            console.print(Padding(line.text, (0, 0, 0, INDENT), expand=False))
+        case _Indented():
+            _print(console, Text(" " * INDENT if line.text else "").append_text(line.text))
+        case _:
+            console.print(line, soft_wrap=not console.is_terminal)
+
+
+def _lines(one: ShownEntry, titles: Mapping[MessageId, str], *, full: bool, plain: bool) -> Iterator[Text | _Indented]:
+    words = describe_entry(one.entry).replace("→", "->")
+    match one.entry:
+        case MessageEntry(message=message):
+            yield _heading(one, message, titles.get(message.id, ""))
+            for position, part in enumerate(message.parts):
+                yield from _part(part, handle_of(one.number, position), full=full)
+        case Checkpoint() as checkpoint:
+            rule = "-" * 4 if plain else "─" * 4
+            change = f", {words}" if checkpoint.tokens_before else ""
+            text = f"{rule} [{one.number}] checkpoint{change}, because {REASONS[checkpoint.reason]} {rule}"
+            yield Text(text, style="bold green")
+            yield from _block(checkpoint.text)
+        case _:
+            yield Text(f"· [{one.number}] {printable(words)}", style="dim")
+
+
+def _heading(one: ShownEntry, message: Message, title: str) -> Text:
+    role = role_of(message)
+    text = Text(f"[{one.number}] ", style="dim").append(role, style=f"bold {COLOURS.get(role, 'white')}")
+    state = "" if one.state in (None, "in view") else one.state
+    facts = (title, moment(message.created_ms), *_reply_facts(message), state)
+    return text.append("".join(f"  {printable(fact)}" for fact in facts if fact), style="dim")
+
+
+def _reply_facts(message: Message) -> Iterator[str]:
+    if isinstance(message, AssistantMessage):
+        yield message.model.id if message.model is not None else ""
+        if message.usage is not None:
+            yield f"{short_number(message.usage.prompt)} in, {short_number(message.usage.output)} out"
+        yield dollars(message.cost) if message.cost else ""
+        yield "interrupted" if message.finish in ("abort", "error") else ""
+
+
+def _part(part: Part, handle: str, *, full: bool) -> Iterator[Text | _Indented]:
+    content = part_text(part)
+    match part:
+        case TextPart(synthetic=False):
+            if content.strip():
+                yield from _block(content)
+        case ToolCallPart():
+            arguments = content if full else one_line(content)
+            yield _Indented(Text(f"-> {printable(part.tool)} ", "blue").append(printable(arguments), "dim"))
+        case ToolResultPart():
+            failed = "" if part.status == "completed" else f", {part.status}"
+            ended = "" if part.exit_status is None else f", exit {part.exit_status}"
+            heading = f"<- {printable(part.tool or 'tool')} [{handle}]{failed}{ended}"
+            yield _Indented(Text(heading, style="red" if failed else "blue"))
+            yield from _shortened(content, full=full)
+        case ReasoningPart() | TextPart():
+            if content.strip():
+                yield _Indented(Text(f"({describe_part(part)})", style="magenta"))
+                yield from _shortened(content, full=full)
+        case _:
+            if content:
+                text = f"[{printable(describe_part(part))}: {one_line(content)}]"
+                yield _Indented(Text(text, style="magenta"))
+
+
+def _shortened(text: str, *, full: bool) -> Iterator[Text | _Indented]:
+    """Yield the first lines of a text, and how many more there are."""
+    lines = text.rstrip().splitlines()
+    if not lines:
+        return
+    shown = lines if full else [line[:200] for line in lines[:MOST_LINES]]
+    yield from _block("\n".join(shown), style="" if full else "dim")
+    if len(lines) > len(shown):
+        yield _Indented(Text(f"({plural(len(lines) - len(shown), 'more line')}; --full shows all)", style="dim"))
+
+
+def _block(text: str, *, style: str = "") -> Iterator[Text | _Indented]:
+    """Yield a text line by line, so that none is padded to the length of another."""
+    for line in printable(text.expandtabs().strip("\n")).split("\n"):
+        yield _Indented(Text(line.rstrip(), style=style))

@@ -127,8 +127,8 @@ def tokens_by_category(messages: Iterable[Message], ruler: Ruler) -> dict[str, i
     sums = dict.fromkeys(CATEGORIES, 0)
     for message in messages:
         for part in message.parts:
-            sums[_category(message, part)] += measure_part(part, ruler)
-        sums[_speaker(message)] += MESSAGE_OVERHEAD_TOKENS
+            sums[category_of(message, part)] += measure_part(part, ruler)
+        sums[speaker_category(message)] += MESSAGE_OVERHEAD_TOKENS
     return {category: tokens for category, tokens in sums.items() if tokens}
 
 
@@ -178,7 +178,8 @@ def _what(part: Part) -> str:
     return type(part).__name__.removesuffix("Part").lower()
 
 
-def _category(message: Message, part: Part) -> str:
+def category_of(message: Message, part: Part) -> str:
+    """Return the category of one part of a message."""
     match part:
         case ReasoningPart():
             return "reasoning"
@@ -191,10 +192,11 @@ def _category(message: Message, part: Part) -> str:
         case TextPart() if isinstance(message, UserMessage) and not is_attached_or_own(part) and not _is_own(message):
             return "injected"
         case _:
-            return _speaker(message)
+            return speaker_category(message)
 
 
-def _speaker(message: Message) -> str:
+def speaker_category(message: Message) -> str:
+    """Return the category of a message's own words, by its role."""
     if _is_own(message):
         return "summary"
     if isinstance(message, SystemMessage):

@@ -49,7 +49,7 @@ def test_before_and_after_are_shown(long_file: Path) -> None:
     assert "folded" in page
     assert "the trigger was reached" in page
     assert "Never touch the string." in page
-    assert "Kept as they were: " in page
+    assert "Kept unchanged: " in page
     assert page.endswith("nothing was written; -o OUT writes the request\n")
 
 
@@ -137,7 +137,7 @@ def test_what_fits_is_left_alone(data: Path) -> None:
     """A short session in a large window is kept whole, and the page says so."""
     page = compact(data / "codex.jsonl", "--window", "1m").stdout
 
-    assert page.startswith("fits as it is: ")
+    assert page.startswith("fits unchanged: ")
     assert "Kept: everything" in page
 
 
@@ -147,7 +147,7 @@ def test_an_empty_message_is_told_though_all_fits(data: Path) -> None:
 
     assert page.startswith("fits: ")
     assert "empty message" in page
-    assert "Kept as they were: 7 of 8 messages" in page
+    assert "Kept unchanged: 7 of 8 messages" in page
     assert "Done, as the session" not in page
 
 
@@ -171,7 +171,7 @@ def test_a_window_too_small_is_told_with_numbers(long_file: Path) -> None:
 
 @pytest.mark.parametrize("window", ["huge", "0", "-8k", "k", "", "1.k", "9" * 5_000])
 def test_a_bad_window_is_bad_usage(data: Path, window: str) -> None:
-    """What is no number of tokens ends with status 2 and an example."""
+    """What is not a number of tokens ends with status 2 and an example."""
     shown = compact(data / "pi.jsonl", "--window", window)
 
     assert shown.exit_code == 2

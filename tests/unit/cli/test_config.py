@@ -52,7 +52,7 @@ def test_every_setting_is_listed() -> None:
     assert all(row(page, key.name) for key in KEYS)
     assert row(page, "compaction.trigger") == "compaction.trigger 95% preset infold"
     assert row(page, "window") == "window the model's own default"
-    assert "no file of settings here" in page
+    assert "no settings file found" in page
 
 
 def test_each_origin_is_told(file: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_model_and_an_agent_are_shown(file: Path) -> None:
     assert row(page, "model") == "model claude-opus-4-5 --model"
     assert row(page, "compaction.trigger").endswith('[models."claude-opus-*"]')
     assert row(page, "compaction.keep_turns").endswith("[agents.reviewer] (alias KEEP_LAST_TURNS)")
-    assert "claude-opus-4-5: usable 64,000 tokens, acts at 44,000, aims at 32,000" in page
+    assert "claude-opus-4-5: usable 64,000 tokens, compacts at 44,000, aims at 32,000" in page
 
 
 def test_switches_are_seen(file: Path) -> None:
@@ -81,7 +81,7 @@ def test_switches_are_seen(file: Path) -> None:
     page = config(file=file, INFOLD_DISABLE_AUTOCOMPACT="1").stdout
 
     assert row(page, "compaction.auto") == "compaction.auto false INFOLD_DISABLE_AUTOCOMPACT"
-    assert "never acts unasked" in page
+    assert "never compacts by itself" in page
 
 
 def test_what_is_not_shown_is_told(file: Path) -> None:
@@ -93,7 +93,7 @@ def test_what_is_not_shown_is_told(file: Path) -> None:
 
 
 def test_a_contradiction_in_a_window_is_told() -> None:
-    """B19: numbers that do not go together in this model's window do not keep the page from being shown."""
+    """B19: numbers that do not must be used together in this model's window do not keep the page from being shown."""
     told = config(INFOLD_WINDOW="8k", INFOLD_COMPACTION_TRIGGER="50%", INFOLD_COMPACTION_TARGET="6k")
 
     assert told.exit_code == 0
@@ -156,7 +156,7 @@ def test_an_unknown_key_is_bad_usage() -> None:
 
     assert told.exit_code == 2
     assert "did you mean compaction.trigger?" in told.stderr
-    assert config("zebra").stderr.startswith("Error: no setting is named 'zebra' (see")
+    assert config("zebra").stderr.startswith("Error: unknown setting 'zebra' (see")
 
 
 def test_wrong_settings_are_one_line(file: Path) -> None:

@@ -10,7 +10,7 @@ from infold.cli.main import main
 from infold.core.entries import Title
 from infold.stores.sqlite import SqliteStore
 
-from .kept import KITE, damage, environ_of, infold, keep, kite_entries
+from .stored_sessions import KITE, damage, environ_of, infold, keep, kite_entries
 
 BOAT = "20260106-boat"
 
@@ -62,7 +62,7 @@ def test_a_script_has_to_say_so(tmp_path: Path) -> None:
     told = infold(tmp_path, "delete", KITE)
 
     assert told.exit_code == 1
-    assert told.stderr == f"Error: nobody is there to be asked; to delete {KITE} for good, add --yes\n"
+    assert told.stderr == f"Error: cannot ask without a terminal; to delete {KITE} for good, add --yes\n"
     assert ids(place) == [KITE]
 
 
@@ -93,7 +93,7 @@ def test_another_tenants_session_stays(tmp_path: Path) -> None:
     unclear = infold(tmp_path, "delete", KITE, "--yes")
     told = infold(tmp_path, "delete", KITE, "--yes", "--tenant", "ada")
 
-    assert "say whose with --tenant" in unclear.stderr
+    assert "choose one with --tenant" in unclear.stderr
     assert (told.exit_code, ids(place, "ada"), ids(place, "bob")) == (0, [], [KITE])
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from infold.cli.diff import _show_patch
+from infold.cli.diff import _print_patch
 
-from .kept import KITE, infold, keep, kite_entries, painted
+from .stored_sessions import KITE, infold, keep, kite_entries, painted
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -47,7 +47,7 @@ def test_one_turn_can_be_chosen(tmp_path: Path) -> None:
 
     assert "kite.py" in infold(tmp_path, "diff", KITE, "--message", 0).stdout
     assert "\n0 files changed" in infold(tmp_path, "diff", KITE, "--message", 7).stderr
-    assert "the newest that are: 0, 7" in infold(tmp_path, "diff", KITE, "--message", 3).stderr
+    assert "the newest are: 0, 7" in infold(tmp_path, "diff", KITE, "--message", 3).stderr
 
 
 def test_a_patch_of_another_folder_is_told(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_terminal_gets_colours_and_no_bytes(tmp_path: Path) -> None:
     painted(tmp_path)
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, color_system="standard", width=80)
-    _show_patch(console, infold(tmp_path, "diff", KITE).stdout_bytes + b"diff --git a/x b/x\n+\x1b[2J\n")
+    _print_patch(console, infold(tmp_path, "diff", KITE).stdout_bytes + b"diff --git a/x b/x\n+\x1b[2J\n")
     lines = screen.getvalue().splitlines()
 
     assert "\x1b[32m+two    red\x1b[0m" in lines

@@ -13,7 +13,7 @@ from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.transcripts.registry import read_bytes
 
-from .kept import KITE, infold, keep, kite_entries
+from .stored_sessions import KITE, infold, keep, kite_entries
 
 
 def exported(home: Path, shape: str) -> bytes:

@@ -103,7 +103,7 @@ def test_a_window_is_drawn_where_one_is_known(data: Path) -> None:
     """The recorded model's window, or the one that is given, is shown with how full it is."""
     assert told(data / "claude-code.jsonl")["window_tokens"] == 1_000_000
     assert told(data / "claude-code.jsonl", "--window", "8k")["window_tokens"] == 8_000
-    assert "% of its 8.0k" in inspect(data / "claude-code.jsonl", "--window", "8k").stdout
+    assert "% of its 8k" in inspect(data / "claude-code.jsonl", "--window", "8k").stdout
     assert "times its 10\n" in inspect(data / "tau.json", "--window", "10").stdout
 
 

@@ -41,7 +41,7 @@ def test_without_a_name_the_store_is_that_of_the_other_verbs(
     told = mcp()
 
     assert told.exit_code == 1
-    assert f"{place}); begin one" in told.stderr
+    assert f"{place}); start one" in told.stderr
 
 
 @pytest.mark.parametrize("place", ["gone.sqlite3", "sqlite:gone.sqlite3", ".", "~/no-such-folder/gone.sqlite3"])
@@ -51,7 +51,7 @@ def test_a_missing_store_is_told_and_not_made(tmp_path: Path, place: str) -> Non
     told = mcp("--store", named)
 
     assert told.exit_code == 1
-    assert told.stderr.startswith("Error: there is no store at ")
+    assert told.stderr.startswith("Error: no store at ")
     assert "~" not in told.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -85,7 +85,7 @@ def test_a_budget_is_a_number_of_tokens(budget: str) -> None:
     told = mcp("--store", "x", "--budget", budget)
 
     assert told.exit_code == 2
-    assert "no number of tokens" in told.stderr
+    assert "not a number of tokens" in told.stderr
 
 
 @pytest.mark.slow

@@ -1,21 +1,22 @@
-"""What is drawn is legible, and says what it was given."""
+"""What is drawn is printable, and says what it was given."""
 
 import pytest
 from rich.console import Console
 from rich.table import Column, Table
 
-from infold.cli.render import Bar, counted, dollars, legible, moment, narrowable, one_line, stacked
+from infold.cli.render import Bar, narrowable, stack
+from infold.reports.text import dollars, moment, one_line, plural, printable
 
 
 @pytest.mark.parametrize(("share", "drawn"), [(0.0, ""), (0.001, "#"), (0.5, "#####"), (1.0, "##########")])
 def test_a_bar_is_as_long_as_its_share(share: float, drawn: str) -> None:
     """Nothing is no bar, and what is not nothing is seen."""
-    assert Bar(share, width=10, colour="red", plain=True).drawn(10).plain == drawn
+    assert Bar(share, width=10, colour="red", plain=True).draw(10).plain == drawn
 
 
 def test_a_bar_in_a_terminal_has_finer_steps() -> None:
     """Eighths of a cell are drawn."""
-    assert Bar(0.05, width=10, colour="red", plain=False).drawn(10).plain == "▌"
+    assert Bar(0.05, width=10, colour="red", plain=False).draw(10).plain == "▌"
 
 
 @pytest.mark.parametrize("width", [28, 40, 60, 100])
@@ -36,12 +37,12 @@ def test_numbers_stay_whole_in_a_narrow_terminal(width: int) -> None:
 
 def test_a_stack_is_never_wider_than_asked() -> None:
     """More than the window holds fills it and no more."""
-    assert stacked({"user": 50, "results": 500}, whole=100, width=10, plain=True).plain == "uuuuurrrrr"
+    assert stack({"user": 50, "results": 500}, whole=100, width=10, plain=True).plain == "uuuuurrrrr"
 
 
 def test_controls_become_question_marks() -> None:
     """Escape sequences and direction marks are shown, not obeyed; line breaks stay."""
-    assert legible("a\x1b[31mb\nc\td\u202e") == "a?[31mb\nc d?"
+    assert printable("a\x1b[31mb\nc\td\u202e") == "a?[31mb\nc d?"
 
 
 def test_one_line_is_one_line() -> None:
@@ -51,6 +52,6 @@ def test_one_line_is_one_line() -> None:
 
 def test_small_words() -> None:
     """Counts, prices and times as people write them."""
-    assert (counted(1, "turn"), counted(2_000, "turn")) == ("1 turn", "2,000 turns")
+    assert (plural(1, "turn"), plural(2_000, "turn")) == ("1 turn", "2,000 turns")
     assert (dollars(0.00123), dollars(1_234.5)) == ("$0.0012", "$1,234.50")
     assert (moment(None), moment(1_767_607_201_000)) == ("", "2026-01-05 10:00")

@@ -23,15 +23,15 @@ def serve(folder: Path, *arguments: str, **variables: str) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "variables", "told"),
     [
-        (("--upstream", "openai=ftp://x"), {}, "no address"),
-        (("--upstream", "openai=http://"), {}, "no address"),
+        (("--upstream", "openai=ftp://x"), {}, "not an upstream address"),
+        (("--upstream", "openai=http://"), {}, "not an upstream address"),
         (
             ("--upstream", "openai"),
             {},
-            "'openai' is no upstream; write PROVIDER=URL, where the provider is one of anthropic,",
+            "not an upstream: 'openai'; write PROVIDER=URL, where the provider is one of anthropic,",
         ),
         (("--store", "mysql://h/d", *UPSTREAM), {}, "infold has no store for addresses that begin with mysql://"),
-        (("--upstream", "mistral=http://x.test"), {}, "no provider the gateway knows"),
+        (("--upstream", "mistral=http://x.test"), {}, "unknown provider"),
         (("--store", "postgresql://h/d", *UPSTREAM), {}, "INFOLD_SECRET, the same for all replicas"),
         (("--store", "/dev/null/x.db", *UPSTREAM), {}, "no secret can be kept"),
         (("--store", "/dev/null/x.db", *UPSTREAM), {"INFOLD_SECRET": "s"}, "/dev/null"),
@@ -39,7 +39,7 @@ def serve(folder: Path, *arguments: str, **variables: str) -> Result:
         (("--host", "192.0.2.1", *UPSTREAM), {"INFOLD_TOKEN": "0123456789abcdef"}, "cannot listen on 192.0.2.1"),
         (UPSTREAM, {"INFOLD_TOKEN": "with space"}, "letters, digits"),
         (UPSTREAM, {"INFOLD_WINDOW": "many"}, "INFOLD_WINDOW"),
-        ((), {"INFOLD_UPSTREAMS_MISTRAL_BASE_URL": "http://x.test"}, "no provider the gateway knows"),
+        ((), {"INFOLD_UPSTREAMS_MISTRAL_BASE_URL": "http://x.test"}, "unknown provider"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(
@@ -83,7 +83,7 @@ def test_the_help_teaches(tmp_path: Path) -> None:
     assert "INFOLD_TOKEN" in told
 
 
-@pytest.mark.parametrize(("window", "told"), [("32k", "no upstream"), ("many", "no number of tokens")])
+@pytest.mark.parametrize(("window", "told"), [("32k", "not an upstream"), ("many", "not a number of tokens")])
 def test_the_window_is_written_as_elsewhere(tmp_path: Path, window: str, told: str) -> None:
     """Thousands and millions may be written with k and m, as for every other verb."""
     assert told in serve(tmp_path, "--window", window, "--upstream", "openai").stderr

@@ -14,7 +14,7 @@ from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import numbered, replies, user
 
-from .kept import KITE, damage, environ_of, infold, keep, kite_entries
+from .stored_sessions import KITE, damage, environ_of, infold, keep, kite_entries
 
 SHORT: list[Entry] = [MessageEntry(message) for message in numbered([user("Fly the boat\nor not"), replies("no")])]
 
@@ -27,8 +27,8 @@ def test_a_session_is_a_line(tmp_path: Path) -> None:
     assert heading.split() == ["id", "title", "changed", "messages", "tokens", "compactions", "cost"]
     assert line.split()[:6] == [KITE, "Paint", "the", "kite", "just", "now"]
     assert line.split()[6] == "6"
-    assert line.split()[-2:] == ["1", "$0.0123"]
-    assert told.startswith("1 session; go on with: infold run --session")
+    assert line.split()[-2:] == ["1", "$0.012"]
+    assert told.startswith("1 session; continue with: infold run --session")
 
 
 def test_a_session_has_its_folder(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_store_in_memory_lists_nothing(tmp_path: Path) -> None:
     told = CliRunner().invoke(main, ["sessions"], env={**environ_of(tmp_path), "INFOLD_STORE": "memory"})
 
     assert told.exit_code == 1
-    assert "a store in memory is seen by its own process alone" in told.stderr
+    assert "a store in memory is visible to its own process only" in told.stderr
 
 
 def test_json_has_stable_keys(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_nothing_yet_says_how_to_begin(tmp_path: Path) -> None:
     told = infold(tmp_path, "sessions")
 
     assert (told.exit_code, told.stdout) == (0, "")
-    assert 'begin one with: infold run "' in told.stderr
+    assert 'start one with: infold run "' in told.stderr
     assert json.loads(infold(tmp_path, "sessions", "--json").stdout) == {"sessions": [], "has_more": False}
     assert list(tmp_path.iterdir()) == []
 
@@ -136,4 +136,4 @@ def test_a_named_store_is_named_again(tmp_path: Path) -> None:
     store.close()
 
     told = infold(tmp_path, "sessions", "--store", place).stdout.splitlines()[-1]
-    assert told == f"1 session; go on with: infold run --session ID --store '{place}'"
+    assert told == f"1 session; continue with: infold run --session ID --store '{place}'"

@@ -23,7 +23,7 @@ from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import calls, numbered, replies, result, user
 
-from .kept import KITE, infold, keep, kite_entries
+from .stored_sessions import KITE, infold, keep, kite_entries
 
 
 def shown(home: Path, *words: str) -> str:
@@ -38,7 +38,7 @@ def test_the_view_is_shown(tmp_path: Path) -> None:
         "Paint the kite",
         f"session {KITE}, 9 entries, 24 tokens in view",
         "",
-        "---- [6] checkpoint, 9.0k -> 400 tokens, the trigger was reached ----",
+        "---- [6] checkpoint, 9k -> 400 tokens, because the trigger was reached ----",
         "  A red kite was wanted.",
         "",
         "[7] user  2026-01-05 10:00",
@@ -69,7 +69,7 @@ def test_all_is_the_whole_log(tmp_path: Path) -> None:
 
     assert "[0] user  2026-01-05 10:00  folded\n  Paint the **kite** red. Never touch vendor/.\n" in page
     assert "· [1] session titled Paint the kite\n" in page
-    assert "[2] assistant  2026-01-05 10:00  gpt-5  1.2k in, 50 out  $0.0123  folded\n" in page
+    assert "[2] assistant  2026-01-05 10:00  gpt-5  1.2k in, 50 out  $0.012  folded\n" in page
     assert '  -> bash {"command":"make kite"}\n' in page
     assert "  <- bash [3.0]\n  line 0\n  line 1\n  line 2\n  (17 more lines; --full shows all)\n" in page
     assert "  (reasoning)\n  hmm\n  well\n  so\n  (1 more line; --full shows all)\n" in page
@@ -106,7 +106,7 @@ def test_every_kind_of_entry_has_words(tmp_path: Path) -> None:
     assert "  [image/png: kite.png]\n  (injected text)\n  env\n" in page
     assert "[4] user  taken back\n" in page
     for words in (
-        *("part 0.0 pinned", "part 0.0 released", "the provider refused the request of some 9.0k tokens"),
+        *("part 0.0 pinned", "part 0.0 released", "the provider refused 9k tokens"),
         *("1 part clipped", "1 part pruned, 9 tokens freed", "entry 9 undone", "messages from 4 on taken back"),
         "message titled Kites",
     ):
@@ -150,6 +150,6 @@ def test_a_medium_is_written_to_a_file(tmp_path: Path) -> None:
 
     assert (done.exit_code, file.read_bytes()) == (0, b"bytes")
     assert "5 bytes of image/png" in done.stderr
-    assert "go together" in infold(tmp_path, "show", "last", "--media", "0.0").stderr
+    assert "must be used together" in infold(tmp_path, "show", "last", "--media", "0.0").stderr
     assert "no medium '0.7'" in infold(tmp_path, "show", "last", "--media", "0.7", "-o", str(file)).stderr
     assert infold(tmp_path, "show", "last", "--media", "0.0", "-o", str(tmp_path / "no" / "x")).exit_code != 0

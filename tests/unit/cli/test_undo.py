@@ -7,7 +7,7 @@ import pytest
 
 from infold.core.entries import Checkpoint
 
-from .kept import KITE, infold, keep, kite_entries
+from .stored_sessions import KITE, infold, keep, kite_entries
 
 
 @pytest.mark.slow
@@ -37,7 +37,7 @@ def test_only_the_newest_compaction_is_undone(tmp_path: Path) -> None:
     told = infold(tmp_path, "undo", KITE, "--entry", 6)
     undone = [infold(tmp_path, "undo", KITE) for _ in range(2)]
 
-    why = "Error: entry 6 is another; only the newest compaction can be undone,"
+    why = "Error: entry 6 cannot be undone; only the newest compaction can,"
     assert (told.exit_code, told.stderr) == (1, f"{why} which is 9\n")
     assert [one.stdout.split()[2] for one in undone] == ["9", "6"]
     assert infold(tmp_path, "undo", KITE, "--entry", 6).stderr == f"{why} and there is none now\n"

@@ -1,4 +1,4 @@
-"""A chat: read a line, let the agent work on it or carry out a command, show what happens, and again, until the person leaves."""
+"""A chat: read a line, let the agent work on it or carry out a command, and repeat until the user leaves."""
 
 import os
 import sys
@@ -13,113 +13,113 @@ from rich.text import Text
 
 from infold.agent.events import Stepped
 from infold.agent.permissions import Consent, granted, told
-from infold.agent.run import Person, Told, Work
+from infold.agent.run import Person, Work
 from infold.agent.tools.tool import Wish
 from infold.agent.trust import default_store
-from infold.cli.agent_options import Job, at_work, ended_by_signals, new_key, opened, with_trust
-from infold.cli.chat.actions import Acts
-from infold.cli.chat.commands import QUIT, order_in
-from infold.cli.chat.input import Line, history_at, without_echo
-from infold.cli.chat.pages import exchange_page, last_exchange
+from infold.cli.agent_options import AgentOptions, decide_trust, exit_on_signals, new_key, open_agent, open_run
+from infold.cli.chat.actions import ChatActions
+from infold.cli.chat.commands import QUIT, parse_command
+from infold.cli.chat.input import PromptLine, open_history, without_echo
+from infold.cli.chat.pages import last_turn, turn_page
 from infold.cli.chat.screen import Screen
-from infold.cli.chat.status import Piece, Status, pieces_of, status_of
-from infold.cli.permission_prompt import trust_for
-from infold.cli.render import console_for, legible, one_line
-from infold.dashboard.tally import Tallies
+from infold.cli.chat.status import Status, StatusPiece, read_status, status_pieces
+from infold.cli.event_output import RunEvent
+from infold.cli.permission_prompt import trust_prompt
+from infold.cli.render import open_console
 from infold.errors import InfoldError
 from infold.ports import SessionKey
+from infold.reports.listing import Tallies
+from infold.reports.text import one_line, printable
 from infold.wiring import EMBEDDED
 
-MOST_ASKED = 10_000
-"""Characters of a wish that are shown to the person who is asked; the end of a longer one is told to be missing."""
-
+MOST_SHOWN = 10_000
+"""Characters of an action that are shown when permission is asked."""
 
 SMALL = "No model is set, so a very small one answers. Name a better one with --model."
-
 
 CONSENTS: dict[str, Consent] = {"yes": "once", "always": "always", "no": "no"}
 
 
-def talk(job: Job) -> None:
-    """Chat until the person leaves; raises `InfoldError` where it cannot begin."""
-    console = console_for(plain=False)
-    with ended_by_signals(), ExitStack() as stack:
-        job = with_trust(job, trust_for(sys.stdin, console))
-        chat = Chat(job, console)
+def run_chat(options: AgentOptions) -> None:
+    """Chat until the user leaves; raise `InfoldError` if it cannot begin."""
+    console = open_console()
+    with exit_on_signals(), ExitStack() as stack:
+        options = decide_trust(options, trust_prompt(sys.stdin, console))
+        chat = Chat(options, console)
         with console.status("opening the session"):
-            work = stack.enter_context(opened(job, chat.person))
-        stack.callback(chat.leave)
-        chat.join(work)
-        chat.go_on()
+            work = stack.enter_context(open_run(options, chat.person))
+        stack.callback(chat.close)
+        chat.start(work)
+        chat.run()
 
 
 class Chat:
     """One chat in one terminal."""
 
-    def __init__(self, job: Job, console: Console) -> None:
-        self._job = job
+    def __init__(self, options: AgentOptions, console: Console) -> None:
+        self._options = options
         self._ascii_only = console.options.ascii_only
         self._mark = "> " if self._ascii_only else "› "
-        self._standing = Status("", "")
-        self._screen = Screen(console, job.folder or Path.cwd(), self._pieces)
+        self._status = Status("", "")
+        self._screen = Screen(console, options.root, self._pieces)
         prompts = Path(default_store(os.environ)).with_name("prompts")
-        self._line = Line(history_at(prompts), self._pieces, mark=self._mark)
-        self._moves: dict[str, Callable[[str], None]] = {"new": self._begin_anew, "model": self._change_model}
-        self._moved = ExitStack()
+        self._prompt = PromptLine(open_history(prompts), self._pieces, mark=self._mark)
+        self._switches: dict[str, Callable[[str], None]] = {"new": self._start_new, "model": self._change_model}
+        self._switched = ExitStack()
         self._work: Work
-        self._acts: Acts
+        self._actions: ChatActions
         self._tallies: Tallies
 
-    def join(self, work: Work) -> None:
-        """Take the session that was opened, and say so."""
-        self._take_up(work)
+    def start(self, work: Work) -> None:
+        """Begin with a session."""
+        self._use(work)
         self._greet()
 
-    def _take_up(self, work: Work) -> None:
+    def _use(self, work: Work) -> None:
         self._work = work
         self._tallies = Tallies(work.store)
-        self._acts = Acts(work, self._screen, lambda: self._standing, store=self._job.store)
-        self._look()
+        self._actions = ChatActions(work, self._screen, lambda: self._status, store=self._options.store)
+        self._update_status()
 
-    def leave(self) -> None:
-        """Close what this chat opened by itself."""
-        self._moved.close()
+    def close(self) -> None:
+        """Close what this chat opened itself."""
+        self._switched.close()
 
     @property
     def person(self) -> Person:
-        """Who sits here, as the agent knows them."""
-        return Person(self.tell, self.consent)
+        """The user, for the agent."""
+        return Person(self.observe, self.ask_permission)
 
-    def go_on(self) -> None:
-        """Take one line after the other; in the end, say how to come back."""
+    def run(self) -> None:
+        """Handle line after line until the user leaves, then print the command to come back."""
         try:
-            while self._goes_on():
+            while self._next():
                 pass
         finally:
-            self._part(self._work)
+            self._print_resume_command(self._work)
 
     # One line.
 
-    def _goes_on(self) -> bool:
-        """Take the next line; false when the person leaves. An interrupt between two lines is one too many, and no reason to."""
+    def _next(self) -> bool:
+        """Handle the next line; false if the user leaves. An interrupt between two lines is ignored."""
         try:
             self._screen.space()
-            line = self._line.read()
-            return line is not None and self._take(line)
+            line = self._prompt.read()
+            return line is not None and self._handle(line)
         except KeyboardInterrupt:
             return True
 
-    def _take(self, line: str) -> bool:
-        """Let the agent work on a line, or carry out the command it gives; false where that is to leave."""
+    def _handle(self, line: str) -> bool:
+        """Let the agent work on a line, or carry out its command; false for the command to leave."""
         try:
-            order = order_in(line)
-            if order is not None and order.name == QUIT:
+            command = parse_command(line)
+            if command is not None and command.name == QUIT:
                 return False
             with without_echo():
-                if order is not None and order.name in self._moves:
-                    self._moves[order.name](order.rest)
-                elif order is not None:
-                    self._acts.carry_out(order)
+                if command is not None and command.name in self._switches:
+                    self._switches[command.name](command.argument)
+                elif command is not None:
+                    self._actions.carry_out(command)
                 else:
                     with self._screen.working("thinking"):
                         self._work.run(line.strip())
@@ -127,84 +127,84 @@ class Chat:
             self._screen.note("stopped", "yellow")
         except (InfoldError, OSError) as error:
             self._screen.note(" ".join(str(error).split()), "red")
-        self._look()
+        self._update_status()
         return True
 
-    def _look(self) -> None:
-        """See how the session stands."""
+    def _update_status(self) -> None:
         try:
-            self._standing = status_of(self._work, self._tallies)
+            self._status = read_status(self._work, self._tallies)
         except InfoldError as error:
             self._screen.note(" ".join(str(error).split()), "red")
 
-    def _pieces(self, width: int) -> tuple[Piece, ...]:
-        return pieces_of(self._standing, width, ascii_only=self._ascii_only)
+    def _pieces(self, width: int) -> tuple[StatusPiece, ...]:
+        return status_pieces(self._status, width, ascii_only=self._ascii_only)
 
     # Another session, another model.
 
-    def _begin_anew(self, _: str) -> None:
+    def _start_new(self, _: str) -> None:
         before = self._work
-        self._move(self._job, new_key())
-        self._part(before)
+        self._switch(self._options, new_key())
+        self._print_resume_command(before)
         self._greet()
 
     def _change_model(self, name: str) -> None:
         if name:
-            self._move(replace(self._job, model=name), self._work.key)
+            self._switch(replace(self._options, model=name), self._work.key)
         self._screen.note(f"{self._work.model.ref.id} answers")
 
-    def _move(self, job: Job, key: SessionKey) -> None:
-        """Work on with another session or model; where that cannot be opened, all stays as it is."""
+    def _switch(self, options: AgentOptions, key: SessionKey) -> None:
+        """Switch to another session or model; if it cannot be opened, nothing changes."""
         with ExitStack() as opening:
             with self._screen.console.status("opening the session"):
-                work = opening.enter_context(at_work(job, self.person, self._work.store, key))
-            self._moved.close()
-            self._moved = opening.pop_all()
-        self._job = job
-        self._take_up(work)
+                work = opening.enter_context(open_agent(options, self.person, self._work.store, key))
+            self._switched.close()
+            self._switched = opening.pop_all()
+        self._options = options
+        self._use(work)
 
     # The agent.
 
-    def tell(self, happening: Told) -> None:
-        """Hear what happens, and show it."""
-        self._screen.tell(happening)
-        if isinstance(happening, Stepped):
-            self._look()
+    def observe(self, event: RunEvent) -> None:
+        """Show an event."""
+        self._screen.show(event)
+        if isinstance(event, Stepped):
+            self._update_status()
 
-    def consent(self, wish: Wish) -> Consent:
-        """Ask the person whether the agent may do this."""
+    def ask_permission(self, wish: Wish) -> Consent:
+        """Ask the user whether the agent may do this."""
         with self._screen.paused():
             self._screen.print(*_question(wish))
-            answer = self._line.ask("  (y)es, (a)lways in this chat, (n)o: ", CONSENTS)
+            answer = self._prompt.ask("  (y)es, (a)lways in this chat, (n)o: ", CONSENTS)
         return CONSENTS[answer or "no"]
 
     # Beginning and end.
 
     def _greet(self) -> None:
         log, ref = self._work.session.log, self._work.model.ref
-        told = f"  {legible(ref.id)}, session {legible(log.session_id)}; /help lists commands"
-        is_unset = EMBEDDED in (ref.provider, ref.id) and not self._job.model
+        facts = f"  {printable(ref.id)}, session {printable(log.session_id)}; /help lists commands"
+        is_unset = EMBEDDED in (ref.provider, ref.id) and not self._options.model
         note = (Text(SMALL, style="dim"),) if is_unset else ()
-        self._screen.print(Text.assemble(("infold", "bold"), told), *note)
-        exchange = last_exchange(log)
-        if exchange is not None:
-            self._screen.print(Text(legible(self._acts.title()), style="bold"))
-            for piece in exchange_page(exchange, self._mark):
+        self._screen.print(Text.assemble(("infold", "bold"), facts), *note)
+        turn = last_turn(log)
+        if turn is not None:
+            self._screen.print(Text(printable(self._actions.title()), style="bold"))
+            for piece in turn_page(turn, self._mark):
                 self._screen.print(piece)
 
-    def _part(self, work: Work) -> None:
-        """Say how to come back to a session, if there is anything in it."""
-        command = self._job.going_on("chat", work.session.log.session_id) if work.session.log.next_sequence else ""
+    def _print_resume_command(self, work: Work) -> None:
+        """Print the command that continues a session, unless the session is empty."""
+        log = work.session.log
+        command = self._options.resume_command("chat", log.session_id) if log.next_sequence else ""
         if command:
-            self._screen.tell_command(f"go on with: {command}")
+            self._screen.print_command(f"continue with: {command}")
 
 
 def _question(wish: Wish) -> Iterator[RenderableType]:
-    """What is wished, whole, and what leave for good would mean."""
+    """Yield the action in full, and what "always" would allow."""
     where = f" ({wish.why or 'outside the project'})" if wish.outside else ""
-    yield Text(f"? {legible(wish.tool)}{where}", style="bold yellow")
-    yield Padding(Text(legible(wish.what[:MOST_ASKED])), (0, 0, 0, 4), expand=False)
-    over = len(wish.what) - MOST_ASKED
+    yield Text(f"? {printable(wish.tool)}{where}", style="bold yellow")
+    yield Padding(Text(printable(wish.what[:MOST_SHOWN])), (0, 0, 0, 4), expand=False)
+    over = len(wish.what) - MOST_SHOWN
     if over > 0:
         yield Text(f"    (and {over:,} more characters)", style="yellow")
     yield Text(f"  always would allow {one_line(told(granted(wish)), 240)}", style="dim")

@@ -1,5 +1,7 @@
-"""The line a person types on: history, several lines, completion of commands, the status line below; and the question with a few
-answers. The only module that needs prompt_toolkit."""
+"""The prompt: history, several lines, completion of commands, the status line below; and questions with a few answers.
+
+The only module that needs prompt_toolkit.
+"""
 
 import os
 import sys
@@ -23,27 +25,24 @@ from prompt_toolkit.output import Output
 from prompt_toolkit.styles import Style
 
 from infold.cli.chat.commands import COMMANDS
-from infold.cli.chat.status import Piece
-from infold.cli.permission_prompt import forget_typed
+from infold.cli.chat.status import StatusPiece
+from infold.cli.permission_prompt import discard_typed
 from infold.formats.codec import replace_surrogates
 
 LONGEST_KEPT = 20_000
-"""Characters of a prompt that the history keeps; a longer one was pasted and is in the session."""
-
+"""Characters of a prompt that the history keeps; a longer one was probably pasted."""
 
 STYLE = Style.from_dict({"bottom-toolbar": "noreverse", "prompt": "ansicyan bold"})
+AGAIN = "Ctrl-C again, or Ctrl-D, leaves"
 
 
-AGAIN = "Ctrl-C once more, or Ctrl-D, leaves"
-
-
-class Line:
-    """Where a person types; `status` gives the pieces of the line below for a width."""
+class PromptLine:
+    """Where the user types; `status` returns the pieces of the line below for a width."""
 
     def __init__(
         self,
         history: History,
-        status: Callable[[int], tuple[Piece, ...]],
+        status: Callable[[int], tuple[StatusPiece, ...]],
         *,
         mark: str = "› ",
         source: Input | None = None,
@@ -70,9 +69,9 @@ class Line:
         self._question: PromptSession[str] = PromptSession(style=STYLE, input=source, output=output)
 
     def read(self) -> str | None:
-        """What the person says next; none when they leave.
+        """Return what the user types, or `None` if they leave.
 
-        Ctrl-C is a key here; one that came before it was, is an interrupt and passes through.
+        Ctrl-C is handled as a key; an interrupt from before that passes through.
         """
         self._is_leaving = False
         try:
@@ -81,38 +80,38 @@ class Line:
             return None
 
     def ask(self, question: str, answers: Iterable[str]) -> str | None:
-        """Which of these answers a person gives, by its first letter or whole; none where they only press Ctrl-D.
+        """Return one of these answers, typed in full or by its first letter; `None` for Ctrl-D.
 
-        What was typed before the question was there is no answer to it. Ctrl-C passes through, as an interrupt.
+        What was typed before the question is discarded. Ctrl-C passes through as an interrupt.
         """
         known = {word: answer for answer in answers for word in (answer, answer[0])}
-        forget_typed(sys.stdin)
+        discard_typed(sys.stdin)
         clear_typeahead(self._question.input)
         while True:
             try:
-                said = self._question.prompt([("class:prompt", question)])
+                typed = self._question.prompt([("class:prompt", question)])
             except EOFError:
                 return None
-            if said.strip().lower() in known:
-                return known[said.strip().lower()]
+            if typed.strip().lower() in known:
+                return known[typed.strip().lower()]
 
     # Keys.
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
-        keys.add("enter")(self._say)
+        keys.add("enter")(self._send)
         keys.add("escape", "enter")(lambda event: event.current_buffer.insert_text("\n"))
         keys.add("c-c")(self._interrupt)
         keys.add("<sigint>")(self._interrupt)
         keys.add("c-d", filter=Condition(lambda: not get_app().current_buffer.text))(self._leave)
         return keys
 
-    def _say(self, event: KeyPressEvent) -> None:
+    def _send(self, event: KeyPressEvent) -> None:
         if event.current_buffer.text.strip():
             event.current_buffer.validate_and_handle()
 
     def _interrupt(self, event: KeyPressEvent) -> None:
-        """Forget what was typed; twice in a row is leaving."""
+        """Clear the line; twice in a row, leave."""
         if self._is_leaving:
             self._leave(event)
         event.current_buffer.reset()
@@ -133,10 +132,10 @@ class Line:
 
 
 class _CommandCompleter(Completer):
-    """The commands that a line may go on to, with what they do."""
+    """Complete the names of commands."""
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """The commands that begin so."""
+        """Yield the commands that begin so."""
         del complete_event
         typed = document.text_before_cursor
         for command in COMMANDS.values() if _is_first_word(typed) else ():
@@ -152,21 +151,21 @@ def _is_first_word(text: str) -> bool:
     return text.startswith("/") and not any(character.isspace() for character in text)
 
 
-# What was typed before.
+# History.
 
 
 class PromptHistory(FileHistory):
-    """What was typed in earlier chats, in a file; what cannot be written there is forgotten with this chat."""
+    """Prompts of earlier chats, in a file; if it cannot be written, prompts are kept for this chat only."""
 
     def store_string(self, string: str) -> None:
-        """Keep what was typed, unless it is very long."""
+        """Store a prompt unless it is very long."""
         if len(string) <= LONGEST_KEPT:
             with suppress(OSError):
                 super().store_string(replace_surrogates(string))
 
 
-def history_at(path: Path) -> History:
-    """The history in that file, made for its owner's eyes alone; one in memory where that cannot be."""
+def open_history(path: Path) -> History:
+    """Open the history in a file with mode 0600, or in memory if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -176,19 +175,19 @@ def history_at(path: Path) -> History:
         return InMemoryHistory()
 
 
-# The terminal, while nobody is asked anything.
+# The terminal while the agent works.
 
 
 @contextmanager
 def without_echo() -> Iterator[None]:
-    """Within it, what is typed does not show between the lines of an answer; it waits for the next prompt, also after Ctrl-C."""
+    """Do not echo what is typed while the agent works; it waits for the next prompt, also after Ctrl-C."""
     try:
         before = termios.tcgetattr(sys.stdin)
     except (termios.error, ValueError, OSError):
         yield
         return
     silent = [*before]
-    silent[3] = silent[3] & ~termios.ECHO | termios.NOFLSH  # Ctrl-C must not throw away what was typed ahead
+    silent[3] = silent[3] & ~termios.ECHO | termios.NOFLSH  # Ctrl-C must not discard what was typed ahead
     termios.tcsetattr(sys.stdin, termios.TCSADRAIN, silent)
     try:
         yield

@@ -1,6 +1,6 @@
-"""A streamed answer in blocks: what of it is complete and can be drawn for good, and how a block of markdown is drawn.
+"""Split a streamed answer into complete blocks of markdown, and draw them.
 
-Nothing that is drawn is ever drawn anew: a block is complete once the next one has begun, so that code and lists stay in one.
+A block is drawn once, when the next one has begun, so that code and lists are never split.
 """
 
 import re
@@ -12,30 +12,26 @@ from rich.markdown import Heading, Markdown
 from rich.segment import Segment
 from rich.text import Text
 
-from infold.cli.render import legible
+from infold.reports.text import printable
 
 TAB_CELLS = 4
 
-
 _FENCE = re.compile(r"\s{0,9}(`{3,}|~{3,})")
-
-
 _LIST_ITEM = re.compile(r"([-*+]|\d{1,3}[.)])\s")
 
-
 ENOUGH = 5
-"""Characters of a line before it can be told whether it is an item of a list."""
+"""Characters of a line that are needed to recognise an item of a list."""
 
 
 class Blocks(Struct, frozen=True):
-    """A text as far as it has come: its complete blocks, and the rest, which may still grow."""
+    """A text so far: its complete blocks, and the rest, which may still grow."""
 
     done: tuple[str, ...]
     rest: str
 
 
-def blocks_of(text: str) -> Blocks:
-    """Markdown at its blank lines, except inside code and before what goes on with the block: an item, an indented line."""
+def split_blocks(text: str) -> Blocks:
+    """Split markdown at blank lines, except inside code and before an item or an indented line."""
     lines = text.split("\n")
     done: list[str] = []
     begin, fence, is_after_blank = 0, "", False
@@ -51,21 +47,21 @@ def blocks_of(text: str) -> Blocks:
     return Blocks(tuple(done), "\n".join(lines[begin:]))
 
 
-def lines_of(text: str) -> Blocks:
-    """Plain text at its line ends."""
+def split_lines(text: str) -> Blocks:
+    """Split plain text at line ends."""
     whole, newline, rest = text.rpartition("\n")
     return Blocks((whole,) if newline else (), rest)
 
 
 def _may_begin(line: str, *, is_last: bool) -> bool:
-    """Whether a line after a blank one begins a block; the last line, which is still being written, only if that is certain."""
+    """Whether a line after a blank one begins a block; for the incomplete last line only if that is certain."""
     if line[0].isspace() or _LIST_ITEM.match(line):
         return False
     return not is_last or len(line) >= ENOUGH
 
 
 def _fence_after(line: str, fence: str) -> str:
-    """The fence that is open after a line; one is closed by its own kind, at least as long."""
+    """Return the fence that is open after a line; one is closed by its own kind, at least as long."""
     found = _FENCE.match(line)
     if found is None:
         return fence
@@ -78,32 +74,32 @@ def _fence_after(line: str, fence: str) -> str:
 # Drawing.
 
 
-def drawn_block(text: str) -> RenderableType:
-    """A block of markdown, in colours where the console has them."""
-    return Harmless(_Prose(legible(text.expandtabs(TAB_CELLS)), code_theme="ansi_dark", hyperlinks=False))
+def draw_block(text: str) -> RenderableType:
+    """Draw a block of markdown, in colours if the console has them."""
+    return Printable(_Prose(printable(text.expandtabs(TAB_CELLS)), code_theme="ansi_dark", hyperlinks=False))
 
 
-class Harmless:
-    """Something drawn, without blank lines around it, of which no control character reaches the terminal."""
+class Printable:
+    """A renderable without blank lines around it and without control characters."""
 
     def __init__(self, inner: RenderableType) -> None:
         self._inner = inner
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lines = [_legible(line) for line in console.render_lines(self._inner, options, pad=False)]
+        lines = [_printable_line(line) for line in console.render_lines(self._inner, options, pad=False)]
         filled = [at for at, line in enumerate(lines) if any(segment.text.strip() for segment in line)]
         for line in lines[filled[0] : filled[-1] + 1] if filled else ():
             yield from line
             yield Segment.line()
 
 
-def _legible(line: list[Segment]) -> list[Segment]:
-    """A line with what drawing may have made of harmless text, an entity for one, made harmless again."""
-    return [segment._replace(text=legible(segment.text)) for segment in line if not segment.control]
+def _printable_line(line: list[Segment]) -> list[Segment]:
+    """Replace control characters that rendering may have produced, from an entity for example."""
+    return [segment._replace(text=printable(segment.text)) for segment in line if not segment.control]
 
 
 class _LeftHeading(Heading):
-    """A heading as a line of its own at the left, as in the text around it."""
+    """A heading at the left, like the text around it."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         self.text.justify = "left"

@@ -1,7 +1,7 @@
-"""What an agent does, on the screen of a chat: the answer as it arrives, thoughts dimmed, tool calls with their results folded.
+"""The screen of a chat: the answer as it arrives, reasoning dimmed, tool calls with their results shortened.
 
-What is complete is printed once and scrolls away like any output. Below it, while somebody works, stand the last lines of what is
-still arriving and the status line; they are drawn anew a few times a second and vanish when the work is done.
+Complete text is printed once and scrolls away like any output. While the agent works, the last lines of what is still arriving
+and the status line are below it; they are redrawn a few times a second and vanish at the end.
 """
 
 import signal
@@ -37,27 +37,25 @@ from infold.agent.events import (
     SummaryBegun,
     Titled,
 )
-from infold.cli.chat.markdown import Blocks, blocks_of, drawn_block, lines_of
-from infold.cli.chat.status import Piece, drawn_status
-from infold.cli.event_output import ENDINGS, Told, again
-from infold.cli.render import counted, event_text, is_worth_a_line, legible, one_line
+from infold.cli.chat.markdown import Blocks, draw_block, split_blocks, split_lines
+from infold.cli.chat.status import StatusPiece, draw_status
+from infold.cli.event_output import ENDINGS, RunEvent, describe_retry
 from infold.core.events import PreparedAhead, SummaryProgressed
+from infold.reports.text import event_line, is_noticeable, one_line, plural, printable
 from infold.transcripts.source import is_database_in_use
 
 MOST_CHANGES = 12
-"""Lines of a difference that are shown of one edit."""
-
+"""Lines of an edit that are shown."""
 
 MOST_COMPARED = 200_000
-"""Characters of a text that is compared with another."""
-
+"""Characters of the largest text that is compared with another."""
 
 MOST_KEPT = 200
-"""Results of a chat that can be shown again by their number; all are in the session."""
+"""Results of a chat that can be shown again by their number; the session has all."""
 
 
-class Done(Struct, frozen=True):
-    """A call and its result; `number` counts the results of this chat."""
+class ToolRun(Struct, frozen=True):
+    """A call and its result; `number` counts the results of this chat, `before` is the file it replaced."""
 
     number: int
     called: Called
@@ -71,45 +69,45 @@ class Results:
     def __init__(self) -> None:
         self._calls: dict[str, Called] = {}
         self._before: dict[str, str] = {}
-        self._kept: dict[int, Done] = {}
+        self._kept: dict[int, ToolRun] = {}
         self._count = 0
 
     def call(self, called: Called, before: str = "") -> None:
-        """A tool is about to be run; `before` is the file it may change."""
+        """Note a call; `before` is the file it may replace."""
         self._calls[called.call_id] = called
         self._before[called.call_id] = before
 
-    def answer(self, answered: Answered) -> Done:
-        """A tool has answered."""
+    def answer(self, answered: Answered) -> ToolRun:
+        """Note a result and return it with its call."""
         self._count += 1
         unknown = Called(answered.call_id, answered.tool, "", "")
         called = self._calls.pop(answered.call_id, unknown)
-        done = Done(self._count, called, answered, self._before.pop(answered.call_id, ""))
+        done = ToolRun(self._count, called, answered, self._before.pop(answered.call_id, ""))
         self._kept[done.number] = done
         self._kept.pop(done.number - MOST_KEPT, None)
         return done
 
-    def find(self, number: int | None = None) -> Done | None:
-        """The result of that number, or the newest."""
+    def find(self, number: int | None = None) -> ToolRun | None:
+        """Return the result of that number, or the newest."""
         return self._kept.get(self._count if number is None else number)
 
 
-def folded(done: Done, width: int) -> tuple[str, ...]:
-    """A result in a line or two: how it begins, how much more there is, and what opens it."""
+def shorten_result(done: ToolRun, width: int) -> tuple[str, ...]:
+    """Return a result in a line or two: how it begins, how much more there is, and the command that shows it."""
     answered = done.answered
     lines = [line for line in answered.output.splitlines() if line.strip()]
     first = one_line(lines[0], width) if lines else "(nothing)"
     status = f"exit status {answered.exit_status}" if answered.exit_status else ""
     took = f"{answered.duration_ms / 1000:.1f} s" if answered.duration_ms >= 1_000 else ""
-    more = counted(len(lines) - 1, "more line") if len(lines) > 1 else ""
+    more = plural(len(lines) - 1, "more line") if len(lines) > 1 else ""
     is_cut = bool(lines) and len(" ".join(lines[0].split())) > width
     opens = f"/show {done.number}" if more or is_cut else ""
     second = ", ".join(filter(None, (more, status, took, opens)))
     return (first, second) if second else (first,)
 
 
-def replaced_by(called: Called, root: Path) -> str:
-    """The file that a call replaces, as it is now; empty where it is not there or no text."""
+def replaced_text(called: Called, root: Path) -> str:
+    """Return the file that a call replaces; empty if it does not exist or is not text."""
     path = path_in(called) if called.tool == "write" else ""
     try:
         place = root / path
@@ -120,35 +118,35 @@ def replaced_by(called: Called, root: Path) -> str:
 
 
 def path_in(called: Called) -> str:
-    """The file that a call would change; empty where it changes none that can be told."""
+    """Return the file that a call changes; empty if it is not known."""
     return _field(called, "path") if called.tool in ("edit", "write") else ""
 
 
-def changes_in(done: Done) -> tuple[str, ...]:
-    """The lines that an edit changed, marked `+`, `-` or with a space; the numbers are left out where they are not known."""
+def changes_in(done: ToolRun) -> tuple[str, ...]:
+    """Return the lines that an edit changed, marked `+`, `-` or with a space."""
     if done.answered.status != "completed":
         return ()
     match done.called.tool:
         case "edit":
-            return tuple(_difference(_field(done.called, "old"), _field(done.called, "new")))
+            return tuple(_diff(_field(done.called, "old"), _field(done.called, "new")))
         case "write":
-            return tuple(_difference(done.before, _field(done.called, "content")))
+            return tuple(_diff(done.before, _field(done.called, "content")))
         case _:
             return ()
 
 
-def _difference(before: str, after: str) -> Iterator[str]:
-    """Two texts beside each other, line by line, without the heading of a patch."""
+def _diff(before: str, after: str) -> Iterator[str]:
+    """Yield the differences of two texts, without the headings of a patch."""
     if max(len(before), len(after)) > MOST_COMPARED:
         return
     lines: Sequence[str] = list(unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm=""))
     for line in islice(lines, 2, None):
         if not line.startswith("@@"):
-            yield legible(line[:1] + line[1:].expandtabs(4))
+            yield printable(line[:1] + line[1:].expandtabs(4))
 
 
 def _field(called: Called, name: str) -> str:
-    """A text among a call's arguments; empty where there is none."""
+    """Return a text argument of a call, or an empty text."""
     try:
         arguments = msgspec.json.decode(called.arguments.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
@@ -159,29 +157,24 @@ def _field(called: Called, name: str) -> str:
 
 Stream: TypeAlias = Literal["answer", "thought", "summary"]
 
-
 REFRESHES = 10
-"""How often a second the lines below are drawn anew; more is not seen, and costs the terminal."""
-
+"""Redraws per second of the lines below."""
 
 MOST_LINES = 10
 """Lines of what is still arriving."""
 
-
 INDENT = 2
 
-
 THEME = Theme({"markdown.code": "cyan", "markdown.code_block": "", "markdown.block_quote": "italic"})
-"""Without backgrounds, which only suit the terminal they were chosen for."""
-
+"""Without backgrounds, which do not suit every terminal."""
 
 DIFFERENCE = {"+": "green", "-": "red"}
 
 
 class Screen:
-    """A terminal in which an agent is watched; `results` are those of the tools that ran."""
+    """The terminal of a chat; `results` are those of the tools that ran."""
 
-    def __init__(self, console: Console, root: Path, status: Callable[[int], tuple[Piece, ...]]) -> None:
+    def __init__(self, console: Console, root: Path, status: Callable[[int], tuple[StatusPiece, ...]]) -> None:
         self.console = console
         self.console.push_theme(THEME)
         self.results = Results()
@@ -190,7 +183,7 @@ class Screen:
         self._status = status
         self._lock = RLock()
         self._live: Live | None = None
-        self._later: list[Told] = []
+        self._later: list[RunEvent] = []
         self._stream: Stream = "answer"
         self._text = ""
         self._doing = ""
@@ -198,24 +191,24 @@ class Screen:
         self._is_spaced = True
         self._spinner = Spinner("line" if console.options.ascii_only else "dots", style="cyan")
 
-    # While somebody works.
+    # While the agent works.
 
     @contextmanager
     def working(self, doing: str) -> Iterator[None]:
-        """Within it, what happens is shown as it happens; what happens elsewhere is kept and shown the next time."""
+        """Show events while the block runs; those outside of it are kept and shown the next time."""
         self._doing, self._since, self._is_spaced = doing, monotonic(), False
         try:
             self._begin()
             kept, self._later = self._later, []
-            for told in kept:
-                self.tell(told)
+            for event in kept:
+                self.show(event)
             yield
         finally:
             self._end()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Within it, the lines below are gone, so that something can be asked there."""
+        """Remove the lines below, so that a question can be asked there."""
         self._end()
         try:
             yield
@@ -235,7 +228,7 @@ class Screen:
         Thread(target=self._redraw, args=(self._live,), name="infold screen", daemon=True).start()
 
     def _redraw(self, live: Live) -> None:
-        """Draw the lines below anew until they are taken away.
+        """Redraw the lines below until they are removed.
 
         Printing and drawing share one lock. Rich's own thread draws while another prints, and the printing one then moves the
         cursor up by the height that the lines had before.
@@ -248,7 +241,7 @@ class Screen:
                 live.refresh()
 
     def _end(self) -> None:
-        """Print what has arrived, and take the lines below away; a second Ctrl-C does not leave them there."""
+        """Print what has arrived and remove the lines below, also if Ctrl-C is pressed again."""
         with _uninterrupted():
             with self._lock:
                 self._finish()
@@ -256,72 +249,72 @@ class Screen:
             if live is not None:
                 live.stop()
 
-    # What is told.
+    # Events.
 
-    def tell(self, told: Told) -> None:
-        """Show one happening; may be called from any thread."""
+    def show(self, event: RunEvent) -> None:
+        """Show one event; may be called from any thread."""
         with self._lock:
             if self._live is not None:
-                self._tell(told)
-            elif not isinstance(told, SummaryBegun | SummaryProgressed):
-                self._later.append(told)
+                self._show(event)
+            elif not isinstance(event, SummaryBegun | SummaryProgressed):
+                self._later.append(event)
 
-    def _tell(self, told: Told) -> None:  # noqa: C901, PLR0912 - a branch for each kind of happening
-        match told:
+    def _show(self, event: RunEvent) -> None:  # noqa: C901, PLR0912 - a branch for each kind of event
+        match event:
             case Spoke():
-                self._arrive("answer", told.text)
+                self._arrive("answer", event.text)
             case Reasoned():
-                self._arrive("thought", told.text)
+                self._arrive("thought", event.text)
             case SummaryProgressed():
                 self._doing = "writing a summary"
                 if self.shows_summary:
-                    self._arrive("summary", told.text)
+                    self._arrive("summary", event.text)
             case Called():
-                self._show_call(told)
+                self._show_call(event)
             case Answered():
-                self._show_result(told)
+                self._show_result(event)
             case Retried():
-                self.note(again(told, 4 * self._room), "yellow")
+                self.note(describe_retry(event, 4 * self._room), "yellow")
             case Stepped():
                 self._finish()
             case SummaryBegun():
                 self._part_summaries()
             case Noted():
-                self.note(told.text, "dim")
+                self.note(event.text, "dim")
             case Ended():
-                self._show_ending(told)
+                self._show_ending(event)
             case Started() | Refused() | Titled() | PreparedAhead():
                 pass
             case _:
-                if is_worth_a_line(told):
-                    self._show_event(event_text(told))
+                if is_noticeable(event):
+                    self._show_event(event_line(event))
 
     def _show_ending(self, ended: Ended) -> None:
-        """Say why it stopped, where that is not to be seen; what failed is told by the error itself."""
+        """Show why the agent stopped, unless it was done."""
         words = ended.problem if ended.ending == "done" else ENDINGS[ended.ending]
         if words:
             self.note(words, "yellow")
 
     def note(self, line: str, style: str = "") -> None:
-        """A line of infold's own, between what was said."""
+        """Print a line of infold's own."""
         self._finish()
-        self._print(Text(self._shown(legible(line)), style=style))
+        self._print(Text(self._shown(printable(line)), style=style))
 
-    def tell_command(self, line: str) -> None:
-        """A line with a command to copy, which the terminal alone may break."""
+    def print_command(self, line: str) -> None:
+        """Print a command to copy, which only the terminal wraps."""
         with self._lock:
-            self.console.print(Text(legible(line), style="dim"), soft_wrap=True)
+            self.console.print(Text(printable(line), style="dim"), soft_wrap=True)
             self._is_spaced = False
 
     def print(self, *drawn: RenderableType) -> None:
-        """Something drawn, with a line left free above all of it."""
+        """Print after an empty line."""
         self.space()
         for one in drawn:
             self._print(one)
         self._is_spaced = False
 
     def space(self) -> None:
-        """One line left free, however often it is asked for."""
+        """Leave one line empty, however often it is called."""
         with self._lock:
             if not self._is_spaced:
                 self.console.print()
@@ -336,10 +329,10 @@ class Screen:
         self._doing = {"answer": "answering", "thought": "thinking", "summary": self._doing}[stream]
         self._text += text
         if "\n" in text or len(self._text) - len(text) < 1:
-            self._print_blocks(blocks_of(self._text) if stream == "answer" else lines_of(self._text))
+            self._print_blocks(split_blocks(self._text) if stream == "answer" else split_lines(self._text))
 
     def _finish(self) -> None:
-        """Print what has arrived, however it ends."""
+        """Print what has arrived."""
         with self._lock:
             self._print_blocks(Blocks((self._text.rstrip(),), ""))
 
@@ -347,13 +340,13 @@ class Screen:
         self._text = blocks.rest
         for block in blocks.done:
             if self._stream == "answer" and block.strip():
-                self.print(drawn_block(block))
+                self.print(draw_block(block))
                 self._is_spaced = False
             elif self._stream != "answer" and (block.strip() or blocks.rest):
-                self._print(Padding(Text(legible(block), style="dim italic"), (0, 0, 0, INDENT)))
+                self._print(Padding(Text(printable(block), style="dim italic"), (0, 0, 0, INDENT)))
 
     def _part_summaries(self) -> None:
-        """Leave a line free before a summary that is read along: the one above it was not accepted."""
+        """Separate a shown summary from the one above, which was not accepted."""
         if self.shows_summary:
             self._finish()
             self.space()
@@ -369,9 +362,9 @@ class Screen:
     def _show_call(self, called: Called) -> None:
         self._finish()
         self._doing = f"running {one_line(called.tool, 20)}"
-        self.results.call(called, replaced_by(called, self._root))
+        self.results.call(called, replaced_text(called, self._root))
         what = Text(one_line(called.what, 2 * self._room))
-        self.print(Text.assemble((self._shown("● "), "cyan"), (legible(called.tool), "bold cyan"), "  ", what))
+        self.print(Text.assemble((self._shown("● "), "cyan"), (printable(called.tool), "bold cyan"), "  ", what))
         self._is_spaced = False
 
     def _show_result(self, answered: Answered) -> None:
@@ -379,12 +372,12 @@ class Screen:
         done = self.results.answer(answered)
         changes = changes_in(done)
         style = "dim" if answered.status == "completed" else "red"
-        for line in folded(done, self._room - INDENT):
+        for line in shorten_result(done, self._room - INDENT):
             self._print(Padding(Text(self._shown(line), style=style), (0, 0, 0, INDENT)))
         for line in changes[:MOST_CHANGES]:
-            self._print(drawn_change(line[: 2 * self._room]))
+            self._print(draw_change(line[: 2 * self._room]))
         if len(changes) > MOST_CHANGES:
-            more = f"({counted(len(changes) - MOST_CHANGES, 'more line')}, /show {done.number})"
+            more = f"({plural(len(changes) - MOST_CHANGES, 'more line')}, /show {done.number})"
             self._print(Padding(Text(more, style="dim"), (0, 0, 0, INDENT + 2)))
 
     # How it is drawn.
@@ -399,29 +392,29 @@ class Screen:
             self._is_spaced = False
 
     def _shown(self, text: str) -> str:
-        """Text with what the console cannot show replaced."""
+        """Replace what the console cannot show."""
         return text.encode("ascii", "replace").decode() if self.console.options.ascii_only else text
 
     def _below(self) -> RenderableType:
-        """The last lines of what is arriving, what is being done, and the status line."""
+        """Return the last lines of what is arriving, what is being done, and the status line."""
         seconds = int(monotonic() - self._since)
         doing = f"{self._doing}{f', {seconds} s' if seconds else ''}; Ctrl-C stops"
         self._spinner.update(text=Text(doing, style="dim"))
         width = self.console.width
-        return Group(*self._arriving(width), self._spinner, drawn_status(self._status(width - 1)))
+        return Group(*self._arriving(width), self._spinner, draw_status(self._status(width - 1)))
 
     def _arriving(self, width: int) -> list[Text]:
         tail = self._text[-width * MOST_LINES :]
         if not tail.strip():
             return []
         most = max(1, min(MOST_LINES, self.console.height - 6))
-        text = Text(legible(tail.expandtabs(4)).strip("\n"), style="" if self._stream == "answer" else "dim italic")
+        text = Text(printable(tail.expandtabs(4)).strip("\n"), style="" if self._stream == "answer" else "dim italic")
         return [Text(), *text.wrap(self.console, width - 1)[-most:]]
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Within it, an interrupt waits."""
+    """Delay interrupts while the block runs."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -429,6 +422,6 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def drawn_change(line: str) -> RenderableType:
-    """A line that an edit took away, put there or left."""
+def draw_change(line: str) -> RenderableType:
+    """Return a line of an edit in colour."""
     return Padding(Text(line, DIFFERENCE.get(line[:1], "dim")), (0, 0, 0, INDENT + 2))

@@ -1,4 +1,4 @@
-"""`infold chat`: talk with the agent in this folder."""
+"""`infold chat`: chat with the agent in this folder."""
 
 import sys
 from importlib import import_module
@@ -6,21 +6,21 @@ from typing import Any
 
 import click
 
-from infold.cli.agent_options import Job, working
+from infold.cli.agent_options import AgentOptions, agent_options
 from infold.errors import UsageError
 
-TALK = "infold.cli.chat.app"
-"""Found by name when a chat begins, so that this help can be read without prompt_toolkit."""
+CHAT_APP = "infold.cli.chat.app"
+"""Imported by name, so that --help works without prompt_toolkit."""
 
 
-@click.command("chat", short_help="Talk with the agent, in this folder.")
-@working
+@click.command("chat", short_help="Chat with the agent, in this folder.")
+@agent_options
 def chat(**given: Any) -> None:
-    """Talk with the agent in this folder: it reads, searches, edits and runs commands, and asks where you might mind.
+    """Chat with the agent in this folder: it reads, searches, edits and runs commands, and asks before risky ones.
 
-    The session stays inside the model's window and is kept: leave whenever you like and come back with --session. Below the
-    prompt stand the model, the session, how full the window is, the cost, the share that came from the provider's cache, and the
-    compactions so far. /help lists the commands. Ctrl-C stops a step, not the session.
+    The session stays inside the model's window and is stored: leave whenever you like and come back with --session. The line
+    below the prompt shows the model, the session, how full the window is, the cost, the share that came from the provider's
+    cache, and the compactions so far. /help lists the commands. Ctrl-C stops a step, not the session.
 
     \b
     Examples:
@@ -29,12 +29,12 @@ def chat(**given: Any) -> None:
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError('infold chat needs a terminal; without one use: infold run "what to do"')
-    _talk().talk(Job(**given))
+    _import_app().run_chat(AgentOptions(**given))
 
 
-def _talk() -> Any:
+def _import_app() -> Any:
     try:
-        return import_module(TALK)
+        return import_module(CHAT_APP)
     except ModuleNotFoundError as error:
         raise UsageError(
             f"infold chat needs {error.name}, which is not installed; pip install 'infold[agent]'"

@@ -1,1 +1,0 @@
-"""The page: sessions in a store, looked at in a browser."""

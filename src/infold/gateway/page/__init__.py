@@ -1,0 +1,1 @@
+"""The page of the gateway: sessions, their window over time, and what infold did to them."""

@@ -1,0 +1,94 @@
+"""A browser of sorts on the page: actions that are recorded, a hub that publishes given events and ends."""
+
+from collections.abc import AsyncIterator, Callable
+
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from infold.core.events import Event
+from infold.errors import InfoldError
+from infold.gateway.actions import SessionActions
+from infold.gateway.event_hub import EventHub
+from infold.gateway.page.params import encode_key
+from infold.gateway.page.routes import page_routes
+from infold.ports import FullStore, SessionKey
+from infold.session.compaction import Preview
+
+from ...reports.stored_sessions import KEY, Clock  # noqa: TID252 - `tests` is no package to name
+
+__all__ = ["HERE", "EventList", "RecordedActions", "client"]
+
+HERE = f"/sessions/{encode_key(KEY)}"
+PREVIEW = Preview(3, 4, 9_000, 1_000, "[folded]")
+
+
+class RecordedActions(SessionActions):
+    """Records what it is asked to do, or refuses."""
+
+    def __init__(
+        self,
+        refusal: InfoldError | None = None,
+        *,
+        preview: Preview = PREVIEW,
+        is_done: bool = True,
+        summarises: bool = True,
+        window_of: Callable[[SessionKey], int | None] = lambda _: 8_000,
+    ) -> None:
+        self.asked: list[tuple[object, ...]] = []
+        self._is_done = is_done
+        self._summarises = summarises
+        self._refusal = refusal
+        self._preview = preview
+        self._window_of = window_of
+
+    async def compact(self, key: SessionKey, focus: str, up_to: int | None) -> bool:
+        """Record it."""
+        self._record("compact", key, focus, up_to)
+        return self._is_done
+
+    async def undo(self, key: SessionKey, sequence: int | None) -> None:
+        """Record it."""
+        self._record("undo", key, sequence)
+
+    async def pin(self, key: SessionKey, handle: str, pinned: bool) -> None:
+        """Record it."""
+        self._record("pin", key, handle, pinned)
+
+    async def preview(self, key: SessionKey, up_to: int | None) -> Preview:
+        """Return the given preview."""
+        self._record("preview", key, up_to)
+        return self._preview
+
+    def window_of(self, key: SessionKey) -> int | None:
+        """Return the given window."""
+        return self._window_of(key)
+
+    def summarises(self, key: SessionKey) -> bool:
+        """Return as given."""
+        del key
+        return self._summarises
+
+    def _record(self, *asked: object) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        self.asked.append(asked)
+
+
+class EventList(EventHub):
+    """Publishes some events and ends."""
+
+    def __init__(self, *events: Event, tenant: str | None = None) -> None:
+        super().__init__()
+        self._events = events
+        self._tenant = tenant
+
+    async def subscribe(self) -> AsyncIterator[tuple[str | None, Event]]:
+        """Yield all of them."""
+        for event in self._events:
+            yield self._tenant, event
+
+
+def client(store: FullStore, actions: RecordedActions | None = None) -> TestClient:
+    """Return a client of the page over this store, a minute and a half after noon."""
+    routes = page_routes(store, actions or RecordedActions(), EventList(), now_ms=lambda: Clock().now_ms() + 90_000)
+    return TestClient(Starlette(routes=routes), follow_redirects=False)
