@@ -47,7 +47,7 @@ AGENTS = {agent.name: agent for agent in (BUILD, PLAN, TALK, COMPACTION_AGENT, T
 _RULES = {BUILD.name: BUILD_RULES, PLAN.name: PLAN_RULES}
 
 
-def agent_named(name: str) -> Agent:
+def find_agent(name: str) -> Agent:
     """The agent of that name; raises `UsageError` for one that does not exist or is not for choosing."""
     agent = AGENTS.get(name)
     if agent is None or agent.is_hidden:
@@ -56,6 +56,6 @@ def agent_named(name: str) -> Agent:
     return agent
 
 
-def rules_of(agent: Agent) -> Rules:
+def default_rules(agent: Agent) -> Rules:
     """What an agent may do unless settings say otherwise."""
     return _RULES.get(agent.name, DENY_ALL)

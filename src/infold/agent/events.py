@@ -6,13 +6,13 @@ from msgspec import Struct
 
 from infold.core.messages import Finish, ResultStatus, Usage
 
-Ending: TypeAlias = Literal["done", "aborted", "length", "steps", "circling", "filtered", "stop", "failed"]
+RunEnding: TypeAlias = Literal["done", "aborted", "length", "steps", "circling", "filtered", "stop", "failed"]
 """Why an agent stopped: it was done, a person aborted it, its reply was cut off and compacting did not help, it took as many
 steps as it may, it made the same calls over and over, the provider withheld the reply, a compaction got no summary and its policy
 stops there, or an error ended it."""
 
 
-class Started(Struct, frozen=True, tag_field="event", tag="started"):
+class RunStarted(Struct, frozen=True, tag_field="event", tag="started"):
     """An agent began to work on a prompt, or to go on: in which session, by which model, at which root. Always the first."""
 
     session_id: str
@@ -20,19 +20,19 @@ class Started(Struct, frozen=True, tag_field="event", tag="started"):
     root: str
 
 
-class Spoke(Struct, frozen=True, tag_field="event", tag="text"):
+class TextReceived(Struct, frozen=True, tag_field="event", tag="text"):
     """A piece of the answer arrived."""
 
     text: str
 
 
-class Reasoned(Struct, frozen=True, tag_field="event", tag="reasoning"):
+class ReasoningReceived(Struct, frozen=True, tag_field="event", tag="reasoning"):
     """A piece of the model's reasoning arrived."""
 
     text: str
 
 
-class Called(Struct, frozen=True, tag_field="event", tag="tool-call"):
+class ToolCalled(Struct, frozen=True, tag_field="event", tag="tool-call"):
     """A tool is about to be run; `arguments` is the JSON text as the model wrote it, `what` the gist of it in one line."""
 
     call_id: str
@@ -41,7 +41,7 @@ class Called(Struct, frozen=True, tag_field="event", tag="tool-call"):
     what: str
 
 
-class Refused(Struct, frozen=True, tag_field="event", tag="tool-refused"):
+class ToolRefused(Struct, frozen=True, tag_field="event", tag="tool-refused"):
     """A call was not permitted: `allow` are the rules that would permit it, empty where a rule denies it for good.
 
     With rules, somebody was asked and said no, or nobody could be asked.
@@ -53,7 +53,7 @@ class Refused(Struct, frozen=True, tag_field="event", tag="tool-refused"):
     allow: tuple[str, ...]
 
 
-class Answered(Struct, frozen=True, tag_field="event", tag="tool-result"):
+class ToolAnswered(Struct, frozen=True, tag_field="event", tag="tool-result"):
     """A tool has answered."""
 
     call_id: str
@@ -64,7 +64,7 @@ class Answered(Struct, frozen=True, tag_field="event", tag="tool-result"):
     duration_ms: int = 0
 
 
-class Stepped(Struct, frozen=True, tag_field="event", tag="step"):
+class StepFinished(Struct, frozen=True, tag_field="event", tag="step"):
     """A step has ended: its usage and cost, and how full the window was when it was asked for."""
 
     number: int
@@ -75,43 +75,54 @@ class Stepped(Struct, frozen=True, tag_field="event", tag="step"):
     limit_tokens: int
 
 
-class Retried(Struct, frozen=True, tag_field="event", tag="retry"):
+class RequestRetried(Struct, frozen=True, tag_field="event", tag="retry"):
     """A request failed and is sent again, after so long; what its reply had said so far does not count."""
 
     problem: str
     wait_seconds: float = 0.0
 
 
-class SummaryBegun(Struct, frozen=True, tag_field="event", tag="summary-begun"):
+class SummaryStarted(Struct, frozen=True, tag_field="event", tag="summary-begun"):
     """A model is asked for a summary; what it wrote before, for one that was not accepted, does not count."""
 
     session_id: str
 
 
-class Noted(Struct, frozen=True, tag_field="event", tag="note"):
+class Notice(Struct, frozen=True, tag_field="event", tag="note"):
     """Something a person should know who wonders: why it takes so long, what of their instructions the model is not given."""
 
     text: str
 
 
-class Titled(Struct, frozen=True, tag_field="event", tag="title"):
+class SessionTitled(Struct, frozen=True, tag_field="event", tag="title"):
     """The session has been given a title."""
 
     session_id: str
     text: str
 
 
-class Ended(Struct, frozen=True, tag_field="event", tag="ended"):
+class RunEnded(Struct, frozen=True, tag_field="event", tag="ended"):
     """The agent stopped; `text` is what the last reply said, `problem` what was wrong, in words, if anything was."""
 
-    ending: Ending
+    ending: RunEnding
     session_id: str
     steps: int
     text: str
     problem: str = ""
 
 
-Happening: TypeAlias = (
-    Started | Spoke | Reasoned | Called | Refused | Answered | Stepped | Retried | SummaryBegun | Noted | Titled | Ended
+AgentEvent: TypeAlias = (
+    RunStarted
+    | TextReceived
+    | ReasoningReceived
+    | ToolCalled
+    | ToolRefused
+    | ToolAnswered
+    | StepFinished
+    | RequestRetried
+    | SummaryStarted
+    | Notice
+    | SessionTitled
+    | RunEnded
 )
 """Everything an agent tells."""

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from infold.agent.tools.processes import program_at
+from infold.agent.tools.processes import find_program
 from infold.transcripts.source import is_database_in_use
 
 SETTINGS = (
@@ -44,7 +44,7 @@ ENVIRONMENT = {
 }
 """Variables of every command; all other `GIT_` variables are removed."""
 
-Started: TypeAlias = "subprocess.Popen[bytes]"
+GitProcess: TypeAlias = "subprocess.Popen[bytes]"
 """A command that runs."""
 
 LIMIT_SECONDS = 30.0
@@ -85,10 +85,10 @@ class Git(Struct, frozen=True):
 
     def run(self, *words: str, seconds: float = LIMIT_SECONDS, given: bytes = b"") -> bytes:
         """Return what a command prints, with `given` on its standard input; raise `GitFailed` if it fails."""
-        return finish(start(self, words), seconds=seconds, given=given)
+        return wait_for_git(start_git(self, words), seconds=seconds, given=given)
 
 
-def checkout_at(folder: Path) -> Checkout | None:
+def find_checkout(folder: Path) -> Checkout | None:
     """Return the working tree that a folder is in, or `None`.
 
     A repository counts only if it has the owner of the folder: in a folder that everyone may write to, anyone can make one.
@@ -104,13 +104,13 @@ def checkout_at(folder: Path) -> Checkout | None:
 
 
 @contextmanager
-def reading_git(folder: Path, *, with_index: bool = True) -> Iterator[Git | None]:
+def open_read_only(folder: Path, *, with_index: bool = True) -> Iterator[Git | None]:
     """Yield git on the working tree that a folder is in, for commands that only read; `None` without git or such a tree.
 
     The repository is made for the block and holds nothing but the project's exclude rules. Files that the project tracks
     although it ignores them are known by its index.
     """
-    found = checkout_at(folder) if program_at("git", os.environ) else None
+    found = find_checkout(folder) if find_program("git", os.environ) else None
     if found is None:
         yield None
         return
@@ -119,21 +119,23 @@ def reading_git(folder: Path, *, with_index: bool = True) -> Iterator[Git | None
         for name in ("objects", "refs", "info"):
             (own / name).mkdir()
         (own / "HEAD").write_text("ref: refs/heads/none\n")
-        (own / "info" / "exclude").write_bytes(small_file(found.excludes))
+        (own / "info" / "exclude").write_bytes(read_small_file(found.excludes))
         index = found.repository / "index"
-        git = git_on(own, os.environ, top=found.top, folder=folder)
+        git = git_command(own, os.environ, top=found.top, folder=folder)
         excludes = _users_excludes(*(os.environ.get(name, "") for name in _CONFIG_PLACES))
         words = (*git.words, *(("-c", f"core.excludesFile={excludes}") if excludes else ()))
         named = {"GIT_INDEX_FILE": str(index)} if with_index and index.is_file() else {}
         yield Git(words, {**git.environ, **named})
 
 
-def git_on(repository: Path, environ: Mapping[str, str], *, top: Path | None = None, folder: Path | None = None) -> Git:
+def git_command(
+    repository: Path, environ: Mapping[str, str], *, top: Path | None = None, folder: Path | None = None
+) -> Git:
     """Return git on a repository of infold's own, with the project at `top` as its work tree and run in `folder`.
 
     Raise `GitFailed` if git is not installed.
     """
-    program = program_at("git", environ)
+    program = find_program("git", environ)
     if program is None:
         raise GitFailed("git cannot be run (it is not installed)", is_lasting=True)
     place = () if folder is None else ("-C", str(folder))
@@ -142,7 +144,7 @@ def git_on(repository: Path, environ: Mapping[str, str], *, top: Path | None = N
     return Git((program, *place, f"--git-dir={repository}", *tree, *settings), _environment(environ))
 
 
-def small_file(path: Path) -> bytes:
+def read_small_file(path: Path) -> bytes:
     """Return the beginning of a file; nothing if there is none, if it is not a regular file, or a database in use."""
     try:
         if not path.is_file() or is_database_in_use(path):
@@ -156,7 +158,7 @@ def small_file(path: Path) -> bytes:
 # Running.
 
 
-def start(git: Git, words: Sequence[str], *, kept: Sequence[int] = ()) -> Started:
+def start_git(git: Git, words: Sequence[str], *, kept: Sequence[int] = ()) -> GitProcess:
     """Start a command, which inherits the descriptors in `kept`; raise `GitFailed` if it cannot be started."""
     pipe = subprocess.PIPE
     try:
@@ -167,15 +169,15 @@ def start(git: Git, words: Sequence[str], *, kept: Sequence[int] = ()) -> Starte
         raise GitFailed(f"git cannot be run ({error.strerror})", is_lasting=True) from error
 
 
-def finish(started: Started, *, seconds: float, given: bytes = b"") -> bytes:
+def wait_for_git(started: GitProcess, *, seconds: float, given: bytes = b"") -> bytes:
     """Return what a command prints until its end; any exception while waiting stops the command."""
     try:
         output, complaint = started.communicate(given, timeout=seconds)
     except subprocess.TimeoutExpired as error:
-        stop(started)
+        kill_git(started)
         raise GitFailed("git takes too long", is_lasting=True) from error
     except BaseException:
-        stop(started)
+        kill_git(started)
         raise
     if started.returncode:
         lines = complaint.decode("utf-8", "replace").strip().splitlines() or [f"exit status {started.returncode}"]
@@ -183,7 +185,7 @@ def finish(started: Started, *, seconds: float, given: bytes = b"") -> bytes:
     return output
 
 
-def stop(started: Started) -> None:
+def kill_git(started: GitProcess) -> None:
     """Kill a command and wait for its end."""
     started.kill()
     started.communicate()
@@ -197,7 +199,7 @@ def _repository_of(place: Path) -> Path | None:
     pointer = place / ".git"
     target = pointer
     if pointer.is_file():
-        text = os.fsdecode(small_file(pointer)).strip()
+        text = os.fsdecode(read_small_file(pointer)).strip()
         if not text.startswith("gitdir:") or "\0" in text:
             return None
         target = place / text.removeprefix("gitdir:").strip()
@@ -212,7 +214,7 @@ def _repository_of(place: Path) -> Path | None:
 
 def _common_of(repository: Path) -> Path:
     """Return the folder that a linked working tree's repository shares with the main one; else the repository itself."""
-    text = os.fsdecode(small_file(repository / "commondir")).strip()
+    text = os.fsdecode(read_small_file(repository / "commondir")).strip()
     return Path(os.path.realpath(repository / text)) if text and "\0" not in text else repository
 
 
@@ -224,7 +226,7 @@ _CONFIG_PLACES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")
 @cache
 def _users_excludes(*places: str) -> str:
     """Return the user's own file of ignore rules (`core.excludesFile`), the one user setting that listings go by."""
-    git = git_on(Path(os.devnull), os.environ)
+    git = git_command(Path(os.devnull), os.environ)
     told = dict(zip(_CONFIG_PLACES, places, strict=True))
     environ = {name: value for name, value in {**git.environ, **told}.items() if value}
     try:

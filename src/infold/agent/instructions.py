@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from infold.agent.tools.paths import is_secret
+from infold.agent.tools.files import is_secret
 from infold.core.tokens import estimate_tokens
 from infold.transcripts.source import is_database_in_use
 
@@ -33,7 +33,7 @@ MOST_BYTES = 1_000_000
 """Bytes of a file that are read at all."""
 
 
-class Instructions(Struct, frozen=True):
+class ProjectInstructions(Struct, frozen=True):
     """Instructions as a model is given them; `files` are where they are from, `shortened` those of them that it is not given
     whole, each with how much of it. `ignored` are files of a folder that the user does not trust."""
 
@@ -51,14 +51,14 @@ class _Written(Struct, frozen=True):
     problem: str = ""
 
 
-def instructions_for(
+def load_instructions(
     root: Path,
     touched_paths: Iterable[Path],
     home: Path | None = None,
     *,
     most_tokens: int = 0,
     is_trusted: bool = True,
-) -> Instructions:
+) -> ProjectInstructions:
     """The instructions that hold for work in a project in which these paths were touched; empty where there are none.
 
     All together have at most `most_tokens`, where there is such a bound. A file that is too long is cut, one that cannot be read
@@ -66,11 +66,11 @@ def instructions_for(
     own count alone, and the others are named in `ignored`.
     """
     place = Path(os.path.realpath(root))
-    theirs = instruction_files(place, touched_paths)
+    theirs = find_instruction_files(place, touched_paths)
     own = [] if home is None else [_read(home / OWN, f"~/{OWN}")]
     written = [one for one in (*own, *_written(place, theirs if is_trusted else ())) if one.text or one.problem]
     most = _longest([one.text[:MOST_CHARACTERS] for one in written], most_tokens)
-    return Instructions(
+    return ProjectInstructions(
         "\n\n".join(_told(one, most) for one in written),
         tuple(one.name for one in written),
         tuple(f"{one.name} ({most:,} of {len(one.text):,} characters)" for one in written if len(one.text) > most),
@@ -78,9 +78,9 @@ def instructions_for(
     )
 
 
-def instruction_files(root: Path, touched_paths: Iterable[Path] = ()) -> tuple[Path, ...]:
+def find_instruction_files(root: Path, touched_paths: Iterable[Path] = ()) -> tuple[Path, ...]:
     """Return the files of instructions in a project, those further up first, given its real path and what was touched."""
-    folders = _folders(root, touched_paths, top_of(root))
+    folders = _folders(root, touched_paths, repository_top(root))
     found = (next((folder / name for name in NAMES if os.path.lexists(folder / name)), None) for folder in folders)
     return tuple(file for file in found if file is not None)
 
@@ -118,7 +118,7 @@ def _told(written: _Written, most: int) -> str:
 
 def _written(root: Path, files: Iterable[Path]) -> Iterator[_Written]:
     """What the files of a project say; one that leads elsewhere, or to a file of secrets, is named and not read."""
-    top = top_of(root)
+    top = repository_top(root)
     for file in files:
         name, place = os.path.relpath(file, root), Path(os.path.realpath(file))
         if not place.is_relative_to(top):
@@ -129,7 +129,7 @@ def _written(root: Path, files: Iterable[Path]) -> Iterator[_Written]:
             yield _read(file, name)
 
 
-def top_of(root: Path) -> Path:
+def repository_top(root: Path) -> Path:
     """The top of the repository that the root stands in, or else the root.
 
     Only of one that belongs to whom the root does: in a folder that everybody may write to, anybody can make a repository.

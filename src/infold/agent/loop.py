@@ -15,10 +15,21 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.agent.events import Answered, Ended, Ending, Happening, Noted, Reasoned, Retried, Spoke, Started, Stepped
-from infold.agent.instructions import Instructions
-from infold.agent.session_writer import Scribe
-from infold.agent.toolbox import Hands, not_begun
+from infold.agent.events import (
+    AgentEvent,
+    Notice,
+    ReasoningReceived,
+    RequestRetried,
+    RunEnded,
+    RunEnding,
+    RunStarted,
+    StepFinished,
+    TextReceived,
+    ToolAnswered,
+)
+from infold.agent.instructions import ProjectInstructions
+from infold.agent.session_writer import SessionWriter
+from infold.agent.toolbox import Toolbox, not_started
 from infold.api.session import Session
 from infold.core.compact import CONTINUE_TEXT
 from infold.core.events import Compacted
@@ -43,11 +54,11 @@ from infold.ports import Calling, Model, ModelRequest, Replied, Said, Thought
 LONGEST_PERIOD = 4
 
 
-ROUNDS = 3
+REPEATS = 3
 """How often a circle goes round before it is called one."""
 
 
-class Deed(Struct, frozen=True):
+class StepRecord(Struct, frozen=True):
     """What one step did: the tools it called, their arguments in one spelling, and a mark of what they answered."""
 
     tool: str
@@ -55,7 +66,7 @@ class Deed(Struct, frozen=True):
     answer: str
 
 
-def deeds_of(messages: Iterable[Message]) -> tuple[Deed, ...]:
+def step_records(messages: Iterable[Message]) -> tuple[StepRecord, ...]:
     """What was done since a person last spoke, oldest first; a step whose calls were not all answered is left out."""
     steps: list[tuple[ToolCallPart, ...]] = []
     answers: dict[str, ToolResultPart] = {}
@@ -68,21 +79,21 @@ def deeds_of(messages: Iterable[Message]) -> tuple[Deed, ...]:
     return tuple(_deed(calls, answers) for calls in steps if all(call.call_id in answers for call in calls))
 
 
-def is_circling(deeds: Sequence[Deed]) -> int:
+def find_repeat_period(deeds: Sequence[StepRecord]) -> int:
     """After how many steps the newest deeds repeat, if they went round three times; 0 where they do not."""
     for period in range(1, LONGEST_PERIOD + 1):
-        newest = deeds[-period * ROUNDS :]
-        if len(newest) == period * ROUNDS and all(newest[at] == newest[at % period] for at in range(len(newest))):
+        newest = deeds[-period * REPEATS :]
+        if len(newest) == period * REPEATS and all(newest[at] == newest[at % period] for at in range(len(newest))):
             return period
     return 0
 
 
-def _deed(calls: Sequence[ToolCallPart], answers: dict[str, ToolResultPart]) -> Deed:
+def _deed(calls: Sequence[ToolCallPart], answers: dict[str, ToolResultPart]) -> StepRecord:
     mark = sha256()
     for call in calls:
         result = answers[call.call_id]
         mark.update(f"{len(result.output)} {result.status} {result.output}".encode("utf-8", "replace"))
-    return Deed(
+    return StepRecord(
         "\n".join(call.tool for call in calls), "\n".join(_canonical(call) for call in calls), mark.hexdigest()[:32]
     )
 
@@ -96,11 +107,11 @@ def _canonical(call: ToolCallPart) -> str:
         return call.arguments.strip()
 
 
-MOST_RETRIES = 2
+MOST_RETRIES_IN_REPLY = 2
 """How often a model is asked again whose reply broke off: what it said until then has its price each time."""
 
 
-MOST_WAITS = 5
+MOST_RETRIES_BEFORE_REPLY = 5
 """How often a model is asked again that said nothing, beyond what its SDK did already: some half a minute."""
 
 
@@ -108,7 +119,7 @@ LONGEST_WAIT_SECONDS = 300.0
 """Who is asked to wait longer than this is better told so; work that stands still for hours is nobody's wish."""
 
 
-class Listener:
+class ModelCaller:
     """Asks a model and tells what arrives; `said` is the text of the reply so far, for whoever breaks it off.
 
     A busy model is asked again after a pause, the next time after twice that, and never sooner than its provider asks for.
@@ -117,7 +128,7 @@ class Listener:
     def __init__(
         self,
         model: Model,
-        tell: Callable[[Happening], None],
+        tell: Callable[[AgentEvent], None],
         *,
         pause_seconds: float,
         wait: Callable[[float], None] = sleep,
@@ -141,12 +152,15 @@ class Listener:
                 return self._heard(request)
             except ModelOverflow as error:
                 request = smaller(error)
-                self._tell(Retried(str(error)))
+                self._tell(RequestRetried(str(error)))
             except ModelBusy as error:
                 seconds = max(self._pause_seconds * 2**retries, error.wait_seconds)
-                if retries >= (MOST_RETRIES if self._has_begun else MOST_WAITS) or seconds > LONGEST_WAIT_SECONDS:
+                if (
+                    retries >= (MOST_RETRIES_IN_REPLY if self._has_begun else MOST_RETRIES_BEFORE_REPLY)
+                    or seconds > LONGEST_WAIT_SECONDS
+                ):
                     raise
-                self._tell(Retried(str(error), seconds))
+                self._tell(RequestRetried(str(error), seconds))
                 self._wait(seconds)
                 retries += 1
 
@@ -157,9 +171,9 @@ class Listener:
             match heard:
                 case Said():
                     self.said += heard.text
-                    self._tell(Spoke(heard.text))
+                    self._tell(TextReceived(heard.text))
                 case Thought():
-                    self._tell(Reasoned(heard.text))
+                    self._tell(ReasoningReceived(heard.text))
                 case Replied():
                     return heard.body
                 case Calling():
@@ -169,18 +183,18 @@ class Listener:
         raise AssertionError("a model's stream ended without a reply")
 
 
-MOST_DEEDS = 24
+MOST_STEP_RECORDS = 24
 """How many of the newest calls are looked at for a circle; it takes twelve to see the longest one go round three times."""
 
 
-CIRCLING = (
+LOOP_WARNING = (
     "The last calls are the same ones over and over, with the same answers. Repeating them once more will not help: try "
     "something else, or say what you cannot do."
 )
 """What a model is told that goes round in a circle, once; after that it is stopped."""
 
 
-CUT_OFF = (
+CUT_OFF_NOTE = (
     "[the reply had reached its greatest length, so this call may have been cut off; make it shorter: write the first part of a "
     "long file, then add the rest in further steps with edit]"
 )
@@ -191,13 +205,13 @@ INSTRUCTIONS_SHARE = 0.25
 """What part of a request instructions may be: beside tools and prompt, in a small window, that leaves half for the work."""
 
 
-UNTRUSTED = "not used, because this folder is not trusted: {files}; --trust uses them, now and from now on"
+UNTRUSTED_NOTICE = "not used, because this folder is not trusted: {files}; --trust uses them, now and from now on"
 
 
-SILENT = "the model said nothing; ask again, or in other words"
+EMPTY_REPLY = "the model said nothing; ask again, or in other words"
 
 
-class Bounds(Struct, frozen=True):
+class RunLimits(Struct, frozen=True):
     """How far an agent goes by itself: steps for one prompt, tokens of a reply (0: the model's own limit), and how much of one
     tool result the model is shown at first, as tokens and as a share of the window; the rest can be recalled.
 
@@ -213,7 +227,7 @@ class Bounds(Struct, frozen=True):
     silence_seconds: float = 1.5
 
 
-ORDINARY = Bounds()
+DEFAULT_LIMITS = RunLimits()
 
 
 class Loop:
@@ -224,46 +238,46 @@ class Loop:
         session: Session,
         model: Model,
         agent: Agent,
-        hands: Hands,
+        toolbox: Toolbox,
         *,
-        tell: Callable[[Happening], None],
-        bounds: Bounds = ORDINARY,
+        tell: Callable[[AgentEvent], None],
+        limits: RunLimits = DEFAULT_LIMITS,
     ) -> None:
         self._session = session
         self._model = model
         self._agent = agent
-        self._hands = hands
+        self._toolbox = toolbox
         self._tell = tell
-        self._bounds = bounds
-        self._scribe = Scribe(session, model, agent, root=str(hands.workplace.root))
-        self._listener = Listener(model, tell, pause_seconds=bounds.pause_seconds)
-        self._specs = hands.specs if agent.allows_tools else ()
+        self._limits = limits
+        self._writer = SessionWriter(session, model, agent, root=str(toolbox.workspace.root))
+        self._caller = ModelCaller(model, tell, pause_seconds=limits.pause_seconds)
+        self._specs = toolbox.specs if agent.allows_tools else ()
         self._tools = tool_items(model.format, self._specs)
-        self._instructions = Instructions()
+        self._instructions = ProjectInstructions()
         self._snapshot = ""
         self._steps = 0
-        self._deeds: tuple[Deed, ...] = ()
+        self._deeds: tuple[StepRecord, ...] = ()
         self._is_warned = False
         self._is_cut_off = False
 
-    def run(self, prompt: str, *, system: str = "") -> Ended:
+    def run(self, prompt: str, *, system: str = "") -> RunEnded:
         """Work on what a person asks until it is done, or until something ends it; an interrupt is an ending too.
 
         `system` is text for the system prompt of this request alone (S3.3). Raises `ModelError` where the model does not
         answer, `WindowExceeded` where no request can be made to fit, `StoreError` where nothing can be kept; that it ended is
         told then too.
         """
-        self._scribe.own = system
+        self._writer.own = system
         return self._work(prompt)
 
-    def go_on(self) -> Ended:
+    def go_on(self) -> RunEnded:
         """Work on from where the session stands, as after an abort or a crash."""
         return self._work()
 
-    def _work(self, prompt: str | None = None) -> Ended:
+    def _work(self, prompt: str | None = None) -> RunEnded:
         """Work from the beginning, which is told, to the end, which is told however it comes."""
-        root, model = str(self._hands.workplace.root), self._model.ref.full_name
-        self._tell(Started(self._session.log.session_id, model, root))
+        root, model = str(self._toolbox.workspace.root), self._model.ref.full_name
+        self._tell(RunStarted(self._session.log.session_id, model, root))
         self._steps = 0
         try:
             ending = self._worked(prompt)
@@ -280,18 +294,18 @@ class Loop:
             raise
         return self._end(ending)
 
-    def _worked(self, prompt: str | None) -> Ending:
+    def _worked(self, prompt: str | None) -> RunEnding:
         """Take one step after the other; gives why there is no further one."""
         if prompt is not None:
-            self._scribe.put(prompt)
-        self._deeds = deeds_of(placed.message for placed in self._session.log.live)
-        self._scribe.recall_own()
+            self._writer.put(prompt)
+        self._deeds = step_records(placed.message for placed in self._session.log.live)
+        self._writer.recall_own()
         self._is_warned = self._is_cut_off = False
         # Later steps begin with the tree that the one before ended with.
-        self._snapshot = self._hands.first_snapshot(self._tell, self._bounds.silence_seconds)
-        ending: Ending | None = None
+        self._snapshot = self._toolbox.first_snapshot(self._tell, self._limits.silence_seconds)
+        ending: RunEnding | None = None
         while ending is None:
-            ending = "steps" if self._steps == self._bounds.steps else self._step(self._steps + 1)
+            ending = "steps" if self._steps == self._limits.steps else self._step(self._steps + 1)
             self._steps += ending != "steps"
         return ending
 
@@ -303,52 +317,54 @@ class Loop:
                 f"{error}; the system prompt holds the instructions in {', '.join(files)}: shorten those first",
             )
 
-    def _end(self, ending: Ending, problem: str = "") -> Ended:
+    def _end(self, ending: RunEnding, problem: str = "") -> RunEnded:
         text = self._answer()
-        problem = SILENT if ending == "done" and not text.strip() else problem
-        ended = Ended(ending, self._session.log.session_id, self._steps, text, problem)
+        problem = EMPTY_REPLY if ending == "done" and not text.strip() else problem
+        ended = RunEnded(ending, self._session.log.session_id, self._steps, text, problem)
         self._tell(ended)
         return ended
 
     # One step.
 
-    def _step(self, number: int) -> Ending | None:
+    def _step(self, number: int) -> RunEnding | None:
         """Prepare, ask, record, run tools; gives why there is no further step, if there is none."""
         ready = self._prepared()
         if self._is_cut_off and not _compacted(ready):
             return "length"
         if self._is_answered():
-            self._scribe.put(CONTINUE_TEXT, synthetic=True)
+            self._writer.put(CONTINUE_TEXT, synthetic=True)
             ready = self._prepared()
         try:
-            body = self._listener.ask(self._request(ready), self._smaller)
+            body = self._caller.ask(self._request(ready), self._smaller)
         except BaseException as error:
             why: Finish = "error" if isinstance(error, InfoldError) else "abort"
-            self._scribe.broken_off(self._listener.said, why, self._snapshot)
+            self._writer.broken_off(self._caller.said, why, self._snapshot)
             raise
-        reply = self._scribe.reply(body, self._snapshot)
-        self._tell(Stepped(number, reply.finish, reply.usage, reply.cost, ready.gauge.count_tokens, ready.limit_tokens))
+        reply = self._writer.reply(body, self._snapshot)
+        self._tell(
+            StepFinished(number, reply.finish, reply.usage, reply.cost, ready.gauge.count_tokens, ready.limit_tokens)
+        )
         return self._carry_out(reply) if calls_of(reply) else self._said_all(reply)
 
     def _prepared(self) -> Ready:
         """The next request; instructions are read anew for each, so that no compaction can make them stale."""
         self._read_instructions()
         return self._session.prepare_new(
-            (), system=self._system(), tools=self._tools, output_tokens=self._bounds.output_tokens
+            (), system=self._system(), tools=self._tools, output_tokens=self._limits.output_tokens
         )
 
     def _read_instructions(self) -> None:
         """Read what fits beside the work, and tell a person, once, what of it does not."""
-        found = self._hands.instructions(int(self._session.limit_tokens * INSTRUCTIONS_SHARE))
+        found = self._toolbox.instructions(int(self._session.limit_tokens * INSTRUCTIONS_SHARE))
         if found.shortened and found.shortened != self._instructions.shortened:
             only = ", ".join(found.shortened)
-            self._tell(Noted(f"too long to be given to the model whole, so it has the beginning only: {only}"))
+            self._tell(Notice(f"too long to be given to the model whole, so it has the beginning only: {only}"))
         if found.ignored and found.ignored != self._instructions.ignored:
-            self._tell(Noted(UNTRUSTED.format(files=", ".join(found.ignored))))
+            self._tell(Notice(UNTRUSTED_NOTICE.format(files=", ".join(found.ignored))))
         self._instructions = found
 
     def _request(self, ready: Ready) -> ModelRequest:
-        return ModelRequest(ready.messages, self._system(), self._specs, self._bounds.output_tokens)
+        return ModelRequest(ready.messages, self._system(), self._specs, self._limits.output_tokens)
 
     def _smaller(self, overflow: ModelOverflow) -> ModelRequest:
         """The request once more, with less in it; raises what was said where infold does not know it for an overflow."""
@@ -359,47 +375,47 @@ class Loop:
 
     def _system(self) -> str:
         """The agent's prompt, then what holds for this project, then the last user message's own text (S3.3)."""
-        return assemble_system(self._agent.system_text, self._instructions.text, self._scribe.own)
+        return assemble_system(self._agent.system_text, self._instructions.text, self._writer.own)
 
-    def _carry_out(self, reply: AssistantMessage) -> Ending | None:
+    def _carry_out(self, reply: AssistantMessage) -> RunEnding | None:
         """Run the tools a reply calls, one after the other; what breaks one off leaves none without a result."""
         calls, results = calls_of(reply), list[ToolResultPart]()
         for call in calls:
             left = calls[len(results) + 1 :]
             try:
-                result = self._hands.run(call, self._tell, self._session.log.rendering)
+                result = self._toolbox.run(call, self._tell, self._session.log.rendering)
             except BaseException:
-                self._keep((self._hands.broken_off(call), *map(not_begun, left)), reply, is_last=True)
+                self._keep((self._toolbox.broken_off(call), *map(not_started, left)), reply, is_last=True)
                 raise
             if result.status == "error" and reply.finish == "length" and not left:
-                result = replace(result, output=f"{result.output}\n{CUT_OFF}")
+                result = replace(result, output=f"{result.output}\n{CUT_OFF_NOTE}")
             self._keep((result,), reply, is_last=not left)
             results.append(result)
-        self._deeds = (*self._deeds, *deeds_of((reply, ToolMessage(reply.id, tuple(results)))))[-MOST_DEEDS:]
+        self._deeds = (*self._deeds, *step_records((reply, ToolMessage(reply.id, tuple(results)))))[-MOST_STEP_RECORDS:]
         return self._circled()
 
     def _keep(self, results: tuple[ToolResultPart, ...], reply: AssistantMessage, *, is_last: bool) -> None:
         """Store results at once, and tell of them only then: what was told is never lost. The last end the step."""
         longest = self._longest()
         if is_last:
-            self._snapshot = self._hands.snapshot()
-            self._scribe.last_results(results, reply, self._snapshot, longest_tokens=longest)
+            self._snapshot = self._toolbox.snapshot()
+            self._writer.last_results(results, reply, self._snapshot, longest_tokens=longest)
         else:
-            self._scribe.results(results, longest_tokens=longest)
+            self._writer.results(results, longest_tokens=longest)
         for result in results:
             self._tell(_answered(result))
 
-    def _circled(self) -> Ending | None:
+    def _circled(self) -> RunEnding | None:
         """Warn a model that goes round in a circle, and stop one that goes on after that (D14)."""
-        if not is_circling(self._deeds):
+        if not find_repeat_period(self._deeds):
             return None
         if self._is_warned:
             return "circling"
         self._is_warned = True
-        self._scribe.put(CIRCLING, synthetic=True)
+        self._writer.put(LOOP_WARNING, synthetic=True)
         return None
 
-    def _said_all(self, reply: AssistantMessage) -> Ending | None:
+    def _said_all(self, reply: AssistantMessage) -> RunEnding | None:
         """Why a reply that calls nothing is the last one; none where it was cut off, or its step ends in a compaction."""
         if reply.finish == "content-filter":
             return "filtered"
@@ -421,8 +437,8 @@ class Loop:
 
     def _longest(self) -> int:
         window = self._session.window_tokens
-        share = int(window * self._bounds.result_share) if window else self._bounds.result_tokens
-        return min(self._bounds.result_tokens, share)
+        share = int(window * self._limits.result_share) if window else self._limits.result_tokens
+        return min(self._limits.result_tokens, share)
 
     def _answer(self) -> str:
         """What the last reply to the newest prompt said; an earlier prompt's answer is none."""
@@ -435,6 +451,6 @@ def _compacted(ready: Ready) -> bool:
     return any(isinstance(event, Compacted) for event in ready.events)
 
 
-def _answered(result: ToolResultPart) -> Answered:
+def _answered(result: ToolResultPart) -> ToolAnswered:
     took = (result.finished_ms or 0) - (result.started_ms or 0)
-    return Answered(result.call_id, result.tool, result.output, result.status, result.exit_status, max(0, took))
+    return ToolAnswered(result.call_id, result.tool, result.output, result.status, result.exit_status, max(0, took))

@@ -21,17 +21,17 @@ from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from infold.agent.tools.commands import taken_apart, words_in
-from infold.agent.tools.paths import is_secret, mentions_secret
-from infold.agent.tools.tool import Wish
+from infold.agent.tools.commands import parse_command, split_words
+from infold.agent.tools.files import is_secret, mentions_secret
+from infold.agent.tools.tool import ActionRequest
 from infold.errors import UsageError
 from infold.settings.resolve import Permissions
 
-Answer: TypeAlias = Literal["allow", "ask", "deny"]
+Permission: TypeAlias = Literal["allow", "ask", "deny"]
 Consent: TypeAlias = Literal["once", "always", "no"]
 """What a person answers who is asked."""
 
-ANSWERS: tuple[Answer, ...] = get_args(Answer)
+PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 """The answers, the strictest last."""
 
 EVERYTHING = "*"
@@ -54,17 +54,17 @@ SUBCOMMANDS = frozenset(
 _SUBCOMMAND = re.compile(r"(\S+) ([a-z][a-z0-9:_-]*)(?= |$)")
 
 
-class Rule(Struct, frozen=True):
+class PermissionRule(Struct, frozen=True):
     """What is answered to a wish of a tool that fits a pattern: `*` is anything, `?` any one character, `\\` takes what follows
     as it is. `granted`: a person said so during the session; such a rule gives leave, but none that was denied."""
 
     tool: str
     pattern: str
-    answer: Answer
+    answer: Permission
     granted: bool = False
 
 
-Rules: TypeAlias = tuple[Rule, ...]
+Rules: TypeAlias = tuple[PermissionRule, ...]
 """Rules in order; the later win, so a caller extends them by adding to the end."""
 
 
@@ -76,25 +76,25 @@ def parse_rules(said: Mapping[str, str]) -> Rules:
     return tuple(_rule(name, answer) for name, answer in said.items())
 
 
-def rules_in(permissions: Permissions) -> Rules:
+def rules_from_settings(permissions: Permissions) -> Rules:
     """Rules from settings, whose order says nothing: with a pattern they win over those without, denials over all.
 
     Raises `UsageError` for a name that is no tool.
     """
-    stated: tuple[tuple[Answer, tuple[str, ...]], ...] = (("allow", permissions.allow), ("ask", permissions.ask))
+    stated: tuple[tuple[Permission, tuple[str, ...]], ...] = (("allow", permissions.allow), ("ask", permissions.ask))
     mild = [_rule(name, answer) for answer, names in stated for name in names]
     broad_first = sorted(mild, key=lambda rule: rule.pattern != EVERYTHING)
     return (*broad_first, *(_rule(name, "deny") for name in permissions.deny))
 
 
-def _rule(said: str, answer: str) -> Rule:
+def _rule(said: str, answer: str) -> PermissionRule:
     tool, _, pattern = said.partition(":")
     if tool.strip() not in NAMES:
         raise UsageError(f"permissions: there is no tool {tool.strip()!r}; name one of {', '.join(NAMES)}")
-    for known in ANSWERS:
+    for known in PERMISSIONS:
         if answer == known:
-            return Rule(tool.strip(), pattern.strip() or EVERYTHING, known)
-    raise UsageError(f"permissions: {said} is {answer!r}; say one of {', '.join(ANSWERS)}")
+            return PermissionRule(tool.strip(), pattern.strip() or EVERYTHING, known)
+    raise UsageError(f"permissions: {said} is {answer!r}; say one of {', '.join(PERMISSIONS)}")
 
 
 _BEYOND = {OUTSIDE: "ask", SECRETS: "ask"}
@@ -111,15 +111,15 @@ DENY_ALL = parse_rules({EVERYTHING: "deny", OUTSIDE: "deny", SECRETS: "deny"})
 """What holds for an agent without tools, such as the one that compacts."""
 
 
-def decide(wish: Wish, rules: Rules) -> Answer:
+def decide(action: ActionRequest, rules: Rules) -> Permission:
     """What the rules say to a wish; where none fits, it is asked for."""
-    own = _command_answer(wish.what, rules) if wish.tool == "shell" else _answer(wish.tool, wish.what, rules)
-    return _strictest((own, *(_answer(name, f"{wish.tool} {wish.what}", rules) for name in _beyond(wish))))
+    own = _command_answer(action.what, rules) if action.tool == "shell" else _answer(action.tool, action.what, rules)
+    return _strictest((own, *(_answer(name, f"{action.tool} {action.what}", rules) for name in _beyond(action))))
 
 
 def is_offered(tool: str, rules: Rules) -> bool:
     """Whether a model is told of a tool at all: not where every wish would be denied."""
-    answer: Answer = "ask"
+    answer: Permission = "ask"
     for rule in rules:
         if rule.tool in (tool, EVERYTHING):
             is_broad = rule.pattern == EVERYTHING
@@ -127,43 +127,43 @@ def is_offered(tool: str, rules: Rules) -> bool:
     return answer != "deny"
 
 
-def granted(wish: Wish) -> Rules:
+def granted_rules(action: ActionRequest) -> Rules:
     """The rules that a person gives who allows a wish for good; what was denied stays so.
 
     For a path tool: the tool, and outside the project or for secrets this very path; reading outside, its folder too. For a
     command: the command as it stands, and of known programs every use of the same subcommand (`git status` with whatever
     follows it).
     """
-    patterns = [_literal(wish.what), *_simple_grants(wish.what)] if wish.tool == "shell" else [EVERYTHING]
+    patterns = [_literal(action.what), *_simple_grants(action.what)] if action.tool == "shell" else [EVERYTHING]
     given = [
-        *((wish.tool, pattern) for pattern in patterns),
-        *((name, f"{wish.tool} {_literal(wish.what)}") for name in _beyond(wish)),
+        *((action.tool, pattern) for pattern in patterns),
+        *((name, f"{action.tool} {_literal(action.what)}") for name in _beyond(action)),
     ]
-    if wish.tool == "read" and wish.outside:
-        given.append((OUTSIDE, f"read {_literal(str(PurePosixPath(wish.what).parent))}/*"))
-    return tuple(Rule(name, pattern, "allow", granted=True) for name, pattern in dict.fromkeys(given))
+    if action.tool == "read" and action.outside:
+        given.append((OUTSIDE, f"read {_literal(str(PurePosixPath(action.what).parent))}/*"))
+    return tuple(PermissionRule(name, pattern, "allow", granted=True) for name, pattern in dict.fromkeys(given))
 
 
-def lacking(wish: Wish, rules: Rules) -> tuple[str, ...]:
+def missing_rules(action: ActionRequest, rules: Rules) -> tuple[str, ...]:
     """The rules that would allow just this wish, as a person writes them; none where it is denied, whatever is allowed."""
-    if decide(wish, rules) == "deny":
+    if decide(action, rules) == "deny":
         return ()
-    own = _command_answer(wish.what, rules) if wish.tool == "shell" else _answer(wish.tool, wish.what, rules)
-    beyond = [name for name in _beyond(wish) if _answer(name, f"{wish.tool} {wish.what}", rules) != "allow"]
-    literal = _literal(wish.what)
+    own = _command_answer(action.what, rules) if action.tool == "shell" else _answer(action.tool, action.what, rules)
+    beyond = [name for name in _beyond(action) if _answer(name, f"{action.tool} {action.what}", rules) != "allow"]
+    literal = _literal(action.what)
     return (
-        *((f"{wish.tool}:{literal}",) if own != "allow" else ()),
-        *(f"{name}:{wish.tool} {literal}" for name in beyond),
+        *((f"{action.tool}:{literal}",) if own != "allow" else ()),
+        *(f"{name}:{action.tool} {literal}" for name in beyond),
     )
 
 
-def told(rules: Rules) -> str:
+def format_rules(rules: Rules) -> str:
     """Rules in one line for a person, as they could be written in settings."""
     return ", ".join(rule.tool if rule.pattern == EVERYTHING else f"{rule.tool}:{rule.pattern}" for rule in rules)
 
 
 def _simple_grants(command: str) -> Iterator[str]:
-    pieces, plain = taken_apart(command)
+    pieces, plain = parse_command(command)
     for piece in pieces if plain else ():
         found = _SUBCOMMAND.match(piece)
         if found and found[1] in SUBCOMMANDS:
@@ -180,17 +180,17 @@ def _literal(text: str) -> str:
 # What rules answer.
 
 
-def _answer(name: str, what: str, rules: Iterable[Rule]) -> Answer:
+def _answer(name: str, what: str, rules: Iterable[PermissionRule]) -> Permission:
     """The answer of the last rule that fits; one that was granted turns it to allow, unless it is a denial."""
     fitting = [rule for rule in _about(name, rules) if _fits(rule.pattern, what)]
-    stated: Answer = next((rule.answer for rule in reversed(fitting) if not rule.granted), "ask")
+    stated: Permission = next((rule.answer for rule in reversed(fitting) if not rule.granted), "ask")
     return "allow" if stated != "deny" and any(rule.granted for rule in fitting) else stated
 
 
-def _command_answer(command: str, rules: Rules) -> Answer:
+def _command_answer(command: str, rules: Rules) -> Permission:
     """The strictest answer to the pieces of a command; to the whole where a rule names it word for word."""
     own = tuple(_about("shell", rules))
-    pieces, plain = taken_apart(command)
+    pieces, plain = parse_command(command)
     by_piece = [_answer("shell", piece, own) for piece in pieces] or ["ask"]
     fitting = [rule for rule in own if rule.pattern != EVERYTHING and _fits(rule.pattern, command)]
     stated = [rule for rule in fitting if not rule.granted][-1:]
@@ -202,7 +202,7 @@ def _command_answer(command: str, rules: Rules) -> Answer:
     return _strictest((*by_piece, "allow" if plain or _is_free(own) else "ask"))
 
 
-def _about(name: str, rules: Iterable[Rule]) -> Iterator[Rule]:
+def _about(name: str, rules: Iterable[PermissionRule]) -> Iterator[PermissionRule]:
     names = (name,) if name in (OUTSIDE, SECRETS) else (name, EVERYTHING)
     return (rule for rule in rules if rule.tool in names)
 
@@ -232,17 +232,17 @@ def _expression(pattern: str) -> re.Pattern[str]:
     return re.compile(whole, re.DOTALL)
 
 
-def _beyond(wish: Wish) -> tuple[str, ...]:
+def _beyond(action: ActionRequest) -> tuple[str, ...]:
     """What must be allowed beside the tool itself."""
-    return tuple(name for name, is_so in ((OUTSIDE, wish.outside), (SECRETS, _reveals(wish))) if is_so)
+    return tuple(name for name, is_so in ((OUTSIDE, action.outside), (SECRETS, _reveals(action))) if is_so)
 
 
-def _reveals(wish: Wish) -> bool:
+def _reveals(action: ActionRequest) -> bool:
     """Whether a wish is for a file of secrets, or a command that names one."""
-    if wish.tool == "shell":
-        return wish.reveals or any(map(mentions_secret, words_in(wish.what)))
-    return wish.tool in REVEALING and is_secret(wish.what)
+    if action.tool == "shell":
+        return action.reveals or any(map(mentions_secret, split_words(action.what)))
+    return action.tool in REVEALING and is_secret(action.what)
 
 
-def _strictest(answers: Iterable[Answer]) -> Answer:
-    return max(answers, key=ANSWERS.index)
+def _strictest(answers: Iterable[Permission]) -> Permission:
+    return max(answers, key=PERMISSIONS.index)

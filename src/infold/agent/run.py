@@ -14,15 +14,21 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.agent.agents import TALK, TITLE, agent_named, rules_of
-from infold.agent.events import Ended, Happening, Stepped, SummaryBegun, Titled
-from infold.agent.loop import Bounds, Loop
-from infold.agent.permissions import Consent, Rules, parse_rules, rules_in
+from infold.agent.agents import TALK, TITLE, default_rules, find_agent
+from infold.agent.events import AgentEvent, RunEnded, SessionTitled, StepFinished, SummaryStarted
+from infold.agent.loop import Loop, RunLimits
+from infold.agent.permissions import Consent, Rules, parse_rules, rules_from_settings
 from infold.agent.snapshots import Snapshots
-from infold.agent.toolbox import Hands
-from infold.agent.tools.registry import tools_for
-from infold.agent.tools.tool import Wish, Workplace
-from infold.agent.trust import brought_by, default_snapshots, home_of, own_skills, project_skills
+from infold.agent.toolbox import Toolbox
+from infold.agent.tools.registry import select_tools
+from infold.agent.tools.tool import ActionRequest, Workspace
+from infold.agent.trust import (
+    default_snapshot_folder,
+    find_project_config,
+    home_folder,
+    project_skill_folders,
+    user_skill_folder,
+)
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings, plugins_from, settings_from
 from infold.catalogue import lookup
@@ -39,11 +45,11 @@ from infold.settings import Settings
 from infold.settings.resolve import Permissions
 from infold.wiring import summariser_for
 
-PATIENCE_SECONDS = 5.0
+TITLE_TIMEOUT_SECONDS = 5.0
 """How long a model may take for a title before code makes one."""
 
 
-MOST_SHOWN = 4_000
+MOST_TITLE_CHARACTERS = 4_000
 """Characters of a first message that a title is made of."""
 
 
@@ -57,9 +63,9 @@ class Namer:
         self,
         session: Session,
         model: Model | None,
-        tell: Callable[[Happening], None],
+        tell: Callable[[AgentEvent], None],
         *,
-        seconds: float = PATIENCE_SECONDS,
+        seconds: float = TITLE_TIMEOUT_SECONDS,
     ) -> None:
         self._session = session
         self._model = model
@@ -71,16 +77,16 @@ class Namer:
         """The next reply answers this, and the session is to be named for it."""
         self._prompt = prompt
 
-    def tell(self, told: Happening) -> None:
+    def tell(self, told: AgentEvent) -> None:
         """Hear of something, and tell it on."""
         self._tell(told)
-        if isinstance(told, Stepped) and self._prompt:
+        if isinstance(told, StepFinished) and self._prompt:
             prompt, self._prompt = self._prompt, ""
             given = self._asked(self._model, prompt) if self._model else ""
             title = given or title_from_text(prompt)
             if title:
                 self._session.title(title)
-                self._tell(Titled(self._session.log.session_id, title))
+                self._tell(SessionTitled(self._session.log.session_id, title))
             if given:
                 self._title_prompt(given)
 
@@ -93,16 +99,16 @@ class Namer:
     def _asked(self, model: Model, prompt: str) -> str:
         """What the model calls it, if it says so soon enough: nobody waits long for a name."""
         told: SimpleQueue[str] = SimpleQueue()
-        Thread(target=lambda: told.put(title_by(model, prompt)), name="title", daemon=True).start()
+        Thread(target=lambda: told.put(request_title(model, prompt)), name="title", daemon=True).start()
         try:
             return told.get(timeout=self._seconds)
         except Empty:
             return ""
 
 
-def title_by(model: Model, prompt: str) -> str:
+def request_title(model: Model, prompt: str) -> str:
     """A title for work that begins with this prompt; empty where the model does not give one, which is no harm."""
-    asked = f"<message>\n{inert(prompt[:MOST_SHOWN])}\n</message>"
+    asked = f"<message>\n{inert(prompt[:MOST_TITLE_CHARACTERS])}\n</message>"
     items: list[object] = [*format_named(model.format).encode_new(UserMessage(MessageId(""), (TextPart(asked),)))]
     try:
         heard = [
@@ -113,22 +119,22 @@ def title_by(model: Model, prompt: str) -> str:
     return title_from_reply("".join(heard))
 
 
-GO_ON = "Go on."
+CONTINUE_PROMPT = "Go on."
 """What is said in a person's name who lets an agent go on after its last reply."""
 
 
-Told: TypeAlias = Happening | Event
+RunEvent: TypeAlias = AgentEvent | Event
 """Everything that is told of an agent at work."""
 
 
-class Person(Struct, frozen=True):
+class UserInterface(Struct, frozen=True):
     """Whom the agent works for: told of everything, and asked where the rules leave something open."""
 
-    tell: Callable[[Told], None]
-    consent: Callable[[Wish], Consent]
+    tell: Callable[[RunEvent], None]
+    consent: Callable[[ActionRequest], Consent]
 
 
-class Assignment(Struct, frozen=True, kw_only=True):
+class RunOptions(Struct, frozen=True, kw_only=True):
     """What a face says of the work: where it is done, by whom and within what bounds, over what settings say.
 
     `allow` are rules that hold for this work alone; `window`, `steps` and `output_tokens` are 0 where settings or the model
@@ -149,60 +155,60 @@ class Assignment(Struct, frozen=True, kw_only=True):
     address: str = ""
 
 
-class Work(Struct, frozen=True):
+class AgentRun(Struct, frozen=True):
     """One session, where it is kept, and the agent at work on it."""
 
     session: Session
     model: Model
     loop: Loop
-    hands: Hands
+    toolbox: Toolbox
     namer: Namer
     store: FullStore
     key: SessionKey
 
-    def run(self, prompt: str, *, system: str = "") -> Ended:
+    def run(self, prompt: str, *, system: str = "") -> RunEnded:
         """Carry out what a person asks; a new session gets a title as soon as it has its first reply."""
         log = self.session.log
         if log.checkpoint is None and not any(placed.is_persons for placed in log.live):
             self.namer.expect(prompt)
         return self.loop.run(prompt, system=system)
 
-    def go_on(self) -> Ended:
+    def go_on(self) -> RunEnded:
         """Work on from where the session stands; where the model had the last word, it is told to in the person's name."""
         live = self.session.log.live
         is_answered = bool(live) and isinstance(live[-1].message, AssistantMessage) and not live[-1].calls
-        return self.run(GO_ON) if is_answered else self.loop.go_on()
+        return self.run(CONTINUE_PROMPT) if is_answered else self.loop.go_on()
 
 
-def begin(
-    store: FullStore, key: SessionKey, model: Model, *, place: Assignment, settings: Settings, person: Person
-) -> Work:
+def open_run(
+    store: FullStore, key: SessionKey, model: Model, *, place: RunOptions, settings: Settings, person: UserInterface
+) -> AgentRun:
     """Open a session, new or known, and put an agent to work on it; raises `UsageError` for an agent or a rule that is none."""
     known = lookup(model.ref.full_name).entry
-    agent = agent_named(place.agent) if known.calls_tools else TALK
+    agent = find_agent(place.agent) if known.calls_tools else TALK
     kept = _kept(settings, model, agent, place, summarises=known.summarises)
     told = replace(kept, on_event=person.tell, summariser=_told_of(kept.summariser, key, person))
     session = Session(store, key.session_id, told, tenant=key.tenant)
     stated = settings.for_session(model=model.ref.full_name, agent=agent.name).permissions
-    hands = _hands(session, settings, place, person, rules=_rules(agent, stated, place.allow))
+    toolbox = _toolbox(session, settings, place, person, rules=_rules(agent, stated, place.allow))
     namer = Namer(session, model if settings.agent.titles and known.calls_tools else None, person.tell)
-    bounds = Bounds(
+    limits = RunLimits(
         steps=place.steps or settings.agent.steps,
         output_tokens=place.output_tokens,
         result_tokens=settings.agent.result_tokens,
     )
-    loop = Loop(session, model, agent, hands, tell=namer.tell, bounds=bounds)
-    return Work(session, model, loop, hands, namer, store, key)
+    loop = Loop(session, model, agent, toolbox, tell=namer.tell, limits=limits)
+    return AgentRun(session, model, loop, toolbox, namer, store, key)
 
 
-def _told_of(summariser: AsyncSummariser | str | None, key: SessionKey, person: Person) -> Summariser | None:
+def _told_of(summariser: AsyncSummariser | str | None, key: SessionKey, person: UserInterface) -> Summariser | None:
     """A summariser of whose every answer it is told that it begins, since the next may follow one that was not accepted."""
     asked = summariser_for(summariser)
     if asked is None:
         return None
 
     def begun(request: SummaryRequest) -> Written | Iterable[Written]:
-        person.tell(SummaryBegun(key.session_id))
+        person.tell(SummaryStarted(key.session_id))
         return asked(request)
 
     return begun
@@ -210,22 +216,24 @@ def _told_of(summariser: AsyncSummariser | str | None, key: SessionKey, person: 
 
 def _rules(agent: Agent, stated: Permissions, allowed: tuple[str, ...]) -> Rules:
     """The agent's rules, then those of settings, then what is allowed for this work; whatever any of them denies stays so."""
-    rules = (*rules_of(agent), *rules_in(stated))
+    rules = (*default_rules(agent), *rules_from_settings(stated))
     allowing = parse_rules(dict.fromkeys(allowed, "allow"))
     return (*rules, *allowing, *(rule for rule in rules if rule.answer == "deny"))
 
 
-def _hands(session: Session, settings: Settings, place: Assignment, person: Person, *, rules: Rules) -> Hands:
+def _toolbox(
+    session: Session, settings: Settings, place: RunOptions, person: UserInterface, *, rules: Rules
+) -> Toolbox:
     recall = partial(session.recall, budget_tokens=settings.recall.budget_tokens) if settings.recall.enabled else None
     root, environ = place.root.resolve(), place.environ
-    skills = (*(project_skills(root) if place.is_trusted else ()), own_skills(environ))
-    ignored = () if place.is_trusted else brought_by(root)
-    return Hands(
-        tools_for(rules, recall, session.files),
-        Workplace(
+    skills = (*(project_skill_folders(root) if place.is_trusted else ()), user_skill_folder(environ))
+    ignored = () if place.is_trusted else find_project_config(root)
+    return Toolbox(
+        select_tools(rules, recall, session.files),
+        Workspace(
             root,
             skills,
-            home_of(environ),
+            home_folder(environ),
             passed=settings.agent.environment,
             is_trusted=place.is_trusted,
             ignored=ignored,
@@ -233,11 +241,11 @@ def _hands(session: Session, settings: Settings, place: Assignment, person: Pers
         rules=rules,
         consent=person.consent,
         clock=place.clock,
-        snapshots=Snapshots(root, default_snapshots(environ)) if settings.agent.snapshots else None,
+        snapshots=Snapshots(root, default_snapshot_folder(environ)) if settings.agent.snapshots else None,
     )
 
 
-def _kept(settings: Settings, model: Model, agent: Agent, place: Assignment, *, summarises: bool) -> SessionSettings:
+def _kept(settings: Settings, model: Model, agent: Agent, place: RunOptions, *, summarises: bool) -> SessionSettings:
     """How the session is kept: as settings say, with the model that works as the one that summarises, if it can."""
     stated = settings_from(
         settings,

@@ -27,11 +27,11 @@ from infold.engine.titles import message_title
 from infold.formats.registry import format_named
 from infold.ports import Model
 
-UNNUMBERED = MessageId("")
+NO_ID = MessageId("")
 """The id of a message that the session has yet to number."""
 
 
-class Scribe:
+class SessionWriter:
     """Who writes for one agent; `own` is the system text of the last user message, which holds for all its steps (S3.3)."""
 
     def __init__(self, session: Session, model: Model, agent: Agent, *, root: str) -> None:
@@ -45,7 +45,7 @@ class Scribe:
     def put(self, text: str, *, synthetic: bool = False) -> None:
         """Write what is put to the agent and its model, a person's words with a title; `synthetic` is what no person said."""
         said = TextPart(text, synthetic=synthetic)
-        message = UserMessage(UNNUMBERED, (said,), agent=self._agent.name, model=self._model.ref, system=self.own)
+        message = UserMessage(NO_ID, (said,), agent=self._agent.name, model=self._model.ref, system=self.own)
         self._session.add((message,))
         title = "" if synthetic else message_title(message)
         if title:
@@ -68,7 +68,7 @@ class Scribe:
         if replies:
             self._session.record(body, self._stamp(marks))
         else:  # some models have nothing more to say after their last call
-            self._add(AssistantMessage(UNNUMBERED, (), usage=usage, finish=finish), marks)
+            self._add(AssistantMessage(NO_ID, (), usage=usage, finish=finish), marks)
         written = self._session.log.live[-1].message
         assert isinstance(written, AssistantMessage)
         return written
@@ -77,18 +77,18 @@ class Scribe:
         """Write what a reply had said when it was broken off."""
         if said.strip():
             marks = (StepStartPart(snapshot), StepFinishPart(why, snapshot))
-            self._add(AssistantMessage(UNNUMBERED, (TextPart(said),), finish=why), marks)
+            self._add(AssistantMessage(NO_ID, (TextPart(said),), finish=why), marks)
 
     def results(self, results: tuple[ToolResultPart, ...], *, longest_tokens: int) -> None:
         """Write results of a step that goes on; one longer than that is shown shortened."""
-        self._session.add((ToolMessage(UNNUMBERED, results),), longest_tokens=longest_tokens)
+        self._session.add((ToolMessage(NO_ID, results),), longest_tokens=longest_tokens)
 
     def last_results(
         self, results: tuple[ToolResultPart, ...], reply: AssistantMessage, snapshot: str, *, longest_tokens: int
     ) -> None:
         """Write the results that end the step of a reply, and the working tree they left."""
         mark = _finish(reply.finish, snapshot, reply.usage, reply.cost)
-        self._session.add((ToolMessage(UNNUMBERED, (*results, mark)),), longest_tokens=longest_tokens)
+        self._session.add((ToolMessage(NO_ID, (*results, mark)),), longest_tokens=longest_tokens)
 
     def _add(self, reply: AssistantMessage, marks: tuple[StepStartPart | StepFinishPart, ...]) -> None:
         self._session.add((self._stamp(marks).on(reply, self._session.log),))

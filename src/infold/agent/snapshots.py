@@ -17,7 +17,17 @@ from time import monotonic
 
 from msgspec import Struct
 
-from infold.agent.git import Git, GitFailed, Started, checkout_at, finish, git_on, small_file, start, stop
+from infold.agent.git import (
+    Git,
+    GitFailed,
+    GitProcess,
+    find_checkout,
+    git_command,
+    kill_git,
+    read_small_file,
+    start_git,
+    wait_for_git,
+)
 from infold.agent.tools.project_files import is_ignored
 from infold.core.entries import MessageEntry
 from infold.core.messages import (
@@ -32,7 +42,7 @@ from infold.core.messages import (
 from infold.errors import UsageError
 from infold.ports import SessionKey, Store
 
-NOBODY = MessageId("")
+NO_MESSAGE = MessageId("")
 """The message of a whole session: none in particular."""
 
 
@@ -46,7 +56,7 @@ class FileDiff(Struct, frozen=True):
     deletions: int = 0
 
 
-class Totals(Struct, frozen=True):
+class DiffTotals(Struct, frozen=True):
     """What several differences come to."""
 
     files: int = 0
@@ -54,7 +64,7 @@ class Totals(Struct, frozen=True):
     deletions: int = 0
 
 
-class Span(Struct, frozen=True):
+class SnapshotSpan(Struct, frozen=True):
     """The snapshots that something lies between, empty where none were taken, and the root of the project they are of.
 
     `sequence` and `message_id` name the user message that a turn began with; a whole session has none.
@@ -63,11 +73,11 @@ class Span(Struct, frozen=True):
     before: str = ""
     after: str = ""
     sequence: int = -1
-    message_id: MessageId = NOBODY
+    message_id: MessageId = NO_MESSAGE
     root: str = ""
 
 
-def turn_spans(numbered: Iterable[tuple[int, Message]]) -> tuple[Span, ...]:
+def turn_spans(numbered: Iterable[tuple[int, Message]]) -> tuple[SnapshotSpan, ...]:
     """The span of each turn a person began, from numbered messages, oldest first.
 
     A turn lies between its first step's beginning and its last step's end. What programs say under the user's role goes on
@@ -82,7 +92,7 @@ def turn_spans(numbered: Iterable[tuple[int, Message]]) -> tuple[Span, ...]:
     return tuple(_span(said, sequence, user.id) for sequence, user, said in turns)
 
 
-def session_span(messages: Iterable[Message]) -> Span:
+def session_span(messages: Iterable[Message]) -> SnapshotSpan:
     """The span from a session's first step to its last; of one that went from project to project, in the last one alone.
 
     Snapshots of two projects have nothing to do with each other: a patch between them would delete the one for the other.
@@ -90,12 +100,12 @@ def session_span(messages: Iterable[Message]) -> Span:
     return _span(tuple(messages))
 
 
-def totals_of(diffs: Sequence[FileDiff]) -> Totals:
+def sum_diffs(diffs: Sequence[FileDiff]) -> DiffTotals:
     """How many files and lines these differences are."""
-    return Totals(len(diffs), sum(one.additions for one in diffs), sum(one.deletions for one in diffs))
+    return DiffTotals(len(diffs), sum(one.additions for one in diffs), sum(one.deletions for one in diffs))
 
 
-def root_of(messages: Sequence[Message]) -> str:
+def newest_root(messages: Sequence[Message]) -> str:
     """The project's root as the newest reply has it; empty where none was recorded."""
     return next(filter(None, map(_root, reversed(messages))), "")
 
@@ -111,15 +121,15 @@ def _root(message: Message) -> str:
     return message.path.root if isinstance(message, AssistantMessage) and message.path is not None else ""
 
 
-def _span(messages: Sequence[Message], sequence: int = -1, message_id: MessageId = NOBODY) -> Span:
+def _span(messages: Sequence[Message], sequence: int = -1, message_id: MessageId = NO_MESSAGE) -> SnapshotSpan:
     """From the first beginning to the last end; a step that was broken off has none, and its beginning stands for it."""
-    root = root_of(messages)
+    root = newest_root(messages)
     parts = [part for message in _at_last_in(root, messages) for part in message.parts]
     starts = [part.snapshot for part in parts if isinstance(part, StepStartPart) and part.snapshot]
     ends = [part.snapshot for part in parts if isinstance(part, StepFinishPart) and part.snapshot]
     if not starts:
-        return Span("", "", sequence, message_id, root)
-    return Span(starts[0], (ends or starts)[-1], sequence, message_id, root)
+        return SnapshotSpan("", "", sequence, message_id, root)
+    return SnapshotSpan(starts[0], (ends or starts)[-1], sequence, message_id, root)
 
 
 def _at_last_in(root: str, messages: Sequence[Message]) -> Sequence[Message]:
@@ -147,13 +157,13 @@ class Project(Struct, frozen=True):
     excludes: Path | None = None
 
 
-def project_at(root: Path) -> Project:
+def locate_project(root: Path) -> Project:
     """A folder as git sees it; one in no repository is its own top."""
-    found = checkout_at(root)
+    found = find_checkout(root)
     return Project(root, root) if found is None else Project(root, found.top, found.excludes)
 
 
-class Shadow:
+class SnapshotRepository:
     """The repository in a folder, which is made where it is needed.
 
     `environ` is what of the process's environment git may see, `seconds` how long a block or a command may take.
@@ -199,7 +209,7 @@ class Shadow:
 
     def git(self, *words: str, project: Project | None = None, given: bytes = b"") -> bytes:
         """What a command on this repository says, given that on its standard input; raises `GitFailed`."""
-        return finish(self._begun(words, project), seconds=self._left, given=given)
+        return wait_for_git(self._begun(words, project), seconds=self._left, given=given)
 
     def both(self, first: Sequence[str], second: Sequence[str], project: Project) -> bytes:
         """What two commands that only read say, run at the same time."""
@@ -207,24 +217,24 @@ class Shadow:
         try:
             said = self.git(*second, project=project)
         except BaseException:
-            stop(begun)
+            kill_git(begun)
             raise
-        return finish(begun, seconds=self._left) + said
+        return wait_for_git(begun, seconds=self._left) + said
 
     @property
     def _left(self) -> float:
         return self._seconds if self._until is None else max(0.0, self._until - monotonic())
 
-    def _begun(self, words: Sequence[str], project: Project | None) -> Started:
+    def _begun(self, words: Sequence[str], project: Project | None) -> GitProcess:
         top, folder = (None, None) if project is None else (project.top, project.root)
-        git = git_on(self.folder, self._environ, top=top, folder=folder)
+        git = git_command(self.folder, self._environ, top=top, folder=folder)
         settings = [word for setting in SETTINGS for word in ("-c", setting)]
-        return start(Git((*git.words, *settings), git.environ), words, kept=self._held)
+        return start_git(Git((*git.words, *settings), git.environ), words, kept=self._held)
 
 
 def _text(path: Path) -> str:
     """What a file says, whatever its bytes; nothing where there is none."""
-    return small_file(path).decode("utf-8", "surrogateescape")
+    return read_small_file(path).decode("utf-8", "surrogateescape")
 
 
 def _pattern(path: Path) -> str:
@@ -236,11 +246,11 @@ LARGEST_BYTES = 20_000_000
 """The largest file that is kept; larger ones are data, and no person reads a diff of them."""
 
 
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 """How long a snapshot may take; a tree that needs longer gets none."""
 
 
-KEPT = "30.days.ago"
+RETENTION = "30.days.ago"
 """Since when snapshots are kept when a repository is tidied."""
 
 
@@ -274,13 +284,13 @@ class Snapshots:
         place: Path,
         *,
         environ: Mapping[str, str] | None = None,
-        patience_seconds: float = PATIENCE_SECONDS,
+        patience_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self.note = ""
         self._root = root.resolve()
         self._environ = os.environ if environ is None else environ
         name = sha256(os.fsencode(self._root)).hexdigest()[:20]
-        self._shadow = Shadow(place.absolute() / name, self._environ, patience_seconds)
+        self._shadow = SnapshotRepository(place.absolute() / name, self._environ, patience_seconds)
         self._is_off = False
         self._project: Project | None = None
         self._has_repository = False
@@ -325,7 +335,7 @@ class Snapshots:
         """Pack what has piled up, and let go of what is older than a month; a failure leaves everything as it is."""
         try:
             with self._shadow.alone():
-                self._shadow.git("gc", "--auto", "--quiet", f"--prune={KEPT}")
+                self._shadow.git("gc", "--auto", "--quiet", f"--prune={RETENTION}")
         except (GitFailed, OSError) as error:
             self.note = f"the snapshots of {self._root} were not tidied: {error}"
 
@@ -349,7 +359,7 @@ class Snapshots:
         project is none of its own."""
         has_repository = (self._root / ".git").exists()
         if self._project is None or has_repository != self._has_repository:
-            found = project_at(self._root)
+            found = locate_project(self._root)
             alone = found.top != found.root and is_ignored(self._root)
             self._project, self._has_repository = Project(found.root, found.root) if alone else found, has_repository
         return self._project
@@ -390,7 +400,7 @@ class Snapshots:
 
     def _prefixes(self) -> tuple[str, ...]:
         """What stands before names in a patch: git takes one made elsewhere than at the top for one of other files."""
-        below = _below(project_at(self._root)) if self._root.is_dir() else ""
+        below = _below(locate_project(self._root)) if self._root.is_dir() else ""
         return (f"--src-prefix=a/{below}", f"--dst-prefix=b/{below}")
 
     def _compared(self, command: Sequence[str], before: str, after: str) -> bytes:

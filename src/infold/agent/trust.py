@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from infold.agent.instructions import instruction_files, top_of
+from infold.agent.instructions import find_instruction_files, repository_top
 from infold.agent.tools.files import replace_file
 from infold.settings.load import project_file
 
@@ -22,30 +22,30 @@ def default_store(environ: Mapping[str, str]) -> str:
     return str(data_folder(environ) / "sessions.sqlite3")
 
 
-def default_snapshots(environ: Mapping[str, str]) -> Path:
+def default_snapshot_folder(environ: Mapping[str, str]) -> Path:
     """The folder in which the snapshots of all projects are kept."""
     return data_folder(environ) / "snapshots"
 
 
-def home_of(environ: Mapping[str, str]) -> Path:
+def home_folder(environ: Mapping[str, str]) -> Path:
     """The user's home folder."""
     return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
 
 
-def project_skills(root: Path) -> tuple[Path, ...]:
+def project_skill_folders(root: Path) -> tuple[Path, ...]:
     """Where a project may have skills."""
     return (root / ".infold" / "skills", root / ".agents" / "skills")
 
 
-def own_skills(environ: Mapping[str, str]) -> Path:
+def user_skill_folder(environ: Mapping[str, str]) -> Path:
     """Where the user's own skills are."""
-    return home_of(environ) / ".config" / "infold" / "skills"
+    return home_folder(environ) / ".config" / "infold" / "skills"
 
 
 def data_folder(environ: Mapping[str, str]) -> Path:
     """By the rule for data of a user's own; a relative `XDG_DATA_HOME` is void by that rule."""
     named = Path(environ.get("XDG_DATA_HOME", ""))
-    return (named if named.is_absolute() else home_of(environ) / ".local" / "share") / "infold"
+    return (named if named.is_absolute() else home_folder(environ) / ".local" / "share") / "infold"
 
 
 FILE = "trust.json"
@@ -54,7 +54,7 @@ FILE = "trust.json"
 OWNER_ONLY = 0o700
 
 
-class Answer(Struct, frozen=True):
+class TrustAnswer(Struct, frozen=True):
     """What the user answered for a folder, and whose folder that was then."""
 
     folder: str
@@ -62,24 +62,24 @@ class Answer(Struct, frozen=True):
     trusted: bool
 
 
-def project_of(root: Path) -> Path:
+def trust_folder(root: Path) -> Path:
     """Return the folder that trust is asked for: the top of the repository that a root is in, or else the root."""
-    return top_of(Path(os.path.realpath(root)))
+    return repository_top(Path(os.path.realpath(root)))
 
 
-def brought_by(root: Path) -> tuple[str, ...]:
+def find_project_config(root: Path) -> tuple[str, ...]:
     """Return what a folder brings for an agent to go by, as paths from it: settings, instructions, folders of skills."""
     place = Path(os.path.realpath(root))
     return tuple(os.path.relpath(path, place) for path in _brought(place))
 
 
-def is_trusted(folder: Path, environ: Mapping[str, str]) -> bool | None:
+def lookup_trust(folder: Path, environ: Mapping[str, str]) -> bool | None:
     """Return the user's answer for a folder or the nearest one above it; `None` if there is none.
 
     An answer for the home folder, or one above that, holds for that folder alone.
     """
     answers = {answer.folder: answer for answer in _answers(environ)}
-    home = Path(os.path.realpath(home_of(environ)))
+    home = Path(os.path.realpath(home_folder(environ)))
     for place in (folder, *folder.parents):
         answer = answers.get(str(place))
         is_wide = place in (home, *home.parents) and place != folder
@@ -91,7 +91,7 @@ def is_trusted(folder: Path, environ: Mapping[str, str]) -> bool | None:
 def remember_trust(folder: Path, environ: Mapping[str, str], *, trusted: bool) -> None:
     """Keep the user's answer for a folder; raise `OSError` if it cannot be written."""
     kept = [answer for answer in _answers(environ) if answer.folder != str(folder)]
-    answers = [*kept, Answer(str(folder), _owner(folder), trusted)]
+    answers = [*kept, TrustAnswer(str(folder), _owner(folder), trusted)]
     place = data_folder(environ)
     place.mkdir(parents=True, exist_ok=True, mode=OWNER_ONLY)
     replace_file(place / FILE, msgspec.json.format(msgspec.json.encode(answers), indent=1) + b"\n")
@@ -101,14 +101,14 @@ def _brought(root: Path) -> Iterator[Path]:
     settings = project_file(root)
     if settings is not None:
         yield settings
-    yield from instruction_files(root)
-    yield from (folder for folder in project_skills(root) if folder.is_dir())
+    yield from find_instruction_files(root)
+    yield from (folder for folder in project_skill_folders(root) if folder.is_dir())
 
 
-def _answers(environ: Mapping[str, str]) -> list[Answer]:
+def _answers(environ: Mapping[str, str]) -> list[TrustAnswer]:
     """The answers so far; none where the file cannot be read, so that the user is asked again."""
     try:
-        return msgspec.json.decode((data_folder(environ) / FILE).read_bytes(), type=list[Answer])
+        return msgspec.json.decode((data_folder(environ) / FILE).read_bytes(), type=list[TrustAnswer])
     except (OSError, msgspec.DecodeError):
         return []
 

@@ -18,10 +18,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.agent.agents import AGENTS, DEFAULT_AGENT
-from infold.agent.events import Noted
+from infold.agent.events import Notice
 from infold.agent.permissions import parse_rules
-from infold.agent.run import Assignment, Person, Work, begin
-from infold.agent.trust import brought_by, is_trusted, project_of, remember_trust
+from infold.agent.run import AgentRun, RunOptions, UserInterface, open_run
+from infold.agent.trust import find_project_config, lookup_trust, remember_trust, trust_folder
 from infold.cli import options
 from infold.cli.render import legible
 from infold.cli.session_lookup import LAST, chosen_key, kept_within, place_of, tell_where
@@ -161,8 +161,8 @@ def with_trust(job: Job, ask: Callable[[Path, Sequence[str]], bool] | None) -> J
     """
     if job.yes or read_settings(os.environ, None).agent.trust:
         return replace(job, trust=True)
-    folder, brought = project_of(job.root), brought_by(job.root)
-    known = True if job.trust else is_trusted(folder, os.environ)
+    folder, brought = trust_folder(job.root), find_project_config(job.root)
+    known = True if job.trust else lookup_trust(folder, os.environ)
     answer = ask(folder, brought) if known is None and brought and ask is not None else known
     if answer is not None and (known is None or job.trust):
         _remember(folder, trusted=answer)
@@ -180,7 +180,7 @@ def _remember(folder: Path, *, trusted: bool) -> None:
 
 
 @contextmanager
-def opened(job: Job, person: Person) -> Iterator[Work]:
+def opened(job: Job, person: UserInterface) -> Iterator[AgentRun]:
     """An agent ready to work, and all that is closed when it is done.
 
     Raises `InfoldError` for whatever is missing or wrong: settings, a key, a store, a session.
@@ -193,15 +193,15 @@ def opened(job: Job, person: Person) -> Iterator[Work]:
             try:
                 yield work
             finally:
-                work.hands.tidy()
+                work.toolbox.tidy()
 
 
 @contextmanager
-def at_work(job: Job, person: Person, store: FullStore, key: SessionKey) -> Iterator[Work]:
+def at_work(job: Job, person: UserInterface, store: FullStore, key: SessionKey) -> Iterator[AgentRun]:
     """An agent ready to work on that session, and its model as long as it does."""
     settings = read_settings(os.environ, job.root if job.trust else None)
     name = job.model or settings.model or EMBEDDED
-    place = Assignment(
+    place = RunOptions(
         root=job.root,
         environ=os.environ,
         clock=system_clock(),
@@ -215,11 +215,11 @@ def at_work(job: Job, person: Person, store: FullStore, key: SessionKey) -> Iter
         address=job.base_url or os.environ.get("OPENAI_BASE_URL", ""),
     )
     with open_model(name, job.base_url) as model:
-        yield begin(store, key, model, place=place, settings=settings, person=person)
+        yield open_run(store, key, model, place=place, settings=settings, person=person)
 
 
 @contextmanager
-def _log_told(person: Person) -> Iterator[None]:
+def _log_told(person: UserInterface) -> Iterator[None]:
     """Within it, what infold's parts log is told to the person, and not printed across what they look at."""
     log, telling = logging.getLogger("infold"), _Telling(person)
     before, log.propagate = log.propagate, False
@@ -234,14 +234,14 @@ def _log_told(person: Person) -> Iterator[None]:
 class _Telling(logging.Handler):
     """Tells what is logged, but for failing summaries, of which the agent tells more."""
 
-    def __init__(self, person: Person) -> None:
+    def __init__(self, person: UserInterface) -> None:
         super().__init__(logging.WARNING)
         self._person = person
 
     def emit(self, record: logging.LogRecord) -> None:
         """Tell one record."""
         if record.name != SUMMARIES:
-            self._person.tell(Noted(record.getMessage()))
+            self._person.tell(Notice(record.getMessage()))
 
 
 @contextmanager

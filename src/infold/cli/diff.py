@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infold.agent.snapshots import FileDiff, Snapshots, Span, Totals, session_span, totals_of, turn_spans
-from infold.agent.trust import default_snapshots
+from infold.agent.snapshots import DiffTotals, FileDiff, Snapshots, SnapshotSpan, session_span, sum_diffs, turn_spans
+from infold.agent.trust import default_snapshot_folder
 from infold.cli import options
 from infold.cli.output_files import json_bytes
 from infold.cli.render import console_for, counted, legible, one_line
@@ -53,9 +53,9 @@ class Compared(Struct, frozen=True):
     """Two snapshots beside each other."""
 
     session: str
-    span: Span
+    span: SnapshotSpan
     files: tuple[FileDiff, ...]
-    totals: Totals
+    totals: DiffTotals
     patch: bytes
 
 
@@ -103,13 +103,13 @@ def _compared(store: Store, key: SessionKey, asked: Asked) -> Compared:
     numbered = [(at, entry.message) for at, entry in store.newest_first(key) if isinstance(entry, MessageEntry)][::-1]
     messages = [message for _, message in numbered]
     span = session_span(messages) if asked.message is None else _turn(numbered, asked.message)
-    snapshots = Snapshots(Path(span.root or Path.cwd()), default_snapshots(os.environ))
+    snapshots = Snapshots(Path(span.root or Path.cwd()), default_snapshot_folder(os.environ))
     files = snapshots.diff(span.before, span.after)
     patch = b"" if asked.stat or asked.as_json else snapshots.patch(span.before, span.after)
-    return Compared(key.session_id, span, files, totals_of(files), patch)
+    return Compared(key.session_id, span, files, sum_diffs(files), patch)
 
 
-def _turn(numbered: Sequence[tuple[int, Message]], wanted: int) -> Span:
+def _turn(numbered: Sequence[tuple[int, Message]], wanted: int) -> SnapshotSpan:
     spans = turn_spans(numbered)
     found = next((span for span in spans if span.sequence == wanted), None)
     if found is not None:
@@ -160,6 +160,6 @@ def _show_stat(console: Console, files: Sequence[FileDiff]) -> None:
         console.print(table)
 
 
-def _in_words(totals: Totals) -> str:
+def _in_words(totals: DiffTotals) -> str:
     lines = f"{counted(totals.additions, 'line')} added, {counted(totals.deletions, 'line')} deleted"
     return f"{counted(totals.files, 'file')} changed, {lines}"

@@ -12,25 +12,25 @@ from rich.console import Console
 from rich.text import Text
 
 from infold.agent.events import (
-    Answered,
-    Called,
-    Ended,
-    Ending,
-    Happening,
-    Noted,
-    Reasoned,
-    Refused,
-    Retried,
-    Spoke,
-    Started,
-    Stepped,
-    SummaryBegun,
-    Titled,
+    AgentEvent,
+    Notice,
+    ReasoningReceived,
+    RequestRetried,
+    RunEnded,
+    RunEnding,
+    RunStarted,
+    SessionTitled,
+    StepFinished,
+    SummaryStarted,
+    TextReceived,
+    ToolAnswered,
+    ToolCalled,
+    ToolRefused,
 )
 from infold.cli.render import counted, event_text, is_worth_a_line, legible, one_line
 from infold.core.events import Event, PreparedAhead, SummaryProgressed
 
-Told: TypeAlias = Happening | Event
+Told: TypeAlias = AgentEvent | Event
 
 
 LONGEST_LINE = 110
@@ -40,7 +40,7 @@ WORTH_TELLING_SECONDS = 5.0
 """How long somebody waits before they wonder for how long."""
 
 
-ENDINGS: dict[Ending, str] = {
+ENDINGS: dict[RunEnding, str] = {
     "done": "done",
     "aborted": "aborted; nothing of it is lost",
     "length": "the reply was cut off for length, and compacting did not help; ask for less at once",
@@ -53,7 +53,7 @@ ENDINGS: dict[Ending, str] = {
 """Why an agent stopped, in words that say what to do; what failed is told by the error itself."""
 
 
-ANSWERS: tuple[Ending, ...] = ("done", "length", "filtered")
+ANSWERS: tuple[RunEnding, ...] = ("done", "length", "filtered")
 """Endings whose last reply is the answer, or what there is of it; after others it is something said on the way."""
 
 
@@ -140,27 +140,27 @@ class Narrator:
     def tell(self, told: Told) -> None:
         """Tell of one happening."""
         match told:
-            case Spoke():
+            case TextReceived():
                 self._voice.speak(legible(told.text))
-            case Called():
+            case ToolCalled():
                 self._line(f"• {told.tool}  ", told.what, "cyan")
-            case Answered():
+            case ToolAnswered():
                 self._line("  ", outcome_of(told), "dim" if told.status == "completed" else "red")
-            case Retried():
+            case RequestRetried():
                 self._note(f"  {again(told, 2 * LONGEST_LINE)}", "yellow")
-            case Noted():
+            case Notice():
                 self._note(f"  {told.text}", "dim")
-            case Ended():
+            case RunEnded():
                 self._end(told)
-            case Started() | Refused() | Reasoned() | Stepped() | Titled():
+            case RunStarted() | ToolRefused() | ReasoningReceived() | StepFinished() | SessionTitled():
                 pass
-            case SummaryBegun() | SummaryProgressed() | PreparedAhead():
+            case SummaryStarted() | SummaryProgressed() | PreparedAhead():
                 pass
             case _:
                 if is_worth_a_line(told):
                     self._note(f"◆ {event_text(told)}", "green")
 
-    def _end(self, ended: Ended) -> None:
+    def _end(self, ended: RunEnded) -> None:
         if ended.ending in ANSWERS:
             self._voice.answer(legible(ended.text))
         self._voice.pause()
@@ -181,13 +181,13 @@ class Narrator:
         self._console.print(Text(legible(line), style=style), soft_wrap=True)  # a terminal wraps by itself
 
 
-def again(retried: Retried, most: int) -> str:
+def again(retried: RequestRetried, most: int) -> str:
     """That a request is sent once more, when, and why, in one line."""
     when = f" in {retried.wait_seconds:.0f} s" if retried.wait_seconds >= WORTH_TELLING_SECONDS else ""
     return f"once more{when}: {one_line(retried.problem, most)}"
 
 
-def outcome_of(answered: Answered) -> str:
+def outcome_of(answered: ToolAnswered) -> str:
     """How a call went, in one line."""
     if answered.status != "completed":
         return one_line(answered.output, LONGEST_LINE)

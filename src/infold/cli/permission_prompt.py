@@ -10,9 +10,9 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from infold.agent.events import Refused
-from infold.agent.permissions import Consent, granted, told
-from infold.agent.tools.tool import Wish
+from infold.agent.events import ToolRefused
+from infold.agent.permissions import Consent, format_rules, granted_rules
+from infold.agent.tools.tool import ActionRequest
 from infold.cli.render import legible, one_line
 
 MOST_WISHES, LONGEST_WISH = 5, 80
@@ -35,7 +35,7 @@ def can_ask(source: IO[str] | None) -> bool:
     return source is not None and source.isatty()
 
 
-def leave_wanted(refused: Sequence[Refused]) -> str:
+def leave_wanted(refused: Sequence[ToolRefused]) -> str:
     """What was not permitted because nobody could be asked, and the options that would have given leave."""
     wishes = list(dict.fromkeys(one_line(f"{one.tool}:{one.what}", LONGEST_WISH) for one in refused))
     more = f" and {len(wishes) - MOST_WISHES} more" if len(wishes) > MOST_WISHES else ""
@@ -81,15 +81,17 @@ def _answered(source: IO[str], console: Console, question: str) -> Consent:
             return answer
 
 
-def consent_for(source: IO[str] | None, console: Console) -> Callable[[Wish], Consent]:
+def consent_for(source: IO[str] | None, console: Console) -> Callable[[ActionRequest], Consent]:
     """Who decides on wishes: the person at this terminal, or nobody."""
     if source is None or not can_ask(source):
         return lambda _: "no"
 
-    def ask(wish: Wish) -> Consent:
-        where = f" ({wish.why or 'outside the project'})" if wish.outside else ""
-        console.print(Text(legible(f"? {wish.tool}{where}: {wish.what}"), style="bold yellow"))
-        console.print(Text(f"  always would allow {one_line(told(granted(wish)), LONGEST_GRANT)}", style="dim"))
+    def ask(action: ActionRequest) -> Consent:
+        where = f" ({action.why or 'outside the project'})" if action.outside else ""
+        console.print(Text(legible(f"? {action.tool}{where}: {action.what}"), style="bold yellow"))
+        console.print(
+            Text(f"  always would allow {one_line(format_rules(granted_rules(action)), LONGEST_GRANT)}", style="dim")
+        )
         forget_typed(source)  # none of it is an answer to this question
         return _answered(source, console, "  [bold]y[/]es, [bold]a[/]lways in this session, or [bold]n[/]o: ")
 

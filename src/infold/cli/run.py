@@ -10,15 +10,15 @@ from typing import Any
 import click
 from rich.console import Console
 
-from infold.agent.events import Ending, Refused
-from infold.agent.run import Person
+from infold.agent.events import RunEnding, ToolRefused
+from infold.agent.run import UserInterface
 from infold.cli.agent_options import Job, ended_by_signals, opened, with_trust, working
 from infold.cli.event_output import Narrator, Told, json_lines, voice_on
 from infold.cli.permission_prompt import can_ask, consent_for, leave_wanted, trust_for
 from infold.errors import UsageError
 from infold.formats.codec import cleaned
 
-EXIT_CODES: dict[Ending, int] = {
+EXIT_CODES: dict[RunEnding, int] = {
     "done": 0,
     "failed": 1,
     "stop": 1,
@@ -63,7 +63,7 @@ def run(task: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     try:
         with ended_by_signals(), _leave_told(tell) as hear:
             job = with_trust(job, trust_for(sys.stdin, console))
-            ending = _carried_out(job, prompt, Person(hear, consent_for(sys.stdin, console)))
+            ending = _carried_out(job, prompt, UserInterface(hear, consent_for(sys.stdin, console)))
     except KeyboardInterrupt:  # before the work began, or while it was being put away
         ending = "aborted"
     sys.exit(EXIT_CODES[ending])
@@ -79,10 +79,10 @@ def _narrator(job: Job, console: Console) -> Narrator:
 @contextmanager
 def _leave_told(tell: Callable[[Told], None]) -> Iterator[Callable[[Told], None]]:
     """Tells on, and says in the end on stderr what was refused only because nobody could be asked."""
-    refused: list[Refused] = []
+    refused: list[ToolRefused] = []
 
     def hear(told: Told) -> None:
-        if isinstance(told, Refused) and told.allow and not can_ask(sys.stdin):
+        if isinstance(told, ToolRefused) and told.allow and not can_ask(sys.stdin):
             refused.append(told)
         tell(told)
 
@@ -93,7 +93,7 @@ def _leave_told(tell: Callable[[Told], None]) -> Iterator[Callable[[Told], None]
             click.echo(leave_wanted(refused), err=True)
 
 
-def _carried_out(job: Job, prompt: str, person: Person) -> Ending:
+def _carried_out(job: Job, prompt: str, person: UserInterface) -> RunEnding:
     with opened(job, person) as work:
         return (work.run(prompt) if prompt else work.go_on()).ending
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from infold.agent.events import Happening, Reasoned, Retried, Spoke
-from infold.agent.loop import LONGEST_WAIT_SECONDS, MOST_RETRIES, MOST_WAITS, Listener
+from infold.agent.events import AgentEvent, ReasoningReceived, RequestRetried, TextReceived
+from infold.agent.loop import LONGEST_WAIT_SECONDS, MOST_RETRIES_BEFORE_REPLY, MOST_RETRIES_IN_REPLY, ModelCaller
 from infold.errors import KeyRefused, ModelBusy, ModelOverflow
 from infold.ports import Heard, Model, ModelRequest, Said
 from infold.testing import scripted_chat
@@ -39,18 +39,18 @@ class Busy:
 
 def waited_for(model: Model) -> list[float]:
     """How long was waited before each further try, as it was told and as it was done."""
-    told, waited = list[Happening](), list[float]()
+    told, waited = list[AgentEvent](), list[float]()
     try:
-        Listener(model, told.append, pause_seconds=1, wait=waited.append).ask(REQUEST, never)
+        ModelCaller(model, told.append, pause_seconds=1, wait=waited.append).ask(REQUEST, never)
     finally:
-        assert [one.wait_seconds for one in told if isinstance(one, Retried)] == waited
+        assert [one.wait_seconds for one in told if isinstance(one, RequestRetried)] == waited
     return waited
 
 
-def listening(*answers: Answer) -> tuple[Listener, ScriptedModel, list[Happening]]:
+def listening(*answers: Answer) -> tuple[ModelCaller, ScriptedModel, list[AgentEvent]]:
     """A listener to a model that gives these answers, and what it tells."""
-    model, told = ScriptedModel(in_turn(*answers)), list[Happening]()
-    return Listener(model, told.append, pause_seconds=0), model, told
+    model, told = ScriptedModel(in_turn(*answers)), list[AgentEvent]()
+    return ModelCaller(model, told.append, pause_seconds=0), model, told
 
 
 def never(overflow: ModelOverflow) -> ModelRequest:
@@ -60,41 +60,41 @@ def never(overflow: ModelOverflow) -> ModelRequest:
 
 def test_a_reply_is_told_piece_by_piece() -> None:
     """Words and thoughts are told as they come; the whole reply is given in the end."""
-    listener, _, told = listening(Say("It is well with all.", reasoning="Hm."))
-    body = listener.ask(REQUEST, never)
+    caller, _, told = listening(Say("It is well with all.", reasoning="Hm."))
+    body = caller.ask(REQUEST, never)
 
-    assert told == [Reasoned("Hm."), Spoke("It is well w"), Spoke("ith all.")]
-    assert listener.said == "It is well with all."
+    assert told == [ReasoningReceived("Hm."), TextReceived("It is well w"), TextReceived("ith all.")]
+    assert caller.said == "It is well with all."
     assert body["choices"][0]["message"]["content"] == "It is well with all."
 
 
 def test_a_busy_model_is_asked_again() -> None:
     """A refusal for now and a stream that broke are told, and the same request is sent again; what it had said is forgotten."""
-    listener, model, told = listening(Fail(429), BROKEN, Say("Well."))
-    listener.ask(REQUEST, never)
+    caller, model, told = listening(Fail(429), BROKEN, Say("Well."))
+    caller.ask(REQUEST, never)
 
-    assert [type(one) for one in told] == [Retried, Spoke, Retried, Spoke]
-    assert listener.said == "Well."
+    assert [type(one) for one in told] == [RequestRetried, TextReceived, RequestRetried, TextReceived]
+    assert caller.said == "Well."
     assert len(model.requests) == 3
 
 
 def test_a_model_that_stays_busy_is_given_up() -> None:
     """After so many tries the failure is raised; what the last try had said can still be had."""
-    listener, model, _ = listening(BROKEN)
+    caller, model, _ = listening(BROKEN)
     with pytest.raises(ModelBusy):
-        listener.ask(REQUEST, never)
+        caller.ask(REQUEST, never)
 
-    assert len(model.requests) == 1 + MOST_RETRIES
-    assert listener.said == "The first ha"
+    assert len(model.requests) == 1 + MOST_RETRIES_IN_REPLY
+    assert caller.said == "The first ha"
 
 
 def test_who_is_asked_to_wait_waits() -> None:
     """Pauses grow, and are never shorter than the provider asks for; a model that says nothing has more patience."""
-    assert waited_for(Busy(MOST_WAITS)) == [1, 2, 4, 8, 16]
+    assert waited_for(Busy(MOST_RETRIES_BEFORE_REPLY)) == [1, 2, 4, 8, 16]
     assert waited_for(Busy(3, wait_seconds=3)) == [3, 3, 4]
     assert waited_for(Busy(1, wait_seconds=60)) == [60]
     with pytest.raises(ModelBusy):
-        waited_for(Busy(MOST_WAITS + 1))
+        waited_for(Busy(MOST_RETRIES_BEFORE_REPLY + 1))
 
 
 def test_nobody_waits_for_hours() -> None:
@@ -108,9 +108,9 @@ def test_nobody_waits_for_hours() -> None:
 
 def test_other_failures_are_raised_at_once() -> None:
     """No second try helps against a wrong key."""
-    listener, model, told = listening(Fail(401))
+    caller, model, told = listening(Fail(401))
     with pytest.raises(KeyRefused):
-        listener.ask(REQUEST, never)
+        caller.ask(REQUEST, never)
 
     assert (len(model.requests), told) == (1, [])
 
@@ -118,23 +118,23 @@ def test_other_failures_are_raised_at_once() -> None:
 def test_a_request_that_is_too_large_is_made_smaller() -> None:
     """B8: whoever can make it smaller is asked for that, before the stream and in its middle."""
     late = Say("The first half and more", trouble=Trouble(cut_after_events=1, error_event=scripted_chat.overflow(9, 8)))
-    listener, model, told = listening(TOO_LARGE, late, Say("Well."))
-    listener.ask(REQUEST, lambda _: SMALLER)
+    caller, model, told = listening(TOO_LARGE, late, Say("Well."))
+    caller.ask(REQUEST, lambda _: SMALLER)
 
     assert [request.body["messages"] for request in model.requests] == [
         REQUEST.messages,
         SMALLER.messages,
         SMALLER.messages,
     ]
-    assert listener.said == "Well."
-    assert sum(isinstance(one, Retried) for one in told) == 2
+    assert caller.said == "Well."
+    assert sum(isinstance(one, RequestRetried) for one in told) == 2
 
 
 def test_what_cannot_be_made_smaller_is_told() -> None:
     """The overflow is raised where nothing can be left out, and nobody is told of another try."""
-    listener, _, told = listening(TOO_LARGE)
+    caller, _, told = listening(TOO_LARGE)
     with pytest.raises(ModelOverflow):
-        listener.ask(REQUEST, never)
+        caller.ask(REQUEST, never)
 
     assert told == []
 
@@ -155,4 +155,4 @@ def test_a_stream_without_a_reply_is_a_broken_contract() -> None:
     """A model that never gives the whole reply is wrong, not busy."""
     model: Model = Wordless()
     with pytest.raises(AssertionError, match="without a reply"):
-        Listener(model, lambda _: None, pause_seconds=0).ask(REQUEST, never)
+        ModelCaller(model, lambda _: None, pause_seconds=0).ask(REQUEST, never)

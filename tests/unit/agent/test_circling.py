@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infold.agent.loop import LONGEST_PERIOD, ROUNDS, Deed, deeds_of, is_circling
+from infold.agent.loop import LONGEST_PERIOD, REPEATS, StepRecord, find_repeat_period, step_records
 from infold.core.messages import AssistantMessage, Message, MessageId, ToolCallPart, ToolMessage, ToolResultPart
 from infold.testing.builders import calls, numbered, replies, result, user
 
 
-def deeds(letters: str) -> list[Deed]:
+def deeds(letters: str) -> list[StepRecord]:
     """A deed for each letter."""
-    return [Deed(letter, "{}", "") for letter in letters]
+    return [StepRecord(letter, "{}", "") for letter in letters]
 
 
 @pytest.mark.parametrize(
@@ -32,15 +32,15 @@ def deeds(letters: str) -> list[Deed]:
 )
 def test_circles_are_seen(letters: str, period: int) -> None:
     """One to four deeds that come round three times at the end are a circle."""
-    assert is_circling(deeds(letters)) == period
+    assert find_repeat_period(deeds(letters)) == period
 
 
 @settings(deadline=None)
 @given(st.text("abc", max_size=20))
 def test_a_circle_is_what_it_is_called(letters: str) -> None:
     """Where a period is given the end repeats with it, and no shorter one does."""
-    period = is_circling(deeds(letters))
-    circles = [of for of in range(1, LONGEST_PERIOD + 1) if letters.endswith(letters[-of:] * ROUNDS) and letters]
+    period = find_repeat_period(deeds(letters))
+    circles = [of for of in range(1, LONGEST_PERIOD + 1) if letters.endswith(letters[-of:] * REPEATS) and letters]
 
     assert period == (circles[0] if circles else 0)
 
@@ -54,29 +54,29 @@ def test_deeds_come_from_messages() -> None:
     """D14: the same call in another spelling, with the same answer, is the same deed, whatever else was said."""
     steps = [*again(), *again(arguments='{ "b":2,"a":1 }'), replies("hm"), user("careful", synthetic=True), *again()]
 
-    assert is_circling(deeds_of(numbered([user("go"), *steps]))) == 1
+    assert find_repeat_period(step_records(numbered([user("go"), *steps]))) == 1
 
 
 def test_polling_is_no_circle() -> None:
     """A call whose answer changes gets somewhere."""
     steps = [message for number in range(9) for message in again(f"{number} of 9 done")]
 
-    assert is_circling(deeds_of(numbered([user("go"), *steps]))) == 0
+    assert find_repeat_period(step_records(numbered([user("go"), *steps]))) == 0
 
 
 def test_other_arguments_are_another_deed() -> None:
     """The same tool with something else to do is no circle, also where arguments are broken."""
     steps = [message for number in range(9) for message in again("ok", f'{{"n": {number}')]
 
-    assert is_circling(deeds_of(numbered([user("go"), *steps]))) == 0
-    assert is_circling(deeds_of(numbered([user("go"), *(again("no", "{broken") * 3)]))) == 1
+    assert find_repeat_period(step_records(numbered([user("go"), *steps]))) == 0
+    assert find_repeat_period(step_records(numbered([user("go"), *(again("no", "{broken") * 3)]))) == 1
 
 
 def test_a_person_begins_anew() -> None:
     """What was done before a person spoke last does not count: they may want it once more."""
     messages = numbered([user("go"), *again(), *again(), user("once more"), *again()])
 
-    assert len(deeds_of(messages)) == 1
+    assert len(step_records(messages)) == 1
 
 
 def test_a_step_is_one_deed() -> None:
@@ -87,5 +87,5 @@ def test_a_step_is_one_deed() -> None:
         ToolMessage(MessageId(f"t{part.call_id}"), (ToolResultPart(part.call_id, "read", "x"),)) for part in parts
     ]
 
-    assert len(deeds_of([step, *answers])) == 1
-    assert deeds_of([step, *answers[:2]]) == ()
+    assert len(step_records([step, *answers])) == 1
+    assert step_records([step, *answers[:2]]) == ()

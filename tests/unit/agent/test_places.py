@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.trust import default_snapshots, default_store
+from infold.agent.trust import default_snapshot_folder, default_store
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from infold.agent.trust import default_snapshots, default_store
 def test_what_is_kept_is_in_the_users_data_folder(environ: dict[str, str], folder: str) -> None:
     """`XDG_DATA_HOME` says where, if it is a path from the top; else it is below the home folder."""
     assert default_store(environ) == f"{folder}/sessions.sqlite3"
-    assert default_snapshots(environ) == Path(folder) / "snapshots"
+    assert default_snapshot_folder(environ) == Path(folder) / "snapshots"
 
 
 def test_without_a_home_the_system_is_asked() -> None:

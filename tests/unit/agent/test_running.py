@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from infold.agent.permissions import BUILD_RULES
-from infold.agent.toolbox import INTERRUPTED, Running, broken_off, gist_of, not_begun, run_call
-from infold.agent.tools.registry import tools_for
-from infold.agent.tools.tool import Trace, Wish, Workplace
+from infold.agent.toolbox import INTERRUPTED, Running, broken_off, gist_of, not_started, run_call
+from infold.agent.tools.registry import select_tools
+from infold.agent.tools.tool import ActionRequest, CallProgress, Workspace
 from infold.core.entries import Handle
 from infold.core.logged_message import Rendering, prune_part
 from infold.core.messages import ToolCallPart, ToolResultPart
@@ -30,9 +30,13 @@ class Ticking:
         return self.now
 
 
-def make(root: Path, allow: Callable[[Wish], bool] = lambda _: True, rendering: Rendering = Rendering()) -> Running:
+def make(
+    root: Path, allow: Callable[[ActionRequest], bool] = lambda _: True, rendering: Rendering = Rendering()
+) -> Running:
     """All tools in a folder, with leave for everything."""
-    return Running(tools_for(BUILD_RULES, lambda query: f"found {query}"), Workplace(root), allow, rendering, Ticking())
+    return Running(
+        select_tools(BUILD_RULES, lambda query: f"found {query}"), Workspace(root), allow, rendering, Ticking()
+    )
 
 
 def call(tool: str, arguments: str = "", **given: Any) -> ToolCallPart:
@@ -108,15 +112,15 @@ def test_a_stub_may_be_recalled(tmp_path: Path) -> None:
 
 def test_what_is_not_permitted_is_not_done(tmp_path: Path) -> None:
     """A call is shown to whoever decides, and without leave it is an error that says so."""
-    wishes: list[Wish] = []
+    actions: list[ActionRequest] = []
 
-    def never(wish: Wish) -> bool:
-        wishes.append(wish)
+    def never(action: ActionRequest) -> bool:
+        actions.append(action)
         return False
 
     found = run_call(call("write", path="../a", content="x"), make(tmp_path / "project", never))
 
-    assert wishes == [Wish("write", str(tmp_path / "a"), outside=True)]
+    assert actions == [ActionRequest("write", str(tmp_path / "a"), outside=True)]
     assert found.status == "error"
     assert f"not permitted: write: {tmp_path / 'a'}." in found.output
     assert list(tmp_path.iterdir()) == []
@@ -137,7 +141,7 @@ def test_what_fails_is_told(tmp_path: Path) -> None:
 def test_an_interrupt_passes_through(tmp_path: Path) -> None:
     """B13: whoever interrupts is not answered with a result."""
 
-    def interrupt(wish: Wish) -> bool:
+    def interrupt(action: ActionRequest) -> bool:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -146,12 +150,12 @@ def test_an_interrupt_passes_through(tmp_path: Path) -> None:
 
 def test_a_call_that_was_broken_off_has_a_result(tmp_path: Path) -> None:
     """B12, B13: it is answered all the same, with what it had said by then; one that nobody permitted had not begun."""
-    begun, asked = Trace(), Trace()
+    begun, asked = CallProgress(), CallProgress()
     shell = call("shell", command="make")
-    run_call(call("list"), replace(make(tmp_path), workplace=Workplace(tmp_path, trace=begun)))
+    run_call(call("list"), replace(make(tmp_path), workspace=Workspace(tmp_path, trace=begun)))
     begun.leave("half a\0 line\n")
 
-    assert broken_off(shell, asked) == not_begun(shell, "the user interrupted before it was permitted")
+    assert broken_off(shell, asked) == not_started(shell, "the user interrupted before it was permitted")
     assert broken_off(shell, begun) == ToolResultPart(
         "c1", "shell", f"{INTERRUPTED}; until then it had said:\nhalf a\ufffd line", "interrupted"
     )

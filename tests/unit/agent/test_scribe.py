@@ -1,7 +1,7 @@
 """What an agent's session holds of its work."""
 
 from infold.agent.agents import BUILD
-from infold.agent.session_writer import Scribe
+from infold.agent.session_writer import SessionWriter
 from infold.core.messages import (
     AssistantMessage,
     StepFinishPart,
@@ -21,9 +21,9 @@ from .workshop import call, messages_in, model_saying, session_in
 ROOT = "/work"
 
 
-def scribe_in(store: MemoryStore, model: ScriptedModel) -> Scribe:
+def writer_in(store: MemoryStore, model: ScriptedModel) -> SessionWriter:
     """A scribe for session `s`."""
-    return Scribe(session_in(store, model), model, BUILD, root=ROOT)
+    return SessionWriter(session_in(store, model), model, BUILD, root=ROOT)
 
 
 def body_of(model: ScriptedModel) -> dict[str, object]:
@@ -35,10 +35,10 @@ def body_of(model: ScriptedModel) -> dict[str, object]:
 def test_a_prompt_names_who_is_to_answer() -> None:
     """S3.1, S3.3: agent, model and its own system text are in the log; what no person said is marked."""
     store, model = MemoryStore(), model_saying("Hi.")
-    scribe = scribe_in(store, model)
-    scribe.own = "Answer in rhyme."
-    scribe.put("Hello?")
-    scribe.put("Go on.", synthetic=True)
+    writer = writer_in(store, model)
+    writer.own = "Answer in rhyme."
+    writer.put("Hello?")
+    writer.put("Go on.", synthetic=True)
     first, second = messages_in(store)
 
     assert isinstance(first, UserMessage)
@@ -49,11 +49,11 @@ def test_a_prompt_names_who_is_to_answer() -> None:
 def test_own_system_text_is_found_again() -> None:
     """S3.3: after a restart it is that of the last user message; without one there is none."""
     store, model = MemoryStore(), model_saying("Hi.")
-    scribe_in(store, model).recall_own()
-    before = scribe_in(store, model)
+    writer_in(store, model).recall_own()
+    before = writer_in(store, model)
     before.own = "Answer in rhyme."
     before.put("Hello?")
-    after = scribe_in(store, model)
+    after = writer_in(store, model)
     after.recall_own()
 
     assert after.own == "Answer in rhyme."
@@ -62,12 +62,12 @@ def test_own_system_text_is_found_again() -> None:
 def test_a_reply_carries_the_marks_of_its_step() -> None:
     """S3.6, S6.1: a reply that calls nothing begins and ends its step; one with calls leaves the end to their results."""
     store, model = MemoryStore(), model_saying(Say(calls=(call("list"),)), "All is well.")
-    scribe = scribe_in(store, model)
-    scribe.put("Look around.")
-    calling = scribe.reply(body_of(model), "tree-1")
+    writer = writer_in(store, model)
+    writer.put("Look around.")
+    calling = writer.reply(body_of(model), "tree-1")
     result = ToolResultPart(calling.parts[0].call_id, "list", "a\nb")  # type: ignore[union-attr]
-    scribe.last_results((result,), calling, "tree-2", longest_tokens=100)
-    said = scribe.reply(body_of(model), "tree-2")
+    writer.last_results((result,), calling, "tree-2", longest_tokens=100)
+    said = writer.reply(body_of(model), "tree-2")
 
     assert calling.parts[-1] == StepStartPart("tree-1")
     assert (calling.agent, calling.path, calling.parent_id) == ("build", WorkPath(ROOT, ROOT), "m0")
@@ -81,10 +81,10 @@ def test_a_reply_carries_the_marks_of_its_step() -> None:
 def test_a_reply_that_was_broken_off_is_kept() -> None:
     """B13: with why it ended; one that had said nothing leaves nothing."""
     store, model = MemoryStore(), model_saying("Hi.")
-    scribe = scribe_in(store, model)
-    scribe.put("Hello?")
-    scribe.broken_off("  ", "abort", "")
-    scribe.broken_off("Well, I", "abort", "tree")
+    writer = writer_in(store, model)
+    writer.put("Hello?")
+    writer.broken_off("  ", "abort", "")
+    writer.broken_off("Well, I", "abort", "tree")
     kept = messages_in(store)[-1]
 
     assert len(messages_in(store)) == 2
@@ -96,9 +96,9 @@ def test_a_reply_that_was_broken_off_is_kept() -> None:
 def test_a_step_that_goes_on_has_no_end() -> None:
     """Results before the last are kept as they are, with no mark."""
     store, model = MemoryStore(), model_saying(Say(calls=(call("list"), call("list"))))
-    scribe = scribe_in(store, model)
-    scribe.put("Look around.")
-    calling = scribe.reply(body_of(model), "")
-    scribe.results((ToolResultPart(calling.parts[0].call_id, "list", "a"),), longest_tokens=100)  # type: ignore[union-attr]
+    writer = writer_in(store, model)
+    writer.put("Look around.")
+    calling = writer.reply(body_of(model), "")
+    writer.results((ToolResultPart(calling.parts[0].call_id, "list", "a"),), longest_tokens=100)  # type: ignore[union-attr]
 
     assert messages_in(store)[-1].parts == (ToolResultPart(calling.parts[0].call_id, "list", "a"),)  # type: ignore[union-attr]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infold.agent.git import GitFailed
-from infold.agent.snapshots import Project, Shadow, project_at
+from infold.agent.snapshots import Project, SnapshotRepository, locate_project
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -20,9 +20,9 @@ def git(folder: Path, *words: str) -> None:
 
 
 @pytest.fixture
-def shadow(tmp_path: Path) -> Shadow:
+def shadow(tmp_path: Path) -> SnapshotRepository:
     """A repository that was just made."""
-    made = Shadow(tmp_path / "place" / "one", os.environ, 10.0)
+    made = SnapshotRepository(tmp_path / "place" / "one", os.environ, 10.0)
     with made.alone():
         made.prepare(Project(tmp_path, tmp_path))
     return made
@@ -30,7 +30,7 @@ def shadow(tmp_path: Path) -> Shadow:
 
 def test_a_folder_in_no_repository_is_its_own_top(tmp_path: Path) -> None:
     """There is nothing above it that git would ask."""
-    assert project_at(tmp_path) == Project(tmp_path, tmp_path)
+    assert locate_project(tmp_path) == Project(tmp_path, tmp_path)
 
 
 def test_a_linked_working_tree_shares_its_excludes(tmp_path: Path) -> None:
@@ -42,17 +42,17 @@ def test_a_linked_working_tree_shares_its_excludes(tmp_path: Path) -> None:
     git(main, "worktree", "add", "--quiet", str(second))
     (second / "sub").mkdir()
 
-    assert project_at(second / "sub") == Project(second / "sub", second, main / ".git" / "info" / "exclude")
+    assert locate_project(second / "sub") == Project(second / "sub", second, main / ".git" / "info" / "exclude")
 
 
 def test_inside_a_repositorys_own_folder_there_is_no_tree(tmp_path: Path) -> None:
     """A folder of git's own is a folder like any other."""
     git(tmp_path, "init", "--quiet")
 
-    assert project_at(tmp_path / ".git") == Project(tmp_path / ".git", tmp_path / ".git")
+    assert locate_project(tmp_path / ".git") == Project(tmp_path / ".git", tmp_path / ".git")
 
 
-def test_what_git_complains_of_is_told(shadow: Shadow) -> None:
+def test_what_git_complains_of_is_told(shadow: SnapshotRepository) -> None:
     """A command that fails tells git's last line, and may succeed another time."""
     with pytest.raises(GitFailed, match="Not a valid object name nonsense") as caught:
         shadow.git("cat-file", "-p", "nonsense")
@@ -60,7 +60,7 @@ def test_what_git_complains_of_is_told(shadow: Shadow) -> None:
     assert not caught.value.is_lasting
 
 
-def test_of_two_commands_either_may_fail(shadow: Shadow, tmp_path: Path) -> None:
+def test_of_two_commands_either_may_fail(shadow: SnapshotRepository, tmp_path: Path) -> None:
     """Both are ended, whichever it is."""
     project = Project(tmp_path, tmp_path)
     fine, wrong = ("rev-parse", "--git-dir"), ("cat-file", "-p", "nonsense")
@@ -71,7 +71,7 @@ def test_of_two_commands_either_may_fail(shadow: Shadow, tmp_path: Path) -> None
             shadow.both(first, second, project)
 
 
-def test_its_lock_ends_with_its_block(shadow: Shadow) -> None:
+def test_its_lock_ends_with_its_block(shadow: SnapshotRepository) -> None:
     """Another may go in once one has left, whatever happened inside."""
     with pytest.raises(GitFailed), shadow.alone():
         shadow.git("cat-file", "-p", "nonsense")
@@ -79,6 +79,6 @@ def test_its_lock_ends_with_its_block(shadow: Shadow) -> None:
         assert shadow.git("rev-parse", "--is-bare-repository") == b"true\n"
 
 
-def test_the_repository_is_its_owners_alone(shadow: Shadow) -> None:
+def test_the_repository_is_its_owners_alone(shadow: SnapshotRepository) -> None:
     """Nobody else may read what a project holds."""
     assert shadow.folder.stat().st_mode & 0o077 == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.snapshots import LARGEST_BYTES, FileDiff, Snapshots, totals_of
+from infold.agent.snapshots import LARGEST_BYTES, FileDiff, Snapshots, sum_diffs
 from infold.errors import UsageError
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -123,7 +123,7 @@ def test_odd_names_are_names(root: Path, snapshots: Snapshots) -> None:
     found = changed(snapshots, lambda: [(root / name).write_text("x\n") for name in odd])
 
     assert sorted(names(found)) == sorted([*odd[:-1], "\ufffd"])
-    assert totals_of(found).additions == len(odd)
+    assert sum_diffs(found).additions == len(odd)
 
 
 @pytest.mark.slow

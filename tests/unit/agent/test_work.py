@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from infold.agent.events import Ended, SummaryBegun, Titled
-from infold.agent.run import Assignment, Person, Told, Work, begin
-from infold.agent.trust import default_snapshots
+from infold.agent.events import RunEnded, SessionTitled, SummaryStarted
+from infold.agent.run import AgentRun, RunEvent, RunOptions, UserInterface, open_run
+from infold.agent.trust import default_snapshot_folder
 from infold.core.events import Compacted, SummaryProgressed, SummaryRejected
 from infold.core.messages import (
     AssistantMessage,
@@ -38,20 +38,20 @@ PLAIN = {"INFOLD_AGENT_TITLES": "false", "INFOLD_AGENT_SNAPSHOTS": "false"}
 def put_to_work(
     folder: Path,
     model: ScriptedModel,
-    told: list[Told] | None = None,
+    told: list[RunEvent] | None = None,
     *,
     store: FullStore | None = None,
     variables: dict[str, str] = PLAIN,
     **given: Any,
-) -> Work:
+) -> AgentRun:
     """An agent in the project of a folder, with a home beside it."""
     root = folder / "project"
     root.mkdir(exist_ok=True)
     environ = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), **variables}
-    place = Assignment(root=root, environ=environ, clock=Ticking(), **{"window": 64_000, **given})
-    person = Person((lambda _: None) if told is None else told.append, never)
+    place = RunOptions(root=root, environ=environ, clock=Ticking(), **{"window": 64_000, **given})
+    person = UserInterface((lambda _: None) if told is None else told.append, never)
     kept = MemoryStore() if store is None else store
-    return begin(kept, KEY, model, place=place, settings=read_settings(environ, root), person=person)
+    return open_run(kept, KEY, model, place=place, settings=read_settings(environ, root), person=person)
 
 
 def statuses(store: FullStore) -> list[str]:
@@ -66,23 +66,23 @@ def offered(model: ScriptedModel) -> set[str]:
 
 def test_a_task_is_carried_out(tmp_path: Path) -> None:
     """S5.5: a person's prompt is worked on in the project, and the person is told."""
-    told: list[Told] = []
+    told: list[RunEvent] = []
     model = model_saying(Say("", (call("write", path="a", content="a"),)), "Done.")
     ended = put_to_work(tmp_path, model, told).run("Write a.")
 
-    assert ended == Ended("done", "s", 2, "Done.") == told[-1]
+    assert ended == RunEnded("done", "s", 2, "Done.") == told[-1]
     assert (tmp_path / "project" / "a").read_text() == "a"
 
 
 def test_a_new_session_is_named_and_a_known_one_is_not(tmp_path: Path) -> None:
     """S6.2: the first prompt gives the title; a second one, or another process, changes nothing."""
-    store, told = MemoryStore(), list[Told]()
+    store, told = MemoryStore(), list[RunEvent]()
     work = put_to_work(tmp_path, model_saying("Hello."), told, store=store)
     work.run("Count the boats")
     work.run("And the ships")
     put_to_work(tmp_path, model_saying("Hello."), told, store=store).run("And the buoys")
 
-    assert [one.text for one in told if isinstance(one, Titled)] == ["Count the boats"]
+    assert [one.text for one in told if isinstance(one, SessionTitled)] == ["Count the boats"]
 
 
 def test_every_prompt_has_a_title(tmp_path: Path) -> None:
@@ -115,16 +115,16 @@ def test_the_models_title_is_the_first_prompts_too(tmp_path: Path) -> None:
 
 def test_the_model_may_name_it(tmp_path: Path) -> None:
     """S6.2: where settings let it, the model is asked for the title after its first reply."""
-    told: list[Told] = []
+    told: list[RunEvent] = []
     model = model_saying("Hello.", "Boats")
     put_to_work(tmp_path, model, told, variables={"INFOLD_AGENT_SNAPSHOTS": "false"}).run("Count the boats")
 
-    assert [one.text for one in told if isinstance(one, Titled)] == ["Boats"]
+    assert [one.text for one in told if isinstance(one, SessionTitled)] == ["Boats"]
 
 
 def test_it_is_told_where_a_summary_begins(tmp_path: Path) -> None:
     """S3.10: the pieces of a summary that was not accepted can be told from those of the next one."""
-    told: list[Told] = []
+    told: list[RunEvent] = []
     answers = iter(["No.", "The boats were counted: there are twelve of them, and none is missing."])
 
     def script(request: ScriptedRequest) -> Say:
@@ -135,7 +135,7 @@ def test_it_is_told_where_a_summary_begins(tmp_path: Path) -> None:
         work.run("Count the boats.")
     told.clear()
     work.session.compact()
-    begun = [at for at, one in enumerate(told) if isinstance(one, SummaryBegun)]
+    begun = [at for at, one in enumerate(told) if isinstance(one, SummaryStarted)]
 
     assert len(begun) == 2
     assert isinstance(told[begun[0] + 1], SummaryProgressed)
@@ -144,7 +144,7 @@ def test_it_is_told_where_a_summary_begins(tmp_path: Path) -> None:
 
 def test_a_summary_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
     """B36: the status and message of a model that cannot summarise reach the person, who is told once and asks it once."""
-    told: list[Told] = []
+    told: list[RunEvent] = []
 
     def script(request: ScriptedRequest) -> Answer:
         return Fail(401) if "You write the notes" in str(request) else Say("Twelve boats. " * 40)
@@ -157,7 +157,7 @@ def test_a_summary_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
 
     assert rejected.faults == ("failed",)
     assert "scripted failure of status 401" in rejected.error
-    assert len([one for one in told if isinstance(one, SummaryBegun)]) == 1
+    assert len([one for one in told if isinstance(one, SummaryStarted)]) == 1
 
 
 def test_it_goes_on_where_it_stands(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_trees_are_kept_unless_settings_say_otherwise(tmp_path: Path) -> None:
     starts = [part for message in messages_in(store) for part in message.parts if isinstance(part, StepStartPart)]
 
     assert all(part.snapshot for part in starts)
-    assert default_snapshots({"HOME": str(tmp_path)}).is_dir()
+    assert default_snapshot_folder({"HOME": str(tmp_path)}).is_dir()
 
 
 # What it may do.
@@ -259,7 +259,7 @@ def test_its_own_model_writes_the_summaries(tmp_path: Path) -> None:
         at = next(count)
         return Say(f"Look {at}.", (call("shell", command=f"seq {at} 900"),)) if at < 8 else Say("Done.")
 
-    told: list[Told] = []
+    told: list[RunEvent] = []
     ended = put_to_work(tmp_path, ScriptedModel(script), told, window=8_000, allow=("shell",)).run("Count.")
     compactions = [one for one in told if isinstance(one, Compacted)]
 
@@ -290,7 +290,7 @@ def test_a_chosen_policy_keeps_what_is_off(tmp_path: Path, policy: str, variable
     """S8.1, S8.2, B19: a preset named for this work does not bring back what variables, files and their tables turn off."""
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "infold.toml").write_text(toml)
-    told: list[Told] = []
+    told: list[RunEvent] = []
     full = Say("Hm.", usage=Usage(input=63_000, output=900))
     work = put_to_work(tmp_path, model_saying(full), told, variables={**PLAIN, **variables}, policy=policy)
     work.run("Count the boats.")

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from infold.agent.agents import BUILD
-from infold.agent.events import Happening
-from infold.agent.loop import Bounds, Loop
+from infold.agent.events import AgentEvent
+from infold.agent.loop import Loop, RunLimits
 from infold.agent.permissions import BUILD_RULES, Consent, Rules, parse_rules
 from infold.agent.snapshots import Snapshots
-from infold.agent.toolbox import Hands
-from infold.agent.tools.registry import tools_for
-from infold.agent.tools.tool import Wish, Workplace
+from infold.agent.toolbox import Toolbox
+from infold.agent.tools.registry import select_tools
+from infold.agent.tools.tool import ActionRequest, Workspace
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.core.entries import MessageEntry
@@ -23,21 +23,8 @@ from infold.stores.memory import MemoryStore
 from infold.testing.scripted_answers import Answer, Say, in_turn
 from infold.testing.scripted_model import ScriptedModel
 
-__all__ = [
-    "KEY",
-    "QUICK",
-    "Ticking",
-    "call",
-    "hands_in",
-    "loop_in",
-    "messages_in",
-    "model_saying",
-    "never",
-    "session_in",
-]
-
 KEY = SessionKey("", SessionId("s"))
-QUICK = Bounds(pause_seconds=0)
+QUICK = RunLimits(pause_seconds=0)
 TRUSTING: Rules = (*BUILD_RULES, *parse_rules({"shell": "allow"}))
 
 
@@ -53,7 +40,7 @@ class Ticking:
         return self.now
 
 
-def never(_: Wish) -> Consent:
+def never(_: ActionRequest) -> Consent:
     """A person who allows nothing."""
     return "no"
 
@@ -69,33 +56,33 @@ def model_saying(*answers: Answer | str, window_tokens: int | None = None) -> Sc
     return ScriptedModel(in_turn(*said), window_tokens=window_tokens)
 
 
-def hands_in(
+def toolbox_in(
     root: Path,
     *,
     rules: Rules = TRUSTING,
-    consent: Callable[[Wish], Consent] = never,
+    consent: Callable[[ActionRequest], Consent] = never,
     snapshots: Snapshots | None = None,
     skills: tuple[Path, ...] = (),
-) -> Hands:
+) -> Toolbox:
     """All tools in a folder."""
-    place = Workplace(root, skills)
-    return Hands(tools_for(rules), place, rules=rules, consent=consent, clock=Ticking(), snapshots=snapshots)
+    place = Workspace(root, skills)
+    return Toolbox(select_tools(rules), place, rules=rules, consent=consent, clock=Ticking(), snapshots=snapshots)
 
 
 def loop_in(
     root: Path,
     model: ScriptedModel,
-    tell: Callable[[Happening], None] = lambda _: None,
+    tell: Callable[[AgentEvent], None] = lambda _: None,
     *,
-    hands: Hands | None = None,
-    bounds: Bounds = QUICK,
+    toolbox: Toolbox | None = None,
+    limits: RunLimits = QUICK,
     window: int = 64_000,
     store: FullStore | None = None,
     agent: Agent = BUILD,
 ) -> Loop:
     """An agent at work on session `s` of a store, by default one of its own."""
     session = session_in(MemoryStore() if store is None else store, model, window=window)
-    return Loop(session, model, agent, hands or hands_in(root), tell=tell, bounds=bounds)
+    return Loop(session, model, agent, toolbox or toolbox_in(root), tell=tell, limits=limits)
 
 
 def session_in(store: FullStore, model: ScriptedModel, *, window: int = 64_000) -> Session:

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from infold.agent.events import Noted
-from infold.agent.run import Person, Told
+from infold.agent.events import Notice
+from infold.agent.run import RunEvent, UserInterface
 from infold.cli.agent_options import ENDING, SUMMARIES, Job, at_work, ended_by_signals, opened, with_trust, working
 from infold.core.entries import MessageEntry
 from infold.core.messages import MessageId, SessionId, TextPart, UserMessage
@@ -26,7 +26,7 @@ from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
 from infold.testing.scripted import ScriptedServer
 
-NOBODY = Person(lambda _: None, lambda _: "no")
+NOBODY = UserInterface(lambda _: None, lambda _: "no")
 
 
 @pytest.fixture(autouse=True)
@@ -187,15 +187,15 @@ def test_a_session_of_another_folder_is_told(tmp_path: Path, capsys: pytest.Capt
 
 def test_what_is_logged_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A line of the log does not run across what the person looks at; of summaries the agent itself tells."""
-    told: list[Told] = []
+    told: list[RunEvent] = []
     log = logging.getLogger("infold.plugins.manager")
-    with opened(job_in(tmp_path), Person(told.append, lambda _: "no")):
+    with opened(job_in(tmp_path), UserInterface(told.append, lambda _: "no")):
         log.warning("the plugin %s failed", "kites")
         log.info("nothing to see")
         logging.getLogger(SUMMARIES).warning("the summariser failed")
     log.warning("told to nobody any more")
 
-    assert told == [Noted("the plugin kites failed")]
+    assert told == [Notice("the plugin kites failed")]
     assert "kites" not in capsys.readouterr().err
 
 

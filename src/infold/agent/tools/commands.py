@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from infold.agent.tools.paths import is_inside, is_run_later, is_secret, located, named
-from infold.agent.tools.project_files import MOST_GLOBS, without_braces
-from infold.agent.tools.tool import ToolFailed, Workplace
+from infold.agent.tools.files import display_path, is_inside, is_run_later, is_secret, resolve_path
+from infold.agent.tools.project_files import MOST_GLOBS, expand_braces
+from infold.agent.tools.tool import ToolFailed, Workspace
 
 _TOKEN = re.compile(
     r"""
@@ -41,14 +41,14 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[|\+?=)")
 _WORD = re.compile(r"[^\s;&|<>()'\"`=]+")
 
 
-class Apart(NamedTuple):
+class ParsedCommand(NamedTuple):
     """A command taken apart; `plain`: it runs these pieces and nothing else."""
 
     pieces: tuple[str, ...]
     plain: bool
 
 
-def taken_apart(command: str) -> Apart:
+def parse_command(command: str) -> ParsedCommand:
     """The simple commands that a line runs, in order, without redirections to nowhere."""
     pieces, plain = [""], True
     for token in _TOKEN.finditer(command):
@@ -68,26 +68,26 @@ def taken_apart(command: str) -> Apart:
             case _:
                 pass
     simple = tuple(piece for piece in (piece.strip(" \t") for piece in pieces) if piece)
-    return Apart(simple, plain and not any(map(_ASSIGNMENT.match, simple)))
+    return ParsedCommand(simple, plain and not any(map(_ASSIGNMENT.match, simple)))
 
 
-class Word(NamedTuple):
+class ShellWord(NamedTuple):
     """A word as the program gets it, quotes and escapes removed; `live`: the shell still replaces a glob, brace, `~` or `$`."""
 
     text: str
     live: bool
 
 
-class Simple(NamedTuple):
+class SimpleCommand(NamedTuple):
     """One simple command of a line: its program and the words after it, files of redirections among them."""
 
     program: str
-    words: tuple[Word, ...]
+    words: tuple[ShellWord, ...]
 
 
-def simple_commands(command: str) -> tuple[Simple, ...]:
+def simple_commands(command: str) -> tuple[SimpleCommand, ...]:
     """The simple commands of a line with their words; a best guess where the line is not plain."""
-    found: list[list[Word]] = [[]]
+    found: list[list[ShellWord]] = [[]]
     text, live, has_word, quote, is_escaped = "", False, False, "", False
     for character in f"{command}\n":
         if is_escaped:
@@ -101,31 +101,31 @@ def simple_commands(command: str) -> tuple[Simple, ...]:
             quote, has_word = character, True
         elif character in " \t\n;&|<>()`":
             if has_word:
-                found[-1].append(Word(text, live))
+                found[-1].append(ShellWord(text, live))
                 text, live, has_word = "", False, False
             if character in "\n;&|()`" and found[-1]:
                 found.append([])
         else:
             text, live, has_word = text + character, live or character in "*?[{~$", True
-    return tuple(Simple(words[0].text, tuple(words[1:])) for words in found if words)
+    return tuple(SimpleCommand(words[0].text, tuple(words[1:])) for words in found if words)
 
 
-def words_in(command: str) -> tuple[str, ...]:
+def split_words(command: str) -> tuple[str, ...]:
     """The words of a command, without quotes, operators and the names of options' values."""
     return tuple(_WORD.findall(command))
 
 
-SHELLS_OWN = frozenset({"0", "_", "OLDPWD", "BASH", "BASH_SOURCE", "BASH_ARGV0", "DIRSTACK"})
+SHELL_VARIABLES = frozenset({"0", "_", "OLDPWD", "BASH", "BASH_SOURCE", "BASH_ARGV0", "DIRSTACK"})
 """Variables with paths that only the shell knows."""
 
 
-HARMLESS = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
+DEVICE_FILES = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 
 
 MOST_FOLDERS, MOST_MATCHES, LONGEST_WORD = 8, 2_000, 4_096
 
 
-READERS = frozenset(
+READING_PROGRAMS = frozenset(
     {
         *(
             "cat",
@@ -163,7 +163,7 @@ _RANGE = re.compile(r"\{[^{}]*\.\.[^{}]*\}")
 _PARTS = re.compile(r"[=:@]")
 
 
-class Reach(Struct, frozen=True):
+class CommandReach(Struct, frozen=True):
     """What a command reaches: something outside the project, a file of secrets, a file that runs later and that it may change."""
 
     outside: bool = False
@@ -171,53 +171,53 @@ class Reach(Struct, frozen=True):
     later: bool = False
 
 
-def reach_of(command: str, folder: Path, workplace: Workplace) -> Reach:
+def command_reach(command: str, folder: Path, workspace: Workspace) -> CommandReach:
     """Return what a command that is run in a folder reaches."""
     simple = simple_commands(command)
-    folders = _folders(simple, folder, workplace)
-    is_plain = taken_apart(command).plain
+    folders = _folders(simple, folder, workspace)
+    is_plain = parse_command(command).plain
     reached = [
-        _reached(word, one, base, workplace, reads=is_plain and one.program in READERS)
+        _reached(word, one, base, workspace, reads=is_plain and one.program in READING_PROGRAMS)
         for one in simple
         for word in one.words
         for base in folders
     ]
     goes_home = any(one.program in ("cd", "pushd") and not one.words for one in simple)
-    by_sight = any(_leads_out(word, folder, workplace) for word in words_in(command))
-    return Reach(
+    by_sight = any(_leads_out(word, folder, workspace) for word in split_words(command))
+    return CommandReach(
         outside=goes_home or by_sight or any(one.outside for one in reached),
         secret=any(one.secret for one in reached),
         later=any(one.later for one in reached),
     )
 
 
-def _folders(simple: Iterable[Simple], folder: Path, workplace: Workplace) -> list[Path]:
+def _folders(simple: Iterable[SimpleCommand], folder: Path, workspace: Workspace) -> list[Path]:
     """Where the pieces of a command may run: in its folder, and in those that it changes to."""
     found = [folder]
     for word in (word for one in simple if one.program in ("cd", "pushd") for word in one.words):
         for base in tuple(found):
-            place = _located(word.text, base, workplace)
+            place = _located(word.text, base, workspace)
             if place is not None and place not in found and place.is_dir() and len(found) < MOST_FOLDERS:
                 found.append(place)
     return found
 
 
-def _reached(word: Word, of: Simple, folder: Path, workplace: Workplace, *, reads: bool) -> Reach:
+def _reached(word: ShellWord, of: SimpleCommand, folder: Path, workspace: Workspace, *, reads: bool) -> CommandReach:
     if _is_unknown(word, moves=of.program in ("cd", "pushd")):
-        return Reach(outside=True)
+        return CommandReach(outside=True)
     texts = list(_texts(word, folder))
-    if any(_leads_out(text, folder, workplace) for text in texts):
-        return Reach(outside=True)
-    places = {place for text in texts for place in _places(text, folder, workplace, word)}
-    inside = [place for place in places if is_inside(place, workplace)]
-    return Reach(
+    if any(_leads_out(text, folder, workspace) for text in texts):
+        return CommandReach(outside=True)
+    places = {place for text in texts for place in _places(text, folder, workspace, word)}
+    inside = [place for place in places if is_inside(place, workspace)]
+    return CommandReach(
         outside=len(inside) < len(places),
-        secret=any(is_secret(named(place, workplace)) and os.path.lexists(place) for place in inside),
-        later=not reads and any(is_run_later(place, workplace) for place in inside),
+        secret=any(is_secret(display_path(place, workspace)) and os.path.lexists(place) for place in inside),
+        later=not reads and any(is_run_later(place, workspace) for place in inside),
     )
 
 
-def _is_unknown(word: Word, *, moves: bool) -> bool:
+def _is_unknown(word: ShellWord, *, moves: bool) -> bool:
     """Whether only the shell knows where a word leads: an earlier folder, a variable of its own, another user's home, a range, or
     more choices than are worth trying."""
     text = word.text
@@ -225,59 +225,59 @@ def _is_unknown(word: Word, *, moves: bool) -> bool:
         return True
     if not word.live:
         return False
-    every = without_braces(text)
-    own = (moves or "/" in text) and any(name in SHELLS_OWN for one in every for name in _VARIABLE.findall(one))
+    every = expand_braces(text)
+    own = (moves or "/" in text) and any(name in SHELL_VARIABLES for one in every for name in _VARIABLE.findall(one))
     parts = (part for one in every for part in _PARTS.split(one))
     elsewhere = any(part.startswith("~") and part[1:2] not in ("", "/") for part in parts)
     return own or elsewhere or len(every) == MOST_GLOBS or _RANGE.search(text) is not None
 
 
-def _texts(word: Word, folder: Path) -> Iterator[str]:
+def _texts(word: ShellWord, folder: Path) -> Iterator[str]:
     """The paths that a word may hold: itself, what stands behind `=`, `:` or `@`, and the value joined to an option.
 
     As in a shell, braces come before variables, and a variable that is not set is empty.
     """
     known = {**os.environ, "PWD": str(folder)}
-    for choice in without_braces(word.text) if word.live else (word.text,):
+    for choice in expand_braces(word.text) if word.live else (word.text,):
         text = _VARIABLE.sub(lambda found: known.get(found[1], ""), choice) if word.live else choice
         parts = (text, *_PARTS.split(text)) if _PARTS.search(text) else (text,)
         joined = (text[text.index("/") :],) if text.startswith("-") and "/" in text else ()
         yield from (part for part in (*parts, *joined) if part and "\0" not in part)
 
 
-def _places(text: str, folder: Path, workplace: Workplace, word: Word) -> Iterator[Path]:
+def _places(text: str, folder: Path, workspace: Workspace, word: ShellWord) -> Iterator[Path]:
     """Where a text leads, links followed; every match of a glob, as far as its fixed beginning is inside the project."""
-    if text in HARMLESS:
+    if text in DEVICE_FILES:
         return
     glob = _GLOB.search(text) if word.live else None
     if glob is None:
-        place = _located(text, folder, workplace)
-        if place is not None and (is_inside(place, workplace) or not text.startswith(("/", "~"))):
+        place = _located(text, folder, workspace)
+        if place is not None and (is_inside(place, workspace) or not text.startswith(("/", "~"))):
             yield place
         return
     fixed = text[: glob.start()].rpartition("/")[0] or ("/" if text.startswith("/") else "")
-    base = _located(fixed, folder, workplace)
+    base = _located(fixed, folder, workspace)
     if base is None or not base.exists():
         return
     yield base
-    if is_inside(base, workplace):
+    if is_inside(base, workspace):
         matches = iglob(text, root_dir=folder)  # noqa: PTH207 (a shell's rules: `*` matches no leading dot)
         yield from (Path(os.path.realpath(folder / match)) for match in islice(matches, MOST_MATCHES))
 
 
-def _located(text: str, folder: Path, workplace: Workplace) -> Path | None:
+def _located(text: str, folder: Path, workspace: Workspace) -> Path | None:
     try:
-        return located(str(folder / Path(text).expanduser()), workplace)
+        return resolve_path(str(folder / Path(text).expanduser()), workspace)
     except (ToolFailed, RuntimeError, OSError, ValueError):
         return None
 
 
-def _leads_out(text: str, folder: Path, workplace: Workplace) -> bool:
+def _leads_out(text: str, folder: Path, workspace: Workspace) -> bool:
     """Whether a text is spelt as a path outside the project, and something is there; what only looks like one is let be."""
-    if not (text.startswith(("/", "~")) or ".." in text) or text in HARMLESS or len(text) > LONGEST_WORD:
+    if not (text.startswith(("/", "~")) or ".." in text) or text in DEVICE_FILES or len(text) > LONGEST_WORD:
         return False
-    place = _located(text, folder, workplace)
-    if place is None or is_inside(place, workplace):
+    place = _located(text, folder, workspace)
+    if place is None or is_inside(place, workspace):
         return False
     beside = place.parent
     return os.path.lexists(place) or (beside != Path(beside.anchor) and os.path.lexists(beside))

@@ -7,10 +7,16 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from infold.agent.tools.files import content_of, encoded, replace_file
-from infold.agent.tools.paths import change_wish, located, named
-from infold.agent.tools.read import lines_of
-from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+from infold.agent.tools.files import (
+    change_action,
+    display_path,
+    encode_text,
+    read_text_file,
+    replace_file,
+    resolve_path,
+)
+from infold.agent.tools.read import split_lines
+from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
 
 LIKE_ENOUGH = 0.6
 """How alike a line must be to the first line of the wanted text to be shown as a near miss."""
@@ -35,18 +41,18 @@ class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
     all: Annotated[bool, Meta(description="Replace every place, not the only one.")] = False
 
 
-def _wish(arguments: EditArguments, workplace: Workplace) -> Wish:
-    return change_wish("edit", arguments.path, workplace)
+def _action(arguments: EditArguments, workspace: Workspace) -> ActionRequest:
+    return change_action("edit", arguments.path, workspace)
 
 
-def _run(arguments: EditArguments, workplace: Workplace) -> Done:
-    path = located(arguments.path, workplace)
-    name = named(path, workplace)
+def _run(arguments: EditArguments, workspace: Workspace) -> ToolOutput:
+    path = resolve_path(arguments.path, workspace)
+    name = display_path(path, workspace)
     if not arguments.old:
         raise ToolFailed("old is empty, so there is nothing to replace; give the text, or use write for a whole file")
     if arguments.old == arguments.new:
         raise ToolFailed("old and new are the same, so nothing would change; give what shall stand there instead")
-    text = content_of(path, workplace).decode("utf-8", "surrogateescape")
+    text = read_text_file(path, workspace).decode("utf-8", "surrogateescape")
     wanted = _pattern(arguments.old)
     places = _places(text, wanted)
     if not places:
@@ -55,8 +61,8 @@ def _run(arguments: EditArguments, workplace: Workplace) -> Done:
         told = ", ".join(str(line) for line in places[:MOST_SHOWN])
         remedy = "give more of the lines around the one you mean, or set all to change every place"
         raise ToolFailed(f"old is in {name} {len(places)} times, at lines {told}; {remedy}")
-    replace_file(path, encoded(_replaced(text, wanted, arguments)))
-    return Done(f"edited {name} at line {', '.join(map(str, places[:MOST_SHOWN]))}{_more(places)}")
+    replace_file(path, encode_text(_replaced(text, wanted, arguments)))
+    return ToolOutput(f"edited {name} at line {', '.join(map(str, places[:MOST_SHOWN]))}{_more(places)}")
 
 
 def _pattern(old: str) -> re.Pattern[str]:
@@ -97,7 +103,7 @@ def _more(places: list[int]) -> str:
 
 def _near_miss(text: str, arguments: EditArguments) -> str:
     """What to do about a text that is not there: what of it is, or where something like it stands."""
-    lines, wanted = lines_of(text), lines_of(arguments.old)
+    lines, wanted = split_lines(text), split_lines(arguments.old)
     bare = [line.strip() for line in wanted if line.strip()]
     misread = _misread(text, arguments.old)
     if misread:
@@ -155,6 +161,6 @@ EDIT = Tool(
     "edit",
     "Replaces text in a file. old must be there exactly once, white space included, unless all is set.",
     EditArguments,
-    _wish,
+    _action,
     _run,
 )

@@ -44,14 +44,14 @@ QUIET = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "G
 """What keeps programs from colours, pagers and questions."""
 
 
-TOKENS = frozenset(
+TOKEN_VARIABLES = frozenset(
     {
         *("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_ADMIN_KEY", "AZURE_OPENAI_AD_TOKEN"),
         *("AWS_BEARER_TOKEN_BEDROCK", "HF_TOKEN", "HUGGINGFACE_TOKEN", "HUGGINGFACEHUB_API_TOKEN"),
         *("HUGGING_FACE_HUB_TOKEN", "REPLICATE_API_TOKEN", "CLOUDFLARE_AI_TOKEN", "COPILOT_TOKEN"),
     }
 )
-OTHERS = frozenset(
+OTHER_PROVIDERS = frozenset(
     {
         *(
             "GEMINI",
@@ -84,7 +84,7 @@ OTHERS = frozenset(
 _OWN_SECRET = re.compile(r"TOKEN|SECRET|KEY|PASSWORD")
 
 
-class Ran(Struct, frozen=True):
+class ProcessResult(Struct, frozen=True):
     """How a program ran: what it said, stdout and stderr in order; `exit_status` is none where the limit ended it.
 
     `is_left_running`: it ended, but something it started still holds its output.
@@ -96,7 +96,7 @@ class Ran(Struct, frozen=True):
     left_out_bytes: int = 0
 
 
-def program_at(name: str, environ: Mapping[str, str]) -> str | None:
+def find_program(name: str, environ: Mapping[str, str]) -> str | None:
     """Return the path of an installed program, or `None`.
 
     Folders of `PATH` that are relative, such as `./node_modules/.bin`, are skipped: there a project would bring the program.
@@ -105,7 +105,7 @@ def program_at(name: str, environ: Mapping[str, str]) -> str | None:
     return which(name, path=os.pathsep.join(folders)) if folders else None
 
 
-def environment_for(environ: Mapping[str, str], passed: Collection[str] | None) -> dict[str, str]:
+def command_environment(environ: Mapping[str, str], passed: Collection[str] | None) -> dict[str, str]:
     """Return the environment for a command: without keys of model providers and secrets of infold's own.
 
     `passed` are variables to keep all the same; `None` keeps everything.
@@ -119,13 +119,13 @@ def _is_key(name: str, value: str) -> bool:
     if name.startswith("INFOLD_"):
         return _OWN_SECRET.search(name) is not None or has_password(value)
     provider, _, _ = name.partition("_API_KEY")
-    return name in TOKENS or (provider != name and provider in _providers())
+    return name in TOKEN_VARIABLES or (provider != name and provider in _providers())
 
 
 @cache
 def _providers() -> frozenset[str]:
     """How the variables of the catalogue's providers begin."""
-    return frozenset({entry.provider.upper().replace("-", "_") for entry in shipped().models}) | OTHERS
+    return frozenset({entry.provider.upper().replace("-", "_") for entry in shipped().models}) | OTHER_PROVIDERS
 
 
 def run_process(
@@ -136,7 +136,7 @@ def run_process(
     most_bytes: int = MOST_BYTES,
     environ: Mapping[str, str] | None = None,
     leave: Callable[[str], None] = lambda _: None,
-) -> Ran:
+) -> ProcessResult:
     """Run a program in a folder, with nothing to read; raises `OSError` where it cannot be started.
 
     `environ` is the process's own unless another is given. An exception that comes from outside, such as
@@ -145,7 +145,7 @@ def run_process(
     process: subprocess.Popen[bytes] | None = None
     kept = _Kept(most_bytes)
     try:
-        with held_back_signals():
+        with defer_signals():
             process = subprocess.Popen(
                 command,
                 cwd=folder,
@@ -167,7 +167,7 @@ def run_process(
 
 
 @contextmanager
-def held_back_signals() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Lets an interrupt wait until a program that is being started can be stopped again; only a main thread gets any."""
     came: list[int] = []
     before: dict[int, Any] = {}
@@ -183,14 +183,14 @@ def held_back_signals() -> Iterator[None]:
         signal.raise_signal(late)
 
 
-def _heard(process: subprocess.Popen[bytes], kept: "_Kept", deadline: float) -> Ran:
+def _heard(process: subprocess.Popen[bytes], kept: "_Kept", deadline: float) -> ProcessResult:
     is_closed = _listen(process, kept, deadline)
     try:
         status = process.wait(max(0.0, deadline - monotonic()))
     except subprocess.TimeoutExpired:
         _stop(process)
-        return Ran(kept.text(), None, left_out_bytes=kept.left_out_bytes)
-    return Ran(kept.text(), SIGNALLED - status if status < 0 else status, not is_closed, kept.left_out_bytes)
+        return ProcessResult(kept.text(), None, left_out_bytes=kept.left_out_bytes)
+    return ProcessResult(kept.text(), SIGNALLED - status if status < 0 else status, not is_closed, kept.left_out_bytes)
 
 
 def _listen(process: subprocess.Popen[bytes], kept: "_Kept", deadline: float) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import translate
 from pathlib import Path
 
-from infold.agent.git import GitFailed, reading_git
+from infold.agent.git import GitFailed, open_read_only
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
@@ -25,7 +25,7 @@ MOST_GLOBS = 64
 """Globs that one with braces may stand for."""
 
 
-def without_braces(glob: str) -> tuple[str, ...]:
+def expand_braces(glob: str) -> tuple[str, ...]:
     """The globs that a glob with braces stands for."""
     made = [glob]
     while len(made) < MOST_GLOBS and (found := next(filter(None, map(_BRACES.search, made)), None)):
@@ -36,14 +36,14 @@ def without_braces(glob: str) -> tuple[str, ...]:
     return tuple(made[:MOST_GLOBS])
 
 
-def placed(glob: str) -> str:
+def anchor_glob(glob: str) -> str:
     """A glob from the folder that is searched: one without a slash means names at any depth."""
     return glob.removeprefix("./").lstrip("/") if "/" in glob else f"**/{glob}"
 
 
-def left_out(glob: str) -> tuple[str, ...]:
+def exclusion_globs(glob: str) -> tuple[str, ...]:
     """The globs of all that a glob with an exclamation mark leaves out: a folder goes with everything in it."""
-    every = [placed(one.rstrip("/")) for one in without_braces(glob.removeprefix("!")) if one.rstrip("/")]
+    every = [anchor_glob(one.rstrip("/")) for one in expand_braces(glob.removeprefix("!")) if one.rstrip("/")]
     return tuple(meant for one in every for meant in (one, f"{one}/**"))
 
 
@@ -56,7 +56,7 @@ class Glob:
 
     def __init__(self, glob: str) -> None:
         self._is_without = glob.startswith("!")
-        every = left_out(glob) if self._is_without else map(placed, without_braces(glob))
+        every = exclusion_globs(glob) if self._is_without else map(anchor_glob, expand_braces(glob))
         self._meant = [_steps(one) for one in every]
 
     def matches(self, path: str) -> bool:
@@ -111,7 +111,7 @@ def is_ignored(folder: Path) -> bool:
     return _git(folder, "check-ignore", "-q", "--", ".") is not None
 
 
-def ignored_among(names: Sequence[str], folder: Path) -> frozenset[str]:
+def ignored_names(names: Sequence[str], folder: Path) -> frozenset[str]:
     """Those of a folder's names that git ignores; none where it ignores the folder itself."""
     if not names or is_ignored(folder):
         return frozenset()
@@ -124,7 +124,7 @@ def ignored_among(names: Sequence[str], folder: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def files_below(folder: Path) -> Iterator[str]:
+def list_files(folder: Path) -> Iterator[str]:
     """The files below a folder, as paths from it, in order; those that git ignores are left out, unless it ignores the folder."""
     said = None if is_ignored(folder) else _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if said is None:
@@ -139,7 +139,7 @@ def _git(folder: Path, *words: str) -> str | None:
     Without the project's index where git cannot read that: then files that are tracked and ignored count as ignored.
     """
     for with_index in (True, False):
-        with reading_git(folder, with_index=with_index) as git:
+        with open_read_only(folder, with_index=with_index) as git:
             if git is None:
                 return None
             try:

@@ -4,9 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from infold.agent.tools.files import content_of
-from infold.agent.tools.paths import located, named, path_wish
-from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+from infold.agent.tools.files import display_path, path_action, read_text_file, resolve_path
+from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
 
 DEFAULT_LINES = 2_000
 LONGEST_LINE = 2_000
@@ -24,16 +23,16 @@ class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
     lines: Annotated[int, Meta(ge=1)] = DEFAULT_LINES
 
 
-def _wish(arguments: ReadArguments, workplace: Workplace) -> Wish:
-    return path_wish("read", arguments.path, workplace)
+def _action(arguments: ReadArguments, workspace: Workspace) -> ActionRequest:
+    return path_action("read", arguments.path, workspace)
 
 
-def _run(arguments: ReadArguments, workplace: Workplace) -> Done:
-    path = located(arguments.path, workplace)
-    name = named(path, workplace)
-    every = lines_of(content_of(path, workplace).decode("utf-8-sig", "replace"))
+def _run(arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
+    path = resolve_path(arguments.path, workspace)
+    name = display_path(path, workspace)
+    every = split_lines(read_text_file(path, workspace).decode("utf-8-sig", "replace"))
     if not every:
-        return Done(f"[{name} is empty]")
+        return ToolOutput(f"[{name} is empty]")
     first = arguments.first_line
     if first > len(every):
         raise ToolFailed(f"{name} has {len(every):,} lines, so there is no line {first:,}; ask for an earlier one")
@@ -41,10 +40,10 @@ def _run(arguments: ReadArguments, workplace: Workplace) -> Done:
     last = first + len(shown) - 1
     if last < len(every):
         shown.append(f"[lines {first:,} to {last:,} of {len(every):,}; read on with first_line {last + 1}]")
-    return Done("\n".join(shown))
+    return ToolOutput("\n".join(shown))
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """The lines of a text as editors count them; the end of the last one begins no further line."""
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if not lines[-1] else lines
@@ -72,6 +71,6 @@ READ = Tool(
     "read",
     "Shows lines of a text file, each behind its number and a tab. Paths are taken from the project's root.",
     ReadArguments,
-    _wish,
+    _action,
     _run,
 )

@@ -12,11 +12,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from infold.agent.git import git_on, reading_git
-from infold.agent.tools.paths import is_secret, located, missing, named, path_wish
-from infold.agent.tools.processes import Ran, program_at, run_process
-from infold.agent.tools.project_files import is_ignored, left_out, placed, without_braces
-from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+from infold.agent.git import git_command, open_read_only
+from infold.agent.tools.files import display_path, is_secret, missing_path, path_action, resolve_path
+from infold.agent.tools.processes import ProcessResult, find_program, run_process
+from infold.agent.tools.project_files import anchor_glob, exclusion_globs, expand_braces, is_ignored
+from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
 
 LIMIT_SECONDS = 30
 MOST_HITS = 200
@@ -40,19 +40,19 @@ class _Hit(Struct, frozen=True):
     text: str
 
 
-def _wish(arguments: SearchArguments, workplace: Workplace) -> Wish:
-    return path_wish("search", arguments.path, workplace)
+def _action(arguments: SearchArguments, workspace: Workspace) -> ActionRequest:
+    return path_action("search", arguments.path, workspace)
 
 
-def _gist(arguments: SearchArguments, workplace: Workplace) -> str:
-    place = named(located(arguments.path, workplace), workplace)
+def _summary(arguments: SearchArguments, workspace: Workspace) -> str:
+    place = display_path(resolve_path(arguments.path, workspace), workspace)
     return f"{arguments.pattern} in {', '.join(filter(None, (place, arguments.glob)))}"
 
 
-def _run(arguments: SearchArguments, workplace: Workplace) -> Done:
-    place = located(arguments.path, workplace)
+def _run(arguments: SearchArguments, workspace: Workspace) -> ToolOutput:
+    place = resolve_path(arguments.path, workspace)
     if not place.exists():
-        raise missing(place, workplace)
+        raise missing_path(place, workspace)
     folder, file = (place, "") if place.is_dir() else (place.parent, place.name)
     if not arguments.pattern or "\0" in arguments.pattern + arguments.glob:
         raise ToolFailed("the pattern is empty or holds a NUL character; give a regular expression")
@@ -62,22 +62,22 @@ def _run(arguments: SearchArguments, workplace: Workplace) -> Done:
         raise ToolFailed(f"the search took over {LIMIT_SECONDS} seconds; give a path, a glob or a simpler pattern")
     if ran.exit_status > 1 and not hits:
         raise ToolFailed(f"the search failed; mend the pattern or use grep in the shell: {ran.output.strip()[:500]}")
-    return Done(_told(hits, folder, workplace, asked_for=file))
+    return ToolOutput(_told(hits, folder, workspace, asked_for=file))
 
 
-def _searched(arguments: SearchArguments, folder: Path, file: str) -> Ran:
+def _searched(arguments: SearchArguments, folder: Path, file: str) -> ProcessResult:
     """What the program that is installed says."""
-    program = program_at("rg", os.environ)
+    program = find_program("rg", os.environ)
     if program:
         return run_process(rg_command(program, arguments, file), folder, limit_seconds=LIMIT_SECONDS)
-    if program_at("git", os.environ):
-        return git_search(arguments, folder, file)
+    if find_program("git", os.environ):
+        return run_git_grep(arguments, folder, file)
     raise ToolFailed("neither rg nor git is installed; use grep in the shell")
 
 
 def rg_command(program: str, arguments: SearchArguments, file: str) -> list[str]:
     """How ripgrep is asked; files in order, so that the same search gives the same answer."""
-    globs = [f"--glob={glob}" for glob in without_braces(arguments.glob) if glob and not file]
+    globs = [f"--glob={glob}" for glob in expand_braces(arguments.glob) if glob and not file]
     return [
         *(program, "--no-config", "--no-heading", "--with-filename", "--line-number", "--null", "--color=never"),
         *("--hidden", "--no-messages", "--sort=path", *globs, "--glob=!.git", f"--regexp={arguments.pattern}"),
@@ -85,15 +85,17 @@ def rg_command(program: str, arguments: SearchArguments, file: str) -> list[str]
     ]
 
 
-def git_search(arguments: SearchArguments, folder: Path, file: str) -> Ran:
+def run_git_grep(arguments: SearchArguments, folder: Path, file: str) -> ProcessResult:
     """What git says: of files it knows or could add, or of all files where it has no say."""
     is_without = arguments.glob.startswith("!")
-    globs = left_out(arguments.glob) if is_without else map(placed, filter(None, without_braces(arguments.glob)))
+    globs = (
+        exclusion_globs(arguments.glob) if is_without else map(anchor_glob, filter(None, expand_braces(arguments.glob)))
+    )
     means = "exclude,glob" if is_without else "glob"
     where = [f":(literal){file}"] if file else [f":({means}){glob}" for glob in globs]
     how = ["-z", "--line-number", "-I", "--perl-regexp", "--no-color", "--no-textconv", "-e", arguments.pattern, "--"]
-    with reading_git(folder, with_index=False) as found:
-        git = found or git_on(Path(os.devnull), os.environ)
+    with open_read_only(folder, with_index=False) as found:
+        git = found or git_command(Path(os.devnull), os.environ)
         has_say = found is not None and not is_ignored(folder)
         which_files = ["--untracked"] if has_say and not file else ["--no-index", "--no-exclude-standard"]
         words = [*git.words, "-c", "grep.fullName=false", "grep", *which_files, *how, *where]
@@ -107,14 +109,14 @@ def _hits(output: str) -> Iterator[_Hit]:
             yield _Hit(found["file"].removeprefix("./"), found["line"], found["text"].rstrip("\r"))
 
 
-def _told(hits: Sequence[_Hit], folder: Path, workplace: Workplace, *, asked_for: str) -> str:
+def _told(hits: Sequence[_Hit], folder: Path, workspace: Workspace, *, asked_for: str) -> str:
     """Hits by file, and what was left out; a file of secrets only where it was asked for by name."""
     secret = sorted({hit.file for hit in hits if is_secret(hit.file) and hit.file != asked_for})
     shown = [hit for hit in hits if hit.file not in secret]
     lines: list[str] = []
     for at, hit in enumerate(shown[:MOST_HITS]):
         if not at or shown[at - 1].file != hit.file:
-            lines.append(named(folder / hit.file, workplace))
+            lines.append(display_path(folder / hit.file, workspace))
         lines.append(f"{hit.line}\t{_cut(hit.text)}")
     if len(shown) > MOST_HITS:
         lines.append(f"[the first {MOST_HITS} of {len(shown):,} lines; narrow the pattern, the path or the glob]")
@@ -132,7 +134,7 @@ SEARCH = Tool(
     "search",
     "Finds lines that match a regular expression in the project's files, ignored and binary ones left out.",
     SearchArguments,
-    _wish,
+    _action,
     _run,
-    _gist,
+    _summary,
 )

@@ -8,10 +8,10 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from infold.agent.tools.commands import reach_of
-from infold.agent.tools.paths import RUNS_LATER, folder_at, is_inside, located
-from infold.agent.tools.processes import Ran, environment_for, program_at, run_process
-from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+from infold.agent.tools.commands import command_reach
+from infold.agent.tools.files import RUNS_LATER, is_inside, resolve_folder, resolve_path
+from infold.agent.tools.processes import ProcessResult, command_environment, find_program, run_process
+from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
 
 DEFAULT_SECONDS, MOST_SECONDS = 120, 600
 TIMED_OUT = 124
@@ -29,15 +29,15 @@ class ShellArguments(Struct, frozen=True, forbid_unknown_fields=True):
     folder: Annotated[str, Meta(description="Where to run it, if not at the project's root.")] = ""
 
 
-def _wish(arguments: ShellArguments, workplace: Workplace) -> Wish:
+def _action(arguments: ShellArguments, workspace: Workspace) -> ActionRequest:
     """The command as a person would type it at the root; outside where its folder, or a path it names, lies outside."""
     command = _command(arguments)
     what = f"cd {quote(arguments.folder)} && {command}" if arguments.folder else command
-    start = located(arguments.folder, workplace)
-    reach = reach_of(command, start, workplace)
-    leads_out = reach.outside or not is_inside(start, workplace)
+    start = resolve_path(arguments.folder, workspace)
+    reach = command_reach(command, start, workspace)
+    leads_out = reach.outside or not is_inside(start, workspace)
     why = RUNS_LATER if reach.later and not leads_out else ""
-    return Wish("shell", what, outside=leads_out or reach.later, why=why, reveals=reach.secret)
+    return ActionRequest("shell", what, outside=leads_out or reach.later, why=why, reveals=reach.secret)
 
 
 def _command(arguments: ShellArguments) -> str:
@@ -45,21 +45,21 @@ def _command(arguments: ShellArguments) -> str:
     return arguments.command.strip(" \t\n")
 
 
-def _run(arguments: ShellArguments, workplace: Workplace) -> Done:
+def _run(arguments: ShellArguments, workspace: Workspace) -> ToolOutput:
     command = _command(arguments)
     if not command.strip() or "\0" in command:
         raise ToolFailed("there is no command to run; give one, without NUL characters")
-    folder = folder_at(arguments.folder, workplace)
-    words, seconds = [program_at("bash", os.environ) or "/bin/sh", "-c", command], arguments.timeout_seconds
-    environ = environment_for(os.environ, workplace.passed)
-    ran = run_process(words, folder, limit_seconds=seconds, environ=environ, leave=workplace.trace.leave)
+    folder = resolve_folder(arguments.folder, workspace)
+    words, seconds = [find_program("bash", os.environ) or "/bin/sh", "-c", command], arguments.timeout_seconds
+    environ = command_environment(os.environ, workspace.passed)
+    ran = run_process(words, folder, limit_seconds=seconds, environ=environ, leave=workspace.trace.leave)
     status = TIMED_OUT if ran.exit_status is None else ran.exit_status
     said = _ESCAPES.sub("", ran.output).replace("\0", "\ufffd").rstrip("\n")
     notes = _notes(replace(ran, output=said), arguments)
-    return Done("\n".join(filter(None, (said, *notes))), exit_status=status)
+    return ToolOutput("\n".join(filter(None, (said, *notes))), exit_status=status)
 
 
-def _notes(ran: Ran, arguments: ShellArguments) -> list[str]:
+def _notes(ran: ProcessResult, arguments: ShellArguments) -> list[str]:
     """What a model is told beside the output."""
     if ran.exit_status is None:
         remedy = "give timeout_seconds if it needs longer, or run it in the background with its output in a file"
@@ -79,6 +79,6 @@ SHELL = Tool(
     "Runs a shell command at the project's root; gives stdout and stderr together, and the exit status if not 0. Nothing can be "
     "typed in: use flags such as --yes. Prefer read, edit, search and list to cat, sed, grep and find.",
     ShellArguments,
-    _wish,
+    _action,
     _run,
 )

@@ -13,8 +13,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from infold.agent.tools.paths import is_inside, is_secret, named
-from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+from infold.agent.tools.files import display_path, is_inside, is_secret
+from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
 from infold.ports import ToolSpec
 from infold.transcripts.source import is_database_in_use
 
@@ -52,14 +52,14 @@ class SkillArguments(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(description="The skill to load; none lists all.")] = ""
 
 
-def skills_in(workplace: Workplace) -> tuple[Skill, ...]:
+def find_skills(workspace: Workspace) -> tuple[Skill, ...]:
     """The skills of a workplace, by name; of two with one name the first counts. What cannot be read is passed over.
 
     So is a skill in the project whose file leads out of it, or to a file of secrets: a link would show it unasked.
     """
     found: dict[str, Skill] = {}
-    files = (file for folder in workplace.skills for file in _skill_files(folder))
-    for file in (file for file in files if not _leads_astray(file, workplace) and not is_database_in_use(file)):
+    files = (file for folder in workspace.skills for file in _skill_files(folder))
+    for file in (file for file in files if not _leads_astray(file, workspace) and not is_database_in_use(file)):
         try:
             with file.open("rb") as opened:
                 text = opened.read(LARGEST_BYTES).decode("utf-8-sig", "replace").replace("\r\n", "\n")
@@ -70,12 +70,12 @@ def skills_in(workplace: Workplace) -> tuple[Skill, ...]:
     return tuple(sorted(found.values(), key=lambda skill: skill.name))
 
 
-def announced(spec: ToolSpec, workplace: Workplace) -> ToolSpec:
+def add_skill_list(spec: ToolSpec, workspace: Workspace) -> ToolSpec:
     """The skill tool as a model is told of it, with the skills there are: who does not know of one never loads it.
 
     Of many only the first are named, and that there are more.
     """
-    lines = [_one_line(skill)[:LONGEST_ANNOUNCED] for skill in skills_in(workplace)]
+    lines = [_one_line(skill)[:LONGEST_ANNOUNCED] for skill in find_skills(workspace)]
     room = accumulate(len(line) + 1 for line in lines)
     shown = [line for line, reached in zip(lines, room, strict=True) if reached <= MOST_ANNOUNCED]
     over = len(lines) - len(shown)
@@ -91,12 +91,12 @@ def _skill_files(folder: Path) -> Iterator[Path]:
     yield from (place / "SKILL.md" for place in places if (place / "SKILL.md").is_file())
 
 
-def _leads_astray(file: Path, workplace: Workplace) -> bool:
+def _leads_astray(file: Path, workspace: Workspace) -> bool:
     """Whether a file of a project is a link to something that may not be read unasked; the user's own may be any link."""
-    if not file.is_relative_to(workplace.root):
+    if not file.is_relative_to(workspace.root):
         return False
     place = Path(os.path.realpath(file))
-    return not is_inside(place, workplace) or is_secret(named(place, workplace))
+    return not is_inside(place, workspace) or is_secret(display_path(place, workspace))
 
 
 def _skill(folder: Path, text: str) -> Skill:
@@ -116,18 +116,18 @@ def _value(written: str) -> str:
     return plain[1:-1] if quoted else plain
 
 
-def _wish(arguments: SkillArguments, workplace: Workplace) -> Wish:  # noqa: ARG001
-    return Wish("skill", arguments.name or "list")
+def _action(arguments: SkillArguments, workspace: Workspace) -> ActionRequest:  # noqa: ARG001
+    return ActionRequest("skill", arguments.name or "list")
 
 
-def _run(arguments: SkillArguments, workplace: Workplace) -> Done:
-    skills = skills_in(workplace)
+def _run(arguments: SkillArguments, workspace: Workspace) -> ToolOutput:
+    skills = find_skills(workspace)
     if not arguments.name:
-        return Done(_listed(skills))
+        return ToolOutput(_listed(skills))
     chosen = next((skill for skill in skills if skill.name == arguments.name), None)
     if chosen is None:
         raise ToolFailed(f"there is no skill {arguments.name!r}; there are:\n{_listed(skills)}")
-    return Done("\n\n".join(filter(None, (f"Skill {chosen.name}", chosen.instructions, _beside(chosen)))))
+    return ToolOutput("\n\n".join(filter(None, (f"Skill {chosen.name}", chosen.instructions, _beside(chosen)))))
 
 
 def _listed(skills: Sequence[Skill]) -> str:
@@ -151,6 +151,6 @@ SKILL = Tool(
     "skill",
     "Loads instructions for a kind of task, or lists those there are. Load a skill before work that it is for.",
     SkillArguments,
-    _wish,
+    _action,
     _run,
 )

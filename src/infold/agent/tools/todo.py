@@ -7,14 +7,14 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from infold.agent.tools.tool import Done, Tool, Wish, Workplace
+from infold.agent.tools.tool import ActionRequest, Tool, ToolOutput, Workspace
 
 Status: TypeAlias = Literal["pending", "in_progress", "completed", "cancelled"]
 
 BOXES: dict[Status, str] = {"pending": "[ ]", "in_progress": "[-]", "completed": "[x]", "cancelled": "[/]"}
 
 
-class Item(Struct, frozen=True, forbid_unknown_fields=True):
+class TodoItem(Struct, frozen=True, forbid_unknown_fields=True):
     """One thing to do."""
 
     content: str
@@ -24,16 +24,16 @@ class Item(Struct, frozen=True, forbid_unknown_fields=True):
 class TodoArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """The whole list."""
 
-    items: tuple[Item, ...]
+    items: tuple[TodoItem, ...]
 
 
-def _wish(arguments: TodoArguments, workplace: Workplace) -> Wish:  # noqa: ARG001
-    return Wish("todo", f"{len(arguments.items)} items")
+def _action(arguments: TodoArguments, workspace: Workspace) -> ActionRequest:  # noqa: ARG001
+    return ActionRequest("todo", f"{len(arguments.items)} items")
 
 
-def _run(arguments: TodoArguments, workplace: Workplace) -> Done:  # noqa: ARG001
+def _run(arguments: TodoArguments, workspace: Workspace) -> ToolOutput:  # noqa: ARG001
     lines = (f"{BOXES[item.status]} {' '.join(item.content.split())}" for item in arguments.items)
-    return Done("\n".join(lines) or "[the list is empty]")
+    return ToolOutput("\n".join(lines) or "[the list is empty]")
 
 
 TODO = Tool(
@@ -41,6 +41,6 @@ TODO = Tool(
     "Writes your list of things to do, whole, in place of the one before. For work of several steps; keep one item in_progress "
     "and mark each as completed when it is.",
     TodoArguments,
-    _wish,
+    _action,
     _run,
 )

@@ -15,7 +15,7 @@ from infold.core.messages import FilePart, ResultStatus
 from infold.ports import ToolSpec
 
 
-class Trace:
+class CallProgress:
     """How far a call has come, for whoever answers for it when it is broken off: whether it began, and what it had said."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Trace:
         self.said = said
 
 
-class Workplace(Struct, frozen=True):
+class Workspace(Struct, frozen=True):
     """Where tools work: the project's root, which is also where commands run, and the folders skills are found in.
 
     `home` is the user's own folder, where instructions for every project may lie; `trace` is of the call that is being run.
@@ -41,10 +41,10 @@ class Workplace(Struct, frozen=True):
     is_trusted: bool = True
     passed: tuple[str, ...] | None = ()
     ignored: tuple[str, ...] = ()
-    trace: Trace = field(default_factory=Trace)
+    trace: CallProgress = field(default_factory=CallProgress)
 
 
-class Wish(Struct, frozen=True):
+class ActionRequest(Struct, frozen=True):
     """What a call would do, in one line for the person who is asked: a command, a path.
 
     `outside`: it reaches beyond the project, or would change a file that runs later, which is asked for whatever the rules of
@@ -58,7 +58,7 @@ class Wish(Struct, frozen=True):
     reveals: bool = False
 
 
-class Done(Struct, frozen=True):
+class ToolOutput(Struct, frozen=True):
     """What a tool answers: its output, whole, and how it went; `files` are media that the session has already."""
 
     output: str
@@ -84,12 +84,12 @@ class Tool(Struct, frozen=True):
     name: str
     description: str
     arguments: type[Struct]
-    wish: Callable[[Any, Workplace], Wish]
-    run: Callable[[Any, Workplace], Done]
-    gist: Callable[[Any, Workplace], str] | None = None
+    action: Callable[[Any, Workspace], ActionRequest]
+    run: Callable[[Any, Workspace], ToolOutput]
+    summary: Callable[[Any, Workspace], str] | None = None
 
 
-def spec_of(tool: Tool) -> ToolSpec:
+def tool_spec(tool: Tool) -> ToolSpec:
     """A tool as a model is told of it: a schema in one piece, without references, closed to unknown arguments."""
     schema = msgspec.json.schema(tool.arguments)
     parameters = _inlined(schema, schema.get("$defs", {}))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import click
 from rich.text import Text
 
-from infold.agent.run import Work
+from infold.agent.run import AgentRun
 from infold.cli.chat.commands import Order
 from infold.cli.chat.pages import context_page, fill_of, help_page
 from infold.cli.chat.screen import Screen, changes_in, drawn_change
@@ -20,7 +20,7 @@ from infold.errors import UsageError
 class Acts:
     """The commands at work on one session; `status` is how it stands."""
 
-    def __init__(self, work: Work, screen: Screen, status: Callable[[], Status], *, store: str | None) -> None:
+    def __init__(self, work: AgentRun, screen: Screen, status: Callable[[], Status], *, store: str | None) -> None:
         self._work = work
         self._screen = screen
         self._status = status

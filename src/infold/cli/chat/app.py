@@ -11,10 +11,10 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from infold.agent.events import Stepped
-from infold.agent.permissions import Consent, granted, told
-from infold.agent.run import Person, Told, Work
-from infold.agent.tools.tool import Wish
+from infold.agent.events import StepFinished
+from infold.agent.permissions import Consent, format_rules, granted_rules
+from infold.agent.run import AgentRun, RunEvent, UserInterface
+from infold.agent.tools.tool import ActionRequest
 from infold.agent.trust import default_store
 from infold.cli.agent_options import Job, at_work, ended_by_signals, new_key, opened, with_trust
 from infold.cli.chat.actions import Acts
@@ -66,16 +66,16 @@ class Chat:
         self._line = Line(history_at(prompts), self._pieces, mark=self._mark)
         self._moves: dict[str, Callable[[str], None]] = {"new": self._begin_anew, "model": self._change_model}
         self._moved = ExitStack()
-        self._work: Work
+        self._work: AgentRun
         self._acts: Acts
         self._tallies: Tallies
 
-    def join(self, work: Work) -> None:
+    def join(self, work: AgentRun) -> None:
         """Take the session that was opened, and say so."""
         self._take_up(work)
         self._greet()
 
-    def _take_up(self, work: Work) -> None:
+    def _take_up(self, work: AgentRun) -> None:
         self._work = work
         self._tallies = Tallies(work.store)
         self._acts = Acts(work, self._screen, lambda: self._standing, store=self._job.store)
@@ -86,9 +86,9 @@ class Chat:
         self._moved.close()
 
     @property
-    def person(self) -> Person:
+    def person(self) -> UserInterface:
         """Who sits here, as the agent knows them."""
-        return Person(self.tell, self.consent)
+        return UserInterface(self.tell, self.consent)
 
     def go_on(self) -> None:
         """Take one line after the other; in the end, say how to come back."""
@@ -165,16 +165,16 @@ class Chat:
 
     # The agent.
 
-    def tell(self, happening: Told) -> None:
+    def tell(self, happening: RunEvent) -> None:
         """Hear what happens, and show it."""
         self._screen.tell(happening)
-        if isinstance(happening, Stepped):
+        if isinstance(happening, StepFinished):
             self._look()
 
-    def consent(self, wish: Wish) -> Consent:
+    def consent(self, action: ActionRequest) -> Consent:
         """Ask the person whether the agent may do this."""
         with self._screen.paused():
-            self._screen.print(*_question(wish))
+            self._screen.print(*_question(action))
             answer = self._line.ask("  (y)es, (a)lways in this chat, (n)o: ", CONSENTS)
         return CONSENTS[answer or "no"]
 
@@ -192,19 +192,19 @@ class Chat:
             for piece in exchange_page(exchange, self._mark):
                 self._screen.print(piece)
 
-    def _part(self, work: Work) -> None:
+    def _part(self, work: AgentRun) -> None:
         """Say how to come back to a session, if there is anything in it."""
         command = self._job.going_on("chat", work.session.log.session_id) if work.session.log.next_sequence else ""
         if command:
             self._screen.tell_command(f"go on with: {command}")
 
 
-def _question(wish: Wish) -> Iterator[RenderableType]:
+def _question(action: ActionRequest) -> Iterator[RenderableType]:
     """What is wished, whole, and what leave for good would mean."""
-    where = f" ({wish.why or 'outside the project'})" if wish.outside else ""
-    yield Text(f"? {legible(wish.tool)}{where}", style="bold yellow")
-    yield Padding(Text(legible(wish.what[:MOST_ASKED])), (0, 0, 0, 4), expand=False)
-    over = len(wish.what) - MOST_ASKED
+    where = f" ({action.why or 'outside the project'})" if action.outside else ""
+    yield Text(f"? {legible(action.tool)}{where}", style="bold yellow")
+    yield Padding(Text(legible(action.what[:MOST_ASKED])), (0, 0, 0, 4), expand=False)
+    over = len(action.what) - MOST_ASKED
     if over > 0:
         yield Text(f"    (and {over:,} more characters)", style="yellow")
-    yield Text(f"  always would allow {one_line(told(granted(wish)), 240)}", style="dim")
+    yield Text(f"  always would allow {one_line(format_rules(granted_rules(action)), 240)}", style="dim")

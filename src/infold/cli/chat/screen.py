@@ -24,18 +24,18 @@ from rich.text import Text
 from rich.theme import Theme
 
 from infold.agent.events import (
-    Answered,
-    Called,
-    Ended,
-    Noted,
-    Reasoned,
-    Refused,
-    Retried,
-    Spoke,
-    Started,
-    Stepped,
-    SummaryBegun,
-    Titled,
+    Notice,
+    ReasoningReceived,
+    RequestRetried,
+    RunEnded,
+    RunStarted,
+    SessionTitled,
+    StepFinished,
+    SummaryStarted,
+    TextReceived,
+    ToolAnswered,
+    ToolCalled,
+    ToolRefused,
 )
 from infold.cli.chat.markdown import Blocks, blocks_of, drawn_block, lines_of
 from infold.cli.chat.status import Piece, drawn_status
@@ -60,8 +60,8 @@ class Done(Struct, frozen=True):
     """A call and its result; `number` counts the results of this chat."""
 
     number: int
-    called: Called
-    answered: Answered
+    called: ToolCalled
+    answered: ToolAnswered
     before: str = ""
 
 
@@ -69,20 +69,20 @@ class Results:
     """The results of this chat, the newest of them by number."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, Called] = {}
+        self._calls: dict[str, ToolCalled] = {}
         self._before: dict[str, str] = {}
         self._kept: dict[int, Done] = {}
         self._count = 0
 
-    def call(self, called: Called, before: str = "") -> None:
+    def call(self, called: ToolCalled, before: str = "") -> None:
         """A tool is about to be run; `before` is the file it may change."""
         self._calls[called.call_id] = called
         self._before[called.call_id] = before
 
-    def answer(self, answered: Answered) -> Done:
+    def answer(self, answered: ToolAnswered) -> Done:
         """A tool has answered."""
         self._count += 1
-        unknown = Called(answered.call_id, answered.tool, "", "")
+        unknown = ToolCalled(answered.call_id, answered.tool, "", "")
         called = self._calls.pop(answered.call_id, unknown)
         done = Done(self._count, called, answered, self._before.pop(answered.call_id, ""))
         self._kept[done.number] = done
@@ -108,7 +108,7 @@ def folded(done: Done, width: int) -> tuple[str, ...]:
     return (first, second) if second else (first,)
 
 
-def replaced_by(called: Called, root: Path) -> str:
+def replaced_by(called: ToolCalled, root: Path) -> str:
     """The file that a call replaces, as it is now; empty where it is not there or no text."""
     path = path_in(called) if called.tool == "write" else ""
     try:
@@ -119,7 +119,7 @@ def replaced_by(called: Called, root: Path) -> str:
         return ""
 
 
-def path_in(called: Called) -> str:
+def path_in(called: ToolCalled) -> str:
     """The file that a call would change; empty where it changes none that can be told."""
     return _field(called, "path") if called.tool in ("edit", "write") else ""
 
@@ -147,7 +147,7 @@ def _difference(before: str, after: str) -> Iterator[str]:
             yield legible(line[:1] + line[1:].expandtabs(4))
 
 
-def _field(called: Called, name: str) -> str:
+def _field(called: ToolCalled, name: str) -> str:
     """A text among a call's arguments; empty where there is none."""
     try:
         arguments = msgspec.json.decode(called.arguments.encode("utf-8", "replace"))
@@ -263,40 +263,40 @@ class Screen:
         with self._lock:
             if self._live is not None:
                 self._tell(told)
-            elif not isinstance(told, SummaryBegun | SummaryProgressed):
+            elif not isinstance(told, SummaryStarted | SummaryProgressed):
                 self._later.append(told)
 
     def _tell(self, told: Told) -> None:  # noqa: C901, PLR0912 - a branch for each kind of happening
         match told:
-            case Spoke():
+            case TextReceived():
                 self._arrive("answer", told.text)
-            case Reasoned():
+            case ReasoningReceived():
                 self._arrive("thought", told.text)
             case SummaryProgressed():
                 self._doing = "writing a summary"
                 if self.shows_summary:
                     self._arrive("summary", told.text)
-            case Called():
+            case ToolCalled():
                 self._show_call(told)
-            case Answered():
+            case ToolAnswered():
                 self._show_result(told)
-            case Retried():
+            case RequestRetried():
                 self.note(again(told, 4 * self._room), "yellow")
-            case Stepped():
+            case StepFinished():
                 self._finish()
-            case SummaryBegun():
+            case SummaryStarted():
                 self._part_summaries()
-            case Noted():
+            case Notice():
                 self.note(told.text, "dim")
-            case Ended():
+            case RunEnded():
                 self._show_ending(told)
-            case Started() | Refused() | Titled() | PreparedAhead():
+            case RunStarted() | ToolRefused() | SessionTitled() | PreparedAhead():
                 pass
             case _:
                 if is_worth_a_line(told):
                     self._show_event(event_text(told))
 
-    def _show_ending(self, ended: Ended) -> None:
+    def _show_ending(self, ended: RunEnded) -> None:
         """Say why it stopped, where that is not to be seen; what failed is told by the error itself."""
         words = ended.problem if ended.ending == "done" else ENDINGS[ended.ending]
         if words:
@@ -366,7 +366,7 @@ class Screen:
 
     # Tools.
 
-    def _show_call(self, called: Called) -> None:
+    def _show_call(self, called: ToolCalled) -> None:
         self._finish()
         self._doing = f"running {one_line(called.tool, 20)}"
         self.results.call(called, replaced_by(called, self._root))
@@ -374,7 +374,7 @@ class Screen:
         self.print(Text.assemble((self._shown("● "), "cyan"), (legible(called.tool), "bold cyan"), "  ", what))
         self._is_spaced = False
 
-    def _show_result(self, answered: Answered) -> None:
+    def _show_result(self, answered: ToolAnswered) -> None:
         self._doing = "thinking"
         done = self.results.answer(answered)
         changes = changes_in(done)

@@ -6,7 +6,7 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from infold.agent.run import Work
+from infold.agent.run import AgentRun
 from infold.cli.render import counted, dollars, legible, one_line, thousands
 from infold.core.messages import AssistantMessage, Overhead
 from infold.dashboard.reading import fill_tokens
@@ -49,7 +49,7 @@ class Piece(Struct, frozen=True):
     colour: str = ""
 
 
-def status_of(work: Work, tallies: Tallies) -> Status:
+def status_of(work: AgentRun, tallies: Tallies) -> Status:
     """How a session stands now; work grows with what is new since it was last asked."""
     log, limit = work.session.log, work.session.limit_tokens
     tally = tallies.of(work.key) if log.next_sequence else NO_TALLY
@@ -64,7 +64,7 @@ def status_of(work: Work, tallies: Tallies) -> Status:
     )
 
 
-def overhead_in(work: Work) -> Overhead:
+def overhead_in(work: AgentRun) -> Overhead:
     """What the newest request sent beside the messages; nothing before the first."""
     replies = (placed.message for placed in reversed(work.session.log.live))
     told = (reply.overhead for reply in replies if isinstance(reply, AssistantMessage) and reply.overhead is not None)

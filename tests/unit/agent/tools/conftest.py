@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from infold.agent.tools.tool import Done, Tool, Wish, Workplace
+from infold.agent.tools.tool import ActionRequest, Tool, ToolOutput, Workspace
 
-Ran: TypeAlias = Callable[..., Done]
-Wished: TypeAlias = Callable[..., Wish]
+Ran: TypeAlias = Callable[..., ToolOutput]
+Wished: TypeAlias = Callable[..., ActionRequest]
 
 
 @pytest.fixture
@@ -23,29 +23,29 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def workplace(root: Path) -> Workplace:
+def workspace(root: Path) -> Workspace:
     """A workplace at that project."""
-    return Workplace(root)
+    return Workspace(root)
 
 
 @pytest.fixture
-def ran(workplace: Workplace) -> Ran:
+def ran(workspace: Workspace) -> Ran:
     """Runs a tool with arguments."""
 
-    def run(tool: Tool, **given: Any) -> Done:
-        return tool.run(msgspec.convert(given, tool.arguments), workplace)
+    def run(tool: Tool, **given: Any) -> ToolOutput:
+        return tool.run(msgspec.convert(given, tool.arguments), workspace)
 
     return run
 
 
 @pytest.fixture
-def wished(workplace: Workplace) -> Wished:
+def wished(workspace: Workspace) -> Wished:
     """What a tool would do with arguments."""
 
-    def wish(tool: Tool, **given: Any) -> Wish:
-        return tool.wish(msgspec.convert(given, tool.arguments), workplace)
+    def action(tool: Tool, **given: Any) -> ActionRequest:
+        return tool.action(msgspec.convert(given, tool.arguments), workspace)
 
-    return wish
+    return action
 
 
 @pytest.fixture

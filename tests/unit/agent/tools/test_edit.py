@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from infold.agent.tools.edit import EDIT
-from infold.agent.tools.paths import RUNS_LATER
-from infold.agent.tools.tool import Done, ToolFailed, Wish
+from infold.agent.tools.files import RUNS_LATER
+from infold.agent.tools.tool import ActionRequest, ToolFailed, ToolOutput
 
 from .conftest import Ran, Wished
 
@@ -30,11 +30,11 @@ def refusal(ran: Ran, **given: object) -> str:
 
 def test_text_is_replaced(code: Path, ran: Ran, wished: Wished) -> None:
     """S5.5: text that is there once is replaced, and the line is told."""
-    assert ran(EDIT, path="code.py", old="def b():\n    return 1", new="def b():\n    return 2") == Done(
+    assert ran(EDIT, path="code.py", old="def b():\n    return 1", new="def b():\n    return 2") == ToolOutput(
         "edited code.py at line 5"
     )
     assert code.read_text() == CODE[:-2] + "2\n"
-    assert wished(EDIT, path="code.py", old="x", new="y") == Wish("edit", "code.py")
+    assert wished(EDIT, path="code.py", old="x", new="y") == ActionRequest("edit", "code.py")
 
 
 def test_text_that_is_there_twice_is_asked_about(code: Path, ran: Ran) -> None:
@@ -43,7 +43,9 @@ def test_text_that_is_there_twice_is_asked_about(code: Path, ran: Ran) -> None:
 
     assert "2 times, at lines 2, 6;" in told
     assert code.read_text() == CODE
-    assert ran(EDIT, path="code.py", old="return 1", new="return 2", all=True) == Done("edited code.py at line 2, 6")
+    assert ran(EDIT, path="code.py", old="return 1", new="return 2", all=True) == ToolOutput(
+        "edited code.py at line 2, 6"
+    )
     assert code.read_text() == CODE.replace("1", "2")
 
 
@@ -131,6 +133,6 @@ def test_what_is_not_there_is_not_edited(ran: Ran) -> None:
 
 def test_gits_own_files_are_asked_for(wished: Wished) -> None:
     """A change of what git runs programs by counts as one outside the project."""
-    assert wished(EDIT, path=".git/config", old="a", new="b") == Wish(
+    assert wished(EDIT, path=".git/config", old="a", new="b") == ActionRequest(
         "edit", ".git/config", outside=True, why=RUNS_LATER
     )

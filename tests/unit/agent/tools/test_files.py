@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.files import LARGEST_BYTES, content_of, encoded, replace_file
-from infold.agent.tools.tool import ToolFailed, Workplace
+from infold.agent.tools.files import LARGEST_BYTES, encode_text, read_text_file, replace_file
+from infold.agent.tools.tool import ToolFailed, Workspace
 
 
-def test_what_is_no_text_is_refused_in_words(root: Path, workplace: Workplace) -> None:
+def test_what_is_no_text_is_refused_in_words(root: Path, workspace: Workspace) -> None:
     """A folder, a pipe, a binary file and a huge one each say what to do instead."""
     (root / "folder").mkdir()
     os.mkfifo(root / "pipe")
@@ -20,7 +20,7 @@ def test_what_is_no_text_is_refused_in_words(root: Path, workplace: Workplace) -
     told = {}
     for name in ("folder", "pipe", "photo.png", "huge", "none"):
         with pytest.raises(ToolFailed) as refused:
-            content_of(root / name, workplace)
+            read_text_file(root / name, workspace)
         told[name] = str(refused.value)
 
     assert "use list" in told["folder"]
@@ -83,6 +83,6 @@ def test_a_failure_names_the_file_that_was_meant(root: Path) -> None:
 
 def test_bytes_that_are_no_text_come_back(root: Path) -> None:
     """What was read as it is, is written as it was; half a surrogate pair is refused."""
-    assert encoded(b"caf\xe9 \xff".decode("utf-8", "surrogateescape")) == b"caf\xe9 \xff"
+    assert encode_text(b"caf\xe9 \xff".decode("utf-8", "surrogateescape")) == b"caf\xe9 \xff"
     with pytest.raises(ToolFailed, match="character 3"):
-        encoded("ab\ud800")
+        encode_text("ab\ud800")

@@ -4,7 +4,7 @@ from time import thread_time
 
 import pytest
 
-from infold.agent.tools.project_files import LONGEST_GLOB, MOST_GLOBS, Glob, without_braces
+from infold.agent.tools.project_files import LONGEST_GLOB, MOST_GLOBS, Glob, expand_braces
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_globs_mean_what_is_expected(glob: str, fits: list[str], fits_not: list[
 
 def test_braces_are_choices() -> None:
     """Each choice is a glob of its own, also of several braces, in bounded number."""
-    assert without_braces("a{1,2}{x,y}") == ("a1x", "a1y", "a2x", "a2y")
-    assert without_braces("a}b{") == ("a}b{",)
-    assert len(without_braces("{a,b}" * 10)) == MOST_GLOBS
+    assert expand_braces("a{1,2}{x,y}") == ("a1x", "a1y", "a2x", "a2y")
+    assert expand_braces("a}b{") == ("a}b{",)
+    assert len(expand_braces("{a,b}" * 10)) == MOST_GLOBS
 
 
 def test_a_range_backwards_matches_nothing() -> None:

@@ -7,17 +7,17 @@ import pytest
 
 from infold.agent.tools.list import LIST, MOST_NAMES
 from infold.agent.tools.project_files import LONGEST_GLOB
-from infold.agent.tools.tool import Done, ToolFailed, Wish
+from infold.agent.tools.tool import ActionRequest, ToolFailed, ToolOutput
 
 from .conftest import Ran, Wished
 
 
 def test_a_folder_is_listed(repository: Path, ran: Ran, wished: Wished) -> None:
     """S5.5: what is in a folder is listed, folders with a slash, without what git ignores."""
-    assert ran(LIST) == Done(".gitignore\nREADME.md\nkept.log\nsrc/")
-    assert ran(LIST, path="src") == Done("app.py\ndeep/")
-    assert ran(LIST, path="build") == Done("made.py")
-    assert wished(LIST, path="src") == Wish("list", "src")
+    assert ran(LIST) == ToolOutput(".gitignore\nREADME.md\nkept.log\nsrc/")
+    assert ran(LIST, path="src") == ToolOutput("app.py\ndeep/")
+    assert ran(LIST, path="build") == ToolOutput("made.py")
+    assert wished(LIST, path="src") == ActionRequest("list", "src")
 
 
 def test_a_link_to_itself_hides_nothing(root: Path, ran: Ran) -> None:
@@ -25,7 +25,7 @@ def test_a_link_to_itself_hides_nothing(root: Path, ran: Ran) -> None:
     (root / "loop").symlink_to("loop")
     (root / "src").mkdir()
 
-    assert ran(LIST) == Done("loop\nsrc/")
+    assert ran(LIST) == ToolOutput("loop\nsrc/")
 
 
 def test_a_glob_finds_files_at_any_depth(repository: Path, ran: Ran) -> None:
@@ -35,9 +35,9 @@ def test_a_glob_finds_files_at_any_depth(repository: Path, ran: Ran) -> None:
     (repository / "gone.py").unlink()
     (repository / "link.py").symlink_to("nowhere")
 
-    assert ran(LIST, glob="*.py") == Done("link.py\nsrc/app.py\nsrc/deep/util.py")
-    assert ran(LIST, path="src", glob="deep/*") == Done("src/deep/util.py")
-    assert ran(LIST, glob="*.rs") == Done("[no file matches]")
+    assert ran(LIST, glob="*.py") == ToolOutput("link.py\nsrc/app.py\nsrc/deep/util.py")
+    assert ran(LIST, path="src", glob="deep/*") == ToolOutput("src/deep/util.py")
+    assert ran(LIST, glob="*.rs") == ToolOutput("[no file matches]")
 
 
 def test_a_list_has_a_bound(root: Path, ran: Ran) -> None:
@@ -55,7 +55,7 @@ def test_what_is_no_folder_is_refused(root: Path, ran: Ran) -> None:
     """A missing folder, and a glob that is none, are told in words; an empty folder is one."""
     (root / "empty").mkdir()
 
-    assert ran(LIST, path="empty") == Done("[the folder is empty]")
+    assert ran(LIST, path="empty") == ToolOutput("[the folder is empty]")
     with pytest.raises(ToolFailed, match="there is no none"):
         ran(LIST, path="none")
     with pytest.raises(ToolFailed, match="give one such as"):

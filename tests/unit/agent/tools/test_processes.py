@@ -10,7 +10,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from infold.agent.tools.processes import held_back_signals, run_process
+from infold.agent.tools.processes import defer_signals, run_process
 
 
 def shell(command: str) -> list[str]:
@@ -164,7 +164,7 @@ def test_an_interrupt_waits_for_a_program_to_be_started() -> None:
     started: list[str] = []
 
     def start() -> None:
-        with held_back_signals():
+        with defer_signals():
             signal.raise_signal(signal.SIGINT)
             started.append("program")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.read import LONGEST_LINE, MOST_CHARACTERS, READ, lines_of
-from infold.agent.tools.tool import Done, ToolFailed, Wish
+from infold.agent.tools.read import LONGEST_LINE, MOST_CHARACTERS, READ, split_lines
+from infold.agent.tools.tool import ActionRequest, ToolFailed, ToolOutput
 
 from .conftest import Ran, Wished
 
@@ -14,8 +14,8 @@ def test_lines_have_numbers(root: Path, ran: Ran, wished: Wished) -> None:
     """S5.5: a file is shown with the number of each line; its last line break begins no line."""
     (root / "a.py").write_text("one\n\nthree\n")
 
-    assert ran(READ, path="a.py") == Done("1\tone\n2\t\n3\tthree")
-    assert wished(READ, path="a.py") == Wish("read", "a.py")
+    assert ran(READ, path="a.py") == ToolOutput("1\tone\n2\t\n3\tthree")
+    assert wished(READ, path="a.py") == ActionRequest("read", "a.py")
 
 
 def test_a_part_can_be_read(root: Path, ran: Ran) -> None:
@@ -60,7 +60,7 @@ def test_an_empty_file_is_told(root: Path, ran: Ran) -> None:
     """Nothing in a file is no error."""
     (root / "empty").touch()
 
-    assert ran(READ, path="empty") == Done("[empty is empty]")
+    assert ran(READ, path="empty") == ToolOutput("[empty is empty]")
 
 
 def test_what_is_no_file_is_refused(root: Path, ran: Ran) -> None:
@@ -73,4 +73,4 @@ def test_what_is_no_file_is_refused(root: Path, ran: Ran) -> None:
 
 def test_lines_are_counted_as_editors_do() -> None:
     """An end without a line break is a line; nothing at all is none."""
-    assert [lines_of(text) for text in ("", "\n", "a", "a\n", "a\nb")] == [[], [""], ["a"], ["a"], ["a", "b"]]
+    assert [split_lines(text) for text in ("", "\n", "a", "a\n", "a\nb")] == [[], [""], ["a"], ["a"], ["a", "b"]]

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from infold.agent.tools.project_files import files_below, ignored_among, is_ignored
+from infold.agent.tools.project_files import ignored_names, is_ignored, list_files
 
 
 def test_ignored_names_are_known(repository: Path) -> None:
@@ -11,23 +11,23 @@ def test_ignored_names_are_known(repository: Path) -> None:
     (repository / 'sp ace"é\n.log').touch()
     names = ["src", "build", "debug.log", "kept.log", 'sp ace"é\n.log']
 
-    assert ignored_among(names, repository) == {"build", "debug.log", 'sp ace"é\n.log'}
+    assert ignored_names(names, repository) == {"build", "debug.log", 'sp ace"é\n.log'}
 
 
 def test_inside_an_ignored_folder_all_is_shown(repository: Path) -> None:
     """Whoever looks into an ignored folder wants to see what is there."""
     assert is_ignored(repository / "build")
     assert not is_ignored(repository)
-    assert ignored_among(["made.py"], repository / "build") == frozenset()
-    assert list(files_below(repository / "build")) == ["made.py"]
+    assert ignored_names(["made.py"], repository / "build") == frozenset()
+    assert list(list_files(repository / "build")) == ["made.py"]
 
 
 def test_files_below_are_those_git_would_keep(repository: Path) -> None:
     """Known and new files are listed in order, ignored ones are not."""
     subprocess.run(["git", "-C", str(repository), "add", "src"], check=True)
 
-    assert list(files_below(repository)) == [".gitignore", "README.md", "kept.log", "src/app.py", "src/deep/util.py"]
-    assert list(files_below(repository / "src")) == ["app.py", "deep/util.py"]
+    assert list(list_files(repository)) == [".gitignore", "README.md", "kept.log", "src/app.py", "src/deep/util.py"]
+    assert list(list_files(repository / "src")) == ["app.py", "deep/util.py"]
 
 
 def test_without_a_repository_nothing_is_ignored(root: Path) -> None:
@@ -36,8 +36,8 @@ def test_without_a_repository_nothing_is_ignored(root: Path) -> None:
     for path in ("b/2.log", "a", "b/.git/x"):
         (root / path).touch()
 
-    assert ignored_among(["a"], root) == frozenset()
-    assert list(files_below(root)) == ["a", "b/2.log"]
+    assert ignored_names(["a"], root) == frozenset()
+    assert list(list_files(root)) == ["a", "b/2.log"]
 
 
 def test_a_repository_that_git_refuses_is_walked(root: Path) -> None:
@@ -45,5 +45,5 @@ def test_a_repository_that_git_refuses_is_walked(root: Path) -> None:
     (root / ".git").write_text("nonsense")
     (root / "a").touch()
 
-    assert ignored_among(["a"], root) == frozenset()
-    assert sorted(files_below(root)) == [".git", "a"]
+    assert ignored_names(["a"], root) == frozenset()
+    assert sorted(list_files(root)) == [".git", "a"]

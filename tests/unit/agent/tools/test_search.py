@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from infold.agent.tools.processes import run_process
-from infold.agent.tools.search import LONGEST_LINE, MOST_HITS, SEARCH, SearchArguments, git_search, rg_command
-from infold.agent.tools.tool import Done, ToolFailed, Wish
+from infold.agent.tools.search import LONGEST_LINE, MOST_HITS, SEARCH, SearchArguments, rg_command, run_git_grep
+from infold.agent.tools.tool import ActionRequest, ToolFailed, ToolOutput
 
 from .conftest import Ran, Wished
 
 
 def test_lines_are_found(repository: Path, ran: Ran, wished: Wished) -> None:
     """S5.5: matching lines are given by file with their numbers; what git ignores is passed over."""
-    assert ran(SEARCH, pattern=r"n\w+le in") == Done(
+    assert ran(SEARCH, pattern=r"n\w+le in") == ToolOutput(
         "README.md\n1\t# needle in README.md\n"
         "kept.log\n1\t# needle in kept.log\n"
         "src/app.py\n1\t# needle in src/app.py\n"
         "src/deep/util.py\n1\t# needle in src/deep/util.py"
     )
-    assert wished(SEARCH, pattern="x", path="src") == Wish("search", "src")
-    assert wished(SEARCH, pattern="x") == Wish("search", ".")
+    assert wished(SEARCH, pattern="x", path="src") == ActionRequest("search", "src")
+    assert wished(SEARCH, pattern="x") == ActionRequest("search", ".")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_both_programs_find_the_same(repository: Path, given: dict[str, str], fi
     program = os.fsdecode(shutil.which("rg") or "")
 
     by_rg = run_process(rg_command(program, arguments, file), repository, limit_seconds=10)
-    assert _files(by_rg.output) == _files(git_search(arguments, repository, file).output)
+    assert _files(by_rg.output) == _files(run_git_grep(arguments, repository, file).output)
 
 
 def test_git_searches_a_folder_in_no_repository(root: Path) -> None:
@@ -130,5 +130,5 @@ def test_git_searches_a_folder_in_no_repository(root: Path) -> None:
     (root / "a").write_text("one needle\n")
     (root.parent / "above").write_text("needle\n")
 
-    assert _files(git_search(SearchArguments("needle"), root, "").output) == ["a"]
-    assert "above" not in _files(git_search(SearchArguments("needle", glob="../*"), root, "").output)
+    assert _files(run_git_grep(SearchArguments("needle"), root, "").output) == ["a"]
+    assert "above" not in _files(run_git_grep(SearchArguments("needle", glob="../*"), root, "").output)

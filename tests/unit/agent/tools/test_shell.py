@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from infold.agent.permissions import BUILD_RULES, decide, parse_rules
-from infold.agent.tools.paths import RUNS_LATER
+from infold.agent.tools.files import RUNS_LATER
 from infold.agent.tools.shell import SHELL, ShellArguments
-from infold.agent.tools.tool import Done, ToolFailed, Wish, Workplace
+from infold.agent.tools.tool import ActionRequest, ToolFailed, ToolOutput, Workspace
 
 from .conftest import Ran, Wished
 
@@ -17,7 +17,7 @@ def test_a_command_gives_what_it_said(root: Path, ran: Ran) -> None:
     """S5.5: a command runs at the project's root; its output is whole, and success needs no words."""
     (root / "a.txt").write_text("x\n")
 
-    assert ran(SHELL, command="ls; echo done") == Done("a.txt\ndone", exit_status=0)
+    assert ran(SHELL, command="ls; echo done") == ToolOutput("a.txt\ndone", exit_status=0)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_command_gives_what_it_said(root: Path, ran: Ran) -> None:
 )
 def test_how_it_went_is_told(ran: Ran, command: str, output: str, status: int) -> None:
     """Nothing said and an exit status other than 0 are told in words too, because a model sees only those."""
-    assert ran(SHELL, command=command) == Done(output, exit_status=status)
+    assert ran(SHELL, command=command) == ToolOutput(output, exit_status=status)
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_a_folder_may_be_given(root: Path, ran: Ran, wished: Wished) -> None:
     (root / "my folder").mkdir()
 
     assert ran(SHELL, command="pwd", folder="my folder").output.endswith("/my folder")
-    assert wished(SHELL, command="pwd", folder="my folder") == Wish("shell", "cd 'my folder' && pwd")
+    assert wished(SHELL, command="pwd", folder="my folder") == ActionRequest("shell", "cd 'my folder' && pwd")
     with pytest.raises(ToolFailed, match="there is no nowhere"):
         ran(SHELL, command="pwd", folder="nowhere")
 
@@ -147,10 +147,10 @@ def test_no_spelling_leads_out_unasked(root: Path, wished: Wished, command: str)
     (root / "sub").mkdir()
     (root / "sub" / "up").symlink_to("/etc")
     (root.parent / "notes.txt").touch()
-    wish = wished(SHELL, command=command)
+    action = wished(SHELL, command=command)
 
-    assert wish.outside
-    assert decide(wish, (*BUILD_RULES, *parse_rules({"shell:*": "allow"}))) == "ask"
+    assert action.outside
+    assert decide(action, (*BUILD_RULES, *parse_rules({"shell:*": "allow"}))) == "ask"
 
 
 @pytest.mark.parametrize(
@@ -196,10 +196,10 @@ def test_files_that_run_later_are_asked_for(root: Path, wished: Wished, command:
     for folder in (".git/hooks", ".venv/bin", ".github/workflows"):
         (root / folder).mkdir(parents=True)
     (root / ".venv" / "bin" / "python").symlink_to("/usr/bin/env")
-    wish = wished(SHELL, command=command)
+    action = wished(SHELL, command=command)
 
-    assert wish.outside is asks
-    assert not asks or wish.why == RUNS_LATER or ".." in command
+    assert action.outside is asks
+    assert not asks or action.why == RUNS_LATER or ".." in command
 
 
 def test_what_is_judged_is_what_runs(root: Path, wished: Wished, ran: Ran) -> None:
@@ -227,7 +227,7 @@ def test_commands_see_no_keys(root: Path, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setenv(name, value)
 
     def names(passed: tuple[str, ...] | None) -> set[str]:
-        output = SHELL.run(ShellArguments("env"), Workplace(root, passed=passed)).output
+        output = SHELL.run(ShellArguments("env"), Workspace(root, passed=passed)).output
         return {line.partition("=")[0] for line in output.splitlines()} & {*hidden, *seen}
 
     assert names(()) == set(seen)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from infold.agent.tools.tool import Done, Tool, Wish, Workplace, spec_of
+from infold.agent.tools.tool import ActionRequest, Tool, ToolOutput, Workspace, tool_spec
 
 
 class Inner(Struct, frozen=True):
@@ -20,17 +20,17 @@ class Arguments(Struct, frozen=True):
     many: tuple[Inner, ...] = ()
 
 
-def _wish(arguments: Arguments, workplace: Workplace) -> Wish:
-    return Wish("t", "x")
+def _action(arguments: Arguments, workspace: Workspace) -> ActionRequest:
+    return ActionRequest("t", "x")
 
 
-def _run(arguments: Arguments, workplace: Workplace) -> Done:
-    return Done("x")
+def _run(arguments: Arguments, workspace: Workspace) -> ToolOutput:
+    return ToolOutput("x")
 
 
 def test_a_schema_is_in_one_piece() -> None:
     """No reference is left, every object is closed, a choice has its type, and nothing is said twice."""
-    spec = spec_of(Tool("t", "Does a thing.", Arguments, _wish, _run))
+    spec = tool_spec(Tool("t", "Does a thing.", Arguments, _action, _run))
     inner = {
         "type": "object",
         "description": "An inner thing.",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.paths import RUNS_LATER
-from infold.agent.tools.tool import Done, ToolFailed, Wish
+from infold.agent.tools.files import RUNS_LATER
+from infold.agent.tools.tool import ActionRequest, ToolFailed, ToolOutput
 from infold.agent.tools.write import WRITE
 
 from .conftest import Ran, Wished
@@ -13,8 +13,8 @@ from .conftest import Ran, Wished
 
 def test_a_file_is_made_or_replaced(root: Path, ran: Ran) -> None:
     """S5.5: a file is written as it is given, with the folders it needs, and which of the two it was is told."""
-    assert ran(WRITE, path="a/b.txt", content="one\r\ntwo") == Done("made a/b.txt: 2 lines")
-    assert ran(WRITE, path="a/b.txt", content="é\n") == Done("replaced a/b.txt: 1 line")
+    assert ran(WRITE, path="a/b.txt", content="one\r\ntwo") == ToolOutput("made a/b.txt: 2 lines")
+    assert ran(WRITE, path="a/b.txt", content="é\n") == ToolOutput("replaced a/b.txt: 1 line")
     assert (root / "a" / "b.txt").read_bytes() == "é\n".encode()
 
 
@@ -34,9 +34,11 @@ def test_a_link_stays_a_link(root: Path, ran: Ran, wished: Wished) -> None:
 
     assert (root / "link").is_symlink()
     assert (root / "real").read_text() == "new"
-    assert wished(WRITE, path="link", content="x") == Wish("write", "real")
+    assert wished(WRITE, path="link", content="x") == ActionRequest("write", "real")
 
 
 def test_gits_own_files_are_asked_for(wished: Wished) -> None:
     """A change of what git runs programs by counts as one outside the project."""
-    assert wished(WRITE, path=".git/config", content="x") == Wish("write", ".git/config", outside=True, why=RUNS_LATER)
+    assert wished(WRITE, path=".git/config", content="x") == ActionRequest(
+        "write", ".git/config", outside=True, why=RUNS_LATER
+    )
