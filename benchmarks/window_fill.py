@@ -447,7 +447,7 @@ def play_agent(case: Case, provider: Provider) -> None:
             lambda told: provider.events.append(told) if isinstance(told, Event) else None, lambda _: "no"
         )
         with open_store("memory") as store:
-            work = open_run(store, KEY, model, place=place, settings=read_settings(environ, root), person=person)
+            work = open_run(store, KEY, model, options=place, settings=read_settings(environ, root), ui=person)
             try:
                 work.run(TASK)
             except WindowExceeded as error:

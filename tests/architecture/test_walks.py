@@ -231,7 +231,7 @@ def walk_agent(trace: Trace) -> None:
     )
     told: list[object] = []
     limits = RunLimits(steps=1, silence_seconds=600.0)  # so that a slow machine changes nothing
-    loop = Loop(Session(MemoryStore(), "feed", settings), ReadingModel(), BUILD, tools, tell=told.append, limits=limits)
+    loop = Loop(Session(MemoryStore(), "feed", settings), ReadingModel(), BUILD, tools, emit=told.append, limits=limits)
     with trace:
         ended = loop.run("What is the feed?")
 

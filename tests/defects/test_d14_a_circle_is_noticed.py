@@ -12,7 +12,7 @@ from infold.stores.memory import MemoryStore
 from infold.testing.scripted_answers import Say, ScriptedRequest
 from infold.testing.scripted_model import ScriptedModel
 
-from ..unit.agent.workshop import (  # noqa: TID252 - `tests` is no package to name
+from ..unit.agent.builders import (  # noqa: TID252 - `tests` is no package to name
     KEY,
     call,
     loop_in,

@@ -224,7 +224,7 @@ class Scene:
         )
         # Whole results, so that they have the size a scene gives them.
         limits = RunLimits(result_tokens=100_000, result_share=1.0, pause_seconds=0.0)
-        return Loop(self.session, self.model, BUILD, toolbox, tell=self.tell, limits=limits)
+        return Loop(self.session, self.model, BUILD, toolbox, emit=self.tell, limits=limits)
 
     def summarises_with(self, wire: str) -> None:
         """Have another model write the summaries of agents that begin from now on."""

@@ -209,4 +209,4 @@ def put_to_work(place: Place, model: Model, told: list[RunEvent]) -> AgentRun:
     )
     nobody = UserInterface(told.append, lambda _: "no")
     settings = read_settings(environ, place.root)
-    return open_run(MemoryStore(), KEY, model, place=where, settings=settings, person=nobody)
+    return open_run(MemoryStore(), KEY, model, options=where, settings=settings, ui=nobody)

@@ -16,7 +16,7 @@ from infold.core.messages import ModelRef
 from infold.models.anthropic import AnthropicMessages
 from infold.testing.scripted import ScriptedServer
 
-from ..unit.agent.workshop import toolbox_in  # noqa: TID252 - `tests` is no package to name
+from ..unit.agent.builders import toolbox_in  # noqa: TID252 - `tests` is no package to name
 from ..unit.gateway.stage import Stage  # noqa: TID252
 from .gateway_stage import serving
 from .thinking_server import DROPS, MODEL, STEPS, SYSTEM, TOOLS, WINDOW, Item, Refused, Thinker, Worker, body_of
@@ -131,7 +131,7 @@ def through_agent(thinker: Thinker, model: str, events: list[Event], folder: Pat
             on_event=events.append,
         )
         session = Session(open_store("memory"), "s", settings)
-        loop = Loop(session, asked, BUILD, toolbox_in(folder), tell=lambda _: None, limits=RunLimits(output_tokens=400))
+        loop = Loop(session, asked, BUILD, toolbox_in(folder), emit=lambda _: None, limits=RunLimits(output_tokens=400))
         for _ in range(STEPS // 10):
             ended = loop.run("Go on with the next part.").ending
     return ended

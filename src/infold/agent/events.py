@@ -1,4 +1,7 @@
-"""What an agent tells whoever watches it work, beside what infold itself tells (`core.events`): facts, as they happen."""
+"""Events of an agent run, emitted as they happen, in addition to those of sessions (`core.events`).
+
+`infold run --json` prints them; tags and fields are part of its interface.
+"""
 
 from typing import Literal, TypeAlias
 
@@ -7,13 +10,13 @@ from msgspec import Struct
 from infold.core.messages import Finish, ResultStatus, Usage
 
 RunEnding: TypeAlias = Literal["done", "aborted", "length", "steps", "circling", "filtered", "stop", "failed"]
-"""Why an agent stopped: it was done, a person aborted it, its reply was cut off and compacting did not help, it took as many
-steps as it may, it made the same calls over and over, the provider withheld the reply, a compaction got no summary and its policy
-stops there, or an error ended it."""
+"""Why a run ended: the work is done; the user aborted it; a reply was cut off and compacting did not help; the step limit was
+reached; the same calls were repeated; the provider withheld the reply; a compaction got no summary and the policy stops then; an
+error."""
 
 
 class RunStarted(Struct, frozen=True, tag_field="event", tag="started"):
-    """An agent began to work on a prompt, or to go on: in which session, by which model, at which root. Always the first."""
+    """An agent began to work on a prompt, or continued. Always the first event."""
 
     session_id: str
     model: str
@@ -33,7 +36,7 @@ class ReasoningReceived(Struct, frozen=True, tag_field="event", tag="reasoning")
 
 
 class ToolCalled(Struct, frozen=True, tag_field="event", tag="tool-call"):
-    """A tool is about to be run; `arguments` is the JSON text as the model wrote it, `what` the gist of it in one line."""
+    """A tool is about to run; `arguments` is the model's JSON text, `what` a summary in one line."""
 
     call_id: str
     tool: str
@@ -42,9 +45,9 @@ class ToolCalled(Struct, frozen=True, tag_field="event", tag="tool-call"):
 
 
 class ToolRefused(Struct, frozen=True, tag_field="event", tag="tool-refused"):
-    """A call was not permitted: `allow` are the rules that would permit it, empty where a rule denies it for good.
+    """A call was not permitted.
 
-    With rules, somebody was asked and said no, or nobody could be asked.
+    `allow` are the rules that would permit it: the user refused, or could not be asked. Empty if a rule denies it.
     """
 
     call_id: str
@@ -54,7 +57,7 @@ class ToolRefused(Struct, frozen=True, tag_field="event", tag="tool-refused"):
 
 
 class ToolAnswered(Struct, frozen=True, tag_field="event", tag="tool-result"):
-    """A tool has answered."""
+    """A call has a result."""
 
     call_id: str
     tool: str
@@ -65,7 +68,7 @@ class ToolAnswered(Struct, frozen=True, tag_field="event", tag="tool-result"):
 
 
 class StepFinished(Struct, frozen=True, tag_field="event", tag="step"):
-    """A step has ended: its usage and cost, and how full the window was when it was asked for."""
+    """A reply was recorded; `view_tokens` and `limit_tokens` say how full the window was when it was requested."""
 
     number: int
     finish: Finish | None
@@ -76,33 +79,33 @@ class StepFinished(Struct, frozen=True, tag_field="event", tag="step"):
 
 
 class RequestRetried(Struct, frozen=True, tag_field="event", tag="retry"):
-    """A request failed and is sent again, after so long; what its reply had said so far does not count."""
+    """A request failed and is sent again after `wait_seconds`; the text of its reply so far is discarded."""
 
     problem: str
     wait_seconds: float = 0.0
 
 
 class SummaryStarted(Struct, frozen=True, tag_field="event", tag="summary-begun"):
-    """A model is asked for a summary; what it wrote before, for one that was not accepted, does not count."""
+    """A model is asked for a summary; the text of an earlier one that was rejected is discarded."""
 
     session_id: str
 
 
 class Notice(Struct, frozen=True, tag_field="event", tag="note"):
-    """Something a person should know who wonders: why it takes so long, what of their instructions the model is not given."""
+    """Something the user should know: why a step takes long, which instructions the model is not given."""
 
     text: str
 
 
 class SessionTitled(Struct, frozen=True, tag_field="event", tag="title"):
-    """The session has been given a title."""
+    """The session got a title."""
 
     session_id: str
     text: str
 
 
 class RunEnded(Struct, frozen=True, tag_field="event", tag="ended"):
-    """The agent stopped; `text` is what the last reply said, `problem` what was wrong, in words, if anything was."""
+    """The run ended; `text` is that of the last reply, `problem` describes what went wrong, if anything did."""
 
     ending: RunEnding
     session_id: str
@@ -125,4 +128,4 @@ AgentEvent: TypeAlias = (
     | SessionTitled
     | RunEnded
 )
-"""Everything an agent tells."""
+"""Everything an agent emits."""

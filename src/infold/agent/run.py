@@ -1,9 +1,10 @@
-"""A session with an agent at work on it: everything a face needs to start one, put together.
+"""Open a session with an agent working on it: everything that a command needs to start one.
 
-Which model, store and clock there are is said by whoever calls; settings say the rest.
+The caller chooses model, store and clock; settings choose the rest.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -42,104 +43,27 @@ from infold.formats.registry import format_named
 from infold.formats.requests import truncates
 from infold.ports import Clock, FullStore, Model, ModelRequest, Said, SessionKey
 from infold.settings import Settings
-from infold.settings.resolve import Permissions
 from infold.wiring import summariser_for
 
-TITLE_TIMEOUT_SECONDS = 5.0
-"""How long a model may take for a title before code makes one."""
-
-
-MOST_TITLE_CHARACTERS = 4_000
-"""Characters of a first message that a title is made of."""
-
-
-class Namer:
-    """Hears what an agent tells, tells it on, and gives the session a title when the first reply is there.
-
-    So early because a listing reads only a session's first entries. Without a `model` code makes the title.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        model: Model | None,
-        tell: Callable[[AgentEvent], None],
-        *,
-        seconds: float = TITLE_TIMEOUT_SECONDS,
-    ) -> None:
-        self._session = session
-        self._model = model
-        self._tell = tell
-        self._seconds = seconds
-        self._prompt = ""
-
-    def expect(self, prompt: str) -> None:
-        """The next reply answers this, and the session is to be named for it."""
-        self._prompt = prompt
-
-    def tell(self, told: AgentEvent) -> None:
-        """Hear of something, and tell it on."""
-        self._tell(told)
-        if isinstance(told, StepFinished) and self._prompt:
-            prompt, self._prompt = self._prompt, ""
-            given = self._asked(self._model, prompt) if self._model else ""
-            title = given or title_from_text(prompt)
-            if title:
-                self._session.title(title)
-                self._tell(SessionTitled(self._session.log.session_id, title))
-            if given:
-                self._title_prompt(given)
-
-    def _title_prompt(self, title: str) -> None:
-        """Give the prompt the title that the model gave the session for it, in place of its own first words."""
-        newest = next((placed for placed in reversed(self._session.log.live) if placed.is_persons), None)
-        if newest is not None:
-            self._session.title(title, message_id=newest.message.id)
-
-    def _asked(self, model: Model, prompt: str) -> str:
-        """What the model calls it, if it says so soon enough: nobody waits long for a name."""
-        told: SimpleQueue[str] = SimpleQueue()
-        Thread(target=lambda: told.put(request_title(model, prompt)), name="title", daemon=True).start()
-        try:
-            return told.get(timeout=self._seconds)
-        except Empty:
-            return ""
-
-
-def request_title(model: Model, prompt: str) -> str:
-    """A title for work that begins with this prompt; empty where the model does not give one, which is no harm."""
-    asked = f"<message>\n{inert(prompt[:MOST_TITLE_CHARACTERS])}\n</message>"
-    items: list[object] = [*format_named(model.format).encode_new(UserMessage(MessageId(""), (TextPart(asked),)))]
-    try:
-        heard = [
-            piece.text for piece in model.stream(ModelRequest(items, TITLE.system_text)) if isinstance(piece, Said)
-        ]
-    except ModelError:
-        return ""
-    return title_from_reply("".join(heard))
-
-
 CONTINUE_PROMPT = "Go on."
-"""What is said in a person's name who lets an agent go on after its last reply."""
-
+"""The user's prompt if a run continues after the model's last reply."""
 
 RunEvent: TypeAlias = AgentEvent | Event
-"""Everything that is told of an agent at work."""
+"""An event of an agent or of its session."""
 
 
 class UserInterface(Struct, frozen=True):
-    """Whom the agent works for: told of everything, and asked where the rules leave something open."""
+    """The user's side of a run: it gets every event, and decides where the rules say "ask"."""
 
-    tell: Callable[[RunEvent], None]
+    emit: Callable[[RunEvent], None]
     consent: Callable[[ActionRequest], Consent]
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
-    """What a face says of the work: where it is done, by whom and within what bounds, over what settings say.
+    """Options of a run that win over settings.
 
-    `allow` are rules that hold for this work alone; `window`, `steps` and `output_tokens` are 0 where settings or the model
-    decide. `is_trusted`: the project's own instructions and skills may be used. `address` is where the model is asked, if not at
-    its provider's own.
+    `allow` are rules for this run alone; `window`, `steps` and `output_tokens` are 0 to leave them to settings or the model.
+    `is_trusted`: the project's own instructions and skills may be used. `address` is the model's URL if not its provider's own.
     """
 
     root: Path
@@ -156,103 +80,73 @@ class RunOptions(Struct, frozen=True, kw_only=True):
 
 
 class AgentRun(Struct, frozen=True):
-    """One session, where it is kept, and the agent at work on it."""
+    """A session, its store, and the agent working on it; `untitled` holds the first prompt of a session without a title."""
 
     session: Session
     model: Model
     loop: Loop
     toolbox: Toolbox
-    namer: Namer
     store: FullStore
     key: SessionKey
+    untitled: list[str]
 
     def run(self, prompt: str, *, system: str = "") -> RunEnded:
-        """Carry out what a person asks; a new session gets a title as soon as it has its first reply."""
+        """Work on a prompt; a new session gets a title as soon as it has its first reply."""
         log = self.session.log
         if log.checkpoint is None and not any(placed.is_persons for placed in log.live):
-            self.namer.expect(prompt)
+            self.untitled[:] = [prompt]
         return self.loop.run(prompt, system=system)
 
     def go_on(self) -> RunEnded:
-        """Work on from where the session stands; where the model had the last word, it is told to in the person's name."""
+        """Continue from where the session stands; if it ends with a reply, add a prompt to continue."""
         live = self.session.log.live
         is_answered = bool(live) and isinstance(live[-1].message, AssistantMessage) and not live[-1].calls
         return self.run(CONTINUE_PROMPT) if is_answered else self.loop.go_on()
 
 
 def open_run(
-    store: FullStore, key: SessionKey, model: Model, *, place: RunOptions, settings: Settings, person: UserInterface
+    store: FullStore, key: SessionKey, model: Model, *, options: RunOptions, settings: Settings, ui: UserInterface
 ) -> AgentRun:
-    """Open a session, new or known, and put an agent to work on it; raises `UsageError` for an agent or a rule that is none."""
+    """Open a session, new or stored, for an agent; raise `UsageError` for an unknown agent or a wrong rule."""
     known = lookup(model.ref.full_name).entry
-    agent = find_agent(place.agent) if known.calls_tools else TALK
-    kept = _kept(settings, model, agent, place, summarises=known.summarises)
-    told = replace(kept, on_event=person.tell, summariser=_told_of(kept.summariser, key, person))
-    session = Session(store, key.session_id, told, tenant=key.tenant)
-    stated = settings.for_session(model=model.ref.full_name, agent=agent.name).permissions
-    toolbox = _toolbox(session, settings, place, person, rules=_rules(agent, stated, place.allow))
-    namer = Namer(session, model if settings.agent.titles and known.calls_tools else None, person.tell)
+    agent = find_agent(options.agent) if known.calls_tools else TALK
+    stated = _session_settings(settings, model, agent, options, summarises=known.summarises)
+    summariser = _announce_summaries(stated.summariser, key, ui)
+    session = Session(
+        store, key.session_id, replace(stated, on_event=ui.emit, summariser=summariser), tenant=key.tenant
+    )
+    permissions = settings.for_session(model=model.ref.full_name, agent=agent.name).permissions
+    rules = (*default_rules(agent), *rules_from_settings(permissions))
+    allowing = parse_rules(dict.fromkeys(options.allow, "allow"))
+    denials = (rule for rule in rules if rule.permission == "deny")  # final, so they come last again
+    toolbox = _toolbox(session, settings, options, ui, rules=(*rules, *allowing, *denials))
     limits = RunLimits(
-        steps=place.steps or settings.agent.steps,
-        output_tokens=place.output_tokens,
+        steps=options.steps or settings.agent.steps,
+        output_tokens=options.output_tokens,
         result_tokens=settings.agent.result_tokens,
     )
-    loop = Loop(session, model, agent, toolbox, tell=namer.tell, limits=limits)
-    return AgentRun(session, model, loop, toolbox, namer, store, key)
+    title_model = model if settings.agent.titles and known.calls_tools else None
+    untitled: list[str] = []
+
+    def emit(event: AgentEvent) -> None:
+        ui.emit(event)
+        if isinstance(event, StepFinished) and untitled:
+            give_title(session, untitled.pop(), title_model, ui.emit)
+
+    loop = Loop(session, model, agent, toolbox, emit=emit, limits=limits)
+    return AgentRun(session, model, loop, toolbox, store, key, untitled)
 
 
-def _told_of(summariser: AsyncSummariser | str | None, key: SessionKey, person: UserInterface) -> Summariser | None:
-    """A summariser of whose every answer it is told that it begins, since the next may follow one that was not accepted."""
-    asked = summariser_for(summariser)
-    if asked is None:
-        return None
-
-    def begun(request: SummaryRequest) -> Written | Iterable[Written]:
-        person.tell(SummaryStarted(key.session_id))
-        return asked(request)
-
-    return begun
-
-
-def _rules(agent: Agent, stated: Permissions, allowed: tuple[str, ...]) -> Rules:
-    """The agent's rules, then those of settings, then what is allowed for this work; whatever any of them denies stays so."""
-    rules = (*default_rules(agent), *rules_from_settings(stated))
-    allowing = parse_rules(dict.fromkeys(allowed, "allow"))
-    return (*rules, *allowing, *(rule for rule in rules if rule.answer == "deny"))
-
-
-def _toolbox(
-    session: Session, settings: Settings, place: RunOptions, person: UserInterface, *, rules: Rules
-) -> Toolbox:
-    recall = partial(session.recall, budget_tokens=settings.recall.budget_tokens) if settings.recall.enabled else None
-    root, environ = place.root.resolve(), place.environ
-    skills = (*(project_skill_folders(root) if place.is_trusted else ()), user_skill_folder(environ))
-    ignored = () if place.is_trusted else find_project_config(root)
-    return Toolbox(
-        select_tools(rules, recall, session.files),
-        Workspace(
-            root,
-            skills,
-            home_folder(environ),
-            passed=settings.agent.environment,
-            is_trusted=place.is_trusted,
-            ignored=ignored,
-        ),
-        rules=rules,
-        consent=person.consent,
-        clock=place.clock,
-        snapshots=Snapshots(root, default_snapshot_folder(environ)) if settings.agent.snapshots else None,
-    )
-
-
-def _kept(settings: Settings, model: Model, agent: Agent, place: RunOptions, *, summarises: bool) -> SessionSettings:
-    """How the session is kept: as settings say, with the model that works as the one that summarises, if it can."""
+def _session_settings(
+    settings: Settings, model: Model, agent: Agent, options: RunOptions, *, summarises: bool
+) -> SessionSettings:
+    """Return the session's settings; the agent's model writes the summaries, if it can and settings name no other."""
     stated = settings_from(
         settings,
         model=model.ref.full_name,
         agent=agent.name,
-        preset=place.policy,
-        window=place.window,
+        preset=options.policy,
+        window=options.window,
         plugins=plugins_from(settings),
     )
     return replace(
@@ -260,6 +154,90 @@ def _kept(settings: Settings, model: Model, agent: Agent, place: RunOptions, *, 
         summariser=stated.summariser or (model.summarise if summarises else None),
         format=model.format,
         recall=settings.recall.enabled and agent.allows_tools,
-        recovers=not truncates(urlsplit(place.address).netloc) if stated.recovers is None else stated.recovers,
+        recovers=not truncates(urlsplit(options.address).netloc) if stated.recovers is None else stated.recovers,
         stops=True,
     )
+
+
+def _announce_summaries(
+    summariser: AsyncSummariser | str | None, key: SessionKey, ui: UserInterface
+) -> Summariser | None:
+    """Wrap the summariser so that every attempt emits `SummaryStarted`."""
+    wrapped = summariser_for(summariser)
+    if wrapped is None:
+        return None
+
+    def summarise(request: SummaryRequest) -> Written | Iterable[Written]:
+        ui.emit(SummaryStarted(key.session_id))
+        return wrapped(request)
+
+    return summarise
+
+
+def _toolbox(session: Session, settings: Settings, options: RunOptions, ui: UserInterface, *, rules: Rules) -> Toolbox:
+    recall = partial(session.recall, budget_tokens=settings.recall.budget_tokens) if settings.recall.enabled else None
+    root, environ = options.root.resolve(), options.environ
+    workspace = Workspace(
+        root,
+        (*(project_skill_folders(root) if options.is_trusted else ()), user_skill_folder(environ)),
+        home_folder(environ),
+        passed=settings.agent.environment,
+        is_trusted=options.is_trusted,
+        ignored=() if options.is_trusted else find_project_config(root),
+    )
+    return Toolbox(
+        select_tools(rules, recall, session.files),
+        workspace,
+        rules=rules,
+        consent=ui.consent,
+        clock=options.clock,
+        snapshots=Snapshots(root, default_snapshot_folder(environ)) if settings.agent.snapshots else None,
+    )
+
+
+# Titles.
+
+TITLE_TIMEOUT_SECONDS = 5.0
+"""How long a model may take for a title before code makes one."""
+
+MOST_TITLE_CHARACTERS = 4_000
+"""Characters of the first prompt that a model is sent for a title."""
+
+
+def give_title(
+    session: Session,
+    prompt: str,
+    model: Model | None,
+    emit: Callable[[AgentEvent], None],
+    *,
+    timeout_seconds: float = TITLE_TIMEOUT_SECONDS,
+) -> None:
+    """Give the session a title for its first prompt: by the model if it answers in time, else by code.
+
+    A title by the model is also that of the prompt, in place of its first words. Titles are given this early because a listing
+    reads only the first entries of a session.
+    """
+    requested = ""
+    if model is not None:
+        titles: SimpleQueue[str] = SimpleQueue()
+        Thread(target=lambda: titles.put(request_title(model, prompt)), name="title", daemon=True).start()
+        with suppress(Empty):
+            requested = titles.get(timeout=timeout_seconds)
+    title = requested or title_from_text(prompt)
+    if title:
+        session.title(title)
+        emit(SessionTitled(session.log.session_id, title))
+    newest = next((placed for placed in reversed(session.log.live) if placed.is_persons), None)
+    if requested and newest is not None:
+        session.title(requested, message_id=newest.message.id)
+
+
+def request_title(model: Model, prompt: str) -> str:
+    """Return the model's title for work that begins with this prompt, or an empty string if it fails."""
+    text = f"<message>\n{inert(prompt[:MOST_TITLE_CHARACTERS])}\n</message>"
+    items: list[object] = [*format_named(model.format).encode_new(UserMessage(MessageId(""), (TextPart(text),)))]
+    try:
+        received = list(model.stream(ModelRequest(items, TITLE.system_text)))
+    except ModelError:
+        return ""
+    return title_from_reply("".join(piece.text for piece in received if isinstance(piece, Said)))

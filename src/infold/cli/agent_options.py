@@ -215,7 +215,7 @@ def at_work(job: Job, person: UserInterface, store: FullStore, key: SessionKey) 
         address=job.base_url or os.environ.get("OPENAI_BASE_URL", ""),
     )
     with open_model(name, job.base_url) as model:
-        yield open_run(store, key, model, place=place, settings=settings, person=person)
+        yield open_run(store, key, model, options=place, settings=settings, ui=person)
 
 
 @contextmanager
@@ -241,7 +241,7 @@ class _Telling(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Tell one record."""
         if record.name != SUMMARIES:
-            self._person.tell(Notice(record.getMessage()))
+            self._person.emit(Notice(record.getMessage()))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What an agent tells, as values and as JSON."""
+"""Events of an agent, as values and as JSON."""
 
 from pathlib import Path
 from typing import Any, get_args
@@ -41,29 +41,29 @@ TOLD: list[tuple[AgentEvent, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("told", "name"), TOLD, ids=lambda value: value if isinstance(value, str) else "")
-def test_an_event_names_itself(told: AgentEvent, name: str) -> None:
+@pytest.mark.parametrize(("message", "name"), TOLD, ids=lambda value: value if isinstance(value, str) else "")
+def test_an_event_names_itself(message: AgentEvent, name: str) -> None:
     """In JSON each says what it is, and is read back as what it was."""
-    said: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(told))
+    said: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(message))
 
     assert said["event"] == name
-    assert msgspec.json.decode(msgspec.json.encode(told), type=AgentEvent) == told
+    assert msgspec.json.decode(msgspec.json.encode(message), type=AgentEvent) == message
 
 
 def test_every_event_is_looked_at() -> None:
     """No kind of event is missing above."""
-    assert {type(told) for told, _ in TOLD} == set(get_args(AgentEvent))
+    assert {type(message) for message, _ in TOLD} == set(get_args(AgentEvent))
 
 
 def test_no_name_is_used_twice() -> None:
-    """What an agent tells and what infold tells can stand in one stream."""
+    """Events of an agent and of infold can be mixed in one stream."""
     theirs = {kind.__struct_config__.tag for kind in get_args(core_events.Event)}
 
     assert theirs.isdisjoint({name for _, name in TOLD})
 
 
 def test_endings_are_few() -> None:
-    """Whoever tells of an ending has words for each."""
+    """The CLI has words for each ending."""
     assert set(get_args(RunEnding)) == {"done", "aborted", "length", "steps", "circling", "filtered", "failed", "stop"}
 
 

@@ -41,7 +41,7 @@ from infold.testing import scripted_chat
 from infold.testing.scripted_answers import Answer, Fail, Say, Trouble, in_turn
 from infold.testing.scripted_model import ScriptedModel
 
-from .workshop import KEY, call, loop_in, messages_in, model_saying, session_in, toolbox_in
+from .builders import KEY, call, loop_in, messages_in, model_saying, session_in, toolbox_in
 
 WRITES = Say("I write it.", (call("write", path="a.txt", content="a\n"), call("read", path="a.txt")))
 
@@ -60,7 +60,7 @@ def test_a_task_is_carried_out(tmp_path: Path) -> None:
 
 
 def test_the_log_has_it_all(tmp_path: Path) -> None:
-    """S6.1, S3.1: who asked whom, where it was done, and where each step began and ended, stand in the log."""
+    """S6.1, S3.1: agent, model and folder, and where each step began and ended, are in the log."""
     store = MemoryStore()
     loop_in(tmp_path, model_saying(WRITES, "Done."), store=store).run("Write a.txt.")
     asked, calling, first, second, answer = messages_in(store)
@@ -79,22 +79,22 @@ def test_the_log_has_it_all(tmp_path: Path) -> None:
     ]
 
 
-def test_it_is_told_as_it_happens(tmp_path: Path) -> None:
-    """Words, calls, results, steps and the end are told in their order."""
-    told: list[AgentEvent] = []
-    loop_in(tmp_path, model_saying(WRITES, "Done."), told.append).run("Write a.txt.")
+def test_events_are_emitted_in_order(tmp_path: Path) -> None:
+    """Text, calls, results, steps and the end are emitted in order."""
+    events: list[AgentEvent] = []
+    loop_in(tmp_path, model_saying(WRITES, "Done."), events.append).run("Write a.txt.")
 
     calling, answering = (
         [TextReceived, StepFinished, ToolCalled, ToolAnswered, ToolCalled, ToolAnswered],
         [TextReceived, StepFinished, RunEnded],
     )
-    assert [type(one) for one in told] == [RunStarted, *calling, *answering]
-    assert told[0] == RunStarted("s", "scripted/scripted", str(tmp_path))
-    assert [one.output for one in told if isinstance(one, ToolAnswered)] == ["made a.txt: 1 line", "1\ta"]
-    assert [one.number for one in told if isinstance(one, StepFinished)] == [1, 2]
+    assert [type(one) for one in events] == [RunStarted, *calling, *answering]
+    assert events[0] == RunStarted("s", "scripted/scripted", str(tmp_path))
+    assert [one.output for one in events if isinstance(one, ToolAnswered)] == ["made a.txt: 1 line", "1\ta"]
+    assert [one.number for one in events if isinstance(one, StepFinished)] == [1, 2]
 
 
-def test_a_call_that_was_cut_off_is_told_so(tmp_path: Path) -> None:
+def test_a_call_that_was_cut_off_is_explained(tmp_path: Path) -> None:
     """Half a call is answered with why it is only half, whatever its tool makes of that; calls that are whole are just run."""
     half = Say(
         "", (call("write", path="a.txt", content="a\n"), call("write", arguments='{"path": "b')), finish="length"
@@ -108,15 +108,15 @@ def test_a_call_that_was_cut_off_is_told_so(tmp_path: Path) -> None:
     assert cut.endswith(CUT_OFF_NOTE)
 
 
-def test_what_is_told_is_stored(tmp_path: Path) -> None:
-    """B13: when somebody hears of a step or of a result it is in the store already, each result by itself."""
+def test_what_is_emitted_is_stored(tmp_path: Path) -> None:
+    """B13: a step or a result is stored before its event is emitted, each result by itself."""
     store = MemoryStore()
     counts: list[tuple[int, int]] = []
 
-    def look(told: AgentEvent) -> None:
+    def look(events: AgentEvent) -> None:
         messages = messages_in(store)
         replies = sum(isinstance(message, AssistantMessage) for message in messages)
-        if isinstance(told, StepFinished | ToolAnswered):
+        if isinstance(events, StepFinished | ToolAnswered):
             counts.append((replies, sum(len(results_of(message)) for message in messages)))
 
     loop_in(tmp_path, model_saying(WRITES, "Done."), look, store=store).run("Write a.txt.")
@@ -143,7 +143,7 @@ def test_steps_have_snapshots(tmp_path: Path) -> None:
 # What a request holds.
 
 
-def test_instructions_are_read_anew(tmp_path: Path) -> None:
+def test_instructions_are_read_for_each_step(tmp_path: Path) -> None:
     """S5.5: AGENTS.md stands in the system prompt as it is on disk at each step; a folder's own once it is touched."""
     (tmp_path / "web").mkdir()
     (tmp_path / "web" / "AGENTS.md").write_text("Web rule.")
@@ -171,7 +171,7 @@ def test_a_prompt_may_have_a_system_text_of_its_own(tmp_path: Path) -> None:
 
 
 def test_an_agent_without_tools_is_offered_none(tmp_path: Path) -> None:
-    """S3.2: who may call nothing is told of nothing."""
+    """S3.2: an agent that may not call tools is offered none."""
     model = model_saying("Hello.")
     loop_in(tmp_path, model, agent=TALK).run("Hello?")
 
@@ -202,7 +202,7 @@ def test_it_stops_after_so_many_steps(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["f0", "f1", "f2"]
 
 
-def test_a_circle_is_warned_of_once_then_ended(tmp_path: Path) -> None:
+def test_a_loop_is_warned_of_once_then_ended(tmp_path: Path) -> None:
     """S5.5: the same call with the same answer three times over brings a warning; more of it ends the work."""
     model, store = model_saying(Say("", (call("list"),))), MemoryStore()
     ended = loop_in(tmp_path, model, store=store).run("What is here?")
@@ -222,7 +222,7 @@ def test_a_warned_model_may_do_better(tmp_path: Path) -> None:
 
 
 def test_a_withheld_reply_ends_it(tmp_path: Path) -> None:
-    """What a provider withholds is told as that, not as an answer."""
+    """A reply that the provider withholds is reported as that, not as an answer."""
     assert loop_in(tmp_path, model_saying(Say("I", finish="content-filter"))).run("Hm?").ending == "filtered"
 
 
@@ -261,7 +261,7 @@ def test_replies_cut_off_again_and_again_end_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
 def test_what_a_broken_off_reply_said_is_kept(tmp_path: Path, stop: type[BaseException]) -> None:
-    """B13: an interrupt in a stream ends the work; what was said so far is in the log, and the next prompt is answered."""
+    """B13: an interrupt in a stream ends the run; the text so far is in the log, and the next prompt is answered."""
     store, pauses = MemoryStore(), iter([0, 0, 1])
     slow = Say("The first boat is red and so on.", trouble=Trouble(chunk_delay_seconds=1))
     model = ScriptedModel(in_turn(slow, Say("Two.")), pause=lambda _: pause(next(pauses, 0), stop))
@@ -279,8 +279,8 @@ def test_what_a_broken_off_reply_said_is_kept(tmp_path: Path, stop: type[BaseExc
     assert OPENAI_CHAT.problems(model.requests[-1].body["messages"]) == ()
 
 
-def test_an_earlier_answer_is_not_told_again(tmp_path: Path) -> None:
-    """Who interrupts before anything was said is told of no answer."""
+def test_an_earlier_answer_is_not_repeated(tmp_path: Path) -> None:
+    """After an interrupt before any text the earlier answer is not repeated."""
     pauses = iter([0, 0, 1])
     model = ScriptedModel(in_turn(Say("Well.")), pause=lambda _: pause(next(pauses, 0), KeyboardInterrupt))
     loop = loop_in(tmp_path, model)
@@ -316,7 +316,7 @@ def test_a_broken_off_tool_leaves_no_call_unanswered(tmp_path: Path, stop: type[
 
 @pytest.mark.slow
 def test_what_a_broken_off_command_said_is_kept(tmp_path: Path) -> None:
-    """B13: who stops a command that takes too long does not lose what it said until then."""
+    """B13: interrupting a command that takes too long keeps its output so far."""
     store = MemoryStore()
     model = model_saying(
         Say("", (call("shell", command="echo halfway; sleep 0.3; kill -INT $PPID; sleep 30"),)), "Well."
@@ -336,30 +336,30 @@ def test_what_a_broken_off_command_said_is_kept(tmp_path: Path) -> None:
         (Say("One two three.", trouble=Trouble(chunk_delay_seconds=1)), SystemExit, ("aborted", False)),
     ],
 )
-def test_an_end_is_told_however_it_comes(
+def test_every_end_is_emitted(
     tmp_path: Path, answer: Answer, stop: type[BaseException], ended: tuple[str, bool]
 ) -> None:
     """A script learns of the session and of the end of its work also where an error or a signal ends it."""
-    told: list[AgentEvent] = []
+    events: list[AgentEvent] = []
     model = ScriptedModel(in_turn(answer), pause=lambda _: pause(True, stop))
     with pytest.raises(stop) as raised:
-        loop_in(tmp_path, model, told.append).run("Hello?")
-    last = told[-1]
+        loop_in(tmp_path, model, events.append).run("Hello?")
+    last = events[-1]
 
-    assert isinstance(told[0], RunStarted)
+    assert isinstance(events[0], RunStarted)
     assert isinstance(last, RunEnded)
     assert (last.ending, last.session_id, bool(last.problem)) == (ended[0], "s", ended[1])
     assert last.problem in ("", str(raised.value))
-    assert sum(isinstance(one, RunEnded) for one in told) == 1
+    assert sum(isinstance(one, RunEnded) for one in events) == 1
 
 
-def test_a_model_that_says_nothing_is_told_of(tmp_path: Path) -> None:
-    """An empty reply is no answer, and nobody is left to wonder."""
+def test_an_empty_reply_is_reported(tmp_path: Path) -> None:
+    """An empty reply is reported as a problem."""
     assert loop_in(tmp_path, model_saying("")).run("Hello?") == RunEnded("done", "s", 1, "", EMPTY_REPLY)
 
 
 def test_a_reply_that_went_wrong_is_no_answer(tmp_path: Path) -> None:
-    """A provider that ends a reply with an error, as for a call that is none, is asked again; if it stays so, that is told."""
+    """A reply that the provider ends with an error is requested again; if that does not help, the error is raised."""
     spoilt = Say("", finish="error")
 
     assert loop_in(tmp_path, model_saying(WRITES, spoilt, "Done.")).run("Write a.txt.") == RunEnded(
@@ -380,7 +380,7 @@ def test_another_process_goes_on(tmp_path: Path) -> None:
     assert OPENAI_CHAT.problems(model.requests[-1].body["messages"]) == ()
 
 
-def test_a_model_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_failure_of_the_model_is_raised(tmp_path: Path) -> None:
     """What a model refuses is raised; the prompt is kept, and may be answered later."""
     store = MemoryStore()
     loop = loop_in(tmp_path, model_saying(Fail(401), "Well."), store=store)
@@ -392,16 +392,16 @@ def test_a_model_that_fails_is_told(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_breaks_for_good_keeps_what_it_said(tmp_path: Path) -> None:
-    """B13: when no further try helps, what the last one had said is kept as an error."""
-    store, told = MemoryStore(), list[AgentEvent]()
+    """B13: when no further try helps, the text of the last one is kept as an error."""
+    store, events = MemoryStore(), list[AgentEvent]()
     broken = Say("The first half and more", trouble=Trouble(cut_after_events=1))
     with pytest.raises(ModelBusy):
-        loop_in(tmp_path, model_saying(broken), told.append, store=store).run("Tell me.")
+        loop_in(tmp_path, model_saying(broken), events.append, store=store).run("Tell me.")
     kept = messages_in(store)[-1]
 
     assert isinstance(kept, AssistantMessage)
     assert (text_of(kept), kept.finish) == ("The first ha", "error")
-    assert sum(isinstance(one, RequestRetried) for one in told) == 2
+    assert sum(isinstance(one, RequestRetried) for one in events) == 2
 
 
 def test_a_reported_overflow_is_recovered(tmp_path: Path) -> None:
@@ -417,7 +417,7 @@ def test_a_reported_overflow_is_recovered(tmp_path: Path) -> None:
     assert sum(text_of(one).startswith("Look ") for one in messages_in(store)) == 6
 
 
-def test_a_window_too_small_is_told(tmp_path: Path) -> None:
+def test_a_window_too_small_is_an_error(tmp_path: Path) -> None:
     """B9: where not even the smallest request fits, nothing is sent."""
     model = model_saying("Hello.")
     with pytest.raises(WindowExceeded):
@@ -427,15 +427,15 @@ def test_a_window_too_small_is_told(tmp_path: Path) -> None:
 
 
 def test_long_instructions_leave_room_for_the_work(tmp_path: Path) -> None:
-    """B9: in a small window instructions have a share; the model and the person are told what is left out, once."""
+    """B9: in a small window instructions have a share; a notice says once what is left out."""
     (tmp_path / "AGENTS.md").write_text("Keep to the word list. " * 1_000)
-    told: list[AgentEvent] = []
+    events: list[AgentEvent] = []
     model = model_saying(Say("", (call("list"),)), "Hello.")
-    loop = loop_in(tmp_path, model, told.append, window=8_000)
+    loop = loop_in(tmp_path, model, events.append, window=8_000)
 
     assert loop.run("Hello?").text == "Hello."
     assert "the rest of AGENTS.md is left out for its length" in system_of(model, 0)
-    [noted] = [one.text for one in told if isinstance(one, Notice)]
+    [noted] = [one.text for one in events if isinstance(one, Notice)]
     assert noted.startswith("too long to be given to the model whole, so it has the beginning only: AGENTS.md (")
 
 
@@ -464,13 +464,13 @@ def system_of(model: ScriptedModel, at: int) -> str:
 
 
 def pause(is_due: object, stop: type[BaseException]) -> None:
-    """A pause in which somebody may interrupt."""
+    """Interrupt a pause when it is due."""
     if is_due:
         raise stop
 
 
 def stop_at(is_due: object, stop: type[BaseException]) -> Consent:
-    """Somebody who interrupts when it is due, and consents otherwise."""
+    """Interrupt when it is due, and consent otherwise."""
     if is_due:
         raise stop
     return "once"

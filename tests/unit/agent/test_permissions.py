@@ -27,7 +27,7 @@ GIT = (*BUILD_RULES, *parse_rules({"shell:git status*": "allow", "shell:git log*
 
 
 def runs(command: str, *, outside: bool = False) -> ActionRequest:
-    """The wish to run a command."""
+    """Return the action of running a command."""
     return ActionRequest("shell", command, outside=outside)
 
 
@@ -47,7 +47,7 @@ def test_commands_are_asked_for() -> None:
 
 @pytest.mark.parametrize("tool", [*NAMES[3:], "made-up"])
 def test_the_compaction_agent_may_do_nothing(tool: str) -> None:
-    """S3.2: under its rules every wish is denied, inside and outside."""
+    """S3.2: under its rules every action is denied, inside and outside."""
     assert decide(ActionRequest(tool, "x"), DENY_ALL) == "deny"
     assert decide(ActionRequest(tool, "/x", outside=True), DENY_ALL) == "deny"
     assert not is_offered(tool, DENY_ALL)
@@ -92,8 +92,8 @@ def test_settings_have_no_order() -> None:
 
 
 @pytest.mark.parametrize("said", [{"shel": "deny"}, {"shell": "never"}, {"": "ask"}, {"shell*": "ask"}])
-def test_a_slip_is_an_error(said: dict[str, str]) -> None:
-    """A rule that protects nobody is refused, with what would be right."""
+def test_a_typing_error_is_refused(said: dict[str, str]) -> None:
+    """A rule that would not protect is refused, with what would be right."""
     with pytest.raises(UsageError, match=r"one of .*(shell|deny)"):
         parse_rules(said)
 
@@ -220,7 +220,7 @@ def test_any_text_gets_an_answer(text: str) -> None:
 
 
 def test_everything_allowed_is_everything() -> None:
-    """Who allows all commands is not asked about pieces of them; who excepts some is asked where they could hide."""
+    """If all commands are allowed none is asked about; with exceptions, those that could hide one are."""
     free = (*BUILD_RULES, *parse_rules({"shell": "allow"}))
     partly = (*free, *parse_rules({"shell:rm *": "ask"}))
 
@@ -271,7 +271,7 @@ def test_a_grant_of_a_subcommand_is_for_all_its_uses() -> None:
 
 
 def test_a_grant_outside_is_for_the_tool_that_asked() -> None:
-    """Leave to read a file outside is leave to read its folder, never to write there; a secret is granted alone."""
+    """Permission to read a file outside covers its folder, never writing there; a secret is granted alone."""
     rules = (
         *BUILD_RULES,
         *granted_rules(ActionRequest("read", "/usr/include/a.h", outside=True)),
@@ -286,7 +286,7 @@ def test_a_grant_outside_is_for_the_tool_that_asked() -> None:
     assert decide(ActionRequest("edit", ".env"), rules) == "ask"
 
 
-def test_a_grant_gives_no_leave_that_was_denied() -> None:
+def test_a_grant_does_not_override_a_denial() -> None:
     """What rules deny stays denied, whatever was granted before or after."""
     rules = parse_rules({"write": "ask", "write:vendor/*": "deny", "shell:*-f*": "deny"})
     grants = (*granted_rules(ActionRequest("write", "a")), *granted_rules(runs("git push")))
@@ -299,7 +299,7 @@ def test_a_grant_gives_no_leave_that_was_denied() -> None:
     assert decide(runs("rm -f x"), (*rules, *granted_rules(runs("rm -f x")))) == "deny"
 
 
-def test_grants_are_told_as_rules() -> None:
+def test_grants_are_shown_as_rules() -> None:
     """A person can be shown what always would mean."""
     assert format_rules(granted_rules(runs("git add *"))) == r"shell:git add \*, shell:git add, shell:git add *"
     assert format_rules((PermissionRule("write", "*", "allow"),)) == "write"
@@ -316,12 +316,12 @@ def test_grants_are_told_as_rules() -> None:
         (ActionRequest("read", "a"), ()),
     ],
 )
-def test_what_leave_is_lacking_can_be_given(action: ActionRequest, rules: tuple[str, ...]) -> None:
-    """The rules that a person is told to give are just those that are lacking, and with them the wish is allowed."""
+def test_missing_rules_allow_the_action(action: ActionRequest, rules: tuple[str, ...]) -> None:
+    """The rules that are suggested are exactly those that are missing, and with them the action is allowed."""
     assert missing_rules(action, BUILD_RULES) == rules
     assert decide(action, (*BUILD_RULES, *parse_rules(dict.fromkeys(rules, "allow")))) == "allow"
 
 
-def test_no_leave_is_lacking_where_it_is_denied() -> None:
-    """Nobody is told to allow what stays denied."""
+def test_no_rules_are_missing_for_a_denial() -> None:
+    """No rules are suggested for what stays denied."""
     assert missing_rules(ActionRequest("write", "a"), PLAN_RULES) == ()

@@ -38,7 +38,7 @@ class Stage:
         place = RunOptions(root=folder, environ=environ, clock=SystemClock(), window=16_000)
         person = UserInterface(self.screen.tell, lambda _: "once")
         settings = read_settings(environ, folder)
-        self.work: AgentRun = open_run(MemoryStore(), KEY, self.model, place=place, settings=settings, person=person)
+        self.work: AgentRun = open_run(MemoryStore(), KEY, self.model, options=place, settings=settings, ui=person)
         self.tallies = Tallies(self.work.store)
         self.acts = Acts(self.work, self.screen, self.status, store=None)
 

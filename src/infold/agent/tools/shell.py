@@ -1,4 +1,4 @@
-"""The shell tool: run a command and give back all it said."""
+"""The shell tool: run a command and return its output."""
 
 import os
 import re
@@ -15,22 +15,20 @@ from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput,
 
 DEFAULT_SECONDS, MOST_SECONDS = 120, 600
 TIMED_OUT = 124
-"""The exit status of a command that the time limit ended, as `timeout` has it."""
+"""The exit status of a command that the time limit ended, as that of `timeout`."""
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])")
-"""What colours a terminal or moves its cursor; some programs do so to whomever they speak. To a model it is of no use."""
+"""Terminal escapes, which some programs print even to a pipe; a model has no use for them."""
 
 
 class ShellArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to run, for how long, and where."""
-
     command: str
     timeout_seconds: Annotated[int, Meta(ge=1, le=MOST_SECONDS)] = DEFAULT_SECONDS
     folder: Annotated[str, Meta(description="Where to run it, if not at the project's root.")] = ""
 
 
 def _action(arguments: ShellArguments, workspace: Workspace) -> ActionRequest:
-    """The command as a person would type it at the root; outside where its folder, or a path it names, lies outside."""
+    """Return the command as a user would type it at the root; outside if its folder or a path in it is."""
     command = _command(arguments)
     what = f"cd {quote(arguments.folder)} && {command}" if arguments.folder else command
     start = resolve_path(arguments.folder, workspace)
@@ -41,7 +39,7 @@ def _action(arguments: ShellArguments, workspace: Workspace) -> ActionRequest:
 
 
 def _command(arguments: ShellArguments) -> str:
-    """The command that is judged and run: one text for both."""
+    """Return the command that is both checked and run."""
     return arguments.command.strip(" \t\n")
 
 
@@ -52,33 +50,32 @@ def _run(arguments: ShellArguments, workspace: Workspace) -> ToolOutput:
     folder = resolve_folder(arguments.folder, workspace)
     words, seconds = [find_program("bash", os.environ) or "/bin/sh", "-c", command], arguments.timeout_seconds
     environ = command_environment(os.environ, workspace.passed)
-    ran = run_process(words, folder, limit_seconds=seconds, environ=environ, leave=workspace.trace.leave)
-    status = TIMED_OUT if ran.exit_status is None else ran.exit_status
-    said = _ESCAPES.sub("", ran.output).replace("\0", "\ufffd").rstrip("\n")
-    notes = _notes(replace(ran, output=said), arguments)
-    return ToolOutput("\n".join(filter(None, (said, *notes))), exit_status=status)
+    result = run_process(
+        words, folder, limit_seconds=seconds, environ=environ, on_interrupt=workspace.progress.keep_output
+    )
+    status = TIMED_OUT if result.exit_status is None else result.exit_status
+    output = _ESCAPES.sub("", result.output).replace("\0", "\ufffd").rstrip("\n")
+    notes = _notes(replace(result, output=output), arguments)
+    return ToolOutput("\n".join(filter(None, (output, *notes))), exit_status=status)
 
 
-def _notes(ran: ProcessResult, arguments: ShellArguments) -> list[str]:
-    """What a model is told beside the output."""
-    if ran.exit_status is None:
+def _notes(result: ProcessResult, arguments: ShellArguments) -> list[str]:
+    """Return the notes that a model gets in addition to the output."""
+    if result.exit_status is None:
         remedy = "give timeout_seconds if it needs longer, or run it in the background with its output in a file"
         return [f"[stopped after {arguments.timeout_seconds} seconds, with all it had started; {remedy}]"]
-    notes = ["[no output]"] if not ran.output.strip() else []
-    if ran.is_left_running:
+    notes = ["[no output]"] if not result.output.strip() else []
+    if result.is_left_running:
         notes.append(
             "[something it started still runs; what that says from now on is lost, unless it writes to a file]"
         )
-    if ran.exit_status:
-        notes.append(f"[exit status {ran.exit_status}]")
+    if result.exit_status:
+        notes.append(f"[exit status {result.exit_status}]")
     return notes
 
 
-SHELL = Tool(
-    "shell",
+_DESCRIPTION = (
     "Runs a shell command at the project's root; gives stdout and stderr together, and the exit status if not 0. Nothing can be "
-    "typed in: use flags such as --yes. Prefer read, edit, search and list to cat, sed, grep and find.",
-    ShellArguments,
-    _action,
-    _run,
+    "typed in: use flags such as --yes. Prefer read, edit, search and list to cat, sed, grep and find."
 )
+SHELL = Tool("shell", _DESCRIPTION, ShellArguments, _action, _run)

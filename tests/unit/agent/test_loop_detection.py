@@ -1,4 +1,4 @@
-"""Models that go round in a circle."""
+"""Loop detection: steps that repeat."""
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +9,8 @@ from infold.core.messages import AssistantMessage, Message, MessageId, ToolCallP
 from infold.testing.builders import calls, numbered, replies, result, user
 
 
-def deeds(letters: str) -> list[StepRecord]:
-    """A deed for each letter."""
+def records(letters: str) -> list[StepRecord]:
+    """Return a step for each letter."""
     return [StepRecord(letter, "{}", "") for letter in letters]
 
 
@@ -30,57 +30,57 @@ def deeds(letters: str) -> list[StepRecord]:
         ("abcabdabc", 0),
     ],
 )
-def test_circles_are_seen(letters: str, period: int) -> None:
-    """One to four deeds that come round three times at the end are a circle."""
-    assert find_repeat_period(deeds(letters)) == period
+def test_repeated_steps_are_found(letters: str, period: int) -> None:
+    """One to four steps that are taken three times at the end are a loop."""
+    assert find_repeat_period(records(letters)) == period
 
 
 @settings(deadline=None)
 @given(st.text("abc", max_size=20))
-def test_a_circle_is_what_it_is_called(letters: str) -> None:
-    """Where a period is given the end repeats with it, and no shorter one does."""
-    period = find_repeat_period(deeds(letters))
-    circles = [of for of in range(1, LONGEST_PERIOD + 1) if letters.endswith(letters[-of:] * REPEATS) and letters]
+def test_a_period_is_the_shortest_one(letters: str) -> None:
+    """If a period is returned, the newest steps repeat with it and with no shorter one."""
+    period = find_repeat_period(records(letters))
+    periods = [of for of in range(1, LONGEST_PERIOD + 1) if letters.endswith(letters[-of:] * REPEATS) and letters]
 
-    assert period == (circles[0] if circles else 0)
+    assert period == (periods[0] if periods else 0)
 
 
 def again(output: str = "same", arguments: str = '{"a": 1, "b": 2}') -> list[Message]:
-    """A step with one call, and its answer."""
+    """Return a step with one call and its result."""
     return [calls("shell", arguments=arguments), result(output=output)]
 
 
-def test_deeds_come_from_messages() -> None:
-    """D14: the same call in another spelling, with the same answer, is the same deed, whatever else was said."""
+def test_steps_are_compared_by_meaning() -> None:
+    """D14: the same call in another spelling, with the same result, is the same step, whatever text is around it."""
     steps = [*again(), *again(arguments='{ "b":2,"a":1 }'), replies("hm"), user("careful", synthetic=True), *again()]
 
     assert find_repeat_period(step_records(numbered([user("go"), *steps]))) == 1
 
 
-def test_polling_is_no_circle() -> None:
-    """A call whose answer changes gets somewhere."""
+def test_polling_is_not_a_loop() -> None:
+    """A call whose result changes makes progress."""
     steps = [message for number in range(9) for message in again(f"{number} of 9 done")]
 
     assert find_repeat_period(step_records(numbered([user("go"), *steps]))) == 0
 
 
-def test_other_arguments_are_another_deed() -> None:
-    """The same tool with something else to do is no circle, also where arguments are broken."""
+def test_other_arguments_are_another_step() -> None:
+    """The same tool with other arguments is not a loop, even if the arguments are broken."""
     steps = [message for number in range(9) for message in again("ok", f'{{"n": {number}')]
 
     assert find_repeat_period(step_records(numbered([user("go"), *steps]))) == 0
     assert find_repeat_period(step_records(numbered([user("go"), *(again("no", "{broken") * 3)]))) == 1
 
 
-def test_a_person_begins_anew() -> None:
-    """What was done before a person spoke last does not count: they may want it once more."""
+def test_a_user_message_starts_over() -> None:
+    """Steps before the last user message do not count: the user may want them again."""
     messages = numbered([user("go"), *again(), *again(), user("once more"), *again()])
 
     assert len(step_records(messages)) == 1
 
 
-def test_a_step_is_one_deed() -> None:
-    """Calls made at once are one deed, so three of them are no circle; the step counts once they are all answered."""
+def test_parallel_calls_are_one_step() -> None:
+    """Parallel calls are one step, so three of them are not a loop; it counts once all have a result."""
     parts = tuple(ToolCallPart(f"c{number}", "read", "{}") for number in range(3))
     step = AssistantMessage(MessageId("m"), parts)
     answers = [
