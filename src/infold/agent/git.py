@@ -1,7 +1,7 @@
 """Run git so that nothing in a project can make it run a program.
 
 git runs whatever a repository's settings name: a file-system monitor, hooks, filters, diff drivers, ssh commands, credential
-helpers. No list of such settings stays complete, so none of them is read. Every command names a repository of infold's own
+programs. No list of such settings stays complete, so none of them is read. Every command names a repository of infold's own
 (`--git-dir`), and the project is its work tree only: its ignore rules, attributes and index count, its settings do not. The
 settings of the user and the machine are not read either, because attributes in a project choose among the filters they define.
 Fetching is refused as a second line of defence.
@@ -45,7 +45,7 @@ ENVIRONMENT = {
 """Variables of every command; all other `GIT_` variables are removed."""
 
 GitProcess: TypeAlias = "subprocess.Popen[bytes]"
-"""A command that runs."""
+"""A running command."""
 
 LIMIT_SECONDS = 30.0
 MOST_BYTES = 1_000_000
@@ -55,7 +55,7 @@ MOST_BYTES = 1_000_000
 class GitFailed(Exception):
     """A git command failed; the message is for a note and never leaves the agent.
 
-    `is_lasting`: the next try would fail too. `status` is the exit status, 0 if the command did not end by itself.
+    `is_lasting`: another try would fail too. `status` is the exit status, 0 if the command did not end by itself.
     """
 
     def __init__(self, problem: str, *, is_lasting: bool = False, status: int = 0) -> None:
@@ -85,7 +85,17 @@ class Git(Struct, frozen=True):
 
     def run(self, *words: str, seconds: float = LIMIT_SECONDS, given: bytes = b"") -> bytes:
         """Return what a command prints, with `given` on its standard input; raise `GitFailed` if it fails."""
-        return wait_for_git(start_git(self, words), seconds=seconds, given=given)
+        return wait_for_git(self.start(words), seconds=seconds, given=given)
+
+    def start(self, words: Sequence[str], *, kept: Sequence[int] = ()) -> GitProcess:
+        """Start a command, which inherits the descriptors in `kept`; raise `GitFailed` if it cannot be started."""
+        pipe = subprocess.PIPE
+        try:
+            return subprocess.Popen(
+                (*self.words, *words), stdin=pipe, stdout=pipe, stderr=pipe, env=dict(self.environ), pass_fds=kept
+            )
+        except OSError as error:
+            raise GitFailed(f"git cannot be run ({error.strerror})", is_lasting=True) from error
 
 
 def find_checkout(folder: Path) -> Checkout | None:
@@ -114,8 +124,8 @@ def open_read_only(folder: Path, *, with_index: bool = True) -> Iterator[Git | N
     if found is None:
         yield None
         return
-    with TemporaryDirectory(prefix="infold-git-") as made:
-        own = Path(made)
+    with TemporaryDirectory(prefix="infold-git-") as temporary:
+        own = Path(temporary)
         for name in ("objects", "refs", "info"):
             (own / name).mkdir()
         (own / "HEAD").write_text("ref: refs/heads/none\n")
@@ -141,11 +151,12 @@ def git_command(
     place = () if folder is None else ("-C", str(folder))
     tree = () if top is None else (f"--work-tree={top}",)
     settings = [word for setting in SETTINGS for word in ("-c", setting)]
-    return Git((program, *place, f"--git-dir={repository}", *tree, *settings), _environment(environ))
+    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
+    return Git((program, *place, f"--git-dir={repository}", *tree, *settings), {**kept, **ENVIRONMENT})
 
 
 def read_small_file(path: Path) -> bytes:
-    """Return the beginning of a file; nothing if there is none, if it is not a regular file, or a database in use."""
+    """Return the beginning of a file; nothing if it does not exist, is not a regular file, or is a database in use."""
     try:
         if not path.is_file() or is_database_in_use(path):
             return b""
@@ -156,17 +167,6 @@ def read_small_file(path: Path) -> bytes:
 
 
 # Running.
-
-
-def start_git(git: Git, words: Sequence[str], *, kept: Sequence[int] = ()) -> GitProcess:
-    """Start a command, which inherits the descriptors in `kept`; raise `GitFailed` if it cannot be started."""
-    pipe = subprocess.PIPE
-    try:
-        return subprocess.Popen(
-            (*git.words, *words), stdin=pipe, stdout=pipe, stderr=pipe, env=dict(git.environ), pass_fds=kept
-        )
-    except OSError as error:
-        raise GitFailed(f"git cannot be run ({error.strerror})", is_lasting=True) from error
 
 
 def wait_for_git(started: GitProcess, *, seconds: float, given: bytes = b"") -> bytes:
@@ -195,7 +195,7 @@ def kill_git(started: GitProcess) -> None:
 
 
 def _repository_of(place: Path) -> Path | None:
-    """Return the repository folder that belongs to the working tree with its top at `place`, if there is one."""
+    """Return the repository folder of the working tree with its top at `place`, or `None`."""
     pointer = place / ".git"
     target = pointer
     if pointer.is_file():
@@ -227,16 +227,10 @@ _CONFIG_PLACES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")
 def _users_excludes(*places: str) -> str:
     """Return the user's own file of ignore rules (`core.excludesFile`), the one user setting that listings go by."""
     git = git_command(Path(os.devnull), os.environ)
-    told = dict(zip(_CONFIG_PLACES, places, strict=True))
-    environ = {name: value for name, value in {**git.environ, **told}.items() if value}
+    variables = {**git.environ, **dict(zip(_CONFIG_PLACES, places, strict=True))}
+    environ = {name: value for name, value in variables.items() if value}
     try:
-        asked = ("config", "--global", "--includes", "--type=path", "--get", "core.excludesFile")
-        return os.fsdecode(Git(git.words, environ).run(*asked)).strip()
+        words = ("config", "--global", "--includes", "--type=path", "--get", "core.excludesFile")
+        return os.fsdecode(Git(git.words, environ).run(*words)).strip()
     except GitFailed:
         return ""
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which git goes by nothing but its command line."""
-    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
-    return {**kept, **ENVIRONMENT}

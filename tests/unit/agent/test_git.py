@@ -74,7 +74,8 @@ def test_excludes_of_repository_and_user_count(root: Path, tmp_path: Path, monke
 
 
 def test_a_pointer_leads_to_the_repository(root: Path, tmp_path: Path) -> None:
-    """A linked working tree has its own index and shares the exclude rules; a pointer to nowhere is no repository."""
+    """A linked working tree has its own index and shares the exclude rules; a broken pointer does not count as a
+    repository."""
     second = tmp_path / "second"
     git(root, "worktree", "add", "--quiet", str(second))
     found = find_checkout(second)

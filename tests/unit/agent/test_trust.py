@@ -1,11 +1,18 @@
-"""Which folders a user trusts, and what folders bring along."""
+"""Which folders a user trusts, what a project brings, and where infold keeps its files."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from infold.agent.trust import find_project_config, lookup_trust, remember_trust, trust_folder
+from infold.agent.trust import (
+    default_snapshot_folder,
+    default_store,
+    find_project_config,
+    lookup_trust,
+    remember_trust,
+    trust_folder,
+)
 
 
 @pytest.fixture
@@ -68,10 +75,30 @@ def test_a_folder_of_another_owner_is_another(tmp_path: Path, environ: dict[str,
 
 
 def test_a_damaged_file_trusts_nothing(tmp_path: Path, environ: dict[str, str]) -> None:
-    """B41: answers that cannot be read are no answers, and a new one can be kept."""
+    """B41: answers that cannot be read do not count, and a new one can be stored."""
     remember_trust(tmp_path, environ, trusted=True)
     (tmp_path / "data" / "infold" / "trust.json").write_text('{"nonsense"')
     assert lookup_trust(tmp_path, environ) is None
     remember_trust(tmp_path, environ, trusted=True)
 
     assert lookup_trust(tmp_path, environ) is True
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"HOME": "/users/ada"}, "/users/ada/.local/share/infold"),
+        ({"HOME": "/users/ada", "XDG_DATA_HOME": "/srv/data"}, "/srv/data/infold"),
+        ({"HOME": "/users/ada", "XDG_DATA_HOME": "data"}, "/users/ada/.local/share/infold"),
+        ({"HOME": "/users/ada", "XDG_DATA_HOME": ""}, "/users/ada/.local/share/infold"),
+    ],
+)
+def test_files_are_in_the_users_data_folder(environ: dict[str, str], folder: str) -> None:
+    """`XDG_DATA_HOME` counts if it is absolute; else the folder is below the home folder."""
+    assert default_store(environ) == f"{folder}/sessions.sqlite3"
+    assert default_snapshot_folder(environ) == Path(folder) / "snapshots"
+
+
+def test_a_home_is_found_without_its_variable() -> None:
+    """A process started without HOME still has one."""
+    assert Path(default_store({})).is_absolute()

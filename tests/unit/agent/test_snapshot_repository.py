@@ -1,4 +1,4 @@
-"""infold's own repository beside a project: where the project stands, and commands that fail or take too long."""
+"""The private repository of a project's snapshots: locating the project, and commands that fail."""
 
 import os
 import shutil
@@ -14,22 +14,22 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not 
 
 
 def git(folder: Path, *words: str) -> None:
-    """git as a user runs it."""
+    """Run git as a user does."""
     identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
     subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
 
 
 @pytest.fixture
-def shadow(tmp_path: Path) -> SnapshotRepository:
-    """A repository that was just made."""
+def repository(tmp_path: Path) -> SnapshotRepository:
+    """Return a new repository."""
     made = SnapshotRepository(tmp_path / "place" / "one", os.environ, 10.0)
-    with made.alone():
+    with made.locked():
         made.prepare(Project(tmp_path, tmp_path))
     return made
 
 
 def test_a_folder_in_no_repository_is_its_own_top(tmp_path: Path) -> None:
-    """There is nothing above it that git would ask."""
+    """Without a repository nothing above the folder counts."""
     assert locate_project(tmp_path) == Project(tmp_path, tmp_path)
 
 
@@ -52,33 +52,33 @@ def test_inside_a_repositorys_own_folder_there_is_no_tree(tmp_path: Path) -> Non
     assert locate_project(tmp_path / ".git") == Project(tmp_path / ".git", tmp_path / ".git")
 
 
-def test_what_git_complains_of_is_told(shadow: SnapshotRepository) -> None:
-    """A command that fails tells git's last line, and may succeed another time."""
+def test_a_failure_has_gits_message(repository: SnapshotRepository) -> None:
+    """The error has git's last line, and is not lasting."""
     with pytest.raises(GitFailed, match="Not a valid object name nonsense") as caught:
-        shadow.git("cat-file", "-p", "nonsense")
+        repository.git("cat-file", "-p", "nonsense")
 
     assert not caught.value.is_lasting
 
 
-def test_of_two_commands_either_may_fail(shadow: SnapshotRepository, tmp_path: Path) -> None:
+def test_of_two_commands_either_may_fail(repository: SnapshotRepository, tmp_path: Path) -> None:
     """Both are ended, whichever it is."""
     project = Project(tmp_path, tmp_path)
     fine, wrong = ("rev-parse", "--git-dir"), ("cat-file", "-p", "nonsense")
 
-    assert shadow.both(fine, fine, project).decode() == f"{shadow.folder}\n" * 2
+    assert repository.git_pair(fine, fine, project).decode() == f"{repository.folder}\n" * 2
     for first, second in ((fine, wrong), (wrong, fine)):
         with pytest.raises(GitFailed, match="nonsense"):
-            shadow.both(first, second, project)
+            repository.git_pair(first, second, project)
 
 
-def test_its_lock_ends_with_its_block(shadow: SnapshotRepository) -> None:
-    """Another may go in once one has left, whatever happened inside."""
-    with pytest.raises(GitFailed), shadow.alone():
-        shadow.git("cat-file", "-p", "nonsense")
-    with shadow.alone():
-        assert shadow.git("rev-parse", "--is-bare-repository") == b"true\n"
+def test_the_lock_ends_with_its_block(repository: SnapshotRepository) -> None:
+    """It can be taken again, whatever happened inside."""
+    with pytest.raises(GitFailed), repository.locked():
+        repository.git("cat-file", "-p", "nonsense")
+    with repository.locked():
+        assert repository.git("rev-parse", "--is-bare-repository") == b"true\n"
 
 
-def test_the_repository_is_its_owners_alone(shadow: SnapshotRepository) -> None:
-    """Nobody else may read what a project holds."""
-    assert shadow.folder.stat().st_mode & 0o077 == 0
+def test_only_its_owner_reads_the_repository(repository: SnapshotRepository) -> None:
+    """Other users have no access to it."""
+    assert repository.folder.stat().st_mode & 0o077 == 0

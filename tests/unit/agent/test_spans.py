@@ -115,7 +115,7 @@ def test_differences_add_up() -> None:
 
 
 def test_the_root_is_where_the_newest_reply_stood() -> None:
-    """A session that was moved is compared where it stood last; one that tells of no folder has no root."""
+    """A session that moved is compared in its last folder; one without a recorded folder has no root."""
     first, second = WorkPath("/old/x", "/old"), WorkPath("/new", "/new")
     session = (replace(replies("a"), path=first), replace(replies("b"), path=second), user("c"), replies("d"))
 
