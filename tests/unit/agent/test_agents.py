@@ -18,7 +18,7 @@ def test_an_agent_is_found_by_its_name(agent: object) -> None:
 
 @pytest.mark.parametrize("name", ["", "nobody", COMPACTION_AGENT.name, TITLE.name])
 def test_others_cannot_be_chosen(name: str) -> None:
-    """S3.2: who does not exist or is hidden is not found, and never listed."""
+    """S3.2: an unknown or hidden agent is not found, and never listed."""
     with pytest.raises(UsageError, match=r"choose one of build, plan, talk$"):
         find_agent(name)
 
@@ -33,6 +33,6 @@ def test_who_has_no_tools_may_do_nothing(agent: object) -> None:
     assert not any(is_offered(tool.name, rules) for tool in TOOLS)
 
 
-def test_agents_are_told_what_a_stub_is() -> None:
-    """B24: who has tools is told to bring hidden text back before using it."""
+def test_prompts_explain_stubs() -> None:
+    """B24: agents with tools are instructed to recall hidden text before using it."""
     assert all("recall" in agent.system_text for agent in AGENTS.values() if agent.allows_tools)

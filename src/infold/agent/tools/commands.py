@@ -1,9 +1,9 @@
-"""Shell commands taken apart, for rules about what may run: the simple commands in a line, and whether that is all there is.
+"""Parse shell commands for permissions: the simple commands in a line, and the files they reach.
 
-This is no shell parser. It knows what it understands for certain, `;`, `&&`, `||`, `|`, `&`, line breaks, plain quotes and
-escapes, and calls everything else not plain: substitutions, groups, redirections to files, here-documents, comments, joined
-lines, assignments, `${…}`, `$'…'`, quotes that do not end. A rule may trust the pieces of a plain command only. Pieces of one
-that is not plain are a best guess, good enough to refuse by.
+This is not a shell parser. It understands `;`, `&&`, `||`, `|`, `&`, line breaks, plain quotes and escapes, and calls everything
+else not plain: substitutions, groups, redirections to files, here-documents, comments, joined lines, assignments, `${…}`,
+`$'…'`, quotes that do not end. A rule may trust the pieces of a plain command only. The pieces of another are a best guess, good
+enough to refuse by.
 """
 
 import os
@@ -35,21 +35,21 @@ _TOKEN = re.compile(
 
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[|\+?=)")
-"""How a piece begins that sets a variable before it names its program: `git= rm x` is no use of git."""
+"""How a piece begins that sets a variable before it names its program: `git= rm x` does not run git."""
 
 
 _WORD = re.compile(r"[^\s;&|<>()'\"`=]+")
 
 
 class ParsedCommand(NamedTuple):
-    """A command taken apart; `plain`: it runs these pieces and nothing else."""
+    """The simple commands of a line; `plain`: it runs these and nothing else."""
 
     pieces: tuple[str, ...]
     plain: bool
 
 
 def parse_command(command: str) -> ParsedCommand:
-    """The simple commands that a line runs, in order, without redirections to nowhere."""
+    """Return the simple commands of a line, in order, without redirections to `/dev/null`."""
     pieces, plain = [""], True
     for token in _TOKEN.finditer(command):
         match token.lastgroup:
@@ -72,21 +72,21 @@ def parse_command(command: str) -> ParsedCommand:
 
 
 class ShellWord(NamedTuple):
-    """A word as the program gets it, quotes and escapes removed; `live`: the shell still replaces a glob, brace, `~` or `$`."""
+    """A word without quotes and escapes; `live`: the shell still expands a glob, brace, `~` or `$` in it."""
 
     text: str
     live: bool
 
 
 class SimpleCommand(NamedTuple):
-    """One simple command of a line: its program and the words after it, files of redirections among them."""
+    """One simple command: its program and the words after it, including the files of redirections."""
 
     program: str
     words: tuple[ShellWord, ...]
 
 
 def simple_commands(command: str) -> tuple[SimpleCommand, ...]:
-    """The simple commands of a line with their words; a best guess where the line is not plain."""
+    """Return the simple commands of a line with their words; a best guess if the line is not plain."""
     found: list[list[ShellWord]] = [[]]
     text, live, has_word, quote, is_escaped = "", False, False, "", False
     for character in f"{command}\n":
@@ -111,7 +111,7 @@ def simple_commands(command: str) -> tuple[SimpleCommand, ...]:
 
 
 def split_words(command: str) -> tuple[str, ...]:
-    """The words of a command, without quotes, operators and the names of options' values."""
+    """Return the words of a command, without quotes, operators and what stands before a `=`."""
     return tuple(_WORD.findall(command))
 
 
@@ -127,28 +127,13 @@ MOST_FOLDERS, MOST_MATCHES, LONGEST_WORD = 8, 2_000, 4_096
 
 READING_PROGRAMS = frozenset(
     {
-        *(
-            "cat",
-            "head",
-            "tail",
-            "less",
-            "more",
-            "wc",
-            "ls",
-            "stat",
-            "file",
-            "diff",
-            "cmp",
-            "grep",
-            "egrep",
-            "fgrep",
-            "rg",
-        ),
-        *("nl", "od", "xxd", "tree", "du", "test", "[", "cd", "source", ".", "echo", "md5sum", "sha256sum", "basename"),
-        *("dirname", "realpath", "readlink", "jq", "yq", "cut", "column", "bat", "git", "shellcheck", "actionlint"),
+        *("cat", "head", "tail", "less", "more", "wc", "ls", "stat", "file", "diff", "cmp", "grep", "egrep", "fgrep"),
+        *("rg", "nl", "od", "xxd", "tree", "du", "test", "[", "cd", "source", ".", "echo", "md5sum", "sha256sum"),
+        *("basename", "dirname", "realpath", "readlink", "jq", "yq", "cut", "column", "bat", "git", "shellcheck"),
+        "actionlint",
     }
 )
-"""Programs that do not change the files they are given, unless their output goes to one; git refuses to write into `.git`."""
+"""Programs that do not change the files they are given, except by a redirection; git refuses to write into `.git`."""
 
 
 _GLOB = re.compile(r"[*?\[]")
@@ -164,7 +149,7 @@ _PARTS = re.compile(r"[=:@]")
 
 
 class CommandReach(Struct, frozen=True):
-    """What a command reaches: something outside the project, a file of secrets, a file that runs later and that it may change."""
+    """What a command reaches: something outside the project, a file of secrets, a file that runs later and may change."""
 
     outside: bool = False
     secret: bool = False
@@ -172,7 +157,7 @@ class CommandReach(Struct, frozen=True):
 
 
 def command_reach(command: str, folder: Path, workspace: Workspace) -> CommandReach:
-    """Return what a command that is run in a folder reaches."""
+    """Return what a command reaches if it runs in a folder."""
     simple = simple_commands(command)
     folders = _folders(simple, folder, workspace)
     is_plain = parse_command(command).plain
@@ -192,7 +177,7 @@ def command_reach(command: str, folder: Path, workspace: Workspace) -> CommandRe
 
 
 def _folders(simple: Iterable[SimpleCommand], folder: Path, workspace: Workspace) -> list[Path]:
-    """Where the pieces of a command may run: in its folder, and in those that it changes to."""
+    """Return where the simple commands may run: in the folder, and in those that the line changes to."""
     found = [folder]
     for word in (word for one in simple if one.program in ("cd", "pushd") for word in one.words):
         for base in tuple(found):
@@ -218,8 +203,10 @@ def _reached(word: ShellWord, of: SimpleCommand, folder: Path, workspace: Worksp
 
 
 def _is_unknown(word: ShellWord, *, moves: bool) -> bool:
-    """Whether only the shell knows where a word leads: an earlier folder, a variable of its own, another user's home, a range, or
-    more choices than are worth trying."""
+    """Return whether only the shell knows where a word leads.
+
+    Examples: an earlier folder, a variable of its own, another user's home, a range, too many choices in braces.
+    """
     text = word.text
     if len(text) > LONGEST_WORD or (moves and text == "-"):
         return True
@@ -233,9 +220,9 @@ def _is_unknown(word: ShellWord, *, moves: bool) -> bool:
 
 
 def _texts(word: ShellWord, folder: Path) -> Iterator[str]:
-    """The paths that a word may hold: itself, what stands behind `=`, `:` or `@`, and the value joined to an option.
+    """Yield the paths that a word may hold: itself, what follows `=`, `:` or `@`, and a value joined to an option.
 
-    As in a shell, braces come before variables, and a variable that is not set is empty.
+    As in a shell, braces are expanded before variables, and an unset variable is empty.
     """
     known = {**os.environ, "PWD": str(folder)}
     for choice in expand_braces(word.text) if word.live else (word.text,):
@@ -246,7 +233,7 @@ def _texts(word: ShellWord, folder: Path) -> Iterator[str]:
 
 
 def _places(text: str, folder: Path, workspace: Workspace, word: ShellWord) -> Iterator[Path]:
-    """Where a text leads, links followed; every match of a glob, as far as its fixed beginning is inside the project."""
+    """Yield where a text leads, links followed; every match of a glob if its fixed beginning is inside the project."""
     if text in DEVICE_FILES:
         return
     glob = _GLOB.search(text) if word.live else None
@@ -261,7 +248,7 @@ def _places(text: str, folder: Path, workspace: Workspace, word: ShellWord) -> I
         return
     yield base
     if is_inside(base, workspace):
-        matches = iglob(text, root_dir=folder)  # noqa: PTH207 (a shell's rules: `*` matches no leading dot)
+        matches = iglob(text, root_dir=folder)  # noqa: PTH207 (as in a shell, `*` does not match a leading dot)
         yield from (Path(os.path.realpath(folder / match)) for match in islice(matches, MOST_MATCHES))
 
 
@@ -273,11 +260,11 @@ def _located(text: str, folder: Path, workspace: Workspace) -> Path | None:
 
 
 def _leads_out(text: str, folder: Path, workspace: Workspace) -> bool:
-    """Whether a text is spelt as a path outside the project, and something is there; what only looks like one is let be."""
+    """Return whether a text is spelt as a path outside the project and it, or its folder, exists."""
     if not (text.startswith(("/", "~")) or ".." in text) or text in DEVICE_FILES or len(text) > LONGEST_WORD:
         return False
     place = _located(text, folder, workspace)
     if place is None or is_inside(place, workspace):
         return False
-    beside = place.parent
-    return os.path.lexists(place) or (beside != Path(beside.anchor) and os.path.lexists(beside))
+    parent = place.parent
+    return os.path.lexists(place) or (parent != Path(parent.anchor) and os.path.lexists(parent))

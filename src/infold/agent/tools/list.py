@@ -1,4 +1,4 @@
-"""The list tool: what is in a folder, or which files below it a glob means."""
+"""The list tool: the content of a folder, or the files below it that match a glob."""
 
 import os
 from itertools import islice
@@ -15,8 +15,6 @@ MOST_NAMES = 500
 
 
 class ListArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which folder, and which files below it."""
-
     path: Annotated[str, Meta(description="Folder; the project's root if not given.")] = ""
     glob: Annotated[str, Meta(description="Files at any depth, such as *.py or src/**/test_*")] = ""
 
@@ -32,13 +30,17 @@ def _summary(arguments: ListArguments, workspace: Workspace) -> str:
 
 def _run(arguments: ListArguments, workspace: Workspace) -> ToolOutput:
     folder = resolve_folder(arguments.path, workspace)
-    if arguments.glob:
-        return ToolOutput(_told(_matching(folder, arguments.glob, workspace), "[no file matches]"))
-    return ToolOutput(_told(_names_in(folder), "[the folder is empty]"))
+    names = _matching(folder, arguments.glob, workspace) if arguments.glob else _names_in(folder)
+    if not names:
+        return ToolOutput("[no file matches]" if arguments.glob else "[the folder is empty]")
+    if len(names) > MOST_NAMES:
+        note = f"[only the first {MOST_NAMES} are shown; give a folder further down or a narrower glob]"
+        names = [*names[:MOST_NAMES], note]
+    return ToolOutput("\n".join(names))
 
 
 def _names_in(folder: Path) -> list[str]:
-    """What is directly in a folder, folders with a slash behind them; what git ignores is left out."""
+    """Return the names in a folder, folders with a slash at the end, without what git ignores."""
     with os.scandir(folder) as entries:
         names = {entry.name: "/" if _is_folder(entry) else "" for entry in entries if entry.name != ".git"}
     ignored = ignored_names(sorted(names), folder)
@@ -46,7 +48,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether a name leads to a folder; a link that leads to itself does not, though asking it is an error."""
+    """Return whether a name leads to a folder; for a link to itself, asking raises an error."""
     try:
         return entry.is_dir()
     except OSError:
@@ -54,7 +56,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _matching(folder: Path, glob: str, workspace: Workspace) -> list[str]:
-    """The files below a folder that a glob means and that are there, as far as they are told and one more."""
+    """Return the existing files below a folder that match a glob, at most one more than is shown."""
     if len(glob) > LONGEST_GLOB:
         raise ToolFailed(f"the glob has {len(glob):,} characters; give one such as *.py or src/**/test_*")
     pattern = Glob(glob)
@@ -63,16 +65,5 @@ def _matching(folder: Path, glob: str, workspace: Workspace) -> list[str]:
     return list(islice(there, MOST_NAMES + 1))
 
 
-def _told(names: list[str], otherwise: str) -> str:
-    note = f"[only the first {MOST_NAMES} are shown; give a folder further down or a narrower glob]"
-    return "\n".join([*names[:MOST_NAMES], note] if len(names) > MOST_NAMES else names) or otherwise
-
-
-LIST = Tool(
-    "list",
-    "Lists a folder, or with a glob the files below it, ignored ones left out.",
-    ListArguments,
-    _action,
-    _run,
-    _summary,
-)
+_DESCRIPTION = "Lists a folder, or with a glob the files below it, ignored ones left out."
+LIST = Tool("list", _DESCRIPTION, ListArguments, _action, _run, _summary)

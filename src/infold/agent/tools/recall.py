@@ -1,4 +1,4 @@
-"""The recall tool: what has left the view, brought back by whoever keeps the session."""
+"""The recall tool: bring back what is no longer in the view."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -12,8 +12,6 @@ from infold.formats.tools import DESCRIPTION, QUERY, RECALL_TOOL_NAME
 
 
 class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to bring back."""
-
     query: Annotated[str, Meta(description=QUERY)]
 
 
@@ -23,9 +21,9 @@ def no_files(_: str) -> tuple[FilePart, ...]:
 
 
 def make_recall_tool(recall: Callable[[str], str], files: Callable[[str], tuple[FilePart, ...]] = no_files) -> Tool:
-    """Recall as a tool of one session; `recall` takes a query and gives text, or raises `UsageError` for a query that is none.
+    """Return the recall tool of a session; `recall` takes a query and returns text, or raises `UsageError` for an empty one.
 
-    `files` gives the media under a handle, which the model is then shown.
+    `files` returns the media under a handle, which the model is then shown.
     """
 
     def run(arguments: RecallArguments, workspace: Workspace) -> ToolOutput:  # noqa: ARG001

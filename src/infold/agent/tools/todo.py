@@ -1,6 +1,6 @@
-"""The todo tool: the list of what is to be done, which the model writes whole each time.
+"""The todo tool: a list of things to do, which the model writes whole each time.
 
-The list is kept by the log alone: a ledger takes it from the call (`core.toolfacts`), so it outlives every compaction.
+Only the log keeps the list: the ledger takes it from the call (`core.tool_facts`), so it survives every compaction.
 """
 
 from typing import Literal, TypeAlias
@@ -15,15 +15,13 @@ BOXES: dict[Status, str] = {"pending": "[ ]", "in_progress": "[-]", "completed":
 
 
 class TodoItem(Struct, frozen=True, forbid_unknown_fields=True):
-    """One thing to do."""
+    """One thing to do."""  # part of the schema that models get
 
     content: str
     status: Status = "pending"
 
 
 class TodoArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole list."""
-
     items: tuple[TodoItem, ...]
 
 
@@ -36,11 +34,8 @@ def _run(arguments: TodoArguments, workspace: Workspace) -> ToolOutput:  # noqa:
     return ToolOutput("\n".join(lines) or "[the list is empty]")
 
 
-TODO = Tool(
-    "todo",
+_DESCRIPTION = (
     "Writes your list of things to do, whole, in place of the one before. For work of several steps; keep one item in_progress "
-    "and mark each as completed when it is.",
-    TodoArguments,
-    _action,
-    _run,
+    "and mark each as completed when it is."
 )
+TODO = Tool("todo", _DESCRIPTION, TodoArguments, _action, _run)

@@ -1,4 +1,4 @@
-"""The write tool: put a whole file in place."""
+"""The write tool: write a whole file."""
 
 from msgspec import Struct
 
@@ -8,8 +8,6 @@ from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput,
 
 
 class WriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which file, and all that shall be in it."""
-
     path: str
     content: str
 
@@ -31,10 +29,7 @@ def _run(arguments: WriteArguments, workspace: Workspace) -> ToolOutput:
     return ToolOutput(f"{'replaced' if was_there else 'made'} {name}: {count:,} line{'' if count == 1 else 's'}")
 
 
-WRITE = Tool(
-    "write",
-    "Writes a file whole, making it and its folders or replacing what was there. To change part of a file use edit.",
-    WriteArguments,
-    _action,
-    _run,
+_DESCRIPTION = (
+    "Writes a file whole, making it and its folders or replacing what was there. To change part of a file use edit."
 )
+WRITE = Tool("write", _DESCRIPTION, WriteArguments, _action, _run)

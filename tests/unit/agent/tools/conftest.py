@@ -10,13 +10,13 @@ import pytest
 
 from infold.agent.tools.tool import ActionRequest, Tool, ToolOutput, Workspace
 
-Ran: TypeAlias = Callable[..., ToolOutput]
-Wished: TypeAlias = Callable[..., ActionRequest]
+RunTool: TypeAlias = Callable[..., ToolOutput]
+ActionOf: TypeAlias = Callable[..., ActionRequest]
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """An empty project."""
+    """Return an empty project."""
     folder = tmp_path / "project"
     folder.mkdir()
     return folder
@@ -24,13 +24,13 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def workspace(root: Path) -> Workspace:
-    """A workplace at that project."""
+    """Return a workspace at that project."""
     return Workspace(root)
 
 
 @pytest.fixture
-def ran(workspace: Workspace) -> Ran:
-    """Runs a tool with arguments."""
+def run_tool(workspace: Workspace) -> RunTool:
+    """Return a function that runs a tool with arguments."""
 
     def run(tool: Tool, **given: Any) -> ToolOutput:
         return tool.run(msgspec.convert(given, tool.arguments), workspace)
@@ -39,8 +39,8 @@ def ran(workspace: Workspace) -> Ran:
 
 
 @pytest.fixture
-def wished(workspace: Workspace) -> Wished:
-    """What a tool would do with arguments."""
+def action_of(workspace: Workspace) -> ActionOf:
+    """Return a function that gives the action of a tool with arguments."""
 
     def action(tool: Tool, **given: Any) -> ActionRequest:
         return tool.action(msgspec.convert(given, tool.arguments), workspace)
@@ -50,7 +50,7 @@ def wished(workspace: Workspace) -> Wished:
 
 @pytest.fixture
 def repository(root: Path) -> Path:
-    """The project as a git repository that ignores `build/` and logs."""
+    """Make the project a git repository that ignores `build/` and logs."""
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     (root / ".gitignore").write_text("build/\n*.log\n!kept.log\n")
     for path in ("src/app.py", "src/deep/util.py", "build/made.py", "debug.log", "kept.log", "README.md"):

@@ -27,7 +27,7 @@ def test_a_path_inside_is_named_from_the_root(workspace: Workspace, path: str) -
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../beside", "src/../../beside", "~/x", "~nobody-at-all/../../.."])
-def test_a_path_outside_is_told_so(workspace: Workspace, path: str) -> None:
+def test_a_path_outside_is_marked(workspace: Workspace, path: str) -> None:
     """What leads out of the project is outside, and named in full."""
     action = path_action("read", path, workspace)
 
@@ -55,7 +55,7 @@ def test_a_linked_root_is_the_project(root: Path, tmp_path: Path) -> None:
 
 
 def test_links_in_a_circle_lead_nowhere(root: Path, workspace: Workspace) -> None:
-    """A link to itself is no error until somebody opens it."""
+    """A link to itself is not an error until it is opened."""
     (root / "loop").symlink_to(root / "loop")
 
     assert not path_action("read", "loop", workspace).outside
@@ -102,7 +102,8 @@ def test_a_folder_is_asked_for(root: Path, workspace: Workspace) -> None:
     ],
 )
 def test_gits_own_files_are_not_the_projects_to_change(root: Path, workspace: Workspace, path: str) -> None:
-    """What git reads programs to run from is outside for whoever would change it, however it is reached, and for no reader."""
+    """Files from which git reads programs to run count as outside for changes, however they are reached, but not for
+    reading."""
     (root / ".git").mkdir()
     (root / "link").symlink_to(".git")
 
@@ -149,5 +150,5 @@ def test_files_that_run_later_are_asked_for(workspace: Workspace, path: str) -> 
     "path", ["Makefile", "package.json", "src/bin/run.py", ".github/CODEOWNERS", "envrc.md", "env.py"]
 )
 def test_files_that_a_person_starts_are_the_agents_work(workspace: Workspace, path: str) -> None:
-    """What runs only when somebody starts it is changed unasked."""
+    """Files that run only when they are started may be changed without asking."""
     assert not change_action("write", path, workspace).outside

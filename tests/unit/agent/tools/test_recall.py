@@ -14,14 +14,14 @@ PLACE = Workspace(Path())
 
 
 def test_recall_gives_what_was_hidden() -> None:
-    """B6: a query goes to whoever keeps the session, and the answer comes back as it is."""
+    """B6: a query is passed to the session, and its answer is returned unchanged."""
     tool = make_recall_tool(lambda query: f"found {query}")
 
     assert tool.run(RecallArguments("42.1"), PLACE) == ToolOutput("found 42.1")
     assert tool.action(RecallArguments("42.1"), PLACE) == ActionRequest("recall", "42.1")
 
 
-def test_a_query_that_is_none_is_told() -> None:
+def test_a_wrong_query_is_explained() -> None:
     """What is wrong with a query is for the model to know."""
 
     def refuse(query: str) -> str:

@@ -24,8 +24,8 @@ def test_rules_know_every_tool() -> None:
     assert {tool.name for tool in TOOLS} <= set(NAMES)
 
 
-def test_a_model_is_told_in_few_words() -> None:
+def test_schemas_are_short() -> None:
     """All schemas together, which go with every request, are within 1,500 tokens."""
-    told = (msgspec.json.encode(tool_spec(tool)).decode() for tool in select_tools(BUILD_RULES, str).values())
+    message = (msgspec.json.encode(tool_spec(tool)).decode() for tool in select_tools(BUILD_RULES, str).values())
 
-    assert sum(map(estimate_tokens, told)) < 1_500
+    assert sum(map(estimate_tokens, message)) < 1_500

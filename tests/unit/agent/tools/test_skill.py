@@ -41,7 +41,7 @@ def test_skills_are_listed(folder: Path) -> None:
 
 
 def test_a_skill_is_loaded(folder: Path) -> None:
-    """Its instructions come without the front matter, and with the files beside them."""
+    """Instructions are returned without the front matter, and with the files next to them."""
     place = Workspace(folder, (folder,))
 
     assert SKILL.run(SkillArguments("pdf"), place).output == (
@@ -52,8 +52,8 @@ def test_a_skill_is_loaded(folder: Path) -> None:
     assert SKILL.action(SkillArguments(), place) == ActionRequest("skill", "list")
 
 
-def test_an_unknown_skill_is_told(folder: Path) -> None:
-    """A name that is none lists those there are; it is never taken for a path."""
+def test_an_unknown_skill_is_explained(folder: Path) -> None:
+    """An unknown name lists the skills that exist; it is never used as a path."""
     with pytest.raises(ToolFailed, match=r"no skill '\.\./forms'; there are:\n- pdf"):
         SKILL.run(SkillArguments("../forms"), Workspace(folder, (folder,)))
 
@@ -79,26 +79,27 @@ def test_no_policy_prunes_a_skill() -> None:
 
 def test_skills_are_announced(folder: Path) -> None:
     """S5.5: the tool's description names the skills there are; where there are none it is as it was."""
-    told = add_skill_list(tool_spec(SKILL), Workspace(folder, (folder,))).description
+    message = add_skill_list(tool_spec(SKILL), Workspace(folder, (folder,))).description
 
-    assert told == f"{SKILL.description} There are:\n- pdf: Reads and fills PDF forms.\n- plain\n- q: x"
+    assert message == f"{SKILL.description} There are:\n- pdf: Reads and fills PDF forms.\n- plain\n- q: x"
     assert add_skill_list(tool_spec(SKILL), Workspace(folder)) == tool_spec(SKILL)
 
 
 def test_many_skills_are_announced_within_bounds(tmp_path: Path) -> None:
-    """Names and descriptions are in every request, so they have a bound; that there are more is told."""
+    """Names and descriptions are in every request, so they have a limit; a note counts the rest."""
     for number in range(60):
         (tmp_path / f"s{number:02}").mkdir()
         (tmp_path / f"s{number:02}" / "SKILL.md").write_text(f"---\ndescription: {'long ' * 100}\n---\n")
-    told = add_skill_list(tool_spec(SKILL), Workspace(tmp_path, (tmp_path,))).description.split("\n")
+    message = add_skill_list(tool_spec(SKILL), Workspace(tmp_path, (tmp_path,))).description.split("\n")
 
-    assert sum(map(len, told)) < MOST_ANNOUNCED + 300
-    assert told[1].startswith("- s00: long long")
-    assert told[-1] == f"and {60 - len(told) + 2} more: call it without a name to see all"
+    assert sum(map(len, message)) < MOST_ANNOUNCED + 300
+    assert message[1].startswith("- s00: long long")
+    assert message[-1] == f"and {60 - len(message) + 2} more: call it without a name to see all"
 
 
 def test_a_link_shows_nothing_unasked(tmp_path: Path) -> None:
-    """B41: a project's skill that links out of the project, or to a file of secrets, is none; the user's own may be links."""
+    """B41: a project's skill that links out of the project, or to a file of secrets, does not count; the user's own may
+    be links."""
     root, own = tmp_path / "project", tmp_path / "own"
     skills = root / ".agents" / "skills"
     (tmp_path / "elsewhere").mkdir()
@@ -127,7 +128,7 @@ def test_a_large_folder_is_not_walked_whole(tmp_path: Path) -> None:
     (folder / "all").symlink_to("/")
     for number in range(MOST_FILES + 5):
         (folder / "more" / f"{number:03}").touch()
-    told = SKILL.run(SkillArguments("big"), Workspace(tmp_path, (tmp_path / "skills",))).output
+    message = SKILL.run(SkillArguments("big"), Workspace(tmp_path, (tmp_path / "skills",))).output
 
-    assert told.count("\n") == MOST_FILES + 4
-    assert "all/" not in told
+    assert message.count("\n") == MOST_FILES + 4
+    assert "all/" not in message

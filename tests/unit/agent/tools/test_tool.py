@@ -1,4 +1,4 @@
-"""What a tool is, and how a model is told of it."""
+"""What a tool is, and its description for a model."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ class Inner(Struct, frozen=True):
 
 
 class Arguments(Struct, frozen=True):
-    """Never told."""
+    """Not part of the schema."""
 
     inner: Inner
     many: tuple[Inner, ...] = ()
@@ -29,7 +29,7 @@ def _run(arguments: Arguments, workspace: Workspace) -> ToolOutput:
 
 
 def test_a_schema_is_in_one_piece() -> None:
-    """No reference is left, every object is closed, a choice has its type, and nothing is said twice."""
+    """No reference is left, every object is closed, an enum has its type, and the description is not repeated."""
     spec = tool_spec(Tool("t", "Does a thing.", Arguments, _action, _run))
     inner = {
         "type": "object",

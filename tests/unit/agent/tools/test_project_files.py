@@ -1,10 +1,20 @@
-"""Globs as models write them."""
+"""A project's files: globs as models write them, and what git ignores."""
 
+import subprocess
+from pathlib import Path
 from time import thread_time
 
 import pytest
 
-from infold.agent.tools.project_files import LONGEST_GLOB, MOST_GLOBS, Glob, expand_braces
+from infold.agent.tools.project_files import (
+    LONGEST_GLOB,
+    MOST_GLOBS,
+    Glob,
+    expand_braces,
+    ignored_names,
+    is_ignored,
+    list_files,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,3 +69,46 @@ def test_no_glob_takes_long(glob: str) -> None:
     assert not any(pattern.matches(path) for path in ("a" * 250, "a/" * 120 + "a"))
 
     assert thread_time() - began < 2
+
+
+def test_ignored_names_are_known(repository: Path) -> None:
+    """Ignored names are returned, but not those that a rule includes again, and unusual names work."""
+    (repository / 'sp ace"é\n.log').touch()
+    names = ["src", "build", "debug.log", "kept.log", 'sp ace"é\n.log']
+
+    assert ignored_names(names, repository) == {"build", "debug.log", 'sp ace"é\n.log'}
+
+
+def test_inside_an_ignored_folder_all_is_shown(repository: Path) -> None:
+    """Inside an ignored folder everything is listed."""
+    assert is_ignored(repository / "build")
+    assert not is_ignored(repository)
+    assert ignored_names(["made.py"], repository / "build") == frozenset()
+    assert list(list_files(repository / "build")) == ["made.py"]
+
+
+def test_files_below_are_those_git_would_keep(repository: Path) -> None:
+    """Known and new files are listed in order, ignored ones are not."""
+    subprocess.run(["git", "-C", str(repository), "add", "src"], check=True)
+
+    assert list(list_files(repository)) == [".gitignore", "README.md", "kept.log", "src/app.py", "src/deep/util.py"]
+    assert list(list_files(repository / "src")) == ["app.py", "deep/util.py"]
+
+
+def test_without_a_repository_nothing_is_ignored(root: Path) -> None:
+    """Where git has no say all files count, but for git's own."""
+    (root / "b" / ".git").mkdir(parents=True)
+    for path in ("b/2.log", "a", "b/.git/x"):
+        (root / path).touch()
+
+    assert ignored_names(["a"], root) == frozenset()
+    assert list(list_files(root)) == ["a", "b/2.log"]
+
+
+def test_a_repository_that_git_refuses_is_walked(root: Path) -> None:
+    """Where there is a `.git` that git does not understand, files are listed all the same."""
+    (root / ".git").write_text("nonsense")
+    (root / "a").touch()
+
+    assert ignored_names(["a"], root) == frozenset()
+    assert sorted(list_files(root)) == [".git", "a"]
