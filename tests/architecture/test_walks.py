@@ -60,7 +60,7 @@ CEILINGS = {
     "fit": Ceiling(files=28, functions=295, goal_files=26, goal_functions=266),
     "session": Ceiling(files=54, functions=462, goal_files=40, goal_functions=410),
     "gateway": Ceiling(files=85, functions=731, goal_files=55, goal_functions=585),
-    "agent": Ceiling(files=53, functions=360, goal_files=40, goal_functions=305),
+    "agent": Ceiling(files=51, functions=337, goal_files=40, goal_functions=305),
 }
 """Lower a ceiling when a walk becomes shorter; a walk that becomes longer needs a reason in its commit."""
 
