@@ -29,7 +29,7 @@ from openai import OpenAI
 from splintr import Tokenizer
 
 from infold import Session, SessionSettings, fit, open_store, wrap
-from infold.agent.run import Assignment, Person, begin
+from infold.agent.run import RunOptions, UserInterface, open_run
 from infold.catalogue import lookup
 from infold.core.budget import Window, budget_for
 from infold.core.events import Clipped, Compacted, Event, Pruned
@@ -434,7 +434,7 @@ def play_agent(case: Case, provider: Provider) -> None:
         environ = {"HOME": folder, "XDG_CONFIG_HOME": f"{folder}/config", "INFOLD_AGENT_SNAPSHOTS": "0"}
         environ |= {"INFOLD_AGENT_TITLES": "0", **_environ(case)}
         model = ScriptedModel(provider.answer, ref=ModelRef("", case.model))
-        place = Assignment(
+        place = RunOptions(
             root=root,
             environ=environ,
             clock=system_clock(),
@@ -442,9 +442,11 @@ def play_agent(case: Case, provider: Provider) -> None:
             output_tokens=case.output,
             steps=MOST_STEPS,
         )
-        person = Person(lambda told: provider.events.append(told) if isinstance(told, Event) else None, lambda _: "no")
+        person = UserInterface(
+            lambda told: provider.events.append(told) if isinstance(told, Event) else None, lambda _: "no"
+        )
         with open_store("memory") as store:
-            work = begin(store, KEY, model, place=place, settings=read_settings(environ, root), person=person)
+            work = open_run(store, KEY, model, options=place, settings=read_settings(environ, root), ui=person)
             try:
                 work.run(TASK)
             except WindowExceeded as error:

@@ -43,7 +43,7 @@ def _names_git(source: Source) -> bool:
     asked = {
         id(argument)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "program_at" and source.name in RUNNERS
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "find_program" and source.name in RUNNERS
         for argument in node.args
     }
     return any(

@@ -29,12 +29,12 @@ import pytest
 
 from infold import Session, SessionSettings, fit
 from infold.agent.agents import BUILD
-from infold.agent.loop import Bounds, Loop
+from infold.agent.loop import Loop, RunLimits
 from infold.agent.permissions import BUILD_RULES
 from infold.agent.snapshots import Snapshots
-from infold.agent.toolbox import Hands
-from infold.agent.tools.registry import tools_for
-from infold.agent.tools.tool import Workplace
+from infold.agent.toolbox import Toolbox
+from infold.agent.tools.registry import select_tools
+from infold.agent.tools.tool import Workspace
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.gateway.app import Gateway, application
@@ -220,17 +220,17 @@ def walk_agent(trace: Trace) -> None:
     root.mkdir()
     (root / "feed.md").write_text("The feed is JSON.\n", "utf-8")
     settings = SessionSettings(window=64_000, format=ReadingModel.format, recall=True)
-    tools = Hands(
-        tools_for(BUILD_RULES),
-        Workplace(root, ()),
+    tools = Toolbox(
+        select_tools(BUILD_RULES),
+        Workspace(root, ()),
         rules=BUILD_RULES,
         consent=lambda _: "no",
         clock=Clock(),
         snapshots=Snapshots(root, root.with_name("snapshots")),
     )
     told: list[object] = []
-    bounds = Bounds(steps=1, silence_seconds=600.0)  # so that a slow machine changes nothing
-    loop = Loop(Session(MemoryStore(), "feed", settings), ReadingModel(), BUILD, tools, tell=told.append, bounds=bounds)
+    limits = RunLimits(steps=1, silence_seconds=600.0)  # so that a slow machine changes nothing
+    loop = Loop(Session(MemoryStore(), "feed", settings), ReadingModel(), BUILD, tools, emit=told.append, limits=limits)
     with trace:
         ended = loop.run("What is the feed?")
 

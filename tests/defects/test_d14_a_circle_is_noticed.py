@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.events import Answered, Ended, Happening
-from infold.agent.loop import CIRCLING, Bounds
+from infold.agent.events import AgentEvent, RunEnded, ToolAnswered
+from infold.agent.loop import LOOP_WARNING, RunLimits
 from infold.core.entries import Checkpoint
 from infold.core.messages import UserMessage, text_of
 from infold.stores.memory import MemoryStore
 from infold.testing.script import Say, ScriptedRequest
 from infold.testing.scripted_model import ScriptedModel
 
-from ..unit.agent.workshop import (  # noqa: TID252 - `tests` is no package to name
+from ..unit.agent.builders import (  # noqa: TID252 - `tests` is no package to name
     KEY,
     call,
     loop_in,
@@ -39,7 +39,7 @@ def circling(period: int, lines: int = 1) -> ScriptedModel:
 
 def warnings_in(store: MemoryStore) -> int:
     """How often the model was told that it goes round in a circle."""
-    return sum(isinstance(one, UserMessage) and text_of(one) == CIRCLING for one in messages_in(store))
+    return sum(isinstance(one, UserMessage) and text_of(one) == LOOP_WARNING for one in messages_in(store))
 
 
 @pytest.mark.parametrize("period", [1, 2, 3, 4])
@@ -66,9 +66,9 @@ def test_d14_compactions_hide_no_circle(tmp_path: Path) -> None:
 def test_d14_a_restart_hides_no_circle(tmp_path: Path) -> None:
     """B13: each process sees what those before it did, and the circle is noticed though none of them made it alone."""
     store, model = MemoryStore(), circling(1)
-    loop_in(tmp_path, model, store=store, bounds=Bounds(steps=2)).run("What is in the files?")
+    loop_in(tmp_path, model, store=store, limits=RunLimits(steps=2)).run("What is in the files?")
     assert warnings_in(store) == 0
-    loop_in(tmp_path, model, store=store, bounds=Bounds(steps=1)).go_on()
+    loop_in(tmp_path, model, store=store, limits=RunLimits(steps=1)).go_on()
 
     assert warnings_in(store) == 1
 
@@ -85,8 +85,8 @@ def test_d14_the_session_goes_on_afterwards(tmp_path: Path) -> None:
 def test_d14_waiting_is_no_circle(tmp_path: Path) -> None:
     """Asking for the state of something until it changes gets somewhere."""
     poll = Say("", (call("shell", command="echo >> ticks; wc -l < ticks"),))
-    told: list[Happening] = []
+    told: list[AgentEvent] = []
     ended = loop_in(tmp_path, model_saying(*[poll] * 12, "Twelve."), told.append).run("Wait for twelve.")
 
-    assert ended == Ended("done", "s", 13, "Twelve.")
-    assert [one.output.strip() for one in told if isinstance(one, Answered)] == [str(n) for n in range(1, 13)]
+    assert ended == RunEnded("done", "s", 13, "Twelve.")
+    assert [one.output.strip() for one in told if isinstance(one, ToolAnswered)] == [str(n) for n in range(1, 13)]

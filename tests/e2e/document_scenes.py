@@ -17,12 +17,12 @@ from google.genai import types
 from msgspec import Struct
 
 from infold.agent.agents import BUILD
-from infold.agent.loop import Bounds, Loop
+from infold.agent.loop import Loop, RunLimits
 from infold.agent.permissions import parse_rules
-from infold.agent.run import Told
-from infold.agent.toolbox import Hands
-from infold.agent.tools.registry import tools_for
-from infold.agent.tools.tool import Done, Tool, Wish, Workplace
+from infold.agent.run import RunEvent
+from infold.agent.toolbox import Toolbox
+from infold.agent.tools.registry import select_tools
+from infold.agent.tools.tool import ActionRequest, Tool, ToolOutput, Workspace
 from infold.core.budget import Window
 from infold.core.entries import Checkpoint, Entry, MessageEntry
 from infold.core.messages import (
@@ -106,8 +106,8 @@ FETCH = Tool(
     "fetch",
     "Fetches pages of the harbour log.",
     Fetch,
-    lambda asked, _: Wish("fetch", f"{asked.tokens}"),
-    lambda asked, _: Done(tokens_of_text(asked.tokens)),
+    lambda asked, _: ActionRequest("fetch", f"{asked.tokens}"),
+    lambda asked, _: ToolOutput(tokens_of_text(asked.tokens)),
 )
 """A tool whose output has exactly as many tokens by the documents' rules as it is asked for."""
 
@@ -192,8 +192,8 @@ class Scene:
 
     def __init__(self, folder: Path, server: ScriptedServer, script: Script, model: Model) -> None:
         self.script = script
-        self.told: list[Told] = []
-        self.watch: Callable[[Told], None] = lambda _: None
+        self.told: list[RunEvent] = []
+        self.watch: Callable[[RunEvent], None] = lambda _: None
         self.model = self.summariser = model
         self.folder = folder
         self._server = server
@@ -215,22 +215,22 @@ class Scene:
         )
         self.session = Session(store, KEY.session_id, settings)
         rules = parse_rules({"*": "allow"})
-        hands = Hands(
-            {**tools_for(rules), FETCH.name: FETCH},
-            Workplace(self.folder),
+        toolbox = Toolbox(
+            {**select_tools(rules), FETCH.name: FETCH},
+            Workspace(self.folder),
             rules=rules,
             consent=lambda _: "no",
             clock=self._clock,
         )
         # Whole results, so that they have the size a scene gives them.
-        bounds = Bounds(result_tokens=100_000, result_share=1.0, pause_seconds=0.0)
-        return Loop(self.session, self.model, BUILD, hands, tell=self.tell, bounds=bounds)
+        limits = RunLimits(result_tokens=100_000, result_share=1.0, pause_seconds=0.0)
+        return Loop(self.session, self.model, BUILD, toolbox, emit=self.tell, limits=limits)
 
     def summarises_with(self, wire: str) -> None:
         """Have another model write the summaries of agents that begin from now on."""
         self.summariser = MODELS[wire](self._server.url)
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: RunEvent) -> None:
         """Be told of something."""
         self.told.append(told)
         self.watch(told)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.events import Answered, Ended, Stepped
-from infold.agent.run import Assignment, Person, Told, Work, begin
-from infold.agent.snapshots import FileDiff, Snapshots, Totals, session_span, totals_of, turn_spans
-from infold.agent.trust import default_snapshots
+from infold.agent.events import RunEnded, StepFinished, ToolAnswered
+from infold.agent.run import AgentRun, RunEvent, RunOptions, UserInterface, open_run
+from infold.agent.snapshots import DiffTotals, FileDiff, Snapshots, session_span, sum_diffs, turn_spans
+from infold.agent.trust import default_snapshot_folder
 from infold.core.entries import Entry, MessageEntry
 from infold.core.events import Compacted, Rejected, SummaryRejected
 from infold.core.messages import ModelRef, SessionId
@@ -83,7 +83,7 @@ def rubbish() -> Script:
 def test_a_long_task_is_done(tmp_path: Path, provider: str, summaries: Script, factor: float) -> None:
     """S5.5, B2, B8, B10: three hundred steps, with a summariser or in spite of it: the right files, no request refused."""
     place = place_in(tmp_path, initial_tree())
-    director, told = Director(REPLIES, summaries), list[Told]()
+    director, told = Director(REPLIES, summaries), list[RunEvent]()
     with ScriptedServer(director, window_tokens=WINDOW, factor=factor) as server:
         model = MODELS[provider](ModelRef(provider, "scripted"), url=base_of(provider, server.url), key="none")
         work = put_to_work(place, model, told)
@@ -122,7 +122,7 @@ def test_the_command_does_a_long_task(tmp_path: Path) -> None:
 
 def test_the_scripted_model_does_a_long_task(tmp_path: Path) -> None:
     """S5.5, B8: the same with a model in the process, which counts as it says and refuses what is too large."""
-    place, told = place_in(tmp_path, initial_tree()), list[Told]()
+    place, told = place_in(tmp_path, initial_tree()), list[RunEvent]()
     director = Director(REPLIES, SENSIBLE)
     model = ScriptedModel(director, window_tokens=WINDOW)
     work = put_to_work(place, model, told)
@@ -133,17 +133,17 @@ def test_the_scripted_model_does_a_long_task(tmp_path: Path) -> None:
     assert tree_of(place) == expected_tree()
 
 
-def check_story(told: Sequence[Told], director: Director) -> None:
+def check_story(told: Sequence[RunEvent], director: Director) -> None:
     """All steps were taken, each call was carried out, nothing was refused, the window was compacted time and again."""
-    results = [one for one in told if isinstance(one, Answered)]
+    results = [one for one in told if isinstance(one, ToolAnswered)]
     check_rules(director)
 
-    assert sum(isinstance(one, Stepped) for one in told) == STEPS == len(director.main)
+    assert sum(isinstance(one, StepFinished) for one in told) == STEPS == len(director.main)
     assert [one.output for one in results if one.status != "completed"] == []
     assert sum(one.exit_status == 1 for one in results) == len(NAMES)  # every test failed once, then passed
     assert sum(isinstance(one, Compacted) for one in told) >= 5
     assert not any(isinstance(one, Rejected) for one in told)
-    assert [one.ending for one in told if isinstance(one, Ended)] == ["done", "done"]
+    assert [one.ending for one in told if isinstance(one, RunEnded)] == ["done", "done"]
 
 
 def check_rules(director: Director) -> None:
@@ -159,7 +159,7 @@ def check_rules(director: Director) -> None:
 def check_diffs(place: Place, entries: Sequence[Entry]) -> None:
     """What snapshots say of each turn, and of all of it, is what git says of the commits made after them."""
     numbered = [(at, entry.message) for at, entry in enumerate(entries) if isinstance(entry, MessageEntry)]
-    snapshots = Snapshots(place.root, default_snapshots(place.environ), environ=place.environ)
+    snapshots = Snapshots(place.root, default_snapshot_folder(place.environ), environ=place.environ)
     turns = turn_spans(numbered)
     whole = session_span(messages_of(entries))
 
@@ -174,7 +174,7 @@ def check_diffs(place: Place, entries: Sequence[Entry]) -> None:
         assert {one.file: (one.additions, one.deletions) for one in diffs} == numstat(place, *commits)
         check_contents(place, diffs, *commits)
     files = numstat(place, "HEAD~2", "HEAD").values()
-    assert totals_of(diffs) == Totals(len(files), sum(added for added, _ in files), sum(gone for _, gone in files))
+    assert sum_diffs(diffs) == DiffTotals(len(files), sum(added for added, _ in files), sum(gone for _, gone in files))
 
 
 def check_contents(place: Place, diffs: Sequence[FileDiff], before: str, after: str) -> None:
@@ -194,19 +194,19 @@ def numstat(place: Place, before: str, after: str) -> dict[str, tuple[int, int]]
 def commanded(place: Place, url: str, *arguments: str) -> list[dict[str, object]]:
     """What `infold run` told, line by line."""
     where = ("--model", "openai-chat/scripted", "--base-url", base_of("openai-chat", url))
-    bounds = ("--allow", "shell", "--window", str(WINDOW), "--steps", "400", "--json")
-    ran = infold(place, "run", *arguments, *where, *bounds)
+    limits = ("--allow", "shell", "--window", str(WINDOW), "--steps", "400", "--json")
+    ran = infold(place, "run", *arguments, *where, *limits)
 
     assert (ran.returncode, ran.stderr) == (0, "")
     return events_in(ran.stdout)
 
 
-def put_to_work(place: Place, model: Model, told: list[Told]) -> Work:
+def put_to_work(place: Place, model: Model, told: list[RunEvent]) -> AgentRun:
     """An agent at work in this process; nothing is kept of its steps' trees, which is what takes the time."""
     environ = {**place.environ, "INFOLD_AGENT_SNAPSHOTS": "false"}
-    where = Assignment(
+    where = RunOptions(
         root=place.root, environ=environ, clock=system_clock(), allow=("shell",), window=WINDOW, steps=400
     )
-    nobody = Person(told.append, lambda _: "no")
+    nobody = UserInterface(told.append, lambda _: "no")
     settings = read_settings(environ, place.root)
-    return begin(MemoryStore(), KEY, model, place=where, settings=settings, person=nobody)
+    return open_run(MemoryStore(), KEY, model, options=where, settings=settings, ui=nobody)

@@ -10,13 +10,13 @@ import pytest
 
 from infold import AsyncSession, Session, SessionSettings, fit, open_store, wrap
 from infold.agent.agents import BUILD
-from infold.agent.loop import Bounds, Loop
+from infold.agent.loop import Loop, RunLimits
 from infold.core.events import Compacted, Event, Rejected
 from infold.core.messages import ModelRef
 from infold.models.anthropic import AnthropicMessages
 from infold.testing.scripted_server import ScriptedServer
 
-from ..unit.agent.workshop import hands_in  # noqa: TID252 - `tests` is no package to name
+from ..unit.agent.builders import toolbox_in  # noqa: TID252 - `tests` is no package to name
 from ..unit.gateway.stage import Stage  # noqa: TID252
 from .gateway_stage import serving
 from .thinking_server import DROPS, MODEL, STEPS, SYSTEM, TOOLS, WINDOW, Item, Refused, Thinker, Worker, body_of
@@ -131,7 +131,7 @@ def through_agent(thinker: Thinker, model: str, events: list[Event], folder: Pat
             on_event=events.append,
         )
         session = Session(open_store("memory"), "s", settings)
-        loop = Loop(session, asked, BUILD, hands_in(folder), tell=lambda _: None, bounds=Bounds(output_tokens=400))
+        loop = Loop(session, asked, BUILD, toolbox_in(folder), emit=lambda _: None, limits=RunLimits(output_tokens=400))
         for _ in range(STEPS // 10):
             ended = loop.run("Go on with the next part.").ending
     return ended

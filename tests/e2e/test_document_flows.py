@@ -11,8 +11,8 @@ from itertools import groupby
 import pytest
 from msgspec import Struct
 
-from infold.agent.agents import AGENTS, BUILD, agent_named, rules_of
-from infold.agent.events import Answered, Stepped
+from infold.agent.agents import AGENTS, BUILD, default_rules, find_agent
+from infold.agent.events import StepFinished, ToolAnswered
 from infold.agent.permissions import DENY_ALL
 from infold.core.budget import budget_for
 from infold.core.compact import CONTINUE_TEXT
@@ -106,7 +106,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_a_compaction_begins_where_the_document_says(played: Played) -> None:
     """S1.4, S1.5, S1.6, S1.9, S5.1: not below the worked case's number and at once above it; never twice for one report (B9)."""
     kinds = [(kind, len(list(group))) for kind, group in groupby(map(is_for_notes, played.requests))]
-    steps = [step.usage for step in played.scene.heard(Stepped)]
+    steps = [step.usage for step in played.scene.heard(StepFinished)]
 
     assert budget_for(played.case.window, preset(played.case.preset)).usable_tokens == played.case.usable
     assert kinds == [(False, 7), (True, 1), (False, 2), (True, 1), (False, 1)]
@@ -118,9 +118,9 @@ def test_a_compaction_begins_where_the_document_says(played: Played) -> None:
 
 def test_the_step_that_overflows_is_finished_first(played: Played) -> None:
     """S5.2, B7: the tools of the reply that fills the window are run, and what they said is folded or kept with it."""
-    kinds = [type(told) for told in played.scene.told if isinstance(told, Answered | Compacted)]
+    kinds = [type(told) for told in played.scene.told if isinstance(told, ToolAnswered | Compacted)]
 
-    assert kinds == [*[Answered] * 5, Compacted, Answered, Compacted]
+    assert kinds == [*[ToolAnswered] * 5, Compacted, ToolAnswered, Compacted]
 
 
 def test_the_request_for_it_is_durable(played: Played) -> None:
@@ -167,9 +167,9 @@ def test_a_hidden_agent_without_tools_is_asked(played: Played) -> None:
         assert asked.stream
     assert COMPACTION_AGENT.is_hidden
     assert COMPACTION_AGENT.name in AGENTS
-    assert rules_of(COMPACTION_AGENT) == DENY_ALL
+    assert default_rules(COMPACTION_AGENT) == DENY_ALL
     with pytest.raises(UsageError, match=r"choose one of build, plan, talk$"):
-        agent_named(COMPACTION_AGENT.name)
+        find_agent(COMPACTION_AGENT.name)
 
 
 def test_it_reads_the_history_and_then_what_it_is_asked(played: Played) -> None:

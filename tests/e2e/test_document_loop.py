@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from infold.agent.events import Spoke
+from infold.agent.events import TextReceived
 from infold.core.budget import Window
 from infold.core.entries import MessageEntry, Pruning
 from infold.core.events import Compacted, Pruned, SummaryProgressed, SummaryRejected
@@ -60,7 +60,7 @@ def test_a_last_reply_that_overflows_ends_in_a_compaction(case: Case, tmp_path: 
         assert (ended.ending, ended.text) == ("done", "Nothing is left to do.")
         assert shown(scene.requests[-1])[:2] == case.shows_notes(NOTES)
         assert shown(scene.requests[-1])[-1] == CONTINUE
-        assert "".join(told.text for told in scene.heard(Spoke)) == "Page one is read.Nothing is left to do."
+        assert "".join(told.text for told in scene.heard(TextReceived)) == "Page one is read.Nothing is left to do."
 
 
 @each_case
@@ -341,7 +341,7 @@ def test_an_aborted_reply_is_gone_on_from(wire: str, tmp_path: Path) -> None:
     script = Script(says("Page one is being read, line by line."), says())
 
     def interrupt(told: object) -> None:
-        if isinstance(told, Spoke):
+        if isinstance(told, TextReceived):
             scene.watch = lambda _: None
             raise KeyboardInterrupt
 

@@ -13,9 +13,9 @@ import pytest
 
 from infold.agent.snapshots import Snapshots
 from infold.agent.tools.list import LIST
-from infold.agent.tools.search import SEARCH, SearchArguments, git_search
+from infold.agent.tools.search import SEARCH, SearchArguments, run_git_grep
 from infold.agent.tools.shell import SHELL
-from infold.agent.tools.tool import Workplace
+from infold.agent.tools.tool import Workspace
 from infold.testing.script import Say
 from infold.testing.scripted_server import ScriptedServer
 
@@ -69,12 +69,12 @@ def test_the_canaries_are_alive(hostile: Callable[[str], Path], canaries: Path) 
 def test_looking_around_runs_nothing(hostile: Callable[[str], Path], canaries: Path, form: str) -> None:
     """B41: listing and searching every folder of a hostile project, with ripgrep and with git, runs none of its code."""
     root = hostile(form)
-    place = Workplace(root.resolve())
+    place = Workspace(root.resolve())
     for folder in filter(lambda one: (root / one).is_dir(), FOLDERS):
         for given in ({"path": folder}, {"path": folder, "glob": "*.py"}):
             LIST.run(msgspec.convert(given, LIST.arguments), place)
         SEARCH.run(msgspec.convert({"pattern": "needle", "path": folder}, SEARCH.arguments), place)
-        git_search(SearchArguments("needle"), root / folder, "")
+        run_git_grep(SearchArguments("needle"), root / folder, "")
 
     assert fired(canaries) == []
     assert "app.py" in LIST.run(msgspec.convert({"path": "src"}, LIST.arguments), place).output
@@ -109,11 +109,11 @@ def test_every_git_is_the_hardened_one(
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", f"{shim.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("GIT_DIR", str(root / ".git"))
-    place = Workplace(root)
+    place = Workspace(root)
     LIST.run(msgspec.convert({}, LIST.arguments), place)
     LIST.run(msgspec.convert({"glob": "*.py"}, LIST.arguments), place)
-    git_search(SearchArguments("needle"), root, "")
-    git_search(SearchArguments("needle"), tmp_path, "")
+    run_git_grep(SearchArguments("needle"), root, "")
+    run_git_grep(SearchArguments("needle"), tmp_path, "")
     snapshots = Snapshots(root / "src", tmp_path / "place")
     before = snapshots.take()
     (root / "src" / "fresh").write_text("x\n")
@@ -138,7 +138,7 @@ def test_a_program_of_the_project_is_not_run(
         (root / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"bin{os.pathsep}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.chdir(root)
-    place = Workplace(root)
+    place = Workspace(root)
     LIST.run(msgspec.convert({}, LIST.arguments), place)
     SEARCH.run(msgspec.convert({"pattern": "needle"}, SEARCH.arguments), place)
     SHELL.run(msgspec.convert({"command": "true"}, SHELL.arguments), place)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.events import Ended
+from infold.agent.events import RunEnded
 from infold.agent.loop import Loop
 from infold.core.budget import Window
 from infold.core.compact import CONTINUE_TEXT
@@ -34,7 +34,7 @@ def prompt(number: int, tokens: int, reply: str = REPLY) -> str:
     return said + tokens_of_text(tokens - 1 - -(-len(reply) // 4)) + "x" * (-len(reply) % 4)
 
 
-def run(loop: Loop, sizes: Sequence[int]) -> Ended:
+def run(loop: Loop, sizes: Sequence[int]) -> RunEnded:
     """Turns of these sizes in tokens, numbered from 1."""
     return [loop.run(prompt(number, tokens)) for number, tokens in enumerate(sizes, start=1)][-1]
 

@@ -1,6 +1,6 @@
-"""Who works: agents by name, what each is told to be, and what each may do unless settings say otherwise (S3.2).
+"""The agents by name: the system prompt of each, and what it may do unless settings change that.
 
-The compaction agent and the one that writes titles are hidden: never listed, never chosen, and without tools.
+The agents that compact and write titles are hidden: they are not listed, cannot be chosen and have no tools.
 """
 
 from infold.agent.permissions import BUILD_RULES, DENY_ALL, PLAN_RULES, Rules
@@ -9,7 +9,7 @@ from infold.errors import UsageError
 
 DEFAULT_AGENT = "build"
 
-_CRAFT = """\
+_COMMON_PROMPT = """\
 You work in a terminal, in the folder of a project, for the person who runs you. You see and change things by calling tools.
 
 - Find out before you act: search and read what a change touches. Do not guess what a file or a command says.
@@ -22,11 +22,11 @@ copy it into a file or a command: bring the text itself back with recall first.
 - When you are done, say so in a few sentences: what changed, what was checked, what is left. Ask only what you cannot \
 find out."""
 
-BUILD = Agent("build", f"You are infold's agent for building software.\n\n{_CRAFT}")
+BUILD = Agent("build", f"You are infold's agent for building software.\n\n{_COMMON_PROMPT}")
 PLAN = Agent(
     "plan",
     "You are infold's agent for reading and planning. You change nothing: you read, search and think, and you answer with what "
-    f"you found and how it could be done.\n\n{_CRAFT}",
+    f"you found and how it could be done.\n\n{_COMMON_PROMPT}",
 )
 TALK = Agent(
     "talk",
@@ -47,8 +47,8 @@ AGENTS = {agent.name: agent for agent in (BUILD, PLAN, TALK, COMPACTION_AGENT, T
 _RULES = {BUILD.name: BUILD_RULES, PLAN.name: PLAN_RULES}
 
 
-def agent_named(name: str) -> Agent:
-    """The agent of that name; raises `UsageError` for one that does not exist or is not for choosing."""
+def find_agent(name: str) -> Agent:
+    """Return the agent of that name; raise `UsageError` if it does not exist or is hidden."""
     agent = AGENTS.get(name)
     if agent is None or agent.is_hidden:
         known = ", ".join(one.name for one in AGENTS.values() if not one.is_hidden)
@@ -56,6 +56,6 @@ def agent_named(name: str) -> Agent:
     return agent
 
 
-def rules_of(agent: Agent) -> Rules:
-    """What an agent may do unless settings say otherwise."""
+def default_rules(agent: Agent) -> Rules:
+    """Return what an agent may do unless settings change that."""
     return _RULES.get(agent.name, DENY_ALL)

@@ -1,4 +1,7 @@
-"""What an agent tells whoever watches it work, beside what infold itself tells (`core.events`): facts, as they happen."""
+"""Events of an agent run, emitted as they happen, in addition to those of sessions (`core.events`).
+
+`infold run --json` prints them; tags and fields are part of its interface.
+"""
 
 from typing import Literal, TypeAlias
 
@@ -6,34 +9,34 @@ from msgspec import Struct
 
 from infold.core.messages import Finish, ResultStatus, Usage
 
-Ending: TypeAlias = Literal["done", "aborted", "length", "steps", "circling", "filtered", "stop", "failed"]
-"""Why an agent stopped: it was done, a person aborted it, its reply was cut off and compacting did not help, it took as many
-steps as it may, it made the same calls over and over, the provider withheld the reply, a compaction got no summary and its policy
-stops there, or an error ended it."""
+RunEnding: TypeAlias = Literal["done", "aborted", "length", "steps", "circling", "filtered", "stop", "failed"]
+"""Why a run ended: the work is done; the user aborted it; a reply was cut off and compacting did not help; the step limit was
+reached; the same calls were repeated; the provider withheld the reply; a compaction got no summary and the policy stops then; an
+error."""
 
 
-class Started(Struct, frozen=True, tag_field="event", tag="started"):
-    """An agent began to work on a prompt, or to go on: in which session, by which model, at which root. Always the first."""
+class RunStarted(Struct, frozen=True, tag_field="event", tag="started"):
+    """An agent began to work on a prompt, or continued. Always the first event."""
 
     session_id: str
     model: str
     root: str
 
 
-class Spoke(Struct, frozen=True, tag_field="event", tag="text"):
+class TextReceived(Struct, frozen=True, tag_field="event", tag="text"):
     """A piece of the answer arrived."""
 
     text: str
 
 
-class Reasoned(Struct, frozen=True, tag_field="event", tag="reasoning"):
+class ReasoningReceived(Struct, frozen=True, tag_field="event", tag="reasoning"):
     """A piece of the model's reasoning arrived."""
 
     text: str
 
 
-class Called(Struct, frozen=True, tag_field="event", tag="tool-call"):
-    """A tool is about to be run; `arguments` is the JSON text as the model wrote it, `what` the gist of it in one line."""
+class ToolCalled(Struct, frozen=True, tag_field="event", tag="tool-call"):
+    """A tool is about to run; `arguments` is the model's JSON text, `what` a summary in one line."""
 
     call_id: str
     tool: str
@@ -41,10 +44,10 @@ class Called(Struct, frozen=True, tag_field="event", tag="tool-call"):
     what: str
 
 
-class Refused(Struct, frozen=True, tag_field="event", tag="tool-refused"):
-    """A call was not permitted: `allow` are the rules that would permit it, empty where a rule denies it for good.
+class ToolRefused(Struct, frozen=True, tag_field="event", tag="tool-refused"):
+    """A call was not permitted.
 
-    With rules, somebody was asked and said no, or nobody could be asked.
+    `allow` are the rules that would permit it: the user refused, or could not be asked. Empty if a rule denies it.
     """
 
     call_id: str
@@ -53,8 +56,8 @@ class Refused(Struct, frozen=True, tag_field="event", tag="tool-refused"):
     allow: tuple[str, ...]
 
 
-class Answered(Struct, frozen=True, tag_field="event", tag="tool-result"):
-    """A tool has answered."""
+class ToolAnswered(Struct, frozen=True, tag_field="event", tag="tool-result"):
+    """A call has a result."""
 
     call_id: str
     tool: str
@@ -64,8 +67,8 @@ class Answered(Struct, frozen=True, tag_field="event", tag="tool-result"):
     duration_ms: int = 0
 
 
-class Stepped(Struct, frozen=True, tag_field="event", tag="step"):
-    """A step has ended: its usage and cost, and how full the window was when it was asked for."""
+class StepFinished(Struct, frozen=True, tag_field="event", tag="step"):
+    """A reply was recorded; `view_tokens` and `limit_tokens` say how full the window was when it was requested."""
 
     number: int
     finish: Finish | None
@@ -75,43 +78,54 @@ class Stepped(Struct, frozen=True, tag_field="event", tag="step"):
     limit_tokens: int
 
 
-class Retried(Struct, frozen=True, tag_field="event", tag="retry"):
-    """A request failed and is sent again, after so long; what its reply had said so far does not count."""
+class RequestRetried(Struct, frozen=True, tag_field="event", tag="retry"):
+    """A request failed and is sent again after `wait_seconds`; the text of its reply so far is discarded."""
 
     problem: str
     wait_seconds: float = 0.0
 
 
-class SummaryBegun(Struct, frozen=True, tag_field="event", tag="summary-begun"):
-    """A model is asked for a summary; what it wrote before, for one that was not accepted, does not count."""
+class SummaryStarted(Struct, frozen=True, tag_field="event", tag="summary-begun"):
+    """A model is asked for a summary; the text of an earlier one that was rejected is discarded."""
 
     session_id: str
 
 
-class Noted(Struct, frozen=True, tag_field="event", tag="note"):
-    """Something a person should know who wonders: why it takes so long, what of their instructions the model is not given."""
+class Notice(Struct, frozen=True, tag_field="event", tag="note"):
+    """Something the user should know: why a step takes long, which instructions the model is not given."""
 
     text: str
 
 
-class Titled(Struct, frozen=True, tag_field="event", tag="title"):
-    """The session has been given a title."""
+class SessionTitled(Struct, frozen=True, tag_field="event", tag="title"):
+    """The session got a title."""
 
     session_id: str
     text: str
 
 
-class Ended(Struct, frozen=True, tag_field="event", tag="ended"):
-    """The agent stopped; `text` is what the last reply said, `problem` what was wrong, in words, if anything was."""
+class RunEnded(Struct, frozen=True, tag_field="event", tag="ended"):
+    """The run ended; `text` is that of the last reply, `problem` describes what went wrong, if anything did."""
 
-    ending: Ending
+    ending: RunEnding
     session_id: str
     steps: int
     text: str
     problem: str = ""
 
 
-Happening: TypeAlias = (
-    Started | Spoke | Reasoned | Called | Refused | Answered | Stepped | Retried | SummaryBegun | Noted | Titled | Ended
+AgentEvent: TypeAlias = (
+    RunStarted
+    | TextReceived
+    | ReasoningReceived
+    | ToolCalled
+    | ToolRefused
+    | ToolAnswered
+    | StepFinished
+    | RequestRetried
+    | SummaryStarted
+    | Notice
+    | SessionTitled
+    | RunEnded
 )
-"""Everything an agent tells."""
+"""Everything an agent emits."""

@@ -1,7 +1,7 @@
 """Run git so that nothing in a project can make it run a program.
 
 git runs whatever a repository's settings name: a file-system monitor, hooks, filters, diff drivers, ssh commands, credential
-helpers. No list of such settings stays complete, so none of them is read. Every command names a repository of infold's own
+programs. No list of such settings stays complete, so none of them is read. Every command names a repository of infold's own
 (`--git-dir`), and the project is its work tree only: its ignore rules, attributes and index count, its settings do not. The
 settings of the user and the machine are not read either, because attributes in a project choose among the filters they define.
 Fetching is refused as a second line of defence.
@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from infold.agent.tools.processes import program_at
+from infold.agent.tools.processes import find_program
 from infold.transcripts.source import is_database_in_use
 
 SETTINGS = (
@@ -44,8 +44,8 @@ ENVIRONMENT = {
 }
 """Variables of every command; all other `GIT_` variables are removed."""
 
-Started: TypeAlias = "subprocess.Popen[bytes]"
-"""A command that runs."""
+GitProcess: TypeAlias = "subprocess.Popen[bytes]"
+"""A running command."""
 
 LIMIT_SECONDS = 30.0
 MOST_BYTES = 1_000_000
@@ -55,7 +55,7 @@ MOST_BYTES = 1_000_000
 class GitFailed(Exception):
     """A git command failed; the message is for a note and never leaves the agent.
 
-    `is_lasting`: the next try would fail too. `status` is the exit status, 0 if the command did not end by itself.
+    `is_lasting`: another try would fail too. `status` is the exit status, 0 if the command did not end by itself.
     """
 
     def __init__(self, problem: str, *, is_lasting: bool = False, status: int = 0) -> None:
@@ -85,10 +85,20 @@ class Git(Struct, frozen=True):
 
     def run(self, *words: str, seconds: float = LIMIT_SECONDS, given: bytes = b"") -> bytes:
         """Return what a command prints, with `given` on its standard input; raise `GitFailed` if it fails."""
-        return finish(start(self, words), seconds=seconds, given=given)
+        return wait_for_git(self.start(words), seconds=seconds, given=given)
+
+    def start(self, words: Sequence[str], *, kept: Sequence[int] = ()) -> GitProcess:
+        """Start a command, which inherits the descriptors in `kept`; raise `GitFailed` if it cannot be started."""
+        pipe = subprocess.PIPE
+        try:
+            return subprocess.Popen(
+                (*self.words, *words), stdin=pipe, stdout=pipe, stderr=pipe, env=dict(self.environ), pass_fds=kept
+            )
+        except OSError as error:
+            raise GitFailed(f"git cannot be run ({error.strerror})", is_lasting=True) from error
 
 
-def checkout_at(folder: Path) -> Checkout | None:
+def find_checkout(folder: Path) -> Checkout | None:
     """Return the working tree that a folder is in, or `None`.
 
     A repository counts only if it has the owner of the folder: in a folder that everyone may write to, anyone can make one.
@@ -104,46 +114,49 @@ def checkout_at(folder: Path) -> Checkout | None:
 
 
 @contextmanager
-def reading_git(folder: Path, *, with_index: bool = True) -> Iterator[Git | None]:
+def open_read_only(folder: Path, *, with_index: bool = True) -> Iterator[Git | None]:
     """Yield git on the working tree that a folder is in, for commands that only read; `None` without git or such a tree.
 
     The repository is made for the block and holds nothing but the project's exclude rules. Files that the project tracks
     although it ignores them are known by its index.
     """
-    found = checkout_at(folder) if program_at("git", os.environ) else None
+    found = find_checkout(folder) if find_program("git", os.environ) else None
     if found is None:
         yield None
         return
-    with TemporaryDirectory(prefix="infold-git-") as made:
-        own = Path(made)
+    with TemporaryDirectory(prefix="infold-git-") as temporary:
+        own = Path(temporary)
         for name in ("objects", "refs", "info"):
             (own / name).mkdir()
         (own / "HEAD").write_text("ref: refs/heads/none\n")
-        (own / "info" / "exclude").write_bytes(small_file(found.excludes))
+        (own / "info" / "exclude").write_bytes(read_small_file(found.excludes))
         index = found.repository / "index"
-        git = git_on(own, os.environ, top=found.top, folder=folder)
+        git = git_command(own, os.environ, top=found.top, folder=folder)
         excludes = _users_excludes(*(os.environ.get(name, "") for name in _CONFIG_PLACES))
         words = (*git.words, *(("-c", f"core.excludesFile={excludes}") if excludes else ()))
         named = {"GIT_INDEX_FILE": str(index)} if with_index and index.is_file() else {}
         yield Git(words, {**git.environ, **named})
 
 
-def git_on(repository: Path, environ: Mapping[str, str], *, top: Path | None = None, folder: Path | None = None) -> Git:
+def git_command(
+    repository: Path, environ: Mapping[str, str], *, top: Path | None = None, folder: Path | None = None
+) -> Git:
     """Return git on a repository of infold's own, with the project at `top` as its work tree and run in `folder`.
 
     Raise `GitFailed` if git is not installed.
     """
-    program = program_at("git", environ)
+    program = find_program("git", environ)
     if program is None:
         raise GitFailed("git cannot be run (it is not installed)", is_lasting=True)
     place = () if folder is None else ("-C", str(folder))
     tree = () if top is None else (f"--work-tree={top}",)
     settings = [word for setting in SETTINGS for word in ("-c", setting)]
-    return Git((program, *place, f"--git-dir={repository}", *tree, *settings), _environment(environ))
+    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
+    return Git((program, *place, f"--git-dir={repository}", *tree, *settings), {**kept, **ENVIRONMENT})
 
 
-def small_file(path: Path) -> bytes:
-    """Return the beginning of a file; nothing if there is none, if it is not a regular file, or a database in use."""
+def read_small_file(path: Path) -> bytes:
+    """Return the beginning of a file; nothing if it does not exist, is not a regular file, or is a database in use."""
     try:
         if not path.is_file() or is_database_in_use(path):
             return b""
@@ -156,26 +169,15 @@ def small_file(path: Path) -> bytes:
 # Running.
 
 
-def start(git: Git, words: Sequence[str], *, kept: Sequence[int] = ()) -> Started:
-    """Start a command, which inherits the descriptors in `kept`; raise `GitFailed` if it cannot be started."""
-    pipe = subprocess.PIPE
-    try:
-        return subprocess.Popen(
-            (*git.words, *words), stdin=pipe, stdout=pipe, stderr=pipe, env=dict(git.environ), pass_fds=kept
-        )
-    except OSError as error:
-        raise GitFailed(f"git cannot be run ({error.strerror})", is_lasting=True) from error
-
-
-def finish(started: Started, *, seconds: float, given: bytes = b"") -> bytes:
+def wait_for_git(started: GitProcess, *, seconds: float, given: bytes = b"") -> bytes:
     """Return what a command prints until its end; any exception while waiting stops the command."""
     try:
         output, complaint = started.communicate(given, timeout=seconds)
     except subprocess.TimeoutExpired as error:
-        stop(started)
+        kill_git(started)
         raise GitFailed("git takes too long", is_lasting=True) from error
     except BaseException:
-        stop(started)
+        kill_git(started)
         raise
     if started.returncode:
         lines = complaint.decode("utf-8", "replace").strip().splitlines() or [f"exit status {started.returncode}"]
@@ -183,7 +185,7 @@ def finish(started: Started, *, seconds: float, given: bytes = b"") -> bytes:
     return output
 
 
-def stop(started: Started) -> None:
+def kill_git(started: GitProcess) -> None:
     """Kill a command and wait for its end."""
     started.kill()
     started.communicate()
@@ -193,11 +195,11 @@ def stop(started: Started) -> None:
 
 
 def _repository_of(place: Path) -> Path | None:
-    """Return the repository folder that belongs to the working tree with its top at `place`, if there is one."""
+    """Return the repository folder of the working tree with its top at `place`, or `None`."""
     pointer = place / ".git"
     target = pointer
     if pointer.is_file():
-        text = os.fsdecode(small_file(pointer)).strip()
+        text = os.fsdecode(read_small_file(pointer)).strip()
         if not text.startswith("gitdir:") or "\0" in text:
             return None
         target = place / text.removeprefix("gitdir:").strip()
@@ -212,7 +214,7 @@ def _repository_of(place: Path) -> Path | None:
 
 def _common_of(repository: Path) -> Path:
     """Return the folder that a linked working tree's repository shares with the main one; else the repository itself."""
-    text = os.fsdecode(small_file(repository / "commondir")).strip()
+    text = os.fsdecode(read_small_file(repository / "commondir")).strip()
     return Path(os.path.realpath(repository / text)) if text and "\0" not in text else repository
 
 
@@ -224,17 +226,11 @@ _CONFIG_PLACES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")
 @cache
 def _users_excludes(*places: str) -> str:
     """Return the user's own file of ignore rules (`core.excludesFile`), the one user setting that listings go by."""
-    git = git_on(Path(os.devnull), os.environ)
-    told = dict(zip(_CONFIG_PLACES, places, strict=True))
-    environ = {name: value for name, value in {**git.environ, **told}.items() if value}
+    git = git_command(Path(os.devnull), os.environ)
+    variables = {**git.environ, **dict(zip(_CONFIG_PLACES, places, strict=True))}
+    environ = {name: value for name, value in variables.items() if value}
     try:
-        asked = ("config", "--global", "--includes", "--type=path", "--get", "core.excludesFile")
-        return os.fsdecode(Git(git.words, environ).run(*asked)).strip()
+        words = ("config", "--global", "--includes", "--type=path", "--get", "core.excludesFile")
+        return os.fsdecode(Git(git.words, environ).run(*words)).strip()
     except GitFailed:
         return ""
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which git goes by nothing but its command line."""
-    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
-    return {**kept, **ENVIRONMENT}

@@ -1,8 +1,8 @@
-"""The loop: prepare, ask, record, run tools, until there is nothing left to do (S5.1 to S5.5).
+"""The agent loop: prepare a request, call the model, record the reply, run its tools, until there is nothing left to do.
 
-The session decides what is sent and compacts when it must; a compaction that was left over is carried out first, because
-preparing does so. All that was said and done is in the session's log before the next thing happens, so that a step that is
-broken off anywhere leaves a session whose next prompt is answered (B13).
+The session decides what is sent and compacts if it must. A compaction that an earlier run left unfinished is carried out first,
+because preparing a request does so. Everything is written to the log before the next thing happens, so a session whose step was
+interrupted anywhere can answer its next prompt.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,10 +15,21 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.agent.events import Answered, Ended, Ending, Happening, Noted, Reasoned, Retried, Spoke, Started, Stepped
-from infold.agent.instructions import Instructions
-from infold.agent.session_writer import Scribe
-from infold.agent.toolbox import Hands, not_begun
+from infold.agent.events import (
+    AgentEvent,
+    Notice,
+    ReasoningReceived,
+    RequestRetried,
+    RunEnded,
+    RunEnding,
+    RunStarted,
+    StepFinished,
+    TextReceived,
+    ToolAnswered,
+)
+from infold.agent.instructions import ProjectInstructions
+from infold.agent.session_writer import SessionWriter
+from infold.agent.toolbox import Toolbox, not_started
 from infold.core.compact import CONTINUE_TEXT
 from infold.core.events import Compacted
 from infold.core.messages import (
@@ -39,55 +50,57 @@ from infold.formats.tools import tool_items
 from infold.ports import Calling, Model, ModelRequest, Replied, Said, Thought
 from infold.session.session import Ready, Session
 
+# Loop detection.
+
 LONGEST_PERIOD = 4
 
+REPEATS = 3
+"""How often the same steps are taken before they count as a loop."""
 
-ROUNDS = 3
-"""How often a circle goes round before it is called one."""
+MOST_STEP_RECORDS = 24
+"""How many of the newest steps are compared; the longest loop takes twelve steps to repeat three times."""
 
 
-class Deed(Struct, frozen=True):
-    """What one step did: the tools it called, their arguments in one spelling, and a mark of what they answered."""
+class StepRecord(Struct, frozen=True):
+    """What one step did: the tools it called, their arguments in canonical form, and a digest of the results."""
 
     tool: str
     arguments: str
     answer: str
 
 
-def deeds_of(messages: Iterable[Message]) -> tuple[Deed, ...]:
-    """What was done since a person last spoke, oldest first; a step whose calls were not all answered is left out."""
+def step_records(messages: Iterable[Message]) -> tuple[StepRecord, ...]:
+    """Return the steps since the last user message, oldest first, without those that lack a result."""
     steps: list[tuple[ToolCallPart, ...]] = []
-    answers: dict[str, ToolResultPart] = {}
+    results: dict[str, ToolResultPart] = {}
     for message in messages:
         if is_genuine_user(message):
             steps.clear()
         if calls := calls_of(message):
             steps.append(calls)
-        answers.update((result.call_id, result) for result in results_of(message))
-    return tuple(_deed(calls, answers) for calls in steps if all(call.call_id in answers for call in calls))
+        results.update((result.call_id, result) for result in results_of(message))
+    records: list[StepRecord] = []
+    for calls in steps:
+        if all(call.call_id in results for call in calls):
+            digest = sha256()
+            for result in (results[call.call_id] for call in calls):
+                digest.update(f"{len(result.output)} {result.status} {result.output}".encode("utf-8", "replace"))
+            tools, arguments = "\n".join(call.tool for call in calls), "\n".join(map(_canonical_arguments, calls))
+            records.append(StepRecord(tools, arguments, digest.hexdigest()[:32]))
+    return tuple(records)
 
 
-def is_circling(deeds: Sequence[Deed]) -> int:
-    """After how many steps the newest deeds repeat, if they went round three times; 0 where they do not."""
+def find_repeat_period(records: Sequence[StepRecord]) -> int:
+    """Return after how many steps the newest ones repeat, or 0 if they do not repeat often enough."""
     for period in range(1, LONGEST_PERIOD + 1):
-        newest = deeds[-period * ROUNDS :]
-        if len(newest) == period * ROUNDS and all(newest[at] == newest[at % period] for at in range(len(newest))):
+        newest = records[-period * REPEATS :]
+        if len(newest) == period * REPEATS and all(newest[at] == newest[at % period] for at in range(len(newest))):
             return period
     return 0
 
 
-def _deed(calls: Sequence[ToolCallPart], answers: dict[str, ToolResultPart]) -> Deed:
-    mark = sha256()
-    for call in calls:
-        result = answers[call.call_id]
-        mark.update(f"{len(result.output)} {result.status} {result.output}".encode("utf-8", "replace"))
-    return Deed(
-        "\n".join(call.tool for call in calls), "\n".join(_canonical(call) for call in calls), mark.hexdigest()[:32]
-    )
-
-
-def _canonical(call: ToolCallPart) -> str:
-    """Arguments in one spelling, whatever their order and white space."""
+def _canonical_arguments(call: ToolCallPart) -> str:
+    """Return a call's arguments regardless of their order and white space."""
     try:
         decoded = msgspec.json.decode(call.arguments.encode("utf-8", "replace"))
         return msgspec.json.encode(decoded, order="deterministic").decode()
@@ -95,113 +108,106 @@ def _canonical(call: ToolCallPart) -> str:
         return call.arguments.strip()
 
 
-MOST_RETRIES = 2
-"""How often a model is asked again whose reply broke off: what it said until then has its price each time."""
+# Calling the model.
 
+MOST_RETRIES_IN_REPLY = 2
+"""Retries after a reply that broke off: each try is paid for."""
 
-MOST_WAITS = 5
-"""How often a model is asked again that said nothing, beyond what its SDK did already: some half a minute."""
-
+MOST_RETRIES_BEFORE_REPLY = 5
+"""Retries while the model sends nothing, in addition to those of its SDK: about half a minute."""
 
 LONGEST_WAIT_SECONDS = 300.0
-"""Who is asked to wait longer than this is better told so; work that stands still for hours is nobody's wish."""
+"""If a provider asks for a longer wait, the run fails at once instead of standing still for hours."""
 
 
-class Listener:
-    """Asks a model and tells what arrives; `said` is the text of the reply so far, for whoever breaks it off.
+class ModelCaller:
+    """Call a model and emit what it streams; `text` is the text of the reply so far, also of one that broke off.
 
-    A busy model is asked again after a pause, the next time after twice that, and never sooner than its provider asks for.
+    A busy model is called again after a pause, which doubles each time and is never shorter than its provider asks for.
     """
 
     def __init__(
         self,
         model: Model,
-        tell: Callable[[Happening], None],
+        emit: Callable[[AgentEvent], None],
         *,
         pause_seconds: float,
         wait: Callable[[float], None] = sleep,
     ) -> None:
-        self.said = ""
+        self.text = ""
         self._model = model
-        self._tell = tell
+        self._emit = emit
         self._pause_seconds = pause_seconds
         self._wait = wait
         self._has_begun = False
 
-    def ask(self, request: ModelRequest, smaller: Callable[[ModelOverflow], ModelRequest]) -> dict[str, Any]:
-        """The whole reply; `smaller` makes another request of one that was refused as too large, or raises.
+    def call(self, request: ModelRequest, shrink: Callable[[ModelOverflow], ModelRequest]) -> dict[str, Any]:
+        """Return the body of the reply; raise `ModelError` if the model does not answer.
 
-        Raises `ModelError` where the model does not answer.
+        `shrink` returns a smaller request for one that was refused as too large, or raises.
         """
         retries = 0
         while True:
-            self.said = ""
             try:
-                return self._heard(request)
+                return self._stream(request)
             except ModelOverflow as error:
-                request = smaller(error)
-                self._tell(Retried(str(error)))
+                request = shrink(error)
+                self._emit(RequestRetried(str(error)))
             except ModelBusy as error:
                 seconds = max(self._pause_seconds * 2**retries, error.wait_seconds)
-                if retries >= (MOST_RETRIES if self._has_begun else MOST_WAITS) or seconds > LONGEST_WAIT_SECONDS:
+                most = MOST_RETRIES_IN_REPLY if self._has_begun else MOST_RETRIES_BEFORE_REPLY
+                if retries >= most or seconds > LONGEST_WAIT_SECONDS:
                     raise
-                self._tell(Retried(str(error), seconds))
+                self._emit(RequestRetried(str(error), seconds))
                 self._wait(seconds)
                 retries += 1
 
-    def _heard(self, request: ModelRequest) -> dict[str, Any]:
-        self._has_begun = False
-        for heard in self._model.stream(request):
+    def _stream(self, request: ModelRequest) -> dict[str, Any]:
+        self.text, self._has_begun = "", False
+        for received in self._model.stream(request):
             self._has_begun = True
-            match heard:
+            match received:
                 case Said():
-                    self.said += heard.text
-                    self._tell(Spoke(heard.text))
+                    self.text += received.text
+                    self._emit(TextReceived(received.text))
                 case Thought():
-                    self._tell(Reasoned(heard.text))
+                    self._emit(ReasoningReceived(received.text))
                 case Replied():
-                    return heard.body
+                    return received.body
                 case Calling():
                     pass
                 case _:
-                    assert_never(heard)
+                    assert_never(received)
         raise AssertionError("a model's stream ended without a reply")
 
 
-MOST_DEEDS = 24
-"""How many of the newest calls are looked at for a circle; it takes twelve to see the longest one go round three times."""
+# The loop.
 
-
-CIRCLING = (
+LOOP_WARNING = (
     "The last calls are the same ones over and over, with the same answers. Repeating them once more will not help: try "
     "something else, or say what you cannot do."
 )
-"""What a model is told that goes round in a circle, once; after that it is stopped."""
+"""Sent once to a model that repeats its steps; if it continues, the run ends."""
 
-
-CUT_OFF = (
+CUT_OFF_NOTE = (
     "[the reply had reached its greatest length, so this call may have been cut off; make it shorter: write the first part of a "
     "long file, then add the rest in further steps with edit]"
 )
-"""What a model is told whose last call failed in a reply that ended for length; of a call cut in two the tool sees only half."""
-
+"""Added to the failure of the last call in a reply that ended for length: the tool may have received half of its arguments."""
 
 INSTRUCTIONS_SHARE = 0.25
-"""What part of a request instructions may be: beside tools and prompt, in a small window, that leaves half for the work."""
+"""Maximum share of a request for instructions: with tools and prompt, in a small window, that leaves half for the work."""
+
+UNTRUSTED_NOTICE = "not used, because this folder is not trusted: {files}; --trust uses them, now and from now on"
+EMPTY_REPLY = "the model said nothing; ask again, or in other words"
 
 
-UNTRUSTED = "not used, because this folder is not trusted: {files}; --trust uses them, now and from now on"
+class RunLimits(Struct, frozen=True):
+    """How far an agent goes by itself.
 
-
-SILENT = "the model said nothing; ask again, or in other words"
-
-
-class Bounds(Struct, frozen=True):
-    """How far an agent goes by itself: steps for one prompt, tokens of a reply (0: the model's own limit), and how much of one
-    tool result the model is shown at first, as tokens and as a share of the window; the rest can be recalled.
-
-    `pause_seconds` pass before a busy model is asked again, and twice that before the next time; after `silence_seconds` a person
-    is told what the first request waits for.
+    `steps` are per prompt; `output_tokens` per reply (0: the model's own limit). `result_tokens` and `result_share` (of the
+    window) limit how much of one tool result the model is shown at first; the rest can be recalled. `pause_seconds` is the
+    first pause before a busy model is called again; after `silence_seconds` a notice explains what the first request waits for.
     """
 
     steps: int = 250
@@ -212,60 +218,59 @@ class Bounds(Struct, frozen=True):
     silence_seconds: float = 1.5
 
 
-ORDINARY = Bounds()
+DEFAULT_LIMITS = RunLimits()
 
 
 class Loop:
-    """One agent at work on one session."""
+    """One agent working on one session."""
 
     def __init__(
         self,
         session: Session,
         model: Model,
         agent: Agent,
-        hands: Hands,
+        toolbox: Toolbox,
         *,
-        tell: Callable[[Happening], None],
-        bounds: Bounds = ORDINARY,
+        emit: Callable[[AgentEvent], None],
+        limits: RunLimits = DEFAULT_LIMITS,
     ) -> None:
         self._session = session
         self._model = model
         self._agent = agent
-        self._hands = hands
-        self._tell = tell
-        self._bounds = bounds
-        self._scribe = Scribe(session, model, agent, root=str(hands.workplace.root))
-        self._listener = Listener(model, tell, pause_seconds=bounds.pause_seconds)
-        self._specs = hands.specs if agent.allows_tools else ()
+        self._toolbox = toolbox
+        self._emit = emit
+        self._limits = limits
+        self._root = str(toolbox.workspace.root)
+        self._writer = SessionWriter(session, model, agent, root=self._root)
+        self._caller = ModelCaller(model, emit, pause_seconds=limits.pause_seconds)
+        self._specs = toolbox.specs if agent.allows_tools else ()
         self._tools = tool_items(model.format, self._specs)
-        self._instructions = Instructions()
+        self._instructions = ProjectInstructions()
+        self._system = ""
         self._snapshot = ""
         self._steps = 0
-        self._deeds: tuple[Deed, ...] = ()
+        self._records: tuple[StepRecord, ...] = ()
         self._is_warned = False
         self._is_cut_off = False
 
-    def run(self, prompt: str, *, system: str = "") -> Ended:
-        """Work on what a person asks until it is done, or until something ends it; an interrupt is an ending too.
+    def run(self, prompt: str, *, system: str = "") -> RunEnded:
+        """Work on a prompt until it is done or something ends the run; an interrupt is an ending too.
 
-        `system` is text for the system prompt of this request alone (S3.3). Raises `ModelError` where the model does not
-        answer, `WindowExceeded` where no request can be made to fit, `StoreError` where nothing can be kept; that it ended is
-        told then too.
+        `system` is added to the system prompt for this prompt alone. Raise `ModelError` if the model does not answer,
+        `WindowExceeded` if no request can be made to fit, `StoreError` if nothing can be stored; the end is emitted then too.
         """
-        self._scribe.own = system
-        return self._work(prompt)
+        self._writer.system = system
+        return self._run(prompt)
 
-    def go_on(self) -> Ended:
-        """Work on from where the session stands, as after an abort or a crash."""
-        return self._work()
+    def go_on(self) -> RunEnded:
+        """Continue from where the session stands, as after an abort or a crash."""
+        return self._run()
 
-    def _work(self, prompt: str | None = None) -> Ended:
-        """Work from the beginning, which is told, to the end, which is told however it comes."""
-        root, model = str(self._hands.workplace.root), self._model.ref.full_name
-        self._tell(Started(self._session.log.session_id, model, root))
+    def _run(self, prompt: str | None = None) -> RunEnded:
+        self._emit(RunStarted(self._session.log.session_id, self._model.ref.full_name, self._root))
         self._steps = 0
         try:
-            ending = self._worked(prompt)
+            ending = self._take_steps(prompt)
         except KeyboardInterrupt:
             ending = "aborted"
         except SystemExit:
@@ -274,166 +279,142 @@ class Loop:
         except SummaryFailed as error:
             return self._end("stop", str(error))
         except InfoldError as error:
-            self._explain(error)
+            files = self._instructions.files
+            if isinstance(error, WindowExceeded) and files:  # the user may not know that these are sent
+                names = ", ".join(files)
+                error.args = (f"{error}; the system prompt holds the instructions in {names}: shorten those first",)
             self._end("failed", str(error))
             raise
         return self._end(ending)
 
-    def _worked(self, prompt: str | None) -> Ending:
-        """Take one step after the other; gives why there is no further one."""
+    def _take_steps(self, prompt: str | None) -> RunEnding:
         if prompt is not None:
-            self._scribe.put(prompt)
-        self._deeds = deeds_of(placed.message for placed in self._session.log.live)
-        self._scribe.recall_own()
+            self._writer.add_prompt(prompt)
+        self._records = step_records(placed.message for placed in self._session.log.live)
+        self._writer.restore_system()
         self._is_warned = self._is_cut_off = False
         # Later steps begin with the tree that the one before ended with.
-        self._snapshot = self._hands.first_snapshot(self._tell, self._bounds.silence_seconds)
-        ending: Ending | None = None
+        self._snapshot = self._toolbox.first_snapshot(self._emit, self._limits.silence_seconds)
+        ending: RunEnding | None = None
         while ending is None:
-            ending = "steps" if self._steps == self._bounds.steps else self._step(self._steps + 1)
+            ending = "steps" if self._steps == self._limits.steps else self._step(self._steps + 1)
             self._steps += ending != "steps"
         return ending
 
-    def _explain(self, error: InfoldError) -> None:
-        """Name the instructions in an error that they may be the reason of: nobody thinks of what a program adds unseen."""
-        files = self._instructions.files
-        if isinstance(error, WindowExceeded) and files:
-            error.args = (
-                f"{error}; the system prompt holds the instructions in {', '.join(files)}: shorten those first",
-            )
-
-    def _end(self, ending: Ending, problem: str = "") -> Ended:
-        text = self._answer()
-        problem = SILENT if ending == "done" and not text.strip() else problem
-        ended = Ended(ending, self._session.log.session_id, self._steps, text, problem)
-        self._tell(ended)
+    def _end(self, ending: RunEnding, problem: str = "") -> RunEnded:
+        """Emit the end, with the text of the last reply to the newest prompt."""
+        since = takewhile(lambda placed: not placed.is_persons, reversed(self._session.log.live))
+        replies = (placed.message for placed in since if isinstance(placed.message, AssistantMessage))
+        text = next(map(text_of, replies), "")
+        problem = EMPTY_REPLY if ending == "done" and not text.strip() else problem
+        ended = RunEnded(ending, self._session.log.session_id, self._steps, text, problem)
+        self._emit(ended)
         return ended
 
     # One step.
 
-    def _step(self, number: int) -> Ending | None:
-        """Prepare, ask, record, run tools; gives why there is no further step, if there is none."""
-        ready = self._prepared()
-        if self._is_cut_off and not _compacted(ready):
+    def _step(self, number: int) -> RunEnding | None:
+        """Prepare, call the model, record, run tools; return why the run ends here, or `None` if it continues."""
+        ready = self._prepare()
+        if self._is_cut_off and not _is_compacted(ready):
             return "length"
-        if self._is_answered():
-            self._scribe.put(CONTINUE_TEXT, synthetic=True)
-            ready = self._prepared()
+        if self._ends_with_reply():
+            self._writer.add_prompt(CONTINUE_TEXT, synthetic=True)
+            ready = self._prepare()
         try:
-            body = self._listener.ask(self._request(ready), self._smaller)
+            body = self._caller.call(self._request(ready), self._shrink)
         except BaseException as error:
-            why: Finish = "error" if isinstance(error, InfoldError) else "abort"
-            self._scribe.broken_off(self._listener.said, why, self._snapshot)
+            reason: Finish = "error" if isinstance(error, InfoldError) else "abort"
+            self._writer.add_partial_reply(self._caller.text, reason, self._snapshot)
             raise
-        reply = self._scribe.reply(body, self._snapshot)
-        self._tell(Stepped(number, reply.finish, reply.usage, reply.cost, ready.gauge.count_tokens, ready.limit_tokens))
-        return self._carry_out(reply) if calls_of(reply) else self._said_all(reply)
+        reply = self._writer.add_reply(body, self._snapshot)
+        view_tokens, limit_tokens = ready.gauge.count_tokens, ready.limit_tokens
+        self._emit(StepFinished(number, reply.finish, reply.usage, reply.cost, view_tokens, limit_tokens))
+        if calls_of(reply):
+            return self._run_tools(reply)
+        if reply.finish == "content-filter":
+            return "filtered"
+        self._is_cut_off = reply.finish == "length"
+        return None if self._is_cut_off or self._continues_after_compaction() else "done"
 
-    def _prepared(self) -> Ready:
-        """The next request; instructions are read anew for each, so that no compaction can make them stale."""
-        self._read_instructions()
-        return self._session.prepare_new(
-            (), system=self._system(), tools=self._tools, output_tokens=self._bounds.output_tokens
-        )
-
-    def _read_instructions(self) -> None:
-        """Read what fits beside the work, and tell a person, once, what of it does not."""
-        found = self._hands.instructions(int(self._session.limit_tokens * INSTRUCTIONS_SHARE))
+    def _prepare(self) -> Ready:
+        """Prepare the next request; instructions are read again for each, so that no compaction can make them stale."""
+        found = self._toolbox.instructions(int(self._session.limit_tokens * INSTRUCTIONS_SHARE))
         if found.shortened and found.shortened != self._instructions.shortened:
             only = ", ".join(found.shortened)
-            self._tell(Noted(f"too long to be given to the model whole, so it has the beginning only: {only}"))
+            self._emit(Notice(f"too long to be given to the model whole, so it has the beginning only: {only}"))
         if found.ignored and found.ignored != self._instructions.ignored:
-            self._tell(Noted(UNTRUSTED.format(files=", ".join(found.ignored))))
+            self._emit(Notice(UNTRUSTED_NOTICE.format(files=", ".join(found.ignored))))
         self._instructions = found
+        self._system = assemble_system(self._agent.system_text, found.text, self._writer.system)
+        return self._session.prepare_new(
+            (), system=self._system, tools=self._tools, output_tokens=self._limits.output_tokens
+        )
 
     def _request(self, ready: Ready) -> ModelRequest:
-        return ModelRequest(ready.messages, self._system(), self._specs, self._bounds.output_tokens)
+        return ModelRequest(ready.messages, self._system, self._specs, self._limits.output_tokens)
 
-    def _smaller(self, overflow: ModelOverflow) -> ModelRequest:
-        """The request once more, with less in it; raises what was said where infold does not know it for an overflow."""
+    def _shrink(self, overflow: ModelOverflow) -> ModelRequest:
+        """Return the request again with less in it; raise the overflow if the session does not recognise it."""
         ready = self._session.recover(overflow.refusal)
         if ready is None:
             raise overflow
         return self._request(ready)
 
-    def _system(self) -> str:
-        """The agent's prompt, then what holds for this project, then the last user message's own text (S3.3)."""
-        return assemble_system(self._agent.system_text, self._instructions.text, self._scribe.own)
+    def _run_tools(self, reply: AssistantMessage) -> RunEnding | None:
+        """Run the calls of a reply in order; if one is interrupted, the rest get a result too.
 
-    def _carry_out(self, reply: AssistantMessage) -> Ending | None:
-        """Run the tools a reply calls, one after the other; what breaks one off leaves none without a result."""
+        Warn a model that repeats its steps, and end the run if it continues after that.
+        """
         calls, results = calls_of(reply), list[ToolResultPart]()
         for call in calls:
             left = calls[len(results) + 1 :]
             try:
-                result = self._hands.run(call, self._tell, self._session.log.rendering)
+                result = self._toolbox.run(call, self._emit, self._session.log.rendering)
             except BaseException:
-                self._keep((self._hands.broken_off(call), *map(not_begun, left)), reply, is_last=True)
+                self._store_results((self._toolbox.interrupted(call), *map(not_started, left)), reply, is_last=True)
                 raise
             if result.status == "error" and reply.finish == "length" and not left:
-                result = replace(result, output=f"{result.output}\n{CUT_OFF}")
-            self._keep((result,), reply, is_last=not left)
+                result = replace(result, output=f"{result.output}\n{CUT_OFF_NOTE}")
+            self._store_results((result,), reply, is_last=not left)
             results.append(result)
-        self._deeds = (*self._deeds, *deeds_of((reply, ToolMessage(reply.id, tuple(results)))))[-MOST_DEEDS:]
-        return self._circled()
-
-    def _keep(self, results: tuple[ToolResultPart, ...], reply: AssistantMessage, *, is_last: bool) -> None:
-        """Store results at once, and tell of them only then: what was told is never lost. The last end the step."""
-        longest = self._longest()
-        if is_last:
-            self._snapshot = self._hands.snapshot()
-            self._scribe.last_results(results, reply, self._snapshot, longest_tokens=longest)
-        else:
-            self._scribe.results(results, longest_tokens=longest)
-        for result in results:
-            self._tell(_answered(result))
-
-    def _circled(self) -> Ending | None:
-        """Warn a model that goes round in a circle, and stop one that goes on after that (D14)."""
-        if not is_circling(self._deeds):
+        records = (*self._records, *step_records((reply, ToolMessage(reply.id, tuple(results)))))
+        self._records = records[-MOST_STEP_RECORDS:]
+        if not find_repeat_period(self._records):
             return None
         if self._is_warned:
             return "circling"
         self._is_warned = True
-        self._scribe.put(CIRCLING, synthetic=True)
+        self._writer.add_prompt(LOOP_WARNING, synthetic=True)
         return None
 
-    def _said_all(self, reply: AssistantMessage) -> Ending | None:
-        """Why a reply that calls nothing is the last one; none where it was cut off, or its step ends in a compaction."""
-        if reply.finish == "content-filter":
-            return "filtered"
-        self._is_cut_off = reply.finish == "length"
-        return None if self._is_cut_off or self._overflowed() else "done"
+    def _store_results(self, results: tuple[ToolResultPart, ...], reply: AssistantMessage, *, is_last: bool) -> None:
+        """Store results, then emit them, so that nothing emitted is lost; the last ones end the step."""
+        window, longest = self._session.window_tokens, self._limits.result_tokens
+        if window:
+            longest = min(longest, int(window * self._limits.result_share))
+        if is_last:
+            self._snapshot = self._toolbox.snapshot()
+        self._writer.add_results(results, reply, self._snapshot if is_last else None, longest_tokens=longest)
+        for result in results:
+            took_ms = max(0, (result.finished_ms or 0) - (result.started_ms or 0))
+            self._emit(
+                ToolAnswered(result.call_id, result.tool, result.output, result.status, result.exit_status, took_ms)
+            )
 
-    def _overflowed(self) -> bool:
-        """Whether the step filled the window by the provider's own count, and a compaction asks to go on (S5.2, S3.8)."""
-        compacts = self._session.policy.compares_usage and _compacted(self._prepared())
-        return compacts and not self._is_answered()
+    def _continues_after_compaction(self) -> bool:
+        """Return whether the step filled the window by the provider's count and a compaction asks the model to continue."""
+        compacts = self._session.policy.compares_usage and _is_compacted(self._prepare())
+        return compacts and not self._ends_with_reply()
 
-    def _is_answered(self) -> bool:
-        """Whether the model itself had the last word; no provider need accept a request that ends with that (B12)."""
+    def _ends_with_reply(self) -> bool:
+        """Return whether the log ends with a reply, which no provider has to accept as the end of a request."""
         live = self._session.log.live
         if not live:
             return True
         newest = live[-1].message
         return isinstance(newest, AssistantMessage) and not live[-1].calls and newest.finish != "error"
 
-    def _longest(self) -> int:
-        window = self._session.window_tokens
-        share = int(window * self._bounds.result_share) if window else self._bounds.result_tokens
-        return min(self._bounds.result_tokens, share)
 
-    def _answer(self) -> str:
-        """What the last reply to the newest prompt said; an earlier prompt's answer is none."""
-        since = takewhile(lambda placed: not placed.is_persons, reversed(self._session.log.live))
-        replies = (placed.message for placed in since if isinstance(placed.message, AssistantMessage))
-        return next(map(text_of, replies), "")
-
-
-def _compacted(ready: Ready) -> bool:
+def _is_compacted(ready: Ready) -> bool:
     return any(isinstance(event, Compacted) for event in ready.events)
-
-
-def _answered(result: ToolResultPart) -> Answered:
-    took = (result.finished_ms or 0) - (result.started_ms or 0)
-    return Answered(result.call_id, result.tool, result.output, result.status, result.exit_status, max(0, took))

@@ -1,16 +1,16 @@
-"""What an agent may do: rules about tools and about what a call wishes, and what they answer. Nothing here asks or acts.
+"""What an agent may do: rules about tools and requested actions, and what they decide. Nothing here asks or acts.
 
-A rule names a tool and a pattern of what is wished: a command, a path from the project's root. The last rule that fits wins.
+A rule names a tool and a pattern for the action: a command, a path from the project's root. The last matching rule wins.
 Two names are not tools but add to a tool's own rules: `outside` for what lies outside the project and for changes to files that
 run later (`.git`, hooks, build servers' files), `secrets` for files of keys and passwords; their patterns begin with the tool,
-as in `outside:read /usr/include/*`. The strictest answer counts.
+as in `outside:read /usr/include/*`. The strictest decision counts.
 
-Commands. An allowing pattern speaks for one simple command, never for what follows behind an operator: `git status*` does not
-allow `git status; rm -rf x`, because each piece must be allowed by itself. Substitutions, groups, redirections to files,
+Commands. An allowing pattern covers one simple command and nothing behind an operator: `git status*` does not allow
+`git status; rm -rf x`, because each simple command must be allowed by itself. Substitutions, groups, redirections to files,
 here-documents and comments are asked for unless all commands are allowed, or a rule without `*` names the command word for word.
-What is not caught: an allowed program that runs others by itself (`make`, `find -exec`, `git -c alias…`) or writes files by an
-option; a path outside the project, or a name of secrets, that a program builds as it runs. And a denying pattern is a
-seat belt, no wall: there is always another way to spell a command. Allow patterns, not whole programs that can do anything.
+Not caught: an allowed program that runs others by itself (`make`, `find -exec`, `git -c alias…`) or writes files by an
+option; a path outside the project, or a name of secrets, that a program builds as it runs. A denying pattern is a seat belt, not
+a wall: there is always another way to spell a command. Allow patterns, not whole programs that can do anything.
 """
 
 import re
@@ -21,18 +21,18 @@ from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from infold.agent.tools.commands import taken_apart, words_in
-from infold.agent.tools.paths import is_secret, mentions_secret
-from infold.agent.tools.tool import Wish
+from infold.agent.tools.commands import parse_command, split_words
+from infold.agent.tools.files import is_secret, mentions_secret
+from infold.agent.tools.tool import ActionRequest
 from infold.errors import UsageError
 from infold.settings.resolve import Permissions
 
-Answer: TypeAlias = Literal["allow", "ask", "deny"]
+Permission: TypeAlias = Literal["allow", "ask", "deny"]
 Consent: TypeAlias = Literal["once", "always", "no"]
-"""What a person answers who is asked."""
+"""The user's answer."""
 
-ANSWERS: tuple[Answer, ...] = get_args(Answer)
-"""The answers, the strictest last."""
+PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
+"""The strictest last."""
 
 EVERYTHING = "*"
 OUTSIDE, SECRETS = "outside", "secrets"
@@ -40,8 +40,8 @@ TOOLS = ("shell", "read", "write", "edit", "search", "list", "todo", "skill", "r
 NAMES = (EVERYTHING, OUTSIDE, SECRETS, *TOOLS)
 """What a rule may name."""
 
-REVEALING = ("read", "search", "edit")
-"""Tools that show what is in the file they are given."""
+REVEALING_TOOLS = ("read", "search", "edit")
+"""Tools that show the content of the file they are given."""
 
 SUBCOMMANDS = frozenset(
     {
@@ -49,179 +49,176 @@ SUBCOMMANDS = frozenset(
         *("docker", "kubectl", "terraform", "dotnet", "mix", "gradle", "mvn", "make", "just", "systemctl"),
     }
 )
-"""Programs whose second word says what they do, so that leave to run them means that word and whatever follows it."""
+"""Programs whose second word says what they do: permission for one covers that word with any arguments."""
 
 _SUBCOMMAND = re.compile(r"(\S+) ([a-z][a-z0-9:_-]*)(?= |$)")
 
 
-class Rule(Struct, frozen=True):
-    """What is answered to a wish of a tool that fits a pattern: `*` is anything, `?` any one character, `\\` takes what follows
-    as it is. `granted`: a person said so during the session; such a rule gives leave, but none that was denied."""
+class PermissionRule(Struct, frozen=True):
+    """The permission for a tool's actions that match a pattern: `*` is anything, `?` any character, `\\` escapes the next one.
+
+    `granted`: the user allowed it during the session, which does not override a denial.
+    """
 
     tool: str
     pattern: str
-    answer: Answer
+    permission: Permission
     granted: bool = False
 
 
-Rules: TypeAlias = tuple[Rule, ...]
+Rules: TypeAlias = tuple[PermissionRule, ...]
 """Rules in order; the later win, so a caller extends them by adding to the end."""
 
 
-def parse_rules(said: Mapping[str, str]) -> Rules:
-    """Rules as written in a table, `{"shell": "ask", "shell:git status*": "allow"}`, in its order.
+def parse_rules(table: Mapping[str, str]) -> Rules:
+    """Return the rules of a table such as `{"shell": "ask", "shell:git status*": "allow"}`, in its order.
 
-    Raises `UsageError` for a name that is no tool and an answer that is none: a rule with a slip in it would protect nobody.
+    Raise `UsageError` for an unknown tool or permission: a rule with a typing error would not protect.
     """
-    return tuple(_rule(name, answer) for name, answer in said.items())
+    return tuple(_parse_rule(name, permission) for name, permission in table.items())
 
 
-def rules_in(permissions: Permissions) -> Rules:
-    """Rules from settings, whose order says nothing: with a pattern they win over those without, denials over all.
+def rules_from_settings(permissions: Permissions) -> Rules:
+    """Return the rules of settings, which have no order: those with a pattern win over those without, denials over all.
 
-    Raises `UsageError` for a name that is no tool.
+    Raise `UsageError` for an unknown tool.
     """
-    stated: tuple[tuple[Answer, tuple[str, ...]], ...] = (("allow", permissions.allow), ("ask", permissions.ask))
-    mild = [_rule(name, answer) for answer, names in stated for name in names]
+    stated: tuple[tuple[Permission, tuple[str, ...]], ...] = (("allow", permissions.allow), ("ask", permissions.ask))
+    mild = [_parse_rule(name, permission) for permission, names in stated for name in names]
     broad_first = sorted(mild, key=lambda rule: rule.pattern != EVERYTHING)
-    return (*broad_first, *(_rule(name, "deny") for name in permissions.deny))
+    return (*broad_first, *(_parse_rule(name, "deny") for name in permissions.deny))
 
 
-def _rule(said: str, answer: str) -> Rule:
-    tool, _, pattern = said.partition(":")
+def _parse_rule(text: str, permission: str) -> PermissionRule:
+    tool, _, pattern = text.partition(":")
     if tool.strip() not in NAMES:
         raise UsageError(f"permissions: there is no tool {tool.strip()!r}; name one of {', '.join(NAMES)}")
-    for known in ANSWERS:
-        if answer == known:
-            return Rule(tool.strip(), pattern.strip() or EVERYTHING, known)
-    raise UsageError(f"permissions: {said} is {answer!r}; say one of {', '.join(ANSWERS)}")
+    for known in PERMISSIONS:
+        if permission == known:
+            return PermissionRule(tool.strip(), pattern.strip() or EVERYTHING, known)
+    raise UsageError(f"permissions: {text} is {permission!r}; say one of {', '.join(PERMISSIONS)}")
 
 
-_BEYOND = {OUTSIDE: "ask", SECRETS: "ask"}
-
-BUILD_RULES = parse_rules(
-    {**dict.fromkeys(TOOLS, "allow"), "shell": "ask", "shell:cd *": "allow", "shell:pwd": "allow", **_BEYOND}
-)
-"""What holds for an agent that builds: everything in the project but commands."""
+_COMMANDS_ASKED = {"shell": "ask", "shell:cd *": "allow", "shell:pwd": "allow", OUTSIDE: "ask", SECRETS: "ask"}
+BUILD_RULES = parse_rules({**dict.fromkeys(TOOLS, "allow"), **_COMMANDS_ASKED})
+"""Rules of an agent that builds: everything in the project except commands."""
 
 PLAN_RULES = (*BUILD_RULES, *parse_rules({"write": "deny", "edit": "deny"}))
-"""What holds for an agent that only reads: commands are asked for, files are not changed."""
+"""Rules of an agent that only reads: commands are asked for, files are not changed."""
 
 DENY_ALL = parse_rules({EVERYTHING: "deny", OUTSIDE: "deny", SECRETS: "deny"})
-"""What holds for an agent without tools, such as the one that compacts."""
+"""Rules of an agent without tools, such as the one that compacts."""
 
 
-def decide(wish: Wish, rules: Rules) -> Answer:
-    """What the rules say to a wish; where none fits, it is asked for."""
-    own = _command_answer(wish.what, rules) if wish.tool == "shell" else _answer(wish.tool, wish.what, rules)
-    return _strictest((own, *(_answer(name, f"{wish.tool} {wish.what}", rules) for name in _beyond(wish))))
+def decide(action: ActionRequest, rules: Rules) -> Permission:
+    """Return what the rules say about an action: `ask` if none matches."""
+    extra = (_permission(name, f"{action.tool} {action.what}", rules) for name in _extra_names(action))
+    return max((_tool_permission(action, rules), *extra), key=PERMISSIONS.index)
 
 
 def is_offered(tool: str, rules: Rules) -> bool:
-    """Whether a model is told of a tool at all: not where every wish would be denied."""
-    answer: Answer = "ask"
+    """Return whether a model is offered a tool: not if every action would be denied."""
+    permission: Permission = "ask"
     for rule in rules:
-        if rule.tool in (tool, EVERYTHING):
-            is_broad = rule.pattern == EVERYTHING
-            answer = rule.answer if is_broad or rule.answer != "deny" else answer
-    return answer != "deny"
+        if rule.tool in (tool, EVERYTHING) and (rule.pattern == EVERYTHING or rule.permission != "deny"):
+            permission = rule.permission
+    return permission != "deny"
 
 
-def granted(wish: Wish) -> Rules:
-    """The rules that a person gives who allows a wish for good; what was denied stays so.
+def granted_rules(action: ActionRequest) -> Rules:
+    """Return the rules that hold after the user allows an action for good; denials stay.
 
-    For a path tool: the tool, and outside the project or for secrets this very path; reading outside, its folder too. For a
-    command: the command as it stands, and of known programs every use of the same subcommand (`git status` with whatever
-    follows it).
+    For a path tool: the tool, and outside the project or for secrets this path only; reading outside, its folder too. For a
+    command: the command as it stands, and for known programs every use of the same subcommand (`git status` with any
+    arguments).
     """
-    patterns = [_literal(wish.what), *_simple_grants(wish.what)] if wish.tool == "shell" else [EVERYTHING]
-    given = [
-        *((wish.tool, pattern) for pattern in patterns),
-        *((name, f"{wish.tool} {_literal(wish.what)}") for name in _beyond(wish)),
-    ]
-    if wish.tool == "read" and wish.outside:
-        given.append((OUTSIDE, f"read {_literal(str(PurePosixPath(wish.what).parent))}/*"))
-    return tuple(Rule(name, pattern, "allow", granted=True) for name, pattern in dict.fromkeys(given))
+    literal = _escape(action.what)
+    patterns = [literal, *_subcommand_patterns(action.what)] if action.tool == "shell" else [EVERYTHING]
+    given = [(action.tool, pattern) for pattern in patterns]
+    given += [(name, f"{action.tool} {literal}") for name in _extra_names(action)]
+    if action.tool == "read" and action.outside:
+        given.append((OUTSIDE, f"read {_escape(str(PurePosixPath(action.what).parent))}/*"))
+    return tuple(PermissionRule(name, pattern, "allow", granted=True) for name, pattern in dict.fromkeys(given))
 
 
-def lacking(wish: Wish, rules: Rules) -> tuple[str, ...]:
-    """The rules that would allow just this wish, as a person writes them; none where it is denied, whatever is allowed."""
-    if decide(wish, rules) == "deny":
+def missing_rules(action: ActionRequest, rules: Rules) -> tuple[str, ...]:
+    """Return the rules that would allow exactly this action, as settings spell them; none if it is denied."""
+    if decide(action, rules) == "deny":
         return ()
-    own = _command_answer(wish.what, rules) if wish.tool == "shell" else _answer(wish.tool, wish.what, rules)
-    beyond = [name for name in _beyond(wish) if _answer(name, f"{wish.tool} {wish.what}", rules) != "allow"]
-    literal = _literal(wish.what)
+    literal, extra = _escape(action.what), _extra_names(action)
+    lacking = [name for name in extra if _permission(name, f"{action.tool} {action.what}", rules) != "allow"]
     return (
-        *((f"{wish.tool}:{literal}",) if own != "allow" else ()),
-        *(f"{name}:{wish.tool} {literal}" for name in beyond),
+        *((f"{action.tool}:{literal}",) if _tool_permission(action, rules) != "allow" else ()),
+        *(f"{name}:{action.tool} {literal}" for name in lacking),
     )
 
 
-def told(rules: Rules) -> str:
-    """Rules in one line for a person, as they could be written in settings."""
+def format_rules(rules: Rules) -> str:
+    """Return rules in one line, as settings spell them."""
     return ", ".join(rule.tool if rule.pattern == EVERYTHING else f"{rule.tool}:{rule.pattern}" for rule in rules)
 
 
-def _simple_grants(command: str) -> Iterator[str]:
-    pieces, plain = taken_apart(command)
+def _subcommand_patterns(command: str) -> Iterator[str]:
+    pieces, plain = parse_command(command)
     for piece in pieces if plain else ():
         found = _SUBCOMMAND.match(piece)
         if found and found[1] in SUBCOMMANDS:
-            yield _literal(found[0])
-            yield f"{_literal(found[0])} *"
+            yield _escape(found[0])
+            yield f"{_escape(found[0])} *"
         else:
-            yield _literal(piece)
+            yield _escape(piece)
 
 
-def _literal(text: str) -> str:
+def _escape(text: str) -> str:
     return re.sub(r"[*?\\]", r"\\\g<0>", text)
 
 
-# What rules answer.
+# What rules decide.
 
 
-def _answer(name: str, what: str, rules: Iterable[Rule]) -> Answer:
-    """The answer of the last rule that fits; one that was granted turns it to allow, unless it is a denial."""
-    fitting = [rule for rule in _about(name, rules) if _fits(rule.pattern, what)]
-    stated: Answer = next((rule.answer for rule in reversed(fitting) if not rule.granted), "ask")
-    return "allow" if stated != "deny" and any(rule.granted for rule in fitting) else stated
+def _tool_permission(action: ActionRequest, rules: Rules) -> Permission:
+    if action.tool == "shell":
+        return _command_permission(action.what, rules)
+    return _permission(action.tool, action.what, rules)
 
 
-def _command_answer(command: str, rules: Rules) -> Answer:
-    """The strictest answer to the pieces of a command; to the whole where a rule names it word for word."""
-    own = tuple(_about("shell", rules))
-    pieces, plain = taken_apart(command)
-    by_piece = [_answer("shell", piece, own) for piece in pieces] or ["ask"]
-    fitting = [rule for rule in own if rule.pattern != EVERYTHING and _fits(rule.pattern, command)]
-    stated = [rule for rule in fitting if not rule.granted][-1:]
-    if "deny" in by_piece or any(rule.answer == "deny" for rule in stated):
+def _permission(name: str, what: str, rules: Iterable[PermissionRule]) -> Permission:
+    """Return the permission of the last matching rule; a granted one turns it into allow, unless it is a denial."""
+    matching = [rule for rule in _rules_about(name, rules) if _expression(rule.pattern).fullmatch(what)]
+    stated: Permission = next((rule.permission for rule in reversed(matching) if not rule.granted), "ask")
+    return "allow" if stated != "deny" and any(rule.granted for rule in matching) else stated
+
+
+def _command_permission(command: str, rules: Rules) -> Permission:
+    """Return the strictest permission of the simple commands; that of the whole if a rule names it word for word."""
+    own = tuple(_rules_about("shell", rules))
+    pieces, plain = parse_command(command)
+    by_piece = [_permission("shell", piece, own) for piece in pieces] or ["ask"]
+    matching = [rule for rule in own if rule.pattern != EVERYTHING and _expression(rule.pattern).fullmatch(command)]
+    stated = [rule for rule in matching if not rule.granted][-1:]
+    if "deny" in by_piece or any(rule.permission == "deny" for rule in stated):
         return "deny"
-    named = [rule for rule in (*stated, *fitting) if _is_literal(rule.pattern) and (rule.granted or rule in stated)]
-    if named:
-        return named[-1].answer
-    return _strictest((*by_piece, "allow" if plain or _is_free(own) else "ask"))
+    literal = [rule for rule in (*stated, *matching) if _is_literal(rule.pattern) and (rule.granted or rule in stated)]
+    if literal:
+        return literal[-1].permission
+    return max((*by_piece, "allow" if plain or _allows_every_command(own) else "ask"), key=PERMISSIONS.index)
 
 
-def _about(name: str, rules: Iterable[Rule]) -> Iterator[Rule]:
+def _rules_about(name: str, rules: Iterable[PermissionRule]) -> Iterator[PermissionRule]:
     names = (name,) if name in (OUTSIDE, SECRETS) else (name, EVERYTHING)
     return (rule for rule in rules if rule.tool in names)
 
 
-def _is_free(rules: Rules) -> bool:
-    """Whether all commands are allowed, whatever is in them."""
-    free = False
+def _allows_every_command(rules: Rules) -> bool:
+    is_free = False
     for rule in rules:
         is_broad = rule.pattern == EVERYTHING and not rule.granted
-        free = rule.answer == "allow" if is_broad else free and rule.answer == "allow"
-    return free
+        is_free = rule.permission == "allow" if is_broad else is_free and rule.permission == "allow"
+    return is_free
 
 
 def _is_literal(pattern: str) -> bool:
     return re.search(r"[*?]", re.sub(r"\\.", "", pattern, flags=re.DOTALL)) is None
-
-
-def _fits(pattern: str, what: str) -> bool:
-    return _expression(pattern).fullmatch(what) is not None
 
 
 @cache
@@ -232,17 +229,10 @@ def _expression(pattern: str) -> re.Pattern[str]:
     return re.compile(whole, re.DOTALL)
 
 
-def _beyond(wish: Wish) -> tuple[str, ...]:
-    """What must be allowed beside the tool itself."""
-    return tuple(name for name, is_so in ((OUTSIDE, wish.outside), (SECRETS, _reveals(wish))) if is_so)
-
-
-def _reveals(wish: Wish) -> bool:
-    """Whether a wish is for a file of secrets, or a command that names one."""
-    if wish.tool == "shell":
-        return wish.reveals or any(map(mentions_secret, words_in(wish.what)))
-    return wish.tool in REVEALING and is_secret(wish.what)
-
-
-def _strictest(answers: Iterable[Answer]) -> Answer:
-    return max(answers, key=ANSWERS.index)
+def _extra_names(action: ActionRequest) -> tuple[str, ...]:
+    """Return which of `outside` and `secrets` must be allowed in addition to the tool itself."""
+    if action.tool == "shell":
+        reveals = action.reveals or any(map(mentions_secret, split_words(action.what)))
+    else:
+        reveals = action.tool in REVEALING_TOOLS and is_secret(action.what)
+    return tuple(name for name, applies in ((OUTSIDE, action.outside), (SECRETS, reveals)) if applies)

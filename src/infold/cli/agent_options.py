@@ -16,10 +16,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.agent.agents import AGENTS, DEFAULT_AGENT
-from infold.agent.events import Noted
+from infold.agent.events import Notice
 from infold.agent.permissions import parse_rules
-from infold.agent.run import Assignment, Person, Work, begin
-from infold.agent.trust import brought_by, is_trusted, project_of, remember_trust
+from infold.agent.run import AgentRun, RunOptions, UserInterface, open_run
+from infold.agent.trust import find_project_config, lookup_trust, remember_trust, trust_folder
 from infold.cli import options
 from infold.cli.session_lookup import LAST, enforce_limits, find_session, note_other_folder, store_location
 from infold.core.messages import SessionId
@@ -143,8 +143,8 @@ def decide_trust(given: AgentOptions, ask: Callable[[Path, Sequence[str]], bool]
     """
     if given.yes or read_settings(os.environ, None).agent.trust:
         return replace(given, trust=True)
-    folder, brought = project_of(given.root), brought_by(given.root)
-    known = True if given.trust else is_trusted(folder, os.environ)
+    folder, brought = trust_folder(given.root), find_project_config(given.root)
+    known = True if given.trust else lookup_trust(folder, os.environ)
     answer = ask(folder, brought) if known is None and brought and ask is not None else known
     if answer is not None and (known is None or given.trust):
         _remember(folder, trusted=answer)
@@ -160,7 +160,7 @@ def _remember(folder: Path, *, trusted: bool) -> None:
 
 
 @contextmanager
-def open_run(given: AgentOptions, person: Person) -> Iterator[Work]:
+def open_agent(given: AgentOptions, person: UserInterface) -> Iterator[AgentRun]:
     """Open the store, the session and the model, and close them at the end.
 
     Raise `InfoldError` if settings, a key, the store or the session is missing or wrong.
@@ -169,19 +169,19 @@ def open_run(given: AgentOptions, person: Person) -> Iterator[Work]:
     with _open_store(store_location(given.store)) as store:
         enforce_limits(store, limits)
         key = _choose_key(store, given.session, given.root)
-        with _log_to(person), open_agent(given, person, store, key) as work:
+        with _log_to(person), open_agent_on(given, person, store, key) as work:
             try:
                 yield work
             finally:
-                work.hands.tidy()
+                work.toolbox.tidy()
 
 
 @contextmanager
-def open_agent(given: AgentOptions, person: Person, store: FullStore, key: SessionKey) -> Iterator[Work]:
+def open_agent_on(given: AgentOptions, person: UserInterface, store: FullStore, key: SessionKey) -> Iterator[AgentRun]:
     """Open the agent on a session, with its model."""
     settings = read_settings(os.environ, given.root if given.trust else None)
     name = given.model or settings.model or EMBEDDED
-    place = Assignment(
+    options = RunOptions(
         root=given.root,
         environ=os.environ,
         clock=system_clock(),
@@ -195,11 +195,11 @@ def open_agent(given: AgentOptions, person: Person, store: FullStore, key: Sessi
         address=given.base_url or os.environ.get("OPENAI_BASE_URL", ""),
     )
     with open_model(name, given.base_url) as model:
-        yield begin(store, key, model, place=place, settings=settings, person=person)
+        yield open_run(store, key, model, options=options, settings=settings, ui=person)
 
 
 @contextmanager
-def _log_to(person: Person) -> Iterator[None]:
+def _log_to(person: UserInterface) -> Iterator[None]:
     """Show log records to the user as notes, instead of printing them across the screen."""
     log, handler = logging.getLogger("infold"), _NoteHandler(person)
     before, log.propagate = log.propagate, False
@@ -214,14 +214,14 @@ def _log_to(person: Person) -> Iterator[None]:
 class _NoteHandler(logging.Handler):
     """Show log records except failing summaries, which have events with more detail."""
 
-    def __init__(self, person: Person) -> None:
+    def __init__(self, person: UserInterface) -> None:
         super().__init__(logging.WARNING)
         self._person = person
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show one record."""
         if record.name != SUMMARIES:
-            self._person.tell(Noted(record.getMessage()))
+            self._person.emit(Notice(record.getMessage()))
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
-from infold.agent.snapshots import FileDiff, Snapshots, Span, Totals, session_span, totals_of, turn_spans
-from infold.agent.trust import default_snapshots
+from infold.agent.snapshots import DiffTotals, FileDiff, Snapshots, SnapshotSpan, session_span, sum_diffs, turn_spans
+from infold.agent.trust import default_snapshot_folder
 from infold.cli import options
 from infold.cli.render import make_table, open_console, print_json
 from infold.cli.session_lookup import (
@@ -41,9 +41,9 @@ class Comparison(Struct, frozen=True):
     """Two snapshots of a session compared."""
 
     session: str
-    span: Span
+    span: SnapshotSpan
     files: tuple[FileDiff, ...]
-    totals: Totals
+    totals: DiffTotals
     patch: bytes
 
 
@@ -93,13 +93,13 @@ def diff(
 def _compare(store: Store, key: SessionKey, message: int | None, *, with_patch: bool) -> Comparison:
     numbered = [(at, entry.message) for at, entry in store.newest_first(key) if isinstance(entry, MessageEntry)][::-1]
     span = session_span([one for _, one in numbered]) if message is None else _turn(numbered, message)
-    snapshots = Snapshots(Path(span.root or Path.cwd()), default_snapshots(os.environ))
+    snapshots = Snapshots(Path(span.root or Path.cwd()), default_snapshot_folder(os.environ))
     files = snapshots.diff(span.before, span.after)
     patch = snapshots.patch(span.before, span.after) if with_patch else b""
-    return Comparison(key.session_id, span, files, totals_of(files), patch)
+    return Comparison(key.session_id, span, files, sum_diffs(files), patch)
 
 
-def _turn(numbered: Sequence[tuple[int, Message]], wanted: int) -> Span:
+def _turn(numbered: Sequence[tuple[int, Message]], wanted: int) -> SnapshotSpan:
     spans = turn_spans(numbered)
     found = next((span for span in spans if span.sequence == wanted), None)
     if found is not None:

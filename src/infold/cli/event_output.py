@@ -12,32 +12,32 @@ from rich.console import Console
 from rich.text import Text
 
 from infold.agent.events import (
-    Answered,
-    Called,
-    Ended,
-    Ending,
-    Happening,
-    Noted,
-    Reasoned,
-    Refused,
-    Retried,
-    Spoke,
-    Started,
-    Stepped,
-    SummaryBegun,
-    Titled,
+    AgentEvent,
+    Notice,
+    ReasoningReceived,
+    RequestRetried,
+    RunEnded,
+    RunEnding,
+    RunStarted,
+    SessionTitled,
+    StepFinished,
+    SummaryStarted,
+    TextReceived,
+    ToolAnswered,
+    ToolCalled,
+    ToolRefused,
 )
 from infold.core.events import Event, PreparedAhead, SummaryProgressed
 from infold.reports.text import event_line, is_noticeable, one_line, plural, printable
 
-RunEvent: TypeAlias = Happening | Event
+RunEvent: TypeAlias = AgentEvent | Event
 
 LONGEST_LINE = 110
 
 LONG_WAIT_SECONDS = 5.0
 """Show the duration of waits longer than this."""
 
-ENDINGS: dict[Ending, str] = {
+ENDINGS: dict[RunEnding, str] = {
     "done": "done",
     "aborted": "aborted; the session is stored",
     "length": "the reply was cut off for length, and compacting did not help; ask for less at once",
@@ -49,7 +49,7 @@ ENDINGS: dict[Ending, str] = {
 }
 """Why an agent stopped, and what to do; a failure has its own error message."""
 
-ANSWERS: tuple[Ending, ...] = ("done", "length", "filtered")
+ANSWERS: tuple[RunEnding, ...] = ("done", "length", "filtered")
 """Endings whose last reply is the answer, or a part of it."""
 
 
@@ -139,27 +139,27 @@ class EventPrinter:
     def print(self, event: RunEvent) -> None:
         """Print one event."""
         match event:
-            case Spoke():
+            case TextReceived():
                 self._output.write(printable(event.text))
-            case Called():
+            case ToolCalled():
                 self._line(f"• {event.tool}  ", event.what, "cyan")
-            case Answered():
+            case ToolAnswered():
                 self._line("  ", describe_result(event), "dim" if event.status == "completed" else "red")
-            case Retried():
+            case RequestRetried():
                 self._note(f"  {describe_retry(event, 2 * LONGEST_LINE)}", "yellow")
-            case Noted():
+            case Notice():
                 self._note(f"  {event.text}", "dim")
-            case Ended():
+            case RunEnded():
                 self._end(event)
-            case Started() | Refused() | Reasoned() | Stepped() | Titled():
+            case RunStarted() | ToolRefused() | ReasoningReceived() | StepFinished() | SessionTitled():
                 pass
-            case SummaryBegun() | SummaryProgressed() | PreparedAhead():
+            case SummaryStarted() | SummaryProgressed() | PreparedAhead():
                 pass
             case _:
                 if is_noticeable(event):
                     self._note(f"◆ {event_line(event)}", "green")
 
-    def _end(self, ended: Ended) -> None:
+    def _end(self, ended: RunEnded) -> None:
         if ended.ending in ANSWERS:
             self._output.finish(printable(ended.text))
         self._output.interrupt()
@@ -180,13 +180,13 @@ class EventPrinter:
         self._console.print(Text(printable(line), style=style), soft_wrap=True)  # a terminal wraps by itself
 
 
-def describe_retry(retried: Retried, most: int) -> str:
+def describe_retry(retried: RequestRetried, most: int) -> str:
     """Return when a request is retried, and why, in one line."""
     when = f" in {retried.wait_seconds:.0f} s" if retried.wait_seconds >= LONG_WAIT_SECONDS else ""
     return f"retrying{when}: {one_line(retried.problem, most)}"
 
 
-def describe_result(answered: Answered) -> str:
+def describe_result(answered: ToolAnswered) -> str:
     """Return the result of a call in one line."""
     if answered.status != "completed":
         return one_line(answered.output, LONGEST_LINE)

@@ -10,9 +10,9 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from infold.agent.events import Refused
-from infold.agent.permissions import Consent, granted, told
-from infold.agent.tools.tool import Wish
+from infold.agent.events import ToolRefused
+from infold.agent.permissions import Consent, format_rules, granted_rules
+from infold.agent.tools.tool import ActionRequest
 from infold.reports.text import one_line, printable
 
 MOST_NAMED, LONGEST_NAME = 5, 80
@@ -32,7 +32,7 @@ def can_ask(source: IO[str] | None) -> bool:
     return source is not None and source.isatty()
 
 
-def denied_hint(refused: Sequence[Refused]) -> str:
+def denied_hint(refused: Sequence[ToolRefused]) -> str:
     """Return what was refused for lack of a terminal to ask on, and the options that would have allowed it."""
     actions = list(dict.fromkeys(one_line(f"{one.tool}:{one.what}", LONGEST_NAME) for one in refused))
     more = f" and {len(actions) - MOST_NAMED} more" if len(actions) > MOST_NAMED else ""
@@ -80,15 +80,17 @@ def _read_answer(source: IO[str], console: Console, question: str) -> Consent:
             return answer
 
 
-def permission_prompt(source: IO[str] | None, console: Console) -> Callable[[Wish], Consent]:
+def permission_prompt(source: IO[str] | None, console: Console) -> Callable[[ActionRequest], Consent]:
     """Return a function that asks whether an action is allowed; without a terminal it always answers no."""
     if source is None or not can_ask(source):
         return lambda _: "no"
 
-    def ask(wish: Wish) -> Consent:
-        where = f" ({wish.why or 'outside the project'})" if wish.outside else ""
-        console.print(Text(printable(f"? {wish.tool}{where}: {wish.what}"), style="bold yellow"))
-        console.print(Text(f"  always would allow {one_line(told(granted(wish)), LONGEST_GRANT)}", style="dim"))
+    def ask(action: ActionRequest) -> Consent:
+        where = f" ({action.why or 'outside the project'})" if action.outside else ""
+        console.print(Text(printable(f"? {action.tool}{where}: {action.what}"), style="bold yellow"))
+        console.print(
+            Text(f"  always would allow {one_line(format_rules(granted_rules(action)), LONGEST_GRANT)}", style="dim")
+        )
         discard_typed(source)  # typed before the question
         return _read_answer(source, console, "  [bold]y[/]es, [bold]a[/]lways in this session, or [bold]n[/]o: ")
 

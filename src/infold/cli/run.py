@@ -10,15 +10,15 @@ from typing import Any
 import click
 from rich.console import Console
 
-from infold.agent.events import Ending, Refused
-from infold.agent.run import Person
-from infold.cli.agent_options import AgentOptions, agent_options, decide_trust, exit_on_signals, open_run
+from infold.agent.events import RunEnding, ToolRefused
+from infold.agent.run import UserInterface
+from infold.cli.agent_options import AgentOptions, agent_options, decide_trust, exit_on_signals, open_agent
 from infold.cli.event_output import EventPrinter, RunEvent, json_lines, open_output
 from infold.cli.permission_prompt import can_ask, denied_hint, permission_prompt, trust_prompt
 from infold.errors import UsageError
 from infold.formats.codec import replace_surrogates
 
-EXIT_CODES: dict[Ending, int] = {
+EXIT_CODES: dict[RunEnding, int] = {
     "done": 0,
     "failed": 1,
     "stop": 1,
@@ -62,7 +62,7 @@ def run(task: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     try:
         with exit_on_signals(), _hint_if_denied(write) as observe:
             options = decide_trust(options, trust_prompt(sys.stdin, console))
-            with open_run(options, Person(observe, permission_prompt(sys.stdin, console))) as work:
+            with open_agent(options, UserInterface(observe, permission_prompt(sys.stdin, console))) as work:
                 ending = (work.run(prompt) if prompt else work.go_on()).ending
     except KeyboardInterrupt:  # before the run began, or while it was being closed
         ending = "aborted"
@@ -79,10 +79,10 @@ def _event_printer(options: AgentOptions, console: Console) -> EventPrinter:
 @contextmanager
 def _hint_if_denied(write: Callable[[RunEvent], None]) -> Iterator[Callable[[RunEvent], None]]:
     """Forward events; on exit, list calls refused for lack of a terminal to ask on."""
-    refused: list[Refused] = []
+    refused: list[ToolRefused] = []
 
     def observe(event: RunEvent) -> None:
-        if isinstance(event, Refused) and event.allow and not can_ask(sys.stdin):
+        if isinstance(event, ToolRefused) and event.allow and not can_ask(sys.stdin):
             refused.append(event)
         write(event)
 

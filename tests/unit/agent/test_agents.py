@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.agent.agents import AGENTS, BUILD, DEFAULT_AGENT, PLAN, TALK, TITLE, agent_named, rules_of
+from infold.agent.agents import AGENTS, BUILD, DEFAULT_AGENT, PLAN, TALK, TITLE, default_rules, find_agent
 from infold.agent.permissions import is_offered
 from infold.agent.tools.registry import TOOLS
 from infold.core.summary_request import COMPACTION_AGENT
@@ -12,15 +12,15 @@ from infold.errors import UsageError
 @pytest.mark.parametrize("agent", [BUILD, PLAN, TALK], ids=lambda agent: agent.name)
 def test_an_agent_is_found_by_its_name(agent: object) -> None:
     """Those that are for choosing are found."""
-    assert agent in [agent_named(name) for name in ("build", "plan", "talk")]
-    assert agent_named(DEFAULT_AGENT) is BUILD
+    assert agent in [find_agent(name) for name in ("build", "plan", "talk")]
+    assert find_agent(DEFAULT_AGENT) is BUILD
 
 
 @pytest.mark.parametrize("name", ["", "nobody", COMPACTION_AGENT.name, TITLE.name])
 def test_others_cannot_be_chosen(name: str) -> None:
-    """S3.2: who does not exist or is hidden is not found, and never listed."""
+    """S3.2: an unknown or hidden agent is not found, and never listed."""
     with pytest.raises(UsageError, match=r"choose one of build, plan, talk$"):
-        agent_named(name)
+        find_agent(name)
 
 
 @pytest.mark.parametrize(
@@ -28,11 +28,11 @@ def test_others_cannot_be_chosen(name: str) -> None:
 )
 def test_who_has_no_tools_may_do_nothing(agent: object) -> None:
     """S3.2: the compaction agent, the one for titles and the one that only talks are denied every tool."""
-    rules = rules_of(agent)  # type: ignore[arg-type]  # a value of the table
+    rules = default_rules(agent)  # type: ignore[arg-type]  # a value of the table
 
     assert not any(is_offered(tool.name, rules) for tool in TOOLS)
 
 
-def test_agents_are_told_what_a_stub_is() -> None:
-    """B24: who has tools is told to bring hidden text back before using it."""
+def test_prompts_explain_stubs() -> None:
+    """B24: agents with tools are instructed to recall hidden text before using it."""
     assert all("recall" in agent.system_text for agent in AGENTS.values() if agent.allows_tools)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.git import GitFailed, checkout_at, git_on, reading_git, small_file
-from infold.agent.instructions import instructions_for
-from infold.agent.tools.processes import program_at
-from infold.agent.tools.project_files import files_below, ignored_among, is_ignored
-from infold.agent.tools.skill import skills_in
-from infold.agent.tools.tool import Workplace
+from infold.agent.git import GitFailed, find_checkout, git_command, open_read_only, read_small_file
+from infold.agent.instructions import load_instructions
+from infold.agent.tools.processes import find_program
+from infold.agent.tools.project_files import ignored_names, is_ignored, list_files
+from infold.agent.tools.skill import find_skills
+from infold.agent.tools.tool import Workspace
 from infold.core.entries import MessageEntry
 from infold.core.messages import SessionId
 from infold.ports import SessionKey
@@ -45,18 +45,18 @@ def root(tmp_path: Path) -> Path:
 
 def test_what_is_tracked_is_not_ignored(root: Path) -> None:
     """B41: without a look at the repository's settings, its index still says which ignored files count."""
-    assert ignored_among(["a.py", "b.log", "kept.log"], root) == {"b.log"}
-    assert list(files_below(root)) == [".gitignore", "a.py", "kept.log", "sub/c.py"]
+    assert ignored_names(["a.py", "b.log", "kept.log"], root) == {"b.log"}
+    assert list(list_files(root)) == [".gitignore", "a.py", "kept.log", "sub/c.py"]
 
 
 def test_an_index_that_cannot_be_read_is_done_without(root: Path) -> None:
     """B41: with a damaged index the ignore rules alone decide; one in parts is read."""
     git(root, "update-index", "--split-index")
-    assert list(files_below(root)) == [".gitignore", "a.py", "kept.log", "sub/c.py"]
+    assert list(list_files(root)) == [".gitignore", "a.py", "kept.log", "sub/c.py"]
     (root / ".git" / "index").write_bytes(b"DIRC nonsense")
 
-    assert ignored_among(["a.py", "b.log"], root) == {"b.log"}
-    assert list(files_below(root)) == [".gitignore", "a.py", "sub/c.py"]
+    assert ignored_names(["a.py", "b.log"], root) == {"b.log"}
+    assert list(list_files(root)) == [".gitignore", "a.py", "sub/c.py"]
 
 
 def test_excludes_of_repository_and_user_count(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,28 +69,29 @@ def test_excludes_of_repository_and_user_count(root: Path, tmp_path: Path, monke
     monkeypatch.setenv("HOME", str(home))
 
     assert is_ignored(root / "sub")
-    assert ignored_among(["a.py", "a.txt"], root) == {"a.txt"}
+    assert ignored_names(["a.py", "a.txt"], root) == {"a.txt"}
     assert not (tmp_path / "fired").exists()
 
 
 def test_a_pointer_leads_to_the_repository(root: Path, tmp_path: Path) -> None:
-    """A linked working tree has its own index and shares the exclude rules; a pointer to nowhere is no repository."""
+    """A linked working tree has its own index and shares the exclude rules; a broken pointer does not count as a
+    repository."""
     second = tmp_path / "second"
     git(root, "worktree", "add", "--quiet", str(second))
-    found = checkout_at(second)
+    found = find_checkout(second)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / ".git").write_text("gitdir: nowhere\n")
 
     assert found is not None
     assert (found.top, found.repository) == (second, root / ".git" / "worktrees" / "second")
     assert found.excludes == root / ".git" / "info" / "exclude"
-    assert checkout_at(tmp_path / "other") is None
-    assert checkout_at(root / ".git" / "info") is None
+    assert find_checkout(tmp_path / "other") is None
+    assert find_checkout(root / ".git" / "info") is None
 
 
 def test_the_made_repository_goes_with_its_block(root: Path) -> None:
     """Nothing is left behind by a command that reads."""
-    with reading_git(root) as found:
+    with open_read_only(root) as found:
         assert found is not None
         own = Path(found.run("rev-parse", "--absolute-git-dir").decode().strip())
         assert own.is_dir()
@@ -103,10 +104,10 @@ def test_git_is_not_looked_for_in_relative_folders(root: Path) -> None:
     (root / "git").write_text("#!/bin/sh\n")
     (root / "git").chmod(0o755)
 
-    assert program_at("git", {"PATH": ".:bin:"}) is None
-    assert program_at("git", {"PATH": f".:{root}"}) == str(root / "git")
+    assert find_program("git", {"PATH": ".:bin:"}) is None
+    assert find_program("git", {"PATH": f".:{root}"}) == str(root / "git")
     with pytest.raises(GitFailed, match="not installed"):
-        git_on(root, {"PATH": "."})
+        git_command(root, {"PATH": "."})
 
 
 def test_modules_of_the_folder_are_not_imported(tmp_path: Path) -> None:
@@ -129,6 +130,6 @@ def test_links_to_an_open_store_are_not_read(tmp_path: Path) -> None:
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).symlink_to(tmp_path / "sessions.db")
 
-        assert small_file(tmp_path / "exclude") == b""
-        assert skills_in(Workplace(tmp_path, (tmp_path,))) == ()
-        assert "could not be read: it is a SQLite database in use" in instructions_for(tmp_path, (), None).text
+        assert read_small_file(tmp_path / "exclude") == b""
+        assert find_skills(Workspace(tmp_path, (tmp_path,))) == ()
+        assert "could not be read: it is a SQLite database in use" in load_instructions(tmp_path, (), None).text

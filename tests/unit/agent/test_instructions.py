@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.instructions import MOST_CHARACTERS, MOST_IN_ALL, Instructions, instructions_for
+from infold.agent.instructions import MOST_CHARACTERS, MOST_IN_ALL, ProjectInstructions, load_instructions
 from infold.core.tokens import estimate_tokens
 
 
@@ -28,7 +28,7 @@ def root(tmp_path: Path) -> Path:
 
 def text_for(root: Path, touched: Iterable[Path], home: Path | None = None) -> str:
     """The instructions as a model is given them."""
-    return instructions_for(root, touched, home).text
+    return load_instructions(root, touched, home).text
 
 
 def test_the_root_holds_always(root: Path) -> None:
@@ -68,7 +68,7 @@ def test_several_touched_folders(root: Path) -> None:
     assert text.count("Web rule.") == 1
 
 
-def test_files_are_read_anew(root: Path) -> None:
+def test_files_are_read_each_time(root: Path) -> None:
     """What is on disk when it is wanted is what holds."""
     before = text_for(root, ())
     (root / "AGENTS.md").write_text("Another rule.")
@@ -79,7 +79,7 @@ def test_files_are_read_anew(root: Path) -> None:
 
 
 def test_long_files_are_cut_with_a_note(root: Path) -> None:
-    """Each file has a bound, and all together, and what is missing is told."""
+    """Each file has a limit, and all together, and a note names what is missing."""
     for folder in (".", "web", "web/ui", "api"):
         (root / folder / "AGENTS.md").write_text("x" * (MOST_CHARACTERS + 10_000))
     text = text_for(root, [Path("web/ui/a"), Path("api/b")])
@@ -88,8 +88,8 @@ def test_long_files_are_cut_with_a_note(root: Path) -> None:
     assert len(text) < MOST_IN_ALL + 1_000
 
 
-def test_what_cannot_be_read_is_told(root: Path) -> None:
-    """A folder, a pipe and a link that leads out of the project are named, and nobody waits for them."""
+def test_what_cannot_be_read_is_named(root: Path) -> None:
+    """A folder, a pipe and a link that leads out of the project are named and not read."""
     (root / "AGENTS.md").unlink()
     (root / "AGENTS.md").mkdir()
     (root / "web" / "ui" / "AGENTS.md").unlink()
@@ -106,7 +106,7 @@ def test_what_cannot_be_read_is_told(root: Path) -> None:
 
 
 def test_a_project_without_any(tmp_path: Path) -> None:
-    """Where nobody wrote anything there is nothing, also where a link leads nowhere."""
+    """Without files, or with a link that leads nowhere, there are no instructions."""
     (tmp_path / "AGENTS.md").symlink_to("nothing")
 
     assert text_for(tmp_path, [Path("a/b")], tmp_path) == ""
@@ -122,10 +122,10 @@ def test_a_name_too_long_leads_nowhere(root: Path, name: str) -> None:
 
 
 def test_the_repositorys_rules_hold_in_its_folders(root: Path) -> None:
-    """Who starts in a folder of a repository is told what holds for all of it, what is further up first, and nothing above."""
+    """In a folder of a repository the instructions of all folders above count, up to its top, and nothing above that."""
     (root / ".git").mkdir()
     (root.parent / "AGENTS.md").write_text("Rule of somebody else.")
-    found = instructions_for(root / "web" / "ui", ())
+    found = load_instructions(root / "web" / "ui", ())
 
     assert found.text == (
         "Instructions from ../../AGENTS.md:\n\nRoot rule.\n\nInstructions from ../CLAUDE.md:\n\nWeb rule.\n\n"
@@ -144,7 +144,7 @@ def test_a_worktree_is_a_repository(root: Path) -> None:
     (root / ".git").mkdir()
     (root / "web" / ".git").write_text("gitdir: /elsewhere")
 
-    assert instructions_for(root / "web" / "ui", ()).files == ("../CLAUDE.md", "AGENTS.md")
+    assert load_instructions(root / "web" / "ui", ()).files == ("../CLAUDE.md", "AGENTS.md")
 
 
 def test_a_strangers_repository_says_nothing(root: Path) -> None:
@@ -155,17 +155,18 @@ def test_a_strangers_repository_says_nothing(root: Path) -> None:
     except PermissionError:
         pytest.skip("needs the right to give files away")
 
-    assert instructions_for(root / "web", ()).files == ("CLAUDE.md",)
+    assert load_instructions(root / "web", ()).files == ("CLAUDE.md",)
 
 
 # Within a window.
 
 
 def test_instructions_keep_to_their_share(root: Path) -> None:
-    """B9: where there is little room the longest files are cut, all keep their beginning, and what is left out is told."""
+    """B9: if there is little room the longest files are cut, all keep their beginning, and a note names what is left
+    out."""
     (root / "AGENTS.md").write_text("Keep to the word list. " * 1_000)
     (root / "api" / "AGENTS.md").write_text("Never log a password. " * 500)
-    found = instructions_for(root, [Path("api/a"), Path("web/a")], most_tokens=1_000)
+    found = load_instructions(root, [Path("api/a"), Path("web/a")], most_tokens=1_000)
 
     assert estimate_tokens(found.text) < 1_150
     assert "Web rule." in found.text
@@ -178,6 +179,6 @@ def test_instructions_keep_to_their_share(root: Path) -> None:
 
 def test_what_fits_is_given_whole(root: Path) -> None:
     """A bound that is not reached changes nothing."""
-    assert instructions_for(root, (), most_tokens=100) == instructions_for(root, ())
-    assert instructions_for(root, ()).shortened == ()
-    assert instructions_for(root.parent, (), most_tokens=100) == Instructions()
+    assert load_instructions(root, (), most_tokens=100) == load_instructions(root, ())
+    assert load_instructions(root, ()).shortened == ()
+    assert load_instructions(root.parent, (), most_tokens=100) == ProjectInstructions()

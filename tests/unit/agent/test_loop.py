@@ -5,8 +5,18 @@ from pathlib import Path
 import pytest
 
 from infold.agent.agents import TALK
-from infold.agent.events import Answered, Called, Ended, Happening, Noted, Retried, Spoke, Started, Stepped
-from infold.agent.loop import CIRCLING, CUT_OFF, SILENT, Bounds
+from infold.agent.events import (
+    AgentEvent,
+    Notice,
+    RequestRetried,
+    RunEnded,
+    RunStarted,
+    StepFinished,
+    TextReceived,
+    ToolAnswered,
+    ToolCalled,
+)
+from infold.agent.loop import CUT_OFF_NOTE, EMPTY_REPLY, LOOP_WARNING, RunLimits
 from infold.agent.permissions import BUILD_RULES, Consent
 from infold.agent.snapshots import Snapshots
 from infold.agent.toolbox import INTERRUPTED
@@ -32,7 +42,7 @@ from infold.testing import wire_replies
 from infold.testing.script import Fail, Say, ScriptedAnswer, Trouble, in_turn
 from infold.testing.scripted_model import ScriptedModel
 
-from .workshop import KEY, call, hands_in, loop_in, messages_in, model_saying, session_in
+from .builders import KEY, call, loop_in, messages_in, model_saying, session_in, toolbox_in
 
 WRITES = Say("I write it.", (call("write", path="a.txt", content="a\n"), call("read", path="a.txt")))
 
@@ -42,7 +52,7 @@ def test_a_task_is_carried_out(tmp_path: Path) -> None:
     model, store = model_saying(WRITES, "Done."), MemoryStore()
     ended = loop_in(tmp_path, model, store=store).run("Write a.txt.")
 
-    assert ended == Ended("done", "s", 2, "Done.")
+    assert ended == RunEnded("done", "s", 2, "Done.")
     assert (tmp_path / "a.txt").read_text() == "a\n"
     assert [result.output for message in model.requests[1].messages for result in results_of(message)] == [
         "made a.txt: 1 line",
@@ -51,7 +61,7 @@ def test_a_task_is_carried_out(tmp_path: Path) -> None:
 
 
 def test_the_log_has_it_all(tmp_path: Path) -> None:
-    """S6.1, S3.1: who asked whom, where it was done, and where each step began and ended, stand in the log."""
+    """S6.1, S3.1: agent, model and folder, and where each step began and ended, are in the log."""
     store = MemoryStore()
     loop_in(tmp_path, model_saying(WRITES, "Done."), store=store).run("Write a.txt.")
     asked, calling, first, second, answer = messages_in(store)
@@ -70,19 +80,22 @@ def test_the_log_has_it_all(tmp_path: Path) -> None:
     ]
 
 
-def test_it_is_told_as_it_happens(tmp_path: Path) -> None:
-    """Words, calls, results, steps and the end are told in their order."""
-    told: list[Happening] = []
-    loop_in(tmp_path, model_saying(WRITES, "Done."), told.append).run("Write a.txt.")
+def test_events_are_emitted_in_order(tmp_path: Path) -> None:
+    """Text, calls, results, steps and the end are emitted in order."""
+    events: list[AgentEvent] = []
+    loop_in(tmp_path, model_saying(WRITES, "Done."), events.append).run("Write a.txt.")
 
-    calling, answering = [Spoke, Stepped, Called, Answered, Called, Answered], [Spoke, Stepped, Ended]
-    assert [type(one) for one in told] == [Started, *calling, *answering]
-    assert told[0] == Started("s", "scripted/scripted", str(tmp_path))
-    assert [one.output for one in told if isinstance(one, Answered)] == ["made a.txt: 1 line", "1\ta"]
-    assert [one.number for one in told if isinstance(one, Stepped)] == [1, 2]
+    calling, answering = (
+        [TextReceived, StepFinished, ToolCalled, ToolAnswered, ToolCalled, ToolAnswered],
+        [TextReceived, StepFinished, RunEnded],
+    )
+    assert [type(one) for one in events] == [RunStarted, *calling, *answering]
+    assert events[0] == RunStarted("s", "scripted/scripted", str(tmp_path))
+    assert [one.output for one in events if isinstance(one, ToolAnswered)] == ["made a.txt: 1 line", "1\ta"]
+    assert [one.number for one in events if isinstance(one, StepFinished)] == [1, 2]
 
 
-def test_a_call_that_was_cut_off_is_told_so(tmp_path: Path) -> None:
+def test_a_call_that_was_cut_off_is_explained(tmp_path: Path) -> None:
     """Half a call is answered with why it is only half, whatever its tool makes of that; calls that are whole are just run."""
     half = Say(
         "", (call("write", path="a.txt", content="a\n"), call("write", arguments='{"path": "b')), finish="length"
@@ -93,18 +106,18 @@ def test_a_call_that_was_cut_off_is_told_so(tmp_path: Path) -> None:
 
     assert whole == "made a.txt: 1 line"
     assert "unknown field" in cut
-    assert cut.endswith(CUT_OFF)
+    assert cut.endswith(CUT_OFF_NOTE)
 
 
-def test_what_is_told_is_stored(tmp_path: Path) -> None:
-    """B13: when somebody hears of a step or of a result it is in the store already, each result by itself."""
+def test_what_is_emitted_is_stored(tmp_path: Path) -> None:
+    """B13: a step or a result is stored before its event is emitted, each result by itself."""
     store = MemoryStore()
     counts: list[tuple[int, int]] = []
 
-    def look(told: Happening) -> None:
+    def look(events: AgentEvent) -> None:
         messages = messages_in(store)
         replies = sum(isinstance(message, AssistantMessage) for message in messages)
-        if isinstance(told, Stepped | Answered):
+        if isinstance(events, StepFinished | ToolAnswered):
             counts.append((replies, sum(len(results_of(message)) for message in messages)))
 
     loop_in(tmp_path, model_saying(WRITES, "Done."), look, store=store).run("Write a.txt.")
@@ -118,8 +131,8 @@ def test_steps_have_snapshots(tmp_path: Path) -> None:
     root, store = tmp_path / "project", MemoryStore()
     root.mkdir()
     snapshots = Snapshots(root, tmp_path / "snapshots")
-    hands = hands_in(root, snapshots=snapshots)
-    loop_in(root, model_saying(WRITES, "Done."), hands=hands, store=store).run("Write a.txt.")
+    toolbox = toolbox_in(root, snapshots=snapshots)
+    loop_in(root, model_saying(WRITES, "Done."), toolbox=toolbox, store=store).run("Write a.txt.")
     parts = [part for message in messages_in(store) for part in message.parts]
     starts = [part.snapshot for part in parts if isinstance(part, StepStartPart)]
     ends = [part.snapshot for part in parts if isinstance(part, StepFinishPart)]
@@ -131,7 +144,7 @@ def test_steps_have_snapshots(tmp_path: Path) -> None:
 # What a request holds.
 
 
-def test_instructions_are_read_anew(tmp_path: Path) -> None:
+def test_instructions_are_read_for_each_step(tmp_path: Path) -> None:
     """S5.5: AGENTS.md stands in the system prompt as it is on disk at each step; a folder's own once it is touched."""
     (tmp_path / "web").mkdir()
     (tmp_path / "web" / "AGENTS.md").write_text("Web rule.")
@@ -159,7 +172,7 @@ def test_a_prompt_may_have_a_system_text_of_its_own(tmp_path: Path) -> None:
 
 
 def test_an_agent_without_tools_is_offered_none(tmp_path: Path) -> None:
-    """S3.2: who may call nothing is told of nothing."""
+    """S3.2: an agent that may not call tools is offered none."""
     model = model_saying("Hello.")
     loop_in(tmp_path, model, agent=TALK).run("Hello?")
 
@@ -169,7 +182,7 @@ def test_an_agent_without_tools_is_offered_none(tmp_path: Path) -> None:
 def test_a_long_result_is_shown_shortened(tmp_path: Path) -> None:
     """The model sees beginning and end of what is long; the log has all of it."""
     model, store = model_saying(Say("", (call("shell", command="seq 1 5000"),)), "Done."), MemoryStore()
-    loop_in(tmp_path, model, store=store, bounds=Bounds(result_tokens=500)).run("Count.")
+    loop_in(tmp_path, model, store=store, limits=RunLimits(result_tokens=500)).run("Count.")
     shown = results_of(model.requests[1].messages[-1])[0].output
     kept = [result.output for message in messages_in(store) for result in results_of(message)]
 
@@ -184,20 +197,20 @@ def test_a_long_result_is_shown_shortened(tmp_path: Path) -> None:
 def test_it_stops_after_so_many_steps(tmp_path: Path) -> None:
     """A prompt takes as many steps as it may, and the next prompt goes on."""
     steps = [Say("", (call("write", path=f"f{n}", content=""),)) for n in range(3)]
-    loop = loop_in(tmp_path, model_saying(*steps, "Done."), bounds=Bounds(steps=2, pause_seconds=0))
+    loop = loop_in(tmp_path, model_saying(*steps, "Done."), limits=RunLimits(steps=2, pause_seconds=0))
 
     assert (loop.run("Write three.").ending, loop.run("Go on.").ending) == ("steps", "done")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["f0", "f1", "f2"]
 
 
-def test_a_circle_is_warned_of_once_then_ended(tmp_path: Path) -> None:
+def test_a_loop_is_warned_of_once_then_ended(tmp_path: Path) -> None:
     """S5.5: the same call with the same answer three times over brings a warning; more of it ends the work."""
     model, store = model_saying(Say("", (call("list"),))), MemoryStore()
     ended = loop_in(tmp_path, model, store=store).run("What is here?")
     said = [message for message in messages_in(store) if isinstance(message, UserMessage)]
 
     assert (ended.ending, ended.steps) == ("circling", 4)
-    assert said[1].parts == (TextPart(CIRCLING, synthetic=True),)
+    assert said[1].parts == (TextPart(LOOP_WARNING, synthetic=True),)
     assert len(said) == 2
 
 
@@ -210,7 +223,7 @@ def test_a_warned_model_may_do_better(tmp_path: Path) -> None:
 
 
 def test_a_withheld_reply_ends_it(tmp_path: Path) -> None:
-    """What a provider withholds is told as that, not as an answer."""
+    """A reply that the provider withholds is reported as that, not as an answer."""
     assert loop_in(tmp_path, model_saying(Say("I", finish="content-filter"))).run("Hm?").ending == "filtered"
 
 
@@ -249,7 +262,7 @@ def test_replies_cut_off_again_and_again_end_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
 def test_what_a_broken_off_reply_said_is_kept(tmp_path: Path, stop: type[BaseException]) -> None:
-    """B13: an interrupt in a stream ends the work; what was said so far is in the log, and the next prompt is answered."""
+    """B13: an interrupt in a stream ends the run; the text so far is in the log, and the next prompt is answered."""
     store, pauses = MemoryStore(), iter([0, 0, 1])
     slow = Say("The first boat is red and so on.", trouble=Trouble(chunk_delay_seconds=1))
     model = ScriptedModel(in_turn(slow, Say("Two.")), pause=lambda _: pause(next(pauses, 0), stop))
@@ -267,14 +280,14 @@ def test_what_a_broken_off_reply_said_is_kept(tmp_path: Path, stop: type[BaseExc
     assert problems(OPENAI_CHAT, model.requests[-1].body["messages"]) == ()
 
 
-def test_an_earlier_answer_is_not_told_again(tmp_path: Path) -> None:
-    """Who interrupts before anything was said is told of no answer."""
+def test_an_earlier_answer_is_not_repeated(tmp_path: Path) -> None:
+    """After an interrupt before any text the earlier answer is not repeated."""
     pauses = iter([0, 0, 1])
     model = ScriptedModel(in_turn(Say("Well.")), pause=lambda _: pause(next(pauses, 0), KeyboardInterrupt))
     loop = loop_in(tmp_path, model)
 
     assert loop.run("Hello?").text == "Well."
-    assert loop.run("And now?") == Ended("aborted", "s", 0, "")
+    assert loop.run("And now?") == RunEnded("aborted", "s", 0, "")
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
@@ -283,8 +296,8 @@ def test_a_broken_off_tool_leaves_no_call_unanswered(tmp_path: Path, stop: type[
     store = MemoryStore()
     calls = (call("write", path="a", content="a"), call("shell", command="make"), call("read", path="a"))
     model = model_saying(Say("", calls), "Well.")
-    hands = hands_in(tmp_path, rules=BUILD_RULES, consent=lambda wish: stop_at(wish.tool == "shell", stop))
-    loop = loop_in(tmp_path, model, hands=hands, store=store)
+    toolbox = toolbox_in(tmp_path, rules=BUILD_RULES, consent=lambda action: stop_at(action.tool == "shell", stop))
+    loop = loop_in(tmp_path, model, toolbox=toolbox, store=store)
     if stop is KeyboardInterrupt:
         assert loop.run("Make it.").ending == "aborted"
     else:
@@ -304,7 +317,7 @@ def test_a_broken_off_tool_leaves_no_call_unanswered(tmp_path: Path, stop: type[
 
 @pytest.mark.slow
 def test_what_a_broken_off_command_said_is_kept(tmp_path: Path) -> None:
-    """B13: who stops a command that takes too long does not lose what it said until then."""
+    """B13: interrupting a command that takes too long keeps its output so far."""
     store = MemoryStore()
     model = model_saying(
         Say("", (call("shell", command="echo halfway; sleep 0.3; kill -INT $PPID; sleep 30"),)), "Well."
@@ -324,33 +337,33 @@ def test_what_a_broken_off_command_said_is_kept(tmp_path: Path) -> None:
         (Say("One two three.", trouble=Trouble(chunk_delay_seconds=1)), SystemExit, ("aborted", False)),
     ],
 )
-def test_an_end_is_told_however_it_comes(
+def test_every_end_is_emitted(
     tmp_path: Path, answer: ScriptedAnswer, stop: type[BaseException], ended: tuple[str, bool]
 ) -> None:
     """A script learns of the session and of the end of its work also where an error or a signal ends it."""
-    told: list[Happening] = []
+    events: list[AgentEvent] = []
     model = ScriptedModel(in_turn(answer), pause=lambda _: pause(True, stop))
     with pytest.raises(stop) as raised:
-        loop_in(tmp_path, model, told.append).run("Hello?")
-    last = told[-1]
+        loop_in(tmp_path, model, events.append).run("Hello?")
+    last = events[-1]
 
-    assert isinstance(told[0], Started)
-    assert isinstance(last, Ended)
+    assert isinstance(events[0], RunStarted)
+    assert isinstance(last, RunEnded)
     assert (last.ending, last.session_id, bool(last.problem)) == (ended[0], "s", ended[1])
     assert last.problem in ("", str(raised.value))
-    assert sum(isinstance(one, Ended) for one in told) == 1
+    assert sum(isinstance(one, RunEnded) for one in events) == 1
 
 
-def test_a_model_that_says_nothing_is_told_of(tmp_path: Path) -> None:
-    """An empty reply is no answer, and nobody is left to wonder."""
-    assert loop_in(tmp_path, model_saying("")).run("Hello?") == Ended("done", "s", 1, "", SILENT)
+def test_an_empty_reply_is_reported(tmp_path: Path) -> None:
+    """An empty reply is reported as a problem."""
+    assert loop_in(tmp_path, model_saying("")).run("Hello?") == RunEnded("done", "s", 1, "", EMPTY_REPLY)
 
 
 def test_a_reply_that_went_wrong_is_no_answer(tmp_path: Path) -> None:
-    """A provider that ends a reply with an error, as for a call that is none, is asked again; if it stays so, that is told."""
+    """A reply that the provider ends with an error is requested again; if that does not help, the error is raised."""
     spoilt = Say("", finish="error")
 
-    assert loop_in(tmp_path, model_saying(WRITES, spoilt, "Done.")).run("Write a.txt.") == Ended(
+    assert loop_in(tmp_path, model_saying(WRITES, spoilt, "Done.")).run("Write a.txt.") == RunEnded(
         "done", "s", 2, "Done."
     )
     with pytest.raises(ModelBusy, match="ended the reply with an error"):
@@ -368,7 +381,7 @@ def test_another_process_goes_on(tmp_path: Path) -> None:
     assert problems(OPENAI_CHAT, model.requests[-1].body["messages"]) == ()
 
 
-def test_a_model_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_failure_of_the_model_is_raised(tmp_path: Path) -> None:
     """What a model refuses is raised; the prompt is kept, and may be answered later."""
     store = MemoryStore()
     loop = loop_in(tmp_path, model_saying(Fail(401), "Well."), store=store)
@@ -380,16 +393,16 @@ def test_a_model_that_fails_is_told(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_breaks_for_good_keeps_what_it_said(tmp_path: Path) -> None:
-    """B13: when no further try helps, what the last one had said is kept as an error."""
-    store, told = MemoryStore(), list[Happening]()
+    """B13: when no further try helps, the text of the last one is kept as an error."""
+    store, events = MemoryStore(), list[AgentEvent]()
     broken = Say("The first half and more", trouble=Trouble(cut_after_events=1))
     with pytest.raises(ModelBusy):
-        loop_in(tmp_path, model_saying(broken), told.append, store=store).run("Tell me.")
+        loop_in(tmp_path, model_saying(broken), events.append, store=store).run("Tell me.")
     kept = messages_in(store)[-1]
 
     assert isinstance(kept, AssistantMessage)
     assert (text_of(kept), kept.finish) == ("The first ha", "error")
-    assert sum(isinstance(one, Retried) for one in told) == 2
+    assert sum(isinstance(one, RequestRetried) for one in events) == 2
 
 
 def test_a_reported_overflow_is_recovered(tmp_path: Path) -> None:
@@ -405,7 +418,7 @@ def test_a_reported_overflow_is_recovered(tmp_path: Path) -> None:
     assert sum(text_of(one).startswith("Look ") for one in messages_in(store)) == 6
 
 
-def test_a_window_too_small_is_told(tmp_path: Path) -> None:
+def test_a_window_too_small_is_an_error(tmp_path: Path) -> None:
     """B9: where not even the smallest request fits, nothing is sent."""
     model = model_saying("Hello.")
     with pytest.raises(WindowExceeded):
@@ -415,15 +428,15 @@ def test_a_window_too_small_is_told(tmp_path: Path) -> None:
 
 
 def test_long_instructions_leave_room_for_the_work(tmp_path: Path) -> None:
-    """B9: in a small window instructions have a share; the model and the person are told what is left out, once."""
+    """B9: in a small window instructions have a share; a notice says once what is left out."""
     (tmp_path / "AGENTS.md").write_text("Keep to the word list. " * 1_000)
-    told: list[Happening] = []
+    events: list[AgentEvent] = []
     model = model_saying(Say("", (call("list"),)), "Hello.")
-    loop = loop_in(tmp_path, model, told.append, window=8_000)
+    loop = loop_in(tmp_path, model, events.append, window=8_000)
 
     assert loop.run("Hello?").text == "Hello."
     assert "the rest of AGENTS.md is left out for its length" in system_of(model, 0)
-    [noted] = [one.text for one in told if isinstance(one, Noted)]
+    [noted] = [one.text for one in events if isinstance(one, Notice)]
     assert noted.startswith("too long to be given to the model whole, so it has the beginning only: AGENTS.md (")
 
 
@@ -452,13 +465,13 @@ def system_of(model: ScriptedModel, at: int) -> str:
 
 
 def pause(is_due: object, stop: type[BaseException]) -> None:
-    """A pause in which somebody may interrupt."""
+    """Interrupt a pause when it is due."""
     if is_due:
         raise stop
 
 
 def stop_at(is_due: object, stop: type[BaseException]) -> Consent:
-    """Somebody who interrupts when it is due, and consents otherwise."""
+    """Interrupt when it is due, and consent otherwise."""
     if is_due:
         raise stop
     return "once"

@@ -9,33 +9,33 @@ from infold.agent.permissions import (
     DENY_ALL,
     NAMES,
     PLAN_RULES,
-    Answer,
-    Rule,
+    Permission,
+    PermissionRule,
     decide,
-    granted,
+    format_rules,
+    granted_rules,
     is_offered,
-    lacking,
+    missing_rules,
     parse_rules,
-    rules_in,
-    told,
+    rules_from_settings,
 )
-from infold.agent.tools.tool import Wish
+from infold.agent.tools.tool import ActionRequest
 from infold.errors import UsageError
 from infold.settings.resolve import Permissions
 
 GIT = (*BUILD_RULES, *parse_rules({"shell:git status*": "allow", "shell:git log*": "allow", "shell:wc *": "allow"}))
 
 
-def runs(command: str, *, outside: bool = False) -> Wish:
-    """The wish to run a command."""
-    return Wish("shell", command, outside=outside)
+def runs(command: str, *, outside: bool = False) -> ActionRequest:
+    """Return the action of running a command."""
+    return ActionRequest("shell", command, outside=outside)
 
 
 @pytest.mark.parametrize("tool", ["read", "search", "list", "todo", "skill", "recall", "write", "edit"])
 def test_work_in_the_project_is_allowed(tool: str) -> None:
     """S5.5: an agent that builds reads and writes in the project unasked; one that plans only reads."""
-    assert decide(Wish(tool, "src/a.py"), BUILD_RULES) == "allow"
-    assert decide(Wish(tool, "src/a.py"), PLAN_RULES) == ("deny" if tool in ("write", "edit") else "allow")
+    assert decide(ActionRequest(tool, "src/a.py"), BUILD_RULES) == "allow"
+    assert decide(ActionRequest(tool, "src/a.py"), PLAN_RULES) == ("deny" if tool in ("write", "edit") else "allow")
 
 
 def test_commands_are_asked_for() -> None:
@@ -47,9 +47,9 @@ def test_commands_are_asked_for() -> None:
 
 @pytest.mark.parametrize("tool", [*NAMES[3:], "made-up"])
 def test_the_compaction_agent_may_do_nothing(tool: str) -> None:
-    """S3.2: under its rules every wish is denied, inside and outside."""
-    assert decide(Wish(tool, "x"), DENY_ALL) == "deny"
-    assert decide(Wish(tool, "/x", outside=True), DENY_ALL) == "deny"
+    """S3.2: under its rules every action is denied, inside and outside."""
+    assert decide(ActionRequest(tool, "x"), DENY_ALL) == "deny"
+    assert decide(ActionRequest(tool, "/x", outside=True), DENY_ALL) == "deny"
     assert not is_offered(tool, DENY_ALL)
 
 
@@ -68,14 +68,14 @@ def test_the_compaction_agent_may_do_nothing(tool: str) -> None:
         ({}, "ask"),
     ],
 )
-def test_later_rules_win(said: dict[str, str], expected: Answer) -> None:
+def test_later_rules_win(said: dict[str, str], expected: Permission) -> None:
     """The last rule that fits decides; where none fits, it is asked for."""
     assert decide(runs("git status -s"), parse_rules(said)) == expected
 
 
 def test_settings_have_no_order() -> None:
     """From lists, a rule with a pattern wins over one without, asking over allowing, and a denial over all."""
-    rules = rules_in(
+    rules = rules_from_settings(
         Permissions(
             allow=("shell:git *", "write", "shell:rm *"),
             ask=("shell", "shell:git push*"),
@@ -87,13 +87,13 @@ def test_settings_have_no_order() -> None:
     assert decide(runs("git push"), rules) == "ask"
     assert decide(runs("make"), rules) == "ask"
     assert decide(runs("rm x"), rules) == "deny"
-    assert decide(Wish("write", "vendor/a"), rules) == "deny"
-    assert decide(Wish("write", "a"), rules) == "allow"
+    assert decide(ActionRequest("write", "vendor/a"), rules) == "deny"
+    assert decide(ActionRequest("write", "a"), rules) == "allow"
 
 
 @pytest.mark.parametrize("said", [{"shel": "deny"}, {"shell": "never"}, {"": "ask"}, {"shell*": "ask"}])
-def test_a_slip_is_an_error(said: dict[str, str]) -> None:
-    """A rule that protects nobody is refused, with what would be right."""
+def test_a_typing_error_is_refused(said: dict[str, str]) -> None:
+    """A rule that would not protect is refused, with what would be right."""
     with pytest.raises(UsageError, match=r"one of .*(shell|deny)"):
         parse_rules(said)
 
@@ -104,14 +104,14 @@ def test_a_slip_is_an_error(said: dict[str, str]) -> None:
 @pytest.mark.parametrize("tool", ["read", "search", "list", "write", "edit"])
 def test_outside_the_project_is_asked_for(tool: str) -> None:
     """S5.5: whatever a tool's own rules allow, beyond the project it asks; what is denied stays denied."""
-    wish = Wish(tool, "/etc/hosts", outside=True)
+    action = ActionRequest(tool, "/etc/hosts", outside=True)
 
-    assert decide(wish, BUILD_RULES) == "ask"
-    assert decide(wish, (*BUILD_RULES, *parse_rules({"*": "allow"}))) == "ask"
-    assert decide(wish, (*BUILD_RULES, *parse_rules({tool: "deny"}))) == "deny"
-    assert decide(wish, (*BUILD_RULES, *parse_rules({"outside": "deny"}))) == "deny"
-    assert decide(wish, (*BUILD_RULES, *parse_rules({f"outside:{tool} /etc/*": "allow"}))) == "allow"
-    assert decide(wish, (*BUILD_RULES, *parse_rules({"outside:todo /etc/*": "allow"}))) == "ask"
+    assert decide(action, BUILD_RULES) == "ask"
+    assert decide(action, (*BUILD_RULES, *parse_rules({"*": "allow"}))) == "ask"
+    assert decide(action, (*BUILD_RULES, *parse_rules({tool: "deny"}))) == "deny"
+    assert decide(action, (*BUILD_RULES, *parse_rules({"outside": "deny"}))) == "deny"
+    assert decide(action, (*BUILD_RULES, *parse_rules({f"outside:{tool} /etc/*": "allow"}))) == "allow"
+    assert decide(action, (*BUILD_RULES, *parse_rules({"outside:todo /etc/*": "allow"}))) == "ask"
 
 
 def test_allowed_commands_ask_outside() -> None:
@@ -122,11 +122,11 @@ def test_allowed_commands_ask_outside() -> None:
 @pytest.mark.parametrize("what", [".env", "app/.env.local", "keys/server.pem", "id_ed25519"])
 def test_secrets_are_asked_for(what: str) -> None:
     """Reading a file of secrets asks, by whatever tool shows it; writing one, or its example, does not."""
-    assert [decide(Wish(tool, what), BUILD_RULES) for tool in ("read", "search", "edit")] == ["ask"] * 3
-    assert decide(Wish("write", what), BUILD_RULES) == "allow"
-    assert decide(Wish("read", f"{what}.example"), BUILD_RULES) == "allow"
+    assert [decide(ActionRequest(tool, what), BUILD_RULES) for tool in ("read", "search", "edit")] == ["ask"] * 3
+    assert decide(ActionRequest("write", what), BUILD_RULES) == "allow"
+    assert decide(ActionRequest("read", f"{what}.example"), BUILD_RULES) == "allow"
     assert decide(runs(f"wc '{what}'"), GIT) == "ask"
-    assert decide(Wish("read", what), (*BUILD_RULES, *parse_rules({"secrets:read *": "allow"}))) == "allow"
+    assert decide(ActionRequest("read", what), (*BUILD_RULES, *parse_rules({"secrets:read *": "allow"}))) == "allow"
 
 
 # Commands.
@@ -220,7 +220,7 @@ def test_any_text_gets_an_answer(text: str) -> None:
 
 
 def test_everything_allowed_is_everything() -> None:
-    """Who allows all commands is not asked about pieces of them; who excepts some is asked where they could hide."""
+    """If all commands are allowed none is asked about; with exceptions, those that could hide one are."""
     free = (*BUILD_RULES, *parse_rules({"shell": "allow"}))
     partly = (*free, *parse_rules({"shell:rm *": "ask"}))
 
@@ -253,7 +253,7 @@ def test_a_command_may_be_named_word_for_word() -> None:
 def test_a_grant_holds_for_the_same() -> None:
     """Who says always is not asked for the same again; nothing else comes with it."""
     command = "make > 'my *log'"
-    rules = (*BUILD_RULES, *granted(runs(command)))
+    rules = (*BUILD_RULES, *granted_rules(runs(command)))
 
     assert decide(runs(command), rules) == "allow"
     assert decide(runs("make > 'my xlog'"), rules) == "ask"
@@ -262,7 +262,7 @@ def test_a_grant_holds_for_the_same() -> None:
 
 def test_a_grant_of_a_subcommand_is_for_all_its_uses() -> None:
     """Of programs that are known for subcommands, the subcommand is granted with whatever follows; of others the words alone."""
-    rules = (*BUILD_RULES, *granted(runs("git add a.py && pytest -q x && rm build")))
+    rules = (*BUILD_RULES, *granted_rules(runs("git add a.py && pytest -q x && rm build")))
 
     assert decide(runs("git add b.py"), rules) == "allow"
     assert decide(runs("rm build; pytest -q x"), rules) == "allow"
@@ -271,53 +271,57 @@ def test_a_grant_of_a_subcommand_is_for_all_its_uses() -> None:
 
 
 def test_a_grant_outside_is_for_the_tool_that_asked() -> None:
-    """Leave to read a file outside is leave to read its folder, never to write there; a secret is granted alone."""
-    rules = (*BUILD_RULES, *granted(Wish("read", "/usr/include/a.h", outside=True)), *granted(Wish("read", ".env")))
+    """Permission to read a file outside covers its folder, never writing there; a secret is granted alone."""
+    rules = (
+        *BUILD_RULES,
+        *granted_rules(ActionRequest("read", "/usr/include/a.h", outside=True)),
+        *granted_rules(ActionRequest("read", ".env")),
+    )
 
-    assert decide(Wish("read", "/usr/include/b.h", outside=True), rules) == "allow"
-    assert decide(Wish("write", "/usr/include/a.h", outside=True), rules) == "ask"
-    assert decide(Wish("read", "/usr/x", outside=True), rules) == "ask"
-    assert decide(Wish("read", ".env"), rules) == "allow"
-    assert decide(Wish("read", "app/.env"), rules) == "ask"
-    assert decide(Wish("edit", ".env"), rules) == "ask"
+    assert decide(ActionRequest("read", "/usr/include/b.h", outside=True), rules) == "allow"
+    assert decide(ActionRequest("write", "/usr/include/a.h", outside=True), rules) == "ask"
+    assert decide(ActionRequest("read", "/usr/x", outside=True), rules) == "ask"
+    assert decide(ActionRequest("read", ".env"), rules) == "allow"
+    assert decide(ActionRequest("read", "app/.env"), rules) == "ask"
+    assert decide(ActionRequest("edit", ".env"), rules) == "ask"
 
 
-def test_a_grant_gives_no_leave_that_was_denied() -> None:
+def test_a_grant_does_not_override_a_denial() -> None:
     """What rules deny stays denied, whatever was granted before or after."""
     rules = parse_rules({"write": "ask", "write:vendor/*": "deny", "shell:*-f*": "deny"})
-    grants = (*granted(Wish("write", "a")), *granted(runs("git push")))
+    grants = (*granted_rules(ActionRequest("write", "a")), *granted_rules(runs("git push")))
 
     for ordered in ((*rules, *grants), (*grants, *rules)):
-        assert decide(Wish("write", "b"), ordered) == "allow"
-        assert decide(Wish("write", "vendor/a"), ordered) == "deny"
+        assert decide(ActionRequest("write", "b"), ordered) == "allow"
+        assert decide(ActionRequest("write", "vendor/a"), ordered) == "deny"
         assert decide(runs("git push origin"), ordered) == "allow"
         assert decide(runs("git push -f"), ordered) == "deny"
-    assert decide(runs("rm -f x"), (*rules, *granted(runs("rm -f x")))) == "deny"
+    assert decide(runs("rm -f x"), (*rules, *granted_rules(runs("rm -f x")))) == "deny"
 
 
-def test_grants_are_told_as_rules() -> None:
+def test_grants_are_shown_as_rules() -> None:
     """A person can be shown what always would mean."""
-    assert told(granted(runs("git add *"))) == r"shell:git add \*, shell:git add, shell:git add *"
-    assert told((Rule("write", "*", "allow"),)) == "write"
+    assert format_rules(granted_rules(runs("git add *"))) == r"shell:git add \*, shell:git add, shell:git add *"
+    assert format_rules((PermissionRule("write", "*", "allow"),)) == "write"
 
 
 @pytest.mark.parametrize(
-    ("wish", "rules"),
+    ("action", "rules"),
     [
         (runs("ls"), ("shell:ls",)),
         (runs("ls *.py > a; rm b"), (r"shell:ls \*.py > a; rm b",)),
         (runs("cat /etc/hosts", outside=True), ("shell:cat /etc/hosts", "outside:shell cat /etc/hosts")),
-        (Wish("write", ".git/config", outside=True), ("outside:write .git/config",)),
-        (Wish("read", ".env"), ("secrets:read .env",)),
-        (Wish("read", "a"), ()),
+        (ActionRequest("write", ".git/config", outside=True), ("outside:write .git/config",)),
+        (ActionRequest("read", ".env"), ("secrets:read .env",)),
+        (ActionRequest("read", "a"), ()),
     ],
 )
-def test_what_leave_is_lacking_can_be_given(wish: Wish, rules: tuple[str, ...]) -> None:
-    """The rules that a person is told to give are just those that are lacking, and with them the wish is allowed."""
-    assert lacking(wish, BUILD_RULES) == rules
-    assert decide(wish, (*BUILD_RULES, *parse_rules(dict.fromkeys(rules, "allow")))) == "allow"
+def test_missing_rules_allow_the_action(action: ActionRequest, rules: tuple[str, ...]) -> None:
+    """The rules that are suggested are exactly those that are missing, and with them the action is allowed."""
+    assert missing_rules(action, BUILD_RULES) == rules
+    assert decide(action, (*BUILD_RULES, *parse_rules(dict.fromkeys(rules, "allow")))) == "allow"
 
 
-def test_no_leave_is_lacking_where_it_is_denied() -> None:
-    """Nobody is told to allow what stays denied."""
-    assert lacking(Wish("write", "a"), PLAN_RULES) == ()
+def test_no_rules_are_missing_for_a_denial() -> None:
+    """No rules are suggested for what stays denied."""
+    assert missing_rules(ActionRequest("write", "a"), PLAN_RULES) == ()

@@ -1,4 +1,4 @@
-"""Snapshots of real working trees, beside what git itself says of them."""
+"""Snapshots of real working trees, compared with git's own view of them."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.snapshots import LARGEST_BYTES, FileDiff, Snapshots, totals_of
+from infold.agent.snapshots import LARGEST_BYTES, FileDiff, Snapshots, sum_diffs
 from infold.errors import UsageError
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -60,8 +60,8 @@ def changed(snapshots: Snapshots, act: Callable[[], object]) -> tuple[FileDiff, 
     return snapshots.diff(before, after)
 
 
-def test_a_change_is_told_with_its_lines(root: Path, snapshots: Snapshots) -> None:
-    """S6.1: file, contents before and after, additions and deletions; an unchanged file is not told of."""
+def test_a_change_has_its_lines(root: Path, snapshots: Snapshots) -> None:
+    """S6.1: file, contents before and after, additions and deletions; unchanged files are left out."""
     write(root, a_txt="one\ntwo\n", same_txt="x\n")
     found = changed(snapshots, lambda: write(root, a_txt="one\n2\nthree\n", sub__b_txt="new\n"))
 
@@ -72,7 +72,8 @@ def test_a_change_is_told_with_its_lines(root: Path, snapshots: Snapshots) -> No
 
 
 def test_nothing_changed_is_the_same_snapshot(root: Path, snapshots: Snapshots) -> None:
-    """A tree is known by its content: taken twice it is one, also when a file was written anew with what it held."""
+    """A tree is identified by its content: taken twice it has one id, even if a file was rewritten with the same
+    content."""
     write(root, a_txt="one\n")
     first = snapshots.take()
     write(root, a_txt="one\n")
@@ -82,7 +83,7 @@ def test_nothing_changed_is_the_same_snapshot(root: Path, snapshots: Snapshots) 
     assert snapshots.patch(first, first) == b""
 
 
-def test_renames_are_told_as_going_and_coming(root: Path, snapshots: Snapshots) -> None:
+def test_a_rename_is_a_deletion_and_an_addition(root: Path, snapshots: Snapshots) -> None:
     """A file that moved is deleted there and added here."""
     write(root, old_txt="a\nb\n")
     found = changed(snapshots, lambda: (root / "old.txt").rename(root / "new.txt"))
@@ -91,7 +92,7 @@ def test_renames_are_told_as_going_and_coming(root: Path, snapshots: Snapshots) 
 
 
 def test_what_is_no_text_has_no_lines(root: Path, snapshots: Snapshots) -> None:
-    """A binary file is told of by its name alone; a text in another encoding is a text."""
+    """A binary file has only its name; text in another encoding counts as text."""
 
     def act() -> None:
         (root / "kite.png").write_bytes(b"\x89PNG\0\1")
@@ -123,7 +124,7 @@ def test_odd_names_are_names(root: Path, snapshots: Snapshots) -> None:
     found = changed(snapshots, lambda: [(root / name).write_text("x\n") for name in odd])
 
     assert sorted(names(found)) == sorted([*odd[:-1], "\ufffd"])
-    assert totals_of(found).additions == len(odd)
+    assert sum_diffs(found).additions == len(odd)
 
 
 @pytest.mark.slow
@@ -149,10 +150,10 @@ def test_counts_are_those_of_git(root: Path, snapshots: Snapshots) -> None:
 
     found = changed(snapshots, act)
     git(root, "add", "-A")
-    told = git(root, "diff", "--cached", "--numstat", "--no-renames").splitlines()
+    message = git(root, "diff", "--cached", "--numstat", "--no-renames").splitlines()
     counts = {
         path: (0, 0) if added == "-" else (int(added), int(deleted))
-        for added, deleted, path in (line.split("\t") for line in told)
+        for added, deleted, path in (line.split("\t") for line in message)
     }
 
     assert {one.file: (one.additions, one.deletions) for one in found} == counts
@@ -198,7 +199,7 @@ def test_a_folder_that_a_repository_ignores_stands_alone(root: Path, tmp_path: P
 
 
 def test_files_of_a_folder_inside_a_repository_may_change_and_go(root: Path, tmp_path: Path) -> None:
-    """S6.1: what was there before is told of as well, not only what is new."""
+    """S6.1: files that existed before are compared as well, not only new ones."""
     git(root, "init", "--quiet")
     write(root, app__a_py="x\n", app__deep__b_py="b\n", app__c_py="c\n", a_py="x\n")
     snapshots = Snapshots(root / "app", tmp_path / "place")
@@ -220,7 +221,7 @@ def test_an_empty_folder_has_a_snapshot(root: Path, tmp_path: Path) -> None:
 
 
 def test_repositories_inside_are_left_out(root: Path, snapshots: Snapshots) -> None:
-    """What another repository keeps is its own affair: nested clones and submodules alike."""
+    """Nested clones and submodules are not part of a snapshot."""
 
     def act() -> None:
         write(root, vendor__lib__x_py="x\n", a_py="a\n")
@@ -282,7 +283,7 @@ def test_the_users_git_is_not_touched(root: Path, tmp_path: Path) -> None:
 
 
 def test_the_place_may_be_inside_the_project(root: Path) -> None:
-    """What snapshots are kept in is no part of them."""
+    """The folder with the snapshots is not part of them."""
     snapshots = Snapshots(root, root / "my [own] state!")
 
     assert names(changed(snapshots, lambda: write(root, a="x"))) == ["a"]
@@ -313,7 +314,7 @@ def test_several_may_take_at_once(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_lock_left_behind_is_no_obstacle(root: Path, snapshots: Snapshots, tmp_path: Path) -> None:
-    """B13: a process that was killed in the middle of a snapshot leaves an index lock, which nobody holds any more."""
+    """B13: a process that was killed in the middle of a snapshot leaves an index lock, which does not block the next."""
     write(root, a="x\n")
     snapshots.take()
     (repository,) = (path for path in (tmp_path / "place").iterdir() if path.is_dir())
@@ -358,7 +359,7 @@ def test_objects_that_are_gone_are_a_note(root: Path, snapshots: Snapshots, tmp_
 
 
 def test_a_place_that_cannot_be_written_is_a_note(root: Path, tmp_path: Path) -> None:
-    """A file where the folder should be is told, by taking and by tidying."""
+    """A file where the folder should be gives a note, by taking and by tidying."""
     (tmp_path / "file").touch()
     snapshots = Snapshots(root, tmp_path / "file")
 
@@ -368,9 +369,9 @@ def test_a_place_that_cannot_be_written_is_a_note(root: Path, tmp_path: Path) ->
     assert "were not tidied" in snapshots.note
 
 
-def test_patience_ends(root: Path, tmp_path: Path) -> None:
+def test_a_slow_snapshot_is_given_up(root: Path, tmp_path: Path) -> None:
     """A tree that takes too long gets no snapshot, and is not tried again."""
-    snapshots = Snapshots(root, tmp_path / "place", patience_seconds=0.0)
+    snapshots = Snapshots(root, tmp_path / "place", timeout_seconds=0.0)
 
     assert snapshots.take() == ""
     assert "too long" in snapshots.note
@@ -383,18 +384,18 @@ def test_no_home_is_a_project(folder: Path, tmp_path: Path) -> None:
     snapshots = Snapshots(folder, tmp_path / "place")
 
     assert snapshots.take() == ""
-    assert "no project's folder" in snapshots.note
+    assert "not the folder of a project" in snapshots.note
     assert not (tmp_path / "place").exists()
 
 
-def test_snapshots_that_are_gone_are_told(root: Path, snapshots: Snapshots) -> None:
-    """A snapshot nobody kept, and what is none, are refused in one line; an empty one compares to nothing."""
+def test_unknown_snapshots_are_refused(root: Path, snapshots: Snapshots) -> None:
+    """Unknown snapshots and malformed ids are refused in one line; an empty one compares to nothing."""
     snapshots.take()
 
     assert snapshots.diff("", EMPTY) == snapshots.diff(EMPTY, "") == ()
     with pytest.raises(UsageError, match="cannot be read"):
         snapshots.diff("1" * 40, EMPTY)
-    with pytest.raises(UsageError, match="no two snapshots"):
+    with pytest.raises(UsageError, match="Not snapshot ids"):
         snapshots.diff("--output=stolen", EMPTY)
 
 

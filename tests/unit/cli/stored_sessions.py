@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from infold.agent.snapshots import Snapshots
-from infold.agent.trust import default_snapshots, default_store
+from infold.agent.trust import default_snapshot_folder, default_store
 from infold.cli.main import main
 from infold.core.entries import Checkpoint, Entry, MessageEntry, Pruning, Title, handle_of
 from infold.core.messages import (
@@ -86,7 +86,7 @@ def painted(home: Path) -> Path:
     """The user's store with that session, and snapshots of a folder in which it changed two files; gives the folder."""
     root = home / "project"
     root.mkdir(parents=True)
-    snapshots = Snapshots(root, default_snapshots({"HOME": str(home)}))
+    snapshots = Snapshots(root, default_snapshot_folder({"HOME": str(home)}))
     (root / "kite.py").write_text("one\n")
     before = snapshots.take()
     (root / "kite.py").write_text("one\ntwo\tred\n")

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from infold.agent.events import Noted
-from infold.agent.run import Person, Told
+from infold.agent.events import Notice
+from infold.agent.run import RunEvent, UserInterface
 from infold.cli.agent_options import (
     SUMMARIES,
     TERMINATING,
@@ -24,7 +24,7 @@ from infold.cli.agent_options import (
     decide_trust,
     exit_on_signals,
     open_agent,
-    open_run,
+    open_agent_on,
 )
 from infold.core.entries import MessageEntry
 from infold.core.messages import MessageId, SessionId, TextPart, UserMessage
@@ -35,7 +35,7 @@ from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
 from infold.testing.scripted_server import ScriptedServer
 
-NOBODY = Person(lambda _: None, lambda _: "no")
+NOBODY = UserInterface(lambda _: None, lambda _: "no")
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +98,7 @@ def test_a_preset_of_the_command_line_keeps_settings(
     monkeypatch.setenv("INFOLD_DISABLE_AUTOCOMPACT", "1")
     monkeypatch.setenv("INFOLD_COMPACTION_TRIGGER", "77%")
     store, key = MemoryStore(), SessionKey("", SessionId("s"))
-    with open_agent(job_in(tmp_path, policy=policy), NOBODY, store, key) as work:
+    with open_agent_on(job_in(tmp_path, policy=policy), NOBODY, store, key) as work:
         kept = work.session.policy
 
     assert (kept.name, kept.auto, kept.trigger) == (policy, False, share(0.77))
@@ -137,7 +137,7 @@ def test_a_wrong_word_is_the_command_lines(arguments: tuple[str, ...], told: str
 @pytest.mark.slow
 def test_a_store_gets_its_folder(tmp_path: Path) -> None:
     """The first session is kept in a folder that was not there, under an id that begins with the day."""
-    with open_run(job_in(tmp_path), NOBODY) as work:
+    with open_agent(job_in(tmp_path), NOBODY) as work:
         session_id = work.session.log.session_id
 
     assert (tmp_path / "kept" / "sessions.db").exists()
@@ -151,7 +151,7 @@ def test_a_store_is_held_to_its_limits(tmp_path: Path, monkeypatch: pytest.Monke
     with closing(SqliteStore(tmp_path / "kept" / "sessions.db")) as store:
         store.append(key, [MessageEntry(UserMessage(MessageId("m0"), (TextPart("fly"),)))], expected=0)
     monkeypatch.setenv("INFOLD_STORE_LIMITS_MAX_BYTES", "1")
-    with open_run(job, NOBODY):
+    with open_agent(job, NOBODY):
         pass
 
     with closing(SqliteStore(tmp_path / "kept" / "sessions.db")) as store:
@@ -160,7 +160,7 @@ def test_a_store_is_held_to_its_limits(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_store_in_memory_needs_no_place(tmp_path: Path) -> None:
     """Work that is to leave nothing behind is done in memory, and ends as any other."""
-    with open_run(job_in(tmp_path, store="memory"), NOBODY) as work:
+    with open_agent(job_in(tmp_path, store="memory"), NOBODY) as work:
         work.session.title("nothing kept")
 
     assert not (tmp_path / "kept").exists()
@@ -168,11 +168,11 @@ def test_a_store_in_memory_needs_no_place(tmp_path: Path) -> None:
 
 def test_a_session_is_taken_up(tmp_path: Path) -> None:
     """The last one, or one by the beginning of its id, is the same session again."""
-    with open_run(job_in(tmp_path), NOBODY) as work:
+    with open_agent(job_in(tmp_path), NOBODY) as work:
         work.session.add((UserMessage(work.session.log.session_id, (TextPart("Hello?"),)),))  # type: ignore[arg-type]
         session_id = work.session.log.session_id
     for name in ("last", session_id, session_id[:-2]):
-        with open_run(job_in(tmp_path, session=name), NOBODY) as work:
+        with open_agent(job_in(tmp_path, session=name), NOBODY) as work:
             assert (work.session.log.session_id, len(work.session.log.live)) == (session_id, 1)
 
 
@@ -183,12 +183,12 @@ def test_a_session_of_another_folder_is_told(tmp_path: Path, capsys: pytest.Capt
     store = str(tmp_path / "sessions.db")
     with (
         ScriptedServer() as server,
-        open_run(job_in(tmp_path / "kites", base_url=f"{server.url}/v1", store=store), NOBODY) as work,
+        open_agent(job_in(tmp_path / "kites", base_url=f"{server.url}/v1", store=store), NOBODY) as work,
     ):
         work.run("Hello?")
     capsys.readouterr()
     for name in (work.key.session_id, "last"):
-        with open_run(job_in(tmp_path / "boats", session=name, store=store), NOBODY):
+        with open_agent(job_in(tmp_path / "boats", session=name, store=store), NOBODY):
             told = capsys.readouterr().err
             assert told.count("\n") == 1
             assert str(tmp_path / "kites") in told
@@ -196,15 +196,15 @@ def test_a_session_of_another_folder_is_told(tmp_path: Path, capsys: pytest.Capt
 
 def test_what_is_logged_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A line of the log does not run across what the person looks at; of summaries the agent itself tells."""
-    told: list[Told] = []
+    told: list[RunEvent] = []
     log = logging.getLogger("infold.plugins.runner")
-    with open_run(job_in(tmp_path), Person(told.append, lambda _: "no")):
+    with open_agent(job_in(tmp_path), UserInterface(told.append, lambda _: "no")):
         log.warning("the plugin %s failed", "kites")
         log.info("nothing to see")
         logging.getLogger(SUMMARIES).warning("the summariser failed")
     log.warning("told to nobody any more")
 
-    assert told == [Noted("the plugin kites failed")]
+    assert told == [Notice("the plugin kites failed")]
     assert "kites" not in capsys.readouterr().err
 
 
@@ -215,7 +215,7 @@ def test_a_tenants_session_stays_the_tenants(tmp_path: Path) -> None:
     key = SessionKey("tenant", SessionId("ferry"))
     with closing(SqliteStore(tmp_path / "kept" / "sessions.db")) as store:
         store.append(key, (MessageEntry(UserMessage(MessageId("m0"), (TextPart("Hello?"),))),), expected=0)
-    with open_run(replace(job, session="last"), NOBODY) as work:
+    with open_agent(replace(job, session="last"), NOBODY) as work:
         assert work.key == key
         assert len(work.session.log.live) == 1
 
@@ -224,7 +224,7 @@ def test_an_unknown_session_is_told(tmp_path: Path) -> None:
     """No new session begins under a mistyped id."""
     with (
         pytest.raises(UsageError, match="there is no session 'nope'"),
-        open_run(job_in(tmp_path, session="nope"), NOBODY),
+        open_agent(job_in(tmp_path, session="nope"), NOBODY),
     ):
         pass
 
@@ -233,20 +233,20 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     """Where the store cannot be, the remedy names the option."""
     (tmp_path / "file").touch()
     job = job_in(tmp_path, store=str(tmp_path / "file" / "below" / "sessions.db"))
-    with pytest.raises(StoreBroken, match="name a writable place with --store"), open_run(job, NOBODY):
+    with pytest.raises(StoreBroken, match="name a writable place with --store"), open_agent(job, NOBODY):
         pass
 
 
 def test_a_model_nobody_offers_is_told(tmp_path: Path) -> None:
     """A name that is in no catalogue needs a provider or an address."""
     job = job_in(tmp_path, model="frobnicator-9", base_url="")
-    with pytest.raises(UsageError, match="nobody knows who offers 'frobnicator-9'"), open_run(job, NOBODY):
+    with pytest.raises(UsageError, match="nobody knows who offers 'frobnicator-9'"), open_agent(job, NOBODY):
         pass
 
 
 def test_an_agent_works(tmp_path: Path) -> None:
     """What was opened answers."""
-    with ScriptedServer() as server, open_run(job_in(tmp_path, base_url=f"{server.url}/v1"), NOBODY) as work:
+    with ScriptedServer() as server, open_agent(job_in(tmp_path, base_url=f"{server.url}/v1"), NOBODY) as work:
         assert work.run("Hello?").text == "All is well."
 
 
@@ -354,10 +354,10 @@ def test_an_untrusted_folder_sets_nothing(tmp_path: Path) -> None:
     for trust, window in ((False, None), (True, 9_000)):
         with closing(MemoryStore()) as store:
             job = job_in(tmp_path, window=None, trust=trust)
-            with open_agent(job, NOBODY, store, SessionKey("", SessionId("s"))) as work:
+            with open_agent_on(job, NOBODY, store, SessionKey("", SessionId("s"))) as work:
                 assert (work.session.window_tokens == window) is (window is not None)
     (tmp_path / "infold.toml").write_text("nonsense [")
-    with open_run(job_in(tmp_path), NOBODY):
+    with open_agent(job_in(tmp_path), NOBODY):
         pass
 
 
@@ -369,7 +369,7 @@ def test_a_project_deletes_no_sessions(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     with closing(SqliteStore(tmp_path / "kept" / "sessions.db")) as store:
         store.append(key, [MessageEntry(UserMessage(MessageId("m"), (TextPart("Hello"),)))], expected=0)
-    with open_run(job, NOBODY) as work:
+    with open_agent(job, NOBODY) as work:
         assert [stored.key for stored in work.store.sessions("")] == [key]
-    with pytest.raises(SettingsError, match="it deletes sessions"), open_run(replace(job, trust=True), NOBODY):
+    with pytest.raises(SettingsError, match="it deletes sessions"), open_agent(replace(job, trust=True), NOBODY):
         pass

@@ -9,46 +9,46 @@ import pytest
 from rich.console import Console
 
 from infold.agent.events import (
-    Answered,
-    Called,
-    Ended,
-    Ending,
-    Noted,
-    Reasoned,
-    Refused,
-    Retried,
-    Spoke,
-    Started,
-    Stepped,
-    SummaryBegun,
-    Titled,
+    Notice,
+    ReasoningReceived,
+    RequestRetried,
+    RunEnded,
+    RunEnding,
+    RunStarted,
+    SessionTitled,
+    StepFinished,
+    SummaryStarted,
+    TextReceived,
+    ToolAnswered,
+    ToolCalled,
+    ToolRefused,
 )
-from infold.agent.loop import SILENT
+from infold.agent.loop import EMPTY_REPLY
 from infold.cli.event_output import ANSWERS, ENDINGS, EventPrinter, RunEvent, json_lines, open_output
 from infold.core.entries import Handle
 from infold.core.events import Clipped, Compacted, SummaryProgressed
 from infold.core.messages import Usage
 
 QUIET: list[RunEvent] = [
-    Started("s", "m", "/kites"),
-    Refused("c1", "shell", "ls", ("shell:ls",)),
-    SummaryBegun("s"),
-    Reasoned("hm"),
-    Stepped(1, "stop", Usage(1, 1), 0.0, 1, 100),
-    Titled("s", "A title"),
+    RunStarted("s", "m", "/kites"),
+    ToolRefused("c1", "shell", "ls", ("shell:ls",)),
+    SummaryStarted("s"),
+    ReasoningReceived("hm"),
+    StepFinished(1, "stop", Usage(1, 1), 0.0, 1, 100),
+    SessionTitled("s", "A title"),
     SummaryProgressed("s", "notes"),
     Clipped("s", (Handle("3.0"),), 3_440, 3_410, "arrival"),
 ]
 
 
 LOOKED: list[RunEvent] = [
-    Spoke("I look."),
-    Called("c1", "shell", "{}", "ls -l"),
-    Answered("c1", "shell", "a\nb", "completed", 0, 1_200),
+    TextReceived("I look."),
+    ToolCalled("c1", "shell", "{}", "ls -l"),
+    ToolAnswered("c1", "shell", "a\nb", "completed", 0, 1_200),
     Compacted("s", 12, 9_000, 3_000, "trigger"),
-    Spoke("Two "),
-    Spoke("files."),
-    Ended("done", "s", 2, "Two files."),
+    TextReceived("Two "),
+    TextReceived("files."),
+    RunEnded("done", "s", 2, "Two files."),
 ]
 
 
@@ -95,15 +95,17 @@ def test_a_pipe_gets_the_answer_alone() -> None:
 
 def test_half_an_answer_is_not_in_the_pipe() -> None:
     """After a stream that broke, only the whole answer counts."""
-    answer, notes = piped(Spoke("The fi"), Retried("it broke off"), Spoke("Well."), Ended("done", "s", 1, "Well."))
+    answer, notes = piped(
+        TextReceived("The fi"), RequestRetried("it broke off"), TextReceived("Well."), RunEnded("done", "s", 1, "Well.")
+    )
 
     assert (answer, notes) == ("Well.\n", "The fi\n  retrying: it broke off\n")
 
 
-@pytest.mark.parametrize("ending", get_args(Ending))
-def test_what_is_no_answer_is_not_in_the_pipe(ending: Ending) -> None:
+@pytest.mark.parametrize("ending", get_args(RunEnding))
+def test_what_is_no_answer_is_not_in_the_pipe(ending: RunEnding) -> None:
     """Of work that was stopped, the words so far are told with the work."""
-    answer, notes = piped(Spoke("So"), Ended(ending, "s1", 1, "So"))
+    answer, notes = piped(TextReceived("So"), RunEnded(ending, "s1", 1, "So"))
 
     assert (answer, notes.startswith("So\n")) == (("So\n", False) if ending in ANSWERS else ("", True))
 
@@ -111,35 +113,37 @@ def test_what_is_no_answer_is_not_in_the_pipe(ending: Ending) -> None:
 @pytest.mark.parametrize("tell", [told, piped])
 def test_silence_is_told(tell: Callable[..., tuple[str, str]]) -> None:
     """A model that ends without a word does not leave a person wondering, nor anything in a pipe."""
-    assert tell(Ended("done", "s", 1, "", SILENT)) == ("", f"{SILENT}\n")
+    assert tell(RunEnded("done", "s", 1, "", EMPTY_REPLY)) == ("", f"{EMPTY_REPLY}\n")
 
 
 def test_notes_are_told() -> None:
     """What a person should know who wonders has its line."""
-    assert told(Noted("a snapshot takes its time")) == ("", "  a snapshot takes its time\n")
+    assert told(Notice("a snapshot takes its time")) == ("", "  a snapshot takes its time\n")
 
 
 @pytest.mark.parametrize(
     ("answered", "line"),
     [
-        (Answered("c", "shell", "", "completed", 0, 0), "  0 lines, 0.0 s"),
-        (Answered("c", "shell", "x", "completed", 2, 50), "  1 line, exit status 2, 0.1 s"),
-        (Answered("c", "read", "there is no a;\nuse list", "error"), "  there is no a; use list"),
-        (Answered("c", "shell", "interrupted by the user", "interrupted"), "  interrupted by the user"),
+        (ToolAnswered("c", "shell", "", "completed", 0, 0), "  0 lines, 0.0 s"),
+        (ToolAnswered("c", "shell", "x", "completed", 2, 50), "  1 line, exit status 2, 0.1 s"),
+        (ToolAnswered("c", "read", "there is no a;\nuse list", "error"), "  there is no a; use list"),
+        (ToolAnswered("c", "shell", "interrupted by the user", "interrupted"), "  interrupted by the user"),
     ],
 )
-def test_a_result_is_told_in_one_line(answered: Answered, line: str) -> None:
+def test_a_result_is_told_in_one_line(answered: ToolAnswered, line: str) -> None:
     """How much it said and how long it took, or why it failed."""
     assert told(answered)[1] == f"{line}\n"
 
 
 def test_a_second_try_is_told() -> None:
     """Who waits knows why, and that what was said so far does not count."""
-    answer, notes = told(Spoke("The fi"), Retried("m: the reply broke off;\ntry again"), Spoke("Well."))
+    answer, notes = told(
+        TextReceived("The fi"), RequestRetried("m: the reply broke off;\ntry again"), TextReceived("Well.")
+    )
 
     assert answer == "The fi\nWell."
     assert notes == "  retrying: m: the reply broke off; try again\n"
-    assert told(Retried("m: slow down", 30.2))[1] == "  retrying in 30 s: m: slow down\n"
+    assert told(RequestRetried("m: slow down", 30.2))[1] == "  retrying in 30 s: m: slow down\n"
 
 
 @pytest.mark.parametrize("one", QUIET, ids=lambda one: type(one).__name__)
@@ -148,10 +152,10 @@ def test_some_things_are_not_told(one: RunEvent) -> None:
     assert told(one) == ("", "")
 
 
-@pytest.mark.parametrize("ending", get_args(Ending))
-def test_an_ending_has_words(ending: Ending) -> None:
+@pytest.mark.parametrize("ending", get_args(RunEnding))
+def test_an_ending_has_words(ending: RunEnding) -> None:
     """Work that is done needs none, an error has its own; every ending but the first says how to go on."""
-    answer, notes = told(Spoke("So"), Ended(ending, "s1", 1, "So"))
+    answer, notes = told(TextReceived("So"), RunEnded(ending, "s1", 1, "So"))
     words = f"{ENDINGS[ending]}\n" if ENDINGS[ending] else ""
 
     assert answer == "So\n"
@@ -162,9 +166,9 @@ def test_an_ending_has_words(ending: Ending) -> None:
 def test_nothing_steers_the_terminal() -> None:
     """Control characters of a model or a tool are shown, not obeyed, and marks are no markup."""
     answer, notes = told(
-        Spoke("\x1b[2Jclean\x07"),
-        Called("c1", "shell", "{}", "printf '\x1b]0;owned\x07' [bold]"),
-        Answered("c1", "shell", "\x1b[31mred", "error"),
+        TextReceived("\x1b[2Jclean\x07"),
+        ToolCalled("c1", "shell", "{}", "printf '\x1b]0;owned\x07' [bold]"),
+        ToolAnswered("c1", "shell", "\x1b[31mred", "error"),
     )
 
     assert "\x1b" not in answer + notes
@@ -177,7 +181,7 @@ def test_a_program_is_told_in_lines() -> None:
     """Each happening is one JSON object on a line of its own, whatever is in it, written at once."""
     out = io.BytesIO()
     tell = json_lines(out)
-    happenings: list[RunEvent] = [Spoke("a\nb \u2028 ü"), *QUIET, Ended("done", "s", 1, "x")]
+    happenings: list[RunEvent] = [TextReceived("a\nb \u2028 ü"), *QUIET, RunEnded("done", "s", 1, "x")]
     for one in happenings:
         tell(one)
     lines = out.getvalue().decode("utf-8").split("\n")
@@ -202,6 +206,6 @@ def test_where_nothing_goes_on_no_command_is_told() -> None:
     """A session that is kept in memory is named to nobody."""
     notes = io.StringIO()
     console = Console(file=notes)
-    EventPrinter(open_output(io.StringIO(), console), console, lambda _: "").print(Ended("steps", "s", 1, ""))
+    EventPrinter(open_output(io.StringIO(), console), console, lambda _: "").print(RunEnded("steps", "s", 1, ""))
 
     assert notes.getvalue() == f"{ENDINGS['steps']}\n"

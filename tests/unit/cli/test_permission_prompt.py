@@ -6,12 +6,12 @@ import os
 import pytest
 from rich.console import Console
 
-from infold.agent.events import Refused
+from infold.agent.events import ToolRefused
 from infold.agent.permissions import Consent
-from infold.agent.tools.tool import Wish
+from infold.agent.tools.tool import ActionRequest
 from infold.cli.permission_prompt import MOST_NAMED, denied_hint, permission_prompt
 
-LIST = Wish("shell", "ls -l")
+LIST = ActionRequest("shell", "ls -l")
 
 
 class Keyboard(io.StringIO):
@@ -22,10 +22,10 @@ class Keyboard(io.StringIO):
         return True
 
 
-def asked(typed: str, wish: Wish = LIST) -> tuple[Consent, str]:
+def asked(typed: str, action: ActionRequest = LIST) -> tuple[Consent, str]:
     """What somebody who types this answers, and what they were shown."""
     shown = io.StringIO()
-    return permission_prompt(Keyboard(typed), Console(file=shown, width=100))(wish), shown.getvalue()
+    return permission_prompt(Keyboard(typed), Console(file=shown, width=100))(action), shown.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,16 @@ def test_an_answer_is_understood(typed: str, consent: Consent) -> None:
 def test_the_wish_is_shown() -> None:
     """The person sees what is to be done, and whether it reaches out of the project."""
     assert "? shell: ls -l" in asked("y\n")[1]
-    assert "? read (outside the project): /etc/hosts" in asked("n\n", Wish("read", "/etc/hosts", outside=True))[1]
+    assert (
+        "? read (outside the project): /etc/hosts" in asked("n\n", ActionRequest("read", "/etc/hosts", outside=True))[1]
+    )
 
 
 def test_what_always_means_is_shown() -> None:
     """Who gives leave for good knows for what: of some programs it is more than the command."""
-    wish = Wish("shell", "git status -s")
+    action = ActionRequest("shell", "git status -s")
 
-    assert "always would allow shell:git status -s, shell:git status, shell:git status *\n" in asked("y\n", wish)[1]
+    assert "always would allow shell:git status -s, shell:git status, shell:git status *\n" in asked("y\n", action)[1]
 
 
 class Answering(io.StringIO):
@@ -87,7 +89,7 @@ def test_what_was_typed_before_is_no_answer() -> None:
 
 def test_a_wish_cannot_paint_over_the_question() -> None:
     """Control characters in a command are shown as such, so that what is seen is what is run."""
-    shown = asked("n\n", Wish("shell", "rm -rf x\r\x1b[2K? shell: ls [bold]"))[1]
+    shown = asked("n\n", ActionRequest("shell", "rm -rf x\r\x1b[2K? shell: ls [bold]"))[1]
 
     assert "\x1b" not in shown
     assert "\r" not in shown
@@ -106,7 +108,9 @@ def test_without_a_terminal_nobody_is_asked(source: io.StringIO | None) -> None:
 
 def test_leave_that_was_wanted_is_told() -> None:
     """Each wish once, with options to copy as they are."""
-    wishes = [Refused(str(n), "shell", what, (f"shell:{what}",)) for n, what in enumerate(("ls", "ls", "rm -r 'x'"))]
+    wishes = [
+        ToolRefused(str(n), "shell", what, (f"shell:{what}",)) for n, what in enumerate(("ls", "ls", "rm -r 'x'"))
+    ]
 
     assert denied_hint(wishes) == (
         "not permitted without a terminal to ask on: shell:ls, shell:rm -r 'x'; "
@@ -116,8 +120,10 @@ def test_leave_that_was_wanted_is_told() -> None:
 
 def test_much_that_was_wanted_is_told_in_short() -> None:
     """Long commands are named by how they begin, and are no option to copy; of many, the first are."""
-    long = Refused("0", "shell", "x\n" * 300, ("shell:" + "x\n" * 300,))
-    many = [Refused(str(number), "shell", f"ls {number}", (f"shell:ls {number}",)) for number in range(MOST_NAMED + 2)]
+    long = ToolRefused("0", "shell", "x\n" * 300, ("shell:" + "x\n" * 300,))
+    many = [
+        ToolRefused(str(number), "shell", f"ls {number}", (f"shell:ls {number}",)) for number in range(MOST_NAMED + 2)
+    ]
 
     assert "\n" not in denied_hint([long])
     assert len(denied_hint([long])) < 300

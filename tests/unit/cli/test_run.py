@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 from click.testing import CliRunner, Result
 
-from infold.agent.events import Ending
+from infold.agent.events import RunEnding
 from infold.cli import run
 from infold.cli.main import main
 from infold.core.messages import results_of, text_of
@@ -201,7 +201,7 @@ def test_a_session_goes_on(desk: Desk) -> None:
 
 def test_every_ending_has_a_status() -> None:
     """No ending is left to chance."""
-    assert set(run.EXIT_CODES) == set(get_args(Ending))
+    assert set(run.EXIT_CODES) == set(get_args(RunEnding))
 
 
 def test_running_the_agent_loads_no_transcript_reader_and_no_page() -> None:

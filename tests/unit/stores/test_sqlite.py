@@ -17,8 +17,8 @@ from threading import enumerate as running
 
 import pytest
 
-from infold.agent.tools.files import content_of
-from infold.agent.tools.tool import ToolFailed, Workplace
+from infold.agent.tools.files import read_text_file
+from infold.agent.tools.tool import ToolFailed, Workspace
 from infold.core.load import load
 from infold.core.logged_message import Rendering
 from infold.errors import BrokenInput, InfoldError, StoreBroken, StoreClosed, StoreConflict
@@ -35,7 +35,7 @@ NOBODY = 65_534
 
 def content(path: Path) -> bytes:
     """What the agent's tools read of a file."""
-    return content_of(path, Workplace(path.parent))
+    return read_text_file(path, Workspace(path.parent))
 
 
 def test_file_is_the_owners_alone(tmp_path: Path) -> None:

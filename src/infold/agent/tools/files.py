@@ -1,33 +1,111 @@
-"""Files as tools read and write them: what is no text is refused in words, and a file is replaced whole or not at all."""
+"""Resolve, check, read and replace the files that a model names.
+
+Every link is followed before anything is decided, so a link in the project that leads out of it counts as outside. So does, for
+a tool that would change it, a file that runs later: settings and hooks name programs that the next harmless command runs.
+"""
 
 import os
 import stat
 from contextlib import suppress
+from difflib import get_close_matches
 from errno import EACCES
+from fnmatch import fnmatch
+from itertools import pairwise
 from mimetypes import guess_type
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from uuid import uuid4
 
-from infold.agent.tools.paths import missing, named
-from infold.agent.tools.tool import ToolFailed, Workplace
+from infold.agent.tools.tool import ActionRequest, ToolFailed, Workspace
 from infold.transcripts.source import is_database_in_use
 
+# Paths.
+
+MOST_NAMES = 500
+"""Names in a folder that are compared with one that does not exist."""
+
+
+def resolve_path(path: str, workspace: Workspace) -> Path:
+    """Return where a path leads: from the project's root, with `~` as the home folder and every link followed.
+
+    Raise `ToolFailed` if it cannot be a path.
+    """
+    if "\0" in path:
+        raise ToolFailed("a path cannot hold a NUL character; give the path as list shows it")
+    try:
+        place = workspace.root / Path(path).expanduser()
+    except RuntimeError:  # an unknown user, or one without a home
+        place = workspace.root / path
+    return Path(os.path.realpath(place))
+
+
+def is_inside(path: Path, workspace: Workspace) -> bool:
+    """Return whether a resolved path is the project's root or below it."""
+    return path.is_relative_to(os.path.realpath(workspace.root))
+
+
+def display_path(path: Path, workspace: Workspace) -> str:
+    """Return a resolved path as it is shown: from the project's root, or in full if it is outside."""
+    root = Path(os.path.realpath(workspace.root))
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def path_action(tool: str, path: str, workspace: Workspace) -> ActionRequest:
+    """Return the action of a tool that reads one path."""
+    place = resolve_path(path, workspace)
+    return ActionRequest(tool, display_path(place, workspace), outside=not is_inside(place, workspace))
+
+
+def change_action(tool: str, path: str, workspace: Workspace) -> ActionRequest:
+    """Return the action of a tool that changes one path."""
+    place = resolve_path(path, workspace)
+    outside, later = not is_inside(place, workspace), is_run_later(place, workspace)
+    why = RUNS_LATER if later and not outside else ""
+    return ActionRequest(tool, display_path(place, workspace), outside=outside or later, why=why)
+
+
+def resolve_folder(path: str, workspace: Workspace) -> Path:
+    """Return the folder at a path; raise `ToolFailed` if it does not exist or is a file."""
+    place = resolve_path(path, workspace)
+    if place.is_dir():
+        return place
+    if place.exists():
+        raise ToolFailed(f"{display_path(place, workspace)} is a file, not a folder; give its folder, or use read")
+    raise missing_path(place, workspace)
+
+
+def missing_path(path: Path, workspace: Workspace) -> ToolFailed:
+    """Return the error for a path that does not exist: similar names, or how far the path does exist."""
+    parent = next((folder for folder in path.parents if folder.is_dir()), path)
+    wanted = path.relative_to(parent).parts[0] if path != parent else path.name
+    names: list[str] = []
+    with suppress(OSError):
+        names = sorted(place.name for place in parent.iterdir())[:MOST_NAMES]
+    close = get_close_matches(wanted, names, n=3, cutoff=0.5)
+    if close:
+        advice = "did you mean " + " or ".join(display_path(parent / name, workspace) for name in close) + "?"
+    else:
+        advice = f"use list on {display_path(parent, workspace)} to see what is there"
+    return ToolFailed(f"there is no {display_path(path, workspace)}; {advice}")
+
+
+# Reading and writing.
+
 LARGEST_BYTES = 64 * 1024 * 1024
-"""Files over this size are for the shell: reading one whole takes longer than it is worth."""
+"""Larger files are for the shell: reading one whole takes too long."""
 
 SAMPLED_BYTES = 8_192
-"""How far into a file a NUL byte is looked for, which no text has."""
+"""How far into a file a NUL byte, which no text has, is looked for."""
 
 ANY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
-def content_of(path: Path, workplace: Workplace) -> bytes:
-    """The bytes of a text file; raises `ToolFailed` for a folder, a device, a binary or huge file, and for nothing at all."""
-    name = named(path, workplace)
+def read_text_file(path: Path, workspace: Workspace) -> bytes:
+    """Return the bytes of a text file; raise `ToolFailed` if it is missing, a folder, a device, binary or huge."""
+    name = display_path(path, workspace)
     try:
         found = path.stat()
     except FileNotFoundError:
-        raise missing(path, workplace) from None
+        raise missing_path(path, workspace) from None
     if stat.S_ISDIR(found.st_mode):
         raise ToolFailed(f"{name} is a folder; use list to see what is in it")
     if not stat.S_ISREG(found.st_mode):
@@ -43,11 +121,8 @@ def content_of(path: Path, workplace: Workplace) -> bytes:
     return content
 
 
-def encoded(text: str) -> bytes:
-    """Text as it is written: in UTF-8, and bytes that were none as they were before.
-
-    Raises `ToolFailed` for half a surrogate pair, which nothing can hold.
-    """
+def encode_text(text: str) -> bytes:
+    """Return text in UTF-8, with bytes that were not UTF-8 restored; raise `ToolFailed` for half a surrogate pair."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
@@ -56,33 +131,144 @@ def encoded(text: str) -> bytes:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put content at a path, so that no reader ever sees half of it; a file that was there keeps its mode.
+    """Write a file atomically, with the folders it needs; a file that existed keeps its mode.
 
-    Folders on the way are made. Raises `OSError`, which names the path, where it cannot be written; a file that is read-only is
-    such a place, though another could be put there in its stead.
+    Raise `OSError`, which names the path, if it cannot be written; a read-only file is not replaced either.
     """
     if _is_read_only(path):
         raise PermissionError(EACCES, "the file is read-only", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.parent / f".{path.name[:100]}.{uuid4().hex[:12]}"
+    temporary = path.parent / f".{path.name[:100]}.{uuid4().hex[:12]}"
     try:
-        with beside.open("xb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
         with suppress(FileNotFoundError):
-            beside.chmod(stat.S_IMODE(path.stat().st_mode))
-        beside.replace(path)
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
+        temporary.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from error
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def _is_read_only(path: Path) -> bool:
-    """Whether a file is there that this user may not write, or that nobody may: who may do anything still keeps to that."""
+    """Return whether a file exists that this user may not write, or that has no write permission, which root respects too."""
     try:
         mode = path.stat().st_mode
     except OSError:
         return False
     return not mode & ANY_WRITE or not os.access(path, os.W_OK)
+
+
+# Files that run later.
+
+RUN_LATER_FOLDERS = (
+    *(".git", ".husky", ".githooks", ".github/workflows", ".github/actions", ".gitlab/ci", ".gitea", ".forgejo"),
+    *(".circleci", ".buildkite", ".woodpecker", ".teamcity", ".azure-pipelines", ".tekton", ".devcontainer"),
+    *(".vscode", ".idea", ".zed", ".fleet", ".direnv", ".mise", ".yarn/releases", ".yarn/plugins", "node_modules/.bin"),
+    *(".claude", ".cursor", ".codex", ".gemini", ".opencode", ".windsurf"),
+)
+"""Folders in which every file counts."""
+
+RUN_LATER_FILES = (
+    *(".envrc", ".pre-commit-config.yaml", ".pre-commit-config.yml", ".pre-commit-hooks.yaml", "lefthook*.y*ml"),
+    *(".lefthook*.y*ml", ".overcommit.yml", ".gitmodules", ".gitconfig"),
+    *(".gitlab-ci.y*ml", ".travis.yml", ".drone.y*ml", ".cirrus.y*ml", ".woodpecker.y*ml", "appveyor.yml"),
+    *(".appveyor.yml", "azure-pipelines*.y*ml", "bitbucket-pipelines.yml", "jenkinsfile*", "cloudbuild.y*ml"),
+    *("buildspec.y*ml", "codeship-*.y*ml", ".semaphore.yml", "netlify.toml", "vercel.json", "render.yaml"),
+    *(".yarnrc.yml", ".npmrc", ".bazelrc", "mise.toml", ".mise.toml", ".mise.*.toml", ".tool-versions.local"),
+    *("*.code-workspace", ".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".dir-locals.el", ".gdbinit", ".lldbinit"),
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv", ".zprofile"),
+    *(".mcp.json", "sitecustomize.py", "usercustomize.py", "*.pth"),
+)
+"""Files that count in any folder."""
+
+ENVIRONMENTS = (".venv", "venv", ".env", "env", ".tox", ".nox")
+ENVIRONMENT_FOLDERS = ("bin", "scripts", "lib", "lib64")
+"""In a Python environment, the folders with programs and modules that the next command runs."""
+
+RUNS_LATER = "it runs later, without being asked for again"
+"""Why the user is asked about a change inside the project."""
+
+
+def is_run_later_name(path: str) -> bool:
+    """Return whether a file at this path from the project's root runs, or names programs that run, without being started."""
+    pure = PurePosixPath(path.casefold())
+    return (
+        any(f"/{folder}/" in f"/{pure}/" for folder in RUN_LATER_FOLDERS)
+        or any(fnmatch(pure.name, name) for name in RUN_LATER_FILES)
+        or any(one in ENVIRONMENTS and after in ENVIRONMENT_FOLDERS for one, after in pairwise(pure.parts))
+    )
+
+
+def is_run_later(path: Path, workspace: Workspace) -> bool:
+    """Return whether a resolved path runs later by its name, or belongs to a repository.
+
+    A repository need not be called `.git`; a file called `HEAD` may make a folder one.
+    """
+    name = display_path(path, workspace)
+    return (
+        is_run_later_name(name)
+        or Path(name).name.casefold() == "head"
+        or any(
+            all(os.path.lexists(folder / part) for part in ("HEAD", "objects", "refs"))
+            for folder in path.parents
+            if is_inside(folder, workspace)
+        )
+    )
+
+
+# Files of secrets.
+
+SECRET_NAMES = (
+    *(".env", ".env.*", ".envrc", ".dev.vars", "*.pem", "*.p12", "*.pfx", "*.pkcs12", "*.jks", "*.keystore", "*.bks"),
+    *("*.kdbx", "*.kdb", "*.ppk", "*.ovpn", "*.keychain", "*.keychain-db", "*.agekey", "*.gpgkey"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*", "ssh_host_*_key"),
+    *(".netrc", "_netrc", ".authinfo", ".pgpass", ".my.cnf", ".mylogin.cnf", ".git-credentials", ".htpasswd"),
+    *(".npmrc", ".pypirc", ".dockercfg", ".s3cfg", ".boto", ".sentryclirc", ".clasprc.json", ".vault-token"),
+    *("credentials.*", "*-credentials.*", "*_credentials.*", "client_secret*.json", "service[-_]account*.json"),
+    *("*firebase-adminsdk*.json", "application_default_credentials.json", "secrets.*", "secret.*", "*.secrets"),
+    *(".secrets", ".secret", "auth.json", "token.json", ".token", "local.settings.json", "wp-config.php"),
+    *("*.tfvars", "*.tfvars.json", "*.tfstate", "*.tfstate.*", ".terraformrc", "*.tfrc", "*.tfrc.json"),
+    *("kubeconfig", "kubeconfig.*", "*.kubeconfig", "vault-token", "master.key"),
+    *(".*_history", ".*history", "consolehost_history.txt"),
+)
+
+AMBIGUOUS_SECRET_NAMES = ("*.env", "*.key", "credentials", "secrets")
+"""Names that often mean something else in code: `process.env`, `item.key`."""
+
+HARMLESS_NAMES = (
+    *("*.example", "*.sample", "*.template", "*.dist", "*.defaults", "*.pub", "*.md", "*.rst"),
+    *("*.py", "*.pyi", "*.js", "*.mjs", "*.ts", "*.tsx", "*.jsx", "*.go", "*.rs", "*.rb", "*.java", "*.kt", "*.cs"),
+    *("*.c", "*.h", "*.cpp", "*.hpp", "*.swift", "*.scala", "*.ex", "*.exs", "*.html", "*.css", "*.vue", "*.svelte"),
+)
+"""Examples of such files, public keys, and source code about secrets."""
+
+SECRET_FOLDERS = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".password-store", ".secrets")
+
+SECRET_PATHS = (
+    *(".docker/config.json", ".config/gh/hosts.yml", ".config/gcloud", ".cargo/credentials", ".gem/credentials"),
+    *(".config/rclone/rclone.conf", ".config/op", ".config/hub", ".subversion/auth", ".m2/settings.xml"),
+)
+"""Files and folders whose names are ordinary elsewhere."""
+
+
+def is_secret(path: str) -> bool:
+    """Return whether a file of that name is likely to hold a secret."""
+    return _matches_secret(path, (*SECRET_NAMES, *AMBIGUOUS_SECRET_NAMES))
+
+
+def mentions_secret(word: str) -> bool:
+    """Return whether a word of a command is likely to name such a file, and not to be code that looks like one."""
+    return _matches_secret(word, (*SECRET_NAMES, *AMBIGUOUS_SECRET_NAMES) if "/" in word else SECRET_NAMES)
+
+
+def _matches_secret(path: str, patterns: tuple[str, ...]) -> bool:
+    pure = PurePosixPath(path.lower())
+    if any(part in SECRET_FOLDERS for part in pure.parts) or any(f"/{ending}" in f"/{pure}" for ending in SECRET_PATHS):
+        return not fnmatch(pure.name, "*.pub")
+    if any(fnmatch(pure.name, pattern) for pattern in HARMLESS_NAMES):
+        return False
+    return any(fnmatch(pure.name, pattern) for pattern in patterns)

@@ -1,7 +1,7 @@
-"""Run a program to its end or to a time limit, and keep what it says within bounds.
+"""Run a program to its end or to a time limit, with bounded output.
 
-A program runs in a process group of its own, which is killed as a whole at the limit and when somebody interrupts. What has
-left that group (`setsid`, a daemon) is out of reach.
+A program runs in its own process group, which is killed as a whole at the limit and on an interrupt. Processes that left that
+group (`setsid`, a daemon) are not killed.
 """
 
 import os
@@ -24,91 +24,70 @@ from infold.catalogue.lookup import shipped_table
 from infold.settings.schema import has_password
 
 MOST_BYTES = 8 * 1024 * 1024
-"""Bytes of output that are kept whole; of more, the first and the last half of this."""
+"""Bytes of output that are kept; of a longer one, the first and the last half of this."""
 
 TICK_SECONDS = 0.1
-"""How long silence lasts before a program that has ended is taken at its word, though its children still hold the pipe."""
+"""After this much silence a program that has ended counts as done, even if its children still hold the pipe."""
 
 LINGER_SECONDS = 0.5
-"""How long the children of a program that has ended are listened to, at most."""
+"""How long to read from the children of a program that has ended, at most."""
 
 GRACE_SECONDS = 0.5
-"""How long a program may take to end when it is told to, before it is killed."""
+"""How long a program may take to end after `SIGTERM`, before it is killed."""
 
 PIECE_BYTES = 65_536
 
 SIGNALLED = 128
-"""What the number of a signal that ended a program is added to for its exit status, as shells have it."""
+"""Added to the number of the signal that ended a program, to give its exit status as shells do."""
 
 QUIET = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-"""What keeps programs from colours, pagers and questions."""
+"""Variables that keep programs from using colours, pagers and prompts."""
 
 
-TOKENS = frozenset(
+TOKEN_VARIABLES = frozenset(
     {
         *("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_ADMIN_KEY", "AZURE_OPENAI_AD_TOKEN"),
         *("AWS_BEARER_TOKEN_BEDROCK", "HF_TOKEN", "HUGGINGFACE_TOKEN", "HUGGINGFACEHUB_API_TOKEN"),
         *("HUGGING_FACE_HUB_TOKEN", "REPLICATE_API_TOKEN", "CLOUDFLARE_AI_TOKEN", "COPILOT_TOKEN"),
     }
 )
-OTHERS = frozenset(
+OTHER_PROVIDERS = frozenset(
     {
-        *(
-            "GEMINI",
-            "CLAUDE",
-            "AZURE_OPENAI",
-            "AZURE_AI",
-            "VERTEX_AI",
-            "AI_GATEWAY",
-            "LITELLM",
-            "OLLAMA",
-            "CO",
-            "VOYAGE",
-        ),
-        *("HUGGINGFACE", "TOGETHERAI", "TOGETHER_AI", "FIREWORKS_AI", "MOONSHOTAI", "KIMI", "QWEN", "ZHIPUAI", "ZHIPU"),
-        *(
-            "PORTKEY",
-            "HELICONE",
-            "CODESTRAL",
-            "NVIDIA_NIM",
-            "BASETEN",
-            "ANYSCALE",
-            "OPENCODE",
-            "LLM",
-            "OPENAI_COMPATIBLE",
-        ),
+        *("GEMINI", "CLAUDE", "AZURE_OPENAI", "AZURE_AI", "VERTEX_AI", "AI_GATEWAY", "LITELLM", "OLLAMA", "CO"),
+        *("VOYAGE", "HUGGINGFACE", "TOGETHERAI", "TOGETHER_AI", "FIREWORKS_AI", "MOONSHOTAI", "KIMI", "QWEN"),
+        *("ZHIPUAI", "ZHIPU", "PORTKEY", "HELICONE", "CODESTRAL", "NVIDIA_NIM", "BASETEN", "ANYSCALE", "OPENCODE"),
+        *("LLM", "OPENAI_COMPATIBLE"),
     }
 )
-"""Variables with keys of model providers, next to `<PROVIDER>_API_KEY` of every provider in the catalogue."""
+"""Providers with an `<PROVIDER>_API_KEY` in addition to those in the catalogue."""
 
 _OWN_SECRET = re.compile(r"TOKEN|SECRET|KEY|PASSWORD")
 
 
-class Ran(Struct, frozen=True):
-    """How a program ran: what it said, stdout and stderr in order; `exit_status` is none where the limit ended it.
+class ProcessResult(Struct, frozen=True):
+    """The output of a program, stdout and stderr in order, and its exit status, `None` if the time limit ended it.
 
-    `is_left_running`: it ended, but something it started still holds its output.
+    `is_left_running`: it ended, but a process that it started still holds its output.
     """
 
     output: str
     exit_status: int | None
     is_left_running: bool = False
-    left_out_bytes: int = 0
 
 
-def program_at(name: str, environ: Mapping[str, str]) -> str | None:
+def find_program(name: str, environ: Mapping[str, str]) -> str | None:
     """Return the path of an installed program, or `None`.
 
-    Folders of `PATH` that are relative, such as `./node_modules/.bin`, are skipped: there a project would bring the program.
+    Relative folders of `PATH`, such as `./node_modules/.bin`, are skipped: there the program would be the project's.
     """
     folders = [folder for folder in environ.get("PATH", os.defpath).split(os.pathsep) if folder.startswith(os.sep)]
     return which(name, path=os.pathsep.join(folders)) if folders else None
 
 
-def environment_for(environ: Mapping[str, str], passed: Collection[str] | None) -> dict[str, str]:
-    """Return the environment for a command: without keys of model providers and secrets of infold's own.
+def command_environment(environ: Mapping[str, str], passed: Collection[str] | None) -> dict[str, str]:
+    """Return the environment for a command: without keys of model providers and infold's own secrets.
 
-    `passed` are variables to keep all the same; `None` keeps everything.
+    `passed` names variables to keep all the same; `None` keeps everything.
     """
     return {
         name: value for name, value in environ.items() if passed is None or name in passed or not _is_key(name, value)
@@ -119,13 +98,12 @@ def _is_key(name: str, value: str) -> bool:
     if name.startswith("INFOLD_"):
         return _OWN_SECRET.search(name) is not None or has_password(value)
     provider, _, _ = name.partition("_API_KEY")
-    return name in TOKENS or (provider != name and provider in _providers())
+    return name in TOKEN_VARIABLES or (provider != name and provider in _providers())
 
 
 @cache
 def _providers() -> frozenset[str]:
-    """How the variables of the catalogue's providers begin."""
-    return frozenset({entry.provider.upper().replace("-", "_") for entry in shipped_table().models}) | OTHERS
+    return frozenset({entry.provider.upper().replace("-", "_") for entry in shipped_table().models}) | OTHER_PROVIDERS
 
 
 def run_process(
@@ -135,17 +113,17 @@ def run_process(
     limit_seconds: float,
     most_bytes: int = MOST_BYTES,
     environ: Mapping[str, str] | None = None,
-    leave: Callable[[str], None] = lambda _: None,
-) -> Ran:
-    """Run a program in a folder, with nothing to read; raises `OSError` where it cannot be started.
+    on_interrupt: Callable[[str], None] = lambda _: None,
+) -> ProcessResult:
+    """Run a program in a folder, with no input; raise `OSError` if it cannot be started.
 
-    `environ` is the process's own unless another is given. An exception that comes from outside, such as
-    `KeyboardInterrupt`, ends the program's whole group and passes on; what the program had said by then is given to `leave`.
+    `environ` defaults to the environment of this process. An exception while waiting, such as `KeyboardInterrupt`, kills the
+    program's whole group and is raised again, after `on_interrupt` got the output so far.
     """
     process: subprocess.Popen[bytes] | None = None
-    kept = _Kept(most_bytes)
+    output = _Output(most_bytes)
     try:
-        with held_back_signals():
+        with defer_signals():
             process = subprocess.Popen(
                 command,
                 cwd=folder,
@@ -155,10 +133,10 @@ def run_process(
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        return _heard(process, kept, monotonic() + limit_seconds)
+        return _wait(process, output, monotonic() + limit_seconds)
     except BaseException:
         if process is not None:
-            leave(kept.text())
+            on_interrupt(output.text())
             _stop(process)
         raise
     finally:
@@ -167,34 +145,34 @@ def run_process(
 
 
 @contextmanager
-def held_back_signals() -> Iterator[None]:
-    """Lets an interrupt wait until a program that is being started can be stopped again; only a main thread gets any."""
-    came: list[int] = []
+def defer_signals() -> Iterator[None]:
+    """Defer signals while a program is being started and cannot be stopped yet; only a main thread gets any."""
+    deferred: list[int] = []
     before: dict[int, Any] = {}
     try:
         if current_thread() is main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                before[number] = signal.signal(number, lambda number, _: came.append(number))
+                before[number] = signal.signal(number, lambda number, _: deferred.append(number))
         yield
     finally:
-        for held, handler in before.items():
-            signal.signal(held, signal.SIG_DFL if handler is None else handler)
-    for late in came:
+        for changed, handler in before.items():
+            signal.signal(changed, signal.SIG_DFL if handler is None else handler)
+    for late in deferred:
         signal.raise_signal(late)
 
 
-def _heard(process: subprocess.Popen[bytes], kept: "_Kept", deadline: float) -> Ran:
-    is_closed = _listen(process, kept, deadline)
+def _wait(process: subprocess.Popen[bytes], output: "_Output", deadline: float) -> ProcessResult:
+    is_closed = _read_output(process, output, deadline)
     try:
         status = process.wait(max(0.0, deadline - monotonic()))
     except subprocess.TimeoutExpired:
         _stop(process)
-        return Ran(kept.text(), None, left_out_bytes=kept.left_out_bytes)
-    return Ran(kept.text(), SIGNALLED - status if status < 0 else status, not is_closed, kept.left_out_bytes)
+        return ProcessResult(output.text(), None)
+    return ProcessResult(output.text(), SIGNALLED - status if status < 0 else status, not is_closed)
 
 
-def _listen(process: subprocess.Popen[bytes], kept: "_Kept", deadline: float) -> bool:
-    """Take in output until the pipe closes, the program ends, or the time is up; whether the pipe closed."""
+def _read_output(process: subprocess.Popen[bytes], output: "_Output", deadline: float) -> bool:
+    """Read until the pipe closes, the program ends, or the time is up; return whether the pipe closed."""
     assert process.stdout is not None
     ended = False
     with selectors.DefaultSelector() as selector:
@@ -204,7 +182,7 @@ def _listen(process: subprocess.Popen[bytes], kept: "_Kept", deadline: float) ->
                 piece = os.read(process.stdout.fileno(), PIECE_BYTES)
                 if not piece:
                     return True
-                kept.add(piece)
+                output.add(piece)
             elif ended:
                 return False
             if not ended and process.poll() is not None:
@@ -213,7 +191,7 @@ def _listen(process: subprocess.Popen[bytes], kept: "_Kept", deadline: float) ->
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End a program and all of its group: told first, killed whatever happens meanwhile."""
+    """End a program and all of its group: by `SIGTERM` first, then by `SIGKILL` whatever happens meanwhile."""
     try:
         _signal_group(process, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
@@ -228,8 +206,8 @@ def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> N
         os.killpg(process.pid, number)
 
 
-class _Kept:
-    """The beginning and the end of an output, in bounded room."""
+class _Output:
+    """The beginning and the end of an output, in bounded memory."""
 
     def __init__(self, most_bytes: int) -> None:
         self._half = most_bytes // 2
@@ -238,32 +216,21 @@ class _Kept:
         self._dropped = 0
 
     def add(self, piece: bytes) -> None:
-        """Take in what comes next."""
         room = self._half - len(self._head)
         self._head += piece[:room]
         self._tail += piece[room:]
         if len(self._tail) > 2 * self._half:
             self._shorten()
 
-    @property
-    def left_out_bytes(self) -> int:
-        """How much was between the beginning and the end."""
-        return self._dropped + max(0, len(self._tail) - self._half)
-
     def text(self) -> str:
-        """What was kept, as text, with a note where something is missing."""
-        left_out = self.left_out_bytes
+        """Return what was kept, with a note where something is missing."""
         self._shorten()
-        if not left_out:
-            return _decoded(self._head + self._tail)
-        note = f"\n[{left_out:,} bytes of output left out here; write it to a file to see all of it]\n"
-        return _decoded(self._head) + note + _decoded(self._tail)
+        if not self._dropped:
+            return (self._head + self._tail).decode("utf-8", "replace")
+        note = f"\n[{self._dropped:,} bytes of output left out here; write it to a file to see all of it]\n"
+        return self._head.decode("utf-8", "replace") + note + self._tail.decode("utf-8", "replace")
 
     def _shorten(self) -> None:
         over = max(0, len(self._tail) - self._half)
         self._dropped += over
         del self._tail[:over]
-
-
-def _decoded(content: bytearray) -> str:
-    return content.decode("utf-8", "replace")

@@ -1,88 +1,84 @@
-"""What git knows of a folder: whether it is in a repository, and which of its files are ignored.
+"""List a project's files: globs, and what git ignores.
 
-Where there is no git, or no repository, nothing is ignored but `.git` itself.
+Without git or a repository, only `.git` itself is ignored.
 """
 
 import os
 import re
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
+from itertools import islice
 from pathlib import Path
 
-from infold.agent.git import GitFailed, reading_git
+from infold.agent.git import GitFailed, open_read_only
+
+# Globs.
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
-
-
 _ANY = re.compile(".", re.DOTALL)
-
 
 LONGEST_GLOB = 1_000
 """Characters of a glob; a longer one is a mistake."""
 
-
 MOST_GLOBS = 64
-"""Globs that one with braces may stand for."""
+"""Globs that a glob with braces may expand to."""
 
 
-def without_braces(glob: str) -> tuple[str, ...]:
-    """The globs that a glob with braces stands for."""
-    made = [glob]
-    while len(made) < MOST_GLOBS and (found := next(filter(None, map(_BRACES.search, made)), None)):
-        at = made.index(found.string)
-        made[at : at + 1] = [
-            found.string[: found.start()] + choice + found.string[found.end() :] for choice in found.group(1).split(",")
-        ]
-    return tuple(made[:MOST_GLOBS])
+def expand_braces(glob: str) -> tuple[str, ...]:
+    """Return the globs that a glob with braces expands to."""
+    globs = [glob]
+    while len(globs) < MOST_GLOBS and (found := next(filter(None, map(_BRACES.search, globs)), None)):
+        at, before, after = globs.index(found.string), found.string[: found.start()], found.string[found.end() :]
+        globs[at : at + 1] = [before + choice + after for choice in found.group(1).split(",")]
+    return tuple(globs[:MOST_GLOBS])
 
 
-def placed(glob: str) -> str:
-    """A glob from the folder that is searched: one without a slash means names at any depth."""
+def anchor_glob(glob: str) -> str:
+    """Return a glob from the folder that is searched: one without a slash matches names at any depth."""
     return glob.removeprefix("./").lstrip("/") if "/" in glob else f"**/{glob}"
 
 
-def left_out(glob: str) -> tuple[str, ...]:
-    """The globs of all that a glob with an exclamation mark leaves out: a folder goes with everything in it."""
-    every = [placed(one.rstrip("/")) for one in without_braces(glob.removeprefix("!")) if one.rstrip("/")]
+def exclusion_globs(glob: str) -> tuple[str, ...]:
+    """Return the globs of what a glob with an exclamation mark excludes: a folder with everything in it."""
+    every = [anchor_glob(one.rstrip("/")) for one in expand_braces(glob.removeprefix("!")) if one.rstrip("/")]
     return tuple(meant for one in every for meant in (one, f"{one}/**"))
 
 
 class Glob:
-    """What a glob means: the paths below a folder that it matches, or all but those.
+    """Match paths below a folder; a glob that begins with `!` matches all others.
 
     Paths are matched folder by folder, so that no glob takes longer than its length times that of the path: a regular expression
     with many `.*` would, and models write such globs.
     """
 
     def __init__(self, glob: str) -> None:
-        self._is_without = glob.startswith("!")
-        every = left_out(glob) if self._is_without else map(placed, without_braces(glob))
-        self._meant = [_steps(one) for one in every]
+        self._is_negated = glob.startswith("!")
+        globs = exclusion_globs(glob) if self._is_negated else map(anchor_glob, expand_braces(glob))
+        self._patterns = [_compile(one) for one in globs]
 
     def matches(self, path: str) -> bool:
-        """Whether a path is meant."""
+        """Return whether a path matches; all ways to match it are followed at once."""
         parts = path.split("/")
-        return any(_fits(parts, steps) for steps in self._meant) is not self._is_without
+        return any(_matches(parts, steps) for steps in self._patterns) is not self._is_negated
 
 
-def _steps(glob: str) -> list[re.Pattern[str] | None]:
-    """A glob as one expression for each folder on the way; `None` stands for any number of folders."""
+def _compile(glob: str) -> list[re.Pattern[str] | None]:
+    """Return one expression for each folder on the way; `None` stands for any number of folders."""
     steps = [None if piece == "**" else re.compile(translate(piece)) for piece in glob.split("/")]
     return [*steps, _ANY] if steps[-1] is None else steps  # what is in a folder, not the folder itself
 
 
-def _fits(parts: Sequence[str], steps: Sequence[re.Pattern[str] | None]) -> bool:
-    """Whether the parts of a path take all steps; all ways to do so are followed at once."""
-    at = _onwards({0}, steps)
+def _matches(parts: Sequence[str], steps: Sequence[re.Pattern[str] | None]) -> bool:
+    at = _skip_folders({0}, steps)
     for part in parts:
         taken = {step for step in at if step < len(steps) and steps[step] is None}
         taken |= {step + 1 for step in at if step < len(steps) and (one := steps[step]) is not None and one.match(part)}
-        at = _onwards(taken, steps)
+        at = _skip_folders(taken, steps)
     return len(steps) in at
 
 
-def _onwards(at: set[int], steps: Sequence[re.Pattern[str] | None]) -> set[int]:
-    """The steps that can be next: any number of folders may be none."""
+def _skip_folders(at: set[int], steps: Sequence[re.Pattern[str] | None]) -> set[int]:
+    """Return the steps that can be next: any number of folders may be zero."""
     found = set(at)
     for step in range(len(steps)):
         if step in found and steps[step] is None:
@@ -90,56 +86,56 @@ def _onwards(at: set[int], steps: Sequence[re.Pattern[str] | None]) -> set[int]:
     return found
 
 
-MOST_ASKED = 500
-"""Names that git is asked about at once, since a command line has only so much room."""
+# What git ignores.
 
+MOST_ASKED = 500
+"""Names that git is asked about at once, because the length of a command line is limited."""
 
 MOST_WALKED = 100_000
-"""Files that are looked at where there is no repository."""
-
+"""Files that are listed without a repository."""
 
 BROKEN = 128
-"""The exit status of git for what it cannot read, such as an index with parts that are kept elsewhere."""
+"""The exit status of git for what it cannot read, such as an index that is stored in parts."""
 
-
-_FREE = re.compile(r"::\t|[^\t]*:\d+:!")
-"""How git begins a line about a path that is not ignored: no rule is about it, or the last one takes it in again."""
+_NOT_IGNORED = re.compile(r"::\t|[^\t]*:\d+:!")
+"""How git begins a line about a path that is not ignored: no rule matches it, or the last one includes it again."""
 
 
 def is_ignored(folder: Path) -> bool:
-    """Whether git ignores a folder as a whole."""
+    """Return whether git ignores a folder as a whole."""
     return _git(folder, "check-ignore", "-q", "--", ".") is not None
 
 
-def ignored_among(names: Sequence[str], folder: Path) -> frozenset[str]:
-    """Those of a folder's names that git ignores; none where it ignores the folder itself."""
+def ignored_names(names: Sequence[str], folder: Path) -> frozenset[str]:
+    """Return those of a folder's names that git ignores; none if it ignores the folder itself."""
     if not names or is_ignored(folder):
         return frozenset()
     found: set[str] = set()
     for at in range(0, len(names), MOST_ASKED):
         asked = names[at : at + MOST_ASKED]
-        said = _git(folder, "check-ignore", "--verbose", "--non-matching", "--", *(f"./{name}" for name in asked))
-        lines = (said or "").splitlines()
-        found.update(name for name, line in zip(asked, lines, strict=False) if not _FREE.match(line))
+        output = _git(folder, "check-ignore", "--verbose", "--non-matching", "--", *(f"./{name}" for name in asked))
+        lines = (output or "").splitlines()
+        found.update(name for name, line in zip(asked, lines, strict=False) if not _NOT_IGNORED.match(line))
     return frozenset(found)
 
 
-def files_below(folder: Path) -> Iterator[str]:
-    """The files below a folder, as paths from it, in order; those that git ignores are left out, unless it ignores the folder."""
-    said = None if is_ignored(folder) else _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    if said is None:
-        yield from _walked(folder)
+def list_files(folder: Path) -> Iterator[str]:
+    """Yield the files below a folder, as paths from it, in order, without those that git ignores unless it ignores the folder."""
+    listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    output = None if is_ignored(folder) else _git(folder, *listing)
+    if output is None:
+        yield from islice(_walk(folder), MOST_WALKED)
     else:
-        yield from sorted({path for path in said.split("\0") if path})
+        yield from sorted({path for path in output.split("\0") if path})
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """What git says of a folder; none where it fails or there is no repository.
+    """Return what git prints about a folder; `None` if it fails or without a repository.
 
-    Without the project's index where git cannot read that: then files that are tracked and ignored count as ignored.
+    If git cannot read the project's index, it runs without: then files that are tracked and ignored count as ignored.
     """
     for with_index in (True, False):
-        with reading_git(folder, with_index=with_index) as git:
+        with open_read_only(folder, with_index=with_index) as git:
             if git is None:
                 return None
             try:
@@ -150,12 +146,7 @@ def _git(folder: Path, *words: str) -> str | None:
     return None
 
 
-def _walked(folder: Path) -> Iterator[str]:
-    seen = 0
+def _walk(folder: Path) -> Iterator[str]:
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != ".git")
-        for name in sorted(names):
-            seen += 1
-            if seen > MOST_WALKED:
-                return
-            yield os.path.relpath(Path(place) / name, folder)
+        yield from (os.path.relpath(Path(place) / name, folder) for name in sorted(names))

@@ -1,19 +1,17 @@
-"""The recall tool: what has left the view, brought back by whoever keeps the session."""
+"""The recall tool: bring back what is no longer in the view."""
 
 from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
 from infold.core.messages import FilePart
 from infold.errors import UsageError
 from infold.formats.tools import RECALL_DESCRIPTION, RECALL_QUERY, RECALL_TOOL_NAME
 
 
 class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to bring back."""
-
     query: Annotated[str, Meta(description=RECALL_QUERY)]
 
 
@@ -22,21 +20,21 @@ def no_files(_: str) -> tuple[FilePart, ...]:
     return ()
 
 
-def recall_tool(recall: Callable[[str], str], files: Callable[[str], tuple[FilePart, ...]] = no_files) -> Tool:
-    """Recall as a tool of one session; `recall` takes a query and gives text, or raises `UsageError` for a query that is none.
+def make_recall_tool(recall: Callable[[str], str], files: Callable[[str], tuple[FilePart, ...]] = no_files) -> Tool:
+    """Return the recall tool of a session; `recall` takes a query and returns text, or raises `UsageError` for an empty one.
 
-    `files` gives the media under a handle, which the model is then shown.
+    `files` returns the media under a handle, which the model is then shown.
     """
 
-    def run(arguments: RecallArguments, workplace: Workplace) -> Done:  # noqa: ARG001
+    def run(arguments: RecallArguments, workspace: Workspace) -> ToolOutput:  # noqa: ARG001
         try:
             text = recall(arguments.query)
-            return Done(text, files=tuple(file for file in files(arguments.query.strip()) if file.digest))
+            return ToolOutput(text, files=tuple(file for file in files(arguments.query.strip()) if file.digest))
         except UsageError as error:
             raise ToolFailed(str(error)) from error
 
-    return Tool(RECALL_TOOL_NAME, RECALL_DESCRIPTION, RecallArguments, _wish, run)
+    return Tool(RECALL_TOOL_NAME, RECALL_DESCRIPTION, RecallArguments, _action, run)
 
 
-def _wish(arguments: RecallArguments, workplace: Workplace) -> Wish:  # noqa: ARG001
-    return Wish(RECALL_TOOL_NAME, arguments.query)
+def _action(arguments: RecallArguments, workspace: Workspace) -> ActionRequest:  # noqa: ARG001
+    return ActionRequest(RECALL_TOOL_NAME, arguments.query)

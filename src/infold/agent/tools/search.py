@@ -1,7 +1,7 @@
-"""The search tool: lines that match a regular expression, by `rg` where it is installed and by `git grep` where it is not.
+"""The search tool: lines that match a regular expression, found by `rg` if it is installed, else by `git grep`.
 
-Both run as programs of their own, so that no expression, however it is meant, keeps the agent longer than the limit. What git
-ignores, binary files and files of secrets are passed over.
+Both run as separate programs, so that no expression keeps the agent longer than the time limit. What git ignores, binary files
+and files of secrets are left out.
 """
 
 import os
@@ -12,11 +12,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from infold.agent.git import git_on, reading_git
-from infold.agent.tools.paths import is_secret, located, missing, named, path_wish
-from infold.agent.tools.processes import Ran, program_at, run_process
-from infold.agent.tools.project_files import is_ignored, left_out, placed, without_braces
-from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+from infold.agent.git import git_command, open_read_only
+from infold.agent.tools.files import display_path, is_secret, missing_path, path_action, resolve_path
+from infold.agent.tools.processes import ProcessResult, find_program, run_process
+from infold.agent.tools.project_files import anchor_glob, exclusion_globs, expand_braces, is_ignored
+from infold.agent.tools.read import cut_line
+from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
 
 LIMIT_SECONDS = 30
 MOST_HITS = 200
@@ -27,8 +28,6 @@ _HIT = re.compile(r"(?P<file>[^\0\n]+)\0(?P<line>\d+)[:\0](?P<text>.*)")
 
 
 class SearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to look for, and where."""
-
     pattern: Annotated[str, Meta(description="Regular expression; (?i) before it ignores case.")]
     path: Annotated[str, Meta(description="Folder or file; the whole project if not given.")] = ""
     glob: Annotated[str, Meta(description="Only files such as *.py or src/**/*.{ts,tsx}")] = ""
@@ -40,44 +39,44 @@ class _Hit(Struct, frozen=True):
     text: str
 
 
-def _wish(arguments: SearchArguments, workplace: Workplace) -> Wish:
-    return path_wish("search", arguments.path, workplace)
+def _action(arguments: SearchArguments, workspace: Workspace) -> ActionRequest:
+    return path_action("search", arguments.path, workspace)
 
 
-def _gist(arguments: SearchArguments, workplace: Workplace) -> str:
-    place = named(located(arguments.path, workplace), workplace)
+def _summary(arguments: SearchArguments, workspace: Workspace) -> str:
+    place = display_path(resolve_path(arguments.path, workspace), workspace)
     return f"{arguments.pattern} in {', '.join(filter(None, (place, arguments.glob)))}"
 
 
-def _run(arguments: SearchArguments, workplace: Workplace) -> Done:
-    place = located(arguments.path, workplace)
+def _run(arguments: SearchArguments, workspace: Workspace) -> ToolOutput:
+    place = resolve_path(arguments.path, workspace)
     if not place.exists():
-        raise missing(place, workplace)
+        raise missing_path(place, workspace)
     folder, file = (place, "") if place.is_dir() else (place.parent, place.name)
     if not arguments.pattern or "\0" in arguments.pattern + arguments.glob:
         raise ToolFailed("the pattern is empty or holds a NUL character; give a regular expression")
-    ran = _searched(arguments, folder, file)
-    hits = list(_hits(ran.output))
-    if ran.exit_status is None:
+    result = _search(arguments, folder, file)
+    hits = list(_hits(result.output))
+    if result.exit_status is None:
         raise ToolFailed(f"the search took over {LIMIT_SECONDS} seconds; give a path, a glob or a simpler pattern")
-    if ran.exit_status > 1 and not hits:
-        raise ToolFailed(f"the search failed; mend the pattern or use grep in the shell: {ran.output.strip()[:500]}")
-    return Done(_told(hits, folder, workplace, asked_for=file))
+    if result.exit_status > 1 and not hits:
+        raise ToolFailed(f"the search failed; mend the pattern or use grep in the shell: {result.output.strip()[:500]}")
+    return ToolOutput(_format_hits(hits, folder, workspace, requested=file))
 
 
-def _searched(arguments: SearchArguments, folder: Path, file: str) -> Ran:
-    """What the program that is installed says."""
-    program = program_at("rg", os.environ)
+def _search(arguments: SearchArguments, folder: Path, file: str) -> ProcessResult:
+    """Search with the program that is installed."""
+    program = find_program("rg", os.environ)
     if program:
         return run_process(rg_command(program, arguments, file), folder, limit_seconds=LIMIT_SECONDS)
-    if program_at("git", os.environ):
-        return git_search(arguments, folder, file)
+    if find_program("git", os.environ):
+        return run_git_grep(arguments, folder, file)
     raise ToolFailed("neither rg nor git is installed; use grep in the shell")
 
 
 def rg_command(program: str, arguments: SearchArguments, file: str) -> list[str]:
-    """How ripgrep is asked; files in order, so that the same search gives the same answer."""
-    globs = [f"--glob={glob}" for glob in without_braces(arguments.glob) if glob and not file]
+    """Return the command for ripgrep; files are sorted, so that the same search gives the same answer."""
+    globs = [f"--glob={glob}" for glob in expand_braces(arguments.glob) if glob and not file]
     return [
         *(program, "--no-config", "--no-heading", "--with-filename", "--line-number", "--null", "--color=never"),
         *("--hidden", "--no-messages", "--sort=path", *globs, "--glob=!.git", f"--regexp={arguments.pattern}"),
@@ -85,17 +84,19 @@ def rg_command(program: str, arguments: SearchArguments, file: str) -> list[str]
     ]
 
 
-def git_search(arguments: SearchArguments, folder: Path, file: str) -> Ran:
-    """What git says: of files it knows or could add, or of all files where it has no say."""
-    is_without = arguments.glob.startswith("!")
-    globs = left_out(arguments.glob) if is_without else map(placed, filter(None, without_braces(arguments.glob)))
-    means = "exclude,glob" if is_without else "glob"
-    where = [f":(literal){file}"] if file else [f":({means}){glob}" for glob in globs]
+def run_git_grep(arguments: SearchArguments, folder: Path, file: str) -> ProcessResult:
+    """Search with git: in files that it tracks or could add, or in all files without a repository or in an ignored folder."""
+    is_negated = arguments.glob.startswith("!")
+    globs = (
+        exclusion_globs(arguments.glob) if is_negated else map(anchor_glob, filter(None, expand_braces(arguments.glob)))
+    )
+    magic = "exclude,glob" if is_negated else "glob"
+    where = [f":(literal){file}"] if file else [f":({magic}){glob}" for glob in globs]
     how = ["-z", "--line-number", "-I", "--perl-regexp", "--no-color", "--no-textconv", "-e", arguments.pattern, "--"]
-    with reading_git(folder, with_index=False) as found:
-        git = found or git_on(Path(os.devnull), os.environ)
-        has_say = found is not None and not is_ignored(folder)
-        which_files = ["--untracked"] if has_say and not file else ["--no-index", "--no-exclude-standard"]
+    with open_read_only(folder, with_index=False) as found:
+        git = found or git_command(Path(os.devnull), os.environ)
+        follows_git = found is not None and not is_ignored(folder)
+        which_files = ["--untracked"] if follows_git and not file else ["--no-index", "--no-exclude-standard"]
         words = [*git.words, "-c", "grep.fullName=false", "grep", *which_files, *how, *where]
         return run_process(words, folder, limit_seconds=LIMIT_SECONDS, environ=git.environ)
 
@@ -107,15 +108,15 @@ def _hits(output: str) -> Iterator[_Hit]:
             yield _Hit(found["file"].removeprefix("./"), found["line"], found["text"].rstrip("\r"))
 
 
-def _told(hits: Sequence[_Hit], folder: Path, workplace: Workplace, *, asked_for: str) -> str:
-    """Hits by file, and what was left out; a file of secrets only where it was asked for by name."""
-    secret = sorted({hit.file for hit in hits if is_secret(hit.file) and hit.file != asked_for})
+def _format_hits(hits: Sequence[_Hit], folder: Path, workspace: Workspace, *, requested: str) -> str:
+    """Return the hits by file and what was left out; a file of secrets is shown only if it was requested by name."""
+    secret = sorted({hit.file for hit in hits if is_secret(hit.file) and hit.file != requested})
     shown = [hit for hit in hits if hit.file not in secret]
     lines: list[str] = []
     for at, hit in enumerate(shown[:MOST_HITS]):
         if not at or shown[at - 1].file != hit.file:
-            lines.append(named(folder / hit.file, workplace))
-        lines.append(f"{hit.line}\t{_cut(hit.text)}")
+            lines.append(display_path(folder / hit.file, workspace))
+        lines.append(f"{hit.line}\t{cut_line(hit.text, LONGEST_LINE)}")
     if len(shown) > MOST_HITS:
         lines.append(f"[the first {MOST_HITS} of {len(shown):,} lines; narrow the pattern, the path or the glob]")
     if secret:
@@ -123,16 +124,5 @@ def _told(hits: Sequence[_Hit], folder: Path, workplace: Workplace, *, asked_for
     return "\n".join(lines) or "[nothing matches]"
 
 
-def _cut(text: str) -> str:
-    over = len(text) - LONGEST_LINE
-    return text if over <= 0 else f"{text[:LONGEST_LINE]} [{over:,} more characters in this line]"
-
-
-SEARCH = Tool(
-    "search",
-    "Finds lines that match a regular expression in the project's files, ignored and binary ones left out.",
-    SearchArguments,
-    _wish,
-    _run,
-    _gist,
-)
+_DESCRIPTION = "Finds lines that match a regular expression in the project's files, ignored and binary ones left out."
+SEARCH = Tool("search", _DESCRIPTION, SearchArguments, _action, _run, _summary)

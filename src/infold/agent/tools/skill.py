@@ -1,6 +1,6 @@
-"""The skill tool: instructions for a kind of task, kept in folders with a SKILL.md, read when they are needed.
+"""The skill tool: instructions for a kind of task, in folders with a SKILL.md, read when they are needed.
 
-A skill's output is never pruned by any policy, because a model that loaded instructions is to go by them until it is done.
+No policy prunes a skill's output, because a model that loaded instructions has to follow them until it is done.
 """
 
 import os
@@ -13,8 +13,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from infold.agent.tools.paths import is_inside, is_secret, named
-from infold.agent.tools.tool import Done, Tool, ToolFailed, Wish, Workplace
+from infold.agent.tools.files import display_path, is_inside, is_secret
+from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
 from infold.ports import ToolSpec
 from infold.transcripts.source import is_database_in_use
 
@@ -22,15 +22,15 @@ LARGEST_BYTES = 256 * 1024
 """Bytes of a SKILL.md that are read."""
 
 MOST_FILES = 50
-"""Files beside a SKILL.md that are named."""
+"""Files next to a SKILL.md that are listed."""
 
 MOST_WALKED = 2_000
-"""Files beside a SKILL.md that are looked at."""
+"""Files next to a SKILL.md that are walked."""
 
 LONGEST_DESCRIPTION = 500
 
 MOST_ANNOUNCED, LONGEST_ANNOUNCED = 4_000, 240
-"""Characters of all skills together, and of one, that a model is told of before it asks: they are in every request."""
+"""Characters of all skills together, and of one, in the tool's description, which is part of every request."""
 
 _FRONT = re.compile(r"---[ \t]*\n(?P<fields>.*?)\n---[ \t]*(?:\n|$)(?P<body>.*)", re.DOTALL)
 _FIELD = re.compile(r"^(?P<key>[\w-]+)[ \t]*:[ \t]*(?P<value>.*(?:\n[ \t]+.*|\n(?=\n))*)", re.MULTILINE)
@@ -38,8 +38,6 @@ _BLOCK = re.compile(r"[|>][+-]?\d?\s*\n")
 
 
 class Skill(Struct, frozen=True):
-    """A skill that is there: its name, what it is for, its folder, and its instructions."""
-
     name: str
     description: str
     folder: Path
@@ -47,35 +45,34 @@ class Skill(Struct, frozen=True):
 
 
 class SkillArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which skill."""
-
     name: Annotated[str, Meta(description="The skill to load; none lists all.")] = ""
 
 
-def skills_in(workplace: Workplace) -> tuple[Skill, ...]:
-    """The skills of a workplace, by name; of two with one name the first counts. What cannot be read is passed over.
+def find_skills(workspace: Workspace) -> tuple[Skill, ...]:
+    """Return the skills of a workspace, sorted by name; of two with the same name the first counts.
 
-    So is a skill in the project whose file leads out of it, or to a file of secrets: a link would show it unasked.
+    Files that cannot be read are skipped, and those in the project that lead out of it, or to a file of secrets: a link would
+    show it without permission.
     """
     found: dict[str, Skill] = {}
-    files = (file for folder in workplace.skills for file in _skill_files(folder))
-    for file in (file for file in files if not _leads_astray(file, workplace) and not is_database_in_use(file)):
+    files = (file for folder in workspace.skills for file in _skill_files(folder))
+    for file in (file for file in files if not _is_unsafe_link(file, workspace) and not is_database_in_use(file)):
         try:
             with file.open("rb") as opened:
                 text = opened.read(LARGEST_BYTES).decode("utf-8-sig", "replace").replace("\r\n", "\n")
         except OSError:
             continue
-        skill = _skill(file.parent, text)
+        skill = _parse_skill(file.parent, text)
         found.setdefault(skill.name, skill)
     return tuple(sorted(found.values(), key=lambda skill: skill.name))
 
 
-def announced(spec: ToolSpec, workplace: Workplace) -> ToolSpec:
-    """The skill tool as a model is told of it, with the skills there are: who does not know of one never loads it.
+def add_skill_list(spec: ToolSpec, workspace: Workspace) -> ToolSpec:
+    """Return the skill tool's description with the list of skills, so that a model knows what it can load.
 
-    Of many only the first are named, and that there are more.
+    Of a long list only the beginning is shown, with the number of the rest.
     """
-    lines = [_one_line(skill)[:LONGEST_ANNOUNCED] for skill in skills_in(workplace)]
+    lines = [_one_line(skill)[:LONGEST_ANNOUNCED] for skill in find_skills(workspace)]
     room = accumulate(len(line) + 1 for line in lines)
     shown = [line for line, reached in zip(lines, room, strict=True) if reached <= MOST_ANNOUNCED]
     over = len(lines) - len(shown)
@@ -91,16 +88,16 @@ def _skill_files(folder: Path) -> Iterator[Path]:
     yield from (place / "SKILL.md" for place in places if (place / "SKILL.md").is_file())
 
 
-def _leads_astray(file: Path, workplace: Workplace) -> bool:
-    """Whether a file of a project is a link to something that may not be read unasked; the user's own may be any link."""
-    if not file.is_relative_to(workplace.root):
+def _is_unsafe_link(file: Path, workspace: Workspace) -> bool:
+    """Return whether a project's file is a link to something that needs permission; the user's own may be any link."""
+    if not file.is_relative_to(workspace.root):
         return False
     place = Path(os.path.realpath(file))
-    return not is_inside(place, workplace) or is_secret(named(place, workplace))
+    return not is_inside(place, workspace) or is_secret(display_path(place, workspace))
 
 
-def _skill(folder: Path, text: str) -> Skill:
-    """A skill from its file: name and description from the front matter, else the folder's name and nothing."""
+def _parse_skill(folder: Path, text: str) -> Skill:
+    """Return a skill with name and description from the front matter, or else with the folder's name."""
     front = _FRONT.match(text)
     if front is None:
         return Skill(folder.name, "", folder, text.strip())
@@ -110,24 +107,24 @@ def _skill(folder: Path, text: str) -> Skill:
 
 
 def _value(written: str) -> str:
-    """A value on one line, whether it was quoted, folded over several lines or plain."""
+    """Return a value on one line, whether it was quoted, folded over several lines or plain."""
     plain = " ".join(_BLOCK.sub("", written, count=1).split())
     quoted = len(plain) > 1 and plain[0] == plain[-1] and plain[0] in "\"'"
     return plain[1:-1] if quoted else plain
 
 
-def _wish(arguments: SkillArguments, workplace: Workplace) -> Wish:  # noqa: ARG001
-    return Wish("skill", arguments.name or "list")
+def _action(arguments: SkillArguments, workspace: Workspace) -> ActionRequest:  # noqa: ARG001
+    return ActionRequest("skill", arguments.name or "list")
 
 
-def _run(arguments: SkillArguments, workplace: Workplace) -> Done:
-    skills = skills_in(workplace)
+def _run(arguments: SkillArguments, workspace: Workspace) -> ToolOutput:
+    skills = find_skills(workspace)
     if not arguments.name:
-        return Done(_listed(skills))
+        return ToolOutput(_listed(skills))
     chosen = next((skill for skill in skills if skill.name == arguments.name), None)
     if chosen is None:
         raise ToolFailed(f"there is no skill {arguments.name!r}; there are:\n{_listed(skills)}")
-    return Done("\n\n".join(filter(None, (f"Skill {chosen.name}", chosen.instructions, _beside(chosen)))))
+    return ToolOutput("\n\n".join(filter(None, (f"Skill {chosen.name}", chosen.instructions, _list_files(chosen)))))
 
 
 def _listed(skills: Sequence[Skill]) -> str:
@@ -138,19 +135,15 @@ def _one_line(skill: Skill) -> str:
     return " ".join(f"- {skill.name}: {skill.description}".rstrip(": ").split())
 
 
-def _beside(skill: Skill) -> str:
-    """Where the files are that a skill's instructions speak of; links are not followed, and a large folder not walked whole."""
+def _list_files(skill: Skill) -> str:
+    """Return the files next to a skill's instructions; links are not followed, and a large folder is walked in part."""
     walked = ((Path(place) / name for name in sorted(names)) for place, _, names in os.walk(skill.folder))
     found = islice((path for paths in walked for path in paths if path.name != "SKILL.md"), MOST_WALKED)
     files = sorted(str(path.relative_to(skill.folder)) for path in found)
-    told = "\n".join(files[:MOST_FILES])
-    return f"Files in {skill.folder}:\n{told}" if files else ""
+    return "\n".join((f"Files in {skill.folder}:", *files[:MOST_FILES])) if files else ""
 
 
-SKILL = Tool(
-    "skill",
-    "Loads instructions for a kind of task, or lists those there are. Load a skill before work that it is for.",
-    SkillArguments,
-    _wish,
-    _run,
+_DESCRIPTION = (
+    "Loads instructions for a kind of task, or lists those there are. Load a skill before work that it is for."
 )
+SKILL = Tool("skill", _DESCRIPTION, SkillArguments, _action, _run)

@@ -1,7 +1,7 @@
-"""What a tool is: a name, what a model is told of it, what it wishes to do, and how it does it.
+"""What a tool is: its name and description, the action that a call requests, and the function that carries it out.
 
-A tool's arguments are a frozen Struct, so that the schema a model sees and what `run` is given are one thing. A tool never
-asks anybody: it states its wish, and `permissions` decide.
+A tool's arguments are a frozen Struct, so the schema that a model sees and what `run` gets are the same. A tool never asks for
+permission: it states its action, and `permissions` decides.
 """
 
 from collections.abc import Callable
@@ -15,24 +15,24 @@ from infold.core.messages import FilePart, ResultStatus
 from infold.ports import ToolSpec
 
 
-class Trace:
-    """How far a call has come, for whoever answers for it when it is broken off: whether it began, and what it had said."""
+class CallProgress(Struct):
+    """How far the current call has come, for its result if it is interrupted: whether it began, and its output so far."""
 
-    def __init__(self) -> None:
-        self.has_begun = False
-        self.said = ""
+    has_begun: bool = False
+    output: str = ""
 
-    def leave(self, said: str) -> None:
-        """Keep what was said so far."""
-        self.said = said
+    def keep_output(self, output: str) -> None:
+        """Replace the output so far."""
+        self.output = output
 
 
-class Workplace(Struct, frozen=True):
-    """Where tools work: the project's root, which is also where commands run, and the folders skills are found in.
+class Workspace(Struct, frozen=True):
+    """Where tools work.
 
-    `home` is the user's own folder, where instructions for every project may lie; `trace` is of the call that is being run.
-    `passed` are the variables with keys of model providers that commands may see, `None` all of them. `is_trusted`: the user
-    trusts the project; else `ignored` are the settings and skills in it that are not used.
+    `root` is the project's root, where commands run; `skills` the folders with skills; `home` the user's home folder, which may
+    have instructions for every project. `passed` names the variables with keys of model providers that commands may see; `None`
+    passes all. `is_trusted`: the user trusts the project; if not, `ignored` names its settings and skills that are not used.
+    `progress` belongs to the current call.
     """
 
     root: Path
@@ -41,14 +41,14 @@ class Workplace(Struct, frozen=True):
     is_trusted: bool = True
     passed: tuple[str, ...] | None = ()
     ignored: tuple[str, ...] = ()
-    trace: Trace = field(default_factory=Trace)
+    progress: CallProgress = field(default_factory=CallProgress)
 
 
-class Wish(Struct, frozen=True):
-    """What a call would do, in one line for the person who is asked: a command, a path.
+class ActionRequest(Struct, frozen=True):
+    """What a call would do, in one line for the user who is asked: a command, a path.
 
-    `outside`: it reaches beyond the project, or would change a file that runs later, which is asked for whatever the rules of
-    the tool say; `why` tells the person which of the two. `reveals`: a command would read a file of secrets.
+    `outside`: it reaches beyond the project, or would change a file that runs later; the user is asked whatever the tool's
+    rules say, and `why` explains the second case. `reveals`: a command would read a file of secrets.
     """
 
     tool: str
@@ -58,8 +58,8 @@ class Wish(Struct, frozen=True):
     reveals: bool = False
 
 
-class Done(Struct, frozen=True):
-    """What a tool answers: its output, whole, and how it went; `files` are media that the session has already."""
+class ToolOutput(Struct, frozen=True):
+    """The complete output of a tool and its status; `files` are media that the session already has."""
 
     output: str
     status: ResultStatus = "completed"
@@ -68,45 +68,46 @@ class Done(Struct, frozen=True):
 
 
 class ToolFailed(Exception):
-    """A call that cannot be carried out, in words for the model: what is wrong and what to do instead.
+    """A call cannot be carried out; the message is for the model: what is wrong and what to do instead.
 
-    Never leaves the agent: whoever runs tools turns it into a result with status `error`.
+    Never leaves the agent: `Toolbox` turns it into a result with status `error`.
     """
 
 
 class Tool(Struct, frozen=True):
-    """Something a model may call; `arguments` is the Struct that `wish` and `run` are given.
+    """Something a model may call; `arguments` is the Struct that the functions get.
 
-    `run` raises `ToolFailed` where it cannot do what it is asked. `gist` tells somebody who watches what a call is about, where
-    its wish is not all there is to say.
+    `run` raises `ToolFailed` if it cannot do what it is asked. `summary` describes a call in events if its action is not enough.
     """
 
     name: str
     description: str
     arguments: type[Struct]
-    wish: Callable[[Any, Workplace], Wish]
-    run: Callable[[Any, Workplace], Done]
-    gist: Callable[[Any, Workplace], str] | None = None
+    action: Callable[[Any, Workspace], ActionRequest]
+    run: Callable[[Any, Workspace], ToolOutput]
+    summary: Callable[[Any, Workspace], str] | None = None
 
 
-def spec_of(tool: Tool) -> ToolSpec:
-    """A tool as a model is told of it: a schema in one piece, without references, closed to unknown arguments."""
+def tool_spec(tool: Tool) -> ToolSpec:
+    """Return a tool's description for a model: a schema without references, closed to unknown arguments."""
     schema = msgspec.json.schema(tool.arguments)
-    parameters = _inlined(schema, schema.get("$defs", {}))
+    parameters = _inline_references(schema, schema.get("$defs", {}))
     return ToolSpec(
         tool.name, tool.description, {key: value for key, value in parameters.items() if key != "description"}
     )
 
 
-def _inlined(value: Any, parts: dict[str, Any]) -> Any:
-    """A schema with every reference replaced by what it stands for; titles, which tell a model nothing, are left out."""
+def _inline_references(value: Any, definitions: dict[str, Any]) -> Any:
+    """Return a schema with every reference replaced by its definition, and without titles."""
     if isinstance(value, list):
-        return [_inlined(inner, parts) for inner in value]
+        return [_inline_references(inner, definitions) for inner in value]
     if not isinstance(value, dict):
         return value
     if "$ref" in value:
-        return _inlined(parts[value["$ref"].rpartition("/")[2]], parts)
-    kept = {key: _inlined(inner, parts) for key, inner in value.items() if key not in ("$defs", "title")}
+        return _inline_references(definitions[value["$ref"].rpartition("/")[2]], definitions)
+    kept = {
+        key: _inline_references(inner, definitions) for key, inner in value.items() if key not in ("$defs", "title")
+    }
     if isinstance(kept.get("enum"), list):
-        return {"type": "string", **kept}  # some providers take no choice without a type
+        return {"type": "string", **kept}  # some providers accept no enum without a type
     return {**kept, "additionalProperties": False} if kept.get("type") == "object" and "properties" in kept else kept

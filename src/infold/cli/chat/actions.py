@@ -5,7 +5,7 @@ from collections.abc import Callable
 import click
 from rich.text import Text
 
-from infold.agent.run import Work
+from infold.agent.run import AgentRun
 from infold.cli.chat.commands import GivenCommand
 from infold.cli.chat.pages import context_page, help_page
 from infold.cli.chat.screen import Screen, changes_in, draw_change
@@ -25,7 +25,7 @@ MOST_PARTS = 5
 class ChatActions:
     """The commands on one session."""
 
-    def __init__(self, work: Work, screen: Screen, status: Callable[[], Status], *, store: str | None) -> None:
+    def __init__(self, work: AgentRun, screen: Screen, status: Callable[[], Status], *, store: str | None) -> None:
         self._work = work
         self._screen = screen
         self._status = status

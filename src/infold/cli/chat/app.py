@@ -11,12 +11,12 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from infold.agent.events import Stepped
-from infold.agent.permissions import Consent, granted, told
-from infold.agent.run import Person, Work
-from infold.agent.tools.tool import Wish
+from infold.agent.events import StepFinished
+from infold.agent.permissions import Consent, format_rules, granted_rules
+from infold.agent.run import AgentRun, UserInterface
+from infold.agent.tools.tool import ActionRequest
 from infold.agent.trust import default_store
-from infold.cli.agent_options import AgentOptions, decide_trust, exit_on_signals, new_key, open_agent, open_run
+from infold.cli.agent_options import AgentOptions, decide_trust, exit_on_signals, new_key, open_agent, open_agent_on
 from infold.cli.chat.actions import ChatActions
 from infold.cli.chat.commands import QUIT, parse_command
 from infold.cli.chat.input import PromptLine, open_history, without_echo
@@ -47,7 +47,7 @@ def run_chat(options: AgentOptions) -> None:
         options = decide_trust(options, trust_prompt(sys.stdin, console))
         chat = Chat(options, console)
         with console.status("opening the session"):
-            work = stack.enter_context(open_run(options, chat.person))
+            work = stack.enter_context(open_agent(options, chat.person))
         stack.callback(chat.close)
         chat.start(work)
         chat.run()
@@ -66,16 +66,16 @@ class Chat:
         self._prompt = PromptLine(open_history(prompts), self._pieces, mark=self._mark)
         self._switches: dict[str, Callable[[str], None]] = {"new": self._start_new, "model": self._change_model}
         self._switched = ExitStack()
-        self._work: Work
+        self._work: AgentRun
         self._actions: ChatActions
         self._tallies: Tallies
 
-    def start(self, work: Work) -> None:
+    def start(self, work: AgentRun) -> None:
         """Begin with a session."""
         self._use(work)
         self._greet()
 
-    def _use(self, work: Work) -> None:
+    def _use(self, work: AgentRun) -> None:
         self._work = work
         self._tallies = Tallies(work.store)
         self._actions = ChatActions(work, self._screen, lambda: self._status, store=self._options.store)
@@ -86,9 +86,9 @@ class Chat:
         self._switched.close()
 
     @property
-    def person(self) -> Person:
+    def person(self) -> UserInterface:
         """The user, for the agent."""
-        return Person(self.observe, self.ask_permission)
+        return UserInterface(self.observe, self.ask_permission)
 
     def run(self) -> None:
         """Handle line after line until the user leaves, then print the command to come back."""
@@ -156,7 +156,7 @@ class Chat:
         """Switch to another session or model; if it cannot be opened, nothing changes."""
         with ExitStack() as opening:
             with self._screen.console.status("opening the session"):
-                work = opening.enter_context(open_agent(options, self.person, self._work.store, key))
+                work = opening.enter_context(open_agent_on(options, self.person, self._work.store, key))
             self._switched.close()
             self._switched = opening.pop_all()
         self._options = options
@@ -167,13 +167,13 @@ class Chat:
     def observe(self, event: RunEvent) -> None:
         """Show an event."""
         self._screen.show(event)
-        if isinstance(event, Stepped):
+        if isinstance(event, StepFinished):
             self._update_status()
 
-    def ask_permission(self, wish: Wish) -> Consent:
+    def ask_permission(self, action: ActionRequest) -> Consent:
         """Ask the user whether the agent may do this."""
         with self._screen.paused():
-            self._screen.print(*_question(wish))
+            self._screen.print(*_question(action))
             answer = self._prompt.ask("  (y)es, (a)lways in this chat, (n)o: ", CONSENTS)
         return CONSENTS[answer or "no"]
 
@@ -191,7 +191,7 @@ class Chat:
             for piece in turn_page(turn, self._mark):
                 self._screen.print(piece)
 
-    def _print_resume_command(self, work: Work) -> None:
+    def _print_resume_command(self, work: AgentRun) -> None:
         """Print the command that continues a session, unless the session is empty."""
         log = work.session.log
         command = self._options.resume_command("chat", log.session_id) if log.next_sequence else ""
@@ -199,12 +199,12 @@ class Chat:
             self._screen.print_command(f"continue with: {command}")
 
 
-def _question(wish: Wish) -> Iterator[RenderableType]:
+def _question(action: ActionRequest) -> Iterator[RenderableType]:
     """Yield the action in full, and what "always" would allow."""
-    where = f" ({wish.why or 'outside the project'})" if wish.outside else ""
-    yield Text(f"? {printable(wish.tool)}{where}", style="bold yellow")
-    yield Padding(Text(printable(wish.what[:MOST_SHOWN])), (0, 0, 0, 4), expand=False)
-    over = len(wish.what) - MOST_SHOWN
+    where = f" ({action.why or 'outside the project'})" if action.outside else ""
+    yield Text(f"? {printable(action.tool)}{where}", style="bold yellow")
+    yield Padding(Text(printable(action.what[:MOST_SHOWN])), (0, 0, 0, 4), expand=False)
+    over = len(action.what) - MOST_SHOWN
     if over > 0:
         yield Text(f"    (and {over:,} more characters)", style="yellow")
-    yield Text(f"  always would allow {one_line(told(granted(wish)), 240)}", style="dim")
+    yield Text(f"  always would allow {one_line(format_rules(granted_rules(action)), 240)}", style="dim")

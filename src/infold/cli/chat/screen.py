@@ -24,18 +24,18 @@ from rich.text import Text
 from rich.theme import Theme
 
 from infold.agent.events import (
-    Answered,
-    Called,
-    Ended,
-    Noted,
-    Reasoned,
-    Refused,
-    Retried,
-    Spoke,
-    Started,
-    Stepped,
-    SummaryBegun,
-    Titled,
+    Notice,
+    ReasoningReceived,
+    RequestRetried,
+    RunEnded,
+    RunStarted,
+    SessionTitled,
+    StepFinished,
+    SummaryStarted,
+    TextReceived,
+    ToolAnswered,
+    ToolCalled,
+    ToolRefused,
 )
 from infold.cli.chat.markdown import Blocks, draw_block, split_blocks, split_lines
 from infold.cli.chat.status import StatusPiece, draw_status
@@ -58,8 +58,8 @@ class ToolRun(Struct, frozen=True):
     """A call and its result; `number` counts the results of this chat, `before` is the file it replaced."""
 
     number: int
-    called: Called
-    answered: Answered
+    called: ToolCalled
+    answered: ToolAnswered
     before: str = ""
 
 
@@ -67,20 +67,20 @@ class Results:
     """The results of this chat, the newest of them by number."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, Called] = {}
+        self._calls: dict[str, ToolCalled] = {}
         self._before: dict[str, str] = {}
         self._kept: dict[int, ToolRun] = {}
         self._count = 0
 
-    def call(self, called: Called, before: str = "") -> None:
+    def call(self, called: ToolCalled, before: str = "") -> None:
         """Note a call; `before` is the file it may replace."""
         self._calls[called.call_id] = called
         self._before[called.call_id] = before
 
-    def answer(self, answered: Answered) -> ToolRun:
+    def answer(self, answered: ToolAnswered) -> ToolRun:
         """Note a result and return it with its call."""
         self._count += 1
-        unknown = Called(answered.call_id, answered.tool, "", "")
+        unknown = ToolCalled(answered.call_id, answered.tool, "", "")
         called = self._calls.pop(answered.call_id, unknown)
         done = ToolRun(self._count, called, answered, self._before.pop(answered.call_id, ""))
         self._kept[done.number] = done
@@ -106,7 +106,7 @@ def shorten_result(done: ToolRun, width: int) -> tuple[str, ...]:
     return (first, second) if second else (first,)
 
 
-def replaced_text(called: Called, root: Path) -> str:
+def replaced_text(called: ToolCalled, root: Path) -> str:
     """Return the file that a call replaces; empty if it does not exist or is not text."""
     path = path_in(called) if called.tool == "write" else ""
     try:
@@ -117,7 +117,7 @@ def replaced_text(called: Called, root: Path) -> str:
         return ""
 
 
-def path_in(called: Called) -> str:
+def path_in(called: ToolCalled) -> str:
     """Return the file that a call changes; empty if it is not known."""
     return _field(called, "path") if called.tool in ("edit", "write") else ""
 
@@ -145,7 +145,7 @@ def _diff(before: str, after: str) -> Iterator[str]:
             yield printable(line[:1] + line[1:].expandtabs(4))
 
 
-def _field(called: Called, name: str) -> str:
+def _field(called: ToolCalled, name: str) -> str:
     """Return a text argument of a call, or an empty text."""
     try:
         arguments = msgspec.json.decode(called.arguments.encode("utf-8", "replace"))
@@ -256,40 +256,40 @@ class Screen:
         with self._lock:
             if self._live is not None:
                 self._show(event)
-            elif not isinstance(event, SummaryBegun | SummaryProgressed):
+            elif not isinstance(event, SummaryStarted | SummaryProgressed):
                 self._later.append(event)
 
     def _show(self, event: RunEvent) -> None:  # noqa: C901, PLR0912 - a branch for each kind of event
         match event:
-            case Spoke():
+            case TextReceived():
                 self._arrive("answer", event.text)
-            case Reasoned():
+            case ReasoningReceived():
                 self._arrive("thought", event.text)
             case SummaryProgressed():
                 self._doing = "writing a summary"
                 if self.shows_summary:
                     self._arrive("summary", event.text)
-            case Called():
+            case ToolCalled():
                 self._show_call(event)
-            case Answered():
+            case ToolAnswered():
                 self._show_result(event)
-            case Retried():
+            case RequestRetried():
                 self.note(describe_retry(event, 4 * self._room), "yellow")
-            case Stepped():
+            case StepFinished():
                 self._finish()
-            case SummaryBegun():
+            case SummaryStarted():
                 self._part_summaries()
-            case Noted():
+            case Notice():
                 self.note(event.text, "dim")
-            case Ended():
+            case RunEnded():
                 self._show_ending(event)
-            case Started() | Refused() | Titled() | PreparedAhead():
+            case RunStarted() | ToolRefused() | SessionTitled() | PreparedAhead():
                 pass
             case _:
                 if is_noticeable(event):
                     self._show_event(event_line(event))
 
-    def _show_ending(self, ended: Ended) -> None:
+    def _show_ending(self, ended: RunEnded) -> None:
         """Show why the agent stopped, unless it was done."""
         words = ended.problem if ended.ending == "done" else ENDINGS[ended.ending]
         if words:
@@ -359,7 +359,7 @@ class Screen:
 
     # Tools.
 
-    def _show_call(self, called: Called) -> None:
+    def _show_call(self, called: ToolCalled) -> None:
         self._finish()
         self._doing = f"running {one_line(called.tool, 20)}"
         self.results.call(called, replaced_text(called, self._root))
@@ -367,7 +367,7 @@ class Screen:
         self.print(Text.assemble((self._shown("● "), "cyan"), (printable(called.tool), "bold cyan"), "  ", what))
         self._is_spaced = False
 
-    def _show_result(self, answered: Answered) -> None:
+    def _show_result(self, answered: ToolAnswered) -> None:
         self._doing = "thinking"
         done = self.results.answer(answered)
         changes = changes_in(done)

@@ -6,7 +6,7 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from infold.agent.run import Work
+from infold.agent.run import AgentRun
 from infold.core.messages import AssistantMessage, Overhead
 from infold.reports.listing import NO_TALLY, Tallies
 from infold.reports.stored_log import count_tokens
@@ -45,7 +45,7 @@ class StatusPiece(Struct, frozen=True):
     colour: str = ""
 
 
-def read_status(work: Work, tallies: Tallies) -> Status:
+def read_status(work: AgentRun, tallies: Tallies) -> Status:
     """Read the status of a session; only entries since the last call are read."""
     log, limit = work.session.log, work.session.limit_tokens
     tally = tallies.get(work.key) if log.next_sequence else NO_TALLY
@@ -60,7 +60,7 @@ def read_status(work: Work, tallies: Tallies) -> Status:
     )
 
 
-def newest_overhead(work: Work) -> Overhead:
+def newest_overhead(work: AgentRun) -> Overhead:
     """Return the size of system prompt and tools in the newest request; 0 before the first."""
     replies = (placed.message for placed in reversed(work.session.log.live))
     known = (reply.overhead for reply in replies if isinstance(reply, AssistantMessage) and reply.overhead is not None)

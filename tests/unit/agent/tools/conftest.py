@@ -8,49 +8,49 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from infold.agent.tools.tool import Done, Tool, Wish, Workplace
+from infold.agent.tools.tool import ActionRequest, Tool, ToolOutput, Workspace
 
-Ran: TypeAlias = Callable[..., Done]
-Wished: TypeAlias = Callable[..., Wish]
+RunTool: TypeAlias = Callable[..., ToolOutput]
+ActionOf: TypeAlias = Callable[..., ActionRequest]
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """An empty project."""
+    """Return an empty project."""
     folder = tmp_path / "project"
     folder.mkdir()
     return folder
 
 
 @pytest.fixture
-def workplace(root: Path) -> Workplace:
-    """A workplace at that project."""
-    return Workplace(root)
+def workspace(root: Path) -> Workspace:
+    """Return a workspace at that project."""
+    return Workspace(root)
 
 
 @pytest.fixture
-def ran(workplace: Workplace) -> Ran:
-    """Runs a tool with arguments."""
+def run_tool(workspace: Workspace) -> RunTool:
+    """Return a function that runs a tool with arguments."""
 
-    def run(tool: Tool, **given: Any) -> Done:
-        return tool.run(msgspec.convert(given, tool.arguments), workplace)
+    def run(tool: Tool, **given: Any) -> ToolOutput:
+        return tool.run(msgspec.convert(given, tool.arguments), workspace)
 
     return run
 
 
 @pytest.fixture
-def wished(workplace: Workplace) -> Wished:
-    """What a tool would do with arguments."""
+def action_of(workspace: Workspace) -> ActionOf:
+    """Return a function that gives the action of a tool with arguments."""
 
-    def wish(tool: Tool, **given: Any) -> Wish:
-        return tool.wish(msgspec.convert(given, tool.arguments), workplace)
+    def action(tool: Tool, **given: Any) -> ActionRequest:
+        return tool.action(msgspec.convert(given, tool.arguments), workspace)
 
-    return wish
+    return action
 
 
 @pytest.fixture
 def repository(root: Path) -> Path:
-    """The project as a git repository that ignores `build/` and logs."""
+    """Make the project a git repository that ignores `build/` and logs."""
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     (root / ".gitignore").write_text("build/\n*.log\n!kept.log\n")
     for path in ("src/app.py", "src/deep/util.py", "build/made.py", "debug.log", "kept.log", "README.md"):

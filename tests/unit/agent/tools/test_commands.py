@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infold.agent.tools.commands import taken_apart, words_in
+from infold.agent.tools.commands import parse_command, split_words
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from infold.agent.tools.commands import taken_apart, words_in
 )
 def test_plain_commands_are_understood(command: str, pieces: list[str]) -> None:
     """Operators part a line; quotes and escapes keep it together; redirections to nowhere are left out."""
-    assert taken_apart(command) == (tuple(pieces), True)
+    assert parse_command(command) == (tuple(pieces), True)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_plain_commands_are_understood(command: str, pieces: list[str]) -> None:
 )
 def test_the_rest_is_not_plain(command: str) -> None:
     """Substitutions, groups, redirections, comments, joined lines and loose quotes are never taken for understood."""
-    assert not taken_apart(command).plain
+    assert not parse_command(command).plain
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_the_rest_is_not_plain(command: str) -> None:
 )
 def test_what_is_nested_is_seen(command: str) -> None:
     """A piece inside a substitution or a group is there for rules that deny."""
-    assert "rm x" in taken_apart(command).pieces
+    assert "rm x" in parse_command(command).pieces
 
 
 def test_words_have_no_quotes() -> None:
     """Words are what stands between spaces, operators and quotes; an option's value is one of its own."""
-    assert words_in("cat 'a b' --file=/x/y >out;ls") == ("cat", "a", "b", "--file", "/x/y", "out", "ls")
+    assert split_words("cat 'a b' --file=/x/y >out;ls") == ("cat", "a", "b", "--file", "/x/y", "out", "ls")
 
 
 PIECES = ("listed", "evil", *" ;&|\n'\"\\$#{}\t[2!<>()`", "&1", ">&1", "evil;", "\\\n")
@@ -89,11 +89,13 @@ PIECES = ("listed", "evil", *" ;&|\n'\"\\$#{}\t[2!<>()`", "&1", ">&1", "evil;", 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["bash", "sh"])
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(command=st.lists(st.sampled_from(PIECES), max_size=14).map("".join).filter(lambda text: taken_apart(text).plain))
+@given(
+    command=st.lists(st.sampled_from(PIECES), max_size=14).map("".join).filter(lambda text: parse_command(text).plain)
+)
 def test_what_a_shell_runs_is_among_the_pieces(tmp_path: Path, program: str, command: str) -> None:
     """A command that is called plain and whose pieces are all listed runs nothing else in a real shell, and writes no file."""
     command = f"listed {command}"
-    apart = taken_apart(command)
+    apart = parse_command(command)
     if not apart.plain or not all(piece.startswith("listed") for piece in apart.pieces):
         return
     (tmp_path / "folder").mkdir(exist_ok=True)

@@ -6,32 +6,32 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.files import LARGEST_BYTES, content_of, encoded, replace_file
-from infold.agent.tools.tool import ToolFailed, Workplace
+from infold.agent.tools.files import LARGEST_BYTES, encode_text, read_text_file, replace_file
+from infold.agent.tools.tool import ToolFailed, Workspace
 
 
-def test_what_is_no_text_is_refused_in_words(root: Path, workplace: Workplace) -> None:
+def test_what_is_no_text_is_refused_in_words(root: Path, workspace: Workspace) -> None:
     """A folder, a pipe, a binary file and a huge one each say what to do instead."""
     (root / "folder").mkdir()
     os.mkfifo(root / "pipe")
     (root / "photo.png").write_bytes(b"\x89PNG\0\0")
     with (root / "huge").open("wb") as huge:
         huge.truncate(LARGEST_BYTES + 1)
-    told = {}
+    message = {}
     for name in ("folder", "pipe", "photo.png", "huge", "none"):
         with pytest.raises(ToolFailed) as refused:
-            content_of(root / name, workplace)
-        told[name] = str(refused.value)
+            read_text_file(root / name, workspace)
+        message[name] = str(refused.value)
 
-    assert "use list" in told["folder"]
-    assert "a pipe" in told["pipe"]
-    assert "binary file (image/png, 6 bytes)" in told["photo.png"]
-    assert "use search" in told["huge"]
-    assert "there is no none" in told["none"]
+    assert "use list" in message["folder"]
+    assert "a pipe" in message["pipe"]
+    assert "binary file (image/png, 6 bytes)" in message["photo.png"]
+    assert "use search" in message["huge"]
+    assert "there is no none" in message["none"]
 
 
 def test_a_file_is_replaced_whole(root: Path) -> None:
-    """What was there is gone, its mode stays, and nothing is left beside it."""
+    """The old content is gone, the mode stays, and no temporary file is left."""
     script = root / "run.sh"
     script.write_text("old, and much longer")
     script.chmod(0o755)
@@ -60,7 +60,7 @@ def test_a_failure_leaves_nothing_behind(root: Path) -> None:
 
 
 def test_a_read_only_file_stays_as_it_is(root: Path) -> None:
-    """Renaming over a file asks nobody whether it may be written; so that is looked at before."""
+    """A read-only file is not replaced, although renaming over it would be possible."""
     kept = root / "kept"
     kept.write_text("old")
     kept.chmod(0o444)
@@ -72,7 +72,7 @@ def test_a_read_only_file_stays_as_it_is(root: Path) -> None:
 
 
 def test_a_failure_names_the_file_that_was_meant(root: Path) -> None:
-    """No model and no person knows of the file beside it."""
+    """An error names the file, not the temporary one."""
     (root / "folder").mkdir()
     with pytest.raises(OSError, match="folder") as failed:
         replace_file(root / "folder", b"x")
@@ -83,6 +83,6 @@ def test_a_failure_names_the_file_that_was_meant(root: Path) -> None:
 
 def test_bytes_that_are_no_text_come_back(root: Path) -> None:
     """What was read as it is, is written as it was; half a surrogate pair is refused."""
-    assert encoded(b"caf\xe9 \xff".decode("utf-8", "surrogateescape")) == b"caf\xe9 \xff"
+    assert encode_text(b"caf\xe9 \xff".decode("utf-8", "surrogateescape")) == b"caf\xe9 \xff"
     with pytest.raises(ToolFailed, match="character 3"):
-        encoded("ab\ud800")
+        encode_text("ab\ud800")

@@ -4,73 +4,73 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.read import LONGEST_LINE, MOST_CHARACTERS, READ, lines_of
-from infold.agent.tools.tool import Done, ToolFailed, Wish
+from infold.agent.tools.read import LONGEST_LINE, MOST_CHARACTERS, READ, split_lines
+from infold.agent.tools.tool import ActionRequest, ToolFailed, ToolOutput
 
-from .conftest import Ran, Wished
+from .conftest import ActionOf, RunTool
 
 
-def test_lines_have_numbers(root: Path, ran: Ran, wished: Wished) -> None:
+def test_lines_have_numbers(root: Path, run_tool: RunTool, action_of: ActionOf) -> None:
     """S5.5: a file is shown with the number of each line; its last line break begins no line."""
     (root / "a.py").write_text("one\n\nthree\n")
 
-    assert ran(READ, path="a.py") == Done("1\tone\n2\t\n3\tthree")
-    assert wished(READ, path="a.py") == Wish("read", "a.py")
+    assert run_tool(READ, path="a.py") == ToolOutput("1\tone\n2\t\n3\tthree")
+    assert action_of(READ, path="a.py") == ActionRequest("read", "a.py")
 
 
-def test_a_part_can_be_read(root: Path, ran: Ran) -> None:
+def test_a_part_can_be_read(root: Path, run_tool: RunTool) -> None:
     """Lines from any line on, with a note of how to read on where there is more."""
     (root / "a").write_text("\n".join(f"line {number}" for number in range(1, 101)))
-    part = ran(READ, path="a", first_line=99, lines=1).output
-    rest = ran(READ, path="a", first_line=100).output
+    part = run_tool(READ, path="a", first_line=99, lines=1).output
+    rest = run_tool(READ, path="a", first_line=100).output
 
     assert part == "99\tline 99\n[lines 99 to 99 of 100; read on with first_line 100]"
     assert rest == "100\tline 100"
     with pytest.raises(ToolFailed, match="has 100 lines, so there is no line 101"):
-        ran(READ, path="a", first_line=101)
+        run_tool(READ, path="a", first_line=101)
 
 
-def test_long_lines_are_cut(root: Path, ran: Ran) -> None:
+def test_long_lines_are_cut(root: Path, run_tool: RunTool) -> None:
     """Of a very long line the beginning is shown, and how much there is more."""
     (root / "min.js").write_text("x" * (LONGEST_LINE + 1_234) + "\nshort")
-    first, second = ran(READ, path="min.js").output.split("\n")
+    first, second = run_tool(READ, path="min.js").output.split("\n")
 
     assert first.endswith("x [1,234 more characters in this line]")
     assert second == "2\tshort"
 
 
-def test_much_text_is_read_in_pieces(root: Path, ran: Ran) -> None:
+def test_much_text_is_read_in_pieces(root: Path, run_tool: RunTool) -> None:
     """However many lines are asked for, what is shown at once has a bound, and nothing is passed over on the way."""
     (root / "big").write_text(f"{'y' * 1_000}\n" * 500)
-    shown = ran(READ, path="big").output
+    shown = run_tool(READ, path="big").output
     last = int(shown.rpartition("first_line ")[2].removesuffix("]"))
 
     assert len(shown) <= MOST_CHARACTERS + 1_000
     assert shown.split("\n")[-2].startswith(f"{last - 1}\t")
 
 
-def test_every_kind_of_text_is_shown(root: Path, ran: Ran) -> None:
-    """Windows line ends, a byte order mark and bytes that are no UTF-8 do not show; only line feeds end a line."""
+def test_every_kind_of_text_is_shown(root: Path, run_tool: RunTool) -> None:
+    """Windows line ends, a byte order mark and bytes that are not UTF-8 are not shown; only line feeds end a line."""
     (root / "a").write_bytes(b"\xef\xbb\xbfone\r\ntwo \xff\x0c\xe2\x80\xa8still two\r\n")
 
-    assert ran(READ, path="a").output == "1\tone\n2\ttwo \ufffd\x0c\u2028still two"
+    assert run_tool(READ, path="a").output == "1\tone\n2\ttwo \ufffd\x0c\u2028still two"
 
 
-def test_an_empty_file_is_told(root: Path, ran: Ran) -> None:
-    """Nothing in a file is no error."""
+def test_an_empty_file_is_named(root: Path, run_tool: RunTool) -> None:
+    """An empty file is not an error."""
     (root / "empty").touch()
 
-    assert ran(READ, path="empty") == Done("[empty is empty]")
+    assert run_tool(READ, path="empty") == ToolOutput("[empty is empty]")
 
 
-def test_what_is_no_file_is_refused(root: Path, ran: Ran) -> None:
+def test_what_is_no_file_is_refused(root: Path, run_tool: RunTool) -> None:
     """A folder and a missing file are refused in words."""
     with pytest.raises(ToolFailed, match="use list"):
-        ran(READ, path="")
+        run_tool(READ, path="")
     with pytest.raises(ToolFailed, match=r"there is no none\.py"):
-        ran(READ, path="none.py")
+        run_tool(READ, path="none.py")
 
 
 def test_lines_are_counted_as_editors_do() -> None:
-    """An end without a line break is a line; nothing at all is none."""
-    assert [lines_of(text) for text in ("", "\n", "a", "a\n", "a\nb")] == [[], [""], ["a"], ["a"], ["a", "b"]]
+    """Text without a line break at its end is a line; empty text has no lines."""
+    assert [split_lines(text) for text in ("", "\n", "a", "a\n", "a\nb")] == [[], [""], ["a"], ["a"], ["a", "b"]]

@@ -4,36 +4,36 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.recall import RecallArguments, recall_tool
-from infold.agent.tools.tool import Done, ToolFailed, Wish, Workplace, spec_of
+from infold.agent.tools.recall import RecallArguments, make_recall_tool
+from infold.agent.tools.tool import ActionRequest, ToolFailed, ToolOutput, Workspace, tool_spec
 from infold.core.messages import FilePart
 from infold.errors import UsageError
 from infold.formats.tools import recall_tool as recall_item
 
-PLACE = Workplace(Path())
+PLACE = Workspace(Path())
 
 
 def test_recall_gives_what_was_hidden() -> None:
-    """B6: a query goes to whoever keeps the session, and the answer comes back as it is."""
-    tool = recall_tool(lambda query: f"found {query}")
+    """B6: a query is passed to the session, and its answer is returned unchanged."""
+    tool = make_recall_tool(lambda query: f"found {query}")
 
-    assert tool.run(RecallArguments("42.1"), PLACE) == Done("found 42.1")
-    assert tool.wish(RecallArguments("42.1"), PLACE) == Wish("recall", "42.1")
+    assert tool.run(RecallArguments("42.1"), PLACE) == ToolOutput("found 42.1")
+    assert tool.action(RecallArguments("42.1"), PLACE) == ActionRequest("recall", "42.1")
 
 
-def test_a_query_that_is_none_is_told() -> None:
+def test_a_wrong_query_is_explained() -> None:
     """What is wrong with a query is for the model to know."""
 
     def refuse(query: str) -> str:
         raise UsageError(f"no part {query}; search for words instead")
 
     with pytest.raises(ToolFailed, match=r"no part 9\.9; search"):
-        recall_tool(refuse).run(RecallArguments("9.9"), PLACE)
+        make_recall_tool(refuse).run(RecallArguments("9.9"), PLACE)
 
 
 def test_it_is_the_tool_other_faces_offer() -> None:
     """B6: name, words and schema are those that the gateway gives."""
-    spec = spec_of(recall_tool(str))
+    spec = tool_spec(make_recall_tool(str))
 
     assert recall_item("anthropic-messages") == {
         "name": spec.name,
@@ -45,7 +45,7 @@ def test_it_is_the_tool_other_faces_offer() -> None:
 def test_recall_shows_the_medium_itself() -> None:
     """B35: asked for the handle of a medium whose bytes are stored, the answer holds it; others are only described."""
     image, lost = FilePart("image/png", 85, digest="d"), FilePart("image/png", 85)
-    tool = recall_tool(lambda query: f"found {query}", lambda handle: (image, lost) if handle == "0.1" else ())
+    tool = make_recall_tool(lambda query: f"found {query}", lambda handle: (image, lost) if handle == "0.1" else ())
 
-    assert tool.run(RecallArguments(" 0.1 "), PLACE) == Done("found  0.1 ", files=(image,))
-    assert tool.run(RecallArguments("words"), PLACE) == Done("found words")
+    assert tool.run(RecallArguments(" 0.1 "), PLACE) == ToolOutput("found  0.1 ", files=(image,))
+    assert tool.run(RecallArguments("words"), PLACE) == ToolOutput("found words")

@@ -3,8 +3,8 @@
 import msgspec
 
 from infold.agent.permissions import BUILD_RULES, DENY_ALL, NAMES, PLAN_RULES, parse_rules
-from infold.agent.tools.registry import TOOLS, tools_for
-from infold.agent.tools.tool import spec_of
+from infold.agent.tools.registry import TOOLS, select_tools
+from infold.agent.tools.tool import tool_spec
 from infold.core.tokens import estimate_tokens
 
 
@@ -13,10 +13,10 @@ def test_an_agent_has_what_it_may_use() -> None:
     every = {"shell", "read", "write", "edit", "search", "list", "todo", "skill", "recall"}
     partly = (*BUILD_RULES, *parse_rules({"shell": "deny", "shell:git *": "allow", "write:vendor/*": "deny"}))
 
-    assert set(tools_for(BUILD_RULES, str)) == every == set(tools_for(partly, str))
-    assert set(tools_for(BUILD_RULES)) == every - {"recall"}
-    assert set(tools_for(PLAN_RULES, str)) == every - {"write", "edit"}
-    assert tools_for(DENY_ALL, str) == {}
+    assert set(select_tools(BUILD_RULES, str)) == every == set(select_tools(partly, str))
+    assert set(select_tools(BUILD_RULES)) == every - {"recall"}
+    assert set(select_tools(PLAN_RULES, str)) == every - {"write", "edit"}
+    assert select_tools(DENY_ALL, str) == {}
 
 
 def test_rules_know_every_tool() -> None:
@@ -24,8 +24,8 @@ def test_rules_know_every_tool() -> None:
     assert {tool.name for tool in TOOLS} <= set(NAMES)
 
 
-def test_a_model_is_told_in_few_words() -> None:
+def test_schemas_are_short() -> None:
     """All schemas together, which go with every request, are within 1,500 tokens."""
-    told = (msgspec.json.encode(spec_of(tool)).decode() for tool in tools_for(BUILD_RULES, str).values())
+    message = (msgspec.json.encode(tool_spec(tool)).decode() for tool in select_tools(BUILD_RULES, str).values())
 
-    assert sum(map(estimate_tokens, told)) < 1_500
+    assert sum(map(estimate_tokens, message)) < 1_500

@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from infold.agent.tools.processes import run_process
-from infold.agent.tools.search import LONGEST_LINE, MOST_HITS, SEARCH, SearchArguments, git_search, rg_command
-from infold.agent.tools.tool import Done, ToolFailed, Wish
+from infold.agent.tools.search import LONGEST_LINE, MOST_HITS, SEARCH, SearchArguments, rg_command, run_git_grep
+from infold.agent.tools.tool import ActionRequest, ToolFailed, ToolOutput
 
-from .conftest import Ran, Wished
+from .conftest import ActionOf, RunTool
 
 
-def test_lines_are_found(repository: Path, ran: Ran, wished: Wished) -> None:
+def test_lines_are_found(repository: Path, run_tool: RunTool, action_of: ActionOf) -> None:
     """S5.5: matching lines are given by file with their numbers; what git ignores is passed over."""
-    assert ran(SEARCH, pattern=r"n\w+le in") == Done(
+    assert run_tool(SEARCH, pattern=r"n\w+le in") == ToolOutput(
         "README.md\n1\t# needle in README.md\n"
         "kept.log\n1\t# needle in kept.log\n"
         "src/app.py\n1\t# needle in src/app.py\n"
         "src/deep/util.py\n1\t# needle in src/deep/util.py"
     )
-    assert wished(SEARCH, pattern="x", path="src") == Wish("search", "src")
-    assert wished(SEARCH, pattern="x") == Wish("search", ".")
+    assert action_of(SEARCH, pattern="x", path="src") == ActionRequest("search", "src")
+    assert action_of(SEARCH, pattern="x") == ActionRequest("search", ".")
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def test_lines_are_found(repository: Path, ran: Ran, wished: Wished) -> None:
         ({"glob": "!src/"}, ["README.md", "kept.log"]),
     ],
 )
-def test_a_search_is_narrowed(repository: Path, ran: Ran, given: dict[str, str], files: list[str]) -> None:
+def test_a_search_is_narrowed(repository: Path, run_tool: RunTool, given: dict[str, str], files: list[str]) -> None:
     """A path and a glob narrow a search; what is ignored is searched where it is named."""
-    told = ran(SEARCH, pattern="needle", **given).output
+    message = run_tool(SEARCH, pattern="needle", **given).output
 
-    assert [line for line in told.split("\n") if "\t" not in line] == (files or ["[nothing matches]"])
+    assert [line for line in message.split("\n") if "\t" not in line] == (files or ["[nothing matches]"])
 
 
-def test_outside_a_repository_too(root: Path, ran: Ran) -> None:
+def test_outside_a_repository_too(root: Path, run_tool: RunTool) -> None:
     """A folder that git does not know is searched like any other, binary files and git's own left out."""
     (root / "a").write_text("one needle\r\ntwo\n")
     (root / "sub" / ".git").mkdir(parents=True)
@@ -58,21 +58,21 @@ def test_outside_a_repository_too(root: Path, ran: Ran) -> None:
     (root / "sub" / "b").write_text("needle")
     (root / "b").write_bytes(b"needle\0\n")
 
-    assert ran(SEARCH, pattern="(?i)NEEDLE").output == "a\n1\tone needle\nsub/b\n1\tneedle"
+    assert run_tool(SEARCH, pattern="(?i)NEEDLE").output == "a\n1\tone needle\nsub/b\n1\tneedle"
 
 
-def test_secrets_are_passed_over(repository: Path, ran: Ran) -> None:
+def test_secrets_are_passed_over(repository: Path, run_tool: RunTool) -> None:
     """A file of secrets is named, not shown, unless it was asked for."""
     (repository / ".env").write_text("TOKEN=needle\n")
 
-    assert ran(SEARCH, pattern="TOKEN").output == "[passed over, since they may hold secrets: .env]"
-    assert ran(SEARCH, pattern="TOKEN", path=".env").output == ".env\n1\tTOKEN=needle"
+    assert run_tool(SEARCH, pattern="TOKEN").output == "[passed over, since they may hold secrets: .env]"
+    assert run_tool(SEARCH, pattern="TOKEN", path=".env").output == ".env\n1\tTOKEN=needle"
 
 
-def test_an_answer_has_a_bound(root: Path, ran: Ran) -> None:
+def test_an_answer_has_a_bound(root: Path, run_tool: RunTool) -> None:
     """Of very many lines the first are shown, and of a long line the beginning."""
     (root / "a").write_text(f"needle {'x' * LONGEST_LINE}\n" + "needle\n" * (MOST_HITS + 5))
-    lines = ran(SEARCH, pattern="needle").output.split("\n")
+    lines = run_tool(SEARCH, pattern="needle").output.split("\n")
 
     assert len(lines) == MOST_HITS + 2
     assert lines[1].endswith("x [7 more characters in this line]")
@@ -80,28 +80,30 @@ def test_an_answer_has_a_bound(root: Path, ran: Ran) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"pattern": "("}, "mend the pattern"),
         ({"pattern": ""}, "give a regular expression"),
         ({"pattern": "x", "path": "srcc"}, "did you mean src?"),
     ],
 )
-def test_what_cannot_be_searched_is_told(repository: Path, ran: Ran, given: dict[str, str], told: str) -> None:
+def test_what_cannot_be_searched_is_explained(
+    repository: Path, run_tool: RunTool, given: dict[str, str], message: str
+) -> None:
     """A broken expression and a missing path say what to do."""
-    with pytest.raises(ToolFailed, match=told.replace("?", r"\?")):
-        ran(SEARCH, **given)
+    with pytest.raises(ToolFailed, match=message.replace("?", r"\?")):
+        run_tool(SEARCH, **given)
 
 
-def test_a_pattern_is_never_an_option(root: Path, ran: Ran) -> None:
+def test_a_pattern_is_never_an_option(root: Path, run_tool: RunTool) -> None:
     """What begins with a dash is looked for like anything else."""
     (root / "a").write_text("--open-files-in-pager=x\n")
 
-    assert ran(SEARCH, pattern="--open-files-in-pager=x", path="a").output.startswith("a\n1\t--open")
+    assert run_tool(SEARCH, pattern="--open-files-in-pager=x", path="a").output.startswith("a\n1\t--open")
 
 
-def _files(told: str) -> list[str]:
-    return sorted(line.partition("\0")[0].removeprefix("./") for line in told.splitlines())
+def _files(message: str) -> list[str]:
+    return sorted(line.partition("\0")[0].removeprefix("./") for line in message.splitlines())
 
 
 @pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
@@ -122,7 +124,7 @@ def test_both_programs_find_the_same(repository: Path, given: dict[str, str], fi
     program = os.fsdecode(shutil.which("rg") or "")
 
     by_rg = run_process(rg_command(program, arguments, file), repository, limit_seconds=10)
-    assert _files(by_rg.output) == _files(git_search(arguments, repository, file).output)
+    assert _files(by_rg.output) == _files(run_git_grep(arguments, repository, file).output)
 
 
 def test_git_searches_a_folder_in_no_repository(root: Path) -> None:
@@ -130,5 +132,5 @@ def test_git_searches_a_folder_in_no_repository(root: Path) -> None:
     (root / "a").write_text("one needle\n")
     (root.parent / "above").write_text("needle\n")
 
-    assert _files(git_search(SearchArguments("needle"), root, "").output) == ["a"]
-    assert "above" not in _files(git_search(SearchArguments("needle", glob="../*"), root, "").output)
+    assert _files(run_git_grep(SearchArguments("needle"), root, "").output) == ["a"]
+    assert "above" not in _files(run_git_grep(SearchArguments("needle", glob="../*"), root, "").output)

@@ -6,18 +6,18 @@ import msgspec
 import pytest
 
 from infold.agent.permissions import BUILD_RULES, decide, parse_rules
-from infold.agent.tools.paths import RUNS_LATER
+from infold.agent.tools.files import RUNS_LATER
 from infold.agent.tools.shell import SHELL, ShellArguments
-from infold.agent.tools.tool import Done, ToolFailed, Wish, Workplace
+from infold.agent.tools.tool import ActionRequest, ToolFailed, ToolOutput, Workspace
 
-from .conftest import Ran, Wished
+from .conftest import ActionOf, RunTool
 
 
-def test_a_command_gives_what_it_said(root: Path, ran: Ran) -> None:
+def test_a_command_gives_what_it_said(root: Path, run_tool: RunTool) -> None:
     """S5.5: a command runs at the project's root; its output is whole, and success needs no words."""
     (root / "a.txt").write_text("x\n")
 
-    assert ran(SHELL, command="ls; echo done") == Done("a.txt\ndone", exit_status=0)
+    assert run_tool(SHELL, command="ls; echo done") == ToolOutput("a.txt\ndone", exit_status=0)
 
 
 @pytest.mark.parametrize(
@@ -37,37 +37,37 @@ def test_a_command_gives_what_it_said(root: Path, ran: Ran) -> None:
         (r"printf 'a\r\n10%%\r20%%\n'", "a\r\n10%\r20%", 0),
     ],
 )
-def test_how_it_went_is_told(ran: Ran, command: str, output: str, status: int) -> None:
-    """Nothing said and an exit status other than 0 are told in words too, because a model sees only those."""
-    assert ran(SHELL, command=command) == Done(output, exit_status=status)
+def test_the_outcome_is_put_in_words(run_tool: RunTool, command: str, output: str, status: int) -> None:
+    """Empty output and an exit status other than 0 are put in words, because a model sees only those."""
+    assert run_tool(SHELL, command=command) == ToolOutput(output, exit_status=status)
 
 
 @pytest.mark.slow
-def test_the_time_limit_is_told(ran: Ran) -> None:
-    """A command that takes too long is stopped, and the model is told what it could do."""
-    done = ran(SHELL, command="echo begun; sleep 60", timeout_seconds=1)
+def test_the_time_limit_is_explained(run_tool: RunTool) -> None:
+    """A command that takes too long is stopped, with advice for the model."""
+    done = run_tool(SHELL, command="echo begun; sleep 60", timeout_seconds=1)
 
     assert done.exit_status == 124
     assert done.output.startswith("begun\n[stopped after 1 seconds")
     assert "timeout_seconds" in done.output
 
 
-def test_what_still_runs_is_told(ran: Ran) -> None:
-    """A server in the background does not hold the call, and the model is told to send its output to a file."""
-    done = ran(SHELL, command="sleep 0.3 & echo up")
+def test_a_background_process_is_reported(run_tool: RunTool) -> None:
+    """A server in the background does not hold the call, with advice to send its output to a file."""
+    done = run_tool(SHELL, command="sleep 0.3 & echo up")
 
     assert done.output.startswith("up\n[something it started still runs")
     assert done.exit_status == 0
 
 
-def test_a_folder_may_be_given(root: Path, ran: Ran, wished: Wished) -> None:
-    """A command runs in the folder that is named, and the wish says so as a command would."""
+def test_a_folder_may_be_given(root: Path, run_tool: RunTool, action_of: ActionOf) -> None:
+    """A command runs in the folder that is named, and its action shows that as a command would."""
     (root / "my folder").mkdir()
 
-    assert ran(SHELL, command="pwd", folder="my folder").output.endswith("/my folder")
-    assert wished(SHELL, command="pwd", folder="my folder") == Wish("shell", "cd 'my folder' && pwd")
+    assert run_tool(SHELL, command="pwd", folder="my folder").output.endswith("/my folder")
+    assert action_of(SHELL, command="pwd", folder="my folder") == ActionRequest("shell", "cd 'my folder' && pwd")
     with pytest.raises(ToolFailed, match="there is no nowhere"):
-        ran(SHELL, command="pwd", folder="nowhere")
+        run_tool(SHELL, command="pwd", folder="nowhere")
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_a_folder_may_be_given(root: Path, ran: Ran, wished: Wished) -> None:
         "cat '/etc/passwd'",
     ],
 )
-def test_paths_outside_are_noticed(wished: Wished, command: str) -> None:
-    """A command that names something outside the project wishes for that."""
-    assert wished(SHELL, command=command).outside
+def test_paths_outside_are_noticed(action_of: ActionOf, command: str) -> None:
+    """A command that names something outside the project counts as outside."""
+    assert action_of(SHELL, command=command).outside
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_paths_outside_are_noticed(wished: Wished, command: str) -> None:
         "echo /",
     ],
 )
-def test_what_only_looks_like_a_path_is_let_be(root: Path, wished: Wished, command: str) -> None:
-    """Addresses, ranges and expressions are no paths outside; the root of all folders alone is one."""
-    assert wished(SHELL, command=command).outside is (command == "echo /")
+def test_what_only_looks_like_a_path_is_let_be(root: Path, action_of: ActionOf, command: str) -> None:
+    """Addresses, ranges and expressions are not paths outside; the root of the file system is one."""
+    assert action_of(SHELL, command=command).outside is (command == "echo /")
 
 
 @pytest.mark.parametrize(
@@ -141,16 +141,16 @@ def test_what_only_looks_like_a_path_is_let_be(root: Path, wished: Wished, comma
         *("cat /{" + "x," * 70 + "etc}/passwd", "cat " + "a" * 5_000, "cat\t/etc/passwd", "true|cat /etc/passwd"),
     ],
 )
-def test_no_spelling_leads_out_unasked(root: Path, wished: Wished, command: str) -> None:
+def test_no_spelling_leads_out_unasked(root: Path, action_of: ActionOf, command: str) -> None:
     """B41: links, globs, braces, escapes, quotes, variables and options lead a command out of the project only when asked."""
     (root / "out").symlink_to(root.parent)
     (root / "sub").mkdir()
     (root / "sub" / "up").symlink_to("/etc")
     (root.parent / "notes.txt").touch()
-    wish = wished(SHELL, command=command)
+    action = action_of(SHELL, command=command)
 
-    assert wish.outside
-    assert decide(wish, (*BUILD_RULES, *parse_rules({"shell:*": "allow"}))) == "ask"
+    assert action.outside
+    assert decide(action, (*BUILD_RULES, *parse_rules({"shell:*": "allow"}))) == "ask"
 
 
 @pytest.mark.parametrize(
@@ -160,15 +160,15 @@ def test_no_spelling_leads_out_unasked(root: Path, wished: Wished, command: str)
         *("cat cred*", "wc -l ./*.json"),
     ],
 )
-def test_a_file_of_secrets_is_known_by_where_it_leads(root: Path, wished: Wished, command: str) -> None:
+def test_a_file_of_secrets_is_known_by_where_it_leads(root: Path, action_of: ActionOf, command: str) -> None:
     """B41: a link or a glob that leads to a file of secrets is asked for like its name."""
     (root / "sub").mkdir()
     for name in (".env", "credentials.json"):
         (root / name).touch()
     (root / "inner").symlink_to(".env")
 
-    assert wished(SHELL, command=command).reveals or wished(SHELL, command=command).outside
-    assert decide(wished(SHELL, command=command), (*BUILD_RULES, *parse_rules({"shell:*": "allow"}))) == "ask"
+    assert action_of(SHELL, command=command).reveals or action_of(SHELL, command=command).outside
+    assert decide(action_of(SHELL, command=command), (*BUILD_RULES, *parse_rules({"shell:*": "allow"}))) == "ask"
 
 
 @pytest.mark.parametrize(
@@ -191,26 +191,26 @@ def test_a_file_of_secrets_is_known_by_where_it_leads(root: Path, wished: Wished
         ("make test", False),
     ],
 )
-def test_files_that_run_later_are_asked_for(root: Path, wished: Wished, command: str, asks: bool) -> None:
+def test_files_that_run_later_are_asked_for(root: Path, action_of: ActionOf, command: str, asks: bool) -> None:
     """B41: a command that may change a file that runs later is asked for; reading one, or using an environment, is not."""
     for folder in (".git/hooks", ".venv/bin", ".github/workflows"):
         (root / folder).mkdir(parents=True)
     (root / ".venv" / "bin" / "python").symlink_to("/usr/bin/env")
-    wish = wished(SHELL, command=command)
+    action = action_of(SHELL, command=command)
 
-    assert wish.outside is asks
-    assert not asks or wish.why == RUNS_LATER or ".." in command
+    assert action.outside is asks
+    assert not asks or action.why == RUNS_LATER or ".." in command
 
 
-def test_what_is_judged_is_what_runs(root: Path, wished: Wished, ran: Ran) -> None:
+def test_what_is_judged_is_what_runs(root: Path, action_of: ActionOf, run_tool: RunTool) -> None:
     """B41: spaces that only Python strips are part of the command for the rules as they are for the shell."""
     rules = (*BUILD_RULES, *parse_rules({"shell:echo *": "allow"}))
     for ending in ("\u2028", "\x85", "\u3000", "\x1c", "\r"):
         command = f"echo x >&2{ending}"
-        assert decide(wished(SHELL, command=command), rules) == "ask"
-        assert wished(SHELL, command=command).what == command
-    assert wished(SHELL, command=" \techo x\n ").what == "echo x"
-    assert ran(SHELL, command=" echo x\n").output == "x"
+        assert decide(action_of(SHELL, command=command), rules) == "ask"
+        assert action_of(SHELL, command=command).what == command
+    assert action_of(SHELL, command=" \techo x\n ").what == "echo x"
+    assert run_tool(SHELL, command=" echo x\n").output == "x"
 
 
 def test_commands_see_no_keys(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,7 @@ def test_commands_see_no_keys(root: Path, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setenv(name, value)
 
     def names(passed: tuple[str, ...] | None) -> set[str]:
-        output = SHELL.run(ShellArguments("env"), Workplace(root, passed=passed)).output
+        output = SHELL.run(ShellArguments("env"), Workspace(root, passed=passed)).output
         return {line.partition("=")[0] for line in output.splitlines()} & {*hidden, *seen}
 
     assert names(()) == set(seen)
@@ -235,16 +235,16 @@ def test_commands_see_no_keys(root: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert names(None) == {*hidden, *seen}
 
 
-def test_a_folder_outside_is_outside(wished: Wished) -> None:
+def test_a_folder_outside_is_outside(action_of: ActionOf) -> None:
     """Where a command runs counts too."""
-    assert wished(SHELL, command="ls", folder="..").outside
+    assert action_of(SHELL, command="ls", folder="..").outside
 
 
 @pytest.mark.parametrize("command", ["", "  \n", "a\0b"])
-def test_no_command_is_refused(ran: Ran, command: str) -> None:
-    """What cannot be run is told in words."""
+def test_no_command_is_refused(run_tool: RunTool, command: str) -> None:
+    """A command that cannot be run is explained."""
     with pytest.raises(ToolFailed, match="no command"):
-        ran(SHELL, command=command)
+        run_tool(SHELL, command=command)
 
 
 def test_the_limit_has_a_limit() -> None:

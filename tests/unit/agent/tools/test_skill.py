@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.skill import MOST_ANNOUNCED, MOST_FILES, SKILL, SkillArguments, announced, skills_in
-from infold.agent.tools.tool import Done, ToolFailed, Wish, Workplace, spec_of
+from infold.agent.tools.skill import MOST_ANNOUNCED, MOST_FILES, SKILL, SkillArguments, add_skill_list, find_skills
+from infold.agent.tools.tool import ActionRequest, ToolFailed, ToolOutput, Workspace, tool_spec
 from infold.core.policy import PRESETS
 
 PDF = """---
@@ -34,28 +34,28 @@ def folder(tmp_path: Path) -> Path:
 
 def test_skills_are_listed(folder: Path) -> None:
     """S5.5: name and description come from the front matter, else the name from the folder."""
-    done = SKILL.run(SkillArguments(), Workplace(folder, (folder, folder / "none")))
+    done = SKILL.run(SkillArguments(), Workspace(folder, (folder, folder / "none")))
 
-    assert done == Done("- pdf: Reads and fills PDF forms.\n- plain\n- q: x")
-    assert SKILL.run(SkillArguments(), Workplace(folder)) == Done("[there are no skills]")
+    assert done == ToolOutput("- pdf: Reads and fills PDF forms.\n- plain\n- q: x")
+    assert SKILL.run(SkillArguments(), Workspace(folder)) == ToolOutput("[there are no skills]")
 
 
 def test_a_skill_is_loaded(folder: Path) -> None:
-    """Its instructions come without the front matter, and with the files beside them."""
-    place = Workplace(folder, (folder,))
+    """Instructions are returned without the front matter, and with the files next to them."""
+    place = Workspace(folder, (folder,))
 
     assert SKILL.run(SkillArguments("pdf"), place).output == (
         f"Skill pdf\n\nUse the script.\n\nFiles in {folder / 'forms'}:\nscripts/fill.py"
     )
     assert SKILL.run(SkillArguments("plain"), place).output == "Skill plain\n\nJust do it."
-    assert SKILL.wish(SkillArguments("pdf"), place) == Wish("skill", "pdf")
-    assert SKILL.wish(SkillArguments(), place) == Wish("skill", "list")
+    assert SKILL.action(SkillArguments("pdf"), place) == ActionRequest("skill", "pdf")
+    assert SKILL.action(SkillArguments(), place) == ActionRequest("skill", "list")
 
 
-def test_an_unknown_skill_is_told(folder: Path) -> None:
-    """A name that is none lists those there are; it is never taken for a path."""
+def test_an_unknown_skill_is_explained(folder: Path) -> None:
+    """An unknown name lists the skills that exist; it is never used as a path."""
     with pytest.raises(ToolFailed, match=r"no skill '\.\./forms'; there are:\n- pdf"):
-        SKILL.run(SkillArguments("../forms"), Workplace(folder, (folder,)))
+        SKILL.run(SkillArguments("../forms"), Workspace(folder, (folder,)))
 
 
 def test_the_first_of_a_name_counts(folder: Path, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_the_first_of_a_name_counts(folder: Path, tmp_path: Path) -> None:
     (own / "plain").mkdir(parents=True)
     (own / "plain" / "SKILL.md").write_text("My way.")
 
-    assert [skill.instructions for skill in skills_in(Workplace(folder, (own, folder))) if skill.name == "plain"] == [
+    assert [skill.instructions for skill in find_skills(Workspace(folder, (own, folder))) if skill.name == "plain"] == [
         "My way."
     ]
 
@@ -79,26 +79,27 @@ def test_no_policy_prunes_a_skill() -> None:
 
 def test_skills_are_announced(folder: Path) -> None:
     """S5.5: the tool's description names the skills there are; where there are none it is as it was."""
-    told = announced(spec_of(SKILL), Workplace(folder, (folder,))).description
+    message = add_skill_list(tool_spec(SKILL), Workspace(folder, (folder,))).description
 
-    assert told == f"{SKILL.description} There are:\n- pdf: Reads and fills PDF forms.\n- plain\n- q: x"
-    assert announced(spec_of(SKILL), Workplace(folder)) == spec_of(SKILL)
+    assert message == f"{SKILL.description} There are:\n- pdf: Reads and fills PDF forms.\n- plain\n- q: x"
+    assert add_skill_list(tool_spec(SKILL), Workspace(folder)) == tool_spec(SKILL)
 
 
 def test_many_skills_are_announced_within_bounds(tmp_path: Path) -> None:
-    """Names and descriptions are in every request, so they have a bound; that there are more is told."""
+    """Names and descriptions are in every request, so they have a limit; a note counts the rest."""
     for number in range(60):
         (tmp_path / f"s{number:02}").mkdir()
         (tmp_path / f"s{number:02}" / "SKILL.md").write_text(f"---\ndescription: {'long ' * 100}\n---\n")
-    told = announced(spec_of(SKILL), Workplace(tmp_path, (tmp_path,))).description.split("\n")
+    message = add_skill_list(tool_spec(SKILL), Workspace(tmp_path, (tmp_path,))).description.split("\n")
 
-    assert sum(map(len, told)) < MOST_ANNOUNCED + 300
-    assert told[1].startswith("- s00: long long")
-    assert told[-1] == f"and {60 - len(told) + 2} more: call it without a name to see all"
+    assert sum(map(len, message)) < MOST_ANNOUNCED + 300
+    assert message[1].startswith("- s00: long long")
+    assert message[-1] == f"and {60 - len(message) + 2} more: call it without a name to see all"
 
 
 def test_a_link_shows_nothing_unasked(tmp_path: Path) -> None:
-    """B41: a project's skill that links out of the project, or to a file of secrets, is none; the user's own may be links."""
+    """B41: a project's skill that links out of the project, or to a file of secrets, does not count; the user's own may
+    be links."""
     root, own = tmp_path / "project", tmp_path / "own"
     skills = root / ".agents" / "skills"
     (tmp_path / "elsewhere").mkdir()
@@ -112,9 +113,9 @@ def test_a_link_shows_nothing_unasked(tmp_path: Path) -> None:
     (skills / "folder").symlink_to(tmp_path / "elsewhere")
     own.mkdir()
     (own / "mine").symlink_to(tmp_path / "elsewhere")
-    place = Workplace(root, (skills, own))
+    place = Workspace(root, (skills, own))
 
-    assert [skill.name for skill in skills_in(place)] == ["mine", "plain"]
+    assert [skill.name for skill in find_skills(place)] == ["mine", "plain"]
     with pytest.raises(ToolFailed, match="there is no skill 'environ'"):
         SKILL.run(SkillArguments("environ"), place)
 
@@ -127,7 +128,7 @@ def test_a_large_folder_is_not_walked_whole(tmp_path: Path) -> None:
     (folder / "all").symlink_to("/")
     for number in range(MOST_FILES + 5):
         (folder / "more" / f"{number:03}").touch()
-    told = SKILL.run(SkillArguments("big"), Workplace(tmp_path, (tmp_path / "skills",))).output
+    message = SKILL.run(SkillArguments("big"), Workspace(tmp_path, (tmp_path / "skills",))).output
 
-    assert told.count("\n") == MOST_FILES + 4
-    assert "all/" not in told
+    assert message.count("\n") == MOST_FILES + 4
+    assert "all/" not in message

@@ -5,12 +5,12 @@ from typing import get_args
 import msgspec
 
 from infold.agent.tools.todo import BOXES, TODO, Status
-from infold.agent.tools.tool import Done, Wish
+from infold.agent.tools.tool import ActionRequest, ToolOutput
 from infold.core.extract import arguments_of, todos_after
 from infold.core.ledger import TodoFact
 from infold.core.messages import ToolCallPart
 
-from .conftest import Ran, Wished
+from .conftest import ActionOf, RunTool
 
 ITEMS = [
     {"content": "Read\nthe docs", "status": "completed"},
@@ -19,11 +19,11 @@ ITEMS = [
 ]
 
 
-def test_the_list_is_given_back(ran: Ran, wished: Wished) -> None:
+def test_the_list_is_given_back(run_tool: RunTool, action_of: ActionOf) -> None:
     """S5.5: the whole list stands in the answer, a line for each item."""
-    assert ran(TODO, items=ITEMS) == Done("[x] Read the docs\n[-] Write\n[ ] Test")
-    assert ran(TODO, items=[]) == Done("[the list is empty]")
-    assert wished(TODO, items=ITEMS) == Wish("todo", "3 items")
+    assert run_tool(TODO, items=ITEMS) == ToolOutput("[x] Read the docs\n[-] Write\n[ ] Test")
+    assert run_tool(TODO, items=[]) == ToolOutput("[the list is empty]")
+    assert action_of(TODO, items=ITEMS) == ActionRequest("todo", "3 items")
     assert set(BOXES) == set(get_args(Status))
 
 

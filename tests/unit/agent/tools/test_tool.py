@@ -1,10 +1,10 @@
-"""What a tool is, and how a model is told of it."""
+"""What a tool is, and its description for a model."""
 
 from typing import Literal
 
 from msgspec import Struct
 
-from infold.agent.tools.tool import Done, Tool, Wish, Workplace, spec_of
+from infold.agent.tools.tool import ActionRequest, Tool, ToolOutput, Workspace, tool_spec
 
 
 class Inner(Struct, frozen=True):
@@ -14,23 +14,23 @@ class Inner(Struct, frozen=True):
 
 
 class Arguments(Struct, frozen=True):
-    """Never told."""
+    """Not part of the schema."""
 
     inner: Inner
     many: tuple[Inner, ...] = ()
 
 
-def _wish(arguments: Arguments, workplace: Workplace) -> Wish:
-    return Wish("t", "x")
+def _action(arguments: Arguments, workspace: Workspace) -> ActionRequest:
+    return ActionRequest("t", "x")
 
 
-def _run(arguments: Arguments, workplace: Workplace) -> Done:
-    return Done("x")
+def _run(arguments: Arguments, workspace: Workspace) -> ToolOutput:
+    return ToolOutput("x")
 
 
 def test_a_schema_is_in_one_piece() -> None:
-    """No reference is left, every object is closed, a choice has its type, and nothing is said twice."""
-    spec = spec_of(Tool("t", "Does a thing.", Arguments, _wish, _run))
+    """No reference is left, every object is closed, an enum has its type, and the description is not repeated."""
+    spec = tool_spec(Tool("t", "Does a thing.", Arguments, _action, _run))
     inner = {
         "type": "object",
         "description": "An inner thing.",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from infold.agent.run import Assignment, Person, Work, begin
+from infold.agent.run import AgentRun, RunOptions, UserInterface, open_run
 from infold.cli.chat.actions import ChatActions
 from infold.cli.chat.commands import parse_command
 from infold.cli.chat.screen import Screen
@@ -35,10 +35,10 @@ class Stage:
         self.console = Console(file=io.StringIO(), width=80, color_system=None, highlight=False, markup=False)
         self.screen = Screen(self.console, folder, lambda _: ())
         environ = {"HOME": str(folder), "PATH": os.environ["PATH"], "INFOLD_AGENT_SNAPSHOTS": "false"}
-        place = Assignment(root=folder, environ=environ, clock=SystemClock(), window=16_000)
-        person = Person(self.screen.show, lambda _: "once")
+        place = RunOptions(root=folder, environ=environ, clock=SystemClock(), window=16_000)
+        person = UserInterface(self.screen.show, lambda _: "once")
         settings = read_settings(environ, folder)
-        self.work: Work = begin(MemoryStore(), KEY, self.model, place=place, settings=settings, person=person)
+        self.work: AgentRun = open_run(MemoryStore(), KEY, self.model, options=place, settings=settings, ui=person)
         self.tallies = Tallies(self.work.store)
         self.acts = ChatActions(self.work, self.screen, self.status, store=None)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from infold.agent.events import Answered, Called
+from infold.agent.events import ToolAnswered, ToolCalled
 from infold.cli.chat.screen import MOST_COMPARED, MOST_KEPT, Results, ToolRun, changes_in, path_in, shorten_result
 from infold.core.messages import ResultStatus
 
@@ -14,8 +14,8 @@ def done(
     took: int = 0, before: str = "", **arguments: str,
 ) -> ToolRun:  # fmt: skip
     """A call with its result, the third of a chat."""
-    called = Called("c", tool, json.dumps(arguments), "")
-    return ToolRun(3, called, Answered("c", tool, output, status, exit_status, took), before)
+    called = ToolCalled("c", tool, json.dumps(arguments), "")
+    return ToolRun(3, called, ToolAnswered("c", tool, output, status, exit_status, took), before)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_a_written_file_is_compared_with_what_was_there() -> None:
         done("no such text", "edit", status="error", path="a", old="x", new="y"),
         done("1", "shell", command="ls"),
         done("made", "write", path="a", content="x" * (MOST_COMPARED + 1)),
-        ToolRun(1, Called("c", "edit", "no JSON", ""), Answered("c", "edit", "edited", "completed")),
-        ToolRun(1, Called("c", "edit", "[1]", ""), Answered("c", "edit", "edited", "completed")),
+        ToolRun(1, ToolCalled("c", "edit", "no JSON", ""), ToolAnswered("c", "edit", "edited", "completed")),
+        ToolRun(1, ToolCalled("c", "edit", "[1]", ""), ToolAnswered("c", "edit", "edited", "completed")),
     ],
 )
 def test_what_changed_nothing_has_no_changes(result: ToolRun) -> None:
@@ -66,9 +66,9 @@ def test_what_changed_nothing_has_no_changes(result: ToolRun) -> None:
 
 def test_only_tools_that_change_files_name_one() -> None:
     """The path of an edit or a write is known beforehand."""
-    assert path_in(Called("c", "write", '{"path": "a/b"}', "")) == "a/b"
-    assert path_in(Called("c", "read", '{"path": "a/b"}', "")) == ""
-    assert path_in(Called("c", "edit", '{"path": 3}', "")) == ""
+    assert path_in(ToolCalled("c", "write", '{"path": "a/b"}', "")) == "a/b"
+    assert path_in(ToolCalled("c", "read", '{"path": "a/b"}', "")) == ""
+    assert path_in(ToolCalled("c", "edit", '{"path": 3}', "")) == ""
 
 
 def test_results_are_numbered() -> None:
@@ -76,8 +76,8 @@ def test_results_are_numbered() -> None:
     results = Results()
     assert results.find() is None
     for number in range(MOST_KEPT + 1):
-        results.call(Called(f"c{number}", "shell", "{}", f"command {number}"))
-        results.answer(Answered(f"c{number}", "shell", f"{number}", "completed"))
+        results.call(ToolCalled(f"c{number}", "shell", "{}", f"command {number}"))
+        results.answer(ToolAnswered(f"c{number}", "shell", f"{number}", "completed"))
 
     newest, oldest = results.find(), results.find(2)
     assert newest is not None
@@ -85,4 +85,4 @@ def test_results_are_numbered() -> None:
     assert (newest.number, newest.called.what) == (MOST_KEPT + 1, f"command {MOST_KEPT}")
     assert oldest.answered.output == "1"
     assert results.find(1) is None
-    assert results.answer(Answered("unknown", "read", "x", "completed")).called.tool == "read"
+    assert results.answer(ToolAnswered("unknown", "read", "x", "completed")).called.tool == "read"

@@ -10,17 +10,17 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from infold.agent.events import (
-    Answered,
-    Called,
-    Ended,
-    Noted,
-    Reasoned,
-    Retried,
-    Spoke,
-    Started,
-    Stepped,
-    SummaryBegun,
-    Titled,
+    Notice,
+    ReasoningReceived,
+    RequestRetried,
+    RunEnded,
+    RunStarted,
+    SessionTitled,
+    StepFinished,
+    SummaryStarted,
+    TextReceived,
+    ToolAnswered,
+    ToolCalled,
 )
 from infold.cli.chat.screen import REFRESHES, Screen
 from infold.cli.chat.status import StatusPiece
@@ -58,21 +58,21 @@ def told(*happenings: RunEvent, root: Path = Path()) -> str:
 
 def test_an_answer_is_drawn_in_blocks() -> None:
     """Pieces make blocks, each with a line free above it, and the last one is printed when the step ends."""
-    pieces = map(Spoke, ("# Ki", "tes\n", "\nA **r", "ed** one.\n\nAnd the str", "ing"))
+    pieces = map(TextReceived, ("# Ki", "tes\n", "\nA **r", "ed** one.\n\nAnd the str", "ing"))
 
-    assert told(*pieces, Stepped(1, "stop", None, 0.0, 1, 2)) == "\nKites\n\nA red one.\n\nAnd the string"
+    assert told(*pieces, StepFinished(1, "stop", None, 0.0, 1, 2)) == "\nKites\n\nA red one.\n\nAnd the string"
 
 
 def test_thoughts_are_told_apart() -> None:
     """Reasoning is indented, line by line, before the answer."""
-    shown = told(Reasoned("The user wan"), Reasoned("ts\na kite"), Spoke("Here it is."))
+    shown = told(ReasoningReceived("The user wan"), ReasoningReceived("ts\na kite"), TextReceived("Here it is."))
 
     assert shown == "  The user wants\n  a kite\n\nHere it is."
 
 
 def test_a_broken_answer_is_kept() -> None:
     """What had arrived when somebody stopped it is printed, then that it was stopped."""
-    shown = told(Spoke("Half an ans"), Ended("aborted", "s", 1, ""))
+    shown = told(TextReceived("Half an ans"), RunEnded("aborted", "s", 1, ""))
 
     assert shown == "\nHalf an ans\naborted; the session is stored"
 
@@ -81,7 +81,7 @@ def test_an_interrupt_leaves_what_had_arrived() -> None:
     """An exception in the middle takes nothing from the screen that had been there."""
     shown = screen()
     with suppress(KeyboardInterrupt), shown.working("thinking"):
-        shown.show(Spoke("Half an ans"))
+        shown.show(TextReceived("Half an ans"))
         raise KeyboardInterrupt
 
     assert seen(shown) == "\nHalf an ans"
@@ -90,10 +90,10 @@ def test_an_interrupt_leaves_what_had_arrived() -> None:
 def test_calls_are_folded() -> None:
     """A call is a line, its result a line or two; a failed one has what went wrong."""
     shown = told(
-        Called("1", "shell", '{"command": "seq 3"}', "seq 3"),
-        Answered("1", "shell", "1\n2\n3", "completed"),
-        Called("2", "read", "{}", "a\x1b[2Jb"),
-        Answered("2", "read", "there is no file", "error"),
+        ToolCalled("1", "shell", '{"command": "seq 3"}', "seq 3"),
+        ToolAnswered("1", "shell", "1\n2\n3", "completed"),
+        ToolCalled("2", "read", "{}", "a\x1b[2Jb"),
+        ToolAnswered("2", "read", "there is no file", "error"),
     )
 
     assert shown == "\n● shell  seq 3\n  1\n  2 more lines, /show 1\n\n● read  a?[2Jb\n  there is no file"
@@ -103,8 +103,8 @@ def test_edits_are_shown_short(tmp_path: Path) -> None:
     """A written file is compared with the one it replaces, and a long difference is cut."""
     (tmp_path / "a.txt").write_text("one\ntwo\n", "utf-8")
     content = "one\\n" + "".join(f"{number}\\n" for number in range(20))
-    call = Called("1", "write", f'{{"path": "a.txt", "content": "{content}"}}', "a.txt")
-    shown = told(call, Answered("1", "write", "replaced a.txt: 21 lines", "completed"), root=tmp_path)
+    call = ToolCalled("1", "write", f'{{"path": "a.txt", "content": "{content}"}}', "a.txt")
+    shown = told(call, ToolAnswered("1", "write", "replaced a.txt: 21 lines", "completed"), root=tmp_path)
 
     assert "  replaced a.txt: 21 lines\n     one\n    -two\n    +0\n" in shown
     assert shown.endswith("(10 more lines, /show 1)")
@@ -115,23 +115,23 @@ def test_what_cannot_be_compared_is_no_harm(tmp_path: Path, path: str) -> None:
     """A file that is not there, a folder, bytes that are no text and a path that is none are compared with nothing."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "broken.bin").write_bytes(b"\xff\xfe")
-    call = Called("1", "write", f'{{"path": "{path}", "content": "x"}}', path)
+    call = ToolCalled("1", "write", f'{{"path": "{path}", "content": "x"}}', path)
 
-    assert "    +x" in told(call, Answered("1", "write", "made", "completed"), root=tmp_path)
+    assert "    +x" in told(call, ToolAnswered("1", "write", "made", "completed"), root=tmp_path)
 
 
 def test_what_infold_does_is_told() -> None:
     """Compactions and retries have their line; titles, what is prepared ahead and what changes no number have none."""
     shown = told(
         Compacted("s", 12, 9_000, 400, "trigger"),
-        Retried("the server is busy"),
-        Titled("s", "Kites"),
+        RequestRetried("the server is busy"),
+        SessionTitled("s", "Kites"),
         PreparedAhead("s"),
-        Started("s", "m", "/kites"),
-        SummaryBegun("s"),
+        RunStarted("s", "m", "/kites"),
+        SummaryStarted("s"),
         Clipped("s", (Handle("3.0"),), 3_440, 3_410, "arrival"),
-        Ended("failed", "s", 1, "", "told by the error"),
-        Ended("done", "s", 1, ""),
+        RunEnded("failed", "s", 1, "", "told by the error"),
+        RunEnded("done", "s", 1, ""),
     )
 
     assert "◆ folded 12 messages" in shown
@@ -157,7 +157,7 @@ def test_two_summaries_are_told_apart() -> None:
     shown.shows_summary = True
     with shown.working("compacting"):
         for piece in ("No kite", "A red kite\nis meant"):
-            shown.show(SummaryBegun("s"))
+            shown.show(SummaryStarted("s"))
             shown.show(SummaryProgressed("s", piece))
 
     assert seen(shown) == "\n  No kite\n\n  A red kite\n  is meant"
@@ -165,12 +165,12 @@ def test_two_summaries_are_told_apart() -> None:
 
 def test_silence_is_told() -> None:
     """A model that ends without a word does not leave a person wondering."""
-    assert told(Ended("done", "s", 1, "", "the model said nothing")) == "the model said nothing"
+    assert told(RunEnded("done", "s", 1, "", "the model said nothing")) == "the model said nothing"
 
 
 def test_notes_have_their_line() -> None:
     """What a person should know who wonders is said."""
-    assert told(Noted("a snapshot takes its time")) == "a snapshot takes its time"
+    assert told(Notice("a snapshot takes its time")) == "a snapshot takes its time"
 
 
 def test_what_happens_meanwhile_waits() -> None:
@@ -190,10 +190,10 @@ def test_pausing_shows_what_had_arrived() -> None:
     """Before a question is asked, the text so far is printed; afterwards it goes on."""
     shown = screen()
     with shown.working("thinking"):
-        shown.show(Spoke("I would run it."))
+        shown.show(TextReceived("I would run it."))
         with shown.paused():
             assert seen(shown) == "\nI would run it."
-        shown.show(Spoke("I ran it."))
+        shown.show(TextReceived("I ran it."))
     assert seen(shown) == "\nI would run it.\n\nI ran it."
 
 
@@ -201,7 +201,7 @@ def test_a_terminal_shows_what_is_arriving() -> None:
     """Below what is printed stand the newest lines, what is being done and the status; in the end they are gone."""
     shown = screen(terminal=True)
     with shown.working("thinking"):
-        shown.show(Spoke("Half an ans\x1b[2J"))
+        shown.show(TextReceived("Half an ans\x1b[2J"))
         below = shown._below()
     console = Console(file=io.StringIO(), width=60, color_system=None)
     with console.capture() as captured:
@@ -217,7 +217,7 @@ def test_plain_consoles_get_plain_signs() -> None:
     """Where the encoding is ASCII, signs become what it has."""
     shown = screen(encoding="ascii")
     with shown.working("thinking"):
-        shown.show(Called("1", "shell", "{}", "ls 漢"))
+        shown.show(ToolCalled("1", "shell", "{}", "ls 漢"))
 
     assert seen(shown) == "\n? shell  ls ?"
 

@@ -1,7 +1,7 @@
-"""What an agent's session holds of its work."""
+"""What is written to an agent's session."""
 
 from infold.agent.agents import BUILD
-from infold.agent.session_writer import Scribe
+from infold.agent.session_writer import SessionWriter
 from infold.core.messages import (
     AssistantMessage,
     StepFinishPart,
@@ -16,29 +16,29 @@ from infold.stores.memory import MemoryStore
 from infold.testing.script import Say
 from infold.testing.scripted_model import ScriptedModel
 
-from .workshop import call, messages_in, model_saying, session_in
+from .builders import call, messages_in, model_saying, session_in
 
 ROOT = "/work"
 
 
-def scribe_in(store: MemoryStore, model: ScriptedModel) -> Scribe:
-    """A scribe for session `s`."""
-    return Scribe(session_in(store, model), model, BUILD, root=ROOT)
+def writer_in(store: MemoryStore, model: ScriptedModel) -> SessionWriter:
+    """Return a writer for session `s`."""
+    return SessionWriter(session_in(store, model), model, BUILD, root=ROOT)
 
 
 def body_of(model: ScriptedModel) -> dict[str, object]:
-    """What the model says next."""
+    """Return the body of the model's next reply."""
     (replied,) = [heard for heard in model.stream(ModelRequest([])) if isinstance(heard, Replied)]
     return replied.body
 
 
-def test_a_prompt_names_who_is_to_answer() -> None:
-    """S3.1, S3.3: agent, model and its own system text are in the log; what no person said is marked."""
+def test_a_prompt_names_its_agent_and_model() -> None:
+    """S3.1, S3.3: agent, model and the prompt's system text are in the log; synthetic text is marked."""
     store, model = MemoryStore(), model_saying("Hi.")
-    scribe = scribe_in(store, model)
-    scribe.own = "Answer in rhyme."
-    scribe.put("Hello?")
-    scribe.put("Go on.", synthetic=True)
+    writer = writer_in(store, model)
+    writer.system = "Answer in rhyme."
+    writer.add_prompt("Hello?")
+    writer.add_prompt("Go on.", synthetic=True)
     first, second = messages_in(store)
 
     assert isinstance(first, UserMessage)
@@ -46,28 +46,28 @@ def test_a_prompt_names_who_is_to_answer() -> None:
     assert second.parts[0].synthetic  # type: ignore[union-attr]
 
 
-def test_own_system_text_is_found_again() -> None:
-    """S3.3: after a restart it is that of the last user message; without one there is none."""
+def test_a_prompts_system_text_is_restored() -> None:
+    """S3.3: after a restart it is that of the last user message, or empty without one."""
     store, model = MemoryStore(), model_saying("Hi.")
-    scribe_in(store, model).recall_own()
-    before = scribe_in(store, model)
-    before.own = "Answer in rhyme."
-    before.put("Hello?")
-    after = scribe_in(store, model)
-    after.recall_own()
+    writer_in(store, model).restore_system()
+    before = writer_in(store, model)
+    before.system = "Answer in rhyme."
+    before.add_prompt("Hello?")
+    after = writer_in(store, model)
+    after.restore_system()
 
-    assert after.own == "Answer in rhyme."
+    assert after.system == "Answer in rhyme."
 
 
 def test_a_reply_carries_the_marks_of_its_step() -> None:
-    """S3.6, S6.1: a reply that calls nothing begins and ends its step; one with calls leaves the end to their results."""
+    """S3.6, S6.1: a reply without calls begins and ends its step; the last results end that of a reply with calls."""
     store, model = MemoryStore(), model_saying(Say(calls=(call("list"),)), "All is well.")
-    scribe = scribe_in(store, model)
-    scribe.put("Look around.")
-    calling = scribe.reply(body_of(model), "tree-1")
+    writer = writer_in(store, model)
+    writer.add_prompt("Look around.")
+    calling = writer.add_reply(body_of(model), "tree-1")
     result = ToolResultPart(calling.parts[0].call_id, "list", "a\nb")  # type: ignore[union-attr]
-    scribe.last_results((result,), calling, "tree-2", longest_tokens=100)
-    said = scribe.reply(body_of(model), "tree-2")
+    writer.add_results((result,), calling, "tree-2", longest_tokens=100)
+    said = writer.add_reply(body_of(model), "tree-2")
 
     assert calling.parts[-1] == StepStartPart("tree-1")
     assert (calling.agent, calling.path, calling.parent_id) == ("build", WorkPath(ROOT, ROOT), "m0")
@@ -78,13 +78,13 @@ def test_a_reply_carries_the_marks_of_its_step() -> None:
     assert [type(part) for part in said.parts[1:]] == [StepStartPart, StepFinishPart]
 
 
-def test_a_reply_that_was_broken_off_is_kept() -> None:
-    """B13: with why it ended; one that had said nothing leaves nothing."""
+def test_a_partial_reply_is_written() -> None:
+    """B13: with the reason; a blank one is not."""
     store, model = MemoryStore(), model_saying("Hi.")
-    scribe = scribe_in(store, model)
-    scribe.put("Hello?")
-    scribe.broken_off("  ", "abort", "")
-    scribe.broken_off("Well, I", "abort", "tree")
+    writer = writer_in(store, model)
+    writer.add_prompt("Hello?")
+    writer.add_partial_reply("  ", "abort", "")
+    writer.add_partial_reply("Well, I", "abort", "tree")
     kept = messages_in(store)[-1]
 
     assert len(messages_in(store)) == 2
@@ -94,11 +94,11 @@ def test_a_reply_that_was_broken_off_is_kept() -> None:
 
 
 def test_a_step_that_goes_on_has_no_end() -> None:
-    """Results before the last are kept as they are, with no mark."""
+    """Results before the last do not end the step."""
     store, model = MemoryStore(), model_saying(Say(calls=(call("list"), call("list"))))
-    scribe = scribe_in(store, model)
-    scribe.put("Look around.")
-    calling = scribe.reply(body_of(model), "")
-    scribe.results((ToolResultPart(calling.parts[0].call_id, "list", "a"),), longest_tokens=100)  # type: ignore[union-attr]
+    writer = writer_in(store, model)
+    writer.add_prompt("Look around.")
+    calling = writer.add_reply(body_of(model), "")
+    writer.add_results((ToolResultPart(calling.parts[0].call_id, "list", "a"),), calling, None, longest_tokens=100)  # type: ignore[union-attr]
 
     assert messages_in(store)[-1].parts == (ToolResultPart(calling.parts[0].call_id, "list", "a"),)  # type: ignore[union-attr]

@@ -1,13 +1,13 @@
-"""An agent put to work: session, model, tools and rules together, as settings say."""
+"""Opening a run: session, model, tools and rules together, as settings say."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infold.agent.events import Ended, SummaryBegun, Titled
-from infold.agent.run import Assignment, Person, Told, Work, begin
-from infold.agent.trust import default_snapshots
+from infold.agent.events import RunEnded, SessionTitled, SummaryStarted
+from infold.agent.run import AgentRun, RunEvent, RunOptions, UserInterface, open_run
+from infold.agent.trust import default_snapshot_folder
 from infold.core.events import Compacted, SummaryProgressed, SummaryRejected
 from infold.core.messages import (
     AssistantMessage,
@@ -27,31 +27,31 @@ from infold.stores.memory import MemoryStore
 from infold.testing.script import Fail, Say, ScriptedAnswer, ScriptedRequest
 from infold.testing.scripted_model import ScriptedModel
 
-from .workshop import Ticking, call, messages_in, model_saying, never
+from .builders import Ticking, call, messages_in, model_saying, never
 
 KEY = SessionKey("", SessionId("s"))
 LISTS = Say("", (call("shell", command="echo hi"),))
 PLAIN = {"INFOLD_AGENT_TITLES": "false", "INFOLD_AGENT_SNAPSHOTS": "false"}
-"""An agent that asks its model for nothing but the work."""
+"""An agent that calls its model only for the work."""
 
 
-def put_to_work(
+def open_in(
     folder: Path,
     model: ScriptedModel,
-    told: list[Told] | None = None,
+    events: list[RunEvent] | None = None,
     *,
     store: FullStore | None = None,
     variables: dict[str, str] = PLAIN,
     **given: Any,
-) -> Work:
-    """An agent in the project of a folder, with a home beside it."""
+) -> AgentRun:
+    """Open a run in the project of a folder, which is also the home folder."""
     root = folder / "project"
     root.mkdir(exist_ok=True)
     environ = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), **variables}
-    place = Assignment(root=root, environ=environ, clock=Ticking(), **{"window": 64_000, **given})
-    person = Person((lambda _: None) if told is None else told.append, never)
+    options = RunOptions(root=root, environ=environ, clock=Ticking(), **{"window": 64_000, **given})
+    ui = UserInterface((lambda _: None) if events is None else events.append, never)
     kept = MemoryStore() if store is None else store
-    return begin(kept, KEY, model, place=place, settings=read_settings(environ, root), person=person)
+    return open_run(kept, KEY, model, options=options, settings=read_settings(environ, root), ui=ui)
 
 
 def statuses(store: FullStore) -> list[str]:
@@ -65,32 +65,32 @@ def offered(model: ScriptedModel) -> set[str]:
 
 
 def test_a_task_is_carried_out(tmp_path: Path) -> None:
-    """S5.5: a person's prompt is worked on in the project, and the person is told."""
-    told: list[Told] = []
+    """S5.5: a prompt is worked on in the project, and events report it."""
+    events: list[RunEvent] = []
     model = model_saying(Say("", (call("write", path="a", content="a"),)), "Done.")
-    ended = put_to_work(tmp_path, model, told).run("Write a.")
+    ended = open_in(tmp_path, model, events).run("Write a.")
 
-    assert ended == Ended("done", "s", 2, "Done.") == told[-1]
+    assert ended == RunEnded("done", "s", 2, "Done.") == events[-1]
     assert (tmp_path / "project" / "a").read_text() == "a"
 
 
 def test_a_new_session_is_named_and_a_known_one_is_not(tmp_path: Path) -> None:
     """S6.2: the first prompt gives the title; a second one, or another process, changes nothing."""
-    store, told = MemoryStore(), list[Told]()
-    work = put_to_work(tmp_path, model_saying("Hello."), told, store=store)
-    work.run("Count the boats")
-    work.run("And the ships")
-    put_to_work(tmp_path, model_saying("Hello."), told, store=store).run("And the buoys")
+    store, events = MemoryStore(), list[RunEvent]()
+    run = open_in(tmp_path, model_saying("Hello."), events, store=store)
+    run.run("Count the boats")
+    run.run("And the ships")
+    open_in(tmp_path, model_saying("Hello."), events, store=store).run("And the buoys")
 
-    assert [one.text for one in told if isinstance(one, Titled)] == ["Count the boats"]
+    assert [one.text for one in events if isinstance(one, SessionTitled)] == ["Count the boats"]
 
 
 def test_every_prompt_has_a_title(tmp_path: Path) -> None:
     """S6.2: each message of a person gets a title by code, what a program puts there gets none."""
     store = MemoryStore()
-    work = put_to_work(tmp_path, model_saying(LISTS, "Hello."), store=store, allow=("shell",))
-    work.run("**Count** the boats\n\nin the harbour")
-    put_to_work(tmp_path, model_saying("Hello."), store=store).run("And the ships")
+    run = open_in(tmp_path, model_saying(LISTS, "Hello."), store=store, allow=("shell",))
+    run.run("**Count** the boats\n\nin the harbour")
+    open_in(tmp_path, model_saying("Hello."), store=store).run("And the ships")
     entries = [entry for _, entry in store.newest_first(KEY)][::-1]
     prompts = [message.id for message in messages_in(store) if isinstance(message, UserMessage)]
 
@@ -104,9 +104,9 @@ def test_every_prompt_has_a_title(tmp_path: Path) -> None:
 def test_the_models_title_is_the_first_prompts_too(tmp_path: Path) -> None:
     """S6.2: one call names the session and the message it began with; later messages cost no call."""
     store, model = MemoryStore(), model_saying("Hello.", "Boats", "Hello again.")
-    work = put_to_work(tmp_path, model, store=store, variables={"INFOLD_AGENT_SNAPSHOTS": "false"})
-    work.run("Count the boats")
-    work.run("And the ships")
+    run = open_in(tmp_path, model, store=store, variables={"INFOLD_AGENT_SNAPSHOTS": "false"})
+    run.run("Count the boats")
+    run.run("And the ships")
     titles = titles_of([entry for _, entry in store.newest_first(KEY)][::-1])
 
     assert sorted(titles.values()) == ["And the ships", "Boats", "Boats"]
@@ -115,56 +115,56 @@ def test_the_models_title_is_the_first_prompts_too(tmp_path: Path) -> None:
 
 def test_the_model_may_name_it(tmp_path: Path) -> None:
     """S6.2: where settings let it, the model is asked for the title after its first reply."""
-    told: list[Told] = []
+    events: list[RunEvent] = []
     model = model_saying("Hello.", "Boats")
-    put_to_work(tmp_path, model, told, variables={"INFOLD_AGENT_SNAPSHOTS": "false"}).run("Count the boats")
+    open_in(tmp_path, model, events, variables={"INFOLD_AGENT_SNAPSHOTS": "false"}).run("Count the boats")
 
-    assert [one.text for one in told if isinstance(one, Titled)] == ["Boats"]
+    assert [one.text for one in events if isinstance(one, SessionTitled)] == ["Boats"]
 
 
-def test_it_is_told_where_a_summary_begins(tmp_path: Path) -> None:
-    """S3.10: the pieces of a summary that was not accepted can be told from those of the next one."""
-    told: list[Told] = []
+def test_each_summary_has_a_start(tmp_path: Path) -> None:
+    """S3.10: the pieces of a rejected summary can be separated from those of the next one."""
+    events: list[RunEvent] = []
     answers = iter(["No.", "The boats were counted: there are twelve of them, and none is missing."])
 
     def script(request: ScriptedRequest) -> Say:
         return Say(next(answers, "Counted.")) if "You write the notes" in str(request) else Say("Twelve boats. " * 40)
 
-    work = put_to_work(tmp_path, ScriptedModel(script), told)
+    run = open_in(tmp_path, ScriptedModel(script), events)
     for _ in range(3):
-        work.run("Count the boats.")
-    told.clear()
-    work.session.compact()
-    begun = [at for at, one in enumerate(told) if isinstance(one, SummaryBegun)]
+        run.run("Count the boats.")
+    events.clear()
+    run.session.compact()
+    begun = [at for at, one in enumerate(events) if isinstance(one, SummaryStarted)]
 
     assert len(begun) == 2
-    assert isinstance(told[begun[0] + 1], SummaryProgressed)
-    assert isinstance(told[begun[1] + 1], SummaryProgressed)
+    assert isinstance(events[begun[0] + 1], SummaryProgressed)
+    assert isinstance(events[begun[1] + 1], SummaryProgressed)
 
 
-def test_a_summary_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
-    """B36: the status and message of a model that cannot summarise reach the person, who is told once and asks it once."""
-    told: list[Told] = []
+def test_a_failed_summary_is_reported_with_its_reason(tmp_path: Path) -> None:
+    """B36: the status and message of a failed summary are reported, once, and it is requested once."""
+    events: list[RunEvent] = []
 
     def script(request: ScriptedRequest) -> ScriptedAnswer:
         return Fail(401) if "You write the notes" in str(request) else Say("Twelve boats. " * 40)
 
-    work = put_to_work(tmp_path, ScriptedModel(script), told)
+    run = open_in(tmp_path, ScriptedModel(script), events)
     for _ in range(3):
-        work.run("Count the boats.")
-    work.session.compact()
-    (rejected,) = [one for one in told if isinstance(one, SummaryRejected)]
+        run.run("Count the boats.")
+    run.session.compact()
+    (rejected,) = [one for one in events if isinstance(one, SummaryRejected)]
 
     assert rejected.faults == ("failed",)
     assert "scripted failure of status 401" in rejected.error
-    assert len([one for one in told if isinstance(one, SummaryBegun)]) == 1
+    assert len([one for one in events if isinstance(one, SummaryStarted)]) == 1
 
 
 def test_it_goes_on_where_it_stands(tmp_path: Path) -> None:
     """B13: another process takes the session up without a new prompt."""
     store = MemoryStore()
-    put_to_work(tmp_path, model_saying(LISTS), store=store, steps=1).run("List.")
-    ended = put_to_work(tmp_path, model_saying("Listed."), store=store).go_on()
+    open_in(tmp_path, model_saying(LISTS), store=store, steps=1).run("List.")
+    ended = open_in(tmp_path, model_saying("Listed."), store=store).go_on()
 
     assert ended.text == "Listed."
 
@@ -173,37 +173,37 @@ def test_it_goes_on_where_it_stands(tmp_path: Path) -> None:
 def test_trees_are_kept_unless_settings_say_otherwise(tmp_path: Path) -> None:
     """S6.1: by default each step has its snapshot, in the user's own folder."""
     store = MemoryStore()
-    put_to_work(tmp_path, model_saying("Hello."), store=store, variables={"INFOLD_AGENT_TITLES": "false"}).run("Hello?")
+    open_in(tmp_path, model_saying("Hello."), store=store, variables={"INFOLD_AGENT_TITLES": "false"}).run("Hello?")
     starts = [part for message in messages_in(store) for part in message.parts if isinstance(part, StepStartPart)]
 
     assert all(part.snapshot for part in starts)
-    assert default_snapshots({"HOME": str(tmp_path)}).is_dir()
+    assert default_snapshot_folder({"HOME": str(tmp_path)}).is_dir()
 
 
 # What it may do.
 
 
 def test_commands_are_asked_for(tmp_path: Path) -> None:
-    """Without leave a command is not run, since the person says no."""
+    """Without permission a command is not run, since the user refuses."""
     store = MemoryStore()
-    put_to_work(tmp_path, model_saying(LISTS, "No."), store=store).run("List.")
+    open_in(tmp_path, model_saying(LISTS, "No."), store=store).run("List.")
 
     assert statuses(store) == ["error"]
 
 
 @pytest.mark.parametrize("allow", ["shell", "shell:echo *", "*"])
-def test_leave_may_be_given_for_this_work(tmp_path: Path, allow: str) -> None:
+def test_a_run_may_allow_actions(tmp_path: Path, allow: str) -> None:
     """What is allowed on the command line is done unasked."""
     store = MemoryStore()
-    put_to_work(tmp_path, model_saying(LISTS, "Yes."), store=store, allow=(allow,)).run("List.")
+    open_in(tmp_path, model_saying(LISTS, "Yes."), store=store, allow=(allow,)).run("List.")
 
     assert statuses(store) == ["completed"]
 
 
-def test_what_settings_deny_no_leave_allows(tmp_path: Path) -> None:
+def test_denials_in_settings_are_final(tmp_path: Path) -> None:
     """A denial is final, whatever is allowed for this work."""
     store, denied = MemoryStore(), {**PLAIN, "INFOLD_PERMISSIONS_DENY": "shell:echo *"}
-    put_to_work(tmp_path, model_saying(LISTS, "No."), store=store, variables=denied, allow=("*",)).run("List.")
+    open_in(tmp_path, model_saying(LISTS, "No."), store=store, variables=denied, allow=("*",)).run("List.")
 
     assert statuses(store) == ["error"]
 
@@ -211,7 +211,7 @@ def test_what_settings_deny_no_leave_allows(tmp_path: Path) -> None:
 def test_an_agent_that_plans_cannot_be_made_to_write(tmp_path: Path) -> None:
     """The agent's own denials are final too; the tools are not even offered."""
     model = model_saying("Hm.")
-    put_to_work(tmp_path, model, agent="plan", allow=("*",)).run("Plan.")
+    open_in(tmp_path, model, agent="plan", allow=("*",)).run("Plan.")
 
     assert offered(model) & {"write", "edit", "read"} == {"read"}
 
@@ -219,8 +219,8 @@ def test_an_agent_that_plans_cannot_be_made_to_write(tmp_path: Path) -> None:
 def test_recall_is_offered_unless_settings_say_otherwise(tmp_path: Path) -> None:
     """B6: the model can bring back what left its view."""
     with_it, without = model_saying("Hm."), model_saying("Hm.")
-    put_to_work(tmp_path, with_it).run("Hello?")
-    put_to_work(tmp_path, without, variables={**PLAIN, "INFOLD_RECALL_ENABLED": "false"}).run("Hello?")
+    open_in(tmp_path, with_it).run("Hello?")
+    open_in(tmp_path, without, variables={**PLAIN, "INFOLD_RECALL_ENABLED": "false"}).run("Hello?")
 
     assert "recall" in offered(with_it)
     assert "recall" not in offered(without)
@@ -230,7 +230,7 @@ def test_a_model_too_small_for_tools_talks(tmp_path: Path) -> None:
     """A model that cannot call tools is offered none, is not asked for titles, and writes no summaries."""
     model = ScriptedModel(ref=ModelRef("embedded", "smollm2-135m-instruct"))
     store = MemoryStore()
-    put_to_work(tmp_path, model, store=store, variables={"INFOLD_AGENT_SNAPSHOTS": "false"}).run("Hello?")
+    open_in(tmp_path, model, store=store, variables={"INFOLD_AGENT_SNAPSHOTS": "false"}).run("Hello?")
     reply = messages_in(store)[-1]
 
     assert isinstance(reply, AssistantMessage)
@@ -240,10 +240,10 @@ def test_a_model_too_small_for_tools_talks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "problem"), [({"agent": "nobody"}, "no agent 'nobody'"), ({"allow": ("bash",)}, "no tool 'bash'")]
 )
-def test_a_wrong_word_is_told(tmp_path: Path, given: dict[str, Any], problem: str) -> None:
-    """An agent and a rule that do not exist are told before anything begins."""
+def test_an_unknown_name_is_an_error(tmp_path: Path, given: dict[str, Any], problem: str) -> None:
+    """An unknown agent or rule is an error before anything begins."""
     with pytest.raises(UsageError, match=problem):
-        put_to_work(tmp_path, model_saying("Hm."), **given)
+        open_in(tmp_path, model_saying("Hm."), **given)
 
 
 # How its session is kept.
@@ -259,9 +259,9 @@ def test_its_own_model_writes_the_summaries(tmp_path: Path) -> None:
         at = next(count)
         return Say(f"Look {at}.", (call("shell", command=f"seq {at} 900"),)) if at < 8 else Say("Done.")
 
-    told: list[Told] = []
-    ended = put_to_work(tmp_path, ScriptedModel(script), told, window=8_000, allow=("shell",)).run("Count.")
-    compactions = [one for one in told if isinstance(one, Compacted)]
+    events: list[RunEvent] = []
+    ended = open_in(tmp_path, ScriptedModel(script), events, window=8_000, allow=("shell",)).run("Count.")
+    compactions = [one for one in events if isinstance(one, Compacted)]
 
     assert ended.ending == "done"
     assert compactions
@@ -270,9 +270,9 @@ def test_its_own_model_writes_the_summaries(tmp_path: Path) -> None:
 
 def test_a_policy_may_be_chosen(tmp_path: Path) -> None:
     """S1.0: a preset named for this work wins over settings."""
-    work = put_to_work(tmp_path, model_saying("Hm."), policy="turn-window")
+    run = open_in(tmp_path, model_saying("Hm."), policy="turn-window")
 
-    assert work.session.policy.name == "turn-window"
+    assert run.session.policy.name == "turn-window"
 
 
 @pytest.mark.parametrize("policy", ["opencode-1.1.23", "opencode-1.1.57", "proactive", "infold"])
@@ -290,27 +290,27 @@ def test_a_chosen_policy_keeps_what_is_off(tmp_path: Path, policy: str, variable
     """S8.1, S8.2, B19: a preset named for this work does not bring back what variables, files and their tables turn off."""
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "infold.toml").write_text(toml)
-    told: list[Told] = []
+    events: list[RunEvent] = []
     full = Say("Hm.", usage=Usage(input=63_000, output=900))
-    work = put_to_work(tmp_path, model_saying(full), told, variables={**PLAIN, **variables}, policy=policy)
-    work.run("Count the boats.")
-    work.run("And the ships.")
+    run = open_in(tmp_path, model_saying(full), events, variables={**PLAIN, **variables}, policy=policy)
+    run.run("Count the boats.")
+    run.run("And the ships.")
 
-    assert (work.session.policy.name, work.session.policy.auto) == (policy, False)
-    assert not [one for one in told if isinstance(one, Compacted)]
+    assert (run.session.policy.name, run.session.policy.auto) == (policy, False)
+    assert not [one for one in events if isinstance(one, Compacted)]
 
 
 def test_a_chosen_window_wins_over_settings(tmp_path: Path) -> None:
     """S8.1: a window named for this work is the one the session is kept in, whatever settings say."""
-    work = put_to_work(tmp_path, model_saying("Hm."), variables={**PLAIN, "INFOLD_WINDOW": "100k"}, window=32_000)
+    run = open_in(tmp_path, model_saying("Hm."), variables={**PLAIN, "INFOLD_WINDOW": "100k"}, window=32_000)
 
-    assert (work.session.window_tokens, work.session.policy.window_tokens) == (32_000, 32_000)
+    assert (run.session.window_tokens, run.session.policy.window_tokens) == (32_000, 32_000)
 
 
 def test_steps_are_bounded_by_settings_or_for_this_work(tmp_path: Path) -> None:
-    """What is said for this work wins."""
+    """The option of a run wins over settings."""
     looks = [Say("", (call("list", glob=f"*{n}"),)) for n in range(9)]
     two = {**PLAIN, "INFOLD_AGENT_STEPS": "2"}
 
-    assert put_to_work(tmp_path, model_saying(*looks), variables=two).run("Look.").steps == 2
-    assert put_to_work(tmp_path, model_saying(*looks), variables=two, steps=3).run("Look.").steps == 3
+    assert open_in(tmp_path, model_saying(*looks), variables=two).run("Look.").steps == 2
+    assert open_in(tmp_path, model_saying(*looks), variables=two, steps=3).run("Look.").steps == 3

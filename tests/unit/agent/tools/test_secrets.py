@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.agent.tools.paths import is_secret, mentions_secret
+from infold.agent.tools.files import is_secret, mentions_secret
 
 
 @pytest.mark.parametrize(

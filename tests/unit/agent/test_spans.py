@@ -2,7 +2,16 @@
 
 from msgspec.structs import replace
 
-from infold.agent.snapshots import FileDiff, Span, Totals, root_of, session_root, session_span, totals_of, turn_spans
+from infold.agent.snapshots import (
+    DiffTotals,
+    FileDiff,
+    SnapshotSpan,
+    newest_root,
+    session_root,
+    session_span,
+    sum_diffs,
+    turn_spans,
+)
 from infold.core.entries import MessageEntry
 from infold.core.messages import (
     AssistantMessage,
@@ -26,7 +35,7 @@ def marked(message: Message, *parts: Part) -> Message:
     return replace(message, parts=(*message.parts, *parts))
 
 
-def spans(*drafts: Message) -> tuple[Span, ...]:
+def spans(*drafts: Message) -> tuple[SnapshotSpan, ...]:
     """The spans of the turns of a session."""
     return turn_spans(enumerate(numbered(drafts)))
 
@@ -52,26 +61,26 @@ TASK = (
 
 def test_a_turn_lies_between_its_first_step_and_its_last() -> None:
     """S6.1: first step-start and last step-finish of a turn; what a program says goes on with the turn."""
-    assert spans(*TASK) == (Span("a1", "a5", 0, MessageId("m0")), Span("b1", "b2", 6, MessageId("m6")))
+    assert spans(*TASK) == (SnapshotSpan("a1", "a5", 0, MessageId("m0")), SnapshotSpan("b1", "b2", 6, MessageId("m6")))
 
 
 def test_a_session_lies_between_its_first_step_and_its_last() -> None:
     """S6.1: the whole session is the same over all turns, and belongs to no message."""
-    assert session_span(TASK) == Span("a1", "b2")
+    assert session_span(TASK) == SnapshotSpan("a1", "b2")
 
 
 def test_a_step_that_was_broken_off_ends_where_it_began() -> None:
     """Without any end, the last beginning stands for it; with one, a later step that was broken off changes nothing."""
-    assert spans(user("a"), marked(calls("bash"), START("x"))) == (Span("x", "x", 0, MessageId("m0")),)
+    assert spans(user("a"), marked(calls("bash"), START("x"))) == (SnapshotSpan("x", "x", 0, MessageId("m0")),)
     broken = marked(replies("b"), START("x"), END("stop", "y"), START("z"))
-    assert spans(user("a"), broken) == (Span("x", "y", 0, MessageId("m0")),)
+    assert spans(user("a"), broken) == (SnapshotSpan("x", "y", 0, MessageId("m0")),)
 
 
 def test_no_snapshots_are_an_empty_span() -> None:
     """A session whose steps name no working tree has nothing to compare; nor has one that no person began."""
-    assert spans(user("a"), marked(replies("b"), START(), END("stop"))) == (Span("", "", 0, MessageId("m0")),)
+    assert spans(user("a"), marked(replies("b"), START(), END("stop"))) == (SnapshotSpan("", "", 0, MessageId("m0")),)
     assert spans(marked(replies("b"), START("x"))) == ()
-    assert session_span(()) == Span()
+    assert session_span(()) == SnapshotSpan()
 
 
 def test_a_session_that_moved_is_compared_where_it_is_now() -> None:
@@ -88,8 +97,8 @@ def test_a_session_that_moved_is_compared_where_it_is_now() -> None:
         at("/a", marked(replies("done"), START("a4"), END("stop", "a5"))),
     )
 
-    assert session_span(moved) == Span("a3", "a5", root="/a")
-    assert session_span(moved[:5]) == Span("b1", "b2", root="/b")
+    assert session_span(moved) == SnapshotSpan("a3", "a5", root="/a")
+    assert session_span(moved[:5]) == SnapshotSpan("b1", "b2", root="/b")
     assert [(span.before, span.after, span.root) for span in spans(*moved)] == [
         ("a1", "a2", "/a"),
         ("b1", "b2", "/b"),
@@ -101,17 +110,17 @@ def test_differences_add_up() -> None:
     """Totals are of files and lines."""
     diffs = (FileDiff("a", "1\n", "2\n3\n", 2, 1), FileDiff("b.png"), FileDiff("c", "", "x\n", 1, 0))
 
-    assert totals_of(diffs) == Totals(3, 3, 1)
-    assert totals_of(()) == Totals()
+    assert sum_diffs(diffs) == DiffTotals(3, 3, 1)
+    assert sum_diffs(()) == DiffTotals()
 
 
 def test_the_root_is_where_the_newest_reply_stood() -> None:
-    """A session that was moved is compared where it stood last; one that tells of no folder has no root."""
+    """A session that moved is compared in its last folder; one without a recorded folder has no root."""
     first, second = WorkPath("/old/x", "/old"), WorkPath("/new", "/new")
     session = (replace(replies("a"), path=first), replace(replies("b"), path=second), user("c"), replies("d"))
 
-    assert root_of(session) == "/new"
-    assert root_of((user("a"), replies("b"))) == ""
+    assert newest_root(session) == "/new"
+    assert newest_root((user("a"), replies("b"))) == ""
 
 
 def test_the_root_of_a_stored_session_is_found() -> None:
