@@ -70,9 +70,7 @@ def test_the_file_names_its_sources_and_day() -> None:
 
 def test_importing_the_catalogue_reads_no_file() -> None:
     """The data file is read by the first lookup, not by the import."""
-    program = (
-        "from infold.catalogue.lookup import shipped; import infold.catalogue; print(shipped.cache_info().currsize)"
-    )
+    program = "from infold.catalogue import shipped_table; print(shipped_table.cache_info().currsize)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert run.stdout == "0\n"
