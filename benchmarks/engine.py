@@ -38,7 +38,10 @@ from infold.core.tokens import estimate_tokens
 from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
-from infold.testing.trajectory import trajectory
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.support.trajectory import trajectory
 
 Row: TypeAlias = dict[str, Any]
 Item: TypeAlias = dict[str, Any]

@@ -36,7 +36,10 @@ import infold.api.fit as front_door
 from infold import fit
 from infold.api.rehearsals import Rehearsals
 from infold.formats.registry import OPENAI_CHAT
-from infold.testing.trajectory import TRAJECTORY_RULE, trajectory
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
 Row: TypeAlias = dict[str, Any]
 Chat: TypeAlias = list[dict[str, Any]]

@@ -7,14 +7,18 @@ upstream says is what the client brings back with its next call, as an agent doe
 import asyncio
 import hashlib
 import re
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from infold.testing.trajectory import trajectory
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.support.trajectory import trajectory
 
 __all__ = ["KEY", "Call", "Load", "Story", "Upstream", "play", "stories"]
 

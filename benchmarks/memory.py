@@ -21,8 +21,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from infold.testing.trajectory import trajectory
 from infold.transcripts.registry import read_transcript
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.support.trajectory import trajectory
 
 Row: TypeAlias = dict[str, Any]
 

@@ -31,7 +31,6 @@ from infold.catalogue import Override, Prices
 from infold.core.messages import TextPart, UserMessage
 from infold.core.policy import INFOLD, Policy
 from infold.errors import InfoldError
-from infold.testing.trajectory import TRAJECTORY_RULE, trajectory
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 from infold.transcripts.write import to_openai_chat
@@ -39,6 +38,7 @@ from infold.transcripts.write import to_openai_chat
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.samples import add_corpus_option
+from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
 Chat: TypeAlias = dict[str, Any]
 

@@ -47,10 +47,10 @@ from infold.gateway.tenants import Tenants
 from infold.gateway.upstreams import PROVIDERS, Upstreams
 from infold.ports import SessionKey
 from infold.settings import read_settings
-from infold.testing import scripted_chat
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer, Fail, Reply, Say, ScriptedRequest
+from infold.testing import wire_replies
+from infold.testing.script import Fail, Say, ScriptedAnswer, ScriptedRequest, WireReply
 from infold.testing.scripted_model import ScriptedModel
+from infold.testing.scripted_server import ScriptedServer
 from infold.wiring import system_clock
 
 RESULTS = Path(__file__).parent / "results"
@@ -212,7 +212,7 @@ class Provider:
         """Whether there were enough compactions, or too many calls."""
         return self.compactions >= MOST_COMPACTIONS or len(self.accepted) >= MOST_STEPS
 
-    def answer(self, request: ScriptedRequest) -> Answer:
+    def answer(self, request: ScriptedRequest) -> ScriptedAnswer:
         """Refuse, or call for the next file."""
         if _is_summary(request):
             self.summaries += 1
@@ -309,9 +309,9 @@ def _asked(items: list[Any], model: str) -> ScriptedRequest:
     return ScriptedRequest("", {}, body, OPENAI_CHAT.name, OPENAI_CHAT.decode(items).messages)
 
 
-def _replied(answer: Answer, number: int, model: str) -> dict[str, Any]:
+def _replied(answer: ScriptedAnswer, number: int, model: str) -> dict[str, Any]:
     assert isinstance(answer, Say)
-    return scripted_chat.body(Reply(answer, answer.usage or Usage(0, 0), number, model))
+    return wire_replies.chat_body(WireReply(answer, answer.usage or Usage(0, 0), number, model))
 
 
 def play_fit(case: Case, provider: Provider) -> None:

@@ -23,8 +23,8 @@ from tests.e2e.terminal import Terminal, terminal  # noqa: E402
 from infold.agent.agents import TITLE  # noqa: E402
 from infold.core.messages import Usage, results_of, text_of  # noqa: E402
 from infold.core.summary_request import COMPACTION_AGENT  # noqa: E402
-from infold.testing.scripted import ScriptedServer  # noqa: E402
-from infold.testing.scripted_answers import Answer, Say, ScriptedRequest, Trouble  # noqa: E402
+from infold.testing.script import Say, ScriptedAnswer, ScriptedRequest, Trouble  # noqa: E402
+from infold.testing.scripted_server import ScriptedServer  # noqa: E402
 
 __all__ = ["main"]
 
@@ -84,7 +84,7 @@ crossings() in ferry/quay.py leaves them out. The feed was read and needs no cha
 """
 
 
-def script(request: ScriptedRequest) -> Answer:
+def script(request: ScriptedRequest) -> ScriptedAnswer:
     """The model's part."""
     told = told_to(request)
     usage = Usage(request.tokens // 5, 180, cache_read=request.tokens - request.tokens // 5)
@@ -95,7 +95,7 @@ def script(request: ScriptedRequest) -> Answer:
     return _reply(request, usage)
 
 
-def _reply(request: ScriptedRequest, usage: Usage) -> Answer:
+def _reply(request: ScriptedRequest, usage: Usage) -> ScriptedAnswer:
     last = request.messages[-1]
     done = [result.tool for message in request.messages for result in results_of(message)]
     said = text_of(last)

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from infold.core.policy import INFOLD
-from infold.settings import KEYS, Key, told
+from infold.settings import KEYS, Key, format_value
 from infold.settings.resolve import preset_value
-from infold.settings.schema import BORROWED, variable_of
+from infold.settings.schema import DOCUMENT_VARIABLES, variable_name
 
 __all__ = ["PAGE", "current", "main", "refreshed"]
 
@@ -63,7 +63,7 @@ def _keys() -> Iterator[str]:
 def _default(key: Key) -> str:
     """What holds where nobody sets it; for a number of the preset, `infold`'s."""
     own = preset_value(key.name, INFOLD)
-    value = told(key.default if own is None else own.value)
+    value = format_value(key.default if own is None else own.value)
     stated = f"`{value}`" if value else key.unset
     return f"the preset's; `infold`: {stated}" if key.from_preset else stated
 
@@ -80,8 +80,8 @@ def _aliases() -> Iterator[str]:
     yield "|---|---|---|---|"
     for key in KEYS:
         for alias in key.aliases:
-            bare = f"`{alias}`, with the preset `turn-window`" if alias in BORROWED else "–"
-            yield f"| `{alias}` | `{key.name}` | `{variable_of(alias)}` | {bare} |"
+            bare = f"`{alias}`, with the preset `turn-window`" if alias in DOCUMENT_VARIABLES else "–"
+            yield f"| `{alias}` | `{key.name}` | `{variable_name(alias)}` | {bare} |"
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from infold.errors import HistoryChanged, InfoldError, UsageError, WindowExceeded
     from infold.observers.bus import Bus
     from infold.plugins.hooks import hook
-    from infold.plugins.manager import installed_plugins
+    from infold.plugins.runner import installed_plugins
     from infold.wiring import open_store
 
 __all__ = [
@@ -61,7 +61,7 @@ _HOMES = {
     "WindowExceeded": "infold.errors",
     "fit": "infold.api.fit",
     "hook": "infold.plugins.hooks",
-    "installed_plugins": "infold.plugins.manager",
+    "installed_plugins": "infold.plugins.runner",
     "open_store": "infold.wiring",
     "preset": "infold.core.policy",
     "remaining": "infold.core.policy",

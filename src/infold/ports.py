@@ -1,6 +1,6 @@
 """What the shell needs of the world, as Protocols of a few methods each, and the values that pass through them.
 
-An adapter implements them without importing anything but these names; `infold.testing.contracts` says whether it does so
+An adapter implements them without importing anything but these names; `infold.testing` says whether it does so
 rightly. What a store keeps is scoped by tenant (B28): every method takes a whole `SessionKey`, so that no call can name a
 session without saying whose it is.
 """

@@ -16,7 +16,7 @@ from infold.errors import UsageError, kind_of
 from infold.models.embedded import EmbeddedModel
 from infold.ports import Clock, FullStore, Model, OpenedStore
 from infold.settings import StoreLimits
-from infold.settings.schema import ELSEWHERE, PLACES, path_of, problem_with
+from infold.settings.schema import POSTGRES_SCHEMES, STORE_HELP, store_path, store_problem
 from infold.stores.lifecycle import SystemClock
 
 EMBEDDED = "embedded"
@@ -41,7 +41,7 @@ def open_store(place: str, *, busy_seconds: float | None = None) -> OpenedStore:
     place = located(place)
     if place == "memory":
         return cast(OpenedStore, _adapter("memory")())
-    if place.startswith(ELSEWHERE):
+    if place.startswith(POSTGRES_SCHEMES):
         return cast(OpenedStore, _adapter("postgres")(place))
     waiting = {} if busy_seconds is None else {"busy_seconds": busy_seconds}
     return cast(OpenedStore, _adapter("sqlite")(Path(place), **waiting))
@@ -50,11 +50,11 @@ def open_store(place: str, *, busy_seconds: float | None = None) -> OpenedStore:
 def located(place: str) -> str:
     """A place without `sqlite:` and `~`, as everybody can use it; raises `UsageError` for what is none."""
     if not place or not isinstance(place, str):
-        raise UsageError(f"no store is named{f' by {place!r}' if place else ''}; {PLACES}")
-    problem = problem_with(place)
+        raise UsageError(f"no store is named{f' by {place!r}' if place else ''}; {STORE_HELP}")
+    problem = store_problem(place)
     if problem:
-        raise UsageError(f"{problem}; {PLACES}")
-    return place if place == "memory" or place.startswith(ELSEWHERE) else str(path_of(place))
+        raise UsageError(f"{problem}; {STORE_HELP}")
+    return place if place == "memory" or place.startswith(POSTGRES_SCHEMES) else str(store_path(place))
 
 
 def _adapter(name: str) -> type:

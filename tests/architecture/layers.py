@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 
 THIRD_PARTY: dict[str, frozenset[str]] = {
     **dict.fromkeys((*DATA, "engine"), frozenset({"msgspec"})),
-    "testing": frozenset({"msgspec", "hypothesis"}),
+    "testing": frozenset({"msgspec"}),
 }
 """The packages a layer may import from outside; a layer that is not named here is an edge and may choose its own."""
 

@@ -103,7 +103,7 @@ GOOD = [
     ("formats", "formats.wire", "import base64\nfrom infold.core.messages import Message"),
     ("engine", "engine.flow", "from infold import ports\nfrom infold.formats.registry import decode"),
     ("an adapter", "models.openai", "import openai\nfrom infold.ports import Model"),
-    ("testing", "testing.strategies", "from hypothesis import strategies\nfrom infold.core.log import Log"),
+    ("testing", "testing.script", "from msgspec import Struct\nfrom infold.core.log import Log"),
     ("wiring", "wiring", "from infold.stores.sqlite import Store\nfrom infold.settings import Settings"),
     ("an integration", "integrations.langchain", "from infold.api import fit"),
     ("the command line", "cli.main", "from infold.gateway.app import app\nfrom infold.testing.builders import session"),

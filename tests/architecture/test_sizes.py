@@ -26,7 +26,7 @@ SOURCE_FILES = Figure(ceiling=301, goal=240)
 CODE_LINES = Figure(ceiling=36_836, goal=30_000)
 FRAGMENTS = Figure(ceiling=7, goal=0)
 SHARED_TYPE_NAMES = Figure(ceiling=46, goal=0)
-LARGE_PACKAGES = {"infold.cli": 35, "infold.engine": 26}
+LARGE_PACKAGES = {"infold.cli": 36, "infold.engine": 26}
 """Packages with more than `MOST_FILES` files today; the goal is none."""
 
 MOST_FILES = 25

@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from infold import Fitted, Ready, Session, SessionSettings, fit, open_store, wrap
-from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_server import ScriptedServer
 
 ASKED = [{"role": "user", "content": "Port the feed. Never touch vendor/."}]
 

@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given
+from tests.support.strategies import histories, situations
 
 from infold.core.compact import compact
 from infold.core.entries import MessageEntry
@@ -12,7 +13,6 @@ from infold.core.plan import Fits, Stuck
 from infold.errors import WindowExceeded
 from infold.formats.registry import OPENAI_CHAT
 from infold.testing.builders import log_of, numbered, replies, user
-from infold.testing.strategies import histories, situations
 
 from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to name
     EXAMPLES,

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+from tests.support.play import play
 
 from infold.core.entries import Clip, Clipping, Handle, Pruning, handle_of
 from infold.core.events import Compacted, Event, Pruned
@@ -11,7 +12,6 @@ from infold.core.plan import Prune
 from infold.core.prune import plan_prune
 from infold.formats.registry import OPENAI_CHAT
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
-from infold.testing.play import play
 
 from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to name
     conversation,

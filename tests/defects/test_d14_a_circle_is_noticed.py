@@ -9,7 +9,7 @@ from infold.agent.loop import CIRCLING, Bounds
 from infold.core.entries import Checkpoint
 from infold.core.messages import UserMessage, text_of
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted_answers import Say, ScriptedRequest
+from infold.testing.script import Say, ScriptedRequest
 from infold.testing.scripted_model import ScriptedModel
 
 from ..unit.agent.workshop import (  # noqa: TID252 - `tests` is no package to name

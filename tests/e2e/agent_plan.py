@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from infold.testing.scripted_answers import Say
+from infold.testing.script import Say
 
 __all__ = ["FIRST", "LATER", "NAMES", "RULES", "TASK", "expected_tree", "initial_tree", "replies_for"]
 

@@ -22,7 +22,7 @@ from infold.core.summary_request import COMPACTION_AGENT
 from infold.formats.registry import format_named
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
-from infold.testing.scripted_answers import Answer, Say, Script, ScriptedRequest, in_turn
+from infold.testing.script import Say, Script, ScriptedAnswer, ScriptedRequest, in_turn
 
 __all__ = [
     "PROVIDERS",
@@ -106,14 +106,14 @@ class Director:
     """
 
     def __init__(
-        self, replies: Sequence[Answer], summaries: Script = in_turn(Say("The work goes on as asked."))
+        self, replies: Sequence[ScriptedAnswer], summaries: Script = in_turn(Say("The work goes on as asked."))
     ) -> None:
         self.main: list[ScriptedRequest] = []
         self.titles = self.summaries = 0
         self._replies = iter(replies)
         self._summarise = summaries
 
-    def __call__(self, request: ScriptedRequest) -> Answer:
+    def __call__(self, request: ScriptedRequest) -> ScriptedAnswer:
         """What the model says to a request."""
         told = told_to(request)
         if TITLE.system_text in told:

@@ -51,8 +51,8 @@ from infold.plugins.hooks import hook
 from infold.ports import Model, Occasion, SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import tokens_of_text
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer, Say, ScriptedRequest
+from infold.testing.script import Say, ScriptedAnswer, ScriptedRequest
+from infold.testing.scripted_server import ScriptedServer
 
 __all__ = [
     "GOES_ON",
@@ -154,17 +154,17 @@ class Adder:
 class Script:
     """What the server answers: to the agent these replies in turn and the last one for ever, to requests for a summary notes."""
 
-    def __init__(self, *replies: Answer) -> None:
+    def __init__(self, *replies: ScriptedAnswer) -> None:
         self.replies = deque(replies)
-        self.notes: deque[Answer] = deque((Say(NOTES),))
+        self.notes: deque[ScriptedAnswer] = deque((Say(NOTES),))
         self.seen: list[tuple[Entry, ...]] = []
         self.look: Callable[[], tuple[Entry, ...]] = tuple
 
-    def then(self, *replies: Answer) -> None:
+    def then(self, *replies: ScriptedAnswer) -> None:
         """Answer with these from now on."""
         self.replies = deque(replies)
 
-    def __call__(self, request: ScriptedRequest) -> Answer:
+    def __call__(self, request: ScriptedRequest) -> ScriptedAnswer:
         """The next reply; what stands in the store when a summary is asked for is kept for whoever wants to know."""
         if is_for_notes(request):
             self.seen.append(self.look())

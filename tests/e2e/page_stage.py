@@ -18,8 +18,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from tests.support.trajectory import trajectory
 
 from infold import AsyncSession, Preview, Session, SessionSettings
+from infold.cli.demo_session import SYSTEM_TEXT
 from infold.core.events import Event
 from infold.core.judge import Answer, Told
 from infold.core.summary_request import SummaryRequest
@@ -29,7 +31,6 @@ from infold.dashboard.desk import Desk
 from infold.observers.bus import Bus
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
-from infold.testing.trajectory import SYSTEM_TEXT, trajectory
 
 __all__ = ["CHROMIUM", "SETTINGS", "Player", "browser", "serving", "watched"]
 

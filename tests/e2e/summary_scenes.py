@@ -23,10 +23,10 @@ from infold.core.summary_request import SummaryRequest
 from infold.engine.keeper import Ready
 from infold.ports import FullStore
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer as Reply
-from infold.testing.scripted_answers import Fail, Say, Script, ScriptedRequest
-from infold.testing.scripted_chat import overflow
+from infold.testing.script import Fail, Say, Script, ScriptedRequest
+from infold.testing.script import ScriptedAnswer as Reply
+from infold.testing.scripted_server import ScriptedServer
+from infold.testing.wire_replies import chat_overflow
 
 __all__ = [
     "CHINESE",
@@ -118,7 +118,7 @@ def serving(notes: Script) -> Iterator[ScriptedServer]:
     def answer(request: ScriptedRequest) -> Reply:
         if is_for_notes(request):
             return notes(request)
-        return Say(WENT_ON) if request.tokens <= WINDOW else Fail(400, overflow(request.tokens, WINDOW))
+        return Say(WENT_ON) if request.tokens <= WINDOW else Fail(400, chat_overflow(request.tokens, WINDOW))
 
     with ScriptedServer(answer) as server:
         yield server

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from infold.core.entries import Entry
 from infold.core.messages import AssistantMessage, results_of, text_of
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer, Hang, Say, ScriptedRequest, Trouble
+from infold.testing.script import Hang, Say, ScriptedAnswer, ScriptedRequest, Trouble
+from infold.testing.scripted_server import ScriptedServer
 
 from .agent_stage import (
     Director,
@@ -106,7 +106,7 @@ def test_in_a_compaction(tmp_path: Path, number: Signals) -> None:
     """S3.1, B13: a compaction that was broken off is carried out by the next run, which then answers."""
     place, begun = place_in(tmp_path), Event()
 
-    def summarise(request: ScriptedRequest) -> Answer:
+    def summarise(request: ScriptedRequest) -> ScriptedAnswer:
         if begun.is_set():
             return Say("The boats are being counted one by one, and each of them was looked at.")
         begun.set()

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from infold.core.messages import Usage
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Say
+from infold.testing.script import Say
+from infold.testing.scripted_server import ScriptedServer
 
 from .agent_stage import Director, base_of, events_in, infold, place_in
 

@@ -17,9 +17,9 @@ from infold.models.openai import OpenAIResponses
 from infold.ports import Model, SessionKey
 from infold.settings import read_settings
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Fail, Say, Script, in_turn
+from infold.testing.script import Fail, Say, Script, in_turn
 from infold.testing.scripted_model import ScriptedModel
+from infold.testing.scripted_server import ScriptedServer
 from infold.wiring import system_clock
 
 from .agent_plan import FIRST, LATER, NAMES, RULES, TASK, expected_tree, initial_tree, replies_for

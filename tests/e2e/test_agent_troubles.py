@@ -11,9 +11,9 @@ import pytest
 
 from infold.core.entries import Rejection
 from infold.core.messages import AssistantMessage, text_of
-from infold.testing import scripted_anthropic, scripted_chat, scripted_responses
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer, Fail, Say, Trouble
+from infold.testing import wire_replies
+from infold.testing.script import Fail, Say, ScriptedAnswer, Trouble
+from infold.testing.scripted_server import ScriptedServer
 
 from .agent_stage import (
     PROVIDERS,
@@ -31,9 +31,9 @@ from .agent_stage import (
 
 AN_ERROR, A_WRONG_COMMAND_LINE = 1, 2
 OVERFLOWS = {
-    "openai-chat": scripted_chat.overflow,
-    "openai": scripted_responses.overflow,
-    "anthropic": scripted_anthropic.overflow,
+    "openai-chat": wire_replies.chat_overflow,
+    "openai": wire_replies.responses_overflow,
+    "anthropic": wire_replies.anthropic_overflow,
 }
 AT_ONCE = {"x-should-retry": "false"}
 """What leaves a second try to the agent, where the SDK would make it unseen."""
@@ -184,7 +184,7 @@ def test_a_folder_that_cannot_be_written(place: Place) -> None:
 def test_a_full_disk(place: Place) -> None:
     """B13: where the disk is full the run ends with one line; once there is room, the session goes on with all it had."""
     data, much = place.home / "data", "seq -f 'line %07g of the log' 1 40000"
-    steps: list[Answer] = [Say(f"Look {count}.", (("shell", {"command": much}),)) for count in range(8)]
+    steps: list[ScriptedAnswer] = [Say(f"Look {count}.", (("shell", {"command": much}),)) for count in range(8)]
     with mounted(data, "size=6m,mode=700"), ScriptedServer(Director([*steps, Say("Well.")])) as server:
         (data / "filler").write_bytes(b"x" * 2_000_000)
         ran = asked(place, server.url, "Look at the log.", "--allow", "shell")
@@ -211,7 +211,11 @@ def server_answers(place: Place, url: str) -> None:
 @each_provider
 def test_a_busy_model_is_asked_again(place: Place, provider: str) -> None:
     """A refusal for now is told and tried once more; the SDK's own second try is not even seen."""
-    answers: list[Answer] = [Fail(429, headers={"retry-after-ms": "1"}), Fail(429, headers=AT_ONCE), Say("Well.")]
+    answers: list[ScriptedAnswer] = [
+        Fail(429, headers={"retry-after-ms": "1"}),
+        Fail(429, headers=AT_ONCE),
+        Say("Well."),
+    ]
     with ScriptedServer(Director(answers)) as server:
         told = works(place, server.url, "Well.", provider=provider)
 
@@ -234,7 +238,7 @@ def test_a_stream_that_breaks_is_asked_for_again(place: Place, provider: str) ->
 @each_provider
 def test_an_overflow_in_a_stream_is_recovered(place: Place, provider: str) -> None:
     """S5.2, B7, B8: a reply that ends in an overflow is asked for again with less, and no step before it is lost."""
-    looks: list[Answer] = [Say(f"Look {n}.", (("shell", {"command": f"seq {n} 700"}),)) for n in range(6)]
+    looks: list[ScriptedAnswer] = [Say(f"Look {n}.", (("shell", {"command": f"seq {n} 700"}),)) for n in range(6)]
     reported: dict[str, Any] = OVERFLOWS[provider](33_000, 8_000)
     late = Say("And so it is that", trouble=Trouble(cut_after_events=4, error_event=reported))
     director = Director([*looks, late, Say("Six looks.")])

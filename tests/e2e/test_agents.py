@@ -19,8 +19,8 @@ from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pruni
 from infold.core.messages import calls_of
 from infold.formats.registry import format_named
 from infold.stores.sqlite import SqliteStore
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import ScriptedRequest
+from infold.testing.script import ScriptedRequest
+from infold.testing.scripted_server import ScriptedServer
 
 from .agents.clients import AGENTS, Agent, Finished, Home, run
 from .agents.jobs import NEXT_TASK, RULE, TASK, TOTAL, Job, is_main, make_files

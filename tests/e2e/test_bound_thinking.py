@@ -14,7 +14,7 @@ from infold.agent.loop import Bounds, Loop
 from infold.core.events import Compacted, Event, Rejected
 from infold.core.messages import ModelRef
 from infold.models.anthropic import AnthropicMessages
-from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_server import ScriptedServer
 
 from ..unit.agent.workshop import hands_in  # noqa: TID252 - `tests` is no package to name
 from ..unit.gateway.stage import Stage  # noqa: TID252

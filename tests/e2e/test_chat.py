@@ -17,8 +17,8 @@ from infold.core.entries import Checkpoint, Restoration
 from infold.core.messages import AssistantMessage, ToolMessage, results_of, text_of
 from infold.core.summary_request import COMPACTION_AGENT
 from infold.models.embedded import NEEDED
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer, Fail, Say, ScriptedRequest, Trouble
+from infold.testing.script import Fail, Say, ScriptedAnswer, ScriptedRequest, Trouble
+from infold.testing.scripted_server import ScriptedServer
 
 from .agent_stage import Place, entries_of, messages_of, place_in, told_to
 from .terminal import IS_THERE, Terminal, terminal
@@ -34,7 +34,7 @@ PROMPT = "\n›"
 QUESTION = "(y)es, (a)lways in this chat, (n)o:"
 
 
-def script(request: ScriptedRequest) -> Answer:
+def script(request: ScriptedRequest) -> ScriptedAnswer:
     """Answers by what was said last."""
     told = told_to(request)
     if TITLE.system_text in told:
@@ -49,7 +49,7 @@ def script(request: ScriptedRequest) -> Answer:
     return _spoken(text_of(last))
 
 
-def _spoken(said: str) -> Answer:
+def _spoken(said: str) -> ScriptedAnswer:
     if "slowly" in said:
         return Say("word " * 500, trouble=SLOWLY)
     if "markdown" in said:
@@ -60,7 +60,11 @@ def _spoken(said: str) -> Answer:
         return Say("hmm " * 60, calls=calls, trouble=SLOWLY) if "think" in thought else Say("Let me see.", calls=calls)
     if "edit" in said:
         return Say("", calls=(("edit", {"path": "README.md", "old": "# A project", "new": "# A kite"}),))
-    answers: dict[str, Answer] = {"fail": Fail(401), "hostile": Say(HOSTILE), "much": Say("A kite flies high. " * 120)}
+    answers: dict[str, ScriptedAnswer] = {
+        "fail": Fail(401),
+        "hostile": Say(HOSTILE),
+        "much": Say("A kite flies high. " * 120),
+    }
     return next((answer for word, answer in answers.items() if word in said), Say(HELLO))
 
 

@@ -30,7 +30,7 @@ from infold.core.summary_request import COMPACTION_AGENT, Additions, instruction
 from infold.core.view import standing, view
 from infold.errors import UsageError
 from infold.stores.sqlite import SqliteStore
-from infold.testing.scripted_answers import Say, ScriptedRequest
+from infold.testing.script import Say, ScriptedRequest
 
 from .document_cases import CASES, CONTINUE, FIRST, SECOND, THIRD, Case
 from .document_scenes import (

@@ -14,10 +14,10 @@ from infold.core.messages import ToolResultPart, Usage
 from infold.core.policy import preset
 from infold.core.summary_request import SEVEN_SECTIONS, Additions, instruction
 from infold.plugins.hooks import hook
-from infold.plugins.manager import installed_plugins
+from infold.plugins.runner import installed_plugins
 from infold.ports import Occasion, Veto
 from infold.stores.sqlite import SqliteStore
-from infold.testing.scripted_answers import Answer, Fail
+from infold.testing.script import Fail, ScriptedAnswer
 
 from .document_cases import CASES, CONTINUE, Case
 from .document_scenes import (
@@ -191,7 +191,7 @@ def test_a_failed_summary_ends_the_loop_with_stop(case: Case, tmp_path: Path) ->
 
 @pytest.mark.parametrize("case", OPENCODE, ids=lambda case: case.preset)
 @pytest.mark.parametrize("answer", [says(""), says("Page one wa", finish="length"), calls("fetch", tokens=1)])
-def test_an_answer_that_is_no_summary_ends_the_loop_too(case: Case, answer: Answer, tmp_path: Path) -> None:
+def test_an_answer_that_is_no_summary_ends_the_loop_too(case: Case, answer: ScriptedAnswer, tmp_path: Path) -> None:
     """S1.0, S3.9: an empty, cut-off or tool-calling answer is a failed summary, for which the model is asked twice."""
     script = Script(fetches(20_000), says("Page one is read.", case.over))
     script.notes[0] = answer

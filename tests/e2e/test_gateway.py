@@ -16,8 +16,8 @@ from infold.core.events import Clipped, Compacted, FailedOpen, Pruned, Rejected
 from infold.core.messages import SessionId
 from infold.engine.recalling import recall
 from infold.ports import SessionKey
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Fail, Say, Trouble, in_turn
+from infold.testing.script import Fail, Say, Trouble, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 from ..unit.gateway.raw_upstream import RawUpstream, whole  # noqa: TID252 - `tests` is no package to name
 from ..unit.gateway.stage import Stage  # noqa: TID252

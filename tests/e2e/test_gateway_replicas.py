@@ -15,8 +15,8 @@ from infold.core.messages import SessionId, text_of
 from infold.gateway.tenants import Tenants
 from infold.ports import SessionKey
 from infold.stores.postgres import PostgresStore
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer, Hang, Say, ScriptedRequest, Trouble
+from infold.testing.script import Hang, Say, ScriptedAnswer, ScriptedRequest, Trouble
+from infold.testing.scripted_server import ScriptedServer
 
 from ..contract.postgres_server import database, postgres_server  # noqa: TID252 - `tests` is no package to name
 from ..unit.gateway.raw_upstream import RawRequest, RawUpstream, whole  # noqa: TID252
@@ -99,7 +99,7 @@ class Upstream:
         self.asked = Event()
         self.hangs = True
 
-    def __call__(self, request: ScriptedRequest) -> Answer:
+    def __call__(self, request: ScriptedRequest) -> ScriptedAnswer:
         """Answer one request."""
         if "Write notes on the conversation so far" not in str(request.body):
             return Say("Noted.")

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Fail, Say, in_turn
+from infold.testing.script import Fail, Say, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 from ..unit.gateway.raw_upstream import RawUpstream, whole  # noqa: TID252 - `tests` is no package to name
 from ..unit.gateway.stage import Stage  # noqa: TID252

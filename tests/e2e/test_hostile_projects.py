@@ -16,8 +16,8 @@ from infold.agent.tools.list import LIST
 from infold.agent.tools.search import SEARCH, SearchArguments, git_search
 from infold.agent.tools.shell import SHELL
 from infold.agent.tools.tool import Workplace
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Say
+from infold.testing.script import Say
+from infold.testing.scripted_server import ScriptedServer
 
 from .agent_stage import Director, Place, infold, place_in, told_to
 from .hostile_projects import FIRING, FORMS, plain_git, set_traps

@@ -13,8 +13,8 @@ import pytest
 from infold import SessionSettings, wrap
 from infold.core.events import Compacted, Event
 from infold.stores.sqlite import SqliteStore
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer, Say, ScriptedRequest
+from infold.testing.script import Say, ScriptedAnswer, ScriptedRequest
+from infold.testing.scripted_server import ScriptedServer
 
 from ..unit.gateway.stage import Stage  # noqa: TID252 - `tests` is no package to name
 from .gateway_stage import serving
@@ -45,7 +45,7 @@ FIRST: dict[str, Any] = {
 }
 
 
-def works(request: ScriptedRequest) -> Answer:
+def works(request: ScriptedRequest) -> ScriptedAnswer:
     """A model that runs one command after the other."""
     return Say(calls=(("bash", {"command": f"make step-{len(request.messages)}"}),))
 

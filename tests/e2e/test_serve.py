@@ -15,8 +15,8 @@ import openai
 import pytest
 
 from infold.models.embedded import NEEDED
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Say
+from infold.testing.script import Say
+from infold.testing.scripted_server import ScriptedServer
 
 from ..unit.gateway.stage import said  # noqa: TID252 - `tests` is no package to name
 from .gateway_stage import ended

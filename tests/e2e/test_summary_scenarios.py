@@ -15,8 +15,8 @@ from infold.core.summary_request import SummaryRequest
 from infold.engine.telling import in_words
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted_answers import Fail, Hang, Say, Script, ScriptedRequest, Trouble, in_turn
-from infold.testing.scripted_chat import overflow
+from infold.testing.script import Fail, Hang, Say, Script, ScriptedRequest, Trouble, in_turn
+from infold.testing.wire_replies import chat_overflow
 
 from .summary_scenes import (
     CHINESE,
@@ -135,7 +135,7 @@ def test_a_summariser_that_holds_less_is_asked_for_less(life: Life, tells: bool)
     def notes(request: ScriptedRequest) -> Say | Fail:
         if request.tokens <= holds:
             return Say(GOOD)
-        return Fail(400, overflow(request.tokens, holds) if tells else UNTOLD)
+        return Fail(400, chat_overflow(request.tokens, holds) if tells else UNTOLD)
 
     with serving(notes) as server:
         lived = life(server, history(steps=60))
@@ -153,7 +153,7 @@ UNTOLD = {"error": {"message": "Input is too long for requested model.", "code":
 @each_life
 def test_a_summariser_that_never_takes_it_is_done_without(life: Life) -> None:
     """B8, B10: a model that refuses even the smaller request is not asked a third time."""
-    with serving(lambda request: Fail(400, overflow(request.tokens, 100))) as server:
+    with serving(lambda request: Fail(400, chat_overflow(request.tokens, 100))) as server:
         lived = life(server, history())
 
     check_answered(lived)

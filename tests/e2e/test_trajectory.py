@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
+from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
 from infold import fit
 from infold.formats.registry import OPENAI_CHAT
-from infold.testing.trajectory import TRAJECTORY_RULE, trajectory
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from infold.core.events import Compacted, Pruned, SummaryProgressed, SummaryReje
 from infold.core.messages import CompactionPart
 from infold.core.summary_request import COMPACTION_AGENT
 from infold.testing.builders import tokens_of_text
-from infold.testing.scripted_answers import Answer, Fail, Say
+from infold.testing.script import Fail, Say, ScriptedAnswer
 
 from .document_scenes import MODELS, NOTES, Adder, Scene, Script, fetches, is_for_notes, playing, says, shown, system_of
 
@@ -124,7 +124,7 @@ def test_nothing_older_than_six_turns_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", [Fail(400), Say(""), Say(NOTES, finish="length")], ids=["fails", "empty", "cut off"])
-def test_a_summariser_that_fails_leaves_the_newest_turns(fault: Answer, tmp_path: Path) -> None:
+def test_a_summariser_that_fails_leaves_the_newest_turns(fault: ScriptedAnswer, tmp_path: Path) -> None:
     """S4.5, S3.9: no summary at all; the newest whole turns within 32,000 stay, and the loop goes on."""
     script = Script(says(REPLY))
     script.notes[0] = fault

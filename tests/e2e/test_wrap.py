@@ -14,8 +14,8 @@ import pytest
 from infold import SessionSettings, open_store, wrap
 from infold.core.events import Compacted, FailedOpen, Rejected
 from infold.formats.registry import format_named
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer, Fail, Say, ScriptedRequest, Trouble, in_turn
+from infold.testing.script import Fail, Say, ScriptedAnswer, ScriptedRequest, Trouble, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 from .wrap_scenes import (
     CHAT,
@@ -201,7 +201,7 @@ def test_the_sdks_own_retries_do_no_harm(scene: Scene) -> None:
     """B13: requests that a busy server refused and the SDK repeated are stored once and answered."""
     attempts = {"count": 0}
 
-    def busy(request: ScriptedRequest) -> Answer:
+    def busy(request: ScriptedRequest) -> ScriptedAnswer:
         attempts["count"] += 1
         status = {1: 500, 2: 529}.get(attempts["count"] % 4)
         return (

@@ -10,8 +10,8 @@ from infold import wrap
 from infold.core.events import Compacted, FailedOpen, Rejected, SummaryRejected
 from infold.core.summary_request import COMPACTION_AGENT
 from infold.models.embedded import EmbeddedModel, is_installed
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer, Fail, Say, Script, ScriptedRequest
+from infold.testing.script import Fail, Say, Script, ScriptedAnswer, ScriptedRequest
+from infold.testing.scripted_server import ScriptedServer
 
 from .test_live_server import ABSENT
 from .wrap_scenes import SCENES, Item, Plan, Scene, Wrapping, run, worker
@@ -32,7 +32,7 @@ def is_summary(request: ScriptedRequest) -> bool:
     return COMPACTION_AGENT.system_text in str(request.body) or "Write notes on the conversation" in str(request.body)
 
 
-def writing(summary: Answer) -> Script:
+def writing(summary: ScriptedAnswer) -> Script:
     """A worker that answers infold's own requests so."""
     return lambda request: summary if is_summary(request) else worker(request)
 
@@ -67,7 +67,7 @@ def test_the_clients_own_model_writes_the_summaries(scene: Scene, stream: bool, 
     ids=["failed", "overflow", "declined", "silent"],
 )
 @each_scene
-def test_a_model_that_will_not_summarise_is_done_without(scene: Scene, refusal: Answer) -> None:
+def test_a_model_that_will_not_summarise_is_done_without(scene: Scene, refusal: ScriptedAnswer) -> None:
     """B10, B36: the model is asked twice, for less after an overflow; the session folds by code and goes on without asking it."""
     wrapping = Wrapping(**ABLE)
     with ScriptedServer(writing(refusal), window_tokens=16_000) as server:

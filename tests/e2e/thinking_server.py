@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from infold.formats.rules import anthropic_problems
-from infold.testing.scripted_answers import Answer, Fail, Say, ScriptedRequest
+from infold.testing.script import Fail, Say, ScriptedAnswer, ScriptedRequest
 
 __all__ = ["BOUND", "DROPS", "MODEL", "STEPS", "SYSTEM", "TOOLS", "WINDOW", "Refused", "Thinker", "Worker", "body_of"]
 
@@ -80,7 +80,7 @@ class Thinker:
         self._signed: dict[str, tuple[str, tuple[str, ...]]] = {}
         self._by_call: dict[str, str] = {}
 
-    def __call__(self, request: ScriptedRequest) -> Answer:
+    def __call__(self, request: ScriptedRequest) -> ScriptedAnswer:
         """Answer over HTTP."""
         body = request.body
         problem = self.problem(body)

@@ -21,8 +21,8 @@ from infold.core.messages import AssistantMessage, ToolMessage, results_of
 from infold.errors import StoreBroken
 from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer, Say, ScriptedRequest
+from infold.testing.script import Say, ScriptedAnswer, ScriptedRequest
+from infold.testing.scripted_server import ScriptedServer
 
 __all__ = [
     "CHAT",
@@ -93,7 +93,7 @@ def shown(number: int) -> str:
     return f"[{number}] 09:14 INFO ferry.store: route {number} is late, see src/routes/r{number}.py\n" * 14
 
 
-def worker(request: ScriptedRequest) -> Answer:
+def worker(request: ScriptedRequest) -> ScriptedAnswer:
     """A model that calls a tool for each wish and answers when it has the result."""
     step = sum(isinstance(message, AssistantMessage) for message in request.messages)
     last = request.messages[-1]

@@ -3,6 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.play import play
+from tests.support.strategies import histories, situations
 
 from infold.core.events import Event, Repaired
 from infold.core.gauge import Situation
@@ -23,8 +25,6 @@ from infold.errors import InfoldError
 from infold.formats.registry import FORMATS, GEMINI, OPENAI_CHAT, WireFormat
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
-from infold.testing.play import play
-from infold.testing.strategies import histories, situations
 
 from .scenes import (
     EXAMPLES,

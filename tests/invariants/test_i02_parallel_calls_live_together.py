@@ -6,6 +6,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from msgspec.structs import replace
+from tests.support.play import play
+from tests.support.strategies import histories, situations
 
 from infold import fit
 from infold.core.entries import Checkpoint
@@ -16,8 +18,6 @@ from infold.core.view import view
 from infold.errors import IllegalCut, WindowExceeded
 from infold.formats.registry import OPENAI_CHAT, WireFormat
 from infold.testing.builders import log_of
-from infold.testing.play import play
-from infold.testing.strategies import histories, situations
 
 from .scenes import EXAMPLES, Notetaker, compactions, each_preset, each_wire, opened, story, written
 

@@ -8,6 +8,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from msgspec.structs import replace
+from tests.support.play import play
+from tests.support.strategies import histories, infold_situations
 
 from infold import fit
 from infold.core.compact import compact
@@ -17,8 +19,6 @@ from infold.core.policy import preset
 from infold.core.view import view
 from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_RESPONSES, WireFormat
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
-from infold.testing.play import play
-from infold.testing.strategies import histories, infold_situations
 
 from .scenes import EXAMPLES, bare, compactions, infold_at, story, written
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.play import play
+from tests.support.strategies import histories, situations
 
 from infold.core.events import Event
 from infold.core.gauge import Situation
@@ -24,8 +26,6 @@ from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.formats.registry import FORMATS, WireFormat
 from infold.testing.builders import calls, log_of, numbered, replies, result, session, user
-from infold.testing.play import play
-from infold.testing.strategies import histories, situations
 
 from .scenes import (
     EXAMPLES,

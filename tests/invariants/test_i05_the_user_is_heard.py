@@ -1,7 +1,9 @@
 """I5: the first genuine instruction and the latest one stand word for word; what programs wrote is never taken for them."""
 
 import pytest
+from tests.support.play import play
 
+from infold.cli.demo_session import RULES, coding_session
 from infold.core.checkpoint_text import OPENING
 from infold.core.compact import CONTINUE_TEXT
 from infold.core.events import Event
@@ -9,8 +11,6 @@ from infold.core.messages import Message, is_genuine_user, text_of
 from infold.core.view import REQUEST_TEXT
 from infold.formats.registry import OPENAI_CHAT, WireFormat
 from infold.testing.builders import log_of, numbered, replies, user
-from infold.testing.play import play
-from infold.testing.trajectory import RULES, coding_session
 
 from .scenes import (
     REQUEST,

@@ -2,17 +2,17 @@
 
 import pytest
 from hypothesis import given
+from tests.support.play import play
+from tests.support.strategies import histories, infold_situations
 
 from infold import WindowExceeded, fit
+from infold.cli.demo_session import coding_session
 from infold.core.events import Clipped, Compacted, Event, Exceeded, Pruned, SummaryRejected
 from infold.core.gauge import Situation
 from infold.core.messages import Message
 from infold.core.plan import Fits
 from infold.formats.registry import OPENAI_CHAT
 from infold.testing.builders import log_of, numbered, replies, user
-from infold.testing.play import play
-from infold.testing.strategies import histories, infold_situations
-from infold.testing.trajectory import coding_session
 
 from .scenes import EXAMPLES, GOOD_NOTES, Notetaker, compactions, infold_at, opened, played, story, told_of, written
 

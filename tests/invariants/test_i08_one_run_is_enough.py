@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.support.strategies import histories, situations
 
 from infold import Session
 from infold.core.budget import Window, budget_for
@@ -17,7 +18,6 @@ from infold.core.policy import INFOLD, preset
 from infold.errors import WindowExceeded
 from infold.formats.registry import OPENAI_CHAT
 from infold.testing.builders import log_of, numbered, replies, user
-from infold.testing.strategies import histories, situations
 
 from .scenes import EXAMPLES, Notetaker, compactions, each_preset, opened, requests_of, story, written
 

@@ -5,10 +5,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.play import play
 
 from infold import fit
 from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
+from infold.cli.demo_session import coding_session
 from infold.core.compact import compact
 from infold.core.entries import Clip, Clipping, Handle
 from infold.core.gauge import gauge
@@ -18,8 +20,7 @@ from infold.core.tokens import estimate_tokens
 from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
-from infold.testing.play import counted_tokens, play
-from infold.testing.trajectory import coding_session
+from infold.testing.script import count_tokens
 
 from .scenes import infold_at
 
@@ -88,7 +89,7 @@ def test_i13_without_any_report_the_estimate_acts() -> None:
     acted = 0
     for request in play(log_of(()), coding_session(turns=12, largest_result_tokens=2_000), situation):
         acted += bool(request.compaction.steps)
-        assert gauge(request.compaction.log, situation).count_tokens > 0.8 * counted_tokens(request.request)
+        assert gauge(request.compaction.log, situation).count_tokens > 0.8 * count_tokens(request.request)
         assert gauge(request.compaction.log, situation).upper_tokens <= situation.budget.limit_tokens
 
     assert acted >= 2

@@ -7,15 +7,16 @@ import sys
 from itertools import pairwise
 
 import pytest
+from tests.support.play import play
 
 from infold import Session, SessionSettings
+from infold.cli.demo_session import coding_session
 from infold.core.messages import Message
 from infold.core.plan import Fits
 from infold.formats.registry import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import log_of
-from infold.testing.play import counted_tokens, play
-from infold.testing.trajectory import coding_session
+from infold.testing.script import count_tokens
 
 from .scenes import conversation, each_preset, infold_at, opened, requests_of, written
 
@@ -23,7 +24,7 @@ PROGRAM = """
 import hashlib, json
 from infold import fit
 from infold.formats.registry import OPENAI_CHAT
-from infold.testing.trajectory import coding_session
+from infold.cli.demo_session import coding_session
 told = coding_session(turns=18, largest_result_tokens=1_500)
 items = [item for message in told for item in OPENAI_CHAT.encode_new(message)]
 fitted = fit(items, window=16_000, recall=True, exact=False)
@@ -44,7 +45,7 @@ def test_i15_the_prefix_breaks_seldom_and_deeply(window: int) -> None:
     for request in broken:
         assert isinstance(request.compaction.final, Fits)
         assert request.compaction.final.gauge.count_tokens <= low_tokens
-    assert 2 <= len(broken) <= 1 + counted_tokens(history) / (situation.budget.trigger_tokens - low_tokens)
+    assert 2 <= len(broken) <= 1 + count_tokens(history) / (situation.budget.trigger_tokens - low_tokens)
 
 
 def extends(earlier: tuple[Message, ...], later: tuple[Message, ...]) -> bool:

@@ -5,6 +5,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from msgspec.structs import replace
+from tests.support.play import play
+from tests.support.strategies import histories, situations
 
 from infold import Session, SessionSettings, WindowExceeded
 from infold.core.compact import compact
@@ -18,8 +20,6 @@ from infold.formats.registry import OPENAI_CHAT
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import log_of
-from infold.testing.play import play
-from infold.testing.strategies import histories, situations
 
 from .scenes import EXAMPLES, Notetaker, compactions, conversation, each_preset, opened, played, story, written
 

@@ -1,6 +1,7 @@
 """Law: the log only grows; what was appended stays as it was, and any of it can be read back."""
 
 from hypothesis import given
+from tests.support.strategies import histories, situations
 
 from infold.core.compact import compact
 from infold.core.entries import Entry, MessageEntry, Title, decode_entry, encode_entry
@@ -10,7 +11,6 @@ from infold.core.log import Log
 from infold.core.messages import Message, SessionId
 from infold.core.view import standing, view
 from infold.testing.builders import log_of
-from infold.testing.strategies import histories, situations
 
 
 @given(histories(), situations())

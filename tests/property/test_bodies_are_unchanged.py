@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from tests.support.odd_wire import OddHistory, grown, odd_histories, partners
 
 from infold import AsyncSession, Session, SessionSettings, fit
 from infold.api.exchanges import Exchange, opened
@@ -20,7 +21,6 @@ from infold.core.events import FailedOpen, NotManaged
 from infold.formats.codec import json_text
 from infold.formats.registry import FORMATS, WireFormat
 from infold.stores.memory import MemoryStore
-from infold.testing.odd_wire import OddHistory, grown, odd_histories, partners
 
 from ..unit.gateway.raw_upstream import RawUpstream, whole  # noqa: TID252 - `tests` is no package to name
 from ..unit.gateway.stage import Stage  # noqa: TID252

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.support.strategies import histories, infold_situations
 
 from infold.core.compact import carry_out
 from infold.core.entries import MessageEntry
@@ -11,7 +12,6 @@ from infold.core.log import Log
 from infold.core.messages import Message
 from infold.core.plan import LEAST_NEWS_SHARE, Fits, Stuck, Summarise, next_step
 from infold.testing.builders import log_of
-from infold.testing.strategies import histories, infold_situations
 
 
 @given(histories(max_blocks=30), infold_situations(), st.sampled_from((0.0, 0.5, 0.7, 0.85, 0.92)))

@@ -1,13 +1,13 @@
 """Law: what is stored is what is read: decode(encode(x)) == x for every entry."""
 
 from hypothesis import given
+from tests.support.strategies import histories, situations, titles
 
 from infold.core.compact import rehearse
 from infold.core.entries import MessageEntry, Title, decode_entry, encode_entry
 from infold.core.gauge import Situation
 from infold.core.messages import Message
 from infold.testing.builders import log_of
-from infold.testing.strategies import histories, situations, titles
 
 
 @given(histories(), situations(), titles)

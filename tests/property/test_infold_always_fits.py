@@ -2,6 +2,8 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.play import play
+from tests.support.strategies import histories, infold_situations
 
 from infold.core.budget import Window, budget_for
 from infold.core.entries import Handle, Pruning
@@ -11,8 +13,7 @@ from infold.core.plan import Fits, Stuck
 from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.testing.builders import log_of, numbered, replies, user
-from infold.testing.play import counted_tokens, play
-from infold.testing.strategies import histories, infold_situations
+from infold.testing.script import count_tokens
 
 
 @given(histories(max_blocks=30), infold_situations())
@@ -31,7 +32,7 @@ def test_what_is_sent_is_what_was_proven(history: tuple[Message, ...], situation
     """B8: the messages themselves, counted afresh, are within the limit that was proven for the log."""
     for played in play(log_of((), policy=situation.policy), history, situation):
         if isinstance(played.compaction.final, Fits):
-            sent = counted_tokens(played.request) + situation.overhead_tokens
+            sent = count_tokens(played.request) + situation.overhead_tokens
             assert sent <= situation.budget.limit_tokens + 12 * len(played.request)
 
 
@@ -43,7 +44,7 @@ def test_a_counting_provider_never_sees_too_much(
     situation = Situation(situation.policy, situation.budget, situation.overhead_tokens, bound=max(1.2, factor * 1.05))
     for played in play(log_of((), policy=situation.policy), history, situation, factor=factor):
         if isinstance(played.compaction.final, Fits):
-            sent = (counted_tokens(played.request) + situation.overhead_tokens) * factor
+            sent = (count_tokens(played.request) + situation.overhead_tokens) * factor
             assert sent <= situation.budget.limit_tokens + 24 * len(played.request)
 
 
@@ -68,7 +69,7 @@ def test_a_report_speaks_for_a_view_that_shrank(
     sent = view(log, INFOLD.summary)
 
     assert log.reported is not None
-    assert gauge(log, situation).upper_tokens >= factor * (counted_tokens(sent) + 500) - 24 * len(sent)
+    assert gauge(log, situation).upper_tokens >= factor * (count_tokens(sent) + 500) - 24 * len(sent)
 
 
 @given(histories(), infold_situations())

@@ -2,6 +2,8 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.play import play
+from tests.support.strategies import histories, infold_situations
 
 from infold.core.budget import Window, budget_for
 from infold.core.compact import compact
@@ -12,8 +14,6 @@ from infold.core.messages import Message, TextPart, UserMessage, text_of
 from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
-from infold.testing.play import play
-from infold.testing.strategies import histories, infold_situations
 
 RULES = (
     "Never touch the vendor folder.",

@@ -1,12 +1,12 @@
 """Law: the newest checkpoint is the only one that speaks, and carries on what the older ones knew."""
 
 from hypothesis import given
+from tests.support.play import play
+from tests.support.strategies import histories, infold_situations
 
 from infold.core.gauge import Situation
 from infold.core.messages import Message
 from infold.testing.builders import log_of
-from infold.testing.play import play
-from infold.testing.strategies import histories, infold_situations
 
 
 @given(histories(max_blocks=40), infold_situations())

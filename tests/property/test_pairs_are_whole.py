@@ -1,12 +1,12 @@
 """Law: in every view of every preset, calls and results stand together, whole and in order."""
 
 from hypothesis import given
+from tests.support.play import play
+from tests.support.strategies import histories, situations
 
 from infold.core.gauge import Situation
 from infold.core.messages import AssistantMessage, Message, calls_of, results_of
 from infold.testing.builders import log_of
-from infold.testing.play import play
-from infold.testing.strategies import histories, situations
 
 
 @given(histories(), situations())

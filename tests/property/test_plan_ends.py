@@ -2,13 +2,13 @@
 
 from hypothesis import given
 from msgspec.structs import replace
+from tests.support.strategies import histories, situations
 
 from infold.core.compact import carry_out, compact
 from infold.core.gauge import Situation
 from infold.core.messages import Message
 from infold.core.plan import Fits, Stuck, next_step
 from infold.testing.builders import log_of
-from infold.testing.strategies import histories, situations
 
 
 @given(histories(), situations())

@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.strategies import histories, situations
 
 from infold.core.entries import Handle, Pin, Pruning, handle_of
 from infold.core.gauge import Situation
@@ -9,7 +10,6 @@ from infold.core.log import Log
 from infold.core.messages import Message, ToolCallPart, ToolResultPart
 from infold.core.prune import plan_prune
 from infold.testing.builders import log_of
-from infold.testing.strategies import histories, situations
 
 
 @given(histories(), situations())

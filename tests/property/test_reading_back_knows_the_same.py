@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.support.strategies import histories, situations, titles
 
 from infold.core.compact import compact
 from infold.core.entries import (
@@ -32,7 +33,6 @@ from infold.core.messages import (
 )
 from infold.core.view import standing, view
 from infold.testing.builders import log_of
-from infold.testing.strategies import histories, situations, titles
 
 SESSION = SessionId("session")
 SMALL_TOKENS = 60

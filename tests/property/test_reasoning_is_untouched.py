@@ -1,12 +1,12 @@
 """Law: signed reasoning is sent as it came and in its place, or goes with the whole loop it opened."""
 
 from hypothesis import given
+from tests.support.play import play
+from tests.support.strategies import histories, infold_situations
 
 from infold.core.gauge import Situation
 from infold.core.messages import AssistantMessage, Message, MessageId, UserMessage, is_signed, results_of
 from infold.testing.builders import log_of
-from infold.testing.play import play
-from infold.testing.strategies import histories, infold_situations
 
 
 @given(histories(), infold_situations())

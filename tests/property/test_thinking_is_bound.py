@@ -2,13 +2,13 @@
 
 from hypothesis import given
 from msgspec.structs import replace
+from tests.support.play import play
+from tests.support.strategies import histories, infold_situations
 
 from infold.core.gauge import Situation
 from infold.core.log import Log
 from infold.core.logged_message import Rendering, is_sealed_reasoning
 from infold.core.messages import AssistantMessage, Message, MessageId, ReasoningPart, SessionId, TextPart, UserMessage
-from infold.testing.play import play
-from infold.testing.strategies import histories, infold_situations
 
 BEGINNING = UserMessage(MessageId("first"), (TextPart("Build it."),))
 

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.support.strategies import histories
 
 from infold.core.budget import Window, budget_for
 from infold.core.compact import compact
@@ -14,8 +15,7 @@ from infold.core.messages import AssistantMessage, Message, SessionId, Usage
 from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.testing.builders import log_of
-from infold.testing.play import counted_tokens
-from infold.testing.strategies import histories
+from infold.testing.script import count_tokens
 
 SESSION = SessionId("session")
 OVERHEAD_TOKENS = 500
@@ -36,7 +36,7 @@ def test_a_report_speaks_for_what_was_sent(
             log = _undone(log, entries, data)
         sent = view(log, INFOLD.summary)
 
-        counted = factor * (counted_tokens(sent) + OVERHEAD_TOKENS)
+        counted = factor * (count_tokens(sent) + OVERHEAD_TOKENS)
         upper = gauge(log, situation).upper_tokens
         assert upper >= counted - 40 * len(sent) or upper > situation.budget.limit_tokens
 
@@ -45,8 +45,8 @@ def _reported(message: Message, log: Log, factor: float) -> Message:
     """A reply with what its request was."""
     if not isinstance(message, AssistantMessage):
         return message
-    sent = counted_tokens(view(log, INFOLD.summary)) + OVERHEAD_TOKENS
-    usage = Usage(input=int(factor * sent), output=int(factor * counted_tokens((message,))))
+    sent = count_tokens(view(log, INFOLD.summary)) + OVERHEAD_TOKENS
+    usage = Usage(input=int(factor * sent), output=int(factor * count_tokens((message,))))
     return replace(message, usage=usage, finish="stop")
 
 

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
+from tests.support.play import play
+from tests.support.strategies import histories, situations
 
 from infold import Session, SessionSettings, WindowExceeded, fit
 from infold.core.entries import Checkpoint, Clipping, MessageEntry, Pruning
@@ -23,8 +25,6 @@ from infold.formats.registry import FORMATS, OPENAI_CHAT, WireFormat
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, log_of, numbered, replies, result, tokens_of_text, user
-from infold.testing.play import play
-from infold.testing.strategies import histories, situations
 
 pytestmark = pytest.mark.slow
 

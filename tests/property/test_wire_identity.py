@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
+from tests.support.wire import WireHistory, guises, wire_histories
 
 from infold.core.entries import Clip, Clipping, Handle, MessageEntry
 from infold.core.log import Log
@@ -36,7 +37,6 @@ from infold.core.view import view
 from infold.formats.codec import Decoded, joined, plain
 from infold.formats.pairing import Pairing
 from infold.formats.registry import detect
-from infold.testing.wire import WireHistory, guises, wire_histories
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,7 @@ from infold.engine.effects import Guidance
 from infold.engine.terms import Terms, terms_for
 from infold.errors import UsageError, kind_of
 from infold.observers.bus import Bus
-from infold.plugins.manager import PluginHooks, installed_plugins
+from infold.plugins.runner import PluginHooks, installed_plugins
 from infold.ports import FullStore, MediaStore, Occasion, SessionKey
 from infold.settings import Settings
 

@@ -1,8 +1,8 @@
 """Limits and prices of models: a data file, a lookup that tolerates spellings, and overrides."""
 
 from infold.catalogue.families import FAMILIES, Family, binds_thinking, family_of, lower_bound, upper_bound
-from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS, Table, cost_of, lookup, shipped
-from infold.catalogue.models import Assumed, FamilyName, Known, Lookup, ModelEntry, Prices, Step, Tier
+from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS, Table, cost_of, lookup, shipped_table
+from infold.catalogue.models import Assumed, FamilyName, Known, Lookup, ModelEntry, Prices, SpellingStep, Tier
 from infold.catalogue.overrides import CatalogueError, Override, OverrideError, read_overrides
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "Override",
     "OverrideError",
     "Prices",
-    "Step",
+    "SpellingStep",
     "Table",
     "Tier",
     "binds_thinking",
@@ -27,6 +27,6 @@ __all__ = [
     "lookup",
     "lower_bound",
     "read_overrides",
-    "shipped",
+    "shipped_table",
     "upper_bound",
 ]

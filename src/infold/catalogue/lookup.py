@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from infold.catalogue.families import family_of
-from infold.catalogue.models import Assumed, Known, Lookup, ModelEntry, Step
+from infold.catalogue.models import Assumed, Known, Lookup, ModelEntry, SpellingStep
 from infold.catalogue.overrides import Override, apply_override
 from infold.catalogue.spelling import fold, is_local, key_of, spellings
 from infold.core.messages import Usage
@@ -35,7 +35,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def shipped() -> Table:
+def shipped_table() -> Table:
     """Return the shipped catalogue."""
     packed = resources.files(__package__).joinpath(DATA_FILE).read_bytes()
     return msgspec.json.decode(zlib.decompress(packed, _GZIP), type=Table)
@@ -44,7 +44,7 @@ def shipped() -> Table:
 @cache
 def entries() -> Mapping[str, ModelEntry]:
     """Return every entry of the shipped catalogue by key."""
-    return MappingProxyType({fold(entry.name): entry for entry in shipped().models})
+    return MappingProxyType({fold(entry.name): entry for entry in shipped_table().models})
 
 
 ASSUMED_CONTEXT_TOKENS = 32_768
@@ -83,7 +83,7 @@ def lookup(name: str, *, overrides: Mapping[str, Override] | None = None) -> Loo
 @lru_cache(maxsize=4096)
 def _in_catalogue(name: str) -> Lookup:
     """Return the catalogue's own answer; cached, since an agent looks up the same few names all day."""
-    known = find_entry(name, entries(), shipped().aliases)
+    known = find_entry(name, entries(), shipped_table().aliases)
     if known is None:
         return _assume(name)
     if not name.strip().lower().endswith(_LARGER_MARK):
@@ -103,7 +103,7 @@ def find_entry(name: str, models: Mapping[str, ModelEntry], aliases: Mapping[str
     return None
 
 
-def _how(name: str, matched: str, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _how(name: str, matched: str, steps: tuple[SpellingStep, ...]) -> tuple[SpellingStep, ...]:
     if steps:
         return steps
     return ("exact",) if name == matched else ("spelling",)
@@ -135,7 +135,7 @@ def _reason(name: str) -> str:
     if is_local(name):
         return f"{name!r} is served by a local server, which sets its own window; {window}"
     tried = ", ".join(dict.fromkeys(spelling.key for spelling in spellings(name)))
-    return f"no model of this name in the catalogue of {shipped().as_of} (tried {tried}); {window}"
+    return f"no model of this name in the catalogue of {shipped_table().as_of} (tried {tried}); {window}"
 
 
 def cost_of(model: str, usage: Usage | None) -> float:

@@ -23,7 +23,7 @@ FamilyName: TypeAlias = Literal[
 ]
 """Models whose tokenisers count alike; `families.py` has how far each may exceed an o200k count."""
 
-Step: TypeAlias = Literal[
+SpellingStep: TypeAlias = Literal[
     "exact",
     "spelling",
     "prefix removed",
@@ -96,7 +96,7 @@ class Known(msgspec.Struct, frozen=True, tag=True):
 
     entry: ModelEntry
     matched: str
-    how: tuple[Step, ...]
+    how: tuple[SpellingStep, ...]
 
 
 class Assumed(msgspec.Struct, frozen=True, tag=True):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from infold.catalogue.models import Step
+from infold.catalogue.models import SpellingStep
 
 _FOLD = str.maketrans({".": "-", "_": "-", "@": "-", " ": "-"})
 
@@ -89,7 +89,7 @@ class Spelling(msgspec.Struct, frozen=True):
     """A key to look up, and the steps from the name to it; no steps if nothing was removed."""
 
     key: str
-    steps: tuple[Step, ...]
+    steps: tuple[SpellingStep, ...]
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -174,7 +174,7 @@ def _without_latest(model: str) -> str:
     return _LATEST.sub("", model)
 
 
-_ENDINGS: tuple[tuple[Callable[[str], str], Step], ...] = (
+_ENDINGS: tuple[tuple[Callable[[str], str], SpellingStep], ...] = (
     (_without_variant, "variant removed"),
     (_without_revision, "revision removed"),
     (_without_date, "date removed"),

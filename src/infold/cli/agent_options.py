@@ -29,8 +29,8 @@ from infold.core.messages import SessionId
 from infold.core.policy import PRESETS
 from infold.errors import StoreBroken, UsageError
 from infold.ports import FullStore, SessionKey
-from infold.settings import read_settings, told
-from infold.settings.schema import path_of
+from infold.settings import format_value, read_settings
+from infold.settings.schema import store_path
 from infold.wiring import EMBEDDED, open_model, open_store, system_clock
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -145,13 +145,13 @@ class Job(Struct, frozen=True, kw_only=True):
         """The options that were given, but for the session; a password inside an address is hidden."""
         agent = "" if self.agent == DEFAULT_AGENT else self.agent
         for name, value in (("--model", self.model), ("--base-url", self.base_url), ("--agent", agent)):
-            yield from (name, told(value)) if value else ()
+            yield from (name, format_value(value)) if value else ()
         for rule in self.allow:
             yield from ("--allow", rule)
         yield from ("--yes",) if self.yes else ()
         within = (("--steps", self.steps), ("--policy", self.policy), ("--window", self.window))
         for name, bound in (*within, ("--folder", self.folder), ("--store", self.store)):
-            yield from (name, told(str(bound))) if bound else ()
+            yield from (name, format_value(str(bound))) if bound else ()
 
 
 def with_trust(job: Job, ask: Callable[[Path, Sequence[str]], bool] | None) -> Job:
@@ -248,7 +248,7 @@ class _Telling(logging.Handler):
 def _store(place: str) -> Iterator[FullStore]:
     """The store, in a folder that is made for it if need be."""
     if place != "memory" and "://" not in place:
-        path = path_of(place)
+        path = store_path(place)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

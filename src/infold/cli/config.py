@@ -17,14 +17,14 @@ from infold.engine.terms import window_of
 from infold.errors import PolicyError
 from infold.settings import (
     KEYS,
-    SessionTerms,
+    SessionOptions,
     Settings,
-    Stated,
+    StatedValue,
     Value,
-    key_named,
-    nearest,
+    find_key,
+    format_value,
+    nearest_name,
     read_settings,
-    told,
     user_file,
 )
 from infold.settings.schema import UPSTREAM
@@ -54,7 +54,7 @@ def config(key: str | None, model: str | None, agent: str | None, as_json: bool)
     """
     settings = read_settings(os.environ, Path.cwd())
     terms = settings.for_session(model=model, agent=agent)
-    named = {} if model is None else {"model": Stated(model, "--model")}
+    named = {} if model is None else {"model": StatedValue(model, "--model")}
     shown = _chosen({**settings.effective(model=model, agent=agent), **named}, key)
     if as_json:
         click.echo(json_bytes(_page(settings, terms, shown)), nl=False)
@@ -64,24 +64,24 @@ def config(key: str | None, model: str | None, agent: str | None, as_json: bool)
         _show(shown, _notes(settings, terms))
 
 
-def _chosen(values: Mapping[str, Stated], key: str | None) -> Mapping[str, Stated]:
+def _chosen(values: Mapping[str, StatedValue], key: str | None) -> Mapping[str, StatedValue]:
     """The values asked for: all, those of a group, or one by its name or an alias."""
     group = {name: stated for name, stated in values.items() if key is None or name.startswith(f"{key}.")}
     if group or key is None:
         return group
     if key in values:
         return {key: values[key]}
-    meant = key_named(key)
+    meant = find_key(key)
     if meant is None:
-        near = nearest(key, (*values, *(alias for one in KEYS for alias in one.aliases)))
+        near = nearest_name(key, (*values, *(alias for one in KEYS for alias in one.aliases)))
         raise click.UsageError(f"no setting is named {key!r}" + (f"; did you mean {near}?" if near else ""))
-    return {meant.name: values[meant.name]} if meant.name in values else {key: Stated(None, "default")}
+    return {meant.name: values[meant.name]} if meant.name in values else {key: StatedValue(None, "default")}
 
 
 # Showing.
 
 
-def _show(values: Mapping[str, Stated], notes: Iterator[str]) -> None:
+def _show(values: Mapping[str, StatedValue], notes: Iterator[str]) -> None:
     console = console_for(plain=False)
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
@@ -96,12 +96,12 @@ def _show(values: Mapping[str, Stated], notes: Iterator[str]) -> None:
         console.print(legible(note))
 
 
-def _told(name: str, stated: Stated) -> str:
-    key = key_named(name)
-    return told(stated.value) or (UPSTREAM if key is None else key).unset
+def _told(name: str, stated: StatedValue) -> str:
+    key = find_key(name)
+    return format_value(stated.value) or (UPSTREAM if key is None else key).unset
 
 
-def _notes(settings: Settings, terms: SessionTerms) -> Iterator[str]:
+def _notes(settings: Settings, terms: SessionOptions) -> Iterator[str]:
     """What a reader asks next: which files were read, what these numbers mean in tokens, what else there is to look at."""
     yield ""
     if settings.files:
@@ -117,7 +117,7 @@ def _notes(settings: Settings, terms: SessionTerms) -> Iterator[str]:
         yield f"{counted(len(tables), 'table')} for models and agents not shown: add --model or --agent"
 
 
-def _in_tokens(terms: SessionTerms) -> Iterator[str]:
+def _in_tokens(terms: SessionOptions) -> Iterator[str]:
     try:
         budget = _budget(terms)
     except PolicyError as error:
@@ -129,14 +129,14 @@ def _in_tokens(terms: SessionTerms) -> Iterator[str]:
         yield f"{whose}: usable {budget.usable_tokens:,} tokens, {trigger}, aims at {budget.target_tokens:,}"
 
 
-def _budget(terms: SessionTerms) -> Budget | None:
+def _budget(terms: SessionOptions) -> Budget | None:
     if terms.model is None and terms.window_tokens is None:
         return None
     known = None if terms.model is None else lookup(terms.model)
     return budget_for(window_of(terms.window_tokens, known), terms.policy)
 
 
-def _page(settings: Settings, terms: SessionTerms, values: Mapping[str, Stated]) -> dict[str, object]:
+def _page(settings: Settings, terms: SessionOptions, values: Mapping[str, StatedValue]) -> dict[str, object]:
     rows = [{"key": name, "value": _plain(stated.value), "origin": stated.origin} for name, stated in values.items()]
     return {"model": terms.model, "agent": terms.agent, "files": settings.files, "settings": rows}
 
@@ -145,7 +145,7 @@ def _plain(value: Value) -> object:
     """A value as JSON has it; shares are numbers, tokens that remain are words, passwords are hidden."""
     match value:
         case Amount(unit="remaining") | str():
-            return told(value)
+            return format_value(value)
         case Amount(unit="tokens", value=number):
             return int(number)
         case Amount(value=number):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from infold.cli.demo_scene import FORMAT, Scene
+from infold.cli.demo_session import RULES
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -24,7 +25,6 @@ from infold.core.messages import (
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_part
 from infold.engine.counting import counting_for
 from infold.formats.registry import format_named
-from infold.testing.trajectory import RULES
 
 PROVIDER_FACTOR = 1.04
 """The provider we play counts this much more than the text itself has, as providers do for what they put around messages; all

@@ -13,12 +13,12 @@ from rich.text import Text
 from infold.cli.demo_acts import Act
 from infold.cli.demo_play import Request, Stage
 from infold.cli.demo_scene import Scene
+from infold.cli.demo_session import RULES
 from infold.cli.demo_verdicts import Outcome, judged, outcome_of, redlined, totals
 from infold.cli.render import Gauge, event_line, legend, thousands
 from infold.core.entries import Verdict
 from infold.core.events import Clipped, Compacted, Pruned, SummaryRejected
 from infold.core.messages import UserMessage
-from infold.testing.trajectory import RULES
 
 PAUSE_SECONDS = 0.006
 PLAIN_GAUGE_EVERY = 20

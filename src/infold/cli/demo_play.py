@@ -14,13 +14,13 @@ from infold.api.session import Session
 from infold.api.session_settings import SessionSettings
 from infold.cli.demo_checks import Count, faults_of, read
 from infold.cli.demo_scene import FORMAT, Scene, item_of, reply_body, steps_of
+from infold.cli.demo_session import RecordedSummariser
 from infold.core.entries import Verdict
 from infold.core.events import Event
 from infold.core.messages import AssistantMessage, Message
 from infold.engine.keeper import Ready
 from infold.errors import WindowExceeded
 from infold.testing.builders import numbered, replies, user
-from infold.testing.summaries import Recording
 from infold.wiring import open_store
 
 FAREWELL = numbered(
@@ -68,7 +68,7 @@ class Stage:
         self.name = name
         self.count = Count(scene.system)
         self.stopped = ""
-        self._recording = Recording()
+        self._recording = RecordedSummariser()
         self._whole_tokens = 0
         self._sent: Sequence[object] = []
         self._number = 0

@@ -1,6 +1,6 @@
 """What the demo plays: a window, the session that goes through it, and each message as Anthropic's interface has it.
 
-The session is scripted (`infold.testing.trajectory`); a window too small for it gets the same session with shorter results, as
+The session is scripted (`infold.cli.demo_session`); a window too small for it gets the same session with shorter results, as
 an agent that knows its window would have had it.
 """
 
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from infold.cli.demo_session import AGENTS_TEXT, SYSTEM_TEXT, coding_session
 from infold.core.budget import Budget, Window, budget_for
 from infold.core.messages import (
     AssistantMessage,
@@ -21,7 +22,6 @@ from infold.core.messages import (
     ToolResultPart,
 )
 from infold.core.policy import Policy
-from infold.testing.trajectory import AGENTS_TEXT, SYSTEM_TEXT, coding_session
 
 Item: TypeAlias = dict[str, Any]
 

@@ -6,7 +6,7 @@ import click
 import msgspec
 from rich.table import Table
 
-from infold.catalogue import Assumed, Lookup, ModelEntry, Prices, lookup, shipped
+from infold.catalogue import Assumed, Lookup, ModelEntry, Prices, lookup, shipped_table
 from infold.cli import options
 from infold.cli.output_files import json_bytes
 from infold.cli.render import console_for, counted, legible, thousands
@@ -46,7 +46,9 @@ def models(name: str | None, search: str | None, as_json: bool) -> None:
 
 def _matching(text: str) -> list[ModelEntry]:
     wanted = text.lower()
-    entries = (entry for entry in shipped().models if wanted in f"{entry.name} {entry.provider} {entry.family}".lower())
+    entries = (
+        entry for entry in shipped_table().models if wanted in f"{entry.name} {entry.provider} {entry.family}".lower()
+    )
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -114,7 +116,7 @@ def _lookup_json(found: Lookup) -> dict[str, object]:
 
 def _show_list(entries: list[ModelEntry], *, as_json: bool) -> None:
     if as_json:
-        page = {"as_of": shipped().as_of, "models": [_entry_json(entry) for entry in entries]}
+        page = {"as_of": shipped_table().as_of, "models": [_entry_json(entry) for entry in entries]}
         click.echo(json_bytes(page), nl=False)
         return
     if not entries:
@@ -125,7 +127,7 @@ def _show_list(entries: list[ModelEntry], *, as_json: bool) -> None:
         console.width = PLAIN_WIDTH
     console.print(_table(entries))
     told = "dollars per million tokens: input, output, read from cache, written to cache"
-    console.print(f"{counted(len(entries), 'model')}, as of {shipped().as_of}; {told}")
+    console.print(f"{counted(len(entries), 'model')}, as of {shipped_table().as_of}; {told}")
 
 
 def _table(entries: Iterable[ModelEntry]) -> Table:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from infold.catalogue import lookup, shipped
+from infold.catalogue import lookup, shipped_table
 from infold.cli.options import tokens_of
 from infold.cli.render import console_for
 from infold.engine.counting import counting_for
@@ -117,7 +117,7 @@ def replay(ctx: click.Context, /, **given: object) -> None:
     console = console_for(plain=params["plain"])
     found = ReplayReport(
         plan,
-        shipped().as_of,
+        shipped_table().as_of,
         tuple(_replayed(params["files"], _Work(plan, refetch=not params["no_refetch"]), params["jobs"])),
     )
     console.print(build_tables(found, plain=params["plain"] or not console.is_terminal))

@@ -25,7 +25,7 @@ from infold.gateway.tenants import Tenants, secret_for
 from infold.gateway.upstreams import PROVIDERS, Upstreams, is_address
 from infold.ports import FullStore
 from infold.settings import GatewaySettings, Settings, StoreLimits, read_settings
-from infold.settings.schema import told
+from infold.settings.schema import format_value
 from infold.wiring import embedded_model, located, open_store
 
 HINT = """\
@@ -171,6 +171,6 @@ def _tell(listener: socket.socket, upstreams: Mapping[str, str], place: str, *, 
             url=url,
             base=f"{url}/t/$INFOLD_TOKEN" if token else url,
             upstreams=", ".join(sent) or "every provider → the embedded model",
-            store=told(place),
+            store=format_value(place),
         )
     )

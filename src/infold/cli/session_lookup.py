@@ -19,7 +19,7 @@ from infold.dashboard.listing import by_change
 from infold.errors import InfoldError, UsageError
 from infold.ports import FullStore, SessionKey, Store
 from infold.settings import StoreLimits, read_settings
-from infold.settings.schema import path_of
+from infold.settings.schema import store_path
 from infold.wiring import keep_within, open_store
 
 LAST = "last"
@@ -69,7 +69,7 @@ def existing(place: str) -> str:
         return place  # whoever opens it sees
     if place == "memory":
         raise UsageError("a store in memory is seen by its own process alone; name a file or a postgresql:// address")
-    path = path_of(place)
+    path = store_path(place)
     if not path.is_file():
         raise UsageError(f"there is no store at {path}; name the file that sessions are kept in")
     return str(path)
@@ -77,7 +77,7 @@ def existing(place: str) -> str:
 
 def is_there(place: str) -> bool:
     """Whether a store is where it should be, as far as that can be seen without asking it."""
-    return "://" in place or path_of(place).is_file()
+    return "://" in place or store_path(place).is_file()
 
 
 def kept_within(store: FullStore, limits: StoreLimits) -> None:
@@ -96,7 +96,7 @@ def reading_store(named: str | None) -> Iterator[FullStore]:
     """The store that was named, or the user's own, closed at the end; raises `UsageError` where there is none."""
     place = place_of(named)
     if named is None and place != "memory" and not is_there(place):
-        raise UsageError(f"there are no sessions yet (no store at {path_of(place)}); {BEGIN}")
+        raise UsageError(f"there are no sessions yet (no store at {store_path(place)}); {BEGIN}")
     with open_store(existing(place)) as store:
         yield store
 

@@ -20,7 +20,7 @@ from infold.dashboard.tally import Tallies
 from infold.engine.titles import title_of
 from infold.errors import InfoldError
 from infold.ports import FullStore, StoredSession
-from infold.settings import told
+from infold.settings import format_value
 
 PLAIN_WIDTH = 160
 """Columns where there is no terminal: room for long ids beside their titles."""
@@ -131,7 +131,7 @@ def _show(listed: Sequence[Listed], *, has_more: bool, named: str | None) -> Non
         table.add_row(*map(legible, (one.id, _title(one), *folder, ago(one.changed_ms, now_ms), *_figures(one))))
     console.print(table)
     more = "; more with --most" if has_more else ""
-    go_on = f"infold run --session ID{f' --store {quote(told(named))}' if named else ''}"
+    go_on = f"infold run --session ID{f' --store {quote(format_value(named))}' if named else ''}"
     console.print(legible(f"{counted(len(listed), 'session')}{more}; go on with: {go_on}"), style="dim", soft_wrap=True)
 
 

@@ -146,7 +146,7 @@ class RecallTools(Struct, frozen=True):
         if len(tenants) > 1:
             raise UsageError(
                 f"this store has sessions of {len(tenants)} tenants; start infold mcp with --tenant NAME, "
-                "which infold sessions --json tells"
+                "as listed by infold sessions --json"
             )
         return tenants[0]
 

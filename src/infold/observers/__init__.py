@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from infold.observers.bus import Bus, Failure
+from infold.observers.bus import Bus, CallbackFailure
 from infold.observers.traces import Traces
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Bus",
     "CONTENT_TYPE",
-    "Failure",
+    "CallbackFailure",
     "Metrics",
     "Traces",
 ]

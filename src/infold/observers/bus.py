@@ -30,7 +30,7 @@ Unsubscribe: TypeAlias = Callable[[], None]
 _log = logging.getLogger(__name__)
 
 
-class Failure(Struct, frozen=True):
+class CallbackFailure(Struct, frozen=True):
     """A callback that raised: its name, the event, the error's type and where it was raised, but not the error's message."""
 
     callback: str
@@ -49,10 +49,10 @@ class Bus:
     def __init__(self) -> None:
         self._lock = Lock()
         self._subscriptions: tuple[_Subscription, ...] = ()
-        self._errors: deque[Failure] = deque(maxlen=MOST_ERRORS)
+        self._errors: deque[CallbackFailure] = deque(maxlen=MOST_ERRORS)
 
     @property
-    def errors(self) -> tuple[Failure, ...]:
+    def errors(self) -> tuple[CallbackFailure, ...]:
         """The newest failures of callbacks, oldest first."""
         with self._lock:
             return tuple(self._errors)
@@ -102,7 +102,7 @@ class Bus:
         with self._lock:
             self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
 
-    def _note(self, failure: Failure) -> None:
+    def _note(self, failure: CallbackFailure) -> None:
         with self._lock:
             self._errors.append(failure)
         _log.warning("%s raised %s at %s on %s", failure.callback, failure.error, failure.place, failure.event)
@@ -124,8 +124,8 @@ def _kinds_of(kinds: object) -> tuple[type[Event], ...]:
     return given
 
 
-def _failure(callback: Callable[..., object], event: Event, error: Exception) -> Failure:
-    return Failure(
+def _failure(callback: Callable[..., object], event: Event, error: Exception) -> CallbackFailure:
+    return CallbackFailure(
         getattr(callback, "__qualname__", type(callback).__qualname__),
         str(event.__struct_config__.tag),
         type(error).__name__,

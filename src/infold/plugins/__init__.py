@@ -1,7 +1,7 @@
 """Plugins: foreign code that takes part in compactions, found by entry point and isolated from the session."""
 
 from infold.plugins.hooks import HOOK_NAMES, HookSpecs, hook
-from infold.plugins.manager import LONGEST_TEXT, Plugin, PluginHooks, installed_plugins
+from infold.plugins.runner import LONGEST_TEXT, Plugin, PluginHooks, installed_plugins
 
 __all__ = [
     "HOOK_NAMES",

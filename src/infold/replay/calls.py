@@ -1,7 +1,7 @@
 """The calls to a model in a recorded session: the messages added before each, the reply, its time and its usage.
 
-This module tells calls from replies that only look like one, and finds the messages that a recorded compaction wrote:
-those belong to the recorded policy, and no other policy is shown them.
+This module distinguishes calls from replies that only look like one, and finds the messages that a recorded
+compaction wrote: those belong to the recorded policy, and no other policy is shown them.
 """
 
 from collections.abc import Iterator

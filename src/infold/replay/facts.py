@@ -40,8 +40,8 @@ class HistoryFact(Struct, frozen=True, omit_defaults=True):
 
     `answers` are spellings of one answer; `stale` are answers that it superseded. `one_record`: cue and answer must
     be in one record, because lists put an answer next to another's cue. `origin` and `use` are the words around the
-    answer where it occurred and where it was used after the end point, without the answer itself. `told` is the whole
-    sentence or command line.
+    answer where it occurred and where it was used after the end point, without the answer itself. `sentence` is the
+    whole sentence or command line.
     """
 
     kind: FactClass
@@ -51,7 +51,7 @@ class HistoryFact(Struct, frozen=True, omit_defaults=True):
     stale: tuple[str, ...] = ()
     one_record: bool = False
     sets: frozenset[FactSet] = frozenset()
-    told: str = ""
+    sentence: str = ""
     origin: str = ""
     use: str = ""
 
@@ -294,12 +294,12 @@ def tool_facts(events: Iterable[HistoryEvent]) -> Iterator[HistoryFact]:
         origin = command or (touched[0][0] if touched else "")
         if command and (outcome := _outcome(event)):
             told = HistoryFact(
-                "command", (_first(command),), outcome, event.handle, one_record=True, told=_line(command)
+                "command", (_first(command),), outcome, event.handle, one_record=True, sentence=_line(command)
             )
             _note(commands, command, told)
         if event.failed and origin and (line := _error_line(event.text)):
             cue = _first(command) if command else _suffix(origin)
-            errors[origin] = HistoryFact("error", (cue,), (line,), event.handle, told=_line(command) or cue)
+            errors[origin] = HistoryFact("error", (cue,), (line,), event.handle, sentence=_line(command) or cue)
         if not event.failed and not _is_rejected(event.text):
             for path, operation in touched:
                 _note_file(files, path, operation, event.call.handle)
@@ -512,7 +512,7 @@ def _decisions(event: HistoryEvent) -> Iterator[HistoryFact]:
     for sentence in _sentences(event.text):
         if _CHOICE.search(sentence) and len(sentence) >= 2 * SHORTEST:
             yield HistoryFact(
-                "decision", (), (first_words(normalise(sentence), LONGEST_QUOTE),), event.handle, told=sentence
+                "decision", (), (first_words(normalise(sentence), LONGEST_QUOTE),), event.handle, sentence=sentence
             )
 
 
@@ -594,9 +594,9 @@ def _with_sets(
 def _origin(fact: HistoryFact, text: str) -> str:
     """Return the words a fact occurred with: its cue if that names something, otherwise those around the answer."""
     if fact.kind in ("file", "command", "todo"):
-        return fact.told or fact.cues[0]
+        return fact.sentence or fact.cues[0]
     if fact.kind == "error":
-        return f"error {fact.told}"
+        return f"error {fact.sentence}"
     shown = normalise(text)
     at = next((at for at in find_places(shown, fact.answers[0])), 0)
     return remove_answers(_around(shown, at, at + len(fact.answers[0])), fact.answers)
@@ -629,7 +629,7 @@ class _Uses:
     def of_fact(self, fact: HistoryFact) -> _Use | None:
         """Return where a fact was used: its file or command, a name in a decision, otherwise the answer itself."""
         if fact.kind == "decision":
-            return next((use for name in _names_in(fact.told) if (use := self.of(name, ())) is not None), None)
+            return next((use for name in _names_in(fact.sentence) if (use := self.of(name, ())) is not None), None)
         sought = fact.cues[0] if fact.kind in ("file", "command") else fact.answers[0]
         return self.of(sought, fact.cues if fact.kind == "number" else ())
 

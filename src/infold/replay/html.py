@@ -267,7 +267,7 @@ def _calibration(replay: ReplayReport) -> Iterator[str]:
     lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     yield "<h2>How far to trust it</h2>"
     yield (
-        "<p>The recorded run, simulated and set beside the usage its provider reported. Misses are calls that the cache "
+        "<p>The recorded run, simulated and compared with the usage its provider reported. Misses are calls that the cache "
         "should have served by time and content and did not; in brackets the error of the cost once they are known, as they "
         "are to every policy above.</p>"
     )

@@ -1,17 +1,17 @@
 """Settings of a process, read once from files and the environment, each value with its origin."""
 
-from infold.settings.load import Stated, user_file
+from infold.settings.load import StatedValue, user_file
 from infold.settings.resolve import (
     AgentSettings,
     GatewaySettings,
     PluginSettings,
     RecallSettings,
-    SessionTerms,
+    SessionOptions,
     Settings,
     StoreLimits,
     read_settings,
 )
-from infold.settings.schema import KEYS, Key, Value, key_named, nearest, told
+from infold.settings.schema import KEYS, Key, Value, find_key, format_value, nearest_name
 
 __all__ = [
     "AgentSettings",
@@ -20,14 +20,14 @@ __all__ = [
     "Key",
     "PluginSettings",
     "RecallSettings",
-    "SessionTerms",
+    "SessionOptions",
     "Settings",
-    "Stated",
+    "StatedValue",
     "StoreLimits",
     "Value",
-    "key_named",
-    "nearest",
+    "find_key",
+    "format_value",
+    "nearest_name",
     "read_settings",
-    "told",
     "user_file",
 ]

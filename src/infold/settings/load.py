@@ -21,19 +21,19 @@ from infold.core.policy import OPENCODE, PREFIX, SWITCHES, switches_on
 from infold.errors import SettingsError
 from infold.settings.schema import (
     ALIASES,
-    BORROWED,
-    BY_NAME,
+    DOCUMENT_VARIABLES,
     KEYS,
+    KEYS_BY_NAME,
     MISSPELT,
     PLACE,
     UPSTREAM,
     Key,
     Value,
+    find_key,
+    format_value,
     has_password,
-    key_named,
-    nearest,
-    told,
-    variable_of,
+    nearest_name,
+    variable_name,
 )
 
 Scope: TypeAlias = Literal["general", "model", "agent", "environment", "command", "switch"]
@@ -41,10 +41,10 @@ Scope: TypeAlias = Literal["general", "model", "agent", "environment", "command"
 
 _STRENGTH: dict[Scope, int] = {"general": 0, "model": 1, "agent": 2, "environment": 3, "command": 4, "switch": 5}
 
-Outcome = TypeVar("Outcome")
+_Outcome = TypeVar("_Outcome")
 
 
-class Stated(Struct, frozen=True):
+class StatedValue(Struct, frozen=True):
     """A value and where it was stated."""
 
     value: Value
@@ -58,18 +58,18 @@ class Layer(Struct, frozen=True):
     """
 
     scope: Scope
-    values: Mapping[str, Stated]
+    values: Mapping[str, StatedValue]
     name: str = ""
     of_project: bool = False
 
 
-class Written(Struct, frozen=True):
+class WrittenSetting(Struct, frozen=True):
     """A setting as it was written: its source, its key, and the name or alias that was used."""
 
     source: str
     key: str
     name: str
-    stated: Stated
+    stated: StatedValue
 
 
 def read_value(key: Key, raw: object, *, name: str, where: str) -> Value:
@@ -80,13 +80,15 @@ def read_value(key: Key, raw: object, *, name: str, where: str) -> Value:
         raise SettingsError(name, str(error), where=where, remedy=key.kind.remedy) from error
 
 
-def agreed(written: Iterable[Written]) -> Mapping[str, Stated]:
+def merge_names(written: Iterable[WrittenSetting]) -> Mapping[str, StatedValue]:
     """Return the values of one source by key; raise `SettingsError` if two names of a key have different values."""
-    first: dict[str, Written] = {}
+    first: dict[str, WrittenSetting] = {}
     for one in written:
         other = first.setdefault(one.key, one)
         if other.stated.value != one.stated.value:
-            shown = " and ".join(f"{each.name} is {told(each.stated.value) or 'unset'}" for each in (other, one))
+            shown = " and ".join(
+                f"{each.name} is {format_value(each.stated.value) or 'unset'}" for each in (other, one)
+            )
             problem = f"{shown}, but both are the same setting"
             remedy = "keep one of the two, or make them equal"
             raise SettingsError(one.key, problem, where=other.source, remedy=remedy)
@@ -102,7 +104,7 @@ _COMMENT = re.compile(r'("(?:[^"\\]|\\(?s:.)?)*+(?:"|\Z))|//[^\n]*')
 """A JSON string, which is kept, or a comment at the end of a line, as in the documents' examples."""
 
 
-class Source(Struct, frozen=True):
+class SettingsFile(Struct, frozen=True):
     """A file of settings and its table.
 
     `found`: it belongs to a project, which anyone may have written, so it may set few keys (`Key.per_project`).
@@ -113,7 +115,7 @@ class Source(Struct, frozen=True):
     found: bool = False
 
 
-def sources(environ: Mapping[str, str], folder: Path | None) -> tuple[Source, ...]:
+def find_files(environ: Mapping[str, str], folder: Path | None) -> tuple[SettingsFile, ...]:
     """Return the files that count, weakest first: the user's, then the project's; or only that of `INFOLD_CONFIG`.
 
     Without a folder no project's file is read. Raise `SettingsError` if a file cannot be read, or does not exist
@@ -121,10 +123,10 @@ def sources(environ: Mapping[str, str], folder: Path | None) -> tuple[Source, ..
     """
     named = environ.get("INFOLD_CONFIG")
     if named:
-        return (Source(Path(named), _read_table(Path(named))),)
+        return (SettingsFile(Path(named), _read_table(Path(named))),)
     user = user_file(environ)
     places = () if user is None else (user, user.with_suffix(".json"))
-    own = tuple(Source(path, _read_table(path)) for path in [path for path in places if path.is_file()][:1])
+    own = tuple(SettingsFile(path, _read_table(path)) for path in [path for path in places if path.is_file()][:1])
     return own if folder is None else (*own, *_project_source(folder))
 
 
@@ -145,11 +147,11 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
     return Path(home) / ".config" / "infold" / "config.toml" if home else None
 
 
-def _project_source(folder: Path) -> tuple[Source, ...]:
+def _project_source(folder: Path) -> tuple[SettingsFile, ...]:
     for path in _project_files(folder):
         table = _read_table(path) if path.name in PROJECT_FILES else _read_tool_table(path)
         if table is not None:
-            return (Source(path, table, found=True),)
+            return (SettingsFile(path, table, found=True),)
     return ()
 
 
@@ -174,7 +176,7 @@ def _owner(place: Path) -> int:
     return _unless_denied(lambda: place.stat().st_uid, -1)
 
 
-def _unless_denied(ask: Callable[[], Outcome], default: Outcome) -> Outcome:
+def _unless_denied(ask: Callable[[], _Outcome], default: _Outcome) -> _Outcome:
     try:
         return ask()
     except OSError:
@@ -236,32 +238,32 @@ _UPSTREAM = re.compile(rf"{PREFIX}UPSTREAMS_([A-Z0-9_]+)_BASE_URL")
 _NONE: Mapping[str, Key] = MappingProxyType({})
 
 
-def relevant(environ: Mapping[str, str]) -> Mapping[str, str]:
+def relevant_variables(environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return the variables that can matter to settings and are not empty.
 
     Raise `SettingsError` for a misspelt variable with our prefix; unrelated ones are ignored.
     """
     ours = {*_our_variables(environ), *(PREFIX + name for name in SWITCHES)}
     _check_spelling(environ, ours)
-    names = ours.union(BORROWED, (OPENCODE + name for name in SWITCHES))
+    names = ours.union(DOCUMENT_VARIABLES, (OPENCODE + name for name in SWITCHES))
     return {name: text.strip() for name, text in environ.items() if name in names and text.strip()}
 
 
 def environment_layer(variables: Mapping[str, str], others: Mapping[str, Key] = _NONE) -> Layer:
     """Return the layer of the variables with our prefix and of `others`; raise `SettingsError` for a wrong value."""
     names = {**_our_variables(variables), **{variable: (key, key.name) for variable, key in others.items()}}
-    return Layer("environment", agreed(_read_variables(variables, names)))
+    return Layer("environment", merge_names(_read_variables(variables, names)))
 
 
 def switch_layer(variables: Mapping[str, str], prefix: str = PREFIX) -> Layer:
     """Return the layer of what switches turn off; raise `SettingsError` for a word that is neither yes nor no."""
     on = switches_on(variables, prefix)
-    return Layer("switch", {key: Stated(value=False, origin=variable) for key, variable in on.items()})
+    return Layer("switch", {key: StatedValue(value=False, origin=variable) for key, variable in on.items()})
 
 
 def _our_variables(environ: Iterable[str]) -> dict[str, tuple[Key, str]]:
     """Return the key and the setting's name for each variable with our prefix; aliases take the prefix too."""
-    named = {variable_of(name): (key, key.name) for key in BY_NAME.values() for name in (key.name, *key.aliases)}
+    named = {variable_name(name): (key, key.name) for key in KEYS_BY_NAME.values() for name in (key.name, *key.aliases)}
     for found in filter(None, map(_UPSTREAM.fullmatch, environ)):
         provider = found[1].lower().replace("_", "-")
         named[found[0]] = (UPSTREAM, f"upstreams.{provider}.base_url")
@@ -272,17 +274,19 @@ def _check_spelling(environ: Iterable[str], ours: set[str]) -> None:
     known = {name.removeprefix(PREFIX): name for name in {*ours, f"{PREFIX}CONFIG"}}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known.values():
-            meant = nearest(name.removeprefix(PREFIX), known, likeness=MISSPELT)
+            meant = nearest_name(name.removeprefix(PREFIX), known, likeness=MISSPELT)
             if meant:
                 problem = f"unknown setting; the nearest is {known[meant]}"
                 raise SettingsError("", problem, where=name, remedy="correct the name or remove the variable")
 
 
-def _read_variables(variables: Mapping[str, str], names: Mapping[str, tuple[Key, str]]) -> Iterator[Written]:
+def _read_variables(variables: Mapping[str, str], names: Mapping[str, tuple[Key, str]]) -> Iterator[WrittenSetting]:
     for variable, (key, name) in ((one, named) for one, named in names.items() if one in variables):
         value = read_value(key, key.kind.of_text(variables[variable]), name=name, where=variable)
         is_alias = key is not UPSTREAM and variable != key.variable
-        yield Written("the environment", name, variable, Stated(value, f"{variable} (alias)" if is_alias else variable))
+        yield WrittenSetting(
+            "the environment", name, variable, StatedValue(value, f"{variable} (alias)" if is_alias else variable)
+        )
 
 
 # Tables of a file.
@@ -306,7 +310,7 @@ _DANGERS = {
 """Why a project's file may not set a key, by key or table."""
 
 
-def file_layers(source: Source, *, home: str = "") -> tuple[Layer, ...]:
+def read_layers(source: SettingsFile, *, home: str = "") -> tuple[Layer, ...]:
     """Return the layers of a file: its general values, then one for each table of a model or an agent.
 
     `home` replaces `~` in a store's path; other relative paths are relative to the file. Raise `SettingsError`.
@@ -319,7 +323,7 @@ def file_layers(source: Source, *, home: str = "") -> tuple[Layer, ...]:
     )
 
 
-def _table_layers(scope: Literal["model", "agent"], source: Source, home: str) -> Iterator[Layer]:
+def _table_layers(scope: Literal["model", "agent"], source: SettingsFile, home: str) -> Iterator[Layer]:
     title = f"{scope}s"
     tables = source.table.get(title, {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
@@ -334,7 +338,7 @@ def _table_layers(scope: Literal["model", "agent"], source: Source, home: str) -
 class _TableReader(Struct, frozen=True):
     """Read one table of a file; `heading` is empty for the general values."""
 
-    source: Source
+    source: SettingsFile
     home: str
     heading: str = ""
 
@@ -342,11 +346,11 @@ class _TableReader(Struct, frozen=True):
     def place(self) -> str:
         return f"{self.source.path} {self.heading}".strip()
 
-    def read(self, table: Mapping[str, object]) -> Mapping[str, Stated]:
-        return agreed(self._read(name, raw) for name, raw in _flatten(table))
+    def read(self, table: Mapping[str, object]) -> Mapping[str, StatedValue]:
+        return merge_names(self._read(name, raw) for name, raw in _flatten(table))
 
-    def _read(self, name: str, raw: object) -> Written:
-        key = key_named(name)
+    def _read(self, name: str, raw: object) -> WrittenSetting:
+        key = find_key(name)
         if key is None or (self.heading and not key.per_session):
             raise self._unknown(name, key)
         value = read_value(key, raw, name=name, where=self.place)
@@ -354,19 +358,19 @@ class _TableReader(Struct, frozen=True):
         if key.kind is PLACE:
             value = self._absolute(str(value))
         if name in ALIASES:
-            return Written(self.place, key.name, name, Stated(value, f"{self.place} (alias {name})"))
-        return Written(self.place, name, name, Stated(value, self.place))
+            return WrittenSetting(self.place, key.name, name, StatedValue(value, f"{self.place} (alias {name})"))
+        return WrittenSetting(self.place, name, name, StatedValue(value, self.place))
 
     def _unknown(self, name: str, key: Key | None) -> SettingsError:
         known = [*(key.name for key in KEYS if key.per_session or not self.heading), *ALIASES]
         if key is not None:
             problem, remedy = "it cannot differ by model or agent", "move it above the tables of models and agents"
-        elif name == "upstreams" or any(one.startswith(f"{name}.") for one in BY_NAME):
+        elif name == "upstreams" or any(one.startswith(f"{name}.") for one in KEYS_BY_NAME):
             problem, remedy = "it is a table of settings, not a value", f"write its keys under [{name}]"
-        elif SECRET.search(name) and not nearest(name, known, likeness=MISSPELT):
+        elif SECRET.search(name) and not nearest_name(name, known, likeness=MISSPELT):
             problem, remedy = "secrets are not read from files", "put it in the environment and remove it here"
         else:
-            meant = nearest(name, known)
+            meant = nearest_name(name, known)
             problem = "unknown setting" + (f"; the nearest is {meant}" if meant else "")
             remedy = "correct the name or remove the line ('infold config' lists all settings)"
         return SettingsError(name, problem, where=self.place, remedy=remedy)
@@ -374,12 +378,12 @@ class _TableReader(Struct, frozen=True):
     def _check_allowed(self, name: str, key: Key, value: Value) -> None:
         if has_password(value):
             problem = "it holds a password, and secrets are not read from files"
-            remedy = f"put it in the environment ({variable_of(name)}) and remove it here"
+            remedy = f"put it in the environment ({variable_name(name)}) and remove it here"
             raise SettingsError(name, problem, where=self.place, remedy=remedy)
         if self.source.found and not key.per_project:
             danger = _DANGERS.get(key.name) or _DANGERS[key.name.partition(".")[0]]
             problem = f"a file that belongs to a project cannot set it, because {danger}"
-            remedy = f"move it to your own file of settings (~/.config/infold/config.toml) or to {variable_of(name)}"
+            remedy = f"move it to your own file of settings (~/.config/infold/config.toml) or to {variable_name(name)}"
             raise SettingsError(name, problem, where=self.place, remedy=remedy)
 
     def _absolute(self, place: str) -> str:
@@ -414,7 +418,7 @@ class Chain(Struct, frozen=True):
 
     layers: tuple[Layer, ...]
 
-    def find(self, key: str) -> Stated | None:
+    def find(self, key: str) -> StatedValue | None:
         """Return the value of the strongest layer that states a key, or `None`.
 
         A project's restrictions are added to the user's; they never replace them.
@@ -425,16 +429,16 @@ class Chain(Struct, frozen=True):
         own = [layer.values[key] for layer in stating if not layer.of_project][:1]
         return _join_rules([*own, *(layer.values[key] for layer in stating if layer.of_project)])
 
-    def get(self, key: str) -> Stated:
+    def get(self, key: str) -> StatedValue:
         """Return the stated value of a key, or its default."""
-        return self.find(key) or Stated(BY_NAME[key].default if key in BY_NAME else None, "default")
+        return self.find(key) or StatedValue(KEYS_BY_NAME[key].default if key in KEYS_BY_NAME else None, "default")
 
     def rank(self, key: str) -> int:
         """Return how far from the strongest layer a key is stated; the number of layers if it is not."""
         return next((n for n, layer in enumerate(self.layers) if key in layer.values), len(self.layers))
 
 
-def chain_of(layers: Iterable[Layer], *, model: str | None = None, agent: str | None = None) -> Chain:
+def build_chain(layers: Iterable[Layer], *, model: str | None = None, agent: str | None = None) -> Chain:
     """Return the layers that apply to a model and an agent; `layers` has those of all sources, weakest source first."""
     names = _model_names(model)
     applying = [layer for layer in layers if _applies(layer, names, agent)]
@@ -442,11 +446,11 @@ def chain_of(layers: Iterable[Layer], *, model: str | None = None, agent: str | 
     return Chain(tuple(reversed(weakest_first)))
 
 
-def _join_rules(stated: Sequence[Stated]) -> Stated | None:
+def _join_rules(stated: Sequence[StatedValue]) -> StatedValue | None:
     if len(stated) < 2:
         return stated[0] if stated else None
     rules = dict.fromkeys(rule for one in stated if isinstance(one.value, tuple) for rule in one.value)
-    return Stated(tuple(rules), ", ".join(one.origin for one in stated))
+    return StatedValue(tuple(rules), ", ".join(one.origin for one in stated))
 
 
 def _applies(layer: Layer, names: frozenset[str], agent: str | None) -> bool:

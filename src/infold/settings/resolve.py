@@ -19,15 +19,15 @@ from infold.errors import PolicyError, SettingsError
 from infold.settings.load import (
     Chain,
     Layer,
-    Stated,
-    chain_of,
+    StatedValue,
+    build_chain,
     environment_layer,
-    file_layers,
-    relevant,
-    sources,
+    find_files,
+    read_layers,
+    relevant_variables,
     switch_layer,
 )
-from infold.settings.schema import BORROWED, BY_NAME, KEYS, POLICY_FIELDS, UPSTREAM, Value
+from infold.settings.schema import DOCUMENT_VARIABLES, KEYS, KEYS_BY_NAME, POLICY_FIELDS, UPSTREAM, Value
 
 _TAIL_RULES = MappingProxyType(
     {
@@ -42,7 +42,7 @@ _RESERVING = frozenset({"less-reserve", "input-less-reserve", "scaled-reserve"})
 """The rules for the usable window that use a reserve."""
 
 
-def used_by(base: Policy, chain: Chain) -> Mapping[str, Stated]:
+def select_values(base: Policy, chain: Chain) -> Mapping[str, StatedValue]:
     """Return the stated values that a preset uses, and the target that follows from a trigger.
 
     A value that the preset does not use is dropped if it was stated with a weaker preset; otherwise raise
@@ -57,7 +57,7 @@ def used_by(base: Policy, chain: Chain) -> Mapping[str, Stated]:
     return {**_following_target(base, stated), **stated}
 
 
-def policy_of(base: Policy, used: Mapping[str, Stated]) -> Policy:
+def build_policy(base: Policy, used: Mapping[str, StatedValue]) -> Policy:
     """Return a preset with these values; raise `SettingsError` if they contradict each other."""
     try:
         return replace(base, **_changes(base, used))
@@ -65,13 +65,13 @@ def policy_of(base: Policy, used: Mapping[str, Stated]) -> Policy:
         raise _contradiction(error, used) from error
 
 
-def preset_value(key: str, policy: Policy) -> Stated | None:
+def preset_value(key: str, policy: Policy) -> StatedValue | None:
     """Return a policy's own value of a key, or `None` if the key does not set a field of it."""
     if key not in POLICY_FIELDS or (key == "window" and policy.window_tokens is None):
         return None
     value: Value = attrgetter(POLICY_FIELDS[key])(policy)
     has_none = key in _TAIL_RULES and not (key == "compaction.keep_turns" and policy.tail.rule == "turns")
-    return Stated(None if has_none else value, f"preset {policy.name}")
+    return StatedValue(None if has_none else value, f"preset {policy.name}")
 
 
 def _unused_keys(base: Policy) -> Iterator[tuple[str, str]]:
@@ -84,7 +84,7 @@ def _unused_keys(base: Policy) -> Iterator[tuple[str, str]]:
         yield "compaction.reserved", "remove it; a lower compaction.trigger leaves room for the reply as well"
 
 
-def _following_target(base: Policy, stated: Mapping[str, Stated]) -> Mapping[str, Stated]:
+def _following_target(base: Policy, stated: Mapping[str, StatedValue]) -> Mapping[str, StatedValue]:
     """Return a target in the preset's proportion to the trigger if the trigger alone was set and leaves no room for it.
 
     A trigger in tokens always moves the target, since the two cannot be compared without a window.
@@ -96,10 +96,10 @@ def _following_target(base: Policy, stated: Mapping[str, Stated]) -> Mapping[str
         return {}
     value = trigger.value * base.target.value / base.trigger.value
     target = Amount(trigger.unit, int(value) if trigger.unit == "tokens" else round(value, 4))
-    return {"compaction.target": Stated(target, "in proportion to compaction.trigger")}
+    return {"compaction.target": StatedValue(target, "in proportion to compaction.trigger")}
 
 
-def _changes(base: Policy, used: Mapping[str, Stated]) -> dict[str, Any]:
+def _changes(base: Policy, used: Mapping[str, StatedValue]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for key, stated in used.items():
         part, _, field = POLICY_FIELDS[key].rpartition(".")
@@ -115,7 +115,7 @@ def _fields(key: str, field: str, value: Value) -> dict[str, Any]:
     return {"rule": "none"} if key == "compaction.tail_turns" and value == 0 else {field: value}
 
 
-def _contradiction(error: PolicyError, used: Mapping[str, Stated]) -> SettingsError:
+def _contradiction(error: PolicyError, used: Mapping[str, StatedValue]) -> SettingsError:
     key = next(
         key
         for key, field in POLICY_FIELDS.items()
@@ -126,9 +126,9 @@ def _contradiction(error: PolicyError, used: Mapping[str, Stated]) -> SettingsEr
     return SettingsError(key, error.problem, where=where, remedy=error.remedy)
 
 
-_NOTHING: Mapping[str, Stated] = MappingProxyType({})
+_NOTHING: Mapping[str, StatedValue] = MappingProxyType({})
 
-BORROWING_PRESET = "turn-window"
+DOCUMENT_PRESET = "turn-window"
 """The preset of document 003, which uses that document's own variables."""
 
 
@@ -140,7 +140,7 @@ class Permissions(Struct, frozen=True):
     deny: tuple[str, ...] = ()
 
 
-class SessionTerms(Struct, frozen=True):
+class SessionOptions(Struct, frozen=True):
     """The settings of one session, and where each value came from.
 
     `window_tokens` is `None` for the model's own window. `summariser` names a model; `None` leaves summaries to code,
@@ -156,32 +156,34 @@ class SessionTerms(Struct, frozen=True):
     background: bool
     recovers: bool | None
     permissions: Permissions
-    values: Mapping[str, Stated]
+    values: Mapping[str, StatedValue]
 
 
-def terms_of(
+def resolve_session(
     layers: Sequence[Layer],
     variables: Mapping[str, str],
     *,
     model: str | None = None,
     agent: str | None = None,
-    given: Mapping[str, Stated] = _NOTHING,
-) -> SessionTerms:
+    given: Mapping[str, StatedValue] = _NOTHING,
+) -> SessionOptions:
     """Return the settings of a session.
 
     `layers` are those of all sources, weakest first; `variables` are the environment's; `given` has the command
     line's values by key, which win over all but the switches. Raise `SettingsError` if values contradict each other.
     """
     layers = (*layers, Layer("command", given))
-    chain = chain_of(layers, model=model, agent=agent)
-    chain = chain_of((*layers, *_preset_layers(chain, variables)), model=model, agent=agent)
+    chain = build_chain(layers, model=model, agent=agent)
+    chain = build_chain((*layers, *_preset_layers(chain, variables)), model=model, agent=agent)
     base = preset(str(chain.get("preset").value))
-    used = used_by(base, chain)
-    policy = policy_of(base, used)
+    used = select_values(base, chain)
+    policy = build_policy(base, used)
     values = {
-        key: used.get(key) or preset_value(key, policy) or chain.get(key) for key in BY_NAME if BY_NAME[key].per_session
+        key: used.get(key) or preset_value(key, policy) or chain.get(key)
+        for key in KEYS_BY_NAME
+        if KEYS_BY_NAME[key].per_session
     }
-    return SessionTerms(
+    return SessionOptions(
         model=model,
         agent=agent,
         policy=policy,
@@ -199,8 +201,8 @@ def terms_of(
 def _preset_layers(chain: Chain, variables: Mapping[str, str]) -> tuple[Layer, ...]:
     """Return the layers of other programs' variables that the chosen preset uses."""
     name = str(chain.get("preset").value)
-    if name == BORROWING_PRESET:
-        return (environment_layer(variables, BORROWED),)
+    if name == DOCUMENT_PRESET:
+        return (environment_layer(variables, DOCUMENT_VARIABLES),)
     return (switch_layer(variables, OPENCODE),) if OPENCODE in prefixes_for(name) else ()
 
 
@@ -279,23 +281,23 @@ class Settings(Struct, frozen=True):
     @property
     def is_store_stated(self) -> bool:
         """Whether the store is stated anywhere; if not, a caller may choose its own default."""
-        return chain_of(self.layers).find("store") is not None
+        return build_chain(self.layers).find("store") is not None
 
     def for_session(
         self, *, model: str | None = None, agent: str | None = None, preset: str = "", window: int = 0
-    ) -> SessionTerms:
+    ) -> SessionOptions:
         """Return the settings of a session with that agent and that model, by default the one set; raise `SettingsError`.
 
         `preset` and `window` are the command line's, empty and 0 if it gives none; they change no other setting.
         """
         options: dict[str, tuple[str, Value]] = {"preset": ("--policy", preset), "window": ("--window", window)}
-        given = {key: Stated(value, option) for key, (option, value) in options.items() if value}
-        return terms_of(self.layers, self.variables, model=model or self.model, agent=agent, given=given)
+        given = {key: StatedValue(value, option) for key, (option, value) in options.items() if value}
+        return resolve_session(self.layers, self.variables, model=model or self.model, agent=agent, given=given)
 
-    def effective(self, *, model: str | None = None, agent: str | None = None) -> Mapping[str, Stated]:
+    def effective(self, *, model: str | None = None, agent: str | None = None) -> Mapping[str, StatedValue]:
         """Return every setting as it applies to such a session, with its origin, in the order of the reference."""
         of_session = self.for_session(model=model, agent=agent).values
-        chain = chain_of(self.layers)
+        chain = build_chain(self.layers)
         stated = [f"upstreams.{provider}.base_url" for provider in self.upstreams]
         families = {UPSTREAM.name: stated or [UPSTREAM.name]}
         names = [name for key in KEYS for name in families.get(key.name, [key.name])]
@@ -307,15 +309,15 @@ def read_settings(environ: Mapping[str, str], folder: Path | None) -> Settings:
 
     Without a folder no project's file is read.
     """
-    files = sources(environ, folder)
-    variables = relevant(environ)
+    files = find_files(environ, folder)
+    variables = relevant_variables(environ)
     layers = (
-        *(layer for source in files for layer in file_layers(source, home=environ.get("HOME", ""))),
+        *(layer for source in files for layer in read_layers(source, home=environ.get("HOME", ""))),
         environment_layer(variables),
         switch_layer(variables),
     )
     _check(layers, variables)
-    chain = chain_of(layers)
+    chain = build_chain(layers)
     return Settings(
         model=cast(str | None, chain.get("model").value),
         store=cast(str | None, chain.get("store").value) or "memory",
@@ -344,7 +346,7 @@ def _upstreams(chain: Chain) -> Mapping[str, str]:
 def _check(layers: Sequence[Layer], variables: Mapping[str, str]) -> None:
     """Resolve every table once, so that a contradiction is reported when settings are read."""
     for_all = [layer for layer in layers if layer.scope not in ("model", "agent")]
-    terms_of(for_all, variables)
+    resolve_session(for_all, variables)
     for layer in layers:
         if layer.scope in ("model", "agent"):
-            terms_of((*for_all, replace(layer, scope="agent", name="checked")), variables, agent="checked")
+            resolve_session((*for_all, replace(layer, scope="agent", name="checked")), variables, agent="checked")

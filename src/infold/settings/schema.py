@@ -27,7 +27,7 @@ SMALLEST_GROUPED = 10_000
 _PASSWORD = re.compile(r"(?<=://)([^/@\s]*?):\S*(?=@)|(?<=[?&])((?:ssl)?password=)[^&\s]*", re.IGNORECASE)
 
 
-def told(value: Value) -> str:
+def format_value(value: Value) -> str:
     """Return a value as it can be written in a file, with the password of an address hidden."""
     match value:
         case None:
@@ -37,7 +37,7 @@ def told(value: Value) -> str:
         case int():
             return f"{value:_}" if value >= SMALLEST_GROUPED else str(value)
         case Amount(unit=unit, value=number):
-            whole = told(int(number))
+            whole = format_value(int(number))
             return {"share": f"{number * 100:.4g}%", "tokens": whole, "remaining": f"remaining {whole}"}[unit]
         case tuple():
             return ", ".join(value) or "none"
@@ -54,30 +54,30 @@ def has_password(value: Value) -> bool:
 
 # Where a store is.
 
-PLACES = "give 'memory', the path of a file, or a postgresql:// address"
+STORE_HELP = "give 'memory', the path of a file, or a postgresql:// address"
 
-ELSEWHERE = ("postgresql://", "postgres://")
+POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 
 
-def problem_with(place: str) -> str:
+def store_problem(place: str) -> str:
     """Return what is wrong with the address of a store, without any password in it; empty if it is valid."""
     scheme, is_address, _ = place.partition("://")
-    if not is_address or place.startswith(ELSEWHERE):
+    if not is_address or place.startswith(POSTGRES_SCHEMES):
         return ""
     if scheme == "sqlite":
         return "a SQLite file is named by its path, as in sqlite:sessions.sqlite3, without slashes before it"
     return f"infold has no store for addresses that begin with {scheme}://"
 
 
-def path_of(place: str) -> Path:
+def store_path(place: str) -> Path:
     """Return the path of a SQLite store's file, with `~` expanded since not every caller has a shell."""
     return Path(place.removeprefix("sqlite:")).expanduser()
 
 
-# Kinds of values. Readers raise `ValueError` with the problem; `bool` must be told from `int`.
+# Kinds of values. Readers raise `ValueError` with the problem; `bool` is a subclass of `int`, so it is excluded.
 
 
-class Kind(Struct, frozen=True):
+class ValueKind(Struct, frozen=True):
     """A kind of value: its name, the remedy for a wrong value, and its reader.
 
     `of_text` converts an environment variable to what TOML would have given, or leaves it for the reader to reject.
@@ -188,7 +188,7 @@ def _matching(pattern: str, what: str) -> Callable[[object], str]:
         if text is None:
             raise ValueError("it is empty")
         if not re.fullmatch(pattern, text):
-            raise ValueError(f"{told(text)!r} is not {what}")
+            raise ValueError(f"{format_value(text)!r} is not {what}")
         return text
 
     return read
@@ -196,7 +196,7 @@ def _matching(pattern: str, what: str) -> Callable[[object], str]:
 
 def _read_place(raw: object) -> Value:
     place = _matching(r".*", "a place")(raw)
-    problem = problem_with(place)
+    problem = store_problem(place)
     if problem:
         raise ValueError(problem)
     return place
@@ -235,32 +235,32 @@ def _read_rules(raw: object) -> Value:
     return tuple(rules)
 
 
-SWITCH = Kind(
+SWITCH = ValueKind(
     "true or false", "give true or false (in the environment also 1/0, yes/no, on/off)", _read_switch, _switch_text
 )
-TOKENS = Kind("tokens", "give a number of tokens such as 8000, 200_000 or '64k'", _read_tokens)
-AMOUNT = Kind(
+TOKENS = ValueKind("tokens", "give a number of tokens such as 8000, 200_000 or '64k'", _read_tokens)
+AMOUNT = ValueKind(
     "amount",
     "give a share of the usable window such as 0.9 or '90%', tokens such as 48000, or 'remaining 20000'",
     _read_amount,
 )
-COUNT = Kind("whole number", "give a whole number from 1 on", _whole_number(1, LARGEST_TOKENS), _digits)
-TURNS = Kind("whole number", "give a whole number of turns from 0 to 10,000", _whole_number(0, 10_000), _digits)
-PORT = Kind("port", "give a port, or 0 for any that is free", _whole_number(0, 65_535), _digits)
-CAP = Kind("whole number or off", "give a whole number from 1 on, or 'off'", _read_cap, _digits)
-TEXT = Kind("text", "give a text of one line", _read_text)
-PLACE = Kind("place", PLACES, _read_place)
-ADDRESS = Kind(
+COUNT = ValueKind("whole number", "give a whole number from 1 on", _whole_number(1, LARGEST_TOKENS), _digits)
+TURNS = ValueKind("whole number", "give a whole number of turns from 0 to 10,000", _whole_number(0, 10_000), _digits)
+PORT = ValueKind("port", "give a port, or 0 for any that is free", _whole_number(0, 65_535), _digits)
+CAP = ValueKind("whole number or off", "give a whole number from 1 on, or 'off'", _read_cap, _digits)
+TEXT = ValueKind("text", "give a text of one line", _read_text)
+PLACE = ValueKind("place", STORE_HELP, _read_place)
+ADDRESS = ValueKind(
     "address",
     "give an address that begins with http:// or https://",
     lambda raw: _matching(r"https?://[^\s/]+.*", "an address")(raw).rstrip("/"),
 )
-HOST = Kind("host", "give a host name or an IP address", _read_host)
-HOSTS = Kind("list of hosts", "give a list of host names or IP addresses", _read_hosts)
-TENANT = Kind("tenant", "give up to 64 letters, digits and . _ @ -", _matching(r"[\w.@-]{1,64}", "a tenant"))
-PRESET = Kind("preset", f"choose one of {', '.join(sorted(PRESETS))}", _read_preset)
-NAMES = Kind("list of names", "give a list of names, or 'all' or 'none'", _read_names)
-RULES = Kind(
+HOST = ValueKind("host", "give a host name or an IP address", _read_host)
+HOSTS = ValueKind("list of hosts", "give a list of host names or IP addresses", _read_hosts)
+TENANT = ValueKind("tenant", "give up to 64 letters, digits and . _ @ -", _matching(r"[\w.@-]{1,64}", "a tenant"))
+PRESET = ValueKind("preset", f"choose one of {', '.join(sorted(PRESETS))}", _read_preset)
+NAMES = ValueKind("list of names", "give a list of names, or 'all' or 'none'", _read_names)
+RULES = ValueKind(
     "list of rules", "give a list of tools, or of tools with a pattern such as 'shell:git status*'", _read_rules
 )
 
@@ -314,7 +314,7 @@ class Key(Struct, frozen=True):
     """
 
     name: str
-    kind: Kind
+    kind: ValueKind
     help: str
     default: Value = None
     unset: str = ""
@@ -346,10 +346,10 @@ class Key(Struct, frozen=True):
     @property
     def variable(self) -> str:
         """The environment variable that sets it."""
-        return variable_of(self.name)
+        return variable_name(self.name)
 
 
-def variable_of(name: str) -> str:
+def variable_name(name: str) -> str:
     """Return the variable of a key or an alias: `INFOLD_COMPACTION_KEEP_TURNS` for `compaction.keep_turns`."""
     return PREFIX + name.upper().replace(".", "_").replace("-", "_")
 
@@ -479,24 +479,24 @@ KEYS: tuple[Key, ...] = (
     ),
 )
 
-BY_NAME = MappingProxyType({key.name: key for key in KEYS if key is not UPSTREAM})
+KEYS_BY_NAME = MappingProxyType({key.name: key for key in KEYS if key is not UPSTREAM})
 
-ALIASES = MappingProxyType({alias: BY_NAME[name] for alias, name in _ALIAS_NAMES.items()})
+ALIASES = MappingProxyType({alias: KEYS_BY_NAME[name] for alias, name in _ALIAS_NAMES.items()})
 
-BORROWED = MappingProxyType({alias: key for alias, key in ALIASES.items() if alias.isupper()})
+DOCUMENT_VARIABLES = MappingProxyType({alias: key for alias, key in ALIASES.items() if alias.isupper()})
 """Document 003's own variables. They are common names, so without our prefix only its preset uses them."""
 
 _UPSTREAM_NAME = re.compile(r"upstreams\.[a-z0-9][a-z0-9-]*\.base_url")
 
 
-def key_named(name: str) -> Key | None:
+def find_key(name: str) -> Key | None:
     """Return the key of a name or an alias, or `None` if there is no such setting."""
     if _UPSTREAM_NAME.fullmatch(name):
         return UPSTREAM
-    return BY_NAME.get(name) or ALIASES.get(name)
+    return KEYS_BY_NAME.get(name) or ALIASES.get(name)
 
 
-def nearest(name: str, known: Iterable[str], *, likeness: float = LIKE) -> str:
+def nearest_name(name: str, known: Iterable[str], *, likeness: float = LIKE) -> str:
     """Return the known name most similar to a name, with or without its table; empty if none is similar enough."""
     names = {one: one for one in known}
     for table in ({one.rpartition(".")[2]: one for one in names}, names):

@@ -116,7 +116,7 @@ class StreamEvent(Struct, frozen=True):
     data: Item | str
     name: str = ""
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         data = self.data if isinstance(self.data, str) else msgspec.json.encode(self.data).decode()
         return (f"event: {self.name}\n" if self.name else "").encode() + f"data: {data}\n\n".encode()
 

@@ -209,7 +209,7 @@ def _write_reply(request: ScriptedRequest, reply: WireReply, trouble: Trouble) -
     if request.format == GEMINI.name and parse_qs(urlsplit(request.path).query).get("alt") != ["sse"]:
         opened = [(b",\r\n" if index else b"[") + _json(event.data) for index, event in enumerate(events)]
         return _Streamed((*opened, b"]"), "application/json", trouble)
-    return _Streamed(tuple(event.encoded() for event in events), trouble=trouble)
+    return _Streamed(tuple(event.encode() for event in events), trouble=trouble)
 
 
 def _error(status: int, words: str) -> "_Whole":

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
-from infold.testing.scripted_answers import Answer, Say, ScriptedRequest
+from infold.testing.script import Say, ScriptedAnswer, ScriptedRequest
 
 __all__ = ["DONE", "NEXT_TASK", "RULE", "TASK", "TOTAL", "Job", "is_main", "make_files"]
 
@@ -61,7 +61,7 @@ class Job:
     def __init__(self, shell: Shell, *files: int) -> None:
         self._left = (step for count in files for step in _steps(shell, count))
 
-    def __call__(self, request: ScriptedRequest) -> Answer:
+    def __call__(self, request: ScriptedRequest) -> ScriptedAnswer:
         """The next step for the agent, and a fitting word to anybody else."""
         if is_main(request):
             return next(self._left)

@@ -18,8 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from tests.e2e.agents.clients import AGENTS, Agent, Home, run
 from tests.e2e.agents.jobs import NEXT_TASK, TASK, Job, is_main, make_files
 
-from infold.testing.scripted import SPEECH, ScriptedServer
-from infold.testing.scripted_answers import Answer, Reply, Say, ScriptedRequest, spoken_usage
+from infold.testing.script import Say, ScriptedAnswer, ScriptedRequest, WireReply, count_usage
+from infold.testing.scripted_server import ScriptedServer
+from infold.testing.wire_replies import REPLY_WRITERS
 
 FIXTURES = Path(__file__).resolve().parents[2] / "data" / "agents"
 TOLD_HEADERS = ("x-session-id", "x-session-affinity", "session-id", "session_id", "thread-id", "user-agent")
@@ -37,7 +38,7 @@ class Recorder:
         self.kept: list[tuple[ScriptedRequest, Say]] = []
         self._job = Job(agent.shell, FILES, FILES)
 
-    def __call__(self, request: ScriptedRequest) -> Answer:
+    def __call__(self, request: ScriptedRequest) -> ScriptedAnswer:
         """The job's answer."""
         answer = self._job(request)
         assert isinstance(answer, Say)
@@ -77,8 +78,8 @@ def recorded(agent: Agent, folder: Path) -> list[str]:
 
 def line(number: int, request: ScriptedRequest, say: Say, places: dict[str, str]) -> str:
     """A request and its reply as one line."""
-    usage = spoken_usage(say, request.tokens, 1.0)
-    reply = SPEECH[request.format].body(Reply(say, usage, number, str(request.body["model"])))
+    usage = count_usage(say, request.tokens, 1.0)
+    reply = REPLY_WRITERS[request.format].body(WireReply(say, usage, number, str(request.body["model"])))
     row = {
         "path": request.path,
         "is_main": is_main(request),

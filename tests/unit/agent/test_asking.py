@@ -8,14 +8,14 @@ from infold.agent.events import Happening, Reasoned, Retried, Spoke
 from infold.agent.loop import LONGEST_WAIT_SECONDS, MOST_RETRIES, MOST_WAITS, Listener
 from infold.errors import KeyRefused, ModelBusy, ModelOverflow
 from infold.ports import Heard, Model, ModelRequest, Said
-from infold.testing import scripted_chat
-from infold.testing.scripted_answers import Answer, Fail, Say, Trouble, in_turn
+from infold.testing import wire_replies
+from infold.testing.script import Fail, Say, ScriptedAnswer, Trouble, in_turn
 from infold.testing.scripted_model import SCRIPTED, ScriptedModel
 
 REQUEST = ModelRequest([{"role": "user", "content": "Hello?"}])
 SMALLER = ModelRequest([{"role": "user", "content": "Hi?"}])
 BROKEN = Say("The first half and more", trouble=Trouble(cut_after_events=1))
-TOO_LARGE = Fail(400, scripted_chat.overflow(9_000, 8_000))
+TOO_LARGE = Fail(400, wire_replies.chat_overflow(9_000, 8_000))
 
 
 class Busy:
@@ -47,7 +47,7 @@ def waited_for(model: Model) -> list[float]:
     return waited
 
 
-def listening(*answers: Answer) -> tuple[Listener, ScriptedModel, list[Happening]]:
+def listening(*answers: ScriptedAnswer) -> tuple[Listener, ScriptedModel, list[Happening]]:
     """A listener to a model that gives these answers, and what it tells."""
     model, told = ScriptedModel(in_turn(*answers)), list[Happening]()
     return Listener(model, told.append, pause_seconds=0), model, told
@@ -117,7 +117,9 @@ def test_other_failures_are_raised_at_once() -> None:
 
 def test_a_request_that_is_too_large_is_made_smaller() -> None:
     """B8: whoever can make it smaller is asked for that, before the stream and in its middle."""
-    late = Say("The first half and more", trouble=Trouble(cut_after_events=1, error_event=scripted_chat.overflow(9, 8)))
+    late = Say(
+        "The first half and more", trouble=Trouble(cut_after_events=1, error_event=wire_replies.chat_overflow(9, 8))
+    )
     listener, model, told = listening(TOO_LARGE, late, Say("Well."))
     listener.ask(REQUEST, lambda _: SMALLER)
 

@@ -27,8 +27,8 @@ from infold.core.messages import (
 from infold.errors import KeyRefused, ModelBusy, WindowExceeded
 from infold.formats.registry import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
-from infold.testing import scripted_chat
-from infold.testing.scripted_answers import Answer, Fail, Say, Trouble, in_turn
+from infold.testing import wire_replies
+from infold.testing.script import Fail, Say, ScriptedAnswer, Trouble, in_turn
 from infold.testing.scripted_model import ScriptedModel
 
 from .workshop import KEY, call, hands_in, loop_in, messages_in, model_saying, session_in
@@ -324,7 +324,7 @@ def test_what_a_broken_off_command_said_is_kept(tmp_path: Path) -> None:
     ],
 )
 def test_an_end_is_told_however_it_comes(
-    tmp_path: Path, answer: Answer, stop: type[BaseException], ended: tuple[str, bool]
+    tmp_path: Path, answer: ScriptedAnswer, stop: type[BaseException], ended: tuple[str, bool]
 ) -> None:
     """A script learns of the session and of the end of its work also where an error or a signal ends it."""
     told: list[Happening] = []
@@ -394,7 +394,7 @@ def test_a_stream_that_breaks_for_good_keeps_what_it_said(tmp_path: Path) -> Non
 def test_a_reported_overflow_is_recovered(tmp_path: Path) -> None:
     """B7, B8: a request that is refused as too large is made smaller and sent once more; no step is lost."""
     looks = [Say(f"Look {n}.", (call("shell", command=f"seq {n} 900"),)) for n in range(6)]
-    refusal = Fail(400, scripted_chat.overflow(40_000, 9_000))
+    refusal = Fail(400, wire_replies.chat_overflow(40_000, 9_000))
     store, model = MemoryStore(), model_saying(*looks, refusal, Say("The looks were taken."), "Six looks.")
     ended = loop_in(tmp_path, model, store=store).run("Look.")
     entries = [entry for _, entry in store.newest_first(KEY)]

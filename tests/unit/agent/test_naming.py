@@ -10,7 +10,7 @@ from infold.agent.run import MOST_SHOWN, Namer, title_by
 from infold.core.messages import text_of
 from infold.engine.titles import title_of
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted_answers import Answer, Fail, Hang, Say, ScriptedRequest, Trouble
+from infold.testing.script import Fail, Hang, Say, ScriptedAnswer, ScriptedRequest, Trouble
 from infold.testing.scripted_model import ScriptedModel
 
 from .workshop import KEY, model_saying, session_in
@@ -41,13 +41,13 @@ def test_a_long_message_is_shown_in_part() -> None:
 @pytest.mark.parametrize(
     "answer", [Fail(500), Fail(401), Hang(1), Say(""), Say("Bo", trouble=Trouble(cut_after_events=1))]
 )
-def test_a_title_is_worth_no_error(answer: Answer) -> None:
+def test_a_title_is_worth_no_error(answer: ScriptedAnswer) -> None:
     """Where the model gives none there is none, and nothing is raised."""
     assert title_by(model_saying(answer), PROMPT) == ""
 
 
 @pytest.mark.parametrize(("answer", "title"), [(Say("Counting boats"), "Counting boats"), (Fail(500), PROMPT)])
-def test_a_session_is_named_after_its_first_reply(answer: Answer, title: str) -> None:
+def test_a_session_is_named_after_its_first_reply(answer: ScriptedAnswer, title: str) -> None:
     """S6.2: once, as soon as a step has ended; by code where the model gives no title."""
     store, model, told = MemoryStore(), model_saying(answer), list[Happening]()
     namer = Namer(session_in(store, model), model, told.append)
@@ -82,7 +82,7 @@ def test_nobody_waits_long_for_a_title() -> None:
     """S6.2: a model that takes its time is not waited for; code makes the title, and the work goes on."""
     gate, store, told = Gate(), MemoryStore(), list[Happening]()
 
-    def slow(_: ScriptedRequest) -> Answer:
+    def slow(_: ScriptedRequest) -> ScriptedAnswer:
         gate.wait(10)
         return Say("Counting boats")
 

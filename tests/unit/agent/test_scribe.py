@@ -13,7 +13,7 @@ from infold.core.messages import (
 )
 from infold.ports import ModelRequest, Replied
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted_answers import Say
+from infold.testing.script import Say
 from infold.testing.scripted_model import ScriptedModel
 
 from .workshop import call, messages_in, model_saying, session_in

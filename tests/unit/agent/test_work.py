@@ -24,7 +24,7 @@ from infold.errors import UsageError
 from infold.ports import FullStore, SessionKey
 from infold.settings import read_settings
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted_answers import Answer, Fail, Say, ScriptedRequest
+from infold.testing.script import Fail, Say, ScriptedAnswer, ScriptedRequest
 from infold.testing.scripted_model import ScriptedModel
 
 from .workshop import Ticking, call, messages_in, model_saying, never
@@ -146,7 +146,7 @@ def test_a_summary_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
     """B36: the status and message of a model that cannot summarise reach the person, who is told once and asks it once."""
     told: list[Told] = []
 
-    def script(request: ScriptedRequest) -> Answer:
+    def script(request: ScriptedRequest) -> ScriptedAnswer:
         return Fail(401) if "You write the notes" in str(request) else Say("Twelve boats. " * 40)
 
     work = put_to_work(tmp_path, ScriptedModel(script), told)

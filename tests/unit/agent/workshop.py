@@ -20,7 +20,7 @@ from infold.core.summary_request import Agent
 from infold.formats.registry import OPENAI_CHAT
 from infold.ports import FullStore, SessionKey
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted_answers import Answer, Say, in_turn
+from infold.testing.script import Say, ScriptedAnswer, in_turn
 from infold.testing.scripted_model import ScriptedModel
 
 __all__ = [
@@ -63,7 +63,7 @@ def call(tool: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
     return tool, arguments
 
 
-def model_saying(*answers: Answer | str, window_tokens: int | None = None) -> ScriptedModel:
+def model_saying(*answers: ScriptedAnswer | str, window_tokens: int | None = None) -> ScriptedModel:
     """A model that gives these answers one after the other, the last one for ever."""
     said = [Say(answer) if isinstance(answer, str) else answer for answer in answers]
     return ScriptedModel(in_turn(*said), window_tokens=window_tokens)

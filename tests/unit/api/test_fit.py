@@ -7,13 +7,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 import pytest
+from tests.support.wire import Dumpable
 
 from infold import UsageError, Window, WindowExceeded, fit, preset
 from infold.catalogue import Override
 from infold.core.policy import PRESETS
 from infold.errors import BrokenInput, UnknownFormat, UnknownPreset
 from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
-from infold.testing.wire import Dumpable
 
 Item: TypeAlias = dict[str, Any]
 

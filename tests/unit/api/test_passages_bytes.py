@@ -8,6 +8,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.trajectory import trajectory
+from tests.support.wire import WireHistory, anthropic_histories, chat_histories, responses_histories
 
 from infold.api.exchanges import Exchange, opened
 from infold.api.passages import Passages
@@ -15,8 +17,6 @@ from infold.api.session_settings import SessionSettings
 from infold.core.events import Clipped, Compacted, Event, Pruned
 from infold.core.messages import AssistantMessage
 from infold.stores.memory import MemoryStore
-from infold.testing.trajectory import trajectory
-from infold.testing.wire import WireHistory, anthropic_histories, chat_histories, responses_histories
 
 from .talks import Item, exchange_of, no_model, sent_by
 

@@ -17,8 +17,8 @@ from infold.core.events import Event, FailedOpen, NotManaged, Rejected
 from infold.core.log import Log
 from infold.core.messages import text_of
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Fail, Say, Script, Trouble, in_turn
+from infold.testing.script import Fail, Say, Script, Trouble, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 from .talks import Item, Talk
 

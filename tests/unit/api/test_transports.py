@@ -18,8 +18,8 @@ from infold.core.entries import MessageEntry
 from infold.core.events import FailedOpen, NotManaged
 from infold.core.messages import text_of
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer, Fail, Say, Script, ScriptedRequest, in_turn
+from infold.testing.script import Fail, Say, Script, ScriptedAnswer, ScriptedRequest, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 from .talks import BrokenStore, Item, Talk
 
@@ -210,7 +210,7 @@ def test_a_second_refusal_reaches_the_caller() -> None:
 def test_each_request_is_recovered() -> None:
     """B8, B11: a provider that refuses twice without a number is asked for less at the caller's next try, until it fits."""
 
-    def script(request: ScriptedRequest) -> Answer:
+    def script(request: ScriptedRequest) -> ScriptedAnswer:
         refusal = Fail(400, {"error": {"message": "prompt exceeds max length"}})
         return refusal if request.tokens > 1_000 else Say("Hello!")
 

@@ -15,8 +15,8 @@ from infold.core.events import Event, FailedOpen
 from infold.errors import StoreClosed, UsageError
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Say, in_turn
+from infold.testing.script import Say, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 from .talks import BrokenStore
 

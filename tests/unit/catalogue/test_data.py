@@ -25,7 +25,7 @@ from infold.catalogue import (
     family_of,
     lookup,
     lower_bound,
-    shipped,
+    shipped_table,
     upper_bound,
 )
 from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS, DATA_FILE, entries
@@ -55,7 +55,7 @@ def test_the_file_carries_no_time_of_its_own() -> None:
 def test_the_file_is_written_in_one_order() -> None:
     """Unpacking and encoding again gives the same text, and models stand in the order of their keys."""
     text = gzip.decompress(PACKED)
-    keys = [fold(each.name) for each in shipped().models]
+    keys = [fold(each.name) for each in shipped_table().models]
 
     assert msgspec.json.encode(msgspec.json.decode(text, type=Table)) == text
     assert keys == sorted(set(keys))
@@ -63,16 +63,14 @@ def test_the_file_is_written_in_one_order() -> None:
 
 def test_the_file_names_its_sources_and_day() -> None:
     """The file says which versions of which packages it was made from, and when."""
-    assert re.fullmatch(r"20\d\d-\d\d-\d\d", shipped().as_of)
-    assert [source.split()[0] for source in shipped().sources] == ["litellm", "genai-prices"]
-    assert all(each.source and each.as_of == shipped().as_of for each in shipped().models)
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", shipped_table().as_of)
+    assert [source.split()[0] for source in shipped_table().sources] == ["litellm", "genai-prices"]
+    assert all(each.source and each.as_of == shipped_table().as_of for each in shipped_table().models)
 
 
 def test_importing_the_catalogue_reads_no_file() -> None:
     """The data file is read by the first lookup, not by the import."""
-    program = (
-        "from infold.catalogue.lookup import shipped; import infold.catalogue; print(shipped.cache_info().currsize)"
-    )
+    program = "from infold.catalogue import shipped_table; print(shipped_table.cache_info().currsize)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert run.stdout == "0\n"
@@ -80,7 +78,7 @@ def test_importing_the_catalogue_reads_no_file() -> None:
 
 def test_every_entry_is_possible() -> None:
     """Limits are positive and inside the window, prices are not negative, tiers rise and stay in the window."""
-    for each in shipped().models:
+    for each in shipped_table().models:
         limits = [limit for limit in (each.input_tokens, each.output_tokens) if limit is not None]
         starts = [tier.above_tokens for tier in each.tiers]
         prices = [price for price in (each.prices, *(tier.prices for tier in each.tiers)) if price]
@@ -93,9 +91,9 @@ def test_every_entry_is_possible() -> None:
 
 def test_names_are_their_own_keys() -> None:
     """Every name and alias is written in the catalogue's own form, and every alias leads to a model."""
-    assert all(key_of(each.name) == fold(each.name) for each in shipped().models)
-    assert all(key_of(alias) == alias and fold(name) in entries() for alias, name in shipped().aliases.items())
-    assert not set(shipped().aliases) & set(entries())
+    assert all(key_of(each.name) == fold(each.name) for each in shipped_table().models)
+    assert all(key_of(alias) == alias and fold(name) in entries() for alias, name in shipped_table().aliases.items())
+    assert not set(shipped_table().aliases) & set(entries())
 
 
 def test_every_large_provider_is_there() -> None:
@@ -104,7 +102,7 @@ def test_every_large_provider_is_there() -> None:
         *("openai", "anthropic", "google", "xai", "mistral", "deepseek", "dashscope", "meta", "moonshot", "zai"),
         *("minimax", "cohere", "amazon", "bedrock", "azure", "vertex", "groq", "together", "fireworks", "openrouter"),
     }
-    assert wanted <= {each.provider for each in shipped().models}
+    assert wanted <= {each.provider for each in shipped_table().models}
 
 
 # Checked against both sources by hand. Where they disagree: gpt-4.1 and gemini are a rounded 1,000,000 in
@@ -187,9 +185,9 @@ def test_the_embedded_model_is_free_and_says_what_it_cannot_do() -> None:
 
 def test_the_assumed_window_is_cautious() -> None:
     """Nine in ten models of the catalogue hold at least what is assumed of an unknown one."""
-    large_enough = [each for each in shipped().models if each.context_tokens >= ASSUMED_CONTEXT_TOKENS]
+    large_enough = [each for each in shipped_table().models if each.context_tokens >= ASSUMED_CONTEXT_TOKENS]
 
-    assert len(large_enough) >= 0.9 * len(shipped().models)
+    assert len(large_enough) >= 0.9 * len(shipped_table().models)
 
 
 @pytest.mark.parametrize(

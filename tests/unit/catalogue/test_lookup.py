@@ -18,12 +18,12 @@ from infold.catalogue import (
     binds_thinking,
     lookup,
     read_overrides,
-    shipped,
+    shipped_table,
 )
 from infold.catalogue.spelling import fold, key_of
 from infold.errors import UsageError
 
-BARE_NAMES = sorted(entry.name for entry in shipped().models if "/" not in entry.name and ":" not in entry.name)
+BARE_NAMES = sorted(entry.name for entry in shipped_table().models if "/" not in entry.name and ":" not in entry.name)
 
 
 def known(name: str, **overrides: Override) -> Known:
@@ -170,7 +170,7 @@ def test_any_text_has_an_answer(name: str) -> None:
     assert lookup(name).entry.context_tokens > 0
 
 
-@given(st.sampled_from([entry.name for entry in shipped().models]))
+@given(st.sampled_from([entry.name for entry in shipped_table().models]))
 def test_every_entry_is_found_under_its_own_name(name: str) -> None:
     """Each entry of the catalogue is what its own name finds."""
     assert known(name).matched == name

@@ -20,7 +20,7 @@ from infold.ports import SessionKey
 from infold.settings import read_settings
 from infold.stores.lifecycle import SystemClock
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted_answers import Answer, Say, ScriptedRequest
+from infold.testing.script import Say, ScriptedAnswer, ScriptedRequest
 from infold.testing.scripted_model import ScriptedModel
 
 KEY = SessionKey("", SessionId("kites"))
@@ -61,7 +61,7 @@ class Stage:
         return captured.get()
 
 
-def _script(request: ScriptedRequest) -> Answer:
+def _script(request: ScriptedRequest) -> ScriptedAnswer:
     told = str(request.body["messages"])
     if COMPACTION_AGENT.system_text in str(request.body["messages"][0]):
         return Say(SUMMARY)

@@ -6,9 +6,9 @@ import pytest
 
 from infold.cli.demo_checks import Count, faults_of, pairs_are_whole, read
 from infold.cli.demo_scene import Scene, item_of, scene_for
+from infold.cli.demo_session import RULES
 from infold.core.messages import UserMessage
 from infold.core.policy import INFOLD
-from infold.testing.trajectory import RULES
 
 SCENE = scene_for(8_000, INFOLD)
 FIRST = item_of(SCENE.history[0])

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
-from infold.catalogue import shipped
+from infold.catalogue import shipped_table
 from infold.cli.main import main
 
 
@@ -18,8 +18,8 @@ def test_all_models_are_listed() -> None:
     """Every name of the catalogue stands in the list, none cut."""
     listed = models().stdout
 
-    assert all(entry.name in listed for entry in shipped().models)
-    assert f"{len(shipped().models):,} models" in listed
+    assert all(entry.name in listed for entry in shipped_table().models)
+    assert f"{len(shipped_table().models):,} models" in listed
 
 
 def test_a_search_narrows_the_list() -> None:

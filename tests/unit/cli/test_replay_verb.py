@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from infold.cli.demo_session import coding_session
 from infold.cli.replay import replay
 from infold.core.entries import MessageEntry, encode_entry
-from infold.testing.trajectory import coding_session
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts"
 SESSION = str(DATA / "claude-code.jsonl")

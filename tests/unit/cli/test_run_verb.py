@@ -11,8 +11,8 @@ from infold.agent.events import Ending
 from infold.cli import run
 from infold.cli.main import main
 from infold.core.messages import results_of, text_of
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Answer, Fail, Say, in_turn
+from infold.testing.script import Fail, Say, ScriptedAnswer, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 LISTS = Say("I look.", (("shell", {"command": "echo hi"}),))
 
@@ -27,7 +27,7 @@ class Desk:
     def run(
         self,
         *arguments: str,
-        answers: tuple[Answer, ...] = (Say("Well."),),
+        answers: tuple[ScriptedAnswer, ...] = (Say("Well."),),
         piped: str | bytes = "",
         charset: str = "utf-8",
     ) -> Result:
@@ -154,7 +154,7 @@ def test_nobody_at_a_terminal_means_no(desk: Desk) -> None:
         (Say("And th", finish="length"), "the reply was cut off for length"),
     ],
 )
-def test_work_that_is_not_done_has_a_status_of_its_own(desk: Desk, answer: Answer, words: str) -> None:
+def test_work_that_is_not_done_has_a_status_of_its_own(desk: Desk, answer: ScriptedAnswer, words: str) -> None:
     """Scripts can tell it from an answer and from an error; the session is named to go on with."""
     ran = desk.run("List it.", "--allow", "shell", "--steps", "2", answers=(answer,))
     why, going_on = ran.stderr.splitlines()[-2:]
@@ -168,7 +168,7 @@ def test_work_that_is_not_done_has_a_status_of_its_own(desk: Desk, answer: Answe
 @pytest.mark.parametrize(
     ("stopped", "last"), [(LISTS, "hi"), (Say("I", finish="content-filter"), "Go on."), (Fail(400), "List it.")]
 )
-def test_without_a_task_a_session_goes_on(desk: Desk, stopped: Answer, last: str) -> None:
+def test_without_a_task_a_session_goes_on(desk: Desk, stopped: ScriptedAnswer, last: str) -> None:
     """B13: the command that the person was told takes up what was broken off, and needs no word of theirs."""
     desk.run("List it.", "--allow", "shell", "--steps", "1", answers=(stopped,))
     ran = desk.run("--session", "last")

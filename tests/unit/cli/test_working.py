@@ -24,7 +24,7 @@ from infold.errors import SettingsError, StoreBroken, UsageError
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.stores.sqlite import SqliteStore
-from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_server import ScriptedServer
 
 NOBODY = Person(lambda _: None, lambda _: "no")
 
@@ -188,7 +188,7 @@ def test_a_session_of_another_folder_is_told(tmp_path: Path, capsys: pytest.Capt
 def test_what_is_logged_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A line of the log does not run across what the person looks at; of summaries the agent itself tells."""
     told: list[Told] = []
-    log = logging.getLogger("infold.plugins.manager")
+    log = logging.getLogger("infold.plugins.runner")
     with opened(job_in(tmp_path), Person(told.append, lambda _: "no")):
         log.warning("the plugin %s failed", "kites")
         log.info("nothing to see")

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
+from tests.support.strategies import histories
 
 from infold.core.messages import (
     OWN_IDS,
@@ -24,7 +25,6 @@ from infold.core.messages import (
     likeness,
     outlined,
 )
-from infold.testing.strategies import histories
 
 
 def says(*parts: Part, name: str = "m") -> UserMessage:

@@ -12,7 +12,7 @@ from infold.core.policy import INFOLD
 from infold.core.tokens import NO_SIZE
 from infold.core.view import view
 from infold.testing.builders import calls, replies, result, session, user
-from infold.testing.play import counted_tokens
+from infold.testing.script import count_tokens
 
 SITUATION = Situation(INFOLD, budget_for(Window(200_000), INFOLD))
 MANY = ["bash"] * 60
@@ -54,7 +54,7 @@ def test_what_is_not_said_takes_no_room() -> None:
 )
 def test_what_a_view_adds_is_counted(log: Log) -> None:
     """B8, B12: the proof is not below what the messages are that are sent, the answers included that infold gives itself."""
-    sent = counted_tokens(view(log, INFOLD.summary))
+    sent = count_tokens(view(log, INFOLD.summary))
 
     assert gauge(log, SITUATION).upper_tokens >= sent - 8 * log.length
     assert estimated_tokens(log, SITUATION) <= 1.4 * sent

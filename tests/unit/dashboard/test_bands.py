@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given, settings
+from tests.support.strategies import histories
 
 from infold.core.entries import Checkpoint, Clip, Clipping, Handle, MessageEntry, Pruning
 from infold.core.log import Log
@@ -20,7 +21,6 @@ from infold.core.messages import (
 from infold.core.tokens import UNCALIBRATED, Calibration
 from infold.dashboard.bands import BANDS, NO_BANDS, Bands, Filling, bands_of, bands_of_log
 from infold.testing.builders import calls, log_of, replies, result, session, user
-from infold.testing.strategies import histories
 
 PLAYED = (user("port it"), calls("bash"), result(900), replies("ported", reasoning="first this, then that " * 9))
 

@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given, settings
+from tests.support.strategies import histories, infold_situations
 
 from infold.core.compact import compact
 from infold.core.entries import Amendment, Checkpoint, Handle, MessageEntry, Pin, Pruning, Rejection, Restoration
@@ -12,7 +13,6 @@ from infold.core.messages import Message, SessionId, Usage
 from infold.dashboard.bands import Filling
 from infold.dashboard.timeline import RENDERING, Numbered, Timeline, is_reply, reply_of, timeline
 from infold.testing.builders import calls, replies, requests_compaction, result, summary, user
-from infold.testing.strategies import histories, infold_situations
 
 from .desks import OVERHEAD, earlier_of, entries_of, reported
 

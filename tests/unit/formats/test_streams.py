@@ -17,20 +17,20 @@ from infold.formats.overflow import recognise
 from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.formats.sse import SseReader
 from infold.formats.streams import ReplyBuilder, builder_for
-from infold.testing import scripted_anthropic, scripted_chat, scripted_gemini, scripted_responses
-from infold.testing.scripted_answers import Reply, Say, Told
+from infold.testing import wire_replies
+from infold.testing.script import Say, StreamEvent, WireReply
 
-BODIES: dict[str, Callable[[Reply], dict[str, Any]]] = {
-    OPENAI_CHAT.name: scripted_chat.body,
-    OPENAI_RESPONSES.name: scripted_responses.body,
-    ANTHROPIC_MESSAGES.name: scripted_anthropic.body,
-    GEMINI.name: scripted_gemini.body,
+BODIES: dict[str, Callable[[WireReply], dict[str, Any]]] = {
+    OPENAI_CHAT.name: wire_replies.chat_body,
+    OPENAI_RESPONSES.name: wire_replies.responses_body,
+    ANTHROPIC_MESSAGES.name: wire_replies.anthropic_body,
+    GEMINI.name: wire_replies.gemini_body,
 }
-EVENTS: dict[str, Callable[[Reply], Iterator[Told]]] = {
-    OPENAI_CHAT.name: scripted_chat.events,
-    OPENAI_RESPONSES.name: scripted_responses.events,
-    ANTHROPIC_MESSAGES.name: scripted_anthropic.events,
-    GEMINI.name: scripted_gemini.events,
+EVENTS: dict[str, Callable[[WireReply], Iterator[StreamEvent]]] = {
+    OPENAI_CHAT.name: wire_replies.chat_events,
+    OPENAI_RESPONSES.name: wire_replies.responses_events,
+    ANTHROPIC_MESSAGES.name: wire_replies.anthropic_events,
+    GEMINI.name: wire_replies.gemini_events,
 }
 SAYS = st.builds(
     Say,
@@ -48,9 +48,9 @@ SAYS = st.builds(
 USAGES = st.builds(Usage, st.integers(0, 9_000), st.integers(1, 900), st.integers(0, 90), st.integers(0, 90))
 
 
-def streamed(wire: WireFormat, reply: Reply) -> bytes:
+def streamed(wire: WireFormat, reply: WireReply) -> bytes:
     """A reply as the bytes of its stream."""
-    return b"".join(event.encoded() for event in EVENTS[wire.name](reply))
+    return b"".join(event.encode() for event in EVENTS[wire.name](reply))
 
 
 def fed(wire: WireFormat, *pieces: bytes) -> ReplyBuilder:
@@ -72,7 +72,7 @@ def split(stream: bytes, cuts: list[int]) -> list[bytes]:
 @given(st.sampled_from(FORMATS), SAYS, USAGES, st.lists(st.integers(0, 9_999), max_size=40))
 def test_a_stream_gives_the_body_of_the_whole_reply(wire: WireFormat, say: Say, usage: Usage, cuts: list[int]) -> None:
     """However its bytes are split, a stream makes the body that the call without streaming has."""
-    reply = Reply(say, usage, 1, "m")
+    reply = WireReply(say, usage, 1, "m")
     builder = fed(wire, *split(streamed(wire, reply), cuts))
 
     assert builder.reply() == BODIES[wire.name](reply)
@@ -86,7 +86,7 @@ def test_a_stream_gives_the_body_of_the_whole_reply(wire: WireFormat, say: Say, 
 @given(st.sampled_from(FORMATS), SAYS, st.integers(0, 9_999))
 def test_a_stream_may_end_anywhere(wire: WireFormat, say: Say, cut: int) -> None:
     """What came before a cut is a body like any other: its text begins the whole text, its parts can be decoded."""
-    stream = streamed(wire, Reply(say, Usage(9, 9), 1, "m"))
+    stream = streamed(wire, WireReply(say, Usage(9, 9), 1, "m"))
     builder = fed(wire, stream[: cut % len(stream)])
     body = builder.reply() or {}
 
@@ -132,7 +132,7 @@ def test_garbage_never_raises(wire: WireFormat, seed: int) -> None:
     """Fields of any type, missing fields and events in any order leave a builder whose answers can be read."""
     chance = Random(seed)
     say = Say("Hello, you there.", calls=(("bash", {"a": "b"}), ("read", {})), reasoning="Let me think.")
-    events = [event for event in EVENTS[wire.name](Reply(say, Usage(9, 9), 1, "m")) if isinstance(event.data, dict)]
+    events = [event for event in EVENTS[wire.name](WireReply(say, Usage(9, 9), 1, "m")) if isinstance(event.data, dict)]
     if chance.random() < 0.3:
         chance.shuffle(events)
     builder = fed(wire, *(b"data: " + json.dumps(spoilt(event.data, chance)).encode() + b"\n\n" for event in events))
@@ -157,7 +157,7 @@ def test_noise_never_raises(wire: WireFormat, pieces: list[bytes]) -> None:
 @pytest.mark.parametrize("wire", FORMATS)
 def test_what_cannot_be_read_is_skipped_and_counted(wire: WireFormat) -> None:
     """Broken JSON, values that are no objects and JSON nested without end are told, and cost nothing else."""
-    reply = Reply(Say("Hello"), Usage(9, 9), 1, "m")
+    reply = WireReply(Say("Hello"), Usage(9, 9), 1, "m")
     noise = b'data: {"broken\n\ndata: [3]\n\ndata: ' + b"[" * 100_000 + b"\n\ndata: null\n\n: comment\n\nevent: x\n\n"
     builder = fed(wire, b"\n" + noise, streamed(wire, reply), noise)
 
@@ -198,7 +198,7 @@ def test_an_error_in_the_stream_is_understood(wire: WireFormat, event: bytes) ->
 
 def test_an_error_after_words_leaves_the_words() -> None:
     """A stream that breaks off with an error has both; the first error counts."""
-    begun = streamed(OPENAI_CHAT, Reply(Say("Hello"), Usage(9, 9), 1, "m")).split(b"\n\n")[:2]
+    begun = streamed(OPENAI_CHAT, WireReply(Say("Hello"), Usage(9, 9), 1, "m")).split(b"\n\n")[:2]
     builder = fed(OPENAI_CHAT, b"\n\n".join([*begun, b'data: {"error": {"message": "first"}}', b"", b""]))
     builder.feed(b'data: {"error": {"message": "second"}, "choices": []}\n\n')
 
@@ -211,7 +211,7 @@ def test_a_model_may_speak_about_errors() -> None:
     """Words of a reply are no report."""
     say = Say('event: error\ndata: {"error": "prompt is too long: 9 tokens > 8"}')
     for wire in FORMATS:
-        assert fed(wire, streamed(wire, Reply(say, Usage(9, 9), 1, "m"))).error() is None
+        assert fed(wire, streamed(wire, WireReply(say, Usage(9, 9), 1, "m"))).error() is None
 
 
 def test_halves_of_a_character_come_together() -> None:
@@ -228,7 +228,7 @@ def test_halves_of_a_character_come_together() -> None:
 
 def test_the_last_event_may_lack_its_empty_line() -> None:
     """Closing a builder reads what the server did not end properly."""
-    stream = streamed(OPENAI_CHAT, Reply(Say("Hello"), Usage(9, 9), 1, "m"))
+    stream = streamed(OPENAI_CHAT, WireReply(Say("Hello"), Usage(9, 9), 1, "m"))
     builder = fed(OPENAI_CHAT, stream.split(b"data: [DONE]")[0].rstrip(b"\n"))
     assert OPENAI_CHAT.usage(builder.reply()) is None
     builder.close()

@@ -7,7 +7,7 @@ import pytest
 from infold.core.messages import ReasoningPart, TextPart, ToolCallPart, Usage
 from infold.formats.registry import ANTHROPIC_MESSAGES
 from infold.formats.streams import ReplyBuilder, builder_for
-from infold.testing.scripted_answers import Told
+from infold.testing.script import StreamEvent
 
 MESSAGE: dict[str, Any] = {
     "id": "msg_1",
@@ -68,7 +68,7 @@ def fed(*events: dict[str, Any]) -> ReplyBuilder:
     """A builder that read these events."""
     builder = builder_for("anthropic-messages")
     for event in events:
-        builder.feed(Told(event, event["type"]).encoded())
+        builder.feed(StreamEvent(event, event["type"]).encode())
     return builder
 
 

@@ -7,7 +7,7 @@ import pytest
 from infold.core.messages import ReasoningPart, Usage
 from infold.formats.registry import OPENAI_CHAT
 from infold.formats.streams import ReplyBuilder, builder_for
-from infold.testing.scripted_answers import Told
+from infold.testing.script import StreamEvent
 
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m"}
 USAGE = {
@@ -22,7 +22,7 @@ USAGE = {
 def chunk(delta: dict[str, Any] | None, *, finish: str | None = None, index: int = 0, **more: Any) -> bytes:
     """A chunk with one choice, or with none."""
     choices = [] if delta is None else [{"index": index, "delta": delta, "finish_reason": finish}]
-    return Told({**HEAD, "choices": choices, **more}).encoded()
+    return StreamEvent({**HEAD, "choices": choices, **more}).encode()
 
 
 def call(arguments: str, *, index: int | None = 0, call_id: str = "", name: str = "") -> dict[str, Any]:
@@ -174,7 +174,7 @@ def test_only_the_first_choice_is_kept() -> None:
 def test_probabilities_and_newer_fields_stay() -> None:
     """What infold has no reading for is in the body all the same."""
     choice = {"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"token": "a"}]}, "native": 1}
-    reply = fed(*[Told({**HEAD, "choices": [choice], "service_tier": "default"}).encoded()] * 2).reply()
+    reply = fed(*[StreamEvent({**HEAD, "choices": [choice], "service_tier": "default"}).encode()] * 2).reply()
 
     assert reply is not None
     assert reply["service_tier"] == "default"
@@ -206,7 +206,7 @@ def test_a_whole_message_in_one_chunk_is_a_reply() -> None:
         "content": "x",
         "tool_calls": [{"id": "c", **call("{}", name="f")["tool_calls"][0]}],
     }
-    reply = fed(Told({"choices": [{"message": message, "finish_reason": "stop"}]}).encoded()).reply()
+    reply = fed(StreamEvent({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()).reply()
 
     assert reply is not None
     assert reply["choices"][0]["message"]["content"] == "x"

@@ -9,8 +9,8 @@ from infold.core.messages import Usage
 from infold.errors import UnknownFormat
 from infold.formats.registry import FORMATS
 from infold.formats.streams import Delta, Kind, deltas_for
-from infold.testing.scripted import SPEECH
-from infold.testing.scripted_answers import Reply, Say
+from infold.testing.script import Say, WireReply
+from infold.testing.wire_replies import REPLY_WRITERS
 
 NAMES = [wire.name for wire in FORMATS]
 SAY = Say(
@@ -20,7 +20,7 @@ SAY = Say(
 
 def stream_of(format_name: str, say: Say = SAY) -> bytes:
     """A scripted reply as the bytes of a stream."""
-    return b"".join(told.encoded() for told in SPEECH[format_name].events(Reply(say, Usage(1, 1), 1, "m")))
+    return b"".join(told.encode() for told in REPLY_WRITERS[format_name].events(WireReply(say, Usage(1, 1), 1, "m")))
 
 
 def said(format_name: str, *events: Any) -> list[tuple[Kind, str]]:
@@ -74,7 +74,7 @@ def test_bytes_may_come_in_any_pieces(name: str) -> None:
 
 def test_a_gemini_array_is_read_too() -> None:
     """S3.10: its stream may be one JSON array."""
-    events = [told.data for told in SPEECH["gemini"].events(Reply(SAY, Usage(1, 1), 1, "m"))]
+    events = [told.data for told in REPLY_WRITERS["gemini"].events(WireReply(SAY, Usage(1, 1), 1, "m"))]
 
     assert text_of(deltas_for("gemini").feed(msgspec.json.encode(events)), "text") == SAY.text
 

@@ -10,7 +10,7 @@ from infold.formats.gemini import JsonArrayReader
 from infold.formats.registry import GEMINI
 from infold.formats.sse import SseEvent
 from infold.formats.streams import ReplyBuilder, builder_for
-from infold.testing.scripted_answers import Told
+from infold.testing.script import StreamEvent
 
 Piece = dict[str, Any]
 CALL = {"functionCall": {"name": "bash", "args": {"command": "ls"}}, "thoughtSignature": "c2ln"}
@@ -44,7 +44,7 @@ PARTS = [
 
 def events(pieces: list[Piece]) -> bytes:
     """A stream of events."""
-    return b"".join(Told(one).encoded() for one in pieces)
+    return b"".join(StreamEvent(one).encode() for one in pieces)
 
 
 def array(pieces: list[Piece]) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from infold.core.messages import Finish, ReasoningPart, TextPart, ToolCallPart, Usage
 from infold.formats.registry import OPENAI_RESPONSES
 from infold.formats.streams import ReplyBuilder, builder_for
-from infold.testing.scripted_answers import Told
+from infold.testing.script import StreamEvent
 
 Event = dict[str, Any]
 
@@ -78,7 +78,7 @@ def fed(*events: Event) -> ReplyBuilder:
     """A builder that read these events."""
     builder = builder_for("openai-responses")
     for event in events:
-        builder.feed(Told(event, event["type"]).encoded())
+        builder.feed(StreamEvent(event, event["type"]).encode())
     return builder
 
 

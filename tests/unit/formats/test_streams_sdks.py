@@ -13,8 +13,8 @@ from openai.types.responses import Response
 
 from infold.core.messages import Usage
 from infold.formats.streams import builder_for
-from infold.testing import scripted_anthropic, scripted_chat, scripted_responses
-from infold.testing.scripted_answers import Reply, Say, Told
+from infold.testing import wire_replies
+from infold.testing.script import Say, StreamEvent, WireReply
 
 OWN_FIELDS = ("index", "parsed", "parsed_arguments", "parsed_output", "obfuscation")
 """What the SDKs keep or add beside what a provider says."""
@@ -88,12 +88,12 @@ def told(value: object) -> object:
 
 def encoded(events: Any) -> bytes:
     """Events as the bytes of a stream."""
-    return b"".join(event.encoded() for event in events)
+    return b"".join(event.encode() for event in events)
 
 
-def reply(say: Say) -> Reply:
+def reply(say: Say) -> WireReply:
     """A reply on its way to the wire."""
-    return Reply(say, say.usage or Usage(100, 20, reasoning=5), 1, "m")
+    return WireReply(say, say.usage or Usage(100, 20, reasoning=5), 1, "m")
 
 
 CHUNK = {"id": "chatcmpl-9", "object": "chat.completion.chunk", "created": 7, "model": "m", "system_fingerprint": "fp"}
@@ -116,17 +116,20 @@ INTERLEAVED = [
 def chat_by_hand() -> bytes:
     """Two calls whose pieces alternate, a refusal, probabilities."""
     events = [
-        Told({**CHUNK, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}) for delta in INTERLEAVED
+        StreamEvent({**CHUNK, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+        for delta in INTERLEAVED
     ]
     token = {"token": "x", "logprob": -0.1, "bytes": [120], "top_logprobs": []}
     last = {"index": 0, "delta": {"content": "x"}, "logprobs": {"content": [token], "refusal": None}}
-    ends = [Told({**CHUNK, "choices": [{**last, "finish_reason": reason}]}) for reason in (None, "tool_calls")]
-    return encoded([*events, *ends, Told("[DONE]")])
+    ends = [StreamEvent({**CHUNK, "choices": [{**last, "finish_reason": reason}]}) for reason in (None, "tool_calls")]
+    return encoded([*events, *ends, StreamEvent("[DONE]")])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "stream", [chat_by_hand(), *(encoded(scripted_chat.events(reply(say))) for say in SAYS)], ids=range(1 + len(SAYS))
+    "stream",
+    [chat_by_hand(), *(encoded(wire_replies.chat_events(reply(say))) for say in SAYS)],
+    ids=range(1 + len(SAYS)),
 )
 def test_chat_is_as_the_sdk_has_it(stream: bytes) -> None:
     """Text, refusals, reasoning, calls, probabilities, finish, usage and ids are those of `chat.completions.stream`."""
@@ -139,7 +142,7 @@ def test_chat_is_as_the_sdk_has_it(stream: bytes) -> None:
 @pytest.mark.parametrize("say", SAYS)
 def test_a_response_is_as_the_sdk_has_it(say: Say) -> None:
     """The whole response is that of `responses.stream`."""
-    stream = encoded(scripted_responses.events(reply(say)))
+    stream = encoded(wire_replies.responses_events(reply(say)))
     ours = built("openai-responses", stream, lambda body: Response.construct(**body))
 
     assert told(ours) == told(response_of_sdk(stream))
@@ -148,7 +151,7 @@ def test_a_response_is_as_the_sdk_has_it(say: Say) -> None:
 @pytest.mark.slow
 def test_a_response_that_was_cut_is_as_the_sdk_gathered_it() -> None:
     """Without the event that ends it, a response has the items that the SDK has at that moment."""
-    events = list(scripted_responses.events(reply(SAYS[1])))[:-1]
+    events = list(wire_replies.responses_events(reply(SAYS[1])))[:-1]
     gathered: dict[int, object] = {}
     with by_openai(encoded(events)) as client, client.responses.stream(model="m", input="hi") as stream:
         for event in stream:
@@ -190,13 +193,13 @@ def message_by_hand() -> bytes:
         "server_tool_use": {"web_search_requests": 1, "web_fetch_requests": 0},
     }
     events += [{"type": "message_delta", "delta": ended, "usage": counts}, {"type": "message_stop"}]
-    return encoded(Told(event, event["type"]) for event in events)
+    return encoded(StreamEvent(event, event["type"]) for event in events)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "stream",
-    [message_by_hand(), *(encoded(scripted_anthropic.events(reply(say))) for say in SAYS)],
+    [message_by_hand(), *(encoded(wire_replies.anthropic_events(reply(say))) for say in SAYS)],
     ids=range(1 + len(SAYS)),
 )
 def test_a_message_is_as_the_sdk_has_it(stream: bytes) -> None:

@@ -12,8 +12,8 @@ from infold.errors import UnknownSession, UsageError
 from infold.gateway.acts import SessionActs
 from infold.gateway.tenancy import Tenancy
 from infold.ports import SessionKey
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Say
+from infold.testing.script import Say
+from infold.testing.scripted_server import ScriptedServer
 
 from .stage import Item, Stage, said, settings
 

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from infold.core.events import FailedOpen
 from infold.errors import StoreBroken
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import ScriptedServer
+from infold.testing.scripted_server import ScriptedServer
 
 from .raw_upstream import RawUpstream, whole
 from .stage import Stage

@@ -13,8 +13,9 @@ from infold.api.session_settings import SessionSettings
 from infold.core.messages import AssistantMessage, text_of
 from infold.gateway.hearing import MOST_OPENING_BYTES, MOST_REFUSAL_BYTES, Hearing
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import MODEL, SPEECH
-from infold.testing.scripted_answers import Reply, Say, Told, spoken_usage
+from infold.testing.script import Say, StreamEvent, WireReply, count_usage
+from infold.testing.scripted_server import MODEL
+from infold.testing.wire_replies import REPLY_WRITERS
 
 from .stage import Item
 
@@ -27,17 +28,17 @@ REQUESTS: dict[str, tuple[str, Item]] = {
     "anthropic-messages": ("/v1/messages", {"messages": [{"role": "user", "content": "hi"}]}),
     "gemini": ("/v1beta/models/g:streamGenerateContent", {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}),
 }
-ERRORS: dict[str, Told] = {
-    "openai-chat": Told({"error": {"message": "too long", "code": "context_length_exceeded"}}),
-    "openai-responses": Told(
+ERRORS: dict[str, StreamEvent] = {
+    "openai-chat": StreamEvent({"error": {"message": "too long", "code": "context_length_exceeded"}}),
+    "openai-responses": StreamEvent(
         {"type": "response.failed", "response": {"error": {"code": "context_length_exceeded", "message": "no"}}},
         "response.failed",
     ),
-    "anthropic-messages": Told(
+    "anthropic-messages": StreamEvent(
         {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 5"}},
         "error",
     ),
-    "gemini": Told({"error": {"code": 400, "message": "The input token count (9) exceeds the maximum (5)."}}),
+    "gemini": StreamEvent({"error": {"code": 400, "message": "The input token count (9) exceeds the maximum (5)."}}),
 }
 OPENINGS = {"openai-chat": 1, "openai-responses": 2, "anthropic-messages": 2, "gemini": 0}
 """How many events open a stream before anything is said in it."""
@@ -55,8 +56,8 @@ def exchange(name: str, *, stream: bool = True) -> Exchange:
 
 def events(name: str, say: Say) -> list[bytes]:
     """A streamed reply, event by event."""
-    reply = Reply(say, spoken_usage(say, 10, 1.0), 1, MODEL)
-    return [event.encoded() for event in SPEECH[name].events(reply)]
+    reply = WireReply(say, count_usage(say, 10, 1.0), 1, MODEL)
+    return [event.encode() for event in REPLY_WRITERS[name].events(reply)]
 
 
 def passage(asked: Exchange) -> AsyncPassage:
@@ -94,7 +95,7 @@ def test_a_stream_is_held_until_something_is_said(name: str) -> None:
 def test_a_refusal_in_a_stream_is_heard(name: str) -> None:
     """B7: a stream that began well and then says that the request was too large is a refusal for size."""
     hearing = Hearing(200, STREAM, exchange(name))
-    for event in (*events(name, Say("hello"))[: OPENINGS[name]], ERRORS[name].encoded()):
+    for event in (*events(name, Say("hello"))[: OPENINGS[name]], ERRORS[name].encode()):
         hearing.hear(event)
 
     assert not hearing.is_held
@@ -137,7 +138,7 @@ def test_a_whole_reply_is_held_and_taken_in(name: str) -> None:
     asked = exchange(name, stream=False) if name != "gemini" else unstreamed_gemini()
     made = passage(asked)
     say = Say("hello there")
-    body = msgspec.json.encode(SPEECH[name].body(Reply(say, spoken_usage(say, 10, 1.0), 1, MODEL)))
+    body = msgspec.json.encode(REPLY_WRITERS[name].body(WireReply(say, count_usage(say, 10, 1.0), 1, MODEL)))
     hearing = Hearing(200, JSON, asked)
     for at in range(0, len(body), 100):
         assert hearing.is_held

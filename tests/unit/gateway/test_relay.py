@@ -19,8 +19,8 @@ from infold.errors import StoreBroken
 from infold.gateway.bodies import Limits
 from infold.gateway.upstreams import Upstreams
 from infold.stores.memory import MemoryStore
-from infold.testing.scripted import ScriptedServer
-from infold.testing.scripted_answers import Fail, Say, in_turn
+from infold.testing.script import Fail, Say, in_turn
+from infold.testing.scripted_server import ScriptedServer
 
 from .raw_upstream import Pause, RawRequest, RawUpstream, begun, whole
 from .stage import CHAT, WINDOW, Item, Stage, chat, said

@@ -12,7 +12,7 @@ from infold.core.events import Event, PluginFailed
 from infold.core.messages import SessionId
 from infold.core.summary_request import Additions, instruction
 from infold.plugins.hooks import HOOK_NAMES, hook
-from infold.plugins.manager import (
+from infold.plugins.runner import (
     LONGEST_PROBLEM,
     LONGEST_SUMMARY,
     LONGEST_TEXT,

@@ -71,7 +71,7 @@ def test_a_decision_is_needed_if_what_it_names_is_used() -> None:
     facts = facts_of(DividedHistory(head, (), (event(9, "call", "edit\nsrc/store.py", path="src/store.py"),)))
 
     assert ["later" in fact.sets for fact in facts if fact.kind == "decision"] == [True, False] or {
-        fact.told: "later" in fact.sets for fact in facts
+        fact.sentence: "later" in fact.sets for fact in facts
     } == {head[0].text: True, head[1].text: False}
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from infold.core.policy import OPENCODE, remaining, share
 from infold.errors import SettingsError
-from infold.settings.load import Stated, environment_layer, relevant, switch_layer
-from infold.settings.schema import BORROWED, BY_NAME
+from infold.settings.load import StatedValue, environment_layer, relevant_variables, switch_layer
+from infold.settings.schema import DOCUMENT_VARIABLES, KEYS_BY_NAME
 
 EXAMPLES = {
     "preset": "proactive",
@@ -52,11 +52,11 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("key", BY_NAME)
+@pytest.mark.parametrize("key", KEYS_BY_NAME)
 def test_every_setting_has_a_variable(key: str) -> None:
     """S8.1: each key can be set by its variable alone, and the variable is its origin."""
-    variable = BY_NAME[key].variable
-    layer = environment_layer(relevant({variable: EXAMPLES[key]}))
+    variable = KEYS_BY_NAME[key].variable
+    layer = environment_layer(relevant_variables({variable: EXAMPLES[key]}))
 
     assert set(layer.values) == {key}
     assert layer.values[key].origin == variable
@@ -64,7 +64,7 @@ def test_every_setting_has_a_variable(key: str) -> None:
 
 def test_words_become_values() -> None:
     """S8.1: a variable's text is read as the kind of its key."""
-    stated = environment_layer({BY_NAME[key].variable: text for key, text in EXAMPLES.items()}).values
+    stated = environment_layer({KEYS_BY_NAME[key].variable: text for key, text in EXAMPLES.items()}).values
 
     assert stated["compaction.auto"].value is False
     assert stated["compaction.reserved"].value == 0
@@ -80,23 +80,23 @@ def test_aliases_take_the_prefix() -> None:
     layer = environment_layer({"INFOLD_AUTO_COMPACT": "false", "INFOLD_KEEP_LAST_TURNS": "3"})
 
     assert layer.values == {
-        "compaction.auto": Stated(value=False, origin="INFOLD_AUTO_COMPACT (alias)"),
-        "compaction.keep_turns": Stated(3, "INFOLD_KEEP_LAST_TURNS (alias)"),
+        "compaction.auto": StatedValue(value=False, origin="INFOLD_AUTO_COMPACT (alias)"),
+        "compaction.keep_turns": StatedValue(3, "INFOLD_KEEP_LAST_TURNS (alias)"),
     }
 
 
 def test_a_providers_address() -> None:
     """The provider's name stands in the variable, hyphens as underscores."""
-    layer = environment_layer(relevant({"INFOLD_UPSTREAMS_AZURE_OPENAI_BASE_URL": "https://example.com/"}))
+    layer = environment_layer(relevant_variables({"INFOLD_UPSTREAMS_AZURE_OPENAI_BASE_URL": "https://example.com/"}))
 
     assert layer.values == {
-        "upstreams.azure-openai.base_url": Stated("https://example.com", "INFOLD_UPSTREAMS_AZURE_OPENAI_BASE_URL")
+        "upstreams.azure-openai.base_url": StatedValue("https://example.com", "INFOLD_UPSTREAMS_AZURE_OPENAI_BASE_URL")
     }
 
 
 def test_an_empty_variable_says_nothing() -> None:
     """An exported but empty variable is as good as none."""
-    assert relevant({"INFOLD_WINDOW": " ", "INFOLD_DISABLE_PRUNE": ""}) == {}
+    assert relevant_variables({"INFOLD_WINDOW": " ", "INFOLD_DISABLE_PRUNE": ""}) == {}
 
 
 @pytest.mark.parametrize(
@@ -130,25 +130,25 @@ def test_two_names_may_not_contradict() -> None:
 def test_a_slip_of_the_pen_is_told(slip: str, meant: str) -> None:
     """S8.1: a variable that is nearly one of ours is not passed over in silence."""
     with pytest.raises(SettingsError, match=f"{slip}: unknown setting; the nearest is {meant}"):
-        relevant({slip: "1"})
+        relevant_variables({slip: "1"})
 
 
 def test_other_variables_are_let_be() -> None:
     """What is not about settings, and secrets above all, is not kept."""
     others = {"INFOLD_CORPUS": "x", "INFOLD_API_KEY": "sk-1", "INFOLD_CONFIG": "x", "WINDOW": "3", "HOME": "/h"}
 
-    assert relevant(others) == {}
+    assert relevant_variables(others) == {}
 
 
 def test_borrowed_names_count_only_when_asked_for() -> None:
     """S8.1: document 003's own variables are common names; alone they say nothing."""
-    variables = relevant({"COMPACT_TRIGGER": "0.75", "KEEP_LAST_TURNS": "a few"})
+    variables = relevant_variables({"COMPACT_TRIGGER": "0.75", "KEEP_LAST_TURNS": "a few"})
     assert environment_layer(variables).values == {}
 
     with pytest.raises(SettingsError, match=r"compaction\.keep_turns \(KEEP_LAST_TURNS\)"):
-        environment_layer(variables, BORROWED)
-    assert environment_layer({"COMPACT_TRIGGER": "0.75"}, BORROWED).values == {
-        "compaction.trigger": Stated(share(0.75), "COMPACT_TRIGGER (alias)")
+        environment_layer(variables, DOCUMENT_VARIABLES)
+    assert environment_layer({"COMPACT_TRIGGER": "0.75"}, DOCUMENT_VARIABLES).values == {
+        "compaction.trigger": StatedValue(share(0.75), "COMPACT_TRIGGER (alias)")
     }
 
 
@@ -157,10 +157,10 @@ def test_switches_turn_off() -> None:
     variables = {"INFOLD_DISABLE_AUTOCOMPACT": "yes", "INFOLD_DISABLE_PRUNE": "0", "OPENCODE_DISABLE_PRUNE": "1"}
 
     assert switch_layer(variables).values == {
-        "compaction.auto": Stated(value=False, origin="INFOLD_DISABLE_AUTOCOMPACT")
+        "compaction.auto": StatedValue(value=False, origin="INFOLD_DISABLE_AUTOCOMPACT")
     }
     assert switch_layer(variables, OPENCODE).values == {
-        "compaction.prune": Stated(value=False, origin="OPENCODE_DISABLE_PRUNE")
+        "compaction.prune": StatedValue(value=False, origin="OPENCODE_DISABLE_PRUNE")
     }
 
 

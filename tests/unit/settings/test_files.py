@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from infold.errors import SettingsError
-from infold.settings.load import sources, user_file
+from infold.settings.load import find_files, user_file
 
 from .conftest import Project
 
 
 def read(project: Project, folder: Path | None = None, **environ: str) -> list[Path]:
     """The files that were read, weakest first."""
-    found = sources({"HOME": str(project.home), **environ}, folder or project.folder)
+    found = find_files({"HOME": str(project.home), **environ}, folder or project.folder)
     return [source.path for source in found]
 
 
@@ -58,7 +58,7 @@ def test_pyproject_is_read_where_it_speaks_of_infold(project: Project) -> None:
     """S8.1: `[tool.infold]` serves as a file; a `pyproject.toml` without it, even a broken one, does not."""
     shared = project.folder / "pyproject.toml"
     project.says("[tool.infold]\nwindow = 9000", shared.name)
-    assert [source.table for source in sources({}, project.folder)] == [{"window": 9000}]
+    assert [source.table for source in find_files({}, project.folder)] == [{"window": 9000}]
 
     project.says("[tool.other]\nname = 'infold'", shared.name)
     assert read(project) == []
@@ -113,7 +113,7 @@ def test_json_is_read_wherever_toml_is(project: Project, place: str) -> None:
     )
     path.write_text(JSON)
     environ = {"HOME": str(project.home), **({"INFOLD_CONFIG": str(path)} if place == "named" else {})}
-    (source,) = sources(environ, project.folder)
+    (source,) = find_files(environ, project.folder)
 
     assert (source.path, source.found) == (path, place == "project")
     assert source.table == {

@@ -4,28 +4,30 @@ import pytest
 
 from infold.core.policy import PRESETS, Amount, Policy, preset, remaining, share, tokens
 from infold.errors import SettingsError
-from infold.settings.load import Chain, Layer, Stated
-from infold.settings.resolve import policy_of, preset_value, used_by
+from infold.settings.load import Chain, Layer, StatedValue
+from infold.settings.resolve import build_policy, preset_value, select_values
 from infold.settings.schema import Value
 
 
 def chain(*layers: dict[str, Value]) -> Chain:
     """Layers of stated values, strongest first."""
     return Chain(
-        tuple(Layer("general", {key: Stated(value, "a.toml") for key, value in one.items()}) for one in layers)
+        tuple(Layer("general", {key: StatedValue(value, "a.toml") for key, value in one.items()}) for one in layers)
     )
 
 
 def policy(name: str, **compaction: Value) -> Policy:
     """What becomes of a preset under these values."""
     base = preset(name)
-    return policy_of(base, used_by(base, chain({f"compaction.{key}": value for key, value in compaction.items()})))
+    return build_policy(
+        base, select_values(base, chain({f"compaction.{key}": value for key, value in compaction.items()}))
+    )
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_without_settings_a_preset_is_itself(name: str) -> None:
     """S1.0: where nothing is set, nothing of a preset changes."""
-    assert policy_of(preset(name), used_by(preset(name), chain())) == preset(name)
+    assert build_policy(preset(name), select_values(preset(name), chain())) == preset(name)
 
 
 def test_each_value_takes_its_place() -> None:
@@ -41,7 +43,7 @@ def test_each_value_takes_its_place() -> None:
         "compaction.attempts": 3,
     }
     base = preset("proactive")
-    made = policy_of(base, used_by(base, chain(stated)))
+    made = build_policy(base, select_values(base, chain(stated)))
 
     assert (made.window_tokens, made.reserve_tokens, made.attempts) == (32_000, 0, 3)
     assert (made.auto, made.prune.enabled, made.tail.turns) == (False, False, 4)
@@ -125,17 +127,17 @@ def test_what_was_meant_for_another_preset_is_left_out() -> None:
     """B19: a stronger place may choose another preset without tripping over the numbers of the weaker one."""
     weaker: dict[str, Value] = {"preset": "turn-window", "compaction.keep_turns": 3}
 
-    assert used_by(preset("infold"), chain({"preset": "infold"}, weaker)) == {}
+    assert select_values(preset("infold"), chain({"preset": "infold"}, weaker)) == {}
     with pytest.raises(SettingsError, match="has no use"):
-        used_by(preset("infold"), chain({"compaction.keep_turns": 3}, {"preset": "infold"}))
+        select_values(preset("infold"), chain({"compaction.keep_turns": 3}, {"preset": "infold"}))
 
 
 def test_a_presets_own_values_are_told() -> None:
     """A value that nobody states is shown as the preset has it."""
     window = preset("turn-window")
 
-    assert preset_value("compaction.keep_turns", window) == Stated(6, "preset turn-window")
-    assert preset_value("compaction.keep_turns", preset("infold")) == Stated(None, "preset infold")
-    assert preset_value("window", window) == Stated(64_000, "preset turn-window")
+    assert preset_value("compaction.keep_turns", window) == StatedValue(6, "preset turn-window")
+    assert preset_value("compaction.keep_turns", preset("infold")) == StatedValue(None, "preset infold")
+    assert preset_value("window", window) == StatedValue(64_000, "preset turn-window")
     assert preset_value("window", preset("infold")) is None
     assert preset_value("compaction.model", window) is None

@@ -5,7 +5,7 @@ import pytest
 from infold.core.policy import preset
 from infold.errors import SettingsError, UsageError
 from infold.settings import GatewaySettings, PluginSettings, RecallSettings, StoreLimits
-from infold.settings.schema import BY_NAME, KEYS
+from infold.settings.schema import KEYS, KEYS_BY_NAME
 
 from .conftest import Project
 
@@ -72,7 +72,7 @@ def test_every_key_is_effective(project: Project) -> None:
     plain, stated = project.read().effective(), project.read(INFOLD_UPSTREAMS_X_BASE_URL="http://x").effective()
 
     assert list(plain) == [key.name for key in KEYS]
-    assert set(stated) - set(BY_NAME) == {"upstreams.x.base_url"}
+    assert set(stated) - set(KEYS_BY_NAME) == {"upstreams.x.base_url"}
     assert stated["upstreams.x.base_url"].origin == "INFOLD_UPSTREAMS_X_BASE_URL"
 
 

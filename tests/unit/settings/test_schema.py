@@ -2,13 +2,23 @@
 
 import pytest
 
-from infold.settings.schema import ALIASES, BORROWED, BY_NAME, KEYS, UPSTREAM, Key, key_named, nearest, variable_of
+from infold.settings.schema import (
+    ALIASES,
+    DOCUMENT_VARIABLES,
+    KEYS,
+    KEYS_BY_NAME,
+    UPSTREAM,
+    Key,
+    find_key,
+    nearest_name,
+    variable_name,
+)
 
 
 def test_names_and_variables_are_their_own() -> None:
     """S8.1: no two keys or aliases share a name or a variable."""
     names = [name for key in KEYS for name in (key.name, *key.aliases)]
-    variables = [variable_of(name) for name in names]
+    variables = [variable_name(name) for name in names]
 
     assert len(set(names)) == len(names)
     assert len(set(variables)) == len(variables)
@@ -32,7 +42,7 @@ def test_the_documents_names_are_aliases() -> None:
         "KEEP_LAST_TURNS": "compaction.keep_turns",
         "MAX_COMPACTION_ATTEMPTS": "compaction.attempts",
     }
-    assert set(ALIASES) - set(BORROWED) == {"auto_compact", "enable_prune"}
+    assert set(ALIASES) - set(DOCUMENT_VARIABLES) == {"auto_compact", "enable_prune"}
 
 
 @pytest.mark.parametrize(
@@ -45,16 +55,16 @@ def test_the_documents_names_are_aliases() -> None:
 )
 def test_a_variable_is_named_for_its_key(name: str, variable: str) -> None:
     """The prefix, then the key in capitals."""
-    assert variable_of(name) == variable
+    assert variable_name(name) == variable
 
 
 def test_a_name_leads_to_its_key() -> None:
     """Names, aliases and any provider's address are found; others are not."""
-    assert key_named("window") is BY_NAME["window"]
-    assert key_named("KEEP_LAST_TURNS") is BY_NAME["compaction.keep_turns"]
-    assert key_named("upstreams.openai.base_url") is UPSTREAM
-    assert key_named("upstreams.Open AI.base_url") is None
-    assert key_named("windw") is None
+    assert find_key("window") is KEYS_BY_NAME["window"]
+    assert find_key("KEEP_LAST_TURNS") is KEYS_BY_NAME["compaction.keep_turns"]
+    assert find_key("upstreams.openai.base_url") is UPSTREAM
+    assert find_key("upstreams.Open AI.base_url") is None
+    assert find_key("windw") is None
 
 
 @pytest.mark.parametrize(
@@ -68,4 +78,4 @@ def test_a_name_leads_to_its_key() -> None:
 )
 def test_the_nearest_name_is_found(name: str, meant: str) -> None:
     """A slip of the pen, and a key without its table, lead to the key; what is like nothing leads nowhere."""
-    assert nearest(name, BY_NAME) == meant
+    assert nearest_name(name, KEYS_BY_NAME) == meant

@@ -4,7 +4,7 @@ import pytest
 
 from infold.core.policy import share
 from infold.errors import SettingsError
-from infold.settings.load import Source, Stated, file_layers
+from infold.settings.load import SettingsFile, StatedValue, read_layers
 from infold.settings.resolve import read_settings
 from infold.settings.schema import KEYS, Key
 
@@ -20,11 +20,11 @@ def test_values_carry_their_place(project: Project) -> None:
     general, model, agent = project.read().layers[:3]
 
     assert general.values == {
-        "window": Stated(64_000, path),
-        "compaction.auto": Stated(value=False, origin=f"{path} (alias auto_compact)"),
+        "window": StatedValue(64_000, path),
+        "compaction.auto": StatedValue(value=False, origin=f"{path} (alias auto_compact)"),
     }
     assert model.name == "claude-*"
-    assert model.values["compaction.trigger"] == Stated(
+    assert model.values["compaction.trigger"] == StatedValue(
         share(0.5), f'{path} [models."claude-*"] (alias COMPACT_TRIGGER)'
     )
     assert agent.values["preset"].origin == f"{path} [agents.me]"
@@ -191,6 +191,6 @@ def test_a_stores_path_is_seen_from_its_file(project: Project, written: str, sto
 
 def test_without_a_home_a_tilde_is_a_name(project: Project) -> None:
     """Where nobody knows the home, nothing stands for it."""
-    source = Source(project.folder / "infold.toml", {"store": "~/x.db"})
+    source = SettingsFile(project.folder / "infold.toml", {"store": "~/x.db"})
 
-    assert file_layers(source)[0].values["store"].value == str(project.folder / "~" / "x.db")
+    assert read_layers(source)[0].values["store"].value == str(project.folder / "~" / "x.db")

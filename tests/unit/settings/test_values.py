@@ -20,10 +20,10 @@ from infold.settings.schema import (
     TENANT,
     TEXT,
     TOKENS,
-    Kind,
     Value,
+    ValueKind,
+    format_value,
     has_password,
-    told,
 )
 
 
@@ -88,7 +88,7 @@ def test_no_amount_is_refused(written: object) -> None:
 @pytest.mark.parametrize("amount", [share(0.9), share(0.4737), tokens(48_000), remaining(20_000)])
 def test_what_is_shown_can_be_written(amount: Amount) -> None:
     """An amount as it is shown is read as the same amount."""
-    assert AMOUNT.read(told(amount)) == amount
+    assert AMOUNT.read(format_value(amount)) == amount
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_is_shown_can_be_written(amount: Amount) -> None:
         (NAMES, "none", ()),
     ],
 )
-def test_a_right_value_is_read(kind: Kind, written: object, value: Value) -> None:
+def test_a_right_value_is_read(kind: ValueKind, written: object, value: Value) -> None:
     """Each kind reads what its remedy asks for."""
     assert kind.read(written) == value
 
@@ -157,7 +157,7 @@ def test_a_right_value_is_read(kind: Kind, written: object, value: Value) -> Non
         (NAMES, 1),
     ],
 )
-def test_a_wrong_value_is_refused(kind: Kind, written: object) -> None:
+def test_a_wrong_value_is_refused(kind: ValueKind, written: object) -> None:
     """What is of another type or out of range is a `ValueError` that says so."""
     with pytest.raises(ValueError, match=r" "):
         kind.read(written)
@@ -196,7 +196,7 @@ def test_a_wrong_address_keeps_its_password() -> None:
         ),
     ],
 )
-def test_a_problem_is_a_sentence(kind: Kind, written: object, problem: str) -> None:
+def test_a_problem_is_a_sentence(kind: ValueKind, written: object, problem: str) -> None:
     """What is wrong is said once, and without anything secret."""
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
         kind.read(written)
@@ -222,7 +222,7 @@ def test_a_problem_is_a_sentence(kind: Kind, written: object, problem: str) -> N
 )
 def test_a_value_is_shown_as_it_can_be_written(value: Value, shown: str) -> None:
     """Numbers are grouped as TOML allows it, amounts keep their unit."""
-    assert told(value) == shown
+    assert format_value(value) == shown
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_value_is_shown_as_it_can_be_written(value: Value, shown: str) -> None
 )
 def test_a_password_is_never_shown(address: str, shown: str) -> None:
     """S8.1: what stands for a password inside an address is hidden, wherever it stands."""
-    assert told(address) == shown
+    assert format_value(address) == shown
     assert has_password(address)
 
 
@@ -249,5 +249,5 @@ def test_a_password_is_never_shown(address: str, shown: str) -> None:
 )
 def test_other_places_are_shown_whole(place: str) -> None:
     """A port, a user and a path with odd characters are no password."""
-    assert told(place) == place
+    assert format_value(place) == place
     assert not has_password(place)

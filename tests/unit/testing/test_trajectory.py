@@ -6,17 +6,11 @@ from typing import Any
 
 import pytest
 from splintr import Tokenizer
+from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
+from infold.cli.demo_session import AGENTS_TOKENS, RULES, SYSTEM_TOKENS, coding_session
 from infold.core.messages import UserMessage, calls_of, results_of, text_of
 from infold.testing.script import count_tokens
-from infold.testing.trajectory import (
-    AGENTS_TOKENS,
-    RULES,
-    SYSTEM_TOKENS,
-    TRAJECTORY_RULE,
-    coding_session,
-    trajectory,
-)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from infold.catalogue.lookup import shipped
+from infold.catalogue.lookup import shipped_table
 from infold.settings.schema import has_password
 
 MOST_BYTES = 8 * 1024 * 1024
@@ -125,7 +125,7 @@ def _is_key(name: str, value: str) -> bool:
 @cache
 def _providers() -> frozenset[str]:
     """How the variables of the catalogue's providers begin."""
-    return frozenset({entry.provider.upper().replace("-", "_") for entry in shipped().models}) | OTHERS
+    return frozenset({entry.provider.upper().replace("-", "_") for entry in shipped_table().models}) | OTHERS
 
 
 def run_process(

@@ -28,25 +28,34 @@ from infold.ports import Decision, KeepFrom, Occasion, Supply, Veto
 GROUP = "infold"
 """The entry-point group in which distributions offer their plugins."""
 
+
 LONGEST_TEXT = 8_000
 """Characters of one context or replacement prompt, some 2,000 tokens: room for a page of instructions, not for a history."""
+
 
 MOST_CONTEXTS = 16
 """How many contexts are used in all; the first ones if a plugin returns more."""
 
+
 CHARACTERS_PER_TOKEN = 0.5
 """Of the usable window: all contexts together stay within an eighth of it in English, within half of it in Chinese."""
+
 
 LONGEST_SUMMARY = 200_000
 """Characters of a supplied summary that are worth judging; no window leaves a summary more than a few thousand tokens."""
 
+
 LONGEST_PROBLEM = 300
+
 
 SHORTENED = " … (shortened)"
 
+
 _UNSENDABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
+
 Answer = TypeVar("Answer")
+
 
 _log = logging.getLogger(__name__)
 
