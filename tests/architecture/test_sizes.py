@@ -22,8 +22,8 @@ class Figure(NamedTuple):
     goal: int
 
 
-SOURCE_FILES = Figure(ceiling=287, goal=240)
-CODE_LINES = Figure(ceiling=36_560, goal=30_000)
+SOURCE_FILES = Figure(ceiling=288, goal=240)
+CODE_LINES = Figure(ceiling=36_564, goal=30_000)
 FRAGMENTS = Figure(ceiling=7, goal=0)
 SHARED_TYPE_NAMES = Figure(ceiling=40, goal=0)
 LARGE_PACKAGES = {"infold.cli": 35}
