@@ -18,10 +18,10 @@ from importlib.metadata import requires
 from pathlib import Path
 from typing import TypeAlias
 
-from infold.core.budget import Budget, Window, budget_for, overflows
+from infold.core.budget import Budget, Window, budget_for, is_overflow
 from infold.core.compact import compact
 from infold.core.entries import Checkpoint, MessageEntry
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.messages import Message
 from infold.core.plan import next_step
@@ -34,7 +34,7 @@ Figures: TypeAlias = dict[str, list[dict[str, float]]]
 
 RESULTS = Path(__file__).parent / "results"
 SIZES = (100, 1_000, 10_000, 100_000)
-WIDE = Situation(INFOLD, budget_for(Window(20_000_000), INFOLD))
+WIDE = PlanInputs(INFOLD, budget_for(Window(20_000_000), INFOLD))
 NARROW = Window(64_000)
 
 
@@ -83,7 +83,7 @@ def size_row(size: int, policy: Policy, budget: Budget) -> dict[str, float]:
     log = long_log(size)
     return {
         "messages": size,
-        "overflow_us": per_call(lambda: overflows(150_000, budget, policy)),
+        "overflow_us": per_call(lambda: is_overflow(150_000, budget, policy)),
         "step_us": per_call(lambda: next_step(log, WIDE)),
         "prune_us": per_call(lambda: plan_prune(log, policy.prune, usable_tokens=168_000)),
         "view_us": per_call(lambda: view(log, INFOLD.summary)),
@@ -95,31 +95,31 @@ def plan_cost() -> dict[str, float]:
     """Microseconds to plan a compaction of a 2,000-message view that is over its trigger."""
     log = long_log(2_000)
     budget = Budget(usable_tokens=20_000, limit_tokens=40_000, trigger_tokens=17_000, target_tokens=9_000)
-    situation = Situation(INFOLD, budget)
-    assert type(next_step(log, situation)).__name__ == "Fold"
+    inputs = PlanInputs(INFOLD, budget)
+    assert type(next_step(log, inputs)).__name__ == "Fold"
     return {
-        "plan_2000_us": per_call(lambda: next_step(log, situation)),
-        "fold_2000_us": per_call(lambda: compact(log, situation)),
+        "plan_2000_us": per_call(lambda: next_step(log, inputs)),
+        "fold_2000_us": per_call(lambda: compact(log, inputs)),
     }
 
 
 def folded_cost() -> dict[str, float]:
     """A step of a session with many folded messages against one with few: append, plan, view."""
     few, many = (folded_log(size) for size in (1_000, 100_000))
-    situation = Situation(INFOLD, budget_for(NARROW, INFOLD))
+    inputs = PlanInputs(INFOLD, budget_for(NARROW, INFOLD))
     costs = (
-        per_call(lambda: one_step(few, situation), least=0.3),
-        per_call(lambda: one_step(many, situation), least=0.3),
+        per_call(lambda: one_step(few, inputs), least=0.3),
+        per_call(lambda: one_step(many, inputs), least=0.3),
     )
     return {"step_1k_us": costs[0], "step_100k_us": costs[1], "ratio": round(costs[1] / costs[0], 3)}
 
 
-def one_step(log: Log, situation: Situation) -> int:
+def one_step(log: Log, inputs: PlanInputs) -> int:
     """What a request costs: three entries appended, the next step decided, the view made."""
     for message in STEP:
         log = log.append(MessageEntry(message))
-    next_step(log, situation)
-    return len(view(log, situation.policy.summary))
+    next_step(log, inputs)
+    return len(view(log, inputs.policy.summary))
 
 
 STEP = numbered((user("go on"), calls("bash"), result(50)), prefix="new")

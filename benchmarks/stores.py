@@ -28,13 +28,13 @@ from typing import TypeAlias
 from infold import Session, SessionSettings
 from infold.core.budget import Window, budget_for
 from infold.core.entries import Checkpoint, Entry, MessageEntry
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.load import load
 from infold.core.logged_message import Rendering
 from infold.core.messages import SessionId
 from infold.core.plan import next_step
 from infold.core.policy import INFOLD
-from infold.core.recall import tokens_of
+from infold.core.recall import search_tokens
 from infold.core.view import view
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
@@ -49,7 +49,7 @@ TURNS_AT_ONCE = 200
 KEPT = 12
 KEY = SessionKey("tenant", SessionId("session"))
 WINDOW = 64_000
-SITUATION = Situation(INFOLD, budget_for(Window(WINDOW), INFOLD))
+SITUATION = PlanInputs(INFOLD, budget_for(Window(WINDOW), INFOLD))
 ROUNDS = 5
 PREPARATIONS = 30
 """Requests prepared one after the other, each by a session opened anew; the median counts."""
@@ -116,8 +116,8 @@ def search_row(path: Path) -> dict[str, float]:
     """What the first search costs, those after it, and appending to a session that was searched."""
     with SqliteStore(path) as store:
         newest, _ = next(store.newest_first(KEY))
-        index_seconds = timed(lambda: store.search(KEY, tokens_of("part zebra"), most=20), least=0.0001)
-        search_ms = per_call(lambda: store.search(KEY, tokens_of("part zebra"), most=20)) / 1e3
+        index_seconds = timed(lambda: store.search(KEY, search_tokens("part zebra"), most=20), least=0.0001)
+        search_ms = per_call(lambda: store.search(KEY, search_tokens("part zebra"), most=20)) / 1e3
         append_us = append_on(store, newest + 1)
     return {
         "append_us": round(append_us, 1),

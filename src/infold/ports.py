@@ -16,14 +16,14 @@ from msgspec import Struct
 
 from infold.core.entries import Checkpoint, Entry, Handle, Reason
 from infold.core.events import Event
-from infold.core.judge import Answer, Told
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import Message, ModelRef, SessionId
 from infold.core.recall import Document
 from infold.core.summary_request import Additions, SummaryRequest
 from infold.errors import UnusableKey, kind_of
 
 
-class Occasion(Struct, frozen=True):
+class CompactionContext(Struct, frozen=True):
     """A compaction about to happen: of which session, why, what would be folded and how full the window is.
 
     `head` are the messages to be folded, `first_kept` the number of the first message that stays (none: nothing does).
@@ -224,11 +224,11 @@ class Clock(Protocol):
 class Hooks(Protocol):
     """What plugins have to say about a compaction; a plugin that raises is passed over by whoever implements this."""
 
-    def additions(self, occasion: Occasion) -> Additions:
+    def additions(self, occasion: CompactionContext) -> Additions:
         """Contexts and a replacement prompt for the summariser's instruction (*session.compacting*, S3.5)."""
         ...
 
-    def decide(self, occasion: Occasion) -> Decision | None:
+    def decide(self, occasion: CompactionContext) -> Decision | None:
         """A veto, a summary or another cut, from the first plugin that has one; none lets the compaction go on."""
         ...
 
@@ -318,12 +318,12 @@ class Model(Protocol):
         """
         ...
 
-    def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
+    def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
         """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10); raises `ModelError`."""
         ...
 
 
-SummariserOutput: TypeAlias = str | Answer | Told
+SummariserOutput: TypeAlias = str | Answer | ModelAnswer
 """A summary: its text, with how it ended, or also with usage and cost."""
 
 Summariser: TypeAlias = Callable[[SummaryRequest], SummariserOutput | Iterable[SummariserOutput]]

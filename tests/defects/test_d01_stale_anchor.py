@@ -4,7 +4,7 @@ import pytest
 
 from infold.core.messages import Message, SessionId
 from infold.core.policy import INFOLD, preset
-from infold.core.view import standing, view
+from infold.core.view import filter_compacted, view
 from infold.formats.registry import OPENAI_CHAT
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
@@ -36,7 +36,7 @@ def recorded(*, kept: str) -> tuple[Message, ...]:
         summary(SECOND),
         user("question 4"),
     )
-    return standing(log)
+    return filter_compacted(log)
 
 
 @pytest.mark.parametrize(("kept", "tail"), [("m2", 9), ("m4", 7), ("m8", 5)])

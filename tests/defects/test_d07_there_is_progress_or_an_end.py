@@ -7,7 +7,7 @@ from tests.support.strategies import histories, situations
 from infold.core.compact import compact
 from infold.core.entries import MessageEntry
 from infold.core.events import Compacted, Event, Pruned
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.messages import Message
 from infold.core.plan import Fits, Stuck
 from infold.errors import WindowExceeded
@@ -31,9 +31,9 @@ from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to nam
 @pytest.mark.slow
 @EXAMPLES
 @given(histories(), situations())
-def test_d07_compacting_ends(history: tuple[Message, ...], situation: Situation) -> None:
+def test_d07_compacting_ends(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B9: in every preset it ends in a request that fits or a stop, and each fold on the way takes something along."""
-    compaction = compact(log_of(history, policy=situation.policy), situation)
+    compaction = compact(log_of(history, policy=inputs.policy), inputs)
 
     assert isinstance(compaction.final, Fits | Stuck)
     assert len(compaction.steps) <= 10 + 2 * sum(len(message.parts) for message in history)
@@ -90,10 +90,10 @@ def test_d07_one_compaction_lasts_for_several_steps(window: int) -> None:
 
 def test_d07_a_cut_off_reply_forces_one() -> None:
     """S5.3, B9: a reply that ended for length is answered by one compaction; the same reply asks for no second one."""
-    situation = infold_at(32_768)
+    inputs = infold_at(32_768)
     log = log_of(numbered([*conversation(30), replies("and th", finish="length"), user("Go on.")], prefix="q"))
-    first = compact(log, situation)
-    again = compact(first.log.append(MessageEntry(numbered([user("Well?")], prefix="w")[0])), situation)
+    first = compact(log, inputs)
+    again = compact(first.log.append(MessageEntry(numbered([user("Well?")], prefix="w")[0])), inputs)
 
     assert [event.reason for event in first.events if isinstance(event, Compacted | Pruned)] == ["forced"]
     assert again.steps == ()

@@ -27,8 +27,8 @@ WINDOW = 16_384
 @pytest.mark.slow
 def test_d12_the_prefix_changes_only_when_much_is_freed() -> None:
     """B16, B29: between prunings each request extends the last, and each pruning frees a tenth of the window or more."""
-    situation = infold_at(WINDOW)
-    requests = list(play(log_of(()), conversation(120, reply_tokens=12), situation))
+    inputs = infold_at(WINDOW)
+    requests = list(play(log_of(()), conversation(120, reply_tokens=12), inputs))
     broken = [
         later for earlier, later in pairwise(requests) if later.request[: len(earlier.request)] != earlier.request
     ]
@@ -36,7 +36,7 @@ def test_d12_the_prefix_changes_only_when_much_is_freed() -> None:
 
     assert len(pruned) >= 3
     assert len(broken) == sum(bool(request.compaction.steps) for request in requests) <= len(requests) // 8
-    assert all(event.freed_tokens > 0.1 * situation.budget.usable_tokens for event in pruned)
+    assert all(event.freed_tokens > 0.1 * inputs.budget.usable_tokens for event in pruned)
 
 
 def test_d12_nothing_is_pruned_while_there_is_room() -> None:
@@ -56,10 +56,10 @@ def test_d12_a_long_turn_is_not_left_to_grow() -> None:
 
 def test_d12_what_was_pruned_before_does_not_keep_the_newer_from_going() -> None:
     """S2.5, S2.10: a second pruning takes what came since the first, and the two have nothing in common."""
-    situation = infold_at(WINDOW)
+    inputs = infold_at(WINDOW)
     pruned = [
         set(step.plan.targets)
-        for request in play(log_of(()), conversation(120, reply_tokens=12), situation)
+        for request in play(log_of(()), conversation(120, reply_tokens=12), inputs)
         for step in request.compaction.steps
         if isinstance(step, Prune)
     ]
@@ -87,9 +87,9 @@ def test_d12_stubs_in_between_never_leave_a_request_too_large() -> None:
     log = log_of(numbered(turns))
     middle = next(placed for placed in log.live[60:] if placed.results)
     log = log.append(Pruning((handle_of(middle.sequence, 0),), 500))
-    situation = infold_at(12_000)
-    (request,) = play(log, (), situation)
+    inputs = infold_at(12_000)
+    (request,) = play(log, (), inputs)
 
-    assert plan_prune(log, situation.policy.prune, usable_tokens=situation.budget.usable_tokens).freed_tokens < 8_000
+    assert plan_prune(log, inputs.policy.prune, usable_tokens=inputs.budget.usable_tokens).freed_tokens < 8_000
     assert request.compaction.steps
-    assert request.compaction.final.gauge.upper_tokens <= situation.budget.limit_tokens  # type: ignore[union-attr]
+    assert request.compaction.final.gauge.upper_tokens <= inputs.budget.limit_tokens  # type: ignore[union-attr]

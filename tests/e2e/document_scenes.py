@@ -46,7 +46,7 @@ from infold.models.anthropic import AnthropicMessages
 from infold.models.google import GoogleGemini
 from infold.models.openai import OpenAIChat, OpenAIResponses
 from infold.plugins.hooks import hook
-from infold.ports import Model, Occasion, SessionKey
+from infold.ports import CompactionContext, Model, SessionKey
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
 from infold.stores.sqlite import SqliteStore
@@ -135,11 +135,11 @@ class Adder:
 
     def __init__(self, *contexts: str, replacement: str = "") -> None:
         self.answer = Additions(contexts=contexts, replacement=replacement)
-        self.occasions: list[Occasion] = []
+        self.occasions: list[CompactionContext] = []
         self.committed: list[Checkpoint] = []
 
     @hook("experimental.session.compacting")
-    def adds(self, occasion: Occasion) -> Additions:
+    def adds(self, occasion: CompactionContext) -> Additions:
         """Hear of a compaction, by the name that OpenCode's plugins know."""
         self.occasions.append(occasion)
         return self.answer

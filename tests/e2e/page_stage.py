@@ -21,7 +21,7 @@ from tests.support.trajectory import trajectory
 
 from infold import AsyncSession, Preview, Session, SessionSettings
 from infold.cli.demo_session import SYSTEM_TEXT
-from infold.core.judge import Answer, Told
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import estimate_tokens
 from infold.gateway.actions import SessionActions
@@ -43,7 +43,7 @@ LONGEST_WAIT = 30.0
 TOOLS = [{"name": name, "description": f"{name}: see the manual. " * 30} for name in ("read_file", "grep", "bash")]
 
 
-def summarise(request: SummaryRequest) -> Told:
+def summarise(request: SummaryRequest) -> ModelAnswer:
     """A summary with one line that the judge must take out."""
     text = (
         "The timetable importer is being ported to the new feed, one part after the other; reading and searching came first.\n"
@@ -51,7 +51,7 @@ def summarise(request: SummaryRequest) -> Told:
         "The parser was moved to ferry/imaginary/teleport.py on the way.\n"
         "Next: go on with the part the user named last, and leave vendor/ alone."
     )
-    return Told(Answer(text), model="gpt-5-mini", cost=0.0042, duration_ms=2_900)
+    return ModelAnswer(Answer(text), model="gpt-5-mini", cost=0.0042, duration_ms=2_900)
 
 
 SETTINGS = SessionSettings(model="gpt-5", window=WINDOW, summariser=summarise, recall=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from infold.core.entries import MessageEntry
-from infold.core.messages import Message, SessionId, is_callers
+from infold.core.messages import Message, SessionId, is_from_caller
 from infold.core.summary_request import SummaryRequest
 from infold.errors import StoreConflict
 from infold.ports import FullStore, SessionKey
@@ -95,7 +95,7 @@ def newest_step(store: FullStore) -> int:
 def messages(store: FullStore) -> Iterator[Message]:
     """The callers' messages, newest first."""
     entries = (entry for _, entry in store.newest_first(KEY))
-    return (entry.message for entry in entries if isinstance(entry, MessageEntry) and is_callers(entry.message))
+    return (entry.message for entry in entries if isinstance(entry, MessageEntry) and is_from_caller(entry.message))
 
 
 def reply(step: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from infold.core.events import Event
 from infold.core.gauge import Gauge
-from infold.core.judge import Answer, Told
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import Finish, Usage, text_of
 from infold.core.summary_request import SummaryRequest
 from infold.ports import FullStore
@@ -131,10 +131,10 @@ def client_of(server: ScriptedServer) -> openai.OpenAI:
 # The summariser, as a user of the SDK writes it.
 
 
-def asking(client: openai.OpenAI) -> Callable[[SummaryRequest], Told]:
+def asking(client: openai.OpenAI) -> Callable[[SummaryRequest], ModelAnswer]:
     """Ask for the notes and wait."""
 
-    def ask(request: SummaryRequest) -> Told:
+    def ask(request: SummaryRequest) -> ModelAnswer:
         return _told(client.chat.completions.create(**_body(request)))
 
     return ask
@@ -143,7 +143,7 @@ def asking(client: openai.OpenAI) -> Callable[[SummaryRequest], Told]:
 def asking_async(client: openai.AsyncOpenAI) -> Callable[[SummaryRequest], Any]:
     """Ask for the notes and await them."""
 
-    async def ask(request: SummaryRequest) -> Told:
+    async def ask(request: SummaryRequest) -> ModelAnswer:
         return _told(await client.chat.completions.create(**_body(request)))
 
     return ask
@@ -180,12 +180,12 @@ def _body(request: SummaryRequest) -> Any:
     return {"model": NOTES, "messages": asked, "max_tokens": request.output_tokens}
 
 
-def _told(reply: Any) -> Told:
+def _told(reply: Any) -> ModelAnswer:
     choice = reply.choices[0]
     finish = FINISHES.get(choice.finish_reason, "stop")
     usage = Usage(reply.usage.prompt_tokens, reply.usage.completion_tokens)
     answer = Answer(choice.message.content or "", finish, calls_tools=bool(choice.message.tool_calls))
-    return Told(answer, model=reply.model, usage=usage, cost=0.25)
+    return ModelAnswer(answer, model=reply.model, usage=usage, cost=0.25)
 
 
 def _pieces(chunk: Any) -> Iterator[str]:

@@ -27,7 +27,7 @@ from infold.core.messages import (
 )
 from infold.core.policy import preset
 from infold.core.summary_request import COMPACTION_AGENT, Additions, instruction
-from infold.core.view import standing, view
+from infold.core.view import filter_compacted, view
 from infold.errors import UsageError
 from infold.stores.sqlite import SqliteStore
 from infold.testing.script import Say, ScriptedRequest
@@ -298,7 +298,7 @@ def test_another_process_reads_the_same(played: Played) -> None:
         read = scene.session.log
 
     assert view(read, policy.summary) == view(before, policy.summary)
-    assert [message.id for message in standing(read)[:2]] == [
+    assert [message.id for message in filter_compacted(read)[:2]] == [
         scene.durable_requests()[-1].id,
         f"summary-of-{scene.durable_requests()[-1].id}",
     ]

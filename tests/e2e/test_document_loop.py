@@ -15,7 +15,7 @@ from infold.core.policy import preset
 from infold.core.summary_request import SEVEN_SECTIONS, Additions, instruction
 from infold.plugins.hooks import hook
 from infold.plugins.runner import installed_plugins
-from infold.ports import Occasion, Veto
+from infold.ports import CompactionContext, Veto
 from infold.stores.sqlite import SqliteStore
 from infold.testing.script import Fail, ScriptedAnswer
 
@@ -90,7 +90,7 @@ class Objecting:
         self.vetoes = vetoes
 
     @hook("compaction.before")
-    def objects(self, occasion: Occasion) -> Veto | None:
+    def objects(self, occasion: CompactionContext) -> Veto | None:
         """Say that now is not the time."""
         return Veto(f"not before the {occasion.reason} is discussed") if self.vetoes else None
 

@@ -15,7 +15,7 @@ import pytest
 from msgspec import Struct
 
 from infold.core.entries import Checkpoint, Entry, MessageEntry
-from infold.core.messages import is_callers
+from infold.core.messages import is_from_caller
 from infold.formats.registry import OPENAI_CHAT
 from infold.formats.rules import problems
 from infold.ports import FullStore
@@ -94,13 +94,13 @@ def look(store: FullStore, seen: Seen) -> None:
     seen.words += words_in(entry for _, entry in fresh)
     seen.checkpoints += sum(isinstance(entry, Checkpoint) for _, entry in fresh)
     newest = fresh[-1][1] if fresh else None
-    seen.pending += isinstance(newest, MessageEntry) and not is_callers(newest.message)
+    seen.pending += isinstance(newest, MessageEntry) and not is_from_caller(newest.message)
 
 
 def words_in(entries: Iterator[Entry]) -> Iterator[str]:
     """The words of the callers' messages."""
     for entry in entries:
-        if isinstance(entry, MessageEntry) and is_callers(entry.message):
+        if isinstance(entry, MessageEntry) and is_from_caller(entry.message):
             yield word_of(entry.message)
 
 

@@ -12,7 +12,7 @@ import pytest
 from infold.core.entries import Checkpoint, Entry, MessageEntry
 from infold.core.load import load
 from infold.core.logged_message import Rendering
-from infold.core.messages import is_callers
+from infold.core.messages import is_from_caller
 
 from ..contract.postgres_server import database, postgres_server  # noqa: TID252 - `tests` is no package to name
 from .session_worker import APPENDS, KEY, LIMIT_TOKENS, opened, session_in, word_of
@@ -75,7 +75,7 @@ def run_together(address: str) -> int:
 def check_messages(entries: Sequence[Entry]) -> None:
     """Every message of every process, once, in that process's order."""
     words = [
-        word_of(entry.message) for entry in entries if isinstance(entry, MessageEntry) and is_callers(entry.message)
+        word_of(entry.message) for entry in entries if isinstance(entry, MessageEntry) and is_from_caller(entry.message)
     ]
 
     assert len(words) == len(NAMES) * APPENDS
@@ -97,4 +97,4 @@ def check_compactions(entries: Sequence[Entry], checkpoints: Sequence[tuple[int,
 
 def callers_before(entries: Sequence[Entry], number: int) -> int:
     """How many of the callers' messages stand before that number."""
-    return sum(isinstance(entry, MessageEntry) and is_callers(entry.message) for entry in entries[:number])
+    return sum(isinstance(entry, MessageEntry) and is_from_caller(entry.message) for entry in entries[:number])

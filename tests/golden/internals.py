@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tests.support.trajectory import trajectory
 
 from infold.cli.demo_session import SYSTEM_TEXT, coding_session
-from infold.core.judge import Answer, Told
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import Message
 from infold.formats.registry import FORMATS, OPENAI_CHAT
 from infold.transcripts.registry import read_transcript
@@ -42,6 +42,6 @@ def decode_chat(items: list[Any]) -> tuple[Message, ...]:
     return OPENAI_CHAT.decode(items).messages
 
 
-def summary(text: str) -> Told:
+def summary(text: str) -> ModelAnswer:
     """Return a summariser's answer that says itself how long it took and what it cost, so that nothing is measured."""
-    return Told(Answer(text), model="scripted/notes", cost=0.01, duration_ms=1_200)
+    return ModelAnswer(Answer(text), model="scripted/notes", cost=0.01, duration_ms=1_200)

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from infold import Ready, Session, SessionSettings
 from infold.core.budget import Window, budget_for
 from infold.core.events import Compacted, Event
-from infold.core.gauge import Situation
-from infold.core.judge import Answer, Told, record_text
+from infold.core.gauge import PlanInputs
+from infold.core.judge import Answer, ModelAnswer, record_text
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -125,11 +125,11 @@ def requests_of(messages: Iterable[Message]) -> Iterator[list[Message]]:
 class Notetaker:
     """A summariser that gives its answers in turn, the last one for ever, and remembers what it was asked."""
 
-    def __init__(self, *answers: str | Answer | Told | BaseException) -> None:
+    def __init__(self, *answers: str | Answer | ModelAnswer | BaseException) -> None:
         self.answers = list(answers) or [GOOD_NOTES]
         self.asked: list[SummaryRequest] = []
 
-    def __call__(self, request: SummaryRequest) -> str | Answer | Told:
+    def __call__(self, request: SummaryRequest) -> str | Answer | ModelAnswer:
         """Answer, or raise what stands in the place of an answer."""
         self.asked.append(request)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -168,10 +168,10 @@ def compactions(events: Iterable[Event]) -> list[Compacted]:
     return [event for event in events if isinstance(event, Compacted)]
 
 
-def infold_at(window: int, *, overhead_tokens: int = 200, name: str = "infold") -> Situation:
+def infold_at(window: int, *, overhead_tokens: int = 200, name: str = "infold") -> PlanInputs:
     """A preset in a window of that size, for the core alone."""
     policy = INFOLD if name == "infold" else preset(name)
-    return Situation(policy, budget_for(Window(window), policy), overhead_tokens)
+    return PlanInputs(policy, budget_for(Window(window), policy), overhead_tokens)
 
 
 # What is looked at.

@@ -7,7 +7,7 @@ from tests.support.play import play
 from tests.support.strategies import histories, situations
 
 from infold.core.events import Event, Repaired
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -48,9 +48,9 @@ OPENING = UserMessage(MessageId("opening"), (TextPart("Port the parser."),))
 @pytest.mark.slow
 @EXAMPLES
 @given(histories(), situations())
-def test_i01_holds_in_every_preset_on_every_wire(history: tuple[Message, ...], situation: Situation) -> None:
+def test_i01_holds_in_every_preset_on_every_wire(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B12: whatever was said, called, answered late or never, each request of each preset is one that each provider takes."""
-    for request in play(log_of((), policy=situation.policy), (OPENING, *history), situation):
+    for request in play(log_of((), policy=inputs.policy), (OPENING, *history), inputs):
         assert pair_faults(request.request) == []
         for wire in FORMATS:
             assert problems(wire, bare(wire, request.request)) == ()

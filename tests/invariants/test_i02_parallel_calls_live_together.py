@@ -11,7 +11,7 @@ from tests.support.strategies import histories, situations
 
 from infold import fit
 from infold.core.entries import Checkpoint
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.messages import Message, calls_of, results_of
 from infold.core.policy import preset
 from infold.core.view import view
@@ -35,13 +35,13 @@ def torn(made: Iterable[Message], sent: Iterable[Message]) -> list[list[str]]:
 @pytest.mark.slow
 @EXAMPLES
 @given(histories(), situations())
-def test_i02_any_legal_cut_keeps_or_folds_a_step_whole(history: tuple[Message, ...], situation: Situation) -> None:
+def test_i02_any_legal_cut_keeps_or_folds_a_step_whole(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B12: wherever a checkpoint may begin its tail no step is torn, and everywhere else the log refuses it."""
-    log = log_of(history, policy=situation.policy)
+    log = log_of(history, policy=inputs.policy)
     for placed in tuple(log.live):
         checkpoint = Checkpoint("so far", first_kept=placed.sequence)
         if placed.cuttable:
-            assert torn(history, view(log.append(checkpoint), situation.policy.summary)) == []
+            assert torn(history, view(log.append(checkpoint), inputs.policy.summary)) == []
         else:
             with pytest.raises(IllegalCut):
                 log.append(checkpoint)
@@ -50,9 +50,9 @@ def test_i02_any_legal_cut_keeps_or_folds_a_step_whole(history: tuple[Message, .
 @pytest.mark.slow
 @EXAMPLES
 @given(histories(max_blocks=24), situations())
-def test_i02_no_compaction_tears_a_step(history: tuple[Message, ...], situation: Situation) -> None:
+def test_i02_no_compaction_tears_a_step(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B12: in every preset, compaction upon compaction, the calls of one reply stay together."""
-    for request in play(log_of((), policy=situation.policy), history, situation):
+    for request in play(log_of((), policy=inputs.policy), history, inputs):
         assert torn(history, request.request) == []
 
 

@@ -13,7 +13,7 @@ from tests.support.strategies import histories, infold_situations
 
 from infold import fit
 from infold.core.compact import compact
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.messages import AssistantMessage, Message, Part, ReasoningPart, ToolCallPart, UserMessage, is_signed
 from infold.core.policy import preset
 from infold.core.view import view
@@ -102,10 +102,10 @@ def loops(messages: tuple[Message, ...]) -> list[list[Message]]:
 @pytest.mark.slow
 @EXAMPLES
 @given(histories(max_blocks=24), infold_situations())
-def test_i03_reasoning_is_never_emptied(history: tuple[Message, ...], situation: Situation) -> None:
+def test_i03_reasoning_is_never_emptied(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B12: whatever is pruned, clipped or folded, a reply that is kept has every reasoning part it had, at its place."""
     made = {message.id: list(reasoning(message)) for message in history}
-    for request in play(log_of((), policy=situation.policy), history, situation):
+    for request in play(log_of((), policy=inputs.policy), history, inputs):
         for message in request.request:
             assert list(reasoning(message)) == made.get(message.id, [])
 

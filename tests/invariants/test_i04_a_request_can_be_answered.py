@@ -9,7 +9,7 @@ from tests.support.play import play
 from tests.support.strategies import histories, situations
 
 from infold.core.events import Event
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -47,9 +47,9 @@ MODELS = ("assistant", "model")
 @pytest.mark.slow
 @EXAMPLES
 @given(histories(), situations(), st.sets(st.integers(0, 30), max_size=4))
-def test_i04_holds_for_every_history(history: tuple[Message, ...], situation: Situation, failures: set[int]) -> None:
+def test_i04_holds_for_every_history(history: tuple[Message, ...], inputs: PlanInputs, failures: set[int]) -> None:
     """B12: a session that a person began is accepted by every provider at each of its requests, and has nothing empty."""
-    for request in play(log_of((), policy=situation.policy), (*ASKING, *with_failures(history, failures)), situation):
+    for request in play(log_of((), policy=inputs.policy), (*ASKING, *with_failures(history, failures)), inputs):
         for message in request.request:
             assert text_of(message).strip() or calls_of(message) or results_of(message)
         for wire in FORMATS:

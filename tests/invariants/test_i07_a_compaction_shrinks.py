@@ -8,7 +8,7 @@ from tests.support.strategies import histories, infold_situations
 from infold import WindowExceeded, fit
 from infold.cli.demo_session import coding_session
 from infold.core.events import Clipped, Compacted, Event, Exceeded, Pruned, SummaryRejected
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.messages import Message
 from infold.core.plan import Fits
 from infold.formats.registry import OPENAI_CHAT
@@ -23,9 +23,9 @@ LEAST_MARGIN = 0.3
 @pytest.mark.slow
 @EXAMPLES
 @given(histories(max_blocks=30), infold_situations())
-def test_i07_every_step_makes_the_request_smaller(history: tuple[Message, ...], situation: Situation) -> None:
+def test_i07_every_step_makes_the_request_smaller(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B9: each pruning, clipping and compaction that infold makes of itself leaves less than there was."""
-    for request in play(log_of((), policy=situation.policy), history, situation):
+    for request in play(log_of((), policy=inputs.policy), history, inputs):
         for event in request.compaction.events:
             if isinstance(event, Pruned | Clipped | Compacted):
                 assert event.tokens_after < event.tokens_before
@@ -35,10 +35,10 @@ def test_i07_every_step_makes_the_request_smaller(history: tuple[Message, ...], 
 @pytest.mark.parametrize("window", [8_192, 16_384, 32_768, 65_536])
 def test_i07_an_ordinary_compaction_ends_far_below_the_trigger(window: int) -> None:
     """B9: in a session whose single results are a small part of the window, each compaction leaves room to work in."""
-    situation = infold_at(window, overhead_tokens=window // 50)
-    trigger = situation.budget.trigger_tokens
+    inputs = infold_at(window, overhead_tokens=window // 50)
+    trigger = inputs.budget.trigger_tokens
     made = 0
-    for request in play(log_of(()), coding_session(largest_result_tokens=window // 16), situation):
+    for request in play(log_of(()), coding_session(largest_result_tokens=window // 16), inputs):
         if request.compaction.steps:
             final = request.compaction.final
             assert isinstance(final, Fits)

@@ -11,7 +11,7 @@ from infold.core.budget import Window, budget_for
 from infold.core.compact import compact
 from infold.core.entries import MessageEntry
 from infold.core.events import Event
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.messages import Message, Usage
 from infold.core.plan import Fits
 from infold.core.policy import INFOLD, preset
@@ -24,54 +24,54 @@ from .scenes import EXAMPLES, Notetaker, compactions, each_preset, opened, reque
 WINDOW = Window(200_000, output_tokens=32_000)
 
 
-def full(name: str) -> tuple[Situation, tuple[Message, ...]]:
+def full(name: str) -> tuple[PlanInputs, tuple[Message, ...]]:
     """A preset, and a session of some turns whose last reply reported a full window."""
     policy = preset(name)
     turns = [draft for _ in range(20) for draft in (user("go on"), replies("It is built, and all is well. " * 1_000))]
     heavy = replies("and so on", usage=Usage(input=195_000, output=1_000))
-    return Situation(policy, budget_for(WINDOW, policy)), numbered([*turns, user("more"), heavy])
+    return PlanInputs(policy, budget_for(WINDOW, policy)), numbered([*turns, user("more"), heavy])
 
 
 @each_preset
 def test_i08_old_usage_triggers_once(name: str) -> None:
     """B9, S5.1: a report that fills the window is answered by one compaction; asked again, there is nothing to do."""
-    situation, history = full(name)
-    first = compact(log_of(history, policy=situation.policy), situation)
-    again = compact(first.log, situation)
+    inputs, history = full(name)
+    first = compact(log_of(history, policy=inputs.policy), inputs)
+    again = compact(first.log, inputs)
 
     assert len(compactions(first.events)) == 1
-    assert first.log.anchor is None
+    assert first.log.baseline is None
     assert (again.steps, again.events) == ((), ())
 
 
 @each_preset
 def test_i08_a_reply_with_room_keeps_the_peace(name: str) -> None:
     """B9: once a newer reply reports a small window, what an older one had reported counts no more."""
-    situation, history = full(name)
-    log = compact(log_of(history, policy=situation.policy), situation).log
+    inputs, history = full(name)
+    log = compact(log_of(history, policy=inputs.policy), inputs).log
     for message in numbered([user("go on"), replies("fine", usage=Usage(input=9_000, output=50))], prefix="n"):
         log = log.append(MessageEntry(message))
-        assert compact(log, situation).steps == ()
+        assert compact(log, inputs).steps == ()
 
 
 @pytest.mark.slow
 @EXAMPLES
 @given(histories(), situations(), st.booleans())
 def test_i08_nothing_new_means_nothing_to_do(
-    history: tuple[Message, ...], situation: Situation, reports_usage: bool
+    history: tuple[Message, ...], inputs: PlanInputs, reports_usage: bool
 ) -> None:
     """B9: in every preset, with reports and without, a log that was compacted is left alone until something is said."""
-    situation = replace(situation, reports_usage=reports_usage)
-    once = compact(log_of(history, policy=situation.policy), situation)
+    inputs = replace(inputs, reports_usage=reports_usage)
+    once = compact(log_of(history, policy=inputs.policy), inputs)
 
-    assert compact(once.log, situation).steps == ()
+    assert compact(once.log, inputs).steps == ()
 
 
 def test_i08_a_run_that_would_not_help_is_not_made() -> None:
     """B9: where system prompt and tools alone reach the trigger, a fold that frees next to nothing is left undone."""
     budget = budget_for(Window(32_768), INFOLD)
-    situation = Situation(INFOLD, budget, overhead_tokens=budget.trigger_tokens, bound=1.0)
-    compaction = compact(log_of(story(2, tokens=30)), situation)
+    inputs = PlanInputs(INFOLD, budget, overhead_tokens=budget.trigger_tokens, bound=1.0)
+    compaction = compact(log_of(story(2, tokens=30)), inputs)
 
     assert isinstance(compaction.final, Fits)
     assert compaction.final.gauge.count_tokens > budget.trigger_tokens
@@ -119,14 +119,14 @@ def steps_taken(session: Session, tools: str) -> int:
 def test_i08_a_preset_with_attempts_stops_after_them() -> None:
     """S1.7, S5.3: `turn-window` compacts twice for one prompt, however often replies are cut off, and anew for the next."""
     policy = preset("turn-window")
-    situation = Situation(policy, budget_for(WINDOW, policy))
+    inputs = PlanInputs(policy, budget_for(WINDOW, policy))
     log = log_of(numbered([draft for _ in range(9) for draft in (user("go on"), replies("built"))]), policy=policy)
     made: list[int] = []
     for number in range(10):
         drafts = [user("and now?")] if number == 5 else []
         for message in numbered([*drafts, replies("and th", finish="length")], prefix=f"n{number}-"):
             log = log.append(MessageEntry(message))
-        compaction = compact(log, situation)
+        compaction = compact(log, inputs)
         log = compaction.log
         made += [number] * len(compactions(compaction.events))
 

@@ -54,21 +54,21 @@ def reported(prompt_tokens: int, *, since: str = "") -> Log:
 )
 def test_i13_a_report_is_believed_over_the_estimate(prompt_tokens: int, acts: bool) -> None:
     """S7.2, B15: what a provider counted decides, however little our own count of the same messages is."""
-    situation = infold_at(128_000)
-    compaction = compact(reported(prompt_tokens), situation)
+    inputs = infold_at(128_000)
+    compaction = compact(reported(prompt_tokens), inputs)
 
-    assert gauge(reported(prompt_tokens), situation).count_tokens > prompt_tokens
+    assert gauge(reported(prompt_tokens), inputs).count_tokens > prompt_tokens
     assert bool(compaction.steps) is acts
 
 
 def test_i13_what_came_since_is_added_to_the_report() -> None:
     """B8: a low report does not hide a large message that followed it."""
-    situation = infold_at(128_000)
+    inputs = infold_at(128_000)
     small, large = reported(41_000), reported(41_000, since=said(80_000))
 
-    assert gauge(large, situation).count_tokens - gauge(small, situation).count_tokens > 70_000
-    assert compact(small, situation).steps == ()
-    assert compact(large, situation).steps != ()
+    assert gauge(large, inputs).count_tokens - gauge(small, inputs).count_tokens > 70_000
+    assert compact(small, inputs).steps == ()
+    assert compact(large, inputs).steps != ()
 
 
 def test_i13_a_small_clip_does_not_undo_a_report() -> None:
@@ -85,12 +85,12 @@ def test_i13_a_small_clip_does_not_undo_a_report() -> None:
 
 def test_i13_without_any_report_the_estimate_acts() -> None:
     """B8: a provider that never reports usage is never sent more than the window holds."""
-    situation = infold_at(32_768)
+    inputs = infold_at(32_768)
     acted = 0
-    for request in play(log_of(()), coding_session(turns=12, largest_result_tokens=2_000), situation):
+    for request in play(log_of(()), coding_session(turns=12, largest_result_tokens=2_000), inputs):
         acted += bool(request.compaction.steps)
-        assert gauge(request.compaction.log, situation).count_tokens > 0.8 * count_tokens(request.request)
-        assert gauge(request.compaction.log, situation).upper_tokens <= situation.budget.limit_tokens
+        assert gauge(request.compaction.log, inputs).count_tokens > 0.8 * count_tokens(request.request)
+        assert gauge(request.compaction.log, inputs).upper_tokens <= inputs.budget.limit_tokens
 
     assert acted >= 2
 
@@ -100,7 +100,7 @@ def test_i13_a_report_of_nothing_is_no_report() -> None:
     turns = [draft for _ in range(10) for draft in (user("go on"), replies(said(4_000)))]
     log = log_of(numbered([*turns, user("more"), replies("so", usage=Usage()), user("and?")]))
 
-    assert log.anchor is None
+    assert log.baseline is None
     assert compact(log, infold_at(32_768)).steps != ()
 
 

@@ -36,16 +36,16 @@ print(len(fitted.report.events), hashlib.sha256(json.dumps(fitted.messages).enco
 @pytest.mark.parametrize("window", [16_384, 32_768, 65_536])
 def test_i15_the_prefix_breaks_seldom_and_deeply(window: int) -> None:
     """B16, B29: requests extend one another but for a few edits, each of which goes down to the low watermark."""
-    situation, history = infold_at(window), coding_session(largest_result_tokens=window // 16)
-    requests = list(play(log_of(()), history, situation))
+    inputs, history = infold_at(window), coding_session(largest_result_tokens=window // 16)
+    requests = list(play(log_of(()), history, inputs))
     broken = [later for earlier, later in pairwise(requests) if not extends(earlier.request, later.request)]
-    low_tokens = 1.35 * situation.budget.target_tokens
+    low_tokens = 1.35 * inputs.budget.target_tokens
 
     assert all(request.compaction.steps for request in broken)
     for request in broken:
         assert isinstance(request.compaction.final, Fits)
         assert request.compaction.final.gauge.count_tokens <= low_tokens
-    assert 2 <= len(broken) <= 1 + count_tokens(history) / (situation.budget.trigger_tokens - low_tokens)
+    assert 2 <= len(broken) <= 1 + count_tokens(history) / (inputs.budget.trigger_tokens - low_tokens)
 
 
 def extends(earlier: tuple[Message, ...], later: tuple[Message, ...]) -> bool:

@@ -8,7 +8,14 @@ from infold import Session, SessionSettings
 from infold.core.events import Event, SummaryRejected
 from infold.core.judge import Answer
 from infold.core.messages import Message, TextPart, text_of
-from infold.core.summary_request import COMPACTION_AGENT, Additions, SummaryRequest, flattened, instruction, own_request
+from infold.core.summary_request import (
+    COMPACTION_AGENT,
+    Additions,
+    SummaryRequest,
+    flatten_messages,
+    instruction,
+    own_request,
+)
 from infold.formats.registry import OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, user
@@ -123,4 +130,4 @@ def test_i17_what_a_person_adds_is_bounded() -> None:
 )
 def test_i17_what_tools_said_is_bounded(message: Message) -> None:
     """B8: of arguments, outputs, errors and thoughts a summariser is shown a beginning and an end at most."""
-    assert sum(map(len, flattened([message]))) < 2_200
+    assert sum(map(len, flatten_messages([message]))) < 2_200

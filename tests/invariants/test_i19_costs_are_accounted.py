@@ -5,14 +5,14 @@ from msgspec.structs import replace
 
 from infold import Session, SessionSettings
 from infold.core.events import Event
-from infold.core.judge import Answer, Told
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import AssistantMessage, Usage
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT
 from infold.stores.memory import MemoryStore
 
 from .scenes import GOOD_NOTES, Notetaker, compactions, conversation, each_preset, opened, written
 
-PRICED = Told(Answer(GOOD_NOTES), model="pilot-1", usage=Usage(input=900, output=40), cost=0.25, duration_ms=700)
+PRICED = ModelAnswer(Answer(GOOD_NOTES), model="pilot-1", usage=Usage(input=900, output=40), cost=0.25, duration_ms=700)
 EMPTY = replace(PRICED, answer=Answer(""))
 CUT_OFF = replace(PRICED, answer=Answer(GOOD_NOTES, "length"))
 LONG = conversation(40, tokens=12, reply_tokens=900)
@@ -24,7 +24,7 @@ LONG = conversation(40, tokens=12, reply_tokens=900)
     [((PRICED,), 0.25), ((EMPTY, PRICED), 0.5), ((EMPTY, CUT_OFF, PRICED), 0.5)],
     ids=["at once", "second try", "twice for nothing"],
 )
-def test_i19_every_try_is_counted(name: str, answers: tuple[Told, ...], cost: float) -> None:
+def test_i19_every_try_is_counted(name: str, answers: tuple[ModelAnswer, ...], cost: float) -> None:
     """B22, S3.7: event and checkpoint have the sum of what was paid and how long it took, also for answers nobody used."""
     events: list[Event] = []
     session = opened(name, OPENAI_CHAT, window=64_000, notes=Notetaker(*answers), events=events)

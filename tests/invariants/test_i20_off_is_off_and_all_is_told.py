@@ -12,7 +12,7 @@ from infold import Session, SessionSettings, WindowExceeded
 from infold.core.compact import compact
 from infold.core.entries import Checkpoint, Clipping, Entry, Pruning
 from infold.core.events import Clipped, Compacted, Event, Exceeded, Pruned, Rejected, Restored, SummaryRejected
-from infold.core.gauge import Situation, estimated_tokens
+from infold.core.gauge import PlanInputs, estimated_tokens
 from infold.core.judge import Answer
 from infold.core.messages import Message, SessionId
 from infold.core.policy import Policy, preset
@@ -35,9 +35,9 @@ def switched_off(policy: Policy) -> Policy:
 @pytest.mark.slow
 @EXAMPLES
 @given(histories(max_blocks=24), situations())
-def test_i20_off_is_off(history: tuple[Message, ...], situation: Situation) -> None:
+def test_i20_off_is_off(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """S1.1, S2.9: with automatic work off, each request of any history is the history, however full the window is."""
-    off = replace(situation, policy=switched_off(situation.policy))
+    off = replace(inputs, policy=switched_off(inputs.policy))
     for request in play(log_of((), policy=off.policy), history, off):
         assert (request.compaction.steps, request.compaction.events) == ((), ())
 
@@ -85,13 +85,13 @@ def test_i20_every_change_has_its_event(name: str) -> None:
 @pytest.mark.slow
 @EXAMPLES
 @given(histories(max_blocks=24), situations())
-def test_i20_the_numbers_follow_from_one_another(history: tuple[Message, ...], situation: Situation) -> None:
+def test_i20_the_numbers_follow_from_one_another(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B22: what one event leaves is what the next begins with, from the view before to the view after."""
-    log = log_of(history, policy=situation.policy)
-    compaction = compact(log, situation)
+    log = log_of(history, policy=inputs.policy)
+    compaction = compact(log, inputs)
     told = [event for event in compaction.events if isinstance(event, Pruned | Clipped | Compacted)]
 
-    assert not told or told[0].tokens_before == estimated_tokens(log, situation)
+    assert not told or told[0].tokens_before == estimated_tokens(log, inputs)
     for earlier, later in pairwise(told):
         continued = 0 if not isinstance(earlier, Compacted) else 40
         assert 0 <= later.tokens_before - earlier.tokens_after <= continued

@@ -11,8 +11,8 @@ from tests.support.wire import WireHistory, guises, wire_histories
 
 from infold import Fitted, WindowExceeded, fit
 from infold.core.budget import Window, budget_for
-from infold.core.compact import Rehearsal, carry_on
-from infold.core.gauge import Situation
+from infold.core.compact import Simulation, advance
+from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
 from infold.core.messages import SessionId
@@ -121,12 +121,12 @@ def test_the_guise_changes_nothing(data: st.DataObject, history: WireHistory, wi
 def test_remembered_rehearsals_change_nothing(history: WireHistory, window: int) -> None:
     """B29: carried on or from the beginning, a rehearsal gives the same view, events and numbers."""
     messages = history.format.decode(history.items).messages
-    situation = Situation(INFOLD, budget_for(Window(window), INFOLD), reports_usage=False)
+    inputs = PlanInputs(INFOLD, budget_for(Window(window), INFOLD), reports_usage=False)
     remembering = FitCache()
     for length in range(len(messages) + 1):
-        carried = remembering.play(messages[:length], situation, Rendering())
-        fresh = FitCache().play(messages[:length], situation, Rendering())
-        played = carry_on(Rehearsal(Log(SessionId("fit"))), messages[:length], situation)
+        carried = remembering.play(messages[:length], inputs, Rendering())
+        fresh = FitCache().play(messages[:length], inputs, Rendering())
+        played = advance(Simulation(Log(SessionId("fit"))), messages[:length], inputs)
         shown = [view(rehearsal.log, INFOLD.summary) for rehearsal in (carried, fresh, played)]
 
         assert shown[0] == shown[1] == shown[2]

@@ -9,7 +9,7 @@ from infold.core.budget import Window, budget_for
 from infold.core.compact import compact
 from infold.core.entries import MessageEntry
 from infold.core.events import Clipped, InstructionStubbed
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.messages import Message, TextPart, UserMessage, text_of
 from infold.core.policy import INFOLD
 from infold.core.view import view
@@ -34,11 +34,11 @@ RULES = (
 )
 def test_instructions_survive_ten_folds(first: str, later: list[str], window: int, every: int) -> None:
     """B2, B3: after ten folds the first request, the latest request and each rule are in the request word for word."""
-    situation = Situation(INFOLD, budget_for(Window(window), INFOLD), overhead_tokens=200)
+    inputs = PlanInputs(INFOLD, budget_for(Window(window), INFOLD), overhead_tokens=200)
     opening = f"Port the parser to the new interface. {first}"
     history = long_session(opening, later, window, every)
     folds = 0
-    for played in play(log_of(()), history, situation):
+    for played in play(log_of(()), history, inputs):
         folds += sum(type(step).__name__ == "Fold" for step in played.compaction.steps)
         sent = "\n".join(text_of(message) for message in played.request)
         newest = played.compaction.log.live[-1].message
@@ -51,10 +51,10 @@ def test_instructions_survive_ten_folds(first: str, later: list[str], window: in
 
 @settings(max_examples=60)
 @given(histories(max_blocks=30), infold_situations())
-def test_what_a_person_said_stands_or_was_told(history: tuple[Message, ...], situation: Situation) -> None:
+def test_what_a_person_said_stands_or_was_told(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B2: in each request everything a person has said so far is word for word, or an event named it when it was shortened."""
     told: set[str] = set()
-    log = log_of((), policy=situation.policy)
+    log = log_of((), policy=inputs.policy)
     said: dict[str, str] = {}
     for message in history:
         handles = [f"{log.next_sequence}.{position}" for position in range(len(message.parts))]
@@ -64,12 +64,12 @@ def test_what_a_person_said_stands_or_was_told(history: tuple[Message, ...], sit
                 for handle, part in zip(handles, message.parts, strict=True)
                 if isinstance(part, TextPart) and not part.synthetic
             }
-        compaction = compact(log.append(MessageEntry(message)), situation)
+        compaction = compact(log.append(MessageEntry(message)), inputs)
         log = compaction.log
         for event in compaction.events:
             told |= set(event.handles) if isinstance(event, InstructionStubbed) else set()
             told |= set(event.targets) if isinstance(event, Clipped) else set()
-        sent = "\n".join(text_of(message) for message in view(log, situation.policy.summary))
+        sent = "\n".join(text_of(message) for message in view(log, inputs.policy.summary))
         words = {said[handle] for handle in told if handle in said}
 
         assert [handle for handle, text in said.items() if text not in sent and text not in words] == []

@@ -4,35 +4,35 @@ from hypothesis import given
 from tests.support.play import play
 from tests.support.strategies import histories, situations
 
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.messages import AssistantMessage, Message, calls_of, results_of
 from infold.testing.builders import log_of
 
 
 @given(histories(), situations())
-def test_every_call_is_answered_at_once(history: tuple[Message, ...], situation: Situation) -> None:
+def test_every_call_is_answered_at_once(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B12: each call of a view is answered exactly once, before anything else is said, and no result lacks its call."""
-    for played in play(log_of((), policy=situation.policy), history, situation):
+    for played in play(log_of((), policy=inputs.policy), history, inputs):
         assert open_calls(played.request) == set()
 
 
 @given(histories(), situations())
-def test_parallel_calls_stay_together(history: tuple[Message, ...], situation: Situation) -> None:
+def test_parallel_calls_stay_together(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B12: a message of a view makes all the calls it made in the history, or is gone as a whole."""
     made = {message.id: [call.call_id for call in calls_of(message)] for message in history}
 
-    for played in play(log_of((), policy=situation.policy), history, situation):
+    for played in play(log_of((), policy=inputs.policy), history, inputs):
         for message in played.request:
             if message.id in made:
                 assert [call.call_id for call in calls_of(message)] == made[message.id]
 
 
 @given(histories(), situations())
-def test_what_is_kept_keeps_its_order(history: tuple[Message, ...], situation: Situation) -> None:
+def test_what_is_kept_keeps_its_order(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B12: the messages of a view stand in the order in which they were appended."""
     order = {message.id: number for number, message in enumerate(history)}
 
-    for played in play(log_of((), policy=situation.policy), history, situation):
+    for played in play(log_of((), policy=inputs.policy), history, inputs):
         kept = [order[message.id] for message in played.request if message.id in order]
         assert kept == sorted(kept)
 

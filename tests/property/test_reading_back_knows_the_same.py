@@ -17,7 +17,7 @@ from infold.core.entries import (
     encode_entry,
     handle_of,
 )
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.load import load
 from infold.core.log import Log
 from infold.core.messages import (
@@ -31,7 +31,7 @@ from infold.core.messages import (
     UserMessage,
     results_of,
 )
-from infold.core.view import standing, view
+from infold.core.view import filter_compacted, view
 from infold.testing.builders import log_of
 
 SESSION = SessionId("session")
@@ -43,24 +43,24 @@ factors = st.sampled_from((0.8, 1.0, 1.3, 1.9))
 
 @given(histories(), situations(), factors, st.data())
 def test_a_session_read_back_is_taught_alike(
-    history: tuple[Message, ...], situation: Situation, factor: float, data: st.DataObject
+    history: tuple[Message, ...], inputs: PlanInputs, factor: float, data: st.DataObject
 ) -> None:
     """B11, B15: calibration, limits, sizes and view are those of the log that grew, through folds, stubs and refusals."""
-    log, entries = Log(SESSION, log_of((), policy=situation.policy).rendering), list[Entry]()
+    log, entries = Log(SESSION, log_of((), policy=inputs.policy).rendering), list[Entry]()
     for message in history:
         log = grown(log, entries, (MessageEntry(reported(message, log, factor)),))
         if data.draw(st.integers(0, 7)) == 0:
             log = grown(log, entries, (data.draw(rejections),))
         if data.draw(st.integers(0, 7)) == 0:
             log = grown(log, entries, (data.draw(titles),))
-        log = grown(log, entries, compact(log, situation).entries)
+        log = grown(log, entries, compact(log, inputs).entries)
     read = read_back(entries, log)
 
-    assert view(read, situation.policy.summary) == view(log, situation.policy.summary)
+    assert view(read, inputs.policy.summary) == view(log, inputs.policy.summary)
     assert (read.size, read.measured, read.checkpoint_size) == (log.size, log.measured, log.checkpoint_size)
     assert (read.calibration, read.limits) == (log.calibration, log.limits)
-    assert (read.anchor, read.is_rejected, read.calls, read.carried) == (
-        log.anchor,
+    assert (read.baseline, read.is_rejected, read.calls, read.carried) == (
+        log.baseline,
         log.is_rejected,
         log.calls,
         log.carried,
@@ -69,27 +69,27 @@ def test_a_session_read_back_is_taught_alike(
 
 @given(histories(), situations(), st.data())
 def test_an_amended_session_read_back_is_the_session(
-    history: tuple[Message, ...], situation: Situation, data: st.DataObject
+    history: tuple[Message, ...], inputs: PlanInputs, data: st.DataObject
 ) -> None:
     """B1, B13: whatever was taken back, pinned, hidden and folded in whatever order, view, sizes and numbers are the same."""
-    log, entries = Log(SESSION, log_of((), policy=situation.policy).rendering), list[Entry]()
+    log, entries = Log(SESSION, log_of((), policy=inputs.policy).rendering), list[Entry]()
     for message in history:
         if not may_follow(message, log):
             continue
         log = grown(log, entries, (MessageEntry(replace(message, id=MessageId(f"n{log.next_sequence}"))),))
-        log = grown(log, entries, compact(log, situation).entries)
+        log = grown(log, entries, compact(log, inputs).entries)
         if data.draw(st.integers(0, 5)) == 0:
             log = grown(log, entries, (data.draw(titles),))
-        small = [placed.sequence for placed in log.live if placed.size.measure < SMALL_TOKENS]
+        small = [logged.sequence for logged in log.live if logged.size.measure < SMALL_TOKENS]
         if small and data.draw(st.integers(0, 3)) == 0:
             log = grown(log, entries, (Pin(handle_of(data.draw(st.sampled_from(small)), 0)),))
         if log.live and data.draw(st.integers(0, 3)) == 0:
-            placed = data.draw(st.sampled_from(list(log.live)))
-            log = grown(log, entries, (Amendment(placed.sequence), spoken(log.next_sequence + 1)))
+            logged = data.draw(st.sampled_from(list(log.live)))
+            log = grown(log, entries, (Amendment(logged.sequence), spoken(log.next_sequence + 1)))
     read = read_back(entries, log)
 
-    assert standing(read) == standing(log)
-    assert view(read, situation.policy.summary) == view(log, situation.policy.summary)
+    assert filter_compacted(read) == filter_compacted(log)
+    assert view(read, inputs.policy.summary) == view(log, inputs.policy.summary)
     assert (read.size, read.measured, read.next_sequence) == (log.size, log.measured, log.next_sequence)
     assert (read.altered, read.run, read.limits, read.carried) == (log.altered, log.run, log.limits, log.carried)
 
@@ -102,13 +102,13 @@ def test_imported_compactions_read_back_are_the_same(kinds: list[str], data: st.
     """S4.1, B13: whatever tails imported compactions keep, among checkpoints of infold's own, the same messages stand."""
     log, entries = Log(SESSION), list[Entry]()
     for kind in kinds:
-        number, live = log.next_sequence, [placed.message.id for placed in log.live]
+        number, live = log.next_sequence, [logged.message.id for logged in log.live]
         tail = data.draw(st.sampled_from([*live[-6:], None, MessageId("n2"), MessageId("unknown")]))
         request = UserMessage(MessageId(f"n{number}"), (CompactionPart("part", auto=True, first_kept_id=tail),))
         answer = AssistantMessage(
             MessageId(f"n{number + 1}"), (TextPart("S"),), parent_id=request.id, summary=True, finish="stop"
         )
-        cuttable = [placed.sequence for placed in log.live if placed.cuttable]
+        cuttable = [logged.sequence for logged in log.live if logged.cuttable]
         more: dict[str, tuple[Entry, ...]] = {
             "user": (spoken(number),),
             "reply": (MessageEntry(AssistantMessage(MessageId(f"n{number}"), (TextPart("so"),), finish="stop")),),
@@ -119,13 +119,13 @@ def test_imported_compactions_read_back_are_the_same(kinds: list[str], data: st.
         log = grown(log, entries, more[kind])
     read = read_back(entries, log)
 
-    assert standing(read) == standing(log)
+    assert filter_compacted(read) == filter_compacted(log)
     assert (read.size, read.next_sequence, read.pending) == (log.size, log.next_sequence, log.pending)
 
 
 def may_follow(message: Message, log: Log) -> bool:
     """Whether every call that a message answers is still there."""
-    waiting = log.open_calls | log.writable_spine().unanswered | log.carried
+    waiting = log.open_calls | log.writable_index().unanswered | log.carried
     return all(result.call_id in waiting for result in results_of(message))
 
 

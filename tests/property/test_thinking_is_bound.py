@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.support.play import play
 from tests.support.strategies import histories, infold_situations
 
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.logged_message import Rendering, is_sealed_reasoning
 from infold.core.messages import AssistantMessage, Message, MessageId, ReasoningPart, SessionId, TextPart, UserMessage
@@ -14,13 +14,13 @@ BEGINNING = UserMessage(MessageId("first"), (TextPart("Build it."),))
 
 
 @given(histories(), infold_situations())
-def test_thinking_stands_behind_what_it_was_created_behind(history: tuple[Message, ...], situation: Situation) -> None:
+def test_thinking_stands_behind_what_it_was_created_behind(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B12, B32: over any history and any compactions, each sealed block of a view has the prefix of the request it answered."""
-    rendering = Rendering(situation.policy.estimate, situation.policy.stub, binds_thinking=True)
+    rendering = Rendering(inputs.policy.estimate, inputs.policy.stub, binds_thinking=True)
     replies = iter([message.id for message in history if isinstance(message, AssistantMessage) and not message.summary])
     created: dict[MessageId, tuple[list[Message], list[MessageId]]] = {}
 
-    for played in play(Log(SessionId("s"), rendering), (BEGINNING, *history), situation):
+    for played in play(Log(SessionId("s"), rendering), (BEGINNING, *history), inputs):
         prefix: list[Message] = []
         seen: list[MessageId] = []
         for message in played.request:

@@ -8,7 +8,7 @@ from tests.support.strategies import histories
 from infold.core.budget import Window, budget_for
 from infold.core.compact import compact
 from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pruning, Restoration
-from infold.core.gauge import Situation, gauge
+from infold.core.gauge import PlanInputs, gauge
 from infold.core.load import load
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, SessionId, Usage
@@ -27,18 +27,18 @@ def test_a_report_speaks_for_what_was_sent(
     history: tuple[Message, ...], factor: float, window: int, data: st.DataObject
 ) -> None:
     """B8, B20, I13: undone by appending or by reading anew, the proof is never below what a provider would count."""
-    situation = Situation(INFOLD, budget_for(Window(window), INFOLD), OVERHEAD_TOKENS, BOUND)
+    inputs = PlanInputs(INFOLD, budget_for(Window(window), INFOLD), OVERHEAD_TOKENS, BOUND)
     log, entries = log_of((), policy=INFOLD), list[Entry]()
     for message in history:
         log = _grown(log, entries, (MessageEntry(_reported(message, log, factor)),))
-        log = _grown(log, entries, compact(log, situation).entries)
+        log = _grown(log, entries, compact(log, inputs).entries)
         if data.draw(st.integers(0, 2)) == 0:
             log = _undone(log, entries, data)
         sent = view(log, INFOLD.summary)
 
         counted = factor * (count_tokens(sent) + OVERHEAD_TOKENS)
-        upper = gauge(log, situation).upper_tokens
-        assert upper >= counted - 40 * len(sent) or upper > situation.budget.limit_tokens
+        upper = gauge(log, inputs).upper_tokens
+        assert upper >= counted - 40 * len(sent) or upper > inputs.budget.limit_tokens
 
 
 def _reported(message: Message, log: Log, factor: float) -> Message:

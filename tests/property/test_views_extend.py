@@ -18,7 +18,7 @@ from tests.support.strategies import histories, situations
 
 from infold import Session, SessionSettings, WindowExceeded, fit
 from infold.core.entries import Checkpoint, Clipping, MessageEntry, Pruning
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.messages import AssistantMessage, Message, SessionId
 from infold.core.policy import PRESETS
 from infold.formats.registry import FORMATS, OPENAI_CHAT, WireFormat
@@ -104,10 +104,10 @@ def test_a_recorded_session_extends_its_views(
 
 
 @given(HISTORIES, situations())
-def test_requests_break_only_at_own_cuts(history: tuple[Message, ...], situation: Situation) -> None:
+def test_requests_break_only_at_own_cuts(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B29: in the core a request starts with the whole of the one before unless something was compacted in between."""
     before: tuple[Message, ...] = ()
-    for played in play(log_of((), policy=situation.policy), history, situation):
+    for played in play(log_of((), policy=inputs.policy), history, inputs):
         if not played.compaction.steps:
             assert played.request[: len(before)] == before
         before = played.request

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
 from infold.core.entries import Title
-from infold.core.gauge import Rates, Situation
+from infold.core.gauge import PlanInputs, Rates
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -120,19 +120,19 @@ windows: SearchStrategy[Window] = st.sampled_from(
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> Situation:
+def situations(draw: st.DrawFn) -> PlanInputs:
     """Any preset at any window, with some system prompt and tools."""
     policy = draw(policies)
-    return Situation(policy, budget_for(draw(windows), policy), draw(st.sampled_from((0, 300, 1_500))))
+    return PlanInputs(policy, budget_for(draw(windows), policy), draw(st.sampled_from((0, 300, 1_500))))
 
 
 @st.composite
-def infold_situations(draw: st.DrawFn) -> Situation:
+def infold_situations(draw: st.DrawFn) -> PlanInputs:
     """infold's own policy at any window, with some system prompt and tools and several families' bounds."""
     bound = draw(st.sampled_from((1.0, 1.17, 1.65)))
     rates = draw(st.sampled_from((None, Rates(fresh=1.25, cached=0.1), Rates(fresh=1.0, cached=1.0))))
     overhead = draw(st.sampled_from((0, 300, 1_500)))
-    return Situation(INFOLD, budget_for(draw(windows), INFOLD), overhead, bound, rates=rates)
+    return PlanInputs(INFOLD, budget_for(draw(windows), INFOLD), overhead, bound, rates=rates)
 
 
 def _quoted(text: str) -> str:

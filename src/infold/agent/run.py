@@ -33,7 +33,7 @@ from infold.agent.trust import (
 from infold.catalogue import lookup
 from infold.core.events import Event
 from infold.core.messages import AssistantMessage, MessageId, TextPart, UserMessage
-from infold.core.summary_request import Agent, SummaryRequest, inert
+from infold.core.summary_request import Agent, SummaryRequest, escape_record
 from infold.errors import ModelError
 from infold.formats.registry import format_named
 from infold.formats.requests import is_truncating_host
@@ -246,7 +246,7 @@ def give_title(
 
 def request_title(model: Model, prompt: str) -> str:
     """Return the model's title for work that begins with this prompt, or an empty string if it fails."""
-    text = f"<message>\n{inert(prompt[:MOST_TITLE_CHARACTERS])}\n</message>"
+    text = f"<message>\n{escape_record(prompt[:MOST_TITLE_CHARACTERS])}\n</message>"
     items: list[object] = [*format_named(model.format).encode_new(UserMessage(MessageId(""), (TextPart(text),)))]
     try:
         received = list(model.stream(ModelRequest(items, TITLE.system_text)))

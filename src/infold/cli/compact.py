@@ -18,9 +18,9 @@ from infold.cli.input_files import InputFile, choose_session, input_options, rea
 from infold.cli.output_files import OUTPUT_FORMATS, encode_sessions, write_file
 from infold.cli.render import CATEGORIES, Bar, frame, heading, make_table, narrowable, open_console, print_json, to_json
 from infold.core.budget import budget_for
-from infold.core.compact import Rehearsal, carry_on, compact
+from infold.core.compact import Simulation, advance, compact
 from infold.core.events import Clipped, Compacted, Exceeded, Pruned
-from infold.core.gauge import Situation, estimated_tokens, gauge
+from infold.core.gauge import PlanInputs, estimated_tokens, gauge
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
 from infold.core.messages import AssistantMessage, Message, SessionId, text_of
@@ -174,7 +174,7 @@ def _replay(session: RecordedSession, window: int | None, policy_name: str, know
         for message in session.messages
     )
     preamble = split_preamble(history)[0]
-    situation = Situation(
+    inputs = PlanInputs(
         policy,
         budget_for(resolve_window(window, known), policy),
         overhead_tokens=count_overhead(preamble, session.system, session.tools, counting.ruler).tokens,
@@ -184,8 +184,8 @@ def _replay(session: RecordedSession, window: int | None, policy_name: str, know
         reports_usage=False,
     )
     rendering = Rendering(counting.ruler if exact else policy.estimate, policy.stub)
-    played = carry_on(Rehearsal(Log(SessionId(session.id), rendering)), history[len(preamble) :], situation)
-    final = compact(played.log, situation)
+    played = advance(Simulation(Log(SessionId(session.id), rendering)), history[len(preamble) :], inputs)
+    final = compact(played.log, inputs)
     if isinstance(final.final, Stuck):
         stuck = final.final
         raise WindowExceeded(
@@ -194,10 +194,10 @@ def _replay(session: RecordedSession, window: int | None, policy_name: str, know
     return Report(
         format="transcript",
         policy=policy.name,
-        budget=situation.budget,
-        tokens_after=estimated_tokens(final.log, situation),
-        upper_tokens=gauge(final.log, situation).upper_tokens,
-        overhead_tokens=situation.overhead_tokens,
+        budget=inputs.budget,
+        tokens_after=estimated_tokens(final.log, inputs),
+        upper_tokens=gauge(final.log, inputs).upper_tokens,
+        overhead_tokens=inputs.overhead_tokens,
         counting=counting,
         events=(*played.events, *final.events),
         model=known,

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from infold.core.judge import Answer, Told, record_text
+from infold.core.judge import Answer, ModelAnswer, record_text
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -323,13 +323,13 @@ class RecordedSummariser:
     def __init__(self) -> None:
         self.asked = 0
 
-    def __call__(self, request: SummaryRequest) -> Told:
+    def __call__(self, request: SummaryRequest) -> ModelAnswer:
         """Return the recorded summary of what the request shows."""
         self.asked += 1
         asked = record_text(request.messages)
         written = self._write(asked, int(request.output_tokens * LARGEST_SHARE))
         usage = Usage(input=estimate_tokens(request.system) + estimate_tokens(asked), output=estimate_tokens(written))
-        return Told(
+        return ModelAnswer(
             Answer(written),
             model="recorded",
             usage=usage,

@@ -16,7 +16,7 @@ from infold.cli.input_files import InputFile, choose_session, input_options, rea
 from infold.cli.render import open_console, print_json
 from infold.core.entries import handle_of
 from infold.core.messages import Message, Part, ToolCallPart
-from infold.core.recall import Document, Hit, Index, tokens_of
+from infold.core.recall import Document, Hit, Index, search_tokens
 from infold.errors import UnknownReference
 from infold.reports.text import author_of, describe_part, moment, part_text, printable
 from infold.transcripts.record import RecordedSession
@@ -128,7 +128,7 @@ def _show(console: Console, hits: Sequence[RecallHit], query: str) -> None:
 
 def _pattern(query: str) -> re.Pattern[str]:
     """Return what to mark: the query's words and their tokens, the longest first."""
-    words = sorted({*query.lower().split(), *tokens_of(query)}, key=lambda word: (-len(word), word))
+    words = sorted({*query.lower().split(), *search_tokens(query)}, key=lambda word: (-len(word), word))
     marked = [word for word in words if len(word) >= SHORTEST_MARKED or not word.isascii()] or words
     return re.compile(f"(?:{'|'.join(map(re.escape, marked))})+" if marked else r"(?!)", re.IGNORECASE)
 

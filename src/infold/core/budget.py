@@ -48,7 +48,7 @@ FORGETTING = 0.7
 """Share of a learned factor that remains after each later report of usage."""
 
 
-class Limits(Struct, frozen=True, omit_defaults=True):
+class LearnedLimits(Struct, frozen=True, omit_defaults=True):
     """What is known of a provider beyond its stated limits.
 
     `tokens` is the most it accepts, `is_told` whether it reported that number itself; `bytes` the most bytes of media
@@ -66,12 +66,12 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     refusals: int = 0
     binds_thinking: bool = False
 
-    def after_bytes(self, refused: int) -> "Limits":
+    def after_bytes(self, refused: int) -> "LearnedLimits":
         """Return the limits after that many bytes were refused."""
         most = max(1, int(refused * BYTES_SHARE))
         return replace(self, bytes=most if self.bytes is None else min(self.bytes, most))
 
-    def after_reply(self, reported_tokens: int) -> "Limits":
+    def after_reply(self, reported_tokens: int) -> "LearnedLimits":
         """Return the limits after a reply; `reported_tokens` covers it and its request, 0 if unknown."""
         accepted, tokens = max(self.accepted, reported_tokens), self.tokens
         if tokens is not None:
@@ -89,7 +89,7 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         limit_tokens: int | None,
         reports: int,
         believed_tokens: int | None = None,
-    ) -> "Limits":
+    ) -> "LearnedLimits":
         """Return the limits after a request of that estimate was refused, with the provider's own numbers if there are
         any.
 
@@ -118,7 +118,7 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         return 1.0 + (self.factor - 1.0) * FORGETTING ** max(0, reports - self.reports)
 
 
-NO_LIMITS = Limits()
+NOTHING_LEARNED = LearnedLimits()
 
 
 LARGEST_OUTPUT_TOKENS = 32_000
@@ -207,7 +207,7 @@ def budget_for(window: Window, policy: Policy) -> Budget:
     return Budget(usable, limit, trigger, target, limit_bytes=window.request_bytes)
 
 
-def narrowed(window: Window, limits: Limits) -> Window:
+def narrow_window(window: Window, limits: LearnedLimits) -> Window:
     """Return a window narrowed by what rejections taught; one declared to have no limit stays unlimited."""
     tokens = limits.tokens
     if tokens is not None and window.context_tokens:
@@ -240,7 +240,7 @@ def usage_tokens(usage: Usage, rule: CountRule) -> int:
             assert_never(rule)
 
 
-def overflows(count_tokens: int, budget: Budget, policy: Policy) -> bool:
+def is_overflow(count_tokens: int, budget: Budget, policy: Policy) -> bool:
     """Return whether a count has reached the policy's trigger (*isOverflow*); never if automatic compaction is off."""
     if not policy.auto or not budget.bounded:
         return False
@@ -291,14 +291,14 @@ vocabularies have at least 0.85 of o200k's tokens, and French is overestimated m
 less certain."""
 
 
-def can_be(reported_tokens: int, size: Size, least: Calibration) -> bool:
+def is_plausible_count(reported_tokens: int, size: Size, least: Calibration) -> bool:
     """Return whether text of that size can have that few tokens."""
     loose = max(least.prose, least.material, least.wide) * size.loose
     return reported_tokens >= least.apply(size) - loose
 
 
-def is_believable(usage: Usage, sent: Size, answered: Size, least: Calibration) -> bool:
+def is_plausible_usage(usage: Usage, sent: Size, answered: Size, least: Calibration) -> bool:
     """Ignore usage reports that are too low to be real (some providers omit cached tokens); return whether this one is
     plausible."""
     counted = max(usage.prompt, usage.context - usage.output - usage.reasoning)
-    return can_be(counted, sent, least) and can_be(usage.context, sent.plus(answered), least)
+    return is_plausible_count(counted, sent, least) and is_plausible_count(usage.context, sent.plus(answered), least)

@@ -50,7 +50,7 @@ def _folders(path: str) -> Iterator[str]:
     return accumulate(f"{segment}/" for segment in path.split("/")[:-2])
 
 
-def _short(path: str, folder: str) -> str:
+def _shorten_path(path: str, folder: str) -> str:
     """Return a path without the shared folder, if it still shows the folder of its file: many files share a bare name."""
     rest = path.removeprefix(folder)
     return rest if "/" in rest else path
@@ -60,28 +60,28 @@ def changed_lines(files: Sequence[FileFact], folder: str, recall: bool, *, whole
     """Return lines for changed files: the last operation of all, with counts and definitions for the first `whole`."""
     lines = [_changed_line(fact, folder, recall) for fact in files[:whole]]
     for operation in dict.fromkeys(fact.operation for fact in files[whole:]):
-        lines += _listed(operation, [fact for fact in files[whole:] if fact.operation == operation], folder)
+        lines += _list_names(operation, [fact for fact in files[whole:] if fact.operation == operation], folder)
     return tuple(lines)
 
 
 def _changed_line(fact: FileFact, folder: str, recall: bool) -> str:
     times = f" ({fact.edits} times)" if fact.edits > 1 else ""
     names = f": {', '.join(fact.names[:MOST_SHOWN_NAMES])}" if fact.names else ""
-    return f"- {_short(fact.path, folder)}: {fact.operation}{times}{names}{at_handle(fact.handle, recall)}"
+    return f"- {_shorten_path(fact.path, folder)}: {fact.operation}{times}{names}{handle_suffix(fact.handle, recall)}"
 
 
 def read_lines(files: Sequence[FileFact], folder: str) -> tuple[str, ...]:
     """Return lines for files that were only read, several to a line; a path is enough to read one again."""
-    return tuple(_listed("read", files, folder))
+    return tuple(_list_names("read", files, folder))
 
 
-def _listed(operation: str, files: Sequence[FileFact], folder: str) -> Iterator[str]:
-    paths = [_short(fact.path, folder) for fact in files]
+def _list_names(operation: str, files: Sequence[FileFact], folder: str) -> Iterator[str]:
+    paths = [_shorten_path(fact.path, folder) for fact in files]
     for at in range(0, len(paths), FILES_PER_LINE):
         yield f"- {operation}: {', '.join(paths[at : at + FILES_PER_LINE])}"
 
 
-def facts_on(line: str) -> int:
+def count_facts(line: str) -> int:
     """Return how many facts a line holds: several if files share it."""
     return line.count(", ") + 1 if line.startswith(_LISTED) else 1
 
@@ -94,44 +94,44 @@ def command_lines(commands: Iterable[CommandFact], recall: bool) -> tuple[str, .
 def _command_line(fact: CommandFact, recall: bool) -> str:
     status = "" if fact.exit_status is None else f" → exit {fact.exit_status}"
     outcome = f" ({fact.outcome})" if fact.outcome else ""
-    return f"- `{_OWN_FOLDER.sub('', fact.command)}`{status}{outcome}{at_handle(fact.handle, recall)}"
+    return f"- `{_OWN_FOLDER.sub('', fact.command)}`{status}{outcome}{handle_suffix(fact.handle, recall)}"
 
 
 def error_lines(errors: Iterable[ErrorFact], folder: str, recall: bool) -> tuple[str, ...]:
     """Return lines for unsettled failures with their origin."""
     return tuple(
-        f"- {_short(_OWN_FOLDER.sub('', fact.origin), folder)}: {fact.line}{at_handle(fact.handle, recall)}"
+        f"- {_shorten_path(_OWN_FOLDER.sub('', fact.origin), folder)}: {fact.line}{handle_suffix(fact.handle, recall)}"
         for fact in errors
     )
 
 
-def excerpts(quotes: Iterable[Quote], recall: bool) -> tuple[str, ...]:
+def excerpt_lines(quotes: Iterable[Quote], recall: bool) -> tuple[str, ...]:
     """Return one line per quote, shortened if long, each once."""
     return tuple(
         dict.fromkeys(
-            f"- {_one_line(quote.text, LONGEST_EXCERPT)}{at_handle(quote.handle, recall)}" for quote in quotes
+            f"- {_one_line(quote.text, LONGEST_EXCERPT)}{handle_suffix(quote.handle, recall)}" for quote in quotes
         )
     )
 
 
-def quoted(quote: Quote, recall: bool) -> str:
+def quote_verbatim(quote: Quote, recall: bool) -> str:
     """Return a quote verbatim; if it has several lines, between marks, because its lines may look like ours."""
     told = f'"""{quote.text}"""' if "\n" in quote.text else quote.text
-    return f"- {told}{at_handle(quote.handle, recall)}"
+    return f"- {told}{handle_suffix(quote.handle, recall)}"
 
 
-def stubbed(quote: Quote, recall: bool) -> str:
+def quote_beginning(quote: Quote, recall: bool) -> str:
     """Return the beginning of a quote that does not fit."""
     hint = f"; recall {quote.handle}" if recall else ""
     return f"- {_one_line(quote.text, LONGEST_STUB)} [{len(quote.text):,} characters in all{hint}]"
 
 
-def brief(quote: Quote, recall: bool) -> str:
+def quote_briefly(quote: Quote, recall: bool) -> str:
     """Return the first words of a quote if there is hardly any room."""
-    return f"- {_one_line(quote.text, LONGEST_BRIEF)}{at_handle(quote.handle, recall)}"
+    return f"- {_one_line(quote.text, LONGEST_BRIEF)}{handle_suffix(quote.handle, recall)}"
 
 
-def at_handle(handle: str, recall: bool) -> str:
+def handle_suffix(handle: str, recall: bool) -> str:
     """Return the handle by which something can be recalled, as a suffix."""
     return f" [{handle}]" if recall else ""
 
@@ -161,7 +161,7 @@ LONGEST_DOCUMENT = 2_000
 Sizer = Callable[[str], int]
 
 
-class Instructions(Struct, frozen=True):
+class UserInstructions(Struct, frozen=True):
     """Blocks of the user's words, their tokens, and the handles of what is not verbatim."""
 
     blocks: tuple[str, ...]
@@ -169,11 +169,11 @@ class Instructions(Struct, frozen=True):
     short: tuple[str, ...]
 
 
-def told_instructions(
+def write_instructions(
     ledger: Ledger, *, allowed_tokens: int, more_tokens: int, size: Sizer, recall: bool
-) -> Instructions:
+) -> UserInstructions:
     """Return the user's words within that many tokens; other requests may take `more_tokens` in addition."""
-    telling = _Telling(allowed_tokens, size, recall)
+    telling = _InstructionWriter(allowed_tokens, size, recall)
     first, latest = ledger.first_request, ledger.latest_request
     telling.write(FIRST, () if first is None else (first,))
     telling.write(LATEST, () if latest is None or latest == first else (latest,))
@@ -186,10 +186,10 @@ def told_instructions(
     telling.write(ATTACHED, attached, LONGEST_DOCUMENT)
     told.update(quote.text for quote in ledger.attachments)
     telling.write(OTHERS, telling.unsaid(quote for quote in ledger.requests if quote.text not in told), LONGEST_EXCERPT)
-    return Instructions(tuple(telling.blocks), telling.tokens, tuple(dict.fromkeys(telling.short)))
+    return UserInstructions(tuple(telling.blocks), telling.tokens, tuple(dict.fromkeys(telling.short)))
 
 
-class _Telling:
+class _InstructionWriter:
     """What `told_instructions` has written so far."""
 
     def __init__(self, allowed_tokens: int, size: Sizer, recall: bool) -> None:
@@ -214,7 +214,7 @@ class _Telling:
         chosen = self._chosen(forms, self.left - self.size(heading))
         lines = [line for line in chosen if line]
         for quote, line in zip(quotes, chosen, strict=True):
-            if line == quoted(quote, self.recall):
+            if line == quote_verbatim(quote, self.recall):
                 self.verbatim.append(quote.text)
             else:
                 self.short.append(quote.handle)
@@ -229,9 +229,9 @@ class _Telling:
     def _forms(self, quote: Quote, longest: int | None) -> tuple[str, ...]:
         """Return the forms of a quote, longest first: verbatim, as a stub, in a few words."""
         flat = len(" ".join(quote.text.split()))
-        whole = () if longest is not None and len(quote.text) > longest else (quoted(quote, self.recall),)
-        stub = (stubbed(quote, self.recall),) if flat > LONGEST_STUB or not whole else ()
-        return (*whole, *stub, *((brief(quote, self.recall),) if flat > LONGEST_BRIEF else ()))
+        whole = () if longest is not None and len(quote.text) > longest else (quote_verbatim(quote, self.recall),)
+        stub = (quote_beginning(quote, self.recall),) if flat > LONGEST_STUB or not whole else ()
+        return (*whole, *stub, *((quote_briefly(quote, self.recall),) if flat > LONGEST_BRIEF else ()))
 
     def _chosen(self, forms: Sequence[tuple[str, ...]], allowed: int) -> list[str]:
         """Return a line for each quote as far as they fit, then longer forms for the first of them."""
@@ -283,7 +283,7 @@ TOLD_WHOLE = (40, 20, 10, 5, 0)
 CHANGED = ("written", "edited", "deleted", "moved")
 
 
-class FoldedText(Struct, frozen=True):
+class CheckpointText(Struct, frozen=True):
     """The text of a fold, the handles of instructions that are not verbatim in it, and the room it had."""
 
     text: str
@@ -299,19 +299,21 @@ class _Section(Struct, frozen=True):
     share: float
 
 
-def render_fold(ledger: Ledger, *, budget_tokens: int, must_keep_tokens: int, rule: Ruler, recall: bool) -> FoldedText:
+def render_checkpoint(
+    ledger: Ledger, *, budget_tokens: int, must_keep_tokens: int, rule: Ruler, recall: bool
+) -> CheckpointText:
     """Write a ledger into at most that many tokens; instructions come first and may take `must_keep_tokens`.
 
     Pins are written in addition, whatever their size; and if a model's words have left less than instructions may take,
     these still get it.
     """
-    room_tokens, pinned = budget_tokens, _pinned_block([quoted(quote, recall) for quote in ledger.pinned])
-    beside = sum(estimate(text, rule) for text in pinned)
+    room_tokens, pinned = budget_tokens, _pinned_block([quote_verbatim(quote, recall) for quote in ledger.pinned])
+    added_size = sum(estimate(text, rule) for text in pinned)
     for _ in range(MOST_TRIES):
-        room = _Room(room_tokens, rule)
+        room = _TokenRoom(room_tokens, rule)
         allowed = must_keep_tokens if must_keep_tokens > budget_tokens else min(must_keep_tokens, room_tokens)
         folded = _write(ledger, room, allowed, pinned, recall)
-        over = estimate(folded.text, rule) - beside - budget_tokens
+        over = estimate(folded.text, rule) - added_size - budget_tokens
         if over <= 0:
             break
         # Lines are sized one by one; together they may come to a little more.
@@ -319,20 +321,20 @@ def render_fold(ledger: Ledger, *, budget_tokens: int, must_keep_tokens: int, ru
     return folded
 
 
-def _write(ledger: Ledger, room: "_Room", allowed: int, pinned: Sequence[str], recall: bool) -> FoldedText:
+def _write(ledger: Ledger, room: "_TokenRoom", allowed: int, pinned: Sequence[str], recall: bool) -> CheckpointText:
     opening = [OPENING, RECALL_HINT] if recall else [OPENING]
     for text in opening:
         room.take(text)
     others = int(max(0, room.left - allowed) * OTHERS_SHARE)
-    kept = told_instructions(ledger, allowed_tokens=allowed, more_tokens=others, size=room.size, recall=recall)
+    kept = write_instructions(ledger, allowed_tokens=allowed, more_tokens=others, size=room.size, recall=recall)
     room.left -= kept.tokens
     folder = shared_folder(ledger.files)
     where = [FOLDER_NOTE.format(folder=folder)] if folder else []
-    sections = room.fill((_changed(ledger, room, folder, recall), *_sections(ledger, folder, recall)), *where)
-    return FoldedText("\n\n".join((*opening, *pinned, *kept.blocks, *sections)), kept.short)
+    sections = room.fill((_changed_files(ledger, room, folder, recall), *_sections(ledger, folder, recall)), *where)
+    return CheckpointText("\n\n".join((*opening, *pinned, *kept.blocks, *sections)), kept.short)
 
 
-class _Room:
+class _TokenRoom:
     """The tokens still free while `render_fold` writes."""
 
     def __init__(self, budget_tokens: int, rule: Ruler) -> None:
@@ -377,7 +379,7 @@ class _Room:
 
 
 def _block(section: _Section, count: int) -> str:
-    left_out = sum(map(facts_on, section.lines[count:]))
+    left_out = sum(map(count_facts, section.lines[count:]))
     more = [f"- … and {left_out:,} more"] if left_out else []
     return "\n".join((section.heading, *section.lines[:count], *more))
 
@@ -386,7 +388,7 @@ def _pinned_block(pinned: Sequence[str]) -> list[str]:
     return ["Pinned:\n" + "\n".join(pinned)] if pinned else []
 
 
-def _changed(ledger: Ledger, room: _Room, folder: str, recall: bool) -> _Section:
+def _changed_files(ledger: Ledger, room: _TokenRoom, folder: str, recall: bool) -> _Section:
     """Return the section of changed files: all of them, as many as possible in full."""
     files = [fact for fact in reversed(ledger.files) if fact.operation in CHANGED]
     allowed = room.left * CHANGED_SHARE - room.size(FOLDER_NOTE) - room.size(folder) - MORE_TOKENS
@@ -406,11 +408,11 @@ def _sections(ledger: Ledger, folder: str, recall: bool) -> Iterator[_Section]:
     yield _Section("Todo list as last written:", todos, 0.4)
     errors = error_lines(reversed(ledger.errors), folder, recall)
     yield _Section("Errors not seen to be settled, newest first:", errors, 0.35)
-    yield _Section("Questions still open:", tuple(quoted(quote, recall) for quote in ledger.questions), 0.3)
-    jobs = tuple(f"- {fact.description}{at_handle(fact.handle, recall)}" for fact in ledger.jobs)
+    yield _Section("Questions still open:", tuple(quote_verbatim(quote, recall) for quote in ledger.questions), 0.3)
+    jobs = tuple(f"- {fact.description}{handle_suffix(fact.handle, recall)}" for fact in ledger.jobs)
     yield _Section("Started and not reported back:", jobs, 0.3)
-    yield _Section("Decisions, newest first:", excerpts(reversed(ledger.decisions), recall), 0.3)
-    yield _Section("Figures and references, newest first:", excerpts(reversed(ledger.findings), recall), 0.3)
+    yield _Section("Decisions, newest first:", excerpt_lines(reversed(ledger.decisions), recall), 0.3)
+    yield _Section("Figures and references, newest first:", excerpt_lines(reversed(ledger.findings), recall), 0.3)
     yield _Section("Files read, newest first:", read_lines(read, folder), 0.3)
     yield _Section("Commands run, newest first:", command_lines(reversed(ledger.commands), recall), 0.6)
-    yield _Section("Reported to the user, newest first:", excerpts(reversed(ledger.reports), recall), 1.0)
+    yield _Section("Reported to the user, newest first:", excerpt_lines(reversed(ledger.reports), recall), 1.0)

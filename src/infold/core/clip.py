@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from infold.core.entries import Clip, Handle, handle_of
-from infold.core.log import Log, within
+from infold.core.log import Log, indices_within
 from infold.core.logged_message import Rendering, clip_part, is_clippable, part_bytes
 from infold.core.messages import AssistantMessage, FilePart, Message, Part, TextPart, ToolResultPart, is_opaque
 from infold.core.tokens import measure_part, token_ruler
@@ -50,10 +50,10 @@ def choose_media(log: Log, *, excess_bytes: int) -> tuple[Clip, ...]:
     A tool result keeps its text.
     """
     clips: list[Clip] = []
-    for index in within(log.spine.media, log.length):
-        placed = log.spine.items[index]
-        for position, part in enumerate(log.shown(placed).parts):
-            handle = handle_of(placed.sequence, position)
+    for index in indices_within(log.message_index.media, log.length):
+        logged = log.message_index.items[index]
+        for position, part in enumerate(log.shown(logged).parts):
+            handle = handle_of(logged.sequence, position)
             size = part_bytes(part)
             if not size or handle in log.pins:
                 continue
@@ -76,16 +76,16 @@ def clips_on_arrival(messages: Sequence[Message], log: Log, longest_tokens: int)
 
 
 def _candidates(log: Log) -> Iterator[_Candidate]:
-    for placed in log.live:
-        if log.size_of(placed).measure <= 2 * SMALLEST_CLIP_TOKENS:
+    for logged in log.live:
+        if log.size_of(logged).measure <= 2 * SMALLEST_CLIP_TOKENS:
             continue
-        shown = log.shown(placed)
-        for position, part in enumerate(placed.message.parts):
-            handle = handle_of(placed.sequence, position)
+        shown = log.shown(logged)
+        for position, part in enumerate(logged.message.parts):
+            handle = handle_of(logged.sequence, position)
             visible = measure_part(shown.parts[position], token_ruler(log.rendering.estimate))
             if visible <= 2 * SMALLEST_CLIP_TOKENS or not is_clippable(part) or handle in log.pins:
                 continue
-            if not (isinstance(placed.message, AssistantMessage) and is_opaque(part)):
+            if not (isinstance(logged.message, AssistantMessage) and is_opaque(part)):
                 yield _Candidate(handle, part, visible, shown.parts[position] is not part)
 
 
@@ -97,13 +97,13 @@ def _clip_to(part: Part, handle: Handle, allowed: int, rendering: Rendering) -> 
     text = part.text if isinstance(part, TextPart) else part.output
     ruler = token_ruler(rendering.estimate)
     kept = len(text) * max(0, allowed - NOTE_TOKENS) // max(1, measure_part(part, ruler))
-    clip = _divided(handle, kept)
+    clip = _split_head_tail(handle, kept)
     while kept > 0 and measure_part(clip_part(part, clip, rendering), ruler) > allowed:
         kept = kept * 19 // 20
-        clip = _divided(handle, kept)
+        clip = _split_head_tail(handle, kept)
     return clip
 
 
-def _divided(handle: Handle, kept: int) -> Clip:
+def _split_head_tail(handle: Handle, kept: int) -> Clip:
     head = int(kept * HEAD_SHARE)
     return Clip(handle, head, kept - head)

@@ -11,12 +11,12 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.checkpoint_text import FoldedText, render_fold
+from infold.core.checkpoint_text import CheckpointText, render_checkpoint
 from infold.core.cut import Cut, head_size, kept_size, newest_turns_within
 from infold.core.entries import Checkpoint, Clipping, Entry, Handle, MessageEntry, Pruning, Rejection, split_handle
 from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
 from infold.core.extract import extract
-from infold.core.gauge import Situation, estimated_tokens, left_open
+from infold.core.gauge import PlanInputs, estimated_tokens, open_calls_size
 from infold.core.ledger import EMPTY_LEDGER, Ledger, Quote, merge
 from infold.core.log import Log, size_of_text
 from infold.core.messages import (
@@ -27,8 +27,8 @@ from infold.core.messages import (
     TextPart,
     UserMessage,
     calls_of,
-    chained,
-    outlined,
+    chain_fingerprint,
+    outline_fingerprint,
 )
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
 from infold.core.tokens import estimate, measure, tokens_in, total_size
@@ -36,12 +36,12 @@ from infold.core.tokens import estimate, measure, tokens_in, total_size
 MOST_UNANSWERED = 200
 
 
-def callers_in(log: Log, cut: Cut) -> tuple[Message, ...]:
+def caller_messages(log: Log, cut: Cut) -> tuple[Message, ...]:
     """Return the caller's own messages before a cut."""
-    return tuple(placed.message for placed in log.live[: cut.index] if not placed.is_own)
+    return tuple(logged.message for logged in log.live[: cut.index] if not logged.is_own)
 
 
-def ledger_of(log: Log, cut: Cut) -> Ledger:
+def ledger_before(log: Log, cut: Cut) -> Ledger:
     """Return the ledger of everything before a cut, including earlier folds."""
     older = EMPTY_LEDGER
     if log.checkpoint is not None:
@@ -49,15 +49,15 @@ def ledger_of(log: Log, cut: Cut) -> Ledger:
         if log.checkpoint.narrative:
             told = Quote(str(log.checkpoint_sequence), log.checkpoint.narrative)
             older = merge(older, Ledger(narratives=(told,)))
-    head = ((placed.sequence, placed.message) for placed in log.live[: cut.index])
+    head = ((logged.sequence, logged.message) for logged in log.live[: cut.index])
     return merge(older, extract(head, log.pins, older))
 
 
-def beside_tail(ledger: Ledger, log: Log, cut: Cut) -> Ledger:
+def without_settled(ledger: Ledger, log: Log, cut: Cut) -> Ledger:
     """Return the ledger to show with the kept tail: without what the tail has settled, changed, ended or answered."""
     if not (ledger.todos or ledger.errors or ledger.jobs or ledger.questions):
         return ledger
-    tail = ((placed.sequence, placed.message) for placed in log.live[cut.index :])
+    tail = ((logged.sequence, logged.message) for logged in log.live[cut.index :])
     later = merge(ledger, extract(tail, log.pins, ledger))
     return replace(
         ledger,
@@ -68,15 +68,15 @@ def beside_tail(ledger: Ledger, log: Log, cut: Cut) -> Ledger:
     )
 
 
-def unanswered_in(log: Log, cut: Cut) -> dict[str, str]:
+def unanswered_calls(log: Log, cut: Cut) -> dict[str, str]:
     """Return the newest calls without a result in what was or will be folded, at most a fixed number."""
     before = {} if log.checkpoint is None else log.checkpoint.unanswered
-    waiting = log.writable_spine().unanswered
+    waiting = log.writable_index().unanswered
     calls = [(call_id, before.get(call_id, "")) for call_id in sorted(log.carried)]
     calls += [
         (call.call_id, call.tool)
-        for placed in log.live[: cut.index]
-        for call in placed.calls
+        for logged in log.live[: cut.index]
+        for call in logged.calls
         if call.call_id in waiting
     ]
     return dict(calls[-MOST_UNANSWERED:])
@@ -86,9 +86,9 @@ _BROKEN_OFF = ("tool-calls", "length")
 """Finish reasons of a reply that is to be continued."""
 
 
-def is_under_way(log: Log) -> bool:
+def awaits_model(log: Log) -> bool:
     """Return whether the newest message awaits the model: a request, a result, a call, or a reply that was cut off."""
-    spoken = (placed.message for placed in reversed(log.live) if not placed.is_business)
+    spoken = (logged.message for logged in reversed(log.live) if not logged.is_business)
     newest = next((message for message in spoken if not isinstance(message, SystemMessage)), None)
     if isinstance(newest, AssistantMessage):
         return bool(calls_of(newest)) or newest.finish in _BROKEN_OFF
@@ -111,7 +111,7 @@ LARGEST_ROOM_SHARE = 0.9
 """Maximum share of a folded head that its text may take when it grows."""
 
 
-class Carried(Struct, frozen=True):
+class AppliedStep(Struct, frozen=True):
     """The result of one step: the log after it, the appended entries, and the events for observers."""
 
     log: Log
@@ -119,7 +119,7 @@ class Carried(Struct, frozen=True):
     events: tuple[Event, ...]
 
 
-class Compaction(Struct, frozen=True):
+class CompactionResult(Struct, frozen=True):
     """A log whose next request fits, or `final` is `Stuck`; and everything done on the way."""
 
     log: Log
@@ -129,21 +129,21 @@ class Compaction(Struct, frozen=True):
     events: tuple[Event, ...] = ()
 
 
-def compact(log: Log, situation: Situation, *, now_ms: int | None = None) -> Compaction:
+def compact(log: Log, inputs: PlanInputs, *, now_ms: int | None = None) -> CompactionResult:
     """Compact by code alone until the next request fits; do nothing if it already does."""
     steps: list[NextStep] = []
     entries: list[Entry] = []
     events: list[Event] = []
     while True:
-        step = next_step(log, situation)
+        step = next_step(log, inputs)
         match step:
             case Fits():
-                return Compaction(log, step, tuple(steps), tuple(entries), tuple(events))
+                return CompactionResult(log, step, tuple(steps), tuple(entries), tuple(events))
             case Stuck():
                 events.append(Exceeded(log.session_id, step.floor_tokens, step.usable_tokens))
-                return Compaction(log, step, tuple(steps), tuple(entries), tuple(events))
+                return CompactionResult(log, step, tuple(steps), tuple(entries), tuple(events))
             case Prune() | Shorten() | Summarise() | Fold():
-                carried = carry_out(log, step, situation, now_ms=now_ms)
+                carried = apply_step(log, step, inputs, now_ms=now_ms)
             case _:
                 assert_never(step)
         log = carried.log
@@ -151,19 +151,19 @@ def compact(log: Log, situation: Situation, *, now_ms: int | None = None) -> Com
         entries += carried.entries
         events += carried.events
         if step.reason == "manual":  # one compaction is enough for a manual request
-            situation = replace(situation, manual=False)
+            inputs = replace(inputs, manual=False)
 
 
-def carry_out(
-    log: Log, step: Prune | Shorten | Summarise | Fold, situation: Situation, *, now_ms: int | None = None
-) -> Carried:
+def apply_step(
+    log: Log, step: Prune | Shorten | Summarise | Fold, inputs: PlanInputs, *, now_ms: int | None = None
+) -> AppliedStep:
     """Append what a step decided; without a model's summary, use the deterministic fold."""
-    before = estimated_tokens(log, situation)
+    before = estimated_tokens(log, inputs)
     match step:
         case Prune(plan):
             pruning = Pruning(plan.targets, plan.freed_tokens, now_ms)
             after = log.append(pruning)
-            tokens_after = estimated_tokens(after, situation)
+            tokens_after = estimated_tokens(after, inputs)
             uncached = _uncached_tokens(after, plan.targets)
             pruned = Pruned(
                 log.session_id,
@@ -175,35 +175,35 @@ def carry_out(
                 uncached,
                 outdated_thinking=_outdated_between(log, after),
             )
-            return Carried(after, (pruning,), (pruned,))
+            return AppliedStep(after, (pruning,), (pruned,))
         case Shorten(clips):
             clipping, targets = Clipping(clips, now_ms), tuple(clip.handle for clip in clips)
             after = log.append(clipping)
-            tokens_after = estimated_tokens(after, situation)
+            tokens_after = estimated_tokens(after, inputs)
             uncached = _uncached_tokens(after, targets)
             outdated = _outdated_between(log, after)
             clipped = Clipped(log.session_id, targets, before, tokens_after, step.reason, uncached, outdated)
-            return Carried(after, (clipping,), (clipped,))
+            return AppliedStep(after, (clipping,), (clipped,))
         case Summarise() | Fold():
-            return _carry_out_fold(log, step, situation, now_ms=now_ms)
+            return _apply_fold(log, step, inputs, now_ms=now_ms)
         case _:
             assert_never(step)
 
 
 def checkpoint_for(
-    log: Log, step: Summarise | Fold, situation: Situation, *, narrative: str = "", now_ms: int | None = None
+    log: Log, step: Summarise | Fold, inputs: PlanInputs, *, narrative: str = "", now_ms: int | None = None
 ) -> tuple[Checkpoint, tuple[Event, ...]]:
     """Return the checkpoint that folds a step's head, with or without a model's narrative, and events for what was
     shortened."""
-    summary = situation.policy.summary
+    summary = inputs.policy.summary
     cleaned = not narrative and summary.fallback == "clean"
-    ledger = EMPTY_LEDGER if cleaned else ledger_of(log, step.cut)
-    now = beside_tail(ledger, log, step.cut)
+    ledger = EMPTY_LEDGER if cleaned else ledger_before(log, step.cut)
+    now = without_settled(ledger, log, step.cut)
     if narrative:
         ledger, now = replace(ledger, narratives=()), replace(now, narratives=())
-    folded = FoldedText("") if cleaned else _text(now, step, situation, log, narrative)
-    cut = _recut(log, step.cut, folded.text, situation, cleaned=cleaned)
-    callers = callers_in(log, cut)
+    folded = CheckpointText("") if cleaned else _text(now, step, inputs, log, narrative)
+    cut = _recut(log, step.cut, folded.text, inputs, cleaned=cleaned)
+    callers = caller_messages(log, cut)
     checkpoint = Checkpoint(
         text=folded.text,
         narrative=narrative,
@@ -214,23 +214,23 @@ def checkpoint_for(
         cleaned=cleaned,
         attempt=log.attempts + 1,
         calls=log.calls,
-        tokens_before=estimated_tokens(log, situation),
-        tokens_after=_tokens_after(log, cut, folded.text, situation),
+        tokens_before=estimated_tokens(log, inputs),
+        tokens_after=_tokens_after(log, cut, folded.text, inputs),
         created_ms=now_ms,
         calibration=log.calibration,
         limits=log.limits,
         folded=_folded(log) + len(callers),
         budget_tokens=folded.budget_tokens or step.budget_tokens,
-        fingerprint=chained("" if log.checkpoint is None else log.checkpoint.fingerprint, callers),
-        outline=outlined("" if log.checkpoint is None else log.checkpoint.outline, callers),
-        unanswered=unanswered_in(log, cut),
+        fingerprint=chain_fingerprint("" if log.checkpoint is None else log.checkpoint.fingerprint, callers),
+        outline=outline_fingerprint("" if log.checkpoint is None else log.checkpoint.outline, callers),
+        unanswered=unanswered_calls(log, cut),
         saving=step.saving / RATES_PER_TOKEN,
     )
     stubbed = (InstructionStubbed(log.session_id, folded.stubbed),) if folded.stubbed else ()
     return checkpoint, stubbed
 
 
-def compacted_event(log: Log, checkpoint: Checkpoint, situation: Situation) -> Compacted:
+def compacted_event(log: Log, checkpoint: Checkpoint, inputs: PlanInputs) -> Compacted:
     """Return the event for a checkpoint that was appended to this log."""
     kept = None if checkpoint.first_kept is None else log.index_of(checkpoint.first_kept)
     verdict = checkpoint.verdict
@@ -243,7 +243,7 @@ def compacted_event(log: Log, checkpoint: Checkpoint, situation: Situation) -> C
         checkpoint.summariser,
         checkpoint.cost,
         checkpoint.duration_ms,
-        uncached_tokens=checkpoint.tokens_after - situation.overhead_tokens,
+        uncached_tokens=checkpoint.tokens_after - inputs.overhead_tokens,
         ahead=checkpoint.ahead,
         faults=() if verdict is None else verdict.faults,
         outdated_thinking=_outdated_by(log, log.length if kept is None else kept),
@@ -262,17 +262,17 @@ def _outdated_by(log: Log, kept: int) -> int:
     """Return the same for a fold that keeps the live messages from this index on."""
     if not log.binds_thinking:
         return 0
-    return sum(placed.has_thinking and not log.is_outdated(placed) for placed in log.live[kept:])
+    return sum(logged.has_thinking and not log.is_outdated(logged) for logged in log.live[kept:])
 
 
-def _carry_out_fold(log: Log, step: Summarise | Fold, situation: Situation, *, now_ms: int | None) -> Carried:
-    checkpoint, events = checkpoint_for(log, step, situation, now_ms=now_ms)
-    entries = tuple(entries_for(checkpoint, log, situation))
-    compacted = compacted_event(log, checkpoint, situation)
-    return Carried(log.extend(entries), entries, (compacted, *events))
+def _apply_fold(log: Log, step: Summarise | Fold, inputs: PlanInputs, *, now_ms: int | None) -> AppliedStep:
+    checkpoint, events = checkpoint_for(log, step, inputs, now_ms=now_ms)
+    entries = tuple(entries_for(checkpoint, log, inputs))
+    compacted = compacted_event(log, checkpoint, inputs)
+    return AppliedStep(log.extend(entries), entries, (compacted, *events))
 
 
-def entries_for(checkpoint: Checkpoint, log: Log, situation: Situation) -> Iterator[Entry]:
+def entries_for(checkpoint: Checkpoint, log: Log, inputs: PlanInputs) -> Iterator[Entry]:
     """Yield what a finished compaction appends: the checkpoint, and a continue message if the policy asks for one.
 
     The `infold` preset adds one only if work was in progress and nothing was kept; otherwise the tail shows how to
@@ -280,18 +280,18 @@ def entries_for(checkpoint: Checkpoint, log: Log, situation: Situation) -> Itera
     """
     yield checkpoint
     # Without a message of the caller the previous fold would be folded again, for ever.
-    has_work = bool(callers_in(log, Cut(log.length, None)))
-    is_adrift = checkpoint.first_kept is None and is_under_way(log)
-    if has_work and checkpoint.reason != "manual" and (situation.policy.continue_always or is_adrift):
+    has_work = bool(caller_messages(log, Cut(log.length, None)))
+    is_adrift = checkpoint.first_kept is None and awaits_model(log)
+    if has_work and checkpoint.reason != "manual" and (inputs.policy.continue_always or is_adrift):
         yield MessageEntry(_continue_message(checkpoint, log))
 
 
 def _continue_message(checkpoint: Checkpoint, log: Log) -> UserMessage:
     """Return a message to continue, addressed like the last user message, which may be folded by now."""
     asked = (
-        placed.message
-        for placed in reversed(log.live)
-        if placed.is_users and not (placed.results or placed.is_business)
+        logged.message
+        for logged in reversed(log.live)
+        if logged.is_users and not (logged.results or logged.is_business)
     )
     newest = next((message for message in asked if isinstance(message, UserMessage)), UserMessage(MessageId(""), ()))
     return replace(
@@ -305,7 +305,7 @@ def _continue_message(checkpoint: Checkpoint, log: Log) -> UserMessage:
 def _uncached_tokens(log: Log, targets: Iterable[Handle]) -> int:
     """Return the tokens from the oldest changed message on, which the provider's cache no longer serves."""
     oldest = min((split_handle(handle)[0] for handle in targets), default=log.next_sequence)
-    changed = takewhile(lambda placed: placed.sequence >= oldest, reversed(log.live))
+    changed = takewhile(lambda logged: logged.sequence >= oldest, reversed(log.live))
     return log.calibration.apply(total_size(map(log.size_of, changed)))
 
 
@@ -313,14 +313,14 @@ def _folded(log: Log) -> int:
     return 0 if log.checkpoint is None else log.checkpoint.folded
 
 
-def _text(ledger: Ledger, step: Summarise | Fold, situation: Situation, log: Log, narrative: str) -> FoldedText:
-    summary = situation.policy.summary
+def _text(ledger: Ledger, step: Summarise | Fold, inputs: PlanInputs, log: Log, narrative: str) -> CheckpointText:
+    summary = inputs.policy.summary
     if narrative and not summary.ledger:
-        return FoldedText(_prefixed(narrative, summary.prefix))
+        return CheckpointText(_with_prefix(narrative, summary.prefix))
     rule = log.rendering.estimate
     taken = estimate(narrative, rule)
-    for room in _rooms(step, situation, log):
-        folded = render_fold(
+    for room in _rooms(step, inputs, log):
+        folded = render_checkpoint(
             ledger,
             budget_tokens=max(summary.minimum_tokens, room - taken),
             must_keep_tokens=summary.must_keep_tokens(room),
@@ -331,49 +331,49 @@ def _text(ledger: Ledger, step: Summarise | Fold, situation: Situation, log: Log
             break
     body = f"{folded.text}\n\n{narrative}" if narrative else folded.text
     stubbed = tuple(dict.fromkeys((*folded.stubbed, *ledger.forgotten)))
-    return FoldedText(_prefixed(body, summary.prefix), stubbed, room)
+    return CheckpointText(_with_prefix(body, summary.prefix), stubbed, room)
 
 
-def _rooms(step: Summarise | Fold, situation: Situation, log: Log) -> Iterator[int]:
+def _rooms(step: Summarise | Fold, inputs: PlanInputs, log: Log) -> Iterator[int]:
     """Yield the room a fold's text may have: as planned; for a manual request, more while the window allows it and it
     helps."""
     yield step.budget_tokens
     if step.reason != "manual":
         return
     head = head_size(log, step.cut).measure
-    allowed = situation.policy.summary.budget_tokens(situation.budget.usable_tokens)
+    allowed = inputs.policy.summary.budget_tokens(inputs.budget.usable_tokens)
     room, most = step.budget_tokens, min(allowed, int(head * LARGEST_ROOM_SHARE))
     while room < most:
         room = min(most, int(room * ROOM_GROWTH) + 1)
         yield room
 
 
-def _prefixed(text: str, prefix: str) -> str:
+def _with_prefix(text: str, prefix: str) -> str:
     return text if not prefix or text.startswith(prefix) else f"{prefix}\n{text}"
 
 
-def _recut(log: Log, cut: Cut, text: str, situation: Situation, *, cleaned: bool) -> Cut:
+def _recut(log: Log, cut: Cut, text: str, inputs: PlanInputs, *, cleaned: bool) -> Cut:
     """Return where `turn-window` cuts once the summary is known: fewer turns if the target is not met."""
-    if not situation.policy.tail.recut:
+    if not inputs.policy.tail.recut:
         return cut
     rule = log.rendering.estimate
     measured_of = log.cleaned_measure_of if cleaned else log.measured_of
     said = measure(text, rule)
-    kept = sum(measured_of(placed) for placed in log.live[cut.index :])
-    target = situation.budget.target_tokens
+    kept = sum(measured_of(logged) for logged in log.live[cut.index :])
+    target = inputs.budget.target_tokens
     if tokens_in(said + kept, rule) <= target:
         return cut
     return newest_turns_within(log, cut, tail_tokens=target - tokens_in(said, rule), measured_of=measured_of)
 
 
-def _tokens_after(log: Log, cut: Cut, text: str, situation: Situation) -> int:
+def _tokens_after(log: Log, cut: Cut, text: str, inputs: PlanInputs) -> int:
     shown = kept_size(log, cut).plus(size_of_text(text, log.rendering))
     if cut.index < log.length:
-        shown = shown.plus(left_open(log))
-    return situation.overhead_tokens + log.calibration.apply(shown)
+        shown = shown.plus(open_calls_size(log))
+    return inputs.overhead_tokens + log.calibration.apply(shown)
 
 
-class Rehearsal(Struct, frozen=True):
+class Simulation(Struct, frozen=True):
     """A simulated history: the log, its events, and the number each message got in the log."""
 
     log: Log
@@ -381,7 +381,7 @@ class Rehearsal(Struct, frozen=True):
     sequences: tuple[int, ...] = ()
 
 
-def carry_on(rehearsal: Rehearsal, messages: Iterable[Message], situation: Situation) -> Rehearsal:
+def advance(rehearsal: Simulation, messages: Iterable[Message], inputs: PlanInputs) -> Simulation:
     """Simulate further messages; a request sent after them needs one more compaction.
 
     Only the first message can be the reply to a request made from this simulation. Any other reply was created after an
@@ -391,7 +391,7 @@ def carry_on(rehearsal: Rehearsal, messages: Iterable[Message], situation: Situa
     was_sent, is_certain = bool(sequences), True
     for message in messages:
         if _is_reply(message) and log.next_sequence:
-            compaction = compact(log, situation)
+            compaction = compact(log, inputs)
             is_certain = is_certain and (was_sent or _is_untouched(compaction.log))
             events += compaction.events
             log = compaction.log
@@ -400,21 +400,21 @@ def carry_on(rehearsal: Rehearsal, messages: Iterable[Message], situation: Situa
         log = log.append(MessageEntry(message))
     if not is_certain and log.binds_thinking and log.shown_thinking:
         log = log.append(Rejection(0, bound_thinking=True))
-    return Rehearsal(log, tuple(events), tuple(sequences))
+    return Simulation(log, tuple(events), tuple(sequences))
 
 
-def rehearse(log: Log, messages: Iterable[Message], situation: Situation) -> Iterator[Compaction]:
+def simulate(log: Log, messages: Iterable[Message], inputs: PlanInputs) -> Iterator[CompactionResult]:
     """Yield what was done before each request that these messages were sent in or answer, the next request last.
 
     A request precedes each reply and follows the last message. Each result carries the log on which the next begins.
     """
     for message in messages:
         if _is_reply(message) and log.next_sequence:
-            compaction = compact(log, situation)
+            compaction = compact(log, inputs)
             yield compaction
             log = compaction.log
         log = log.append(MessageEntry(message))
-    yield compact(log, situation)
+    yield compact(log, inputs)
 
 
 def _is_untouched(log: Log) -> bool:

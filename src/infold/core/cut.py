@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from infold.core.log import Log
-from infold.core.logged_message import Placed
+from infold.core.logged_message import LoggedMessage
 from infold.core.policy import TailPolicy
 from infold.core.tokens import Size, tokens_in, total_size
 
@@ -26,7 +26,7 @@ class Cut(Struct, frozen=True):
         return Cut(index, log.live[index].sequence if index < len(log.live) else None)
 
 
-Sizer = Callable[[Placed], int]
+Sizer = Callable[[LoggedMessage], int]
 
 
 class Room(Struct, frozen=True):
@@ -70,16 +70,16 @@ def newest_turns_within(log: Log, cut: Cut, *, tail_tokens: int, measured_of: Si
     chosen = end = len(log.live)
     measured = 0
     for start in reversed(turn_starts(log.live)):
-        measured += sum(measured_of(placed) for placed in log.live[start:end])
+        measured += sum(measured_of(logged) for logged in log.live[start:end])
         if start < cut.index or (chosen < len(log.live) and tokens_in(measured, log.rendering.estimate) > tail_tokens):
             break
         chosen = end = start
     return Cut.at(log, chosen)
 
 
-def turn_starts(live: Sequence[Placed]) -> list[int]:
+def turn_starts(live: Sequence[LoggedMessage]) -> list[int]:
     """Return the indices at which a user turn begins (*splitByTurns*); a compaction request does not begin one."""
-    return [index for index, placed in enumerate(live) if placed.cuttable and placed.is_users]
+    return [index for index, logged in enumerate(live) if logged.cuttable and logged.is_users]
 
 
 def _has_old_summary(log: Log) -> bool:
@@ -88,7 +88,7 @@ def _has_old_summary(log: Log) -> bool:
 
 
 def _own_sizer(log: Log) -> Sizer:
-    return lambda placed: tokens_in(log.measured_of(placed), log.rendering.estimate)
+    return lambda logged: tokens_in(log.measured_of(logged), log.rendering.estimate)
 
 
 def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
@@ -102,14 +102,14 @@ def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
     starts = turn_starts(live) if tail.turns else []
     first = starts[-tail.turns] if tail.turns and len(starts) >= tail.turns else 0
     for index in range(len(live) - 1, first - 1, -1):
-        placed = live[index]
-        if placed.is_business:
+        logged = live[index]
+        if logged.is_business:
             continue
-        total += sizer(placed)
+        total += sizer(logged)
         allowed = room.tokens if kept >= room.least_tokens else max(room.tokens, room.most_tokens)
         if total > allowed and (chosen or tail.whole_head):
             break
-        if placed.cuttable and (tail.split_turns or placed.is_users):
+        if logged.cuttable and (tail.split_turns or logged.is_users):
             chosen, kept = index, total
     return chosen
 
@@ -128,4 +128,4 @@ def kept_size(log: Log, cut: Cut) -> Size:
     """Return the size of what a cut keeps once the head is folded, including calls that its first message closed."""
     kept = log.live[cut.index :]
     size = total_size(map(log.size_after_fold, kept))
-    return size.minus(kept[0].beside) if kept else size
+    return size.minus(kept[0].added_size) if kept else size

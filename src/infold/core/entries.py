@@ -9,7 +9,7 @@ from typing import Literal, NewType, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from infold.core.budget import Limits
+from infold.core.budget import LearnedLimits
 from infold.core.ledger import EMPTY_LEDGER, Ledger
 from infold.core.messages import AssistantMessage, Message, MessageId, UserMessage
 from infold.core.tokens import Calibration
@@ -54,7 +54,7 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
         return bool(self.text)
 
 
-class Failing(Struct, frozen=True, omit_defaults=True):
+class SummariserFailures(Struct, frozen=True, omit_defaults=True):
     """Consecutive failed compactions of a summariser; policies do not ask it again before `until_ms`."""
 
     times: int
@@ -65,11 +65,11 @@ class Failing(Struct, frozen=True, omit_defaults=True):
         return self.until_ms - LONGEST_PAUSE_MS <= now_ms < self.until_ms
 
 
-def next_failure(before: Failing | None, now_ms: int, wait_ms: int = 0) -> Failing:
+def after_failure(before: SummariserFailures | None, now_ms: int, wait_ms: int = 0) -> SummariserFailures:
     """Return the state after one more failed compaction; `wait_ms` is how long the provider asks to wait."""
     times = 1 if before is None else before.times + 1
     pause_ms = min(LONGEST_PAUSE_MS, max(FIRST_PAUSE_MS << min(times - 1, 16), wait_ms))
-    return Failing(times, now_ms + pause_ms)
+    return SummariserFailures(times, now_ms + pause_ms)
 
 
 Handle = NewType("Handle", str)
@@ -149,14 +149,14 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     duration_ms: int = 0
     ahead: bool = False
     calibration: Calibration | None = None
-    limits: Limits | None = None
+    limits: LearnedLimits | None = None
     folded: int = 0
     fingerprint: str = ""
     budget_tokens: int = 0
     unanswered: dict[str, str] = {}
     outline: str = ""
     saving: float = 0.0
-    failing: Failing | None = None
+    failing: SummariserFailures | None = None
     safety: tuple[str, ...] = ()
 
 

@@ -34,9 +34,9 @@ from infold.core.messages import (
     ToolCallPart,
     ToolResultPart,
     UserMessage,
-    attached,
-    attached_text,
     calls_of,
+    media_label,
+    quote_document,
 )
 
 LONGEST_SENTENCE = 600
@@ -175,14 +175,14 @@ _ADDED_NOTE = re.compile(r"\n[^\S\n]*+Note: The user['’]s next message may con
 """What Claude Code adds for the model after the person's words."""
 
 
-def declined(result: ToolResultPart, operations: Iterable[tuple[str, FileOperation]]) -> bool:
+def is_declined(result: ToolResultPart, operations: Iterable[tuple[str, FileOperation]]) -> bool:
     """Return whether a person declined the call that this result answers: nothing was done and nothing failed."""
     if result.exit_status is not None or _DECLINED.match(result.output) is None:
         return False
     return result.status != "completed" or any(operation != "read" for _, operation in operations)
 
 
-def words_of_decline(result: ToolResultPart) -> str:
+def decline_reason(result: ToolResultPart) -> str:
     """Return the person's words when declining, verbatim; empty if there are none."""
     said = _SAID.search(result.output)
     if said is None:
@@ -408,14 +408,14 @@ def running_job(call: ToolCallPart, result: ToolResultPart) -> str:
     return next((group for group in found.groups() if group), call.call_id)
 
 
-def jobs_asked_after(arguments: Arguments, result: ToolResultPart) -> tuple[str, ...]:
+def jobs_no_longer_running(arguments: Arguments, result: ToolResultPart) -> tuple[str, ...]:
     """Return the ids of jobs that a call polled or stopped, if its result no longer finds them running."""
     if _STILL_RUNNING.search(result.output[:400]):
         return ()
     return tuple(str(arguments[key]) for key in _JOB_KEYS if key in arguments)
 
 
-def jobs_told_ended(text: str) -> tuple[str, ...]:
+def jobs_reported_ended(text: str) -> tuple[str, ...]:
     """Return the ids of jobs that a program's note reports as ended."""
     return tuple(job.strip() for job, status in _NOTIFIED.findall(text) if status.lower() not in _UNDER_WAY)
 
@@ -429,7 +429,7 @@ def exit_status_of(result: ToolResultPart) -> int | None:
     return None if status is None else int(status)
 
 
-def failed(result: ToolResultPart, command: str = "") -> bool:
+def is_failure(result: ToolResultPart, command: str = "") -> bool:
     """Return whether a result reports a failure; an exit status in the output counts only if a command ran."""
     status = exit_status_of(result) if command else result.exit_status
     if status == 1 and _answers_no(command, result.output):
@@ -528,13 +528,13 @@ def extract(
 
     `before` is the ledger of earlier messages: which todos these change, and which jobs they may end.
     """
-    walk = _Walk(pinned, before)
+    walk = _Extractor(pinned, before)
     for sequence, message in messages:
         walk.see(sequence, message)
     return walk.ledger()
 
 
-class _Walk:
+class _Extractor:
     """What has been seen so far while extracting."""
 
     def __init__(self, pinned: frozenset[str], before: Ledger) -> None:
@@ -587,7 +587,7 @@ class _Walk:
     def _attach(self, sequence: int, message: UserMessage) -> None:
         """Note what was attached to the user's words; without words, the attachment itself is the request."""
         quotes = [
-            Quote(f"{sequence}.{index}", attached(part) if isinstance(part, FilePart) else attached_text(part))
+            Quote(f"{sequence}.{index}", media_label(part) if isinstance(part, FilePart) else quote_document(part))
             for index, part in enumerate(message.parts)
             if isinstance(part, FilePart) or (isinstance(part, TextPart) and part.document is not None)
         ]
@@ -620,15 +620,15 @@ class _Walk:
         arguments = arguments_of(call)
         command = command_of(call, arguments)
         operations = file_operations(call, arguments, result.output)
-        if declined(result, operations):
-            self._hear(handle, words_of_decline(result))
+        if is_declined(result, operations):
+            self._hear(handle, decline_reason(result))
             return
         origins = [path for path, _ in operations] or [command or call.tool]
         if command:
             note(self.commands, command, _command_fact(command, result, handle), later_run)
-        for job in jobs_asked_after(arguments, result):
+        for job in jobs_no_longer_running(arguments, result):
             self._end(job, result, handle)
-        if failed(result, command):
+        if is_failure(result, command):
             self.errors[origins[0]] = ErrorFact(origins[0], failure_line(result), handle)
             return
         for origin in origins:
@@ -646,7 +646,7 @@ class _Walk:
 
     def _notice(self, text: str) -> None:
         """Note that a job has ended."""
-        for job in jobs_told_ended(text):
+        for job in jobs_reported_ended(text):
             self._taken(job)
 
     def _end(self, job: str, result: ToolResultPart, handle: str) -> None:

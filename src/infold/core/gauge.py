@@ -11,7 +11,7 @@ from itertools import takewhile
 from msgspec import Struct
 
 from infold.core.budget import Budget, usage_tokens
-from infold.core.log import Anchor, Log
+from infold.core.log import Log, UsageBaseline
 from infold.core.logged_message import size_of_interrupted
 from infold.core.policy import Policy
 from infold.core.tokens import Size, tokens_in, total_size
@@ -37,7 +37,7 @@ class Rates(Struct, frozen=True):
     output: float = 0.0
 
 
-class Outlook(Struct, frozen=True):
+class CutForecast(Struct, frozen=True):
     """Forecast of a cut made now.
 
     `after_tokens`: the request after it; `overhead_tokens` of that stay cached. `sent_tokens` were sent in `calls`
@@ -56,29 +56,29 @@ class Outlook(Struct, frozen=True):
     is_cold: bool = False
 
 
-def saving(outlook: Outlook, rates: Rates) -> float:
+def expected_saving(forecast: CutForecast, rates: Rates) -> float:
     """Return the expected saving of a cut now, in the currency of the rates; 0.0 if it does not pay.
 
     It never pays for less than half of the view, or in a session of few calls.
     """
-    surplus = outlook.view_tokens - outlook.after_tokens
-    if outlook.calls_before < LEAST_CALLS or outlook.view_tokens < LEAST_RATIO * outlook.after_tokens:
+    surplus = forecast.view_tokens - forecast.after_tokens
+    if forecast.calls_before < LEAST_CALLS or forecast.view_tokens < LEAST_RATIO * forecast.after_tokens:
         return 0.0
-    price = _price_of_cut(outlook, rates)
-    ahead = min(outlook.calls_before, MOST_CALLS_AHEAD) * surplus * rates.cached
-    if outlook.is_cold:
+    price = _price_of_cut(forecast, rates)
+    ahead = min(forecast.calls_before, MOST_CALLS_AHEAD) * surplus * rates.cached
+    if forecast.is_cold:
         gain = surplus * rates.fresh - price
         return gain + ahead if gain > 0 else 0.0
-    carried = max(0, outlook.sent_tokens - outlook.calls * outlook.after_tokens)
+    carried = max(0, forecast.sent_tokens - forecast.calls * forecast.after_tokens)
     return max(0.0, ahead - price) if carried * rates.cached >= price else 0.0
 
 
-def _price_of_cut(outlook: Outlook, rates: Rates) -> float:
+def _price_of_cut(forecast: CutForecast, rates: Rates) -> float:
     """Return the price of a cut: what follows the overhead is read uncached, and a model's summary is paid for."""
-    rewritten = max(0, outlook.after_tokens - outlook.overhead_tokens)
-    rewrite = 0.0 if outlook.is_cold else rewritten * (rates.fresh - rates.cached)
-    asked = outlook.view_tokens * rates.cached if outlook.summary_tokens else 0.0
-    return rewrite + asked + outlook.summary_tokens * rates.output
+    rewritten = max(0, forecast.after_tokens - forecast.overhead_tokens)
+    rewrite = 0.0 if forecast.is_cold else rewritten * (rates.fresh - rates.cached)
+    asked = forecast.view_tokens * rates.cached if forecast.summary_tokens else 0.0
+    return rewrite + asked + forecast.summary_tokens * rates.output
 
 
 CALIBRATED_BOUND = 1.05
@@ -94,7 +94,7 @@ FORGETTING = 0.7
 """Share of the family's extra margin that remains after each report."""
 
 
-class Situation(Struct, frozen=True):
+class PlanInputs(Struct, frozen=True):
     """Everything a decision depends on in addition to the log.
 
     `overhead_tokens`: system prompt and tool schemas. `bound`: how far the provider's count may exceed an uncorrected
@@ -127,9 +127,9 @@ class Gauge(Struct, frozen=True):
     upper_tokens: int
 
 
-def gauge(log: Log, situation: Situation) -> Gauge:
+def gauge(log: Log, inputs: PlanInputs) -> Gauge:
     """Measure the view that would be sent now; constant work, whatever the session's length."""
-    return Gauge(count_tokens=_count(log, situation), upper_tokens=_upper(log, situation))
+    return Gauge(count_tokens=_count(log, inputs), upper_tokens=_upper(log, inputs))
 
 
 def bound_after(bound: float, reports: int) -> float:
@@ -139,7 +139,7 @@ def bound_after(bound: float, reports: int) -> float:
     return CALIBRATED_BOUND + (bound - CALIBRATED_BOUND) * FORGETTING**reports
 
 
-def bound_of(log: Log, situation: Situation) -> float:
+def bound_of(log: Log, inputs: PlanInputs) -> float:
     """Return the margin this session's estimates need now: the family's, reduced by reports, or what a rejection
     taught.
 
@@ -147,110 +147,114 @@ def bound_of(log: Log, situation: Situation) -> float:
     """
     calibration = log.calibration
     learned = log.limits.factor_after(calibration.reports)
-    own = 1.0 if situation.recovers else _own_bound(log, situation)
+    own = 1.0 if inputs.recovers else _own_bound(log, inputs)
     return own if learned <= 1.0 else max(own, learned * REJECTED_BOUND)
 
 
-def _own_bound(log: Log, situation: Situation) -> float:
+def _own_bound(log: Log, inputs: PlanInputs) -> float:
     calibration = log.calibration
-    own = bound_after(situation.bound, calibration.reports)
-    wide = bound_after(situation.wide_bound or situation.bound, calibration.wide_reports)
+    own = bound_after(inputs.bound, calibration.reports)
+    wide = bound_after(inputs.wide_bound or inputs.bound, calibration.wide_reports)
     return own + (wide - own) * _wide_share(log)
 
 
-def estimated_tokens(log: Log, situation: Situation) -> int:
+def estimated_tokens(log: Log, inputs: PlanInputs) -> int:
     """Return the corrected estimate of the whole request, system prompt and tools included."""
-    return situation.overhead_tokens + log.calibration.apply(_whole(log))
+    return inputs.overhead_tokens + log.calibration.apply(_view_size(log))
 
 
-def scaled_tokens(size: Size, log: Log, situation: Situation) -> int:
+def scaled_tokens(size: Size, log: Log, inputs: PlanInputs) -> int:
     """Return the most tokens the provider can count for content of this size."""
-    return scaler(log, situation)(size)
+    return scaler(log, inputs)(size)
 
 
-def scaler(log: Log, situation: Situation) -> Callable[[Size], int]:
+def scaler(log: Log, inputs: PlanInputs) -> Callable[[Size], int]:
     """Return a function that scales many sizes with the session's margin, computed once."""
-    apply, bound = log.calibration.apply, bound_of(log, situation)
+    apply, bound = log.calibration.apply, bound_of(log, inputs)
     return lambda size: _ceil(apply(size) * bound)
 
 
-def _count(log: Log, situation: Situation) -> int:
-    policy, anchor, reported = situation.policy, log.anchor, log.reported
+def _count(log: Log, inputs: PlanInputs) -> int:
+    policy, baseline, reported = inputs.policy, log.baseline, log.reported
     if policy.count == "estimate":
         return tokens_in(log.measured + log.checkpoint_measured, log.rendering.estimate)
     if policy.count == "anchored":
         grown = _grown_tokens(log)
-        if anchor is None:
-            return estimated_tokens(log, situation)
-        count = anchor.usage.context + grown  # less what was hidden since; the report still counts
-        return count if grown >= 0 else max(count, estimated_tokens(log, situation))
+        if baseline is None:
+            return estimated_tokens(log, inputs)
+        count = baseline.usage.context + grown  # less what was hidden since; the report still counts
+        return count if grown >= 0 else max(count, estimated_tokens(log, inputs))
     if reported is None:
-        return 0 if situation.reports_usage else estimated_tokens(log, situation)
+        return 0 if inputs.reports_usage else estimated_tokens(log, inputs)
     freed = log.freed_since(reported.sequence) if policy.less_freed else 0
     return max(0, usage_tokens(reported.usage, policy.count) - freed)
 
 
-def _upper(log: Log, situation: Situation) -> int:
-    anchor = log.anchor
-    if anchor is None:
-        return _most_estimated(log, situation)
-    if log.altered_at > anchor.sequence:
-        return _upper_since(log, anchor, situation)
-    return anchor.usage.context + _ceil(_grown_tokens(log) * bound_of(log, situation))
+def _upper(log: Log, inputs: PlanInputs) -> int:
+    baseline = log.baseline
+    if baseline is None:
+        return _most_estimated(log, inputs)
+    if log.altered_at > baseline.sequence:
+        return _upper_since(log, baseline, inputs)
+    return baseline.usage.context + _ceil(_grown_tokens(log) * bound_of(log, inputs))
 
 
-def _upper_since(log: Log, anchor: Anchor, situation: Situation) -> int:
+def _upper_since(log: Log, baseline: UsageBaseline, inputs: PlanInputs) -> int:
     """Return the most a view can be if something was hidden since the newest report.
 
     Hidden content is subtracted conservatively: its estimate may have been too high, scaled by how far the report fell
     below its own estimate. If the report was within the margin of its estimate, or over the limit and accepted, the
     estimate of what is left is used too.
     """
-    bound, reported = bound_of(log, situation), anchor.usage.context
-    added = _size_after(log, anchor.sequence)
-    hidden, shown = anchor.size.minus(log.size.minus(added)), anchor.size.plus(log.checkpoint_size)
-    ratio = reported / max(1, situation.overhead_tokens + shown.measure)
+    bound, reported = bound_of(log, inputs), baseline.usage.context
+    added = _size_after(log, baseline.sequence)
+    hidden, shown = baseline.size.minus(log.size.minus(added)), baseline.size.plus(log.checkpoint_size)
+    ratio = reported / max(1, inputs.overhead_tokens + shown.measure)
     freed = min(log.calibration.apply(hidden), hidden.measure * min(1.0, ratio))
     sure = freed / bound**2 if freed > 0 else freed * bound
-    upper = _ceil(reported - sure + log.calibration.apply(added.plus(left_open(log))) * bound)
-    then = situation.overhead_tokens + min(shown.measure, log.calibration.apply(shown))
+    upper = _ceil(reported - sure + log.calibration.apply(added.plus(open_calls_size(log))) * bound)
+    then = inputs.overhead_tokens + min(shown.measure, log.calibration.apply(shown))
     # Otherwise our estimates are too low here, corrected or not, or more is sent than we know of.
-    is_in_line = reported <= then * bound or situation.budget.excess_tokens(reported) > 0
-    return min(upper, _most_estimated(log, situation)) if is_in_line else upper
+    is_in_line = reported <= then * bound or inputs.budget.excess_tokens(reported) > 0
+    return min(upper, _most_estimated(log, inputs)) if is_in_line else upper
 
 
-def _most_estimated(log: Log, situation: Situation) -> int:
+def _most_estimated(log: Log, inputs: PlanInputs) -> int:
     """Return the most a view can be by its estimate alone; system prompt and tools have the same margin as messages."""
     calibration = log.calibration
     low = max(1.0, calibration.prose, calibration.material)
-    said = calibration.apply(_whole(log))
-    return _ceil((situation.overhead_tokens * low + said) * bound_of(log, situation))
+    said = calibration.apply(_view_size(log))
+    return _ceil((inputs.overhead_tokens * low + said) * bound_of(log, inputs))
 
 
 def _size_after(log: Log, sequence: int) -> Size:
     """Return the size of what follows an entry, as shown; the work grows with that size only."""
-    came = takewhile(lambda placed: placed.sequence > sequence, reversed(log.live))
+    came = takewhile(lambda logged: logged.sequence > sequence, reversed(log.live))
     return total_size(map(log.size_of, came))
 
 
 def _grown_tokens(log: Log) -> int:
     """Return by how much the view grew since the newest report; negative if it shrank."""
-    return 0 if log.anchor is None else log.calibration.apply(log.size.minus(log.anchor.size).plus(left_open(log)))
+    return (
+        0
+        if log.baseline is None
+        else log.calibration.apply(log.size.minus(log.baseline.size).plus(open_calls_size(log)))
+    )
 
 
-def _whole(log: Log) -> Size:
+def _view_size(log: Log) -> Size:
     """Return the size of a view, including synthetic answers to open calls."""
-    return log.size.plus(log.checkpoint_size).plus(left_open(log))
+    return log.size.plus(log.checkpoint_size).plus(open_calls_size(log))
 
 
-def left_open(log: Log) -> Size:
+def open_calls_size(log: Log) -> Size:
     """Return the size of what a view shows in place of missing results."""
     return size_of_interrupted(len(log.open_calls), log.rendering.estimate)
 
 
 def _wide_share(log: Log) -> float:
     """Return the share of unreported text that is outside ASCII."""
-    shown = log.size.plus(log.checkpoint_size) if log.anchor is None else log.size.minus(log.anchor.size)
+    shown = log.size.plus(log.checkpoint_size) if log.baseline is None else log.size.minus(log.baseline.size)
     return min(1.0, max(0, shown.wide) / max(1, shown.measure))
 
 

@@ -94,7 +94,7 @@ class Answer(Struct, frozen=True):
     calls_tools: bool = False
 
 
-class Told(Struct, frozen=True):
+class ModelAnswer(Struct, frozen=True):
     """A summariser's answer with its model, usage, cost and duration."""
 
     answer: Answer
@@ -128,7 +128,7 @@ def record_text(messages: Iterable[Message]) -> str:
     return "\n".join(piece for message in messages for part in message.parts for piece in _pieces(part))
 
 
-def readable(text: str) -> str:
+def clean_text(text: str) -> str:
     """Return a model's text as a store can hold it: without NUL bytes and half surrogate pairs, of bounded length."""
     text = text[: LONGEST_ANSWER + 1].replace("\0", "")
     try:
@@ -181,7 +181,7 @@ def _language_fault(text: str, head: Sequence[Message], known: str) -> Fault | N
     """
     said = _letters("".join(text_of(message) for message in head if is_genuine_user(message)))
     told = _letters(text)
-    own, foreign = _foremost(said), _foremost(told)
+    own, foreign = _main_script(said), _main_script(told)
     if said[own] >= max(FEWEST_LETTERS, LEAST_OTHER * sum(said.values())):
         return "language" if told[own] < LEAST_OWN * sum(told.values()) else None
     if told["latin"] >= LEAST_LATIN * sum(told.values()):
@@ -190,7 +190,7 @@ def _language_fault(text: str, head: Sequence[Message], known: str) -> Fault | N
     return "language" if used[foreign] < FEWEST_LETTERS else None
 
 
-def _foremost(letters: Mapping[str, int]) -> str:
+def _main_script(letters: Mapping[str, int]) -> str:
     """Return the most used script other than Latin."""
     return max((name for name in letters if name != "latin"), key=lambda name: letters[name])
 
@@ -234,12 +234,12 @@ def _pieces(part: object) -> Iterable[str]:
         case ToolResultPart():
             return (part.tool, part.output)
         case ToolCallPart():
-            return (part.tool, part.arguments, *_strings(_decoded(part.arguments)))
+            return (part.tool, part.arguments, *_strings(_argument_values(part.arguments)))
         case _:
             return ()
 
 
-def _decoded(arguments: str) -> object:
+def _argument_values(arguments: str) -> object:
     try:
         return msgspec.json.decode(arguments.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):

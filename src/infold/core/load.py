@@ -15,7 +15,7 @@ from infold.core.entries import (
     Restoration,
     split_handle,
 )
-from infold.core.log import Anchor, Log, is_finished_summary, resummed, tail_start_id
+from infold.core.log import Log, UsageBaseline, is_finished_summary, recompute_sums, tail_start_id
 from infold.core.logged_message import Rendering
 from infold.core.messages import Message, MessageId, SessionId, UserMessage, calls_of, is_compaction_request, results_of
 
@@ -27,23 +27,23 @@ def load(session_id: SessionId, newest_first: Iterable[tuple[int, Entry]], rende
     again; messages taken back by a later amendment are skipped too. The checkpoint carries what reports and rejections
     taught.
     """
-    numbers, boundary = _Numbers(), _Boundary()
+    numbers, boundary = _SequenceCounter(), _Boundary()
     needed = _without_halves(list(_needed(numbers.seen(newest_first), boundary)), boundary)
     held = frozenset(sequence for sequence, entry in needed if isinstance(entry, MessageEntry))
-    reading = _Reading(Log(session_id, rendering, carried=_carried(needed, boundary)), boundary, held)
+    reading = _LogReader(Log(session_id, rendering, carried=_carried(needed, boundary)), boundary, held)
     for sequence, entry in reversed(needed):
         reading.take(sequence, entry)
     return replace(reading.log, next_sequence=numbers.newest + 1)
 
 
-class _Reading:
+class _LogReader:
     """A log while it is read; `_before` are the reports from before each checkpoint that was undone."""
 
     def __init__(self, log: Log, boundary: "_Boundary", held: Set[int]) -> None:
         self.log = log
         self._boundary = boundary
         self._held = held
-        self._before: dict[int, Anchor | None] = {}
+        self._before: dict[int, UsageBaseline | None] = {}
 
     def take(self, sequence: int, entry: Entry) -> None:
         """Take the next entry."""
@@ -54,7 +54,7 @@ class _Reading:
             self.log = replace(log, report=None)
         elif isinstance(entry, Restoration) and entry.sequence in self._before:
             shown = replace(log, report=self._before[entry.sequence], altered_at=sequence, thinking_from=sequence)
-            self.log = resummed(shown)
+            self.log = recompute_sums(shown)
         else:
             self._append(sequence, entry)
 
@@ -86,7 +86,7 @@ def _of_held_parts(entry: Entry, held: Set[int]) -> Entry | None:
             return entry
 
 
-class _Numbers:
+class _SequenceCounter:
     """The number of the newest entry, whether or not the view needs it."""
 
     def __init__(self) -> None:

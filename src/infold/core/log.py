@@ -14,7 +14,7 @@ from typing import TypeGuard, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.budget import NO_LIMITS, Limits, can_be, is_believable
+from infold.core.budget import NOTHING_LEARNED, LearnedLimits, is_plausible_count, is_plausible_usage
 from infold.core.entries import (
     Amendment,
     Checkpoint,
@@ -31,20 +31,20 @@ from infold.core.entries import (
     split_handle,
 )
 from infold.core.logged_message import (
-    Altered,
-    Placed,
+    LoggedMessage,
     Rendering,
-    Run,
+    ShownMessage,
+    StepState,
     hidden_parts,
-    hide,
+    hide_in_message,
     is_loose_reasoning,
     is_sealed_reasoning,
+    measure_for_log,
     measures_of,
     media_bytes,
-    place,
-    run_after,
-    show_again,
+    show_in_message,
     size_of_chosen,
+    state_after,
 )
 from infold.core.messages import (
     AssistantMessage,
@@ -77,14 +77,14 @@ request and its answer. An id that returns later than that is a reference and mu
 folded."""
 
 
-class Spine:
+class MessageIndex:
     """Logged messages in order, with indices into them and the calls that have no result yet.
 
     `links` maps each call id, and each id that opaque parts share with their partners, to where it was last seen.
     """
 
-    def __init__(self, items: Iterable[Placed] = ()) -> None:
-        self.items: list[Placed] = []
+    def __init__(self, items: Iterable[LoggedMessage] = ()) -> None:
+        self.items: list[LoggedMessage] = []
         self.ids: dict[str, int] = {}
         self.unanswered: set[str] = set()
         self.user_turns: list[int] = []
@@ -95,42 +95,42 @@ class Spine:
         self.own: list[int] = []
         self.links: dict[str, int] = {}
         self.version = 0
-        for placed in items:
-            self.add(placed)
+        for logged in items:
+            self.add(logged)
 
-    def add(self, placed: Placed) -> None:
+    def add(self, logged: LoggedMessage) -> None:
         """Append one message."""
         index = len(self.items)
-        self.items.append(placed)
-        self.ids[placed.message.id] = index
-        self.unanswered.difference_update(result.call_id for result in placed.results)
-        self.unanswered.update(call.call_id for call in placed.calls)
-        if placed.is_users:
+        self.items.append(logged)
+        self.ids[logged.message.id] = index
+        self.unanswered.difference_update(result.call_id for result in logged.results)
+        self.unanswered.update(call.call_id for call in logged.calls)
+        if logged.is_users:
             self.user_turns.append(index)
-        if placed.is_persons:
+        if logged.is_persons:
             self.persons_turns.append(index)
-        if placed.prunable:
+        if logged.prunable:
             self.prunable.append(index)
-        if placed.is_summary:
+        if logged.is_summary:
             self.summaries.append(index)
-        if placed.is_own:
+        if logged.is_own:
             self.own.append(index)
-        if placed.has_media:
+        if logged.has_media:
             self.media.append(index)
-        self._link(placed, index)
+        self._link(logged, index)
         self.version += 1
 
-    def _link(self, placed: Placed, index: int) -> None:
+    def _link(self, logged: LoggedMessage, index: int) -> None:
         """Forbid a cut between an opaque part and an earlier part that shares an id with it."""
-        for link in placed.links:
+        for link in logged.links:
             partner = self.links.get(link, index)
             for between in range(partner + 1, index + 1) if index - partner <= FARTHEST_PARTNER else ():
                 if self.items[between].cuttable:
                     self.items[between] = replace(self.items[between], cuttable=False)
-        self.links.update(dict.fromkeys((*placed.links, *(call.call_id for call in placed.calls)), index))
+        self.links.update(dict.fromkeys((*logged.links, *(call.call_id for call in logged.calls)), index))
 
 
-def within(indices: list[int], length: int) -> Sequence[int]:
+def indices_within(indices: list[int], length: int) -> Sequence[int]:
     """Return the indices that lie within a log's own part of the shared storage."""
     return indices if not indices or indices[-1] < length else indices[: bisect_left(indices, length)]
 
@@ -145,22 +145,22 @@ def is_finished_summary(message: Message) -> TypeGuard[AssistantMessage]:
     )
 
 
-def request_answered_by(message: Message, spine: Spine) -> UserMessage | None:
+def request_answered_by(message: Message, message_index: MessageIndex) -> UserMessage | None:
     """Return the request that a finished summary answers, or `None` if the session does not hold it."""
     if not is_finished_summary(message) or message.parent_id is None:
         return None
-    index = spine.ids.get(message.parent_id)
-    parent = None if index is None else spine.items[index].message
+    index = message_index.ids.get(message.parent_id)
+    parent = None if index is None else message_index.items[index].message
     return parent if isinstance(parent, UserMessage) and is_compaction_request(parent) else None
 
 
-def adopted_checkpoint(request: UserMessage, summary: Message, spine: Spine) -> Checkpoint:
+def checkpoint_from_foreign(request: UserMessage, summary: Message, message_index: MessageIndex) -> Checkpoint:
     """Return the checkpoint that a foreign compaction request and its summary amount to."""
     assert isinstance(summary, AssistantMessage)
     return Checkpoint(
         text=text_of(summary),
         narrative=text_of(summary),
-        first_kept=_adopted_first_kept(tail_start_id(request) or request.id, spine),
+        first_kept=_foreign_first_kept(tail_start_id(request) or request.id, message_index),
         reason="import",
         request=request,
         summary=summary,
@@ -173,18 +173,18 @@ def tail_start_id(request: UserMessage) -> MessageId | None:
     return next((part.first_kept_id for part in request.parts if isinstance(part, CompactionPart)), None)
 
 
-def _adopted_first_kept(wanted: MessageId, spine: Spine) -> int | None:
+def _foreign_first_kept(wanted: MessageId, message_index: MessageIndex) -> int | None:
     """Return where a foreign compaction's tail begins: as it says, or at the next legal cut.
 
     Without a tail, it begins with what was said while the summary was written.
     """
-    index = spine.ids.get(wanted)
+    index = message_index.ids.get(wanted)
     if index is None:
         return None
-    return next((placed.sequence for placed in spine.items[index:] if placed.cuttable), None)
+    return next((logged.sequence for logged in message_index.items[index:] if logged.cuttable), None)
 
 
-class Anchor(Struct, frozen=True):
+class UsageBaseline(Struct, frozen=True):
     """The newest reported usage, its reply, and the size of the live messages at that moment.
 
     `is_believed`: the report is plausible for what was sent.
@@ -194,47 +194,47 @@ class Anchor(Struct, frozen=True):
     sequence: int
     size: Size
     reply_size: Size
-    is_believed: bool = True
+    is_plausible: bool = True
 
 
 def append_message(log: "Log", message: Message) -> "Log":
     """Return the log with one more message, measured and matched with the calls before it."""
-    spine = log.writable_spine()
-    if message.id in spine.ids:
+    message_index = log.writable_index()
+    if message.id in message_index.ids:
         raise DuplicateId("message", message.id)
-    placing = place(
+    placing = measure_for_log(
         message,
         log.next_sequence,
         log.run,
-        lambda call_id: call_id in spine.unanswered or call_id in log.carried,
+        lambda call_id: call_id in message_index.unanswered or call_id in log.carried,
         log.rendering.estimate,
     )
-    placed = placing.placed
-    request = request_answered_by(message, spine)
+    logged = placing.logged
+    request = request_answered_by(message, message_index)
     if request is not None:
-        return fold_head(log, adopted_checkpoint(request, message, spine))
-    spine.add(placed)
+        return fold_head(log, checkpoint_from_foreign(request, message, message_index))
+    message_index.add(logged)
     grown = replace(
         log,
         next_sequence=log.next_sequence + 1,
-        measured=log.measured + placed.measured,
-        size=log.size.plus(placed.size),
-        attempts=0 if placed.is_persons else log.attempts,
+        measured=log.measured + logged.measured,
+        size=log.size.plus(logged.size),
+        attempts=0 if logged.is_persons else log.attempts,
         is_rejected=False,
-        has_news=log.has_news or bool(placed.results) or not placed.is_users or placed.is_persons,
-        pending=message if placed.is_business and isinstance(message, UserMessage) else log.pending,
+        has_news=log.has_news or bool(logged.results) or not logged.is_users or logged.is_persons,
+        pending=message if logged.is_business and isinstance(message, UserMessage) else log.pending,
         run=placing.run,
-        carried=log.carried.difference(result.call_id for result in placed.results) if log.carried else log.carried,
+        carried=log.carried.difference(result.call_id for result in logged.results) if log.carried else log.carried,
         length=log.length + 1,
-        spine=spine,
-        version=spine.version,
+        message_index=message_index,
+        version=message_index.version,
     )
     if isinstance(message, AssistantMessage) and not message.summary:
-        return _hear_reply(grown, message, placed, before=log)
+        return _record_reply(grown, message, logged, before=log)
     return grown
 
 
-def _hear_reply(log: "Log", reply: AssistantMessage, placed: Placed, *, before: "Log") -> "Log":
+def _record_reply(log: "Log", reply: AssistantMessage, logged: LoggedMessage, *, before: "Log") -> "Log":
     # A reply that arrived with a history was not answered here; only a recorded one shows how it ended.
     heard = int(reply.finish is not None)
     sent = before.calibration.apply(before.size.plus(before.checkpoint_size)) * heard
@@ -252,8 +252,8 @@ def _hear_reply(log: "Log", reply: AssistantMessage, placed: Placed, *, before: 
         return log
     system = Size(prose=0 if reply.overhead is None else reply.overhead.system)
     shown = before.size.plus(before.checkpoint_size).plus(system)
-    believed = is_believable(reply.usage, shown, placed.size, log.rendering.least)
-    report = Anchor(reply.usage, placed.sequence, log.size, placed.size, believed)
+    believed = is_plausible_usage(reply.usage, shown, logged.size, log.rendering.least)
+    report = UsageBaseline(reply.usage, logged.sequence, log.size, logged.size, believed)
     return replace(log, report=report, calibration=_learn(before, reply.usage) if believed else log.calibration)
 
 
@@ -262,19 +262,23 @@ def _learn(log: "Log", usage: Usage) -> Calibration:
 
     Nothing is learned if the view was altered in between, or if the count grew less than the added text can explain.
     """
-    anchor = log.anchor
-    if anchor is None or log.altered_at > anchor.sequence:
+    baseline = log.baseline
+    if baseline is None or log.altered_at > baseline.sequence:
         return log.calibration
-    added = log.size.minus(anchor.size).plus(anchor.reply_size)
-    grown = usage.prompt - anchor.usage.prompt
-    return log.calibration.learn(added, grown) if can_be(grown, added, log.rendering.least) else log.calibration
+    added = log.size.minus(baseline.size).plus(baseline.reply_size)
+    grown = usage.prompt - baseline.usage.prompt
+    return (
+        log.calibration.learn(added, grown)
+        if is_plausible_count(grown, added, log.rendering.least)
+        else log.calibration
+    )
 
 
 def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
     """Return the log from a checkpoint on; the checkpoint carries what reports and rejections had taught by then."""
     kept = _kept_by(log, checkpoint)
-    spine = Spine(kept)
-    sequences = {placed.sequence for placed in kept}
+    message_index = MessageIndex(kept)
+    sequences = {logged.sequence for logged in kept}
     folded = replace(
         log,
         next_sequence=log.next_sequence + 1,
@@ -295,13 +299,13 @@ def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
         limits=log.limits if checkpoint.limits is None else checkpoint.limits,
         thinking_from=log.next_sequence,
         pending=None,
-        run=Run(log.run.step & spine.unanswered, log.run.sealed and bool(kept)),
-        carried=log.carried | (log.writable_spine().unanswered - spine.unanswered),
+        run=StepState(log.run.step & message_index.unanswered, log.run.sealed and bool(kept)),
+        carried=log.carried | (log.writable_index().unanswered - message_index.unanswered),
         length=len(kept),
-        spine=spine,
-        version=spine.version,
+        message_index=message_index,
+        version=message_index.version,
     )
-    return resummed(folded)
+    return recompute_sums(folded)
 
 
 def size_of_text(text: str, rendering: Rendering) -> Size:
@@ -312,7 +316,7 @@ def size_of_text(text: str, rendering: Rendering) -> Size:
     return Size(prose=said + MESSAGE_OVERHEAD_TOKENS, loose=MESSAGE_OVERHEAD_TOKENS)
 
 
-def _kept_by(log: "Log", checkpoint: Checkpoint) -> list[Placed]:
+def _kept_by(log: "Log", checkpoint: Checkpoint) -> list[LoggedMessage]:
     """Return the live messages a checkpoint keeps; older requests and summaries go, so that only the newest one counts."""
     if checkpoint.first_kept is None:
         return []
@@ -323,18 +327,18 @@ def _kept_by(log: "Log", checkpoint: Checkpoint) -> list[Placed]:
     if not log.live[index].cuttable:
         raise IllegalCut(checkpoint.first_kept, log.live[index].message.id)
     return [
-        _first_kept(placed) if n == 0 else placed for n, placed in enumerate(log.live[index:]) if not placed.is_business
+        _first_kept(logged) if n == 0 else logged for n, logged in enumerate(log.live[index:]) if not logged.is_business
     ]
 
 
-def _first_kept(placed: Placed) -> Placed:
+def _first_kept(logged: LoggedMessage) -> LoggedMessage:
     """Return the first kept message, without the unanswered calls before it."""
-    if placed.beside == NO_SIZE:
-        return placed
-    return replace(placed, size=placed.size.minus(placed.beside), beside=NO_SIZE)
+    if logged.added_size == NO_SIZE:
+        return logged
+    return replace(logged, size=logged.size.minus(logged.added_size), added_size=NO_SIZE)
 
 
-def resummed(log: "Log") -> "Log":
+def recompute_sums(log: "Log") -> "Log":
     """Return the log with the sums over its live messages recomputed."""
     measured = sum(map(log.measured_of, log.live))
     return replace(log, measured=measured, size=total_size(map(log.size_of, log.live)))
@@ -352,10 +356,12 @@ def hide_parts(log: "Log", entry: Pruning | Clipping) -> "Log":
     for sequence, clips in wanted.items():
         message = log.live[_known_index(log, sequence)].message
         before = changed.get(sequence)
-        changed[sequence] = hide(message, sequence, clips, by=log.next_sequence, before=before, rendering=log.rendering)
+        changed[sequence] = hide_in_message(
+            message, sequence, clips, by=log.next_sequence, before=before, rendering=log.rendering
+        )
     freed = {**log.freed, log.next_sequence: entry.freed_tokens} if isinstance(entry, Pruning) else log.freed
-    hidden = replace(advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence, is_rejected=False)
-    return resummed(replace(hidden, thinking_from=_thinking_from(log, wanted, untouched=not log.altered)))
+    hidden = replace(skip_entry(log), altered=changed, freed=freed, altered_at=log.next_sequence, is_rejected=False)
+    return recompute_sums(replace(hidden, thinking_from=_thinking_from(log, wanted, untouched=not log.altered)))
 
 
 def restore(log: "Log", sequence: int) -> "Log":
@@ -371,12 +377,12 @@ def restore(log: "Log", sequence: int) -> "Log":
     changed = dict(log.altered)
     for number in touched:
         message = log.live[_known_index(log, number)].message
-        left = show_again(message, number, changed.pop(number), by=sequence, rendering=log.rendering)
+        left = show_in_message(message, number, changed.pop(number), by=sequence, rendering=log.rendering)
         if left is not None:
             changed[number] = left
     freed = {number: tokens for number, tokens in log.freed.items() if number != sequence}
-    shown = replace(advanced(log), altered=changed, freed=freed, altered_at=log.next_sequence)
-    return resummed(replace(shown, thinking_from=_thinking_from(log, touched, untouched=not changed)))
+    shown = replace(skip_entry(log), altered=changed, freed=freed, altered_at=log.next_sequence)
+    return recompute_sums(replace(shown, thinking_from=_thinking_from(log, touched, untouched=not changed)))
 
 
 def pin(log: "Log", entry: Pin) -> "Log":
@@ -384,14 +390,14 @@ def pin(log: "Log", entry: Pin) -> "Log":
     if log.find(entry.handle) is None and entry.handle not in log.pins:
         raise UnknownReference("part", entry.handle, remedy="pin a part that is in the view, by its handle")
     pins = log.pins | {entry.handle} if entry.pinned else log.pins - {entry.handle}
-    return replace(advanced(log), pins=pins)
+    return replace(skip_entry(log), pins=pins)
 
 
 def reject(log: "Log", entry: Rejection) -> "Log":
     """Return the log after a provider refused its view: limits are learned, refused thinking leaves the view."""
     if entry.bound_thinking:
         limits, now = replace(log.limits, binds_thinking=True), log.next_sequence
-        return resummed(replace(advanced(log), limits=limits, thinking_from=now, altered_at=now))
+        return recompute_sums(replace(skip_entry(log), limits=limits, thinking_from=now, altered_at=now))
     if entry.over_bytes is not None:
         limits = log.limits.after_bytes(entry.over_bytes)
     else:
@@ -402,7 +408,7 @@ def reject(log: "Log", entry: Rejection) -> "Log":
             reports=log.calibration.reports,
             believed_tokens=entry.believed_tokens,
         )
-    return replace(advanced(log), limits=limits, is_rejected=True)
+    return replace(skip_entry(log), limits=limits, is_rejected=True)
 
 
 def amend(log: "Log", first: int) -> "Log":
@@ -412,9 +418,9 @@ def amend(log: "Log", first: int) -> "Log":
         remedy = "name the first message taken back by its entry's number; what is folded cannot be taken back"
         raise UnknownReference("message numbered", str(first), remedy=remedy)
     kept, gone = log.live[:index], log.live[index:]
-    spine = Spine(kept)
-    answered = {result.call_id for placed in gone for result in placed.results}
-    made = {call.call_id for placed in log.live for call in placed.calls}
+    message_index = MessageIndex(kept)
+    answered = {result.call_id for logged in gone for result in logged.results}
+    made = {call.call_id for logged in log.live for call in logged.calls}
     shorter = replace(
         log,
         next_sequence=log.next_sequence + 1,
@@ -423,21 +429,21 @@ def amend(log: "Log", first: int) -> "Log":
         report=log.report if log.report is not None and log.report.sequence < first else None,
         cut_off=False,
         has_news=True,
-        pending=log.pending if log.pending is not None and log.pending.id in spine.ids else None,
-        run=run_after(kept),
+        pending=log.pending if log.pending is not None and log.pending.id in message_index.ids else None,
+        run=state_after(kept),
         carried=log.carried | (answered - made),
         length=len(kept),
-        spine=spine,
-        version=spine.version,
+        message_index=message_index,
+        version=message_index.version,
     )
-    return resummed(shorter)
+    return recompute_sums(shorter)
 
 
-def advanced(log: "Log") -> "Log":
+def skip_entry(log: "Log") -> "Log":
     """Return the log after an entry that does not affect the view."""
-    spine = log.writable_spine()
-    spine.version += 1
-    return replace(log, next_sequence=log.next_sequence + 1, spine=spine, version=spine.version)
+    message_index = log.writable_index()
+    message_index.version += 1
+    return replace(log, next_sequence=log.next_sequence + 1, message_index=message_index, version=message_index.version)
 
 
 def _thinking_from(log: "Log", changed: Iterable[int], *, untouched: bool) -> int:
@@ -447,10 +453,10 @@ def _thinking_from(log: "Log", changed: Iterable[int], *, untouched: bool) -> in
     messages and late results look different too.
     """
     oldest = max(log.thinking_from, min(changed, default=log.next_sequence))
-    if untouched and log.checkpoint is None and any(placed.late or placed.is_blank for placed in log.live):
+    if untouched and log.checkpoint is None and any(logged.late or logged.is_blank for logged in log.live):
         oldest = log.thinking_from
-    behind = takewhile(lambda placed: placed.sequence >= oldest, reversed(log.live))
-    return log.next_sequence if any(placed.has_thinking for placed in behind) else log.thinking_from
+    behind = takewhile(lambda logged: logged.sequence >= oldest, reversed(log.live))
+    return log.next_sequence if any(logged.has_thinking for logged in behind) else log.thinking_from
 
 
 def _known_index(log: "Log", sequence: int) -> int:
@@ -483,11 +489,11 @@ class Log(Struct, frozen=True, eq=False):
     checkpoint_size: Size = NO_SIZE
     measured: int = 0
     size: Size = NO_SIZE
-    altered: Mapping[int, Altered] = {}
+    altered: Mapping[int, ShownMessage] = {}
     freed: Mapping[int, int] = {}
     altered_at: int = -1
     pins: frozenset[Handle] = frozenset()
-    report: Anchor | None = None
+    report: UsageBaseline | None = None
     calibration: Calibration = UNCALIBRATED
     attempts: int = 0
     calls: int = 0
@@ -496,31 +502,31 @@ class Log(Struct, frozen=True, eq=False):
     cut_off: bool = False
     has_news: bool = False
     is_rejected: bool = False
-    limits: Limits = NO_LIMITS
+    limits: LearnedLimits = NOTHING_LEARNED
     pending: UserMessage | None = None
-    run: Run = Run()
+    run: StepState = StepState()
     carried: frozenset[str] = frozenset()
     thinking_from: int = 0
     length: int = 0
-    spine: Spine = Spine()
+    message_index: MessageIndex = MessageIndex()
     version: int = -1
 
     @property
-    def reported(self) -> Anchor | None:
+    def reported(self) -> UsageBaseline | None:
         """Return the newest report if it covers the current view; reports from before a checkpoint do not."""
         report = self.report
         return report if report is not None and report.sequence > self.checkpoint_sequence else None
 
     @property
-    def anchor(self) -> Anchor | None:
+    def baseline(self) -> UsageBaseline | None:
         """Return `reported` if it is plausible."""
         reported = self.reported
-        return reported if reported is not None and reported.is_believed else None
+        return reported if reported is not None and reported.is_plausible else None
 
     @property
-    def live(self) -> Sequence[Placed]:
+    def live(self) -> Sequence[LoggedMessage]:
         """The messages that the newest checkpoint did not fold, oldest first. Read it now; do not keep it."""
-        items = self.spine.items
+        items = self.message_index.items
         return items if len(items) == self.length else items[: self.length]
 
     @property
@@ -528,9 +534,9 @@ class Log(Struct, frozen=True, eq=False):
         """The calls of the newest step that have no result yet."""
         waiting = set(self.run.step)
         for index in range(self.length - 1, -1, -1) if waiting else ():
-            placed = self.spine.items[index]
-            waiting.difference_update(result.call_id for result in placed.results)
-            if placed.calls:
+            logged = self.message_index.items[index]
+            waiting.difference_update(result.call_id for result in logged.results)
+            if logged.calls:
                 break
         return frozenset(waiting)
 
@@ -552,7 +558,7 @@ class Log(Struct, frozen=True, eq=False):
             case Amendment():
                 return amend(self, entry.first)
             case Title():
-                return advanced(self)
+                return skip_entry(self)
             case _:
                 assert_never(entry)
 
@@ -563,20 +569,20 @@ class Log(Struct, frozen=True, eq=False):
             log = log.append(entry)
         return log
 
-    def find(self, handle: str) -> Placed | None:
+    def find(self, handle: str) -> LoggedMessage | None:
         """Return the live message that holds a handle's part, or `None`."""
         sequence, position = split_handle(handle)
-        placed = self.at(sequence)
-        return placed if placed and 0 <= position < len(placed.message.parts) else None
+        logged = self.at(sequence)
+        return logged if logged and 0 <= position < len(logged.message.parts) else None
 
-    def at(self, sequence: int) -> Placed | None:
+    def at(self, sequence: int) -> LoggedMessage | None:
         """Return the live message of that number, or `None`."""
         index = self.index_of(sequence)
-        return None if index is None else self.spine.items[index]
+        return None if index is None else self.message_index.items[index]
 
     def index_of(self, sequence: int) -> int | None:
         """Return the index in `live` of the message of that number, or `None`."""
-        low, high, items = 0, self.length, self.spine.items
+        low, high, items = 0, self.length, self.message_index.items
         while low < high:
             middle = (low + high) // 2
             if items[middle].sequence < sequence:
@@ -588,80 +594,80 @@ class Log(Struct, frozen=True, eq=False):
     @property
     def media_bytes(self) -> int:
         """The bytes of the media that the view shows."""
-        indices = within(self.spine.media, self.length)
-        return sum(media_bytes(self.shown(self.spine.items[index])) for index in indices)
+        indices = indices_within(self.message_index.media, self.length)
+        return sum(media_bytes(self.shown(self.message_index.items[index])) for index in indices)
 
     def freed_since(self, sequence: int) -> int:
         """Return the gross tokens freed by prunings after that entry."""
         return sum(tokens for number, tokens in self.freed.items() if number > sequence)
 
-    def shown(self, placed: Placed) -> Message:
+    def shown(self, logged: LoggedMessage) -> Message:
         """Return a live message as the view shows it."""
-        altered = self.altered.get(placed.sequence)
-        return placed.message if altered is None else altered.message
+        altered = self.altered.get(logged.sequence)
+        return logged.message if altered is None else altered.message
 
-    def measured_of(self, placed: Placed) -> int:
+    def measured_of(self, logged: LoggedMessage) -> int:
         """Return the measure of a live message as shown, in the unit of the session's estimate rule."""
-        left_out = self.left_out_of(placed)
-        return self._measured(placed) if left_out is None else self._measured(placed) - measures_of(placed, left_out)
+        left_out = self.left_out_of(logged)
+        return self._measured(logged) if left_out is None else self._measured(logged) - measures_of(logged, left_out)
 
-    def cleaned_measure_of(self, placed: Placed) -> int:
+    def cleaned_measure_of(self, logged: LoggedMessage) -> int:
         """Return the measure of a live message without its reasoning."""
-        return self._measured(placed) - measures_of(placed, is_loose_reasoning)
+        return self._measured(logged) - measures_of(logged, is_loose_reasoning)
 
-    def size_of(self, placed: Placed) -> Size:
+    def size_of(self, logged: LoggedMessage) -> Size:
         """Return the size of a live message as shown."""
-        left_out, size = self.left_out_of(placed), self._size(placed)
-        return size if left_out is None else size.minus(size_of_chosen(placed, left_out, self.rendering.estimate))
+        left_out, size = self.left_out_of(logged), self._size(logged)
+        return size if left_out is None else size.minus(size_of_chosen(logged, left_out, self.rendering.estimate))
 
-    def size_after_fold(self, placed: Placed) -> Size:
+    def size_after_fold(self, logged: LoggedMessage) -> Size:
         """Return the size a live message would have after a new checkpoint, which outdates its thinking."""
-        if not (self.binds_thinking and placed.has_thinking) or self.is_outdated(placed):
-            return self.size_of(placed)
-        return self.size_of(placed).minus(size_of_chosen(placed, is_sealed_reasoning, self.rendering.estimate))
+        if not (self.binds_thinking and logged.has_thinking) or self.is_outdated(logged):
+            return self.size_of(logged)
+        return self.size_of(logged).minus(size_of_chosen(logged, is_sealed_reasoning, self.rendering.estimate))
 
-    def left_out_of(self, placed: Placed) -> Callable[[Part], bool] | None:
+    def left_out_of(self, logged: LoggedMessage) -> Callable[[Part], bool] | None:
         """Return a predicate for the parts of a live message that the view leaves out; `None` if it shows all of them."""
-        is_cleaned, is_outdated = self.is_cleaned(placed), self.is_outdated(placed)
+        is_cleaned, is_outdated = self.is_cleaned(logged), self.is_outdated(logged)
         if is_cleaned and is_outdated:
             return _is_reasoning
         if is_outdated:
             return is_sealed_reasoning
         return is_loose_reasoning if is_cleaned else None
 
-    def is_cleaned(self, placed: Placed) -> bool:
+    def is_cleaned(self, logged: LoggedMessage) -> bool:
         """Return whether the newest checkpoint left out the reasoning of this message."""
         checkpoint = self.checkpoint
-        return checkpoint is not None and checkpoint.cleaned and placed.sequence < self.checkpoint_sequence
+        return checkpoint is not None and checkpoint.cleaned and logged.sequence < self.checkpoint_sequence
 
     @property
     def binds_thinking(self) -> bool:
         """Whether the model accepts its thinking only after the messages it was created after."""
         return self.rendering.binds_thinking or self.limits.binds_thinking
 
-    def is_outdated(self, placed: Placed) -> bool:
+    def is_outdated(self, logged: LoggedMessage) -> bool:
         """Return whether a live message holds thinking that its model would refuse now.
 
         All thinking from before the newest change is outdated: a missing block invalidates every later one.
         """
-        return placed.has_thinking and placed.sequence < self.thinking_from and self.binds_thinking
+        return logged.has_thinking and logged.sequence < self.thinking_from and self.binds_thinking
 
     @property
     def shown_thinking(self) -> int:
         """Return how many messages of the view hold sealed thinking."""
-        return sum(placed.has_thinking and not self.is_outdated(placed) for placed in self.live)
+        return sum(logged.has_thinking and not self.is_outdated(logged) for logged in self.live)
 
-    def _measured(self, placed: Placed) -> int:
-        altered = self.altered.get(placed.sequence)
-        return placed.measured if altered is None else altered.measured
+    def _measured(self, logged: LoggedMessage) -> int:
+        altered = self.altered.get(logged.sequence)
+        return logged.measured if altered is None else altered.measured
 
-    def _size(self, placed: Placed) -> Size:
-        altered = self.altered.get(placed.sequence)
-        return placed.size if altered is None else altered.size.plus(placed.beside)
+    def _size(self, logged: LoggedMessage) -> Size:
+        altered = self.altered.get(logged.sequence)
+        return logged.size if altered is None else altered.size.plus(logged.added_size)
 
-    def writable_spine(self) -> Spine:
+    def writable_index(self) -> MessageIndex:
         """Return the storage if this log is the newest of its line, else a copy of its own part of it."""
-        return self.spine if self.version == self.spine.version else Spine(self.live)
+        return self.message_index if self.version == self.message_index.version else MessageIndex(self.live)
 
 
 def _is_reasoning(part: Part) -> bool:

@@ -29,8 +29,8 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
     calls_of,
-    is_callers,
     is_compaction_request,
+    is_from_caller,
     is_genuine_user,
     is_signed,
     results_of,
@@ -52,7 +52,7 @@ from infold.errors import DuplicateId, OrphanResult
 INTERRUPTED_TEXT = "[no result: the call was interrupted]"
 
 
-def interrupted(call: ToolCallPart) -> ToolResultPart:
+def interrupted_result(call: ToolCallPart) -> ToolResultPart:
     """Return the synthetic result of a call that has none."""
     return ToolResultPart(call.call_id, call.tool, INTERRUPTED_TEXT, status="interrupted")
 
@@ -75,7 +75,7 @@ def size_of_late(results: Iterable[ToolResultPart], rule: Ruler) -> Size:
 
 @lru_cache(maxsize=8)
 def _one_interrupted(ruler: Ruler) -> int:
-    answer = ToolMessage(MessageId(""), (interrupted(ToolCallPart("", "", "")),))
+    answer = ToolMessage(MessageId(""), (interrupted_result(ToolCallPart("", "", "")),))
     return size_of(answer, measure_message(answer, ruler)).measure
 
 
@@ -198,14 +198,14 @@ def _hint(handle: Handle, rendering: Rendering) -> str:
     return f"; recall {handle}" if rendering.recall else ""
 
 
-class Run(Struct, frozen=True):
+class StepState(Struct, frozen=True):
     """The state of the step in progress: its calls, answered or not, and whether signed reasoning opened its loop."""
 
     step: frozenset[str] = frozenset()
     sealed: bool = False
 
 
-class Placed(Struct, frozen=True):
+class LoggedMessage(Struct, frozen=True):
     """A message, the number of its entry, its measures, and what may be done with it.
 
     `cuttable`: it may be the first kept message. `prunable`: positions that pruning may hide, last first. `late`:
@@ -222,7 +222,7 @@ class Placed(Struct, frozen=True):
     measures: tuple[int, ...]
     measured: int
     size: Size
-    beside: Size = NO_SIZE
+    added_size: Size = NO_SIZE
     calls: tuple[ToolCallPart, ...] = ()
     results: tuple[ToolResultPart, ...] = ()
     late: tuple[int, ...] = ()
@@ -240,14 +240,16 @@ class Placed(Struct, frozen=True):
     has_thinking: bool = False
 
 
-class Placing(Struct, frozen=True):
+class LoggedStep(Struct, frozen=True):
     """A logged message and the state of the step after it."""
 
-    placed: Placed
-    run: Run
+    logged: LoggedMessage
+    run: StepState
 
 
-def place(message: Message, sequence: int, run: Run, is_unanswered: Callable[[str], bool], rule: Ruler) -> Placing:
+def measure_for_log(
+    message: Message, sequence: int, run: StepState, is_unanswered: Callable[[str], bool], rule: Ruler
+) -> LoggedStep:
     """Measure a message and match it with earlier calls; raise `OrphanResult` for a result whose call is not open."""
     calls, results = calls_of(message), results_of(message)
     _check_calls(calls)
@@ -261,14 +263,14 @@ def place(message: Message, sequence: int, run: Run, is_unanswered: Callable[[st
     business = _is_business(message)
     closes = not (results or business or isinstance(message, SystemMessage | ToolMessage))
     left_open = sum(map(is_unanswered, run.step)) if closes else 0
-    beside = _beside(message, late, left_open, rule) if late or left_open else NO_SIZE
-    placed = Placed(
+    added_size = _added_size(message, late, left_open, rule) if late or left_open else NO_SIZE
+    logged = LoggedMessage(
         sequence=sequence,
         message=message,
         measures=measures,
         measured=sum(measures),
-        size=size_of(message, tokens).plus(beside),
-        beside=beside,
+        size=size_of(message, tokens).plus(added_size),
+        added_size=added_size,
         calls=calls,
         results=results,
         late=late,
@@ -282,24 +284,24 @@ def place(message: Message, sequence: int, run: Run, is_unanswered: Callable[[st
         is_business=business,
         is_summary=isinstance(message, AssistantMessage) and (message.summary or message.foreign_summary),
         has_media=media_bytes(message) > 0,
-        is_own=not is_callers(message),
+        is_own=not is_from_caller(message),
         has_thinking=signed and any(map(is_sealed_reasoning, message.parts)),
     )
-    return Placing(placed, _run_after(placed, Run(run.step, run.sealed or signed)))
+    return LoggedStep(logged, _state_after(logged, StepState(run.step, run.sealed or signed)))
 
 
-def _beside(message: Message, late: tuple[int, ...], left_open: int, rule: Ruler) -> Size:
+def _added_size(message: Message, late: tuple[int, ...], left_open: int, rule: Ruler) -> Size:
     """Return the size of what a view adds: answers to open calls, and headings of results shown as text."""
     shown = (message.parts[position] for position in late)
     headings = size_of_late((part for part in shown if isinstance(part, ToolResultPart)), rule)
     return headings.plus(size_of_interrupted(left_open, rule))
 
 
-def run_after(messages: Iterable[Placed]) -> Run:
+def state_after(messages: Iterable[LoggedMessage]) -> StepState:
     """Return the state of the step after these messages alone."""
-    run = Run()
-    for placed in messages:
-        run = _run_after(placed, Run(run.step, run.sealed or is_signed(placed.message)))
+    run = StepState()
+    for logged in messages:
+        run = _state_after(logged, StepState(run.step, run.sealed or is_signed(logged.message)))
     return run
 
 
@@ -315,15 +317,15 @@ def part_bytes(part: Part) -> int:
     return part.byte_size if isinstance(part, FilePart) else 0
 
 
-def measures_of(placed: Placed, wanted: Callable[[Part], bool]) -> int:
+def measures_of(logged: LoggedMessage, wanted: Callable[[Part], bool]) -> int:
     """Return the measure of the wanted parts of a message."""
-    pairs = zip(placed.message.parts, placed.measures, strict=True)
+    pairs = zip(logged.message.parts, logged.measures, strict=True)
     return sum(measured for part, measured in pairs if wanted(part))
 
 
-def size_of_chosen(placed: Placed, wanted: Callable[[Part], bool], rule: Ruler) -> Size:
+def size_of_chosen(logged: LoggedMessage, wanted: Callable[[Part], bool], rule: Ruler) -> Size:
     """Return the size of the wanted parts of a message."""
-    parts = tuple(part for part in placed.message.parts if wanted(part))
+    parts = tuple(part for part in logged.message.parts if wanted(part))
     in_tokens = token_ruler(rule)
     return size_of_parts(parts, tuple(measure_part(part, in_tokens) for part in parts))
 
@@ -356,7 +358,7 @@ def _check_results(message: Message, results: Iterable[ToolResultPart], is_unans
         seen.add(result.call_id)
 
 
-def _late_positions(message: Message, run: Run) -> tuple[int, ...]:
+def _late_positions(message: Message, run: StepState) -> tuple[int, ...]:
     return tuple(
         position
         for position, part in enumerate(message.parts)
@@ -400,39 +402,39 @@ def _has_content(part: Part) -> bool:
             return False
 
 
-def _run_after(placed: Placed, run: Run) -> Run:
+def _state_after(logged: LoggedMessage, run: StepState) -> StepState:
     """Return the state after a message; messages about compaction are not sent and close nothing."""
-    if placed.is_business:
+    if logged.is_business:
         return run
-    match placed.message:
+    match logged.message:
         case AssistantMessage():
-            return Run(frozenset(call.call_id for call in placed.calls), run.sealed)
-        case UserMessage() if not placed.results:
-            return Run()
+            return StepState(frozenset(call.call_id for call in logged.calls), run.sealed)
+        case UserMessage() if not logged.results:
+            return StepState()
         case UserMessage() | ToolMessage() | SystemMessage():
             return run
         case _:
-            assert_never(placed.message)
+            assert_never(logged.message)
 
 
-class Hiding(Struct, frozen=True):
+class HiddenBy(Struct, frozen=True):
     """An entry that hides a part: its number, and how much stays visible if it clips."""
 
     by: int
     clip: Clip | None
 
 
-class Altered(Struct, frozen=True):
+class ShownMessage(Struct, frozen=True):
     """A message as the view shows it, its measure and size then, and what hides each part, newest last."""
 
     message: Message
     measured: int
     size: Size
-    hidings: Mapping[int, tuple[Hiding, ...]]
+    hidden_by: Mapping[int, tuple[HiddenBy, ...]]
 
     def is_hidden_by(self, entry: int) -> bool:
         """Return whether that entry hides any part of the message."""
-        return any(hiding.by == entry for stack in self.hidings.values() for hiding in stack)
+        return any(hiding.by == entry for stack in self.hidden_by.values() for hiding in stack)
 
 
 def hidden_parts(entry: Pruning | Clipping) -> Iterator[tuple[Handle, Clip | None]]:
@@ -443,42 +445,44 @@ def hidden_parts(entry: Pruning | Clipping) -> Iterator[tuple[Handle, Clip | Non
         yield from ((clip.handle, clip) for clip in entry.clips)
 
 
-def hide(
+def hide_in_message(
     message: Message,
     sequence: int,
     clips: Mapping[int, Clip | None],
     *,
     by: int,
-    before: Altered | None,
+    before: ShownMessage | None,
     rendering: Rendering,
-) -> Altered:
+) -> ShownMessage:
     """Return the message numbered `sequence` with these parts hidden by entry `by`, in addition to what hid them
     before."""
-    hidings = {} if before is None else dict(before.hidings)
+    hidden_by = {} if before is None else dict(before.hidden_by)
     for position, clip in clips.items():
-        hidings[position] = (*hidings.get(position, ()), Hiding(by, clip))
-    return _altered(message, sequence, hidings, rendering)
+        hidden_by[position] = (*hidden_by.get(position, ()), HiddenBy(by, clip))
+    return _shown_message(message, sequence, hidden_by, rendering)
 
 
-def show_again(message: Message, sequence: int, before: Altered, *, by: int, rendering: Rendering) -> Altered | None:
+def show_in_message(
+    message: Message, sequence: int, before: ShownMessage, *, by: int, rendering: Rendering
+) -> ShownMessage | None:
     """Return the message without what entry `by` hid; `None` if no other entry hides a part of it."""
-    hidings: dict[int, tuple[Hiding, ...]] = {}
-    for position, stack in before.hidings.items():
+    hidden_by: dict[int, tuple[HiddenBy, ...]] = {}
+    for position, stack in before.hidden_by.items():
         left = tuple(hiding for hiding in stack if hiding.by != by)
         if left:
-            hidings[position] = left
-    return _altered(message, sequence, hidings, rendering) if hidings else None
+            hidden_by[position] = left
+    return _shown_message(message, sequence, hidden_by, rendering) if hidden_by else None
 
 
-def _altered(
-    message: Message, sequence: int, hidings: Mapping[int, tuple[Hiding, ...]], rendering: Rendering
-) -> Altered:
+def _shown_message(
+    message: Message, sequence: int, hidden_by: Mapping[int, tuple[HiddenBy, ...]], rendering: Rendering
+) -> ShownMessage:
     parts = list(message.parts)
-    for position, stack in hidings.items():
+    for position, stack in hidden_by.items():
         part, clip, handle = parts[position], stack[-1].clip, handle_of(sequence, position)
         parts[position] = prune_part(part, handle, rendering) if clip is None else clip_part(part, clip, rendering)
     shown = replace(message, parts=tuple(parts))
     measures = measure_message(shown, rendering.estimate)
     in_tokens = token_ruler(rendering.estimate)
     tokens = measures if in_tokens == rendering.estimate else measure_message(shown, in_tokens)
-    return Altered(shown, sum(measures), size_of(shown, tokens), hidings)
+    return ShownMessage(shown, sum(measures), size_of(shown, tokens), hidden_by)

@@ -323,36 +323,36 @@ _NUMBERED = re.compile(r"[a-z_.:-]*\d{1,5}(\.\d+)?(#\d+)?")
 _REPEATED = re.compile(r"#\d+$")
 
 
-def is_callers(message: Message) -> bool:
+def is_from_caller(message: Message) -> bool:
     """Return whether a message came from the caller and will be in the caller's next history."""
     return not message.id.startswith(OWN_IDS)
 
 
-def likeness(message: Message) -> str:
+def fingerprint(message: Message) -> str:
     """Return a short fingerprint of what a message says; equal for messages that differ in markers alone.
 
     If no other part of a message counts, its reasoning does.
     """
     pieces = tuple(filter(None, map(_piece, message.parts)))
-    return _joined(message, pieces or map(_sealed, message.parts))
+    return _join(message, pieces or map(_seal_of, message.parts))
 
 
-def chained(earlier: str, messages: Iterable[Message]) -> str:
+def chain_fingerprint(earlier: str, messages: Iterable[Message]) -> str:
     """Return the fingerprint of a history: of the earlier one, then of these messages in order."""
     for message in messages:
-        earlier = _hashed(f"{earlier}{likeness(message)}".encode())
+        earlier = _hash(f"{earlier}{fingerprint(message)}".encode())
     return earlier
 
 
-def outlined(earlier: str, messages: Iterable[Message]) -> str:
+def outline_fingerprint(earlier: str, messages: Iterable[Message]) -> str:
     """Return the fingerprint of a history whose old results and media may have been cleared by the agent.
 
     The text of such a result does not count, but the id of its call does: agents that do the same every day get other
     results for the same calls, and only these ids distinguish them.
     """
     for message in messages:
-        outline = _joined(message, map(_outlined, message.parts))
-        earlier = _hashed(f"{earlier}{outline}".encode())
+        outline = _join(message, map(_outline, message.parts))
+        earlier = _hash(f"{earlier}{outline}".encode())
     return earlier
 
 
@@ -361,11 +361,11 @@ def has_ids(messages: Iterable[Message]) -> bool:
     return any(_own_id(call.call_id) for message in messages for call in calls_of(message))
 
 
-def _joined(message: Message, pieces: Iterable[bytes]) -> str:
-    return _hashed(_SEPARATOR.join((_role(message), *filter(None, pieces))))
+def _join(message: Message, pieces: Iterable[bytes]) -> str:
+    return _hash(_SEPARATOR.join((_role(message), *filter(None, pieces))))
 
 
-def _hashed(content: bytes) -> str:
+def _hash(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
@@ -377,7 +377,7 @@ def _role(message: Message) -> bytes:
 def _piece(part: Part) -> bytes:
     match part:
         case TextPart(opaque=True):
-            return b"opaque" + _FIELD + _unmarked(part.text)
+            return b"opaque" + _FIELD + _without_markers(part.text)
         case TextPart():
             return b"" if part.synthetic or part.ignored else _encoded(part.text.strip())
         case ToolCallPart():
@@ -390,7 +390,7 @@ def _piece(part: Part) -> bytes:
             return b""
 
 
-def _outlined(part: Part) -> bytes:
+def _outline(part: Part) -> bytes:
     match part:
         case ToolCallPart():
             return _piece(part) + _FIELD + _own_id(part.call_id)
@@ -403,14 +403,14 @@ def _outlined(part: Part) -> bytes:
             return _piece(part)
 
 
-def _sealed(part: Part) -> bytes:
+def _seal_of(part: Part) -> bytes:
     """Return a reasoning part's provider data, or its text if it has none."""
     if not isinstance(part, ReasoningPart):
         return b""
     return b"reasoning" + _FIELD + _encoded(part.provider_data or part.text)
 
 
-def _unmarked(text: str) -> bytes:
+def _without_markers(text: str) -> bytes:
     """Return an opaque block in canonical form, without cache markers, which move, and without empty fields."""
     try:
         value = msgspec.json.decode(_encoded(text), type=dict[str, object])
@@ -444,19 +444,19 @@ LONGEST_NAME = 120
 _UNITS = (("MB", 1_000_000), ("kB", 1_000), ("bytes", 1))
 
 
-def attached(part: FilePart) -> str:
+def media_label(part: FilePart) -> str:
     """Return the line that replaces a medium that is no longer shown."""
-    size = f" ({_size(part.byte_size)}{', not stored' if is_lost(part) else ''})" if part.byte_size else ""
+    size = f" ({_size(part.byte_size)}{', not stored' if is_media_lost(part) else ''})" if part.byte_size else ""
     reference = f" {_one_line(part.reference)}" if part.reference else ""
     return f"[attached: {_one_line(part.media_type)}{_title(part.name)}{reference}{size}]"
 
 
-def is_lost(part: FilePart) -> bool:
+def is_media_lost(part: FilePart) -> bool:
     """Return whether neither the bytes nor an address of a medium are stored."""
     return not part.digest and not part.reference
 
 
-def attached_text(part: TextPart) -> str:
+def quote_document(part: TextPart) -> str:
     """Return a text document as it is quoted: under a line that names it."""
     return f"[attached: text{_title(part.document or '')}]\n{part.text.strip()}"
 

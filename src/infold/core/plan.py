@@ -9,11 +9,20 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from infold.core.budget import overflows
+from infold.core.budget import is_overflow
 from infold.core.clip import choose_clips, choose_media
 from infold.core.cut import Cut, Room, choose_cut, head_size
 from infold.core.entries import Checkpoint, Clip, Reason
-from infold.core.gauge import Gauge, Outlook, Situation, estimated_tokens, gauge, saving, scaled_tokens, scaler
+from infold.core.gauge import (
+    CutForecast,
+    Gauge,
+    PlanInputs,
+    estimated_tokens,
+    expected_saving,
+    gauge,
+    scaled_tokens,
+    scaler,
+)
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage
 from infold.core.policy import Policy
@@ -30,42 +39,42 @@ LEAST_NEWS_SHARE = 0.1
 a model is asked again: twice the least gain."""
 
 
-def is_too_soon(log: Log, situation: Situation) -> bool:
+def is_too_soon(log: Log, inputs: PlanInputs) -> bool:
     """Return whether the newest compaction missed its target and too little is new for another to do better.
 
     With tools that fill most of a window, every compaction ends near its trigger, and another would follow at once.
     """
     checkpoint = log.checkpoint
-    if checkpoint is None or not _missed_target(checkpoint, situation):
+    if checkpoint is None or not _missed_target(checkpoint, inputs):
         return False
-    return _is_little(estimated_tokens(log, situation) - checkpoint.tokens_after, situation)
+    return _is_little(estimated_tokens(log, inputs) - checkpoint.tokens_after, inputs)
 
 
-def is_worth_folding(head_tokens: int, summary_tokens: int, situation: Situation, reason: Reason) -> bool:
+def is_worth_folding(head_tokens: int, summary_tokens: int, inputs: PlanInputs, reason: Reason) -> bool:
     """Return whether to fold a head of that size into a summary of that size although the request fits as it is."""
-    if reason == "manual" or _is_by_document(situation.policy):
+    if reason == "manual" or _is_by_document(inputs.policy):
         return True
-    return head_tokens - summary_tokens >= LEAST_GAIN_SHARE * situation.budget.usable_tokens
+    return head_tokens - summary_tokens >= LEAST_GAIN_SHARE * inputs.budget.usable_tokens
 
 
-def is_worth_asking(log: Log, news_tokens: int, situation: Situation, reason: Reason) -> bool:
+def is_worth_asking(log: Log, news_tokens: int, inputs: PlanInputs, reason: Reason) -> bool:
     """Return whether to ask a model for a summary of that much text that has no summary yet.
 
     After a compaction that missed its target, code folds small amounts; otherwise a model would be asked at almost
     every step.
     """
     checkpoint = log.checkpoint
-    if reason == "manual" or checkpoint is None or not _missed_target(checkpoint, situation):
+    if reason == "manual" or checkpoint is None or not _missed_target(checkpoint, inputs):
         return True
-    return not _is_little(news_tokens, situation)
+    return not _is_little(news_tokens, inputs)
 
 
-def _missed_target(checkpoint: Checkpoint, situation: Situation) -> bool:
-    return not _is_by_document(situation.policy) and checkpoint.tokens_after > situation.budget.target_tokens
+def _missed_target(checkpoint: Checkpoint, inputs: PlanInputs) -> bool:
+    return not _is_by_document(inputs.policy) and checkpoint.tokens_after > inputs.budget.target_tokens
 
 
-def _is_little(tokens: int, situation: Situation) -> bool:
-    return tokens < LEAST_NEWS_SHARE * situation.budget.usable_tokens
+def _is_little(tokens: int, inputs: PlanInputs) -> bool:
+    return tokens < LEAST_NEWS_SHARE * inputs.budget.usable_tokens
 
 
 def _is_by_document(policy: Policy) -> bool:
@@ -138,32 +147,32 @@ class Stuck(Struct, frozen=True):
 NextStep: TypeAlias = Fits | Prune | Summarise | Fold | Shorten | Stuck
 
 
-def next_step(log: Log, situation: Situation) -> NextStep:
+def next_step(log: Log, inputs: PlanInputs) -> NextStep:
     """Return the one thing to do now. Compaction is *repeat until it is `Fits` or `Stuck`*."""
-    policy, budget = situation.policy, situation.budget
+    policy, budget = inputs.policy, inputs.budget
     if policy.prune.timing == "every-request":
         plan = plan_prune(log, policy.prune, usable_tokens=budget.usable_tokens)
         if plan.targets:
             return Prune(plan, "trigger")
-    heavy = _too_heavy(log, situation)
+    heavy = _too_heavy(log, inputs)
     if heavy is not None:
         return heavy
-    measured = gauge(log, situation)
-    reason = _reason_to_act(log, situation, measured)
+    measured = gauge(log, inputs)
+    reason = _reason_to_act(log, inputs, measured)
     if reason is None:
         return Fits(measured)
-    step = _first_rung(log, situation, measured, reason)
+    step = _first_rung(log, inputs, measured, reason)
     if step is not None:
         return step
     if budget.excess_tokens(measured.upper_tokens) == 0:
         return Fits(measured)
-    return Stuck(measured.upper_tokens, budget.limit_tokens, situation.overhead_tokens)
+    return Stuck(measured.upper_tokens, budget.limit_tokens, inputs.overhead_tokens)
 
 
-def _too_heavy(log: Log, situation: Situation) -> Shorten | None:
+def _too_heavy(log: Log, inputs: PlanInputs) -> Shorten | None:
     """Leave out the oldest medium if the request has more bytes than the provider accepts."""
-    policy, most = situation.policy, situation.budget.limit_bytes
-    if most is None or not policy.auto or not log.spine.media:
+    policy, most = inputs.policy, inputs.budget.limit_bytes
+    if most is None or not policy.auto or not log.message_index.media:
         return None
     shown = log.media_bytes
     if shown <= most:
@@ -172,47 +181,47 @@ def _too_heavy(log: Log, situation: Situation) -> Shorten | None:
     return Shorten(clips, "trigger" if policy.clip else "safety") if clips else None
 
 
-def fold_at(log: Log, cut: Cut, situation: Situation, reason: Reason) -> Summarise | Fold:
+def fold_at(log: Log, cut: Cut, inputs: PlanInputs, reason: Reason) -> Summarise | Fold:
     """Fold the head before this cut; the summary gets at most half the room of what it replaces.
 
     A checkpoint that is only rewritten keeps its narrative, so that no model is asked.
     """
-    summary, head = situation.policy.summary, head_size(log, cut).measure
+    summary, head = inputs.policy.summary, head_size(log, cut).measure
     most = max(summary.minimum_tokens, head // 2)
-    asks = not cut.index or is_worth_asking(log, head - log.checkpoint_size.measure, situation, reason)
-    step = Summarise if situation.summariser and asks else Fold
-    gain = _saving(log, situation) if reason == "price" else 0.0
-    return step(cut, min(summary.budget_tokens(situation.budget.usable_tokens), most), reason, gain)
+    asks = not cut.index or is_worth_asking(log, head - log.checkpoint_size.measure, inputs, reason)
+    step = Summarise if inputs.summariser and asks else Fold
+    gain = _saving(log, inputs) if reason == "price" else 0.0
+    return step(cut, min(summary.budget_tokens(inputs.budget.usable_tokens), most), reason, gain)
 
 
-def _reason_to_act(log: Log, situation: Situation, measured: Gauge) -> Reason | None:
+def _reason_to_act(log: Log, inputs: PlanInputs, measured: Gauge) -> Reason | None:
     """Return why to compact now, or `None`; an automatic reason needs `auto`."""
-    policy, budget = situation.policy, situation.budget
-    if situation.manual:
+    policy, budget = inputs.policy, inputs.budget
+    if inputs.manual:
         return "manual"
     if not policy.auto or not budget.bounded:
         return None
-    own = _own_reason(log, situation, measured)
+    own = _own_reason(log, inputs, measured)
     if own is not None or budget.excess_tokens(measured.upper_tokens) == 0:
         return own
     # `infold` has no other limit than this one; a document preset's own trigger did not act.
     return "trigger" if policy.usable == "scaled-reserve" else "safety"
 
 
-def _own_reason(log: Log, situation: Situation, measured: Gauge) -> Reason | None:
+def _own_reason(log: Log, inputs: PlanInputs, measured: Gauge) -> Reason | None:
     """Return the reason by the policy's own rules, as long as it has an attempt left for this prompt."""
-    policy = situation.policy
+    policy = inputs.policy
     if log.is_rejected:
         return "overflow"
     if policy.attempts is not None and log.attempts >= policy.attempts:
         return None
     if policy.force_on_length and log.cut_off and not _was_forced(log, policy):
         return "forced"
-    if is_too_soon(log, situation):
+    if is_too_soon(log, inputs):
         return None
-    if _has_count(log, situation) and overflows(measured.count_tokens, situation.budget, policy):
+    if _has_count(log, inputs) and is_overflow(measured.count_tokens, inputs.budget, policy):
         return "trigger"
-    return "price" if policy.priced and log.has_news and _saving(log, situation) > 0 else None
+    return "price" if policy.priced and log.has_news and _saving(log, inputs) > 0 else None
 
 
 def _was_forced(log: Log, policy: Policy) -> bool:
@@ -225,74 +234,74 @@ def _was_forced(log: Log, policy: Policy) -> bool:
     )
 
 
-def _saving(log: Log, situation: Situation) -> float:
+def _saving(log: Log, inputs: PlanInputs) -> float:
     """Return the expected saving of a fold as deep as the policy makes it, at known prices; 0.0 if it does not pay."""
-    if situation.rates is None:
+    if inputs.rates is None:
         return 0.0
-    policy, usable = situation.policy, situation.budget.usable_tokens
+    policy, usable = inputs.policy, inputs.budget.usable_tokens
     summary_tokens = policy.summary.budget_tokens(usable)
     written = min(summary_tokens, log.checkpoint_size.measure + SUMMARY_GROWTH_TOKENS)
-    outlook = Outlook(
-        view_tokens=estimated_tokens(log, situation),
-        after_tokens=situation.overhead_tokens + written + policy.tail.budget_tokens(usable),
-        overhead_tokens=situation.overhead_tokens,
-        sent_tokens=log.sent_since + log.calls_since * situation.overhead_tokens,
+    forecast = CutForecast(
+        view_tokens=estimated_tokens(log, inputs),
+        after_tokens=inputs.overhead_tokens + written + policy.tail.budget_tokens(usable),
+        overhead_tokens=inputs.overhead_tokens,
+        sent_tokens=log.sent_since + log.calls_since * inputs.overhead_tokens,
         calls=log.calls_since,
         calls_before=log.calls,
-        summary_tokens=summary_tokens if situation.summariser else 0,
-        is_cold=situation.is_cold,
+        summary_tokens=summary_tokens if inputs.summariser else 0,
+        is_cold=inputs.is_cold,
     )
-    return saving(outlook, situation.rates)
+    return expected_saving(forecast, inputs.rates)
 
 
-def _has_count(log: Log, situation: Situation) -> bool:
+def _has_count(log: Log, inputs: PlanInputs) -> bool:
     """Return whether there is anything new to compare: a report from before a checkpoint must not trigger another."""
-    if situation.policy.compares_usage and situation.reports_usage:
+    if inputs.policy.compares_usage and inputs.reports_usage:
         return log.reported is not None
     return log.has_news
 
 
-def _first_rung(log: Log, situation: Situation, measured: Gauge, reason: Reason) -> NextStep | None:
+def _first_rung(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason) -> NextStep | None:
     """Return the gentlest step of the ladder that helps."""
-    excess = _excess(situation, measured, reason)
-    insists = reason == "forced" and situation.policy.attempts is None and _ended_work(log)
-    pruning = None if reason == "price" or insists else _prune_enough(log, situation, measured, reason)
-    gentle = pruning or _fold(log, situation, reason, urgent=excess > 0, insists=insists)
-    return gentle or (_last_resort(log, situation, excess, reason) if excess else None)
+    excess = _excess(inputs, measured, reason)
+    insists = reason == "forced" and inputs.policy.attempts is None and _ended_work(log)
+    pruning = None if reason == "price" or insists else _prune_enough(log, inputs, measured, reason)
+    gentle = pruning or _fold(log, inputs, reason, urgent=excess > 0, insists=insists)
+    return gentle or (_last_resort(log, inputs, excess, reason) if excess else None)
 
 
 def _ended_work(log: Log) -> bool:
     """Return whether a reply that was cut off is the last message: unless something is folded, the work ends with it."""
-    newest = next((placed.message for placed in reversed(log.live) if not placed.is_business), None)
+    newest = next((logged.message for logged in reversed(log.live) if not logged.is_business), None)
     return isinstance(newest, AssistantMessage)
 
 
-def _excess(situation: Situation, measured: Gauge, reason: Reason) -> int:
+def _excess(inputs: PlanInputs, measured: Gauge, reason: Reason) -> int:
     """Return how much must go; a refused request must become smaller whatever our own count is."""
-    excess = situation.budget.excess_tokens(measured.upper_tokens)
-    least = int(LEAST_GAIN_SHARE * situation.budget.usable_tokens) if reason == "overflow" else 0
+    excess = inputs.budget.excess_tokens(measured.upper_tokens)
+    least = int(LEAST_GAIN_SHARE * inputs.budget.usable_tokens) if reason == "overflow" else 0
     return max(excess, least)
 
 
-def _last_resort(log: Log, situation: Situation, excess: int, reason: Reason) -> NextStep | None:
+def _last_resort(log: Log, inputs: PlanInputs, excess: int, reason: Reason) -> NextStep | None:
     """Return the step that helps if the tail itself is too large, or the window became smaller than the checkpoint."""
-    clips = situation.policy.clip
+    clips = inputs.policy.clip
     return (
-        _prune_anything(log, situation, reason)
-        or (_shorten(log, situation, excess, reason) if clips else None)
-        or _rewrite(log, situation, reason)
-        or (_fold_everything(log, situation, reason) if clips and _is_over(log, situation) else None)
+        _prune_anything(log, inputs, reason)
+        or (_shorten(log, inputs, excess, reason) if clips else None)
+        or _rewrite(log, inputs, reason)
+        or (_fold_everything(log, inputs, reason) if clips and _is_over(log, inputs) else None)
     )
 
 
-def _is_over(log: Log, situation: Situation) -> bool:
+def _is_over(log: Log, inputs: PlanInputs) -> bool:
     """Return whether our own count is over the limit too: a refusal alone must not fold what a person has just said."""
-    return situation.budget.excess_tokens(gauge(log, situation).upper_tokens) > 0
+    return inputs.budget.excess_tokens(gauge(log, inputs).upper_tokens) > 0
 
 
-def _prune_enough(log: Log, situation: Situation, measured: Gauge, reason: Reason) -> Prune | None:
+def _prune_enough(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason) -> Prune | None:
     """Prune if that alone frees enough to last."""
-    policy, budget = situation.policy, situation.budget
+    policy, budget = inputs.policy, inputs.budget
     if policy.prune.timing != "at-trigger":
         return None
     plan = plan_prune(log, policy.prune, usable_tokens=budget.usable_tokens)
@@ -301,72 +310,70 @@ def _prune_enough(log: Log, situation: Situation, measured: Gauge, reason: Reaso
     return Prune(plan, reason) if net > 0 and enough else None
 
 
-def _prune_anything(log: Log, situation: Situation, reason: Reason) -> Prune | None:
-    prune = situation.policy.prune
-    plan = plan_prune(log, prune, usable_tokens=situation.budget.usable_tokens, minimum_tokens=0)
+def _prune_anything(log: Log, inputs: PlanInputs, reason: Reason) -> Prune | None:
+    prune = inputs.policy.prune
+    plan = plan_prune(log, prune, usable_tokens=inputs.budget.usable_tokens, minimum_tokens=0)
     return Prune(plan, reason) if plan.targets else None
 
 
-def _shorten(log: Log, situation: Situation, excess: int, reason: Reason) -> Shorten | None:
+def _shorten(log: Log, inputs: PlanInputs, excess: int, reason: Reason) -> Shorten | None:
     """Shorten a part by the excess in our own measure, without the margin that the limit includes."""
     whole = log.size.plus(log.checkpoint_size)
-    own = -(-excess * whole.measure // max(1, scaled_tokens(whole, log, situation)))
+    own = -(-excess * whole.measure // max(1, scaled_tokens(whole, log, inputs)))
     clips = choose_clips(log, excess_tokens=excess, own_tokens=own)
     return Shorten(clips, reason) if clips else None
 
 
-def _fold(log: Log, situation: Situation, reason: Reason, *, urgent: bool, insists: bool) -> Summarise | Fold | None:
+def _fold(log: Log, inputs: PlanInputs, reason: Reason, *, urgent: bool, insists: bool) -> Summarise | Fold | None:
     """Fold at the cut given by the policy's tail; `insists`: fold something even if there is room."""
-    cut = _cut(log, situation, halves=situation.manual or insists)
-    if cut is None or (insists and all(placed.is_users for placed in log.live[: cut.index])):
+    cut = _cut(log, inputs, halves=inputs.manual or insists)
+    if cut is None or (insists and all(logged.is_users for logged in log.live[: cut.index])):
         return None  # a reply that was cut off cannot continue without its own prompt
-    return _worth_folding(log, cut, situation, reason, urgent=urgent or insists)
+    return _worth_folding(log, cut, inputs, reason, urgent=urgent or insists)
 
 
-def _worth_folding(
-    log: Log, cut: Cut, situation: Situation, reason: Reason, *, urgent: bool
-) -> Summarise | Fold | None:
+def _worth_folding(log: Log, cut: Cut, inputs: PlanInputs, reason: Reason, *, urgent: bool) -> Summarise | Fold | None:
     """Fold at this cut if it pays off; if the request is over the limit, or a document preset would send too much, if
     it saves anything."""
-    summary, head = situation.policy.summary, head_size(log, cut).measure
+    summary, head = inputs.policy.summary, head_size(log, cut).measure
     helps = (urgent or reason == "safety") and head > 2 * summary.minimum_tokens
-    summary_tokens = summary.budget_tokens(situation.budget.usable_tokens)
-    pays_off = reason != "safety" and is_worth_folding(head, summary_tokens, situation, reason)
-    return fold_at(log, cut, situation, reason) if helps or pays_off else None
+    summary_tokens = summary.budget_tokens(inputs.budget.usable_tokens)
+    pays_off = reason != "safety" and is_worth_folding(head, summary_tokens, inputs, reason)
+    return fold_at(log, cut, inputs, reason) if helps or pays_off else None
 
 
-def _fold_everything(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold | None:
+def _fold_everything(log: Log, inputs: PlanInputs, reason: Reason) -> Summarise | Fold | None:
     """Keep no tail at all: the last resort if the newest step alone is too large, for example by its call arguments."""
-    return _worth_folding(log, Cut(len(log.live), None), situation, reason, urgent=True) if log.live else None
+    return _worth_folding(log, Cut(len(log.live), None), inputs, reason, urgent=True) if log.live else None
 
 
-def _cut(log: Log, situation: Situation, *, halves: bool) -> Cut | None:
-    policy, budget = situation.policy, situation.budget
+def _cut(log: Log, inputs: PlanInputs, *, halves: bool) -> Cut | None:
+    policy, budget = inputs.policy, inputs.budget
     tail_tokens = policy.tail.budget_tokens(budget.usable_tokens)
     if policy.target is None or policy.tail.rule != "tokens":
         return choose_cut(log, policy.tail, Room(tail_tokens))
-    scaled = scaler(log, situation)
-    room = _room(log, situation, tail_tokens, halves=halves)
-    return choose_cut(log, policy.tail, room, sizer=lambda placed: scaled(log.size_after_fold(placed)))
+    scaled = scaler(log, inputs)
+    room = _room(log, inputs, tail_tokens, halves=halves)
+    return choose_cut(log, policy.tail, room, sizer=lambda logged: scaled(log.size_after_fold(logged)))
 
 
-def _room(log: Log, situation: Situation, tail_tokens: int, *, halves: bool) -> Room:
+def _room(log: Log, inputs: PlanInputs, tail_tokens: int, *, halves: bool) -> Room:
     """Return the room that the target leaves for a tail next to the summary and the overhead, in the provider's tokens."""
-    policy, budget = situation.policy, situation.budget
+    policy, budget = inputs.policy, inputs.budget
     summary_tokens = policy.summary.budget_tokens(budget.usable_tokens)
-    beside = scaled_tokens(Size(prose=summary_tokens + situation.overhead_tokens), log, situation)
-    most = max(0, budget.target_tokens - beside)
+    added_size = scaled_tokens(Size(prose=summary_tokens + inputs.overhead_tokens), log, inputs)
+    most = max(0, budget.target_tokens - added_size)
     if halves:  # a manual request is carried out, however little there is
-        most = min(most, scaled_tokens(log.size, log, situation) // 2)
+        most = min(most, scaled_tokens(log.size, log, inputs) // 2)
     least = min(policy.tail.minimum_tokens, int(budget.usable_tokens * LARGEST_LEAST_TAIL))
-    return Room(min(tail_tokens, most), scaled_tokens(Size(prose=least), log, situation), most)
+    return Room(min(tail_tokens, most), scaled_tokens(Size(prose=least), log, inputs), most)
 
 
-def _rewrite(log: Log, situation: Situation, reason: Reason) -> Summarise | Fold | None:
+def _rewrite(log: Log, inputs: PlanInputs, reason: Reason) -> Summarise | Fold | None:
     """Fold nothing more, but rewrite the checkpoint smaller: the way out after a change to a smaller window."""
     if log.checkpoint is None or (log.live and not log.live[0].cuttable):
         return None
-    step = _worth_folding(log, Cut.at(log, 0), situation, reason, urgent=True)
+    step = _worth_folding(log, Cut.at(log, 0), inputs, reason, urgent=True)
     written = log.checkpoint.budget_tokens
     # With the same room its text would be the same: pins and verbatim rules keep their size.
     return None if step is None or (written and step.budget_tokens >= written) else step

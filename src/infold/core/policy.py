@@ -56,7 +56,7 @@ def _expect_types(policy: Struct, prefix: str = "") -> None:
     for name, kind in _kinds(type(policy)).items():
         value = getattr(policy, name)
         if type(value) is not kind and not _is_of(value, kind):
-            remedy = f"give {_described(kind)}"
+            remedy = f"give {_describe_kind(kind)}"
             raise PolicyError(f"{prefix}{name}", f"{value!r} ({type(value).__name__})", remedy=remedy)
 
 
@@ -72,12 +72,12 @@ def _kinds(policy: type[Struct]) -> dict[str, Any]:
     return {field.name: field.type for field in msgspec.structs.fields(policy)}
 
 
-def _described(kind: Any) -> str:
+def _describe_kind(kind: Any) -> str:
     """Return what to pass for a field, in words and by example."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(repr, get_args(kind)))}"
     if NoneType in get_args(kind):
-        return " or ".join((*(_described(one) for one in get_args(kind) if one is not NoneType), "None"))
+        return " or ".join((*(_describe_kind(one) for one in get_args(kind) if one is not NoneType), "None"))
     return {
         Amount: "share(0.8), tokens(100_000) or remaining(20_000)",
         bool: "True or False",
@@ -454,7 +454,7 @@ def prefixes_for(preset: str) -> tuple[str, ...]:
     return (PREFIX, OPENCODE) if preset.startswith("opencode-") or preset == "proactive" else (PREFIX,)
 
 
-def switches_on(variables: Mapping[str, str], prefix: str) -> dict[str, str]:
+def settings_switched_off(variables: Mapping[str, str], prefix: str) -> dict[str, str]:
     """Return each setting that a switch with that prefix turns off, with the variable that does; empty variables are
     ignored.
 
@@ -464,9 +464,9 @@ def switches_on(variables: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {key: variable for key, variable in stated.items() if _is_on(variable, variables[variable])}
 
 
-def switched(policy: Policy, variables: Mapping[str, str]) -> Policy:
+def apply_switches(policy: Policy, variables: Mapping[str, str]) -> Policy:
     """Return a policy with everything off that the switches turn off; raise `SettingsError` for an unknown word."""
-    off = {key for prefix in prefixes_for(policy.name) for key in switches_on(variables, prefix)}
+    off = {key for prefix in prefixes_for(policy.name) for key in settings_switched_off(variables, prefix)}
     if not off:
         return policy
     prune = replace(policy.prune, enabled=policy.prune.enabled and "compaction.prune" not in off)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from infold.core.entries import Handle, handle_of
-from infold.core.log import Log, within
-from infold.core.logged_message import Placed
+from infold.core.log import Log, indices_within
+from infold.core.logged_message import LoggedMessage
 from infold.core.messages import ToolCallPart, ToolResultPart
 from infold.core.policy import PrunePolicy
 from infold.core.tokens import measure_part, tokens_in
@@ -38,41 +38,41 @@ def plan_prune(log: Log, policy: PrunePolicy, *, usable_tokens: int, minimum_tok
     walked = freed = 0
     targets: list[Handle] = []
     rule = log.rendering.estimate
-    for placed, position in _candidates(log, policy):
-        tokens = tokens_in(_shown_measure(log, placed, position), rule)
+    for logged, position in _candidates(log, policy):
+        tokens = tokens_in(_shown_measure(log, logged, position), rule)
         walked += tokens
         if walked > keep:
             freed += tokens
-            targets.append(handle_of(placed.sequence, position))
+            targets.append(handle_of(logged.sequence, position))
     return PrunePlan(tuple(targets), freed) if freed > least else NOTHING_TO_PRUNE
 
 
-def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[Placed, int]]:
+def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[LoggedMessage, int]]:
     """Yield what may be hidden, newest first: a message and the position of a part in it."""
     newest = _newest_touchable(log, policy)
     oldest = _oldest_touchable(log)
-    for index in reversed(within(log.spine.prunable, newest + 1)):
-        placed = log.spine.items[index]
-        if index < oldest or placed.sequence < log.checkpoint_sequence:
+    for index in reversed(indices_within(log.message_index.prunable, newest + 1)):
+        logged = log.message_index.items[index]
+        if index < oldest or logged.sequence < log.checkpoint_sequence:
             return
-        hidden = log.altered.get(placed.sequence)
-        for position in placed.prunable:
-            part = placed.message.parts[position]
+        hidden = log.altered.get(logged.sequence)
+        for position in logged.prunable:
+            part = logged.message.parts[position]
             if not _is_wanted(part, policy):
                 continue
             if isinstance(part, ToolResultPart) and part.cleared:
                 return
-            if hidden is not None and any(hiding.clip is None for hiding in hidden.hidings.get(position, ())):
+            if hidden is not None and any(hiding.clip is None for hiding in hidden.hidden_by.get(position, ())):
                 return
-            if not log.pins or handle_of(placed.sequence, position) not in log.pins:
-                yield placed, position
+            if not log.pins or handle_of(logged.sequence, position) not in log.pins:
+                yield logged, position
 
 
-def _shown_measure(log: Log, placed: Placed, position: int) -> int:
+def _shown_measure(log: Log, logged: LoggedMessage, position: int) -> int:
     """Return the measure of a part as the view shows it: hiding a clipped part frees only what is left of it."""
-    altered = log.altered.get(placed.sequence)
-    if altered is None or position not in altered.hidings:
-        return placed.measures[position]
+    altered = log.altered.get(logged.sequence)
+    if altered is None or position not in altered.hidden_by:
+        return logged.measures[position]
     return measure_part(altered.message.parts[position], log.rendering.estimate)
 
 
@@ -86,11 +86,13 @@ def _newest_touchable(log: Log, policy: PrunePolicy) -> int:
     """Return the index of the message that begins the oldest spared turn; -1 if there is none."""
     if policy.spare_turns == 0:
         return log.length - 1
-    turns = within(log.spine.persons_turns if policy.genuine_turns else log.spine.user_turns, log.length)
+    turns = indices_within(
+        log.message_index.persons_turns if policy.genuine_turns else log.message_index.user_turns, log.length
+    )
     return turns[-policy.spare_turns] if len(turns) >= policy.spare_turns else -1
 
 
 def _oldest_touchable(log: Log) -> int:
     """Return the index after the newest summary, finished or not."""
-    summaries = within(log.spine.summaries, log.length)
+    summaries = indices_within(log.message_index.summaries, log.length)
     return summaries[-1] + 1 if summaries else 0

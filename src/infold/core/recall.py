@@ -23,8 +23,8 @@ from infold.core.messages import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
-    attached,
-    is_lost,
+    is_media_lost,
+    media_label,
 )
 from infold.core.policy import Ruler
 from infold.core.tokens import estimate
@@ -117,7 +117,7 @@ class _Passage(Struct, frozen=True, gc=False):
     length: int
 
 
-def tokens_of(text: str) -> list[str]:
+def search_tokens(text: str) -> list[str]:
     """Return the search tokens of a text, lower-cased and in order.
 
     Words and numbers; identifiers and paths whole and in their parts; pairs of neighbouring characters in scripts
@@ -168,9 +168,9 @@ class Index:
     def add(self, document: Document) -> None:
         """Add a document; it counts as newer than those before it."""
         self._documents.append(document)
-        title = tokens_of(document.title)
+        title = search_tokens(document.title)
         for start, end in _passages_of(document.text):
-            counts = Counter((*title * TITLE_WEIGHT, *tokens_of(document.text[start:end])))
+            counts = Counter((*title * TITLE_WEIGHT, *search_tokens(document.text[start:end])))
             number, length = len(self._passages), counts.total()
             self._passages.append(_Passage(len(self._documents) - 1, start, end, length))
             self._length += length
@@ -183,12 +183,12 @@ class Index:
         scores = self._scores(weights)
         likely = sorted(scores, key=lambda number: (-scores[number], -number))[: most * RESCORED]
         hits = sorted((self._rescored(number, scores[number], weights) for number in likely), key=_rank, reverse=True)
-        return tuple(hit for _, hit in _varied(hits))[:most]
+        return tuple(hit for _, hit in _without_repeats(hits))[:most]
 
     def _weights(self, query: str) -> dict[str, float]:
         """Return the weight of each of a query's tokens: the rarer, the higher."""
         passages = len(self._passages)
-        known = (term for term in dict.fromkeys(tokens_of(query)) if term in self._postings)
+        known = (term for term in dict.fromkeys(search_tokens(query)) if term in self._postings)
         return {term: log(1 + (passages - (df := len(self._postings[term])) + 0.5) / (df + 0.5)) for term in known}
 
     def _scores(self, weights: dict[str, float]) -> dict[int, float]:
@@ -204,14 +204,14 @@ class Index:
         passage = self._passages[number]
         document = self._documents[passage.document]
         lines = tuple(line.rstrip() for line in _lines(document.text[passage.start : passage.end])) or ("",)
-        found = [weights.keys() & set(tokens_of(line)) for line in lines]
+        found = [weights.keys() & set(search_tokens(line)) for line in lines]
         near = max(_told(frozenset().union(*found[at : at + NEAR_LINES]), weights) for at in range(len(lines)))
         excerpt = "\n".join(lines)
         closer = score * (1 + NEARNESS * near / sum(weights.values()) + RECENCY * number / len(self._passages))
         return number, Hit(document.handle, closer, excerpt, document.title)
 
 
-def reply(hits: Iterable[Hit], *, budget_tokens: int, rule: Ruler = "features") -> str:
+def render_hits(hits: Iterable[Hit], *, budget_tokens: int, rule: Ruler = "features") -> str:
     """Return the hits as a text of at most that many tokens, best first, without repetition.
 
     The best are shown with their lines; for the others, while there is room, the names that occur in them, so that the
@@ -237,14 +237,16 @@ class _Page:
     def show(self, hit: Hit, allowed: int) -> bool:
         """Show a hit's lines if they fit into `allowed` tokens; lines shown before are skipped."""
         lines = [line for line in hit.excerpt.splitlines() if line.strip() and line.strip() not in self.seen]
-        block = "\n".join((_headed(hit), *lines))
+        block = "\n".join((_with_heading(hit), *lines))
         return self._put(block, (line.strip() for line in lines), allowed)
 
     def name(self, hit: Hit) -> None:
         """List the names in a hit, on one line, without those shown before."""
         names = [name for name in dict.fromkeys(_NAME.findall(hit.excerpt)) if name not in self.seen]
         if names:
-            self._put(f"{_headed(hit)[:LONGEST_HEADING]} … {' '.join(names[:MOST_NAMES])}", names, self.budget_tokens)
+            self._put(
+                f"{_with_heading(hit)[:LONGEST_HEADING]} … {' '.join(names[:MOST_NAMES])}", names, self.budget_tokens
+            )
 
     def _put(self, block: str, seen: Iterable[str], allowed: int) -> bool:
         size = estimate(block, self.rule) + 2
@@ -256,7 +258,7 @@ class _Page:
         return True
 
 
-def _headed(hit: Hit) -> str:
+def _with_heading(hit: Hit) -> str:
     return f"[{hit.handle}] {hit.title}".rstrip()
 
 
@@ -277,7 +279,7 @@ def _lines(text: str) -> Iterator[str]:
         yield from _SHOWABLE.findall(line) if len(line) > LONGEST_LINE else (line,)
 
 
-def _varied(hits: Iterable[tuple[int, Hit]]) -> Iterator[tuple[int, Hit]]:
+def _without_repeats(hits: Iterable[tuple[int, Hit]]) -> Iterator[tuple[int, Hit]]:
     """Yield the hits without repetitions, and only a few of one document."""
     seen: Counter[str] = Counter()
     for number, hit in hits:
@@ -314,54 +316,54 @@ def documents_of(messages: Iterable[tuple[int, Message]]) -> Iterator[Document]:
                 case ToolCallPart():
                     calls[part.call_id] = _call(handle, part)
                 case ToolResultPart():
-                    yield from _answered(handle, part, calls.pop(part.call_id, None))
+                    yield from _result_documents(handle, part, calls.pop(part.call_id, None))
                 case FilePart():
-                    yield Document(handle, _described(part))
+                    yield Document(handle, _describe_media(part))
                 case _:
                     pass
     yield from calls.values()
 
 
 def _call(handle: str, part: ToolCallPart) -> Document:
-    written = tuple(_written(arguments_of(part))) or (part.arguments,)
+    written = tuple(_argument_lines(arguments_of(part))) or (part.arguments,)
     return Document(handle, "\n".join(written), title=part.tool)
 
 
-def _answered(handle: str, part: ToolResultPart, call: Document | None) -> Iterator[Document]:
-    text = "\n".join((part.output, *map(attached, part.files))) if part.files else part.output
+def _result_documents(handle: str, part: ToolResultPart, call: Document | None) -> Iterator[Document]:
+    text = "\n".join((part.output, *map(media_label, part.files))) if part.files else part.output
     if call is None:
-        yield Document(handle, text, title=f"{part.tool}{_ended(part)}")
+        yield Document(handle, text, title=f"{part.tool}{_outcome_suffix(part)}")
         return
     title = " ".join((call.title, *call.text.split()))
     if len(title) > LONGEST_TITLE:
         yield call
-    yield Document(handle, text, title=f"{title[:LONGEST_TITLE]}{_ended(part)}")
+    yield Document(handle, text, title=f"{title[:LONGEST_TITLE]}{_outcome_suffix(part)}")
 
 
-def _described(part: FilePart) -> str:
+def _describe_media(part: FilePart) -> str:
     """Describe a medium by its metadata; its bytes are not in the log."""
-    kept = "bytes, which were not stored" if is_lost(part) else "bytes"
+    kept = "bytes, which were not stored" if is_media_lost(part) else "bytes"
     known = (part.name, part.media_type, f"{part.byte_size:,} {kept}" if part.byte_size else "", part.reference)
     return ", ".join(filter(None, known))
 
 
-def _ended(part: ToolResultPart) -> str:
+def _outcome_suffix(part: ToolResultPart) -> str:
     status = exit_status_of(part)
     if status is not None:
         return f" → exit {status}"
     return "" if part.status == "completed" else f" → {part.status}"
 
 
-def _written(value: object) -> Iterator[str]:
+def _argument_lines(value: object) -> Iterator[str]:
     """Yield decoded arguments as lines; short names first on their line."""
     match value:
         case dict():
             for key, inner in value.items():
-                for line in _written(inner):
+                for line in _argument_lines(inner):
                     yield f"{key}: {line}"
         case list():
             for inner in value:
-                yield from _written(inner)
+                yield from _argument_lines(inner)
         case None:
             pass
         case _:

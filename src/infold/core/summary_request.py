@@ -125,46 +125,47 @@ def instruction(additions: Additions) -> str:
     """Return the instruction to the summariser; a replacement prompt replaces the instruction and the contexts."""
     asked = [additions.replacement] if additions.replacement else [_ASK, *additions.contexts]
     if additions.focus:
-        asked.append(f"Give particular room to this: {_shortened(additions.focus, LONGEST_FOCUS)}")
+        asked.append(f"Give particular room to this: {_shorten(additions.focus, LONGEST_FOCUS)}")
     if additions.earlier:
         asked.append(
             "Earlier notes on what came before this record follow. Merge them: keep what still holds, let the record win "
-            f"where they differ, and drop what is finished.\n<earlier-notes>\n{inert(additions.earlier)}\n</earlier-notes>"
+            "where they differ, and drop what is finished.\n"
+            f"<earlier-notes>\n{escape_record(additions.earlier)}\n</earlier-notes>"
         )
     if additions.later:
         asked.append(
             "The conversation went on after the record as follows. Your colleague sees this part, so do not describe it; but "
-            f"what is settled in it is no longer open.\n<later>\n{inert(additions.later)}\n</later>"
+            f"what is settled in it is no longer open.\n<later>\n{escape_record(additions.later)}\n</later>"
         )
     return "\n\n".join(asked)
 
 
-def inert(text: str) -> str:
+def escape_record(text: str) -> str:
     """Return text that cannot end the block it is in: the history is material, never structure."""
     return _CLOSINGS.sub(r"<\\/\1", text)
 
 
 def later_text(tail: Iterable[Message]) -> str:
     """Return the beginning and the end of what follows a record, shortened."""
-    return _shortened("\n".join(flattened(tail)), LONGEST_LATER)
+    return _shorten("\n".join(flatten_messages(tail)), LONGEST_LATER)
 
 
 def shared_request(system: str, view: Sequence[Message], additions: Additions, *, output_tokens: int) -> SummaryRequest:
     """Return the ordinary request with the instruction as its last user text."""
-    asked = _said(instruction(additions), "ask-summary")
+    asked = _flatten_message(instruction(additions), "ask-summary")
     return SummaryRequest(system, (*view, asked), output_tokens, shares_prefix=True)
 
 
 def messages_request(view: Sequence[Message], additions: Additions, *, output_tokens: int) -> SummaryRequest:
     """Return the compaction agent's request over the history message by message, the instruction last."""
-    asked = _said(instruction(additions), "ask-summary")
+    asked = _flatten_message(instruction(additions), "ask-summary")
     return SummaryRequest(COMPACTION_AGENT.system_text, (*view, asked), output_tokens)
 
 
 def own_request(record: str, additions: Additions, *, output_tokens: int) -> SummaryRequest:
     """Return the compaction agent's request over a piece of the record."""
-    text = f"<record>\n{inert(record)}\n</record>\n\n{instruction(additions)}"
-    return SummaryRequest(COMPACTION_AGENT.system_text, (_said(text, "ask-summary"),), output_tokens)
+    text = f"<record>\n{escape_record(record)}\n</record>\n\n{instruction(additions)}"
+    return SummaryRequest(COMPACTION_AGENT.system_text, (_flatten_message(text, "ask-summary"),), output_tokens)
 
 
 def records(
@@ -175,18 +176,18 @@ def records(
     The summary of each record is given to the next as the earlier one; room for it is left.
     """
     notes = output_tokens if additions.earlier == "" else 0
-    beside = (
+    added_size = (
         measure(instruction(additions), ruler) + measure(COMPACTION_AGENT.system_text, ruler) + output_tokens + notes
     )
-    yield from _pieces(flattened(head), max(SMALLEST_RECORD_TOKENS, window_tokens - beside), ruler)
+    yield from _pieces(flatten_messages(head), max(SMALLEST_RECORD_TOKENS, window_tokens - added_size), ruler)
 
 
-def flattened(messages: Iterable[Message]) -> tuple[str, ...]:
+def flatten_messages(messages: Iterable[Message]) -> tuple[str, ...]:
     """Return messages as plain text, a block each; long tool output and arguments shortened, media as a note."""
     return tuple(block for message in messages if (block := _block(message)))
 
 
-def _said(text: str, name: str) -> UserMessage:
+def _flatten_message(text: str, name: str) -> UserMessage:
     return UserMessage(MessageId(name), (TextPart(text, synthetic=True),))
 
 
@@ -194,7 +195,7 @@ def _pieces(blocks: Sequence[str], room: int, ruler: Ruler) -> Iterator[str]:
     """Yield blocks joined as long as they fit; a block that is too large is divided."""
     gathered: list[str] = []
     free = room
-    for block in (part for whole in blocks for part in _divided(whole, room, ruler)):
+    for block in (part for whole in blocks for part in _divide_block(whole, room, ruler)):
         size = measure(block, ruler) + 2
         if gathered and size > free:
             yield "\n\n".join(gathered)
@@ -205,13 +206,13 @@ def _pieces(blocks: Sequence[str], room: int, ruler: Ruler) -> Iterator[str]:
         yield "\n\n".join(gathered)
 
 
-def _divided(block: str, room: int, ruler: Ruler) -> Iterator[str]:
+def _divide_block(block: str, room: int, ruler: Ruler) -> Iterator[str]:
     if measure(block, ruler) + 2 <= room or len(block) < 2:
         yield block
         return
     middle = len(block) // 2
-    yield from _divided(block[:middle], room, ruler)
-    yield from _divided(block[middle:], room, ruler)
+    yield from _divide_block(block[:middle], room, ruler)
+    yield from _divide_block(block[middle:], room, ruler)
 
 
 def _block(message: Message) -> str:
@@ -222,13 +223,13 @@ def _block(message: Message) -> str:
 def _line(part: Part, message: Message) -> str:
     match part:
         case TextPart(opaque=True):
-            return f"[block] {_shortened(part.text, LONGEST_RESULT)}"
+            return f"[block] {_shorten(part.text, LONGEST_RESULT)}"
         case TextPart():
             return "" if part.ignored or not part.text.strip() else f"[{_speaker(part, message)}] {part.text.strip()}"
         case ToolCallPart():
-            return f"[call {part.tool}] {_shortened(part.arguments, LONGEST_CALL)}"
+            return f"[call {part.tool}] {_shorten(part.arguments, LONGEST_CALL)}"
         case ToolResultPart():
-            return f"[result of {part.tool}, {part.status}] {_shortened(part.output, LONGEST_RESULT)}"
+            return f"[result of {part.tool}, {part.status}] {_shorten(part.output, LONGEST_RESULT)}"
         case FilePart():
             return f"[attached {part.media_type} {part.name}]"
         case _:
@@ -241,7 +242,7 @@ def _speaker(part: TextPart, message: Message) -> str:
     return "user" if isinstance(message, UserMessage) and is_attached_or_own(part) else "program"
 
 
-def _shortened(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return f"{text[: most * 2 // 3]} … ({len(text) - most:,} characters left out) … {text[-(most // 3) :]}"

@@ -192,14 +192,14 @@ WIDE_BYTES_PER_CHARACTER = 1.25
 Found = TypeVar("Found")
 
 
-class Reading(Struct, frozen=True, gc=False):
+class TextEstimate(Struct, frozen=True, gc=False):
     """A text's estimated tokens, and whether it is mostly outside ASCII."""
 
     tokens: int
     is_wide: bool
 
 
-def remembering(read: Callable[[str], Found]) -> Callable[[str], Found]:
+def cache_by_text(read: Callable[[str], Found]) -> Callable[[str], Found]:
     """Cache a pure function of a text."""
     known: dict[tuple[int, int], Found] = {}
 
@@ -215,12 +215,12 @@ def remembering(read: Callable[[str], Found]) -> Callable[[str], Found]:
     return recall
 
 
-def _read(text: str) -> Reading:
+def _read(text: str) -> TextEstimate:
     wide = not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > WIDE_BYTES_PER_CHARACTER * len(text)
-    return Reading(estimate_tokens(text), wide)
+    return TextEstimate(estimate_tokens(text), wide)
 
 
-remembered = remembering(_read)
+remembered = cache_by_text(_read)
 
 
 MESSAGE_OVERHEAD_TOKENS = 4

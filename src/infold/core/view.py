@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from infold.core.log import Log
-from infold.core.logged_message import Placed, interrupted, late_heading
+from infold.core.logged_message import LoggedMessage, interrupted_result, late_heading
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -37,10 +37,10 @@ REQUEST_TEXT = "Summarise the work so far, so that it can go on from the summary
 """The text of a compaction request if a view shows it as a message."""
 
 
-def standing(log: Log) -> tuple[Message, ...]:
+def filter_compacted(log: Log) -> tuple[Message, ...]:
     """Return the newest request and summary, then every message they did not fold, oldest first (*filterCompacted*)."""
     pair = () if log.checkpoint is None else (log.checkpoint.request, log.checkpoint.summary)
-    return (*(message for message in pair if message is not None), *(placed.message for placed in log.live))
+    return (*(message for message in pair if message is not None), *(logged.message for logged in log.live))
 
 
 def view(log: Log, summary: SummaryPolicy, *, brought: bool = False) -> tuple[Message, ...]:
@@ -51,9 +51,9 @@ def view(log: Log, summary: SummaryPolicy, *, brought: bool = False) -> tuple[Me
     result that came after its step becomes text, since an earlier request has already answered its call as interrupted.
     """
     messages = tuple(_sendable(log, brought=brought))
-    if messages and not brought and _broke_off(messages[-1]):
+    if messages and not brought and _ended_in_error(messages[-1]):
         messages = messages[:-1]
-    return (*_opening(log, summary), *messages)
+    return (*_checkpoint_messages(log, summary), *messages)
 
 
 def answered_as_interrupted(messages: Iterable[Message]) -> frozenset[str]:
@@ -62,12 +62,12 @@ def answered_as_interrupted(messages: Iterable[Message]) -> frozenset[str]:
     return frozenset(result.call_id for message in own for result in results_of(message))
 
 
-def _broke_off(message: Message) -> bool:
+def _ended_in_error(message: Message) -> bool:
     """Return whether a reply ended in an error: half an answer cannot be continued."""
     return isinstance(message, AssistantMessage) and (bool(message.error) or message.finish == "error")
 
 
-def _opening(log: Log, summary: SummaryPolicy) -> tuple[Message, ...]:
+def _checkpoint_messages(log: Log, summary: SummaryPolicy) -> tuple[Message, ...]:
     """Return the messages that replace the folded head."""
     checkpoint, number = log.checkpoint, log.checkpoint_sequence
     if checkpoint is None or not checkpoint.text:
@@ -94,45 +94,47 @@ def _sendable(log: Log, *, brought: bool) -> Iterator[Message]:
     shows_all = _shows_all_reasoning(log)
     is_changed = log.checkpoint is not None or bool(log.altered) or not shows_all
     is_repaired = is_changed or not brought
-    answered = _answered_elsewhere(log.live, late_counts=not is_repaired)
+    answered = _calls_answered_elsewhere(log.live, late_counts=not is_repaired)
     step: _Step | None = None
-    for placed in log.live:
-        if step is not None and not _may_follow_calls(placed):
+    for logged in log.live:
+        if step is not None and not _may_follow_calls(logged):
             yield from step.closed(in_order=is_changed)
             step = None
-        if not placed.is_sent or (placed.is_blank and (is_changed or not (brought or _is_given(placed.message)))):
+        if not logged.is_sent or (
+            logged.is_blank and (is_changed or not (brought or _is_callers_message(logged.message)))
+        ):
             continue
-        message = log.shown(placed)
-        if is_repaired and placed.late:
-            message = _with_late_as_text(message, placed)
-        if not shows_all and (left_out := log.left_out_of(placed)) is not None:
+        message = log.shown(logged)
+        if is_repaired and logged.late:
+            message = _with_late_as_text(message, logged)
+        if not shows_all and (left_out := log.left_out_of(logged)) is not None:
             message = without(message, left_out)
             if not any(map(_says_something, message.parts)):
                 continue
-        if placed.calls:
-            step = _Step(placed, answered)
-        elif step is not None and step.holds_back(placed.results):
-            step.held.append((placed, message))
+        if logged.calls:
+            step = _Step(logged, answered)
+        elif step is not None and step.holds_back(logged.results):
+            step.held.append((logged, message))
             continue
         yield message
     if step is not None:
         yield from step.closed(in_order=is_changed)
 
 
-def _answered_elsewhere(live: Sequence[Placed], *, late_counts: bool) -> frozenset[str]:
+def _calls_answered_elsewhere(live: Sequence[LoggedMessage], *, late_counts: bool) -> frozenset[str]:
     """Return the calls that an opaque part names, and those with a late result that stays a result."""
-    late = (result.call_id for placed in live if late_counts and placed.late for result in placed.results)
-    return frozenset((*late, *(link for placed in live for link in placed.links)))
+    late = (result.call_id for logged in live if late_counts and logged.late for result in logged.results)
+    return frozenset((*late, *(link for logged in live for link in logged.links)))
 
 
-def _is_given(message: Message) -> bool:
+def _is_callers_message(message: Message) -> bool:
     """Return whether the caller wrote this message, instead of a recorded reply."""
     return not isinstance(message, AssistantMessage) or message.finish is None
 
 
-def _may_follow_calls(placed: Placed) -> bool:
+def _may_follow_calls(logged: LoggedMessage) -> bool:
     """Return whether a message leaves the step before it open: it brings results, or is a program's note within one."""
-    return bool(placed.results) or isinstance(placed.message, SystemMessage | ToolMessage)
+    return bool(logged.results) or isinstance(logged.message, SystemMessage | ToolMessage)
 
 
 class _Step:
@@ -141,8 +143,8 @@ class _Step:
     `answered` are calls whose result is elsewhere.
     """
 
-    def __init__(self, asking: Placed, answered: frozenset[str]) -> None:
-        self.held: list[tuple[Placed, Message]] = []
+    def __init__(self, asking: LoggedMessage, answered: frozenset[str]) -> None:
+        self.held: list[tuple[LoggedMessage, Message]] = []
         self._sequence = asking.sequence
         self._calls = asking.calls
         self._places = {call.call_id: place for place, call in enumerate(self._calls)}
@@ -171,8 +173,8 @@ class _Step:
             return
         notes: list[Message] = []
         told = 0
-        for placed, message in self.held:
-            places = [self._places[result.call_id] for result in placed.results if result.call_id in self._places]
+        for logged, message in self.held:
+            places = [self._places[result.call_id] for result in logged.results if result.call_id in self._places]
             if not places:
                 notes.append(message)
                 continue
@@ -187,12 +189,12 @@ class _Step:
     def _interrupted(self, calls: Sequence[ToolCallPart]) -> Iterator[ToolMessage]:
         if calls:
             number = f"{self._sequence}.{self._places[calls[0].call_id]}"
-            yield ToolMessage(MessageId(f"{_INTERRUPTED}{number}"), tuple(map(interrupted, calls)))
+            yield ToolMessage(MessageId(f"{_INTERRUPTED}{number}"), tuple(map(interrupted_result, calls)))
 
 
-def _with_late_as_text(message: Message, placed: Placed) -> Message:
-    message = replace(message, parts=_late_as_text(message.parts, placed.late))
-    if isinstance(message, ToolMessage) and len(placed.late) == len(placed.results):
+def _with_late_as_text(message: Message, logged: LoggedMessage) -> Message:
+    message = replace(message, parts=_late_as_text(message.parts, logged.late))
+    if isinstance(message, ToolMessage) and len(logged.late) == len(logged.results):
         return UserMessage(message.id, message.parts, message.created_ms)
     return message
 

@@ -9,7 +9,7 @@ from weakref import finalize
 
 import anthropic
 
-from infold.core.judge import Told
+from infold.core.judge import ModelAnswer
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused
@@ -76,7 +76,7 @@ class AnthropicMessages:
         """Send a request and yield the reply in pieces; raise `ModelError`."""
         return self._heard({**self._body(request), **_cached_system(request.system), "cache_control": CACHED})
 
-    def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
+    def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
         """Yield a summary in pieces, then the whole with usage and cost.
 
         Nothing is cached: the same request is never sent twice, and cache writes cost extra.

@@ -9,7 +9,7 @@ import pydantic
 from google import genai
 from google.genai import errors, types
 
-from infold.core.judge import Told
+from infold.core.judge import ModelAnswer
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused, RequestRefused
@@ -97,7 +97,7 @@ class GoogleGemini:
         ):
             yield from read_stream(self._endpoint, GEMINI, events)
 
-    def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
+    def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
         """Yield a summary in pieces, then the whole with usage and cost."""
         return read_summary(self.ref, GEMINI, self.stream(build_summary_request(GEMINI, request)))
 

@@ -9,7 +9,7 @@ from weakref import finalize
 import openai
 from msgspec.structs import replace
 
-from infold.core.judge import Told
+from infold.core.judge import ModelAnswer
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused
@@ -110,7 +110,7 @@ class OpenAIChat(OpenAIModel):
         with translate_errors(self.endpoint, FAILURES), asked as response:
             yield from read_stream(self.endpoint, OPENAI_CHAT, response.iter_bytes())
 
-    def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
+    def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
         """Yield a summary in pieces, then the whole with usage and cost."""
         return read_summary(self.ref, OPENAI_CHAT, self.stream(build_summary_request(OPENAI_CHAT, request)))
 
@@ -159,7 +159,7 @@ class OpenAIResponses(OpenAIModel):
         with translate_errors(self.endpoint, FAILURES), asked as response:
             yield from read_stream(self.endpoint, OPENAI_RESPONSES, response.iter_bytes())
 
-    def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
+    def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
         """Yield a summary in pieces, then the whole with usage and cost."""
         return read_summary(self.ref, OPENAI_RESPONSES, self.stream(build_summary_request(OPENAI_RESPONSES, request)))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from infold.catalogue import cost_of, lookup
-from infold.core.judge import Told
+from infold.core.judge import ModelAnswer
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.formats.codec import Decoded
@@ -55,14 +55,14 @@ def build_summary_request(wire: WireFormat, request: SummaryRequest) -> ModelReq
     return ModelRequest(items, request.system, output_tokens=request.output_tokens)
 
 
-def read_summary(ref: ModelRef, wire: WireFormat, pieces: Iterable[Heard]) -> Iterator[str | Told]:
+def read_summary(ref: ModelRef, wire: WireFormat, pieces: Iterable[Heard]) -> Iterator[str | ModelAnswer]:
     """Yield the pieces of a summary, then the whole with usage and cost."""
     for piece in pieces:
         if isinstance(piece, Said):
             yield piece.text
         elif isinstance(piece, Replied):
             usage = wire.usage(piece.body)
-            yield Told(read_answer(wire, piece.body), ref.id, usage, cost_of(ref.full_name, usage))
+            yield ModelAnswer(read_answer(wire, piece.body), ref.id, usage, cost_of(ref.full_name, usage))
 
 
 def output_limit(ref: ModelRef) -> int:

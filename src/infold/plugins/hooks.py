@@ -14,7 +14,7 @@ from infold.core.entries import Checkpoint
 from infold.core.messages import SessionId
 from infold.core.summary_request import Additions
 from infold.errors import UsageError
-from infold.ports import KeepFrom, Occasion, Supply, Veto
+from infold.ports import CompactionContext, KeepFrom, Supply, Veto
 
 MARK = "infold_hook"
 """The attribute in which a marked function carries the name of its hook."""
@@ -25,7 +25,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 class HookSpecs(Protocol):
     """The hooks with their arguments and results; every hook may return `None` to change nothing."""
 
-    def session_compacting(self, occasion: Occasion) -> Additions | None:
+    def session_compacting(self, occasion: CompactionContext) -> Additions | None:
         """Add to the summariser's instruction (`contexts`), or replace it (`replacement`).
 
         Marked as `session.compacting`. The contexts of all plugins are appended in the order of the plugins; the
@@ -33,7 +33,7 @@ class HookSpecs(Protocol):
         """
         ...
 
-    def before_compaction(self, occasion: Occasion) -> Veto | Supply | KeepFrom | None:
+    def before_compaction(self, occasion: CompactionContext) -> Veto | Supply | KeepFrom | None:
         """Veto the compaction, supply its summary, or choose another cut; the first answer counts.
 
         Marked as `compaction.before`. A supplied summary is judged like a model's; a cut moves to the nearest legal

@@ -23,7 +23,7 @@ from infold.core.messages import SessionId
 from infold.core.summary_request import SEVEN_SECTIONS, Additions
 from infold.errors import UsageError, raised_at
 from infold.plugins.hooks import MARK, HookSpecs, hook
-from infold.ports import Decision, KeepFrom, Occasion, Supply, Veto
+from infold.ports import CompactionContext, Decision, KeepFrom, Supply, Veto
 
 GROUP = "infold"
 """The entry-point group in which distributions offer their plugins."""
@@ -117,7 +117,7 @@ class PluginHooks:
         self._publish = publish
         self._lock = Lock()
 
-    def additions(self, occasion: Occasion) -> Additions:
+    def additions(self, occasion: CompactionContext) -> Additions:
         """Return all contexts in order, or only the first replacement prompt; each text is bounded."""
         given = tuple(self._call("session_compacting", _check_additions, occasion.session_id, occasion=occasion))
         room = int(occasion.usable_tokens * CHARACTERS_PER_TOKEN) or LONGEST_TEXT
@@ -126,7 +126,7 @@ class PluginHooks:
                 return Additions(replacement=_shorten(one.replacement, min(LONGEST_TEXT, room)))
         return Additions(contexts=tuple(_shorten_all(room, (text for one in given for text in one.contexts))))
 
-    def decide(self, occasion: Occasion) -> Decision | None:
+    def decide(self, occasion: CompactionContext) -> Decision | None:
         """Return the first plugin's veto, summary or cut; later plugins are not called."""
         return next(self._call("before_compaction", _check_decision, occasion.session_id, occasion=occasion), None)
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from infold.catalogue import cost_of
-from infold.core.judge import Told
+from infold.core.judge import ModelAnswer
 from infold.core.summary_request import SummaryRequest
 from infold.errors import MAY_PASS, FormatError, ModelBusy, ModelError, ModelOverflow, RequestRefused, StoreError
 from infold.formats.overflow import Overflow, message_in, recognise
@@ -125,7 +125,7 @@ class ManagedRequest:
         if self._calls is not None and not self._calls.is_foreground:
             self._calls.cancel()
 
-    def summarise(self, request: SummaryRequest) -> Told:
+    def summarise(self, request: SummaryRequest) -> ModelAnswer:
         """Request a summary from the provider of this request; raise `ModelError` if its window is too small for one."""
         learned, model = self.session.log.limits.tokens, self.parsed.asked.model
         if learned is not None and learned < LEAST_SUMMARISER_TOKENS:
@@ -139,7 +139,7 @@ _current: ContextVar[ManagedRequest | None] = ContextVar("infold_managed_request
 """The request that is being prepared; the threads that its session starts inherit it."""
 
 
-def summarise_upstream(request: SummaryRequest) -> Told:
+def summarise_upstream(request: SummaryRequest) -> ModelAnswer:
     """Summarise with the model of the request that is being prepared; the summariser of sessions without one of their own."""
     managed = _current.get()
     if managed is None:
@@ -147,7 +147,7 @@ def summarise_upstream(request: SummaryRequest) -> Told:
     return managed.summarise(request)
 
 
-def read_summary(asked: ProviderRequest, reply: UpstreamReply) -> Told:
+def read_summary(asked: ProviderRequest, reply: UpstreamReply) -> ModelAnswer:
     """Return the summary in a provider's reply, with its cost; raise `ModelError` if it has none."""
     if reply.status >= 400:
         raise _refusal(asked.model, reply)
@@ -159,7 +159,7 @@ def read_summary(asked: ProviderRequest, reply: UpstreamReply) -> Told:
         raise ModelBusy(asked.model, f"answered with an error: {message_in(body)}")
     try:
         usage = asked.wire.usage(body)
-        return Told(read_answer(asked.wire, body), asked.model, usage, cost_of(asked.model, usage))
+        return ModelAnswer(read_answer(asked.wire, body), asked.model, usage, cost_of(asked.model, usage))
     except FormatError as broken:
         raise ModelError(asked.model, f"answered with something other than a reply ({broken})") from broken
 

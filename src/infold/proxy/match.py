@@ -12,8 +12,8 @@ from itertools import takewhile
 from msgspec import Struct
 
 from infold.core.log import Log
-from infold.core.logged_message import Placed
-from infold.core.messages import AssistantMessage, Message, calls_of, is_callers, is_genuine_user, likeness
+from infold.core.logged_message import LoggedMessage
+from infold.core.messages import AssistantMessage, Message, calls_of, fingerprint, is_from_caller, is_genuine_user
 from infold.formats.codec import Decoded
 from infold.formats.requests import ProviderRequest
 from infold.session.counting import split_preamble
@@ -103,7 +103,7 @@ def decode_history(asked: ProviderRequest) -> IncomingHistory:
     """Decode the history of a request; raise `BrokenInput` if a message cannot be decoded."""
     decoded = asked.wire.decode(asked.items)
     _, messages = split_preamble(decoded.messages)
-    return IncomingHistory(decoded, messages, tuple(map(likeness, messages)), bool(asked.tools))
+    return IncomingHistory(decoded, messages, tuple(map(fingerprint, messages)), bool(asked.tools))
 
 
 def fork_ids(name: str, history: IncomingHistory) -> Iterator[str]:
@@ -133,8 +133,8 @@ def match_history(history: IncomingHistory, log: Log) -> Match | None:
     folded = 0 if checkpoint is None else checkpoint.folded
     if checkpoint is not None and not starts_with_fold(history.messages, checkpoint):
         return None
-    live = [placed for placed in log.live[: log.length] if is_callers(placed.message)]
-    fingerprints = [likeness(placed.message) for placed in live]
+    live = [placed for placed in log.live[: log.length] if is_from_caller(placed.message)]
+    fingerprints = [fingerprint(placed.message) for placed in live]
     equal = _count_equal(history.fingerprints[folded:], fingerprints)
     same = stored_prefix_length(history.messages[folded:], live, equal)
     known = folded + same
@@ -166,7 +166,7 @@ def fingerprint_of(*texts: str) -> str:
     return hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def _offers_tools(live: Sequence[Placed]) -> bool:
+def _offers_tools(live: Sequence[LoggedMessage]) -> bool:
     """Whether a session's requests offer tools: a recorded reply has a size for them, or calls one.
 
     Calls that the client brought do not count: a request for a title may bring a history that is full of them.

@@ -16,7 +16,7 @@ from infold.core.budget import Window, budget_for
 from infold.core.compact import compact
 from infold.core.entries import MessageEntry
 from infold.core.events import Clipped, Compacted, Pruned
-from infold.core.gauge import Rates, Situation
+from infold.core.gauge import PlanInputs, Rates
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
 from infold.core.messages import (
@@ -268,7 +268,7 @@ class PresetRunner:
         self._policy = replace(policy, summary=replace(policy.summary, fallback="fold"))
         self._log = Log(SessionId("replay"), Rendering(policy.estimate, policy.stub))
         self._opening = opening_blocks(setup)
-        self._situation = Situation(
+        self._situation = PlanInputs(
             self._policy,
             budget_for(_window(setup.entry, window_tokens), self._policy),
             overhead_tokens=setup.estimated_constant_tokens,
@@ -281,8 +281,8 @@ class PresetRunner:
         """Append the new messages, compact as a session would, and return the view."""
         self._log = self._log.extend(MessageEntry(message) for message in self._setup.recording.added_before(call))
         before = self._log
-        situation = replace(self._situation, is_cold=self._is_cold(call))
-        compaction = compact(before, situation, now_ms=call.sent_ms)
+        inputs = replace(self._situation, is_cold=self._is_cold(call))
+        compaction = compact(before, inputs, now_ms=call.sent_ms)
         self._log = compaction.log
         folds = sum(isinstance(event, Compacted) for event in compaction.events)
         return PolicyRequest(

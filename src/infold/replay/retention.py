@@ -13,16 +13,16 @@ from statistics import fmean
 from msgspec import Struct
 
 from infold.core.budget import Window, budget_for
-from infold.core.compact import carry_out
+from infold.core.compact import apply_step
 from infold.core.cut import Cut
 from infold.core.entries import MessageEntry
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
 from infold.core.messages import Message, SessionId
 from infold.core.plan import Fold
 from infold.core.policy import INFOLD
-from infold.core.recall import Index, documents_of, reply
+from infold.core.recall import Index, documents_of, render_hits
 from infold.core.tokens import estimate, measure_message
 from infold.core.view import view
 from infold.errors import InfoldError
@@ -187,7 +187,7 @@ def measure_session(source: str, session: RecordedSession, decoys: Sequence[Hist
 def fold_log(point: EndPoint, cuts: int) -> Log:
     """Return the log at an end point after that many successive folds, the last one at its cut."""
     log = Log(SessionId("retention"), Rendering(recall=True))
-    situation = Situation(INFOLD, budget_for(Window(200_000), INFOLD))
+    inputs = PlanInputs(INFOLD, budget_for(Window(200_000), INFOLD))
     sizes = [sum(measure_message(message, "features")) for message in point.messages[: point.cut]]
     steps = sorted({_share_index(sizes, number / cuts) for number in range(1, cuts)} | {point.cut})
     fed = 0
@@ -196,7 +196,7 @@ def fold_log(point: EndPoint, cuts: int) -> Log:
         fed = until
         index = _legal_index(log, len(log.live) - (until - at))
         if index > 0:
-            log = carry_out(log, Fold(Cut.at(log, index), point.budget_tokens, "manual"), situation).log
+            log = apply_step(log, Fold(Cut.at(log, index), point.budget_tokens, "manual"), inputs).log
     return log
 
 
@@ -324,7 +324,7 @@ class RecallProbe:
 
     def ask(self, query: str) -> str:
         """Return the answer of one call."""
-        return reply(self.index.search(query, most=MOST_HITS), budget_tokens=REPLY_TOKENS)
+        return render_hits(self.index.search(query, most=MOST_HITS), budget_tokens=REPLY_TOKENS)
 
 
 def _queries(words: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from infold.catalogue import Assumed, Lookup, Prices, lookup
 from infold.core.entries import handle_of
 from infold.core.log import Log
-from infold.core.logged_message import Placed
+from infold.core.logged_message import LoggedMessage
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -96,7 +96,7 @@ def view_sizes(log: Log) -> ViewSizes:
     return sizes
 
 
-def message_sizes(log: Log, placed: Placed) -> ViewSizes:
+def message_sizes(log: Log, placed: LoggedMessage) -> ViewSizes:
     """Measure one live message as the view shows it."""
     shown = log.shown(placed)
     ruler = token_ruler(log.rendering.estimate)
@@ -107,7 +107,7 @@ def message_sizes(log: Log, placed: Placed) -> ViewSizes:
         category = category_of(shown, part)
         if measured and not (category == "reasoning" and log.is_cleaned(placed)):
             sizes[category] = sizes.get(category, NO_SIZE).plus(size_of_parts((part,), (measured,)))
-    return ViewSizes({**sizes, "results": sizes.get("results", NO_SIZE).plus(placed.beside)})
+    return ViewSizes({**sizes, "results": sizes.get("results", NO_SIZE).plus(placed.added_size)})
 
 
 class ViewContents(Struct, frozen=True):

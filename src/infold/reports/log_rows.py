@@ -85,7 +85,7 @@ def message_state(sequence: int, log: Log, amendments: Iterable[tuple[int, Amend
         altered = log.altered.get(sequence)
         if altered is None:
             return "in view"
-        newest = [stack[-1] for stack in altered.hidings.values()]
+        newest = [stack[-1] for stack in altered.hidden_by.values()]
         return "pruned" if any(hiding.clip is None for hiding in newest) else "clipped"
     is_taken_back = any(entry.first <= sequence < number for number, entry in amendments)
     return "taken back" if is_taken_back else "folded"

@@ -112,7 +112,7 @@ def message_detail(store: Store, key: SessionKey, handle: str, *, whole: bool = 
 def _part(sequence: int, position: int, message: Message, log: Log, *, whole: bool) -> PartDetail:
     part, handle = message.parts[position], handle_of(sequence, position)
     altered, is_live = log.altered.get(sequence), log.at(sequence) is not None
-    shown = None if altered is None or position not in altered.hidings else altered.message.parts[position]
+    shown = None if altered is None or position not in altered.hidden_by else altered.message.parts[position]
     return PartDetail(
         handle,
         position,

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from infold.core.budget import Window, budget_for
 from infold.core.entries import Entry, MessageEntry
-from infold.core.gauge import Situation, gauge
+from infold.core.gauge import PlanInputs, gauge
 from infold.core.load import load
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
@@ -85,4 +85,4 @@ def reply_in(entry: Entry) -> AssistantMessage | None:
 
 def count_tokens(log: Log, overhead: Overhead) -> int:
     """Return how full the window is: the last reported usage and an estimate of what was added since."""
-    return gauge(log, Situation(INFOLD, _UNBOUNDED, overhead_tokens=overhead.tokens)).count_tokens
+    return gauge(log, PlanInputs(INFOLD, _UNBOUNDED, overhead_tokens=overhead.tokens)).count_tokens

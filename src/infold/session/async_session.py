@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Any, ParamSpec, TypeVar, cast
 
 from infold.core.events import Event
-from infold.core.judge import Told
+from infold.core.judge import ModelAnswer
 from infold.core.log import Log
 from infold.core.messages import FilePart, Message
 from infold.core.policy import Policy
@@ -246,18 +246,20 @@ class LoopCallbacks(Callbacks):
         self._call_soon(publish_here)
         self._result(published)
 
-    def _call(self, summariser: Summariser, request: SummaryRequest, on_piece: OnPiece, seconds: float | None) -> Told:
+    def _call(
+        self, summariser: Summariser, request: SummaryRequest, on_piece: OnPiece, seconds: float | None
+    ) -> ModelAnswer:
         """Call a summariser: an async one on the loop, any other in a thread that may be left behind."""
         if is_async(summariser) or iscoroutinefunction(summariser):
             return self._await(lambda: _awaited(lambda: summariser(request), on_piece, seconds))
         began = monotonic()
 
-        def call() -> Told | Awaitable[SummariserOutput] | AsyncIterable[SummariserOutput]:
+        def call() -> ModelAnswer | Awaitable[SummariserOutput] | AsyncIterable[SummariserOutput]:
             output = cast(AsyncSummariser, summariser)(request)
             return output if isinstance(output, AsyncIterable) or isawaitable(output) else gather(output, on_piece)
 
         output = self.run_in_thread(call, seconds)
-        if isinstance(output, Told):
+        if isinstance(output, ModelAnswer):
             return output
         left = None if seconds is None else max(0.0, seconds - (monotonic() - began))
         return self._await(lambda: _awaited(lambda: output, on_piece, left))
@@ -305,7 +307,7 @@ def _copy_outcome(outcome: Future[T], task: Task[T]) -> None:
         outcome.set_result(task.result())
 
 
-async def _awaited(call: Callable[[], object], on_piece: OnPiece, seconds: float | None) -> Told:
+async def _awaited(call: Callable[[], object], on_piece: OnPiece, seconds: float | None) -> ModelAnswer:
     """Return what an async summariser gives; raise `ModelError` if it takes too long."""
     limit = timeout(seconds)
     try:

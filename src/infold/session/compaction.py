@@ -11,18 +11,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.catalogue import Known, lookup
-from infold.core.compact import carry_out, checkpoint_for, compacted_event, entries_for
+from infold.core.compact import apply_step, checkpoint_for, compacted_event, entries_for
 from infold.core.cut import Cut, cut_before
-from infold.core.entries import Amendment, Checkpoint, Entry, Failing, MessageEntry, next_failure
+from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, SummariserFailures, after_failure
 from infold.core.events import CompactionVetoed, Event, Exceeded, PreparationDiscarded, SummariserPaused
-from infold.core.gauge import Gauge, Situation, estimated_tokens, gauge
+from infold.core.gauge import Gauge, PlanInputs, estimated_tokens, gauge
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, CompactionPart, Message, MessageId, ModelRef, TextPart, UserMessage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, fold_at, next_step
 from infold.core.summary_request import COMPACTION_AGENT, Additions
 from infold.core.view import view
 from infold.errors import StoreConflict, SummaryFailed, UsageError
-from infold.ports import Hooks, KeepFrom, Occasion, Supply, Veto
+from infold.ports import CompactionContext, Hooks, KeepFrom, Supply, Veto
 from infold.session.background import BackgroundSummary
 from infold.session.context import window_exceeded
 from infold.session.settings import ResolvedSettings
@@ -54,7 +54,7 @@ class CompactionInput(Struct, frozen=True, kw_only=True):
     """
 
     settings: ResolvedSettings
-    plan_inputs: Situation
+    plan_inputs: PlanInputs
     now_ms: int
     system: str = ""
     focus: str = ""
@@ -168,7 +168,7 @@ class CompactionRun:
         return Prepared(shown, gauge(self._log, self._inputs), self._inputs.budget.limit_tokens, wanted)
 
     def _hide(self, step: Prune | Shorten) -> None:
-        carried = carry_out(self._log, step, self._inputs, now_ms=self._request.now_ms)
+        carried = apply_step(self._log, step, self._inputs, now_ms=self._request.now_ms)
         self._writer.append(*carried.entries)
         self._publish(*carried.events)
 
@@ -253,7 +253,7 @@ class CompactionRun:
         if self._hooks is None:
             return _Guidance(Additions())
         log = self._log
-        occasion = Occasion(
+        occasion = CompactionContext(
             session_id=log.session_id,
             reason=step.reason,
             head=tuple(placed.message for placed in log.live[: step.cut.index]),
@@ -433,7 +433,7 @@ def _gains_nothing(checkpoint: Checkpoint) -> bool:
 
 
 def _with_summary(
-    checkpoint: Checkpoint, summary: JudgedSummary, inputs: Situation, log: Log, *, ahead: bool
+    checkpoint: Checkpoint, summary: JudgedSummary, inputs: PlanInputs, log: Log, *, ahead: bool
 ) -> Checkpoint:
     """Return the checkpoint with what is known of its summary; a document's shape has the summary as a message."""
     policy = inputs.policy.summary
@@ -451,12 +451,12 @@ def _with_summary(
     )
 
 
-def _failing(log: Log, summary: JudgedSummary, now_ms: int) -> Failing | None:
+def _failing(log: Log, summary: JudgedSummary, now_ms: int) -> SummariserFailures | None:
     """Return for how long the summariser rests; a fold without a summary changes nothing in that."""
     before = None if log.checkpoint is None else log.checkpoint.failing
     if not summary.is_asked:
         return before
-    return next_failure(before, now_ms, round(summary.wait_seconds * 1_000)) if summary.is_failure else None
+    return after_failure(before, now_ms, round(summary.wait_seconds * 1_000)) if summary.is_failure else None
 
 
 def _paused_event(checkpoint: Checkpoint, summary: JudgedSummary, log: Log) -> tuple[SummariserPaused, ...]:
@@ -508,7 +508,7 @@ class Preview(Struct, frozen=True):
     text: str
 
 
-def preview(log: Log, inputs: Situation, up_to: int | None) -> Preview:
+def preview(log: Log, inputs: PlanInputs, up_to: int | None) -> Preview:
     """Return what the first step of a manual compaction would do, by code alone; the log stays as it is.
 
     Raise `UsageError` if there is nothing to fold.
@@ -523,7 +523,7 @@ def preview(log: Log, inputs: Situation, up_to: int | None) -> Preview:
         step = fold_at(log, cut, inputs, "manual")
     if not isinstance(step, Prune | Shorten | Fold):
         raise UsageError("there is nothing to fold; record some messages first, or name a later one")
-    after, before_tokens = carry_out(log, step, inputs).log, estimated_tokens(log, inputs)
+    after, before_tokens = apply_step(log, step, inputs).log, estimated_tokens(log, inputs)
     checkpoint = after.checkpoint if after.checkpoint_sequence != log.checkpoint_sequence else None
     if checkpoint is None:
         return Preview(0, None, before_tokens, estimated_tokens(after, inputs), "")

@@ -7,8 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.catalogue import cost_of
-from infold.core.budget import Budget, Window, budget_for, narrowed
-from infold.core.gauge import Situation
+from infold.core.budget import Budget, Window, budget_for, narrow_window
+from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.messages import (
     AssistantMessage,
@@ -83,10 +83,10 @@ class RequestContext:
         self._now_ms = now_ms
         self._counted: tuple[tuple[Message, ...], object, object, Overhead] | None = None
 
-    def plan_inputs(self, log: Log, *, manual: bool = False) -> Situation:
+    def plan_inputs(self, log: Log, *, manual: bool = False) -> PlanInputs:
         """Return the inputs for the next step; `manual`: a person asked for a compaction."""
         settings = self._settings
-        return Situation(
+        return PlanInputs(
             settings.policy,
             self._budget(log),
             overhead_tokens=self._overhead_of_next(log).tokens,
@@ -174,7 +174,7 @@ class RequestContext:
         window, stated = self._settings.window, self._settings.policy.window_tokens
         if self._states_window and stated is not None:
             window = Window(stated, output_tokens=window.output_tokens, request_bytes=window.request_bytes)
-        return narrowed(window, log.limits)
+        return narrow_window(window, log.limits)
 
     @property
     def _states_window(self) -> bool:

@@ -16,7 +16,7 @@ from infold.catalogue import FAMILIES, FamilyName, lower_bound, upper_bound
 from infold.core.budget import LEAST_ESTIMATED
 from infold.core.messages import Message, Overhead, SystemMessage
 from infold.core.policy import Ruler
-from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, Calibration, measure, measure_message, remembered, remembering
+from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, Calibration, cache_by_text, measure, measure_message, remembered
 from infold.errors import UsageError
 
 EXACT_MARGIN = 1.05
@@ -170,4 +170,4 @@ def _exact_counter(vocabulary: str) -> Callable[[str], int] | None:
         return None
     if not is_trustworthy(tokeniser, vocabulary):
         return None
-    return remembering(lambda text: len(tokeniser.encode(text)))
+    return cache_by_text(lambda text: len(tokeniser.encode(text)))

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from infold.catalogue import Override
 from infold.core.budget import Window, budget_for
-from infold.core.compact import Rehearsal, carry_on, compact
-from infold.core.gauge import Situation, estimated_tokens, gauge
+from infold.core.compact import Simulation, advance, compact
+from infold.core.gauge import PlanInputs, estimated_tokens, gauge
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
 from infold.core.messages import Message, SessionId
@@ -86,7 +86,7 @@ def fit(
     )
     preamble, history = split_preamble(decoded.messages)
     counting = settings.counting
-    inputs = Situation(
+    inputs = PlanInputs(
         policy,
         budget_for(settings.window, policy),
         overhead_tokens=count_overhead(preamble, system, tools, counting.ruler).tokens,
@@ -137,20 +137,20 @@ class FitCache:
         self.most = most
         self._known: OrderedDict[Hashable, _Played] = OrderedDict()
 
-    def play(self, history: tuple[Message, ...], situation: Situation, rendering: Rendering) -> Rehearsal:
+    def play(self, history: tuple[Message, ...], inputs: PlanInputs, rendering: Rendering) -> Simulation:
         """Play a history, from where the longest known beginning of it ended."""
-        conditions = (situation, rendering)
+        conditions = (inputs, rendering)
         chain = _chain(history, conditions)
         known = self._take(chain, history, conditions)
-        begun = Rehearsal(Log(SessionId("fit"), rendering)) if known is None else known.rehearsal
-        played = carry_on(begun, history[len(begun.sequences) :], situation)
+        begun = Simulation(Log(SessionId("fit"), rendering)) if known is None else known.rehearsal
+        played = advance(begun, history[len(begun.sequences) :], inputs)
         self._known[chain[-1]] = _Played(history, conditions, played)
         while len(self._known) > self.most:
             self._known.popitem(last=False)
         return played
 
     def _take(
-        self, chain: Sequence[Hashable], history: tuple[Message, ...], conditions: tuple[Situation, Rendering]
+        self, chain: Sequence[Hashable], history: tuple[Message, ...], conditions: tuple[PlanInputs, Rendering]
     ) -> "_Played | None":
         for length in range(len(chain) - 1, 0, -1):
             known = self._known.pop(chain[length], None)
@@ -163,8 +163,8 @@ class _Played(Struct, frozen=True):
     """A history under its conditions, and its simulation: a fingerprint finds it, only equality makes it the one wanted."""
 
     history: tuple[Message, ...]
-    conditions: tuple[Situation, Rendering]
-    rehearsal: Rehearsal
+    conditions: tuple[PlanInputs, Rendering]
+    rehearsal: Simulation
 
 
 class _Link(Struct, frozen=True):

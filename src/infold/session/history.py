@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.entries import Checkpoint
-from infold.core.log import Log, within
-from infold.core.logged_message import Placed
+from infold.core.log import Log, indices_within
+from infold.core.logged_message import LoggedMessage
 from infold.core.messages import (
     AssistantMessage,
     CompactionPart,
@@ -24,10 +24,10 @@ from infold.core.messages import (
     ReasoningPart,
     Usage,
     calls_of,
-    chained,
+    chain_fingerprint,
+    fingerprint,
     has_ids,
-    likeness,
-    outlined,
+    outline_fingerprint,
     results_of,
     text_of,
 )
@@ -283,10 +283,12 @@ def starts_with_fold(messages: Sequence[Message], checkpoint: Checkpoint) -> boo
     head = messages[: checkpoint.folded]
     if len(head) < checkpoint.folded:
         return False
-    return chained("", head) == checkpoint.fingerprint or (has_ids(head) and outlined("", head) == checkpoint.outline)
+    return chain_fingerprint("", head) == checkpoint.fingerprint or (
+        has_ids(head) and outline_fingerprint("", head) == checkpoint.outline
+    )
 
 
-def stored_prefix_length(messages: Sequence[Message], live: Sequence[Placed], same: int) -> int:
+def stored_prefix_length(messages: Sequence[Message], live: Sequence[LoggedMessage], same: int) -> int:
     """Return how many messages of a history a session has, of the `same` that have equal content.
 
     Calls that are still open count only under the ids they have there, because their results name them; so do the results that
@@ -302,10 +304,10 @@ def stored_prefix_length(messages: Sequence[Message], live: Sequence[Placed], sa
     return next((place for place in step if _wire_ids(messages[place]) != _wire_ids(live[place].message)), same)
 
 
-def ends_with(log: Log, likenesses: Sequence[str]) -> bool:
+def ends_with(log: Log, fingerprints: Sequence[str]) -> bool:
     """Return whether the caller's newest messages in the log have this content."""
-    newest = [placed.message for placed in log.live if not placed.is_own][-len(likenesses) :] if likenesses else []
-    return bool(newest) and [likeness(message) for message in newest] == list(likenesses)
+    newest = [placed.message for placed in log.live if not placed.is_own][-len(fingerprints) :] if fingerprints else []
+    return bool(newest) and [fingerprint(message) for message in newest] == list(fingerprints)
 
 
 def is_stored_reply(log: Log, replies: Sequence[Message]) -> bool:
@@ -313,7 +315,7 @@ def is_stored_reply(log: Log, replies: Sequence[Message]) -> bool:
     newest = log.live[-1].message if log.live else None
     if not replies or not isinstance(newest, AssistantMessage):
         return False
-    return likeness(newest) == likeness(replies[-1]) and _wire_ids(newest) == _wire_ids(replies[-1])
+    return fingerprint(newest) == fingerprint(replies[-1]) and _wire_ids(newest) == _wire_ids(replies[-1])
 
 
 def is_rewritten(recorded: Message, brought: Message) -> bool:
@@ -352,7 +354,7 @@ def _from(decoded: Decoded, count: int) -> Decoded:
     return replace(decoded, messages=decoded.messages[count:], sources=decoded.sources[count:])
 
 
-def _callers(log: Log) -> list[Placed]:
+def _callers(log: Log) -> list[LoggedMessage]:
     """Return the session's messages that a caller's list holds too."""
     return [placed for placed in log.live if not placed.is_own]
 
@@ -364,7 +366,7 @@ def _position(log: Log) -> int:
     """
     newest = next((placed.message.id for placed in reversed(log.live) if not placed.is_own), "")
     number = int(newest[1:]) + 1 if _NUMBERED.fullmatch(newest) else 0
-    return max(number, _folded(log) + log.length - len(within(log.spine.own, log.length)))
+    return max(number, _folded(log) + log.length - len(indices_within(log.message_index.own, log.length)))
 
 
 def _folded(log: Log) -> int:
@@ -389,21 +391,21 @@ def _after_fold(messages: Sequence[Message], log: Log) -> int:
     return checkpoint.folded
 
 
-def _common(messages: Sequence[Message], live: Sequence[Placed]) -> int:
+def _common(messages: Sequence[Message], live: Sequence[LoggedMessage]) -> int:
     """Return how many messages are the same from the start."""
     pairs = zip(messages, live, strict=False)
-    same = len(list(takewhile(lambda pair: likeness(pair[0]) == likeness(pair[1].message), pairs)))
+    same = len(list(takewhile(lambda pair: fingerprint(pair[0]) == fingerprint(pair[1].message), pairs)))
     return stored_prefix_length(messages, live, same)
 
 
-def _with_ids_of(placed: Sequence[Placed], messages: Sequence[Message]) -> tuple[Message, ...]:
+def _with_ids_of(placed: Sequence[LoggedMessage], messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return messages, the first of which the session has, under the ids they have there."""
     pairs = zip(messages, placed, strict=False)
     ours = (message if message.id == one.message.id else replace(message, id=one.message.id) for message, one in pairs)
     return (*ours, *messages[len(placed) :])
 
 
-def _with_recorded_usage(messages: Sequence[Message], gone: Sequence[Placed]) -> tuple[Message, ...]:
+def _with_recorded_usage(messages: Sequence[Message], gone: Sequence[LoggedMessage]) -> tuple[Message, ...]:
     """Give a reply that the client rewrote the usage that was recorded with the original."""
     pairs = zip(messages, gone, strict=False)
     rewritten = list(takewhile(lambda pair: is_rewritten(pair[1].message, pair[0]), pairs))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from infold.core.entries import MessageEntry, split_handle
 from infold.core.messages import FilePart
 from infold.core.policy import Ruler
-from infold.core.recall import Document, Hit, Index, reply, tokens_of
+from infold.core.recall import Document, Hit, Index, render_hits, search_tokens
 from infold.core.tokens import estimate
 from infold.errors import UnknownReference, UsageError
 from infold.formats.tools import is_recall
@@ -234,7 +234,7 @@ def _candidates(store: Finder, key: SessionKey, query: str) -> Sequence[Document
     Else each recall would find the answers of those before it in place of what they quote.
     """
     found, length = list[Document](), 0
-    for one in store.search(key, tokens_of(query), most=MOST_CANDIDATES):
+    for one in store.search(key, search_tokens(query), most=MOST_CANDIDATES):
         found.append(store.read(key, one.handle))
         length += len(found[-1].text)
         if length > MOST_CHARACTERS:
@@ -247,7 +247,7 @@ def _passages(documents: Sequence[Document], words: str, room: _Room) -> str:
     hits = [_narrowed(hit, words, room) for hit in Index.of(documents).search(words)]
     if not hits:
         return f"Nothing of this session mentions {words[:80]!r}; try fewer or other words, as they stood in the text."
-    shown = reply(hits, budget_tokens=room.budget_tokens, rule=room.rule)
+    shown = render_hits(hits, budget_tokens=room.budget_tokens, rule=room.rule)
     closing = _closing(documents, hits, shown)
     is_room = room.size(shown) + room.size(closing) + SEAM <= room.budget_tokens
     return "\n\n".join(text for text in (shown, closing if is_room or not shown else "") if text)
@@ -259,8 +259,8 @@ def _narrowed(hit: Hit, words: str, room: _Room) -> Hit:
     hit = replace(hit, title=hit.title[:allowed])
     if room.size(hit.excerpt) <= allowed:
         return hit
-    told, lines, kept = set(tokens_of(words)), hit.excerpt.splitlines(), list[int]()
-    ranked = sorted(range(len(lines)), key=lambda at: (-len(told & set(tokens_of(lines[at]))), at))
+    told, lines, kept = set(search_tokens(words)), hit.excerpt.splitlines(), list[int]()
+    ranked = sorted(range(len(lines)), key=lambda at: (-len(told & set(search_tokens(lines[at]))), at))
     for at in ranked:
         size = room.size(lines[at]) + 1
         if size <= allowed:

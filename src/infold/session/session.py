@@ -15,15 +15,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.clip import clips_on_arrival
-from infold.core.compact import carry_out
+from infold.core.compact import apply_step
 from infold.core.cut import Cut
 from infold.core.entries import Amendment, Clipping, Entry, Handle, MessageEntry, Pin, Rejection, Restoration, Title
 from infold.core.events import Clipped, Event, Rejected, Repaired, Restored, StubRepeated, SummaryProgressed
 from infold.core.gauge import Gauge, estimated_tokens
-from infold.core.judge import Told
+from infold.core.judge import ModelAnswer
 from infold.core.log import Log
 from infold.core.logged_message import media_bytes, repeats_stub
-from infold.core.messages import FilePart, Message, MessageId, SessionId, likeness
+from infold.core.messages import FilePart, Message, MessageId, SessionId, fingerprint
 from infold.core.plan import Stuck, fold_at
 from infold.core.policy import Policy
 from infold.core.summary_request import SummaryRequest
@@ -98,7 +98,7 @@ class _Unsent(NamedTuple):
     """What the newest request brought, until it was answered: the caller's items and the content of their messages."""
 
     items: list[object]
-    likenesses: tuple[str, ...]
+    fingerprints: tuple[str, ...]
     is_stored: bool = False
 
 
@@ -237,13 +237,13 @@ class Session:
 
             def read() -> _New:
                 if failed is not None and failed.items and failed.items == list(messages):
-                    is_stored = ends_with(self.log, failed.likenesses)
+                    is_stored = ends_with(self.log, failed.fingerprints)
                     if is_stored:
-                        history.repeat(messages, len(failed.likenesses), self.log)
+                        history.repeat(messages, len(failed.fingerprints), self.log)
                     if is_stored or failed.is_stored:
                         return _New()
                 new = history.add(messages, self.log)
-                self._unsent = _Unsent(list(messages), tuple(map(likeness, new)))
+                self._unsent = _Unsent(list(messages), tuple(map(fingerprint, new)))
                 return _New(new)
 
             return self._prepare(history, read)
@@ -585,7 +585,7 @@ class Session:
         def entries(log: Log) -> tuple[Entry, ...]:
             nonlocal events
             step = fold_at(log, Cut.at(log, log.length), inputs, "overflow")
-            carried = carry_out(log, step, inputs, now_ms=self._now_ms())
+            carried = apply_step(log, step, inputs, now_ms=self._now_ms())
             events = carried.events
             return carried.entries
 
@@ -634,7 +634,7 @@ class Session:
         callbacks.publish(*events_for(summary, log.session_id))
         return prepare_ahead(log, plan, summary)
 
-    def _summarise(self, request: SummaryRequest, callbacks: Callbacks) -> Told:
+    def _summarise(self, request: SummaryRequest, callbacks: Callbacks) -> ModelAnswer:
         assert self._summariser is not None
         session_id, seconds = self.log.session_id, self._settings.summary_seconds
 

@@ -13,7 +13,7 @@ from infold.core.budget import Window
 from infold.core.events import Compacted, Event
 from infold.core.gauge import Rates
 from infold.core.logged_message import Rendering
-from infold.core.policy import Policy, preset, switched
+from infold.core.policy import Policy, apply_switches, preset
 from infold.errors import UsageError, kind_of
 from infold.ports import AsyncSummariser, FullStore, Summariser
 from infold.session.counting import Counting, counting_for, least_for
@@ -163,7 +163,7 @@ def resolve_settings(
 
 def resolve_policy(policy: str | Policy, environ: Mapping[str, str]) -> Policy:
     """Return the policy, or the preset of that name, with what the switches in `environ` turn off."""
-    return switched(preset(policy) if isinstance(policy, str) else policy, environ)
+    return apply_switches(preset(policy) if isinstance(policy, str) else policy, environ)
 
 
 def resolve_window(given: int | Window | None, known: Lookup | None) -> Window:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from infold.core.events import Event
-from infold.core.judge import LONGEST_ANSWER, Answer, Told, readable
+from infold.core.judge import LONGEST_ANSWER, Answer, ModelAnswer, clean_text
 from infold.core.summary_request import SummaryRequest
 from infold.errors import (
     MAY_PASS,
@@ -111,7 +111,7 @@ class Callbacks:
 
     def summarise(
         self, summariser: Summariser, request: SummaryRequest, on_piece: OnPiece, *, seconds: float | None
-    ) -> Told:
+    ) -> ModelAnswer:
         """Call the summariser, for at most so long; raise `ModelOverflow` or `ModelError` if it fails."""
         self.check()
         began = monotonic()
@@ -120,7 +120,9 @@ class Callbacks:
         duration_ms = told.duration_ms or round((monotonic() - began) * 1000)
         return replace(told, model=told.model or NAME, duration_ms=duration_ms)
 
-    def _call(self, summariser: Summariser, request: SummaryRequest, on_piece: OnPiece, seconds: float | None) -> Told:
+    def _call(
+        self, summariser: Summariser, request: SummaryRequest, on_piece: OnPiece, seconds: float | None
+    ) -> ModelAnswer:
         if seconds is None:
             return gather(summariser(request), on_piece)
         return self.run_in_thread(lambda: gather(summariser(request), on_piece), seconds)
@@ -180,9 +182,9 @@ def is_async(summariser: object) -> bool:
 # Output of a summariser.
 
 
-def gather(output: SummariserOutput | Iterable[SummariserOutput], on_piece: OnPiece) -> Told:
+def gather(output: SummariserOutput | Iterable[SummariserOutput], on_piece: OnPiece) -> ModelAnswer:
     """Return a summary that came at once or in pieces; raise `ModelError` if it is anything else."""
-    if isinstance(output, str | Answer | Told):
+    if isinstance(output, str | Answer | ModelAnswer):
         return as_told(output)
     if not isinstance(output, Iterable):
         raise _not_text(output)
@@ -200,34 +202,38 @@ class Gathering:
         self._on_piece = on_piece
         self._pieces: list[str] = []
         self._length = 0
-        self._whole: Answer | Told | None = None
+        self._whole: Answer | ModelAnswer | None = None
 
     def add(self, item: SummariserOutput) -> bool:
         """Take the next piece, or the whole; return whether there is room for more."""
-        if isinstance(item, Answer | Told):
+        if isinstance(item, Answer | ModelAnswer):
             self._whole = item
         elif not isinstance(item, str):
             raise _not_text(item)
         else:
             self._pieces.append(item)
             self._length += len(item)
-            self._on_piece(readable(item))
+            self._on_piece(clean_text(item))
         return self._length <= LONGEST_ANSWER
 
-    def told(self) -> Told:
+    def told(self) -> ModelAnswer:
         """Return the summary after the last piece."""
         return as_told("".join(self._pieces) if self._whole is None else self._whole)
 
 
-def as_told(output: object) -> Told:
+def as_told(output: object) -> ModelAnswer:
     """Return a summariser's output with its text cleaned, so that it can be counted and stored."""
-    if not isinstance(output, str | Answer | Told):
+    if not isinstance(output, str | Answer | ModelAnswer):
         raise _not_text(output)
-    told = output if isinstance(output, Told) else Told(Answer(output) if isinstance(output, str) else output)
+    told = (
+        output
+        if isinstance(output, ModelAnswer)
+        else ModelAnswer(Answer(output) if isinstance(output, str) else output)
+    )
     answer = told.answer
     if not isinstance(answer, Answer) or not isinstance(answer.text, str):
         raise _not_text(answer.text if isinstance(answer, Answer) else answer)
-    return replace(told, answer=replace(answer, text=readable(answer.text)))
+    return replace(told, answer=replace(answer, text=clean_text(answer.text)))
 
 
 # Failures.

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from infold.core.cut import Cut, kept_size
 from infold.core.entries import Fault, Handle, Verdict
 from infold.core.events import Event, PreparationDiscarded, PreparedAhead, SummariserResumed, SummaryRejected
-from infold.core.gauge import Situation, bound_of, estimated_tokens, scaled_tokens
-from infold.core.judge import Answer, Told, hard_fault, judge, plain_fault, readable
+from infold.core.gauge import PlanInputs, bound_of, estimated_tokens, scaled_tokens
+from infold.core.judge import Answer, ModelAnswer, clean_text, hard_fault, judge, plain_fault
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, SessionId, Usage, WorkPath, text_of
 from infold.core.plan import Summarise, next_step
@@ -21,7 +21,7 @@ from infold.core.policy import LARGEST_TOKENS, Policy
 from infold.core.summary_request import (
     Additions,
     SummaryRequest,
-    flattened,
+    flatten_messages,
     instruction,
     later_text,
     messages_request,
@@ -60,7 +60,7 @@ RECENT_CALLS = 8
 ROOMY_SHARE = 0.9
 """A cut prepared earlier is used as it is if the view then is below this part of the trigger; otherwise the cut moves on."""
 
-Ask = Callable[[SummaryRequest], Told]
+Ask = Callable[[SummaryRequest], ModelAnswer]
 Publish = Callable[..., None]
 
 
@@ -72,7 +72,7 @@ class SummaryPlan(Struct, frozen=True):
     """
 
     step: Summarise
-    inputs: Situation
+    inputs: PlanInputs
     system: str = ""
     additions: Additions = Additions()
     summariser_tokens: int = 0
@@ -143,7 +143,7 @@ def request_summary(log: Log, plan: SummaryPlan, ask: Ask, publish: Publish) -> 
 
 def judge_supplied(log: Log, plan: SummaryPlan, summary: str) -> JudgedSummary:
     """Judge a summary that a plugin supplied, like any other."""
-    verdict = _judge(log, plan, Answer(readable(summary)))
+    verdict = _judge(log, plan, Answer(clean_text(summary)))
     if verdict.is_accepted:
         return JudgedSummary(verdict.text, verdict, "plugin", path=_newest_path(log))
     return JudgedSummary(verdict=verdict, events=(SummaryRejected(log.session_id, verdict.faults),))
@@ -163,7 +163,7 @@ class _Bill:
         self.flattened = False
         self.piece, self.earlier = 0, ""
 
-    def ask(self, request: SummaryRequest) -> Told:
+    def ask(self, request: SummaryRequest) -> ModelAnswer:
         """Ask, and count what the answer took."""
         told = self._ask(request)
         self._cost += told.cost
@@ -183,7 +183,7 @@ class _Bill:
         )
 
 
-def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> Told:
+def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
     """Ask once: with the ordinary request if that is cheaper and fits, else record by record (summary of summaries)."""
     policy = plan.inputs.policy.summary
     if policy.shows == "messages":
@@ -208,7 +208,7 @@ def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> Told:
         ruler=token_ruler(log.rendering.estimate),
     )
     fault = plain_fault if policy.judged else hard_fault
-    told, earlier = Told(Answer("")), bill.earlier if bill.piece else additions.earlier
+    told, earlier = ModelAnswer(Answer("")), bill.earlier if bill.piece else additions.earlier
     for number, piece in enumerate(pieces):
         if number < bill.piece:
             continue
@@ -255,7 +255,7 @@ def _shares_prefix(log: Log, plan: SummaryPlan) -> bool:
     whole = estimated_tokens(log, inputs) + measure(instruction(plan.additions), ruler)
     if (whole + plan.step.budget_tokens) * bound_of(log, inputs) > _summariser_window(plan):
         return False
-    uncached = sum(measure(block, ruler) for block in flattened(_head(log, plan)))
+    uncached = sum(measure(block, ruler) for block in flatten_messages(_head(log, plan)))
     return whole * inputs.rates.cached < uncached * inputs.rates.fresh
 
 
@@ -346,7 +346,7 @@ def events_for(summary: JudgedSummary, session_id: SessionId) -> tuple[Event, ..
     return (*summary.events, PreparationDiscarded(session_id, "there was no summary to accept", summary.cost))
 
 
-def step_ahead(log: Log, inputs: Situation) -> Summarise | None:
+def step_ahead(log: Log, inputs: PlanInputs) -> Summarise | None:
     """Return the summary that will soon be needed, if the view is near enough to its trigger to begin it now."""
     budget = inputs.budget
     earliest, latest = (int(budget.trigger_tokens * share) for share in (EARLIEST_SHARE, LATEST_SHARE))
@@ -384,7 +384,7 @@ def is_valid(prepared: PreparedSummary, log: Log, policy: Policy) -> bool:
     return same and log.index_of(basis.last) is not None
 
 
-def cut_with(prepared: PreparedSummary, step: Summarise, log: Log, inputs: Situation) -> Cut:
+def cut_with(prepared: PreparedSummary, step: Summarise, log: Log, inputs: PlanInputs) -> Cut:
     """Return where to cut with this summary: where it ends if that leaves room enough, else where the step cuts.
 
     The ledger alone covers what lies between the two.

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from infold.catalogue.spelling import fold, spellings
-from infold.core.policy import OPENCODE, PREFIX, SWITCHES, switches_on
+from infold.core.policy import OPENCODE, PREFIX, SWITCHES, settings_switched_off
 from infold.errors import SettingsError
 from infold.settings.schema import (
     ALIASES,
@@ -257,7 +257,7 @@ def environment_layer(variables: Mapping[str, str], others: Mapping[str, Key] = 
 
 def switch_layer(variables: Mapping[str, str], prefix: str = PREFIX) -> Layer:
     """Return the layer of what switches turn off; raise `SettingsError` for a word that is neither yes nor no."""
-    on = switches_on(variables, prefix)
+    on = settings_switched_off(variables, prefix)
     return Layer("switch", {key: StatedValue(value=False, origin=variable) for key, variable in on.items()})
 
 

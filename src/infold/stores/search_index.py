@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from infold.core.entries import Entry, MessageEntry, handle_of, split_handle
 from infold.core.messages import Message, calls_of, results_of
-from infold.core.recall import Document, documents_of, tokens_of
+from infold.core.recall import Document, documents_of, search_tokens
 from infold.errors import StoreBroken, UnknownReference, UnknownSession
 from infold.ports import Found, SessionKey
 
@@ -128,7 +128,7 @@ def slices_of(entries: Sequence[Entry], first: int, earlier: EarlierEntries) -> 
         Slice(*split_handle(document.handle), tokens)
         for document in _documents(said, earlier)
         for tokens in _split_tokens(
-            dict.fromkeys(_clip_tokens(chain(tokens_of(document.title), tokens_of(document.text))))
+            dict.fromkeys(_clip_tokens(chain(search_tokens(document.title), search_tokens(document.text))))
         )
     ]
 

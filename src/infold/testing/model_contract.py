@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from infold.core.judge import Answer, Told
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import Finish, MessageId, TextPart, Usage, UserMessage, calls_of, text_of
 from infold.core.summary_request import Additions, own_request
 from infold.errors import InfoldError, KeyRefused, ModelBusy, ModelError, ModelOverflow, RequestRefused, UnknownModel
@@ -252,18 +252,18 @@ def _summary_is_streamed(make: MakeModel) -> None:
         error = error_of(ModelError, lambda: list(model.summarise(request)))
     last = whole[-1]
     require(
-        isinstance(last, Told) and last.answer == Answer(LONG),
+        isinstance(last, ModelAnswer) and last.answer == Answer(LONG),
         "a summary ends with the whole text, without reasoning",
         last,
     )
     require(
-        isinstance(last, Told) and last.usage and last.model == model.ref.id,
+        isinstance(last, ModelAnswer) and last.usage and last.model == model.ref.id,
         "the whole summary has usage and model",
         last,
     )
     require("".join(map(str, whole[:-1])) == LONG and len(whole) > 2, "a summary is streamed in pieces", whole)
     require(
-        isinstance(cut[-1], Told) and cut[-1].answer.finish == "length",
+        isinstance(cut[-1], ModelAnswer) and cut[-1].answer.finish == "length",
         "a summary that was cut off has the finish `length`",
         cut,
     )

@@ -5,7 +5,7 @@ from time import sleep
 from typing import assert_never
 
 from infold.catalogue import cost_of
-from infold.core.judge import Told
+from infold.core.judge import ModelAnswer
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import estimate_tokens
@@ -83,7 +83,7 @@ class ScriptedModel:
             case _:
                 assert_never(answer)
 
-    def summarise(self, request: SummaryRequest) -> Iterator[str | Told]:
+    def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
         """Yield the script's answer to a request for a summary: pieces of text, then the whole."""
         items: list[object] = [item for message in request.messages for item in OPENAI_CHAT.encode_new(message)]
         for piece in self.stream(ModelRequest(items, request.system, output_tokens=request.output_tokens)):
@@ -91,7 +91,7 @@ class ScriptedModel:
                 yield piece.text
             elif isinstance(piece, Replied):
                 usage = OPENAI_CHAT.usage(piece.body)
-                yield Told(read_answer(OPENAI_CHAT, piece.body), self.ref.id, usage, cost_of(self.ref.id, usage))
+                yield ModelAnswer(read_answer(OPENAI_CHAT, piece.body), self.ref.id, usage, cost_of(self.ref.id, usage))
 
     def _rejection(self, received: ScriptedRequest) -> ScriptedAnswer | None:
         window = self._window_tokens

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from infold.core.entries import Checkpoint, Entry, MessageEntry, Pin, Pruning, handle_of
 from infold.core.messages import Message, SessionId
-from infold.core.recall import tokens_of
+from infold.core.recall import search_tokens
 from infold.errors import InfoldError, StoreConflict, UnknownReference, UnknownSession
 from infold.ports import FullStore, MediaStore, SessionKey, Store
 from infold.testing.builders import calls, numbered, replies, result, user
@@ -339,7 +339,7 @@ def _search_finds(store: FullStore) -> None:
         ("absent", []),
         ("", []),
     ):
-        found = _handles(store, tokens_of(query))
+        found = _handles(store, search_tokens(query))
         require(found == wanted, f"a search for {query!r} finds {wanted}, best and newest first", found)
 
 
@@ -360,7 +360,7 @@ def _search_takes_any_token(store: FullStore) -> None:
     store.search(ONE, _HOSTILE, most=9)
 
     for token in (huge, "a\\b", "c:d", "日"):
-        found = _handles(store, tokens_of(token)[:1])
+        found = _handles(store, search_tokens(token)[:1])
         require(found == ["0.0"], f"the token {token[:9]!r} is found, whatever its characters and length", found)
     for token in ("word0of0", "word59999of419993"):
         found = _handles(store, [token])

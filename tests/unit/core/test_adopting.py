@@ -2,7 +2,13 @@
 
 import pytest
 
-from infold.core.log import Spine, adopted_checkpoint, is_finished_summary, request_answered_by, tail_start_id
+from infold.core.log import (
+    MessageIndex,
+    checkpoint_from_foreign,
+    is_finished_summary,
+    request_answered_by,
+    tail_start_id,
+)
 from infold.core.messages import AssistantMessage, Finish, Message, MessageId, TextPart, UserMessage
 from infold.testing.builders import numbered, replies, requests_compaction, session, summary, user
 
@@ -24,19 +30,19 @@ def test_only_a_summary_written_to_its_end_is_finished(message: Message, finishe
     assert is_finished_summary(message) is finished
 
 
-def spine_of(*drafts: Message) -> Spine:
+def spine_of(*drafts: Message) -> MessageIndex:
     """The storage of a session of these messages."""
-    return session(*drafts).spine
+    return session(*drafts).message_index
 
 
 def test_a_summary_finds_the_request_it_answers() -> None:
     """S4.1: a finished summary answers the request that its parent id names."""
-    spine = spine_of(user(), requests_compaction())
+    message_index = spine_of(user(), requests_compaction())
     answer = AssistantMessage(
         MessageId("s"), (TextPart("so far"),), parent_id=MessageId("m1"), summary=True, finish="stop"
     )
 
-    assert request_answered_by(answer, spine) is spine.items[1].message
+    assert request_answered_by(answer, message_index) is message_index.items[1].message
 
 
 @pytest.mark.parametrize("parent", [None, "m0", "elsewhere"])
@@ -52,14 +58,14 @@ def test_a_summary_of_no_request_answers_none(parent: str | None) -> None:
 def test_the_tail_begins_where_it_may(wanted: str | None, first_kept: int | None) -> None:
     """S4.1, B12: a foreign tail begins as it says, or at the next legal cut; without one, after the request."""
     finish: Finish = "stop"
-    spine = spine_of(
+    message_index = spine_of(
         user(), replies(), user(), requests_compaction(first_kept_id=wanted), replies("meanwhile"), user("and this")
     )
-    request = spine.items[3].message
+    request = message_index.items[3].message
     assert isinstance(request, UserMessage)
     answer = AssistantMessage(MessageId("s"), (TextPart("so far"),), summary=True, finish=finish)
 
-    adopted = adopted_checkpoint(request, answer, spine)
+    adopted = checkpoint_from_foreign(request, answer, message_index)
 
     assert (adopted.text, adopted.narrative, adopted.reason) == ("so far", "so far", "import")
     assert adopted.first_kept == (4 if wanted is None else first_kept)

@@ -10,11 +10,11 @@ REPORT = Usage(input=900, output=20)
 def test_an_anchor_has_the_sizes_of_its_moment() -> None:
     """B9, S7.2: a report stands beside the size of all that was live then and of the reply it came with."""
     log = session(user("hello " * 50), replies("done", usage=REPORT))
-    anchor = log.anchor
+    baseline = log.baseline
 
-    assert anchor is not None
-    assert (anchor.usage, anchor.sequence) == (REPORT, 1)
-    assert (anchor.size, anchor.reply_size) == (log.size, log.live[1].size)
+    assert baseline is not None
+    assert (baseline.usage, baseline.sequence) == (REPORT, 1)
+    assert (baseline.size, baseline.reply_size) == (log.size, log.live[1].size)
 
 
 def test_what_came_since_is_the_difference() -> None:
@@ -23,14 +23,14 @@ def test_what_came_since_is_the_difference() -> None:
     (asked,) = numbered([user("and now " * 30)], prefix="later")
     grown = log.append(MessageEntry(asked))
 
-    assert grown.anchor is not None
-    assert grown.size.minus(grown.anchor.size) == grown.live[-1].size
+    assert grown.baseline is not None
+    assert grown.size.minus(grown.baseline.size) == grown.live[-1].size
 
 
 def test_a_report_speaks_only_for_what_stands() -> None:
     """B9: a checkpoint, and taking back the reply it came with, leave a report without a voice."""
     log = session(user(), replies(usage=REPORT), user(), replies())
 
-    assert log.append(Checkpoint("t", first_kept=1)).anchor is None
-    assert log.append(Amendment(1)).anchor is None
-    assert log.append(Amendment(2)).anchor == log.anchor
+    assert log.append(Checkpoint("t", first_kept=1)).baseline is None
+    assert log.append(Amendment(1)).baseline is None
+    assert log.append(Amendment(2)).baseline == log.baseline

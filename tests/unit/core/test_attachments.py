@@ -4,16 +4,16 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
-from infold.core.checkpoint_text import render_fold
+from infold.core.checkpoint_text import render_checkpoint
 from infold.core.compact import compact
 from infold.core.events import InstructionStubbed
 from infold.core.extract import extract
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.ledger import MOST_QUOTES, Ledger, Quote, merge
-from infold.core.messages import FilePart, Message, MessageId, Part, TextPart, UserMessage, attached, is_genuine_user
+from infold.core.messages import FilePart, Message, MessageId, Part, TextPart, UserMessage, is_genuine_user, media_label
 from infold.core.policy import INFOLD
 from infold.core.recall import Document, documents_of
-from infold.core.summary_request import flattened
+from infold.core.summary_request import flatten_messages
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 
 IMAGE = FilePart("image/png", 85, "mockup.png", byte_size=12_345, digest="d1")
@@ -28,7 +28,7 @@ def says(*parts: Part) -> UserMessage:
 def fold_of(*drafts: Message, recall: bool = True, budget_tokens: int = 2_000) -> str:
     """The checkpoint over these messages."""
     ledger = extract(enumerate(numbered(drafts)))
-    return render_fold(
+    return render_checkpoint(
         ledger, budget_tokens=budget_tokens, must_keep_tokens=budget_tokens * 6 // 10, rule="features", recall=recall
     ).text
 
@@ -45,9 +45,9 @@ def fold_of(*drafts: Message, recall: bool = True, budget_tokens: int = 2_000) -
 )
 def test_a_medium_has_a_line(part: FilePart, line: str) -> None:
     """B35: a line says kind, name, size and place of a medium, whether its bytes are kept, and is one line of bounded length."""
-    assert attached(part).startswith(line)
-    assert len(attached(part)) < 200
-    assert "\n" not in attached(part)
+    assert media_label(part).startswith(line)
+    assert len(media_label(part)) < 200
+    assert "\n" not in media_label(part)
 
 
 @pytest.mark.parametrize("recall", [True, False])
@@ -83,9 +83,9 @@ def test_a_long_document_stands_by_its_beginning() -> None:
     """B2, B35: of a long document the checkpoint has the beginning and its handle, and an event names it."""
     long = TextPart("The feed has many fields. " * 400, synthetic=True, document="feed.md")
     text = fold_of(says(TextPart("Port it."), long))
-    situation = Situation(INFOLD, budget_for(Window(6_000), INFOLD))
+    inputs = PlanInputs(INFOLD, budget_for(Window(6_000), INFOLD))
     story = [says(TextPart("Port it."), long), *(one for _ in range(30) for one in (calls("bash"), result(900)))]
-    events = compact(log_of(numbered(story)), situation).events
+    events = compact(log_of(numbered(story)), inputs).events
 
     assert "characters in all; recall 0.1]" in text
     assert len(text) < 3_000
@@ -117,6 +117,6 @@ def test_a_document_is_the_users() -> None:
     message = numbered([says(SPEC)])[0]
 
     assert is_genuine_user(message)
-    assert flattened([message]) == ("[user] SPEC: the button must be 12px.",)
+    assert flatten_messages([message]) == ("[user] SPEC: the button must be 12px.",)
     assert list(documents_of([(0, message)])) == [Document("0.0", SPEC.text, title="spec.txt")]
     assert not is_genuine_user(numbered([user("reminder", synthetic=True)])[0])

@@ -6,7 +6,7 @@ from infold.core.budget import Window, budget_for
 from infold.core.compact import compact
 from infold.core.cut import Cut, cut_before
 from infold.core.entries import Checkpoint, Rejection
-from infold.core.gauge import Situation, bound_of, gauge
+from infold.core.gauge import PlanInputs, bound_of, gauge
 from infold.core.messages import AssistantMessage, MessageId, ReasoningPart, ToolCallPart, Usage
 from infold.core.plan import Fits, Fold, Prune, Summarise, fold_at, next_step
 from infold.core.policy import INFOLD, PRESETS, Policy, preset
@@ -16,9 +16,9 @@ SEAL = ReasoningPart("", '"sealed"')
 STEP = AssistantMessage(MessageId(""), (SEAL, ToolCallPart("", "bash", "{}")))
 
 
-def situation(policy: Policy = INFOLD, *, window: int = 64_000, summariser: bool = False) -> Situation:
+def inputs(policy: Policy = INFOLD, *, window: int = 64_000, summariser: bool = False) -> PlanInputs:
     """A policy in a window."""
-    return Situation(policy, budget_for(Window(window), policy), 200, bound=1.2, summariser=summariser)
+    return PlanInputs(policy, budget_for(Window(window), policy), 200, bound=1.2, summariser=summariser)
 
 
 # Cuts.
@@ -64,13 +64,13 @@ def test_a_fold_there_gets_no_more_than_half_its_head() -> None:
     """B9, B20: a small head gets a small summary, a large one what the policy allows; a model is asked if there is one."""
     log = session(user("word " * 2_000), replies(), user("c"), replies("word " * 40_000), user("d"))
     small, large = Cut.at(log, 2), Cut.at(log, 4)
-    given = situation()
+    given = inputs()
     most = INFOLD.summary.budget_tokens(given.budget.usable_tokens)
     head = log.live[0].size.plus(log.live[1].size).measure
 
     assert fold_at(log, small, given, "manual") == Fold(small, head // 2, "manual")
     assert fold_at(log, large, given, "manual") == Fold(large, most, "manual")
-    assert fold_at(log, large, situation(summariser=True), "overflow") == Summarise(large, most, "overflow")
+    assert fold_at(log, large, inputs(summariser=True), "overflow") == Summarise(large, most, "overflow")
     tiny = session(user("hi"), replies(), user("c"))
     assert fold_at(tiny, Cut.at(tiny, 2), given, "manual").budget_tokens == INFOLD.summary.minimum_tokens
 
@@ -86,7 +86,7 @@ def test_what_was_refused_becomes_smaller(name: str) -> None:
         draft for n in range(20) for draft in (user(f"do {n}"), calls("bash"), result(900), replies("done " * 40))
     ]
     log = session(*drafts, policy=policy)
-    given = situation(policy, window=200_000)
+    given = inputs(policy, window=200_000)
     done = compact(log.append(Rejection(20_000)), given)
 
     assert isinstance(next_step(log, given), Fits)
@@ -101,7 +101,7 @@ def test_a_refusal_frees_a_twentieth_at_least() -> None:
     """B7: what little our count would take out is not enough for a provider that said no."""
     turns = [draft for n in range(20) for draft in (user(f"do {n}"), calls("bash"), result(400), replies("done"))]
     log = session(*turns).append(Rejection(9_000))
-    step = next_step(log, situation(window=16_000))
+    step = next_step(log, inputs(window=16_000))
 
     assert isinstance(step, Fold | Prune)
     assert step.reason == "overflow"
@@ -111,21 +111,21 @@ def test_a_refusal_alone_does_not_fold_what_was_just_said() -> None:
     """B2, B7: where our own count is far below the limit, a refusal takes nothing out that a person has just said."""
     log = session(user("Port the parser. " * 30), replies("Done."), user("And then?")).append(Rejection(300))
 
-    assert isinstance(next_step(log, situation(window=16_000)), Fits)
+    assert isinstance(next_step(log, inputs(window=16_000)), Fits)
 
 
 def test_off_is_off_even_after_a_refusal() -> None:
     """S1.1: where automatic work is off the caller handles the refusal."""
     policy = Policy(name="off", auto=False)
 
-    assert isinstance(next_step(session(user(), replies()).append(Rejection(20_000)), situation(policy)), Fits)
+    assert isinstance(next_step(session(user(), replies()).append(Rejection(20_000)), inputs(policy)), Fits)
 
 
 def test_a_refusal_widens_the_margin() -> None:
     """B8: the factor it taught replaces a smaller bound until reports have worn it off."""
     log = session(user("a " * 500))
     refused = log.append(Rejection(1_000, reported_tokens=2_000))
-    given = situation()
+    given = inputs()
 
     assert bound_of(log, given) == 1.2
     assert bound_of(refused, given) == pytest.approx(2.0 * 1.02)

@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from infold.core.budget import Limits, Window, budget_for, narrowed
+from infold.core.budget import LearnedLimits, Window, budget_for, narrow_window
 from infold.core.clip import choose_media
 from infold.core.compact import compact
 from infold.core.entries import Amendment, Checkpoint, Clip, Clipping, Handle, MessageEntry, Pin
 from infold.core.events import Clipped
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.logged_message import Rendering, media_bytes
 from infold.core.messages import (
@@ -45,9 +45,9 @@ def answers(*files: FilePart, output: str = "taken") -> ToolMessage:
     return ToolMessage(MessageId(""), (ToolResultPart("", "", output, files=files),))
 
 
-def situation(policy: Policy = INFOLD, *, most: int | None = 1_000) -> Situation:
+def inputs(policy: Policy = INFOLD, *, most: int | None = 1_000) -> PlanInputs:
     """A large window that takes no more bytes of media than that."""
-    return Situation(policy, budget_for(Window(200_000, request_bytes=most), policy))
+    return PlanInputs(policy, budget_for(Window(200_000, request_bytes=most), policy))
 
 
 SEEN = (shows(picture(0)), replies(), calls("screenshot"), answers(picture(1)), shows(picture(2), picture(3)))
@@ -105,7 +105,7 @@ def test_a_request_with_too_many_bytes_is_made_lighter(name: str, reason: str) -
     """B8, S1.0: in every preset old media go until the rest is within the limit; a document calls that a safety measure."""
     policy = PRESETS[name]
     log = session(*SEEN, replies(), policy=policy)
-    done = compact(log, situation(policy))
+    done = compact(log, inputs(policy))
 
     assert isinstance(done.final, Fits)
     assert [event.targets for event in done.events if isinstance(event, Clipped)] == [("0.1", "3.0")]
@@ -117,17 +117,17 @@ def test_a_request_with_too_many_bytes_is_made_lighter(name: str, reason: str) -
 @pytest.mark.parametrize("most", [1_600, None])
 def test_a_request_that_is_light_enough_is_left_alone(most: int | None) -> None:
     """B8: at the limit, and where none is known, nothing is done."""
-    assert isinstance(next_step(session(*SEEN), situation(most=most)), Fits)
+    assert isinstance(next_step(session(*SEEN), inputs(most=most)), Fits)
 
 
 def test_nothing_is_left_out_where_it_may_not_be() -> None:
     """S1.1: automatic work that is off stays off; where everything is pinned the request goes out as it is."""
     log = session(shows(picture(byte_size=5_000)))
-    off = situation(replace(INFOLD, auto=False))
+    off = inputs(replace(INFOLD, auto=False))
 
     assert isinstance(next_step(log, off), Fits)
-    assert isinstance(next_step(log.append(Pin(Handle("0.1"))), situation()), Fits)
-    assert isinstance(next_step(log, situation()), Shorten)
+    assert isinstance(next_step(log.append(Pin(Handle("0.1"))), inputs()), Fits)
+    assert isinstance(next_step(log, inputs()), Shorten)
 
 
 def test_bytes_are_limited_where_tokens_are_not() -> None:
@@ -135,16 +135,16 @@ def test_bytes_are_limited_where_tokens_are_not() -> None:
     budget = budget_for(Window(0, request_bytes=1_000), INFOLD)
 
     assert (budget.bounded, budget.limit_bytes) == (False, 1_000)
-    assert isinstance(next_step(session(*SEEN), Situation(INFOLD, budget)), Shorten)
+    assert isinstance(next_step(session(*SEEN), PlanInputs(INFOLD, budget)), Shorten)
 
 
 def test_learned_bytes_narrow_the_window() -> None:
     """B11: what a refusal taught counts like what was stated; the smaller of the two holds."""
-    learned = Limits(bytes=500)
+    learned = LearnedLimits(bytes=500)
 
-    assert narrowed(Window(64_000), learned).request_bytes == 500
-    assert narrowed(Window(64_000, request_bytes=200), learned).request_bytes == 200
-    assert narrowed(Window(64_000, request_bytes=900), learned).request_bytes == 500
+    assert narrow_window(Window(64_000), learned).request_bytes == 500
+    assert narrow_window(Window(64_000, request_bytes=200), learned).request_bytes == 200
+    assert narrow_window(Window(64_000, request_bytes=900), learned).request_bytes == 500
 
 
 @pytest.mark.parametrize(
@@ -160,14 +160,14 @@ def test_learned_bytes_narrow_the_window() -> None:
 )
 def test_learned_tokens_narrow_the_window(window: Window, tokens: int | None, expected: Window) -> None:
     """B11, S1.2: a refusal only ever narrows; a reply as large as the whole window is no known size; no limit stays none."""
-    assert narrowed(window, Limits(tokens)) == expected
+    assert narrow_window(window, LearnedLimits(tokens)) == expected
 
 
 def test_a_result_too_large_for_its_media_is_lightened_in_any_session() -> None:
     """B8: a log read under a document's own rule of counting shows the same bytes."""
     messages: tuple[Message, ...] = numbered((user(), calls("screenshot"), answers(picture(byte_size=2_000))))
     log = Log(SessionId("s"), Rendering("ceil")).extend(MessageEntry(message) for message in messages)
-    step = next_step(log, situation(PRESETS["opencode-1.1.57"]))
+    step = next_step(log, inputs(PRESETS["opencode-1.1.57"]))
 
     assert isinstance(step, Shorten)
     assert step.clips == (Clip(Handle("2.0"), len("taken"), 0),)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.budget import LEAST_ESTIMATED, can_be, is_believable
+from infold.core.budget import LEAST_ESTIMATED, is_plausible_count, is_plausible_usage
 from infold.core.messages import Usage
 from infold.core.tokens import SMALLEST_FACTOR, Calibration, Size
 
@@ -15,16 +15,16 @@ SENT = Size(prose=1_000, material=8_000, wide=1_000)
 )
 def test_text_has_a_least_count(reported: int, can: bool) -> None:
     """I13: below six tenths of the estimate, four tenths outside ASCII, no vocabulary counts the same text."""
-    assert can_be(reported, SENT, LEAST_ESTIMATED) is can
+    assert is_plausible_count(reported, SENT, LEAST_ESTIMATED) is can
 
 
 def test_frames_reasoning_and_media_may_be_left_out() -> None:
     """I13: a provider that counts the text alone is believed."""
     loose = Size(prose=5_000, material=5_000, loose=9_000)
 
-    assert can_be(1_000, loose, ALL)
-    assert not can_be(999, loose, ALL)
-    assert can_be(0, Size(wide=100, loose=400), LEAST_ESTIMATED)
+    assert is_plausible_count(1_000, loose, ALL)
+    assert not is_plausible_count(999, loose, ALL)
+    assert is_plausible_count(0, Size(wide=100, loose=400), LEAST_ESTIMATED)
 
 
 @pytest.mark.parametrize(
@@ -40,15 +40,15 @@ def test_frames_reasoning_and_media_may_be_left_out() -> None:
 )
 def test_what_was_sent_is_read_from_all_that_is_told(usage: Usage, believed: bool) -> None:
     """S1.3, I13: what was read from the cache was sent too, wherever it is told; what was answered was not."""
-    assert is_believable(usage, SENT, Size(prose=40), ALL) is believed
+    assert is_plausible_usage(usage, SENT, Size(prose=40), ALL) is believed
 
 
 def test_the_answer_counts_too() -> None:
     """I13: a report without what was answered says little of the window in which the answer now stands."""
     answered = Size(prose=5_000)
 
-    assert is_believable(Usage(input=10_000, output=5_000), SENT, answered, ALL)
-    assert not is_believable(Usage(input=10_000, output=20), SENT, answered, ALL)
+    assert is_plausible_usage(Usage(input=10_000, output=5_000), SENT, answered, ALL)
+    assert not is_plausible_usage(Usage(input=10_000, output=20), SENT, answered, ALL)
 
 
 def test_the_least_is_no_less_than_any_vocabulary_has() -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
-from infold.core.compact import Rehearsal, carry_on, carry_out
+from infold.core.compact import Simulation, advance, apply_step
 from infold.core.cut import Cut
 from infold.core.entries import (
     Amendment,
@@ -20,7 +20,7 @@ from infold.core.entries import (
     Rejection,
     Restoration,
 )
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.load import load
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
@@ -87,7 +87,7 @@ def test_nothing_is_removed_while_nothing_changed() -> None:
     """B12, B32: before any change the view holds the very messages that were appended."""
     log = log_of(*WORK)
 
-    assert all(shown is placed.message for shown, placed in zip(view(log, INFOLD.summary), log.live, strict=True))
+    assert all(shown is logged.message for shown, logged in zip(view(log, INFOLD.summary), log.live, strict=True))
 
 
 def test_a_fold_removes_the_thinking_that_it_keeps() -> None:
@@ -199,8 +199,8 @@ def test_sizes_follow_the_view() -> None:
 
     assert log.size == kept.size
     assert folded.size.measure < log.size.measure - 3 * 100
-    assert sum(log.size_after_fold(placed).measure for placed in log.live[1:]) == folded.size.measure
-    assert [folded.size_after_fold(placed) for placed in folded.live] == [folded.size_of(one) for one in folded.live]
+    assert sum(log.size_after_fold(logged).measure for logged in log.live[1:]) == folded.size.measure
+    assert [folded.size_after_fold(logged) for logged in folded.live] == [folded.size_of(one) for one in folded.live]
     assert kept.size_after_fold(kept.live[1]) == kept.size_of(kept.live[1])
     assert folded.measured < log.measured
 
@@ -236,14 +236,14 @@ def test_a_cleaned_tail_has_no_thinking_of_either_kind() -> None:
 def test_events_tell_how_much_thinking_left(binds: bool, expected: list[int]) -> None:
     """B22, B32: whatever outdates thinking says of how many messages."""
     log = log_of(*WORK, rendering=Rendering(binds_thinking=binds))
-    situation = Situation(INFOLD, budget_for(Window(9_000), INFOLD))
+    inputs = PlanInputs(INFOLD, budget_for(Window(9_000), INFOLD))
     steps = (
         Fold(Cut.at(log, 3), 500, "trigger"),
         Fold(Cut.at(log, 3), 500, "manual"),
         Prune(PrunePlan((Handle("2.0"),), 10), "trigger"),
     )
-    told = [event for one in steps for event in carry_out(log, one, situation).events]
-    clipped = carry_out(log, Shorten((Clip(Handle("0.0"), 1, 1),), "trigger"), situation).events
+    told = [event for one in steps for event in apply_step(log, one, inputs).events]
+    clipped = apply_step(log, Shorten((Clip(Handle("0.0"), 1, 1),), "trigger"), inputs).events
 
     assert [getattr(event, "outdated_thinking", None) for event in told] == expected
     assert [getattr(event, "outdated_thinking", None) for event in clipped] == [expected[-1]]
@@ -251,17 +251,17 @@ def test_events_tell_how_much_thinking_left(binds: bool, expected: list[int]) ->
 
 def test_a_rehearsal_trusts_only_what_was_sent() -> None:
     """B32: thinking in a history that `fit` meets for the first time was not created behind the folds that it makes."""
-    situation = Situation(INFOLD, budget_for(Window(9_000), INFOLD))
+    inputs = PlanInputs(INFOLD, budget_for(Window(9_000), INFOLD))
     history = numbered([user(), *[one for _ in range(30) for one in step(300)]])
-    begun = Rehearsal(Log(SESSION, BINDING))
-    at_once = carry_on(begun, history, situation).log
+    begun = Simulation(Log(SESSION, BINDING))
+    at_once = advance(begun, history, inputs).log
     stepwise = begun
     for count in range(1, len(history) + 1, 2):
-        stepwise = carry_on(stepwise, history[len(stepwise.sequences) : count], situation)
+        stepwise = advance(stepwise, history[len(stepwise.sequences) : count], inputs)
     missed = begun
     for count in range(1, len(history) + 1, 6):
-        missed = carry_on(missed, history[len(missed.sequences) : count], situation)
-    unbound = carry_on(Rehearsal(Log(SESSION, Rendering())), history, situation).log
+        missed = advance(missed, history[len(missed.sequences) : count], inputs)
+    unbound = advance(Simulation(Log(SESSION, Rendering())), history, inputs).log
 
     assert thinking_in(at_once) == []
     assert thinking_in(stepwise.log)

@@ -3,15 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
-from infold.core.budget import Budget, Window, budget_for, output_ceiling, overflows, usage_tokens
+from infold.core.budget import Budget, Window, budget_for, is_overflow, output_ceiling, usage_tokens
 from infold.core.messages import Usage
 from infold.core.policy import INFOLD, LARGEST_TOKENS, PRESETS, Amount, Policy, preset, remaining, share, tokens
 from infold.errors import PolicyError
 
 
-def is_overflow(policy: Policy, window: Window, usage: Usage) -> bool:
+def usage_overflows(policy: Policy, window: Window, usage: Usage) -> bool:
     """The documents' *isOverflow*: reported usage against a window."""
-    return overflows(usage_tokens(usage, policy.count), budget_for(window, policy), policy)
+    return is_overflow(usage_tokens(usage, policy.count), budget_for(window, policy), policy)
 
 
 def usable(name: str, window: Window, *, reserve: int | None = None) -> int:
@@ -156,7 +156,7 @@ def test_equality_with_the_trigger(name: str, count: int, expected: bool) -> Non
     """S1.4, S1.5, S1.7, S1.9: a count equal to what is usable overflows everywhere but in 1.1.23."""
     policy = preset(name)
 
-    assert overflows(count, budget_for(Window(200_000), policy), policy) is expected
+    assert is_overflow(count, budget_for(Window(200_000), policy), policy) is expected
 
 
 CONTEXT_100K = Window(100_000, output_tokens=32_000)
@@ -184,7 +184,7 @@ INPUT_120K = Window(200_000, input_tokens=120_000, output_tokens=10_000)
 )
 def test_overflow_in_opencode_today(window: Window, usage: Usage, expected: bool) -> None:
     """S1.9: the cases of OpenCode's own suite come out as they do there."""
-    assert is_overflow(preset("opencode-1.18"), window, usage) is expected
+    assert usage_overflows(preset("opencode-1.18"), window, usage) is expected
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -192,8 +192,8 @@ def test_auto_off_never_overflows(name: str) -> None:
     """S1.1: case 11 of OpenCode's suite, in every preset."""
     policy = replace(preset(name), auto=False)
 
-    assert not is_overflow(policy, CONTEXT_100K, Usage(75_000, 5_000))
-    assert not is_overflow(policy, CONTEXT_100K, Usage(LARGEST_TOKENS))
+    assert not usage_overflows(policy, CONTEXT_100K, Usage(75_000, 5_000))
+    assert not usage_overflows(policy, CONTEXT_100K, Usage(LARGEST_TOKENS))
 
 
 @pytest.mark.parametrize("name", sorted(set(PRESETS) - {"turn-window"}))
@@ -202,13 +202,13 @@ def test_a_declared_window_of_zero_never_overflows(name: str) -> None:
     budget = budget_for(Window(0), preset(name))
 
     assert not budget.bounded
-    assert not overflows(LARGEST_TOKENS, budget, preset(name))
+    assert not is_overflow(LARGEST_TOKENS, budget, preset(name))
     assert budget.excess_tokens(LARGEST_TOKENS) == 0
 
 
 def test_a_small_local_model_overflows_at_every_step_in_1_18() -> None:
     """S1.9: usable 0 is reached by a count of 0, as it is there."""
-    assert is_overflow(preset("opencode-1.18"), Window(16_000), Usage())
+    assert usage_overflows(preset("opencode-1.18"), Window(16_000), Usage())
 
 
 # infold's own numbers.

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from infold.core.budget import Limits
+from infold.core.budget import LearnedLimits
 from infold.core.entries import (
     Amendment,
     Checkpoint,
@@ -53,7 +53,7 @@ def answer(call_id: str, output: str = "late", *, name: str = "late") -> Message
 
 def ids(log: Log) -> list[str]:
     """What is live, by message id."""
-    return [placed.message.id for placed in log.live]
+    return [logged.message.id for logged in log.live]
 
 
 def loaded(entries: Sequence[Entry]) -> Log:
@@ -124,7 +124,7 @@ def test_a_folded_call_can_be_answered_again() -> None:
     late = log.append(answer("m1-call0"))
     again = late.append(Amendment(5)).append(answer("m1-call0", "anew", name="again"))
 
-    assert [placed.message.id for placed in again.live] == ["m2", "m3", "again"]
+    assert [logged.message.id for logged in again.live] == ["m2", "m3", "again"]
     with pytest.raises(OrphanResult):
         late.append(Amendment(5)).append(answer("nobody"))
 
@@ -247,12 +247,12 @@ def test_an_undone_compaction_is_not_asked_for_again() -> None:
 @pytest.mark.parametrize(
     ("entry", "learned"),
     [
-        (Rejection(9_000, 12_000, 8_192), Limits(8_192, is_told=True, factor=12_000 / 9_000)),
-        (Rejection(9_000), Limits(8_100, refusals=1)),
-        (Rejection(9_000, over_bytes=700), Limits(bytes=350)),
+        (Rejection(9_000, 12_000, 8_192), LearnedLimits(8_192, is_told=True, factor=12_000 / 9_000)),
+        (Rejection(9_000), LearnedLimits(8_100, refusals=1)),
+        (Rejection(9_000, over_bytes=700), LearnedLimits(bytes=350)),
     ],
 )
-def test_a_refusal_teaches_its_numbers(entry: Rejection, learned: Limits) -> None:
+def test_a_refusal_teaches_its_numbers(entry: Rejection, learned: LearnedLimits) -> None:
     """B11: told, untold or of bytes: what the log knows of the provider afterwards."""
     log = session(*TURN).append(entry)
 

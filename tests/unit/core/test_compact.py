@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
-from infold.core.compact import CONTINUE_TEXT, Compaction, carry_out, checkpoint_for, compact
+from infold.core.compact import CONTINUE_TEXT, CompactionResult, apply_step, checkpoint_for, compact
 from infold.core.cut import Cut
 from infold.core.entries import Checkpoint, Handle, MessageEntry, Pin
 from infold.core.events import Clipped, Compacted, Exceeded, InstructionStubbed, Pruned
-from infold.core.gauge import Situation, estimated_tokens, gauge
+from infold.core.gauge import PlanInputs, estimated_tokens, gauge
 from infold.core.ledger import MOST_QUOTES
 from infold.core.log import Log
 from infold.core.messages import (
@@ -43,16 +43,16 @@ def prose(amount: int) -> str:
     return SENTENCE * (amount * 100 // estimate_tokens(SENTENCE * 100) + 1)
 
 
-def situation(policy: Policy, window: Window, *, overhead: int = 0, manual: bool = False) -> Situation:
+def inputs(policy: Policy, window: Window, *, overhead: int = 0, manual: bool = False) -> PlanInputs:
     """A policy in a window."""
-    return Situation(policy, budget_for(window, policy), overhead_tokens=overhead, manual=manual)
+    return PlanInputs(policy, budget_for(window, policy), overhead_tokens=overhead, manual=manual)
 
 
 def compacted(
     log: Log, policy: Policy, context: int = 64_000, *, overhead: int = 0, manual: bool = False
-) -> Compaction:
+) -> CompactionResult:
     """A log compacted in a window of that size."""
-    return compact(log, situation(policy, Window(context), overhead=overhead, manual=manual), now_ms=NOW_MS)
+    return compact(log, inputs(policy, Window(context), overhead=overhead, manual=manual), now_ms=NOW_MS)
 
 
 @cache
@@ -62,7 +62,7 @@ def overflowing(policy: Policy) -> Log:
     return session(*drafts, replies(usage=Usage(input=60_000)), policy=policy)
 
 
-def kinds(compaction: Compaction) -> list[type]:
+def kinds(compaction: CompactionResult) -> list[type]:
     """What was done, in order."""
     return [type(step) for step in compaction.steps]
 
@@ -89,7 +89,7 @@ def test_a_compaction_ends_within_the_limit(name: str) -> None:
     """B8, B9: whatever was done, the next request fits, and no further step is due."""
     policy = preset(name)
     done = compacted(overflowing(policy), policy, overhead=3_000)
-    where = situation(policy, Window(64_000), overhead=3_000)
+    where = inputs(policy, Window(64_000), overhead=3_000)
 
     assert isinstance(done.final, Fits)
     assert gauge(done.log, where).upper_tokens <= where.budget.limit_tokens
@@ -101,7 +101,7 @@ def test_infold_reaches_its_target() -> None:
     done = compacted(overflowing(INFOLD), INFOLD)
 
     assert kinds(done) == [Fold]
-    assert gauge(done.log, situation(INFOLD, Window(64_000))).upper_tokens <= 24_480
+    assert gauge(done.log, inputs(INFOLD, Window(64_000))).upper_tokens <= 24_480
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -126,8 +126,8 @@ def test_a_continue_message_is_put_as_the_last_user_message_was() -> None:
     log = log.append(MessageEntry(replace(requests_compaction(), id=MessageId("asked"))))
     for _ in range(2):
         log = compacted(log, policy).log
-        (placed,) = log.live
-        last = placed.message
+        (logged,) = log.live
+        last = logged.message
         assert isinstance(last, UserMessage)
         assert (last.agent, last.model, last.system) == ("build", model, "Be brief.")
         assert last.parts == (TextPart(CONTINUE_TEXT, synthetic=True),)
@@ -138,10 +138,10 @@ def test_a_continue_message_is_put_as_the_last_user_message_was() -> None:
 def test_where_nobody_asked_the_continue_message_is_for_nobody() -> None:
     """S3.8: a session that begins with a reply has no user message to follow."""
     policy = preset("opencode-1.1.23")
-    (placed,) = compacted(session(replies(usage=Usage(input=60_000)), policy=policy), policy).log.live
+    (logged,) = compacted(session(replies(usage=Usage(input=60_000)), policy=policy), policy).log.live
 
-    assert isinstance(placed.message, UserMessage)
-    assert (placed.message.agent, placed.message.model) == ("", None)
+    assert isinstance(logged.message, UserMessage)
+    assert (logged.message.agent, logged.message.model) == ("", None)
 
 
 def test_a_manual_compaction_of_little_keeps_the_rules() -> None:
@@ -168,7 +168,7 @@ def test_a_manual_compaction_is_not_continued(name: str) -> None:
     assert kinds(done) == [Fold]
     assert done.log.checkpoint is not None
     assert done.log.checkpoint.reason == "manual"
-    assert all(text_of(placed.message) != CONTINUE_TEXT for placed in done.log.live)
+    assert all(text_of(logged.message) != CONTINUE_TEXT for logged in done.log.live)
 
 
 @pytest.mark.parametrize("name", ["opencode-1.1.23", "opencode-1.1.57", "proactive"])
@@ -285,7 +285,7 @@ def test_every_window_ends_within_it(context: int) -> None:
         drafts += [calls("bash"), result(output=prose(context // 40)), replies(prose(context // 40))]
     overhead = context // 10
     done = compacted(session(*drafts, user("Now the tests.")), INFOLD, context, overhead=overhead)
-    where = situation(INFOLD, Window(context), overhead=overhead)
+    where = inputs(INFOLD, Window(context), overhead=overhead)
 
     assert isinstance(done.final, Fits)
     assert gauge(done.log, where).upper_tokens <= where.budget.usable_tokens
@@ -324,7 +324,7 @@ def test_a_checkpoint_tells_before_and_after() -> None:
 
     assert isinstance(event, Compacted)
     assert checkpoint is not None
-    where = situation(INFOLD, Window(64_000), overhead=1_000)
+    where = inputs(INFOLD, Window(64_000), overhead=1_000)
     assert event.tokens_before == checkpoint.tokens_before == estimated_tokens(log, where)
     assert event.tokens_after == checkpoint.tokens_after == estimated_tokens(done.log, where)
     assert event.ratio == pytest.approx(event.tokens_after / event.tokens_before)
@@ -340,7 +340,7 @@ def test_what_is_left_has_the_answers_to_open_calls() -> None:
 
     assert isinstance(event, Compacted)
     assert log.open_calls
-    assert event.tokens_after == estimated_tokens(done.log, situation(INFOLD, Window(64_000)))
+    assert event.tokens_after == estimated_tokens(done.log, inputs(INFOLD, Window(64_000)))
 
 
 def test_the_log_before_is_as_it_was() -> None:
@@ -357,7 +357,7 @@ def summarised(policy: Policy, narrative: str) -> Checkpoint:
     """The checkpoint made of a model's words."""
     log = session(user("Never touch the lexer."), replies(prose(900)), user("on"), policy=policy)
     step = Summarise(cut=fold_cut(log), budget_tokens=2_000, reason="trigger")
-    checkpoint, events = checkpoint_for(log, step, situation(policy, Window(200_000)), narrative=narrative)
+    checkpoint, events = checkpoint_for(log, step, inputs(policy, Window(200_000)), narrative=narrative)
     assert events == ()
     return checkpoint
 
@@ -393,7 +393,7 @@ def test_without_a_model_the_fold_speaks() -> None:
     """B10: a summary that nobody wrote is replaced by the deterministic fold, with the document's prefix."""
     log = session(user("Never touch the lexer."), replies(prose(900)), user("on"), policy=preset("proactive"))
     step = Summarise(fold_cut(log), 2_000, "trigger")
-    carried = carry_out(log, step, situation(preset("proactive"), Window(200_000)))
+    carried = apply_step(log, step, inputs(preset("proactive"), Window(200_000)))
 
     assert carried.log.checkpoint is not None
     assert carried.log.checkpoint.text.startswith("[Conversation Summary]\n")
@@ -425,7 +425,7 @@ def test_a_wordy_model_does_not_push_instructions_out() -> None:
     rules = " ".join(f"Never touch folder number {number}." for number in range(40))
     log = session(user("Port it."), replies("ok"), user(rules), replies(prose(900)), user("on"))
     step = Summarise(Cut.at(log, 4), 1_600, "trigger")
-    checkpoint, events = checkpoint_for(log, step, situation(INFOLD, Window(16_000)), narrative=prose(1_600))
+    checkpoint, events = checkpoint_for(log, step, inputs(INFOLD, Window(16_000)), narrative=prose(1_600))
 
     assert all(f"Never touch folder number {number}." in checkpoint.text for number in range(40))
     assert events == ()
@@ -485,10 +485,10 @@ def test_a_models_summary_replaces_the_one_before() -> None:
     log = session(user("Start."), replies("Started."), user("on")).append(
         Checkpoint("Old words.", narrative="Old words.", first_kept=2)
     )
-    situation = Situation(INFOLD, budget_for(Window(64_000), INFOLD), summariser=True, manual=True)
+    inputs = PlanInputs(INFOLD, budget_for(Window(64_000), INFOLD), summariser=True, manual=True)
     step = Summarise(Cut.at(log, 0), 2_000, "manual")
 
-    checkpoint, _ = checkpoint_for(log, step, situation, narrative="New words, old ones merged.")
+    checkpoint, _ = checkpoint_for(log, step, inputs, narrative="New words, old ones merged.")
 
     assert checkpoint.narrative == "New words, old ones merged."
     assert checkpoint.ledger.narratives == ()
@@ -502,7 +502,7 @@ def test_a_models_summary_replaces_the_one_before() -> None:
 def test_a_part_larger_than_the_window_fills_it(said: Callable[[str], Message], amount: int, bound: float) -> None:
     """B8: however large it is and however uncertain our count, what is left of it uses the room there is."""
     before = (user("Look at this."), calls("bash")) if isinstance(said(""), ToolMessage) else ()
-    uncertain = replace(situation(INFOLD, Window(32_000)), bound=bound)
+    uncertain = replace(inputs(INFOLD, Window(32_000)), bound=bound)
     done = compact(session(*before, said(prose(amount))), uncertain, now_ms=NOW_MS)
 
     assert kinds(done) == [Shorten]

@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
-from infold.core.compact import CONTINUE_TEXT, Compaction, checkpoint_for, compact
+from infold.core.compact import CONTINUE_TEXT, CompactionResult, checkpoint_for, compact
 from infold.core.cut import Cut
 from infold.core.entries import Checkpoint, MessageEntry
 from infold.core.events import Compacted
-from infold.core.gauge import Situation, gauge
+from infold.core.gauge import PlanInputs, gauge
 from infold.core.log import Log
 from infold.core.messages import (
     AssistantMessage,
@@ -26,7 +26,7 @@ from infold.core.view import view
 from infold.testing.builders import numbered, replies, session, tokens_of_text, user
 
 POLICY = preset("turn-window")
-SITUATION = Situation(POLICY, budget_for(Window(200_000), POLICY))
+SITUATION = PlanInputs(POLICY, budget_for(Window(200_000), POLICY))
 ABLE = replace(SITUATION, summariser=True)
 
 
@@ -64,7 +64,7 @@ def said(log: Log) -> list[str]:
     ]
 
 
-def fallen_back(log: Log) -> Compaction:
+def fallen_back(log: Log) -> CompactionResult:
     """The log compacted where no model can summarise."""
     return compact(log, SITUATION)
 

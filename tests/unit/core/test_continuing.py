@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.compact import is_under_way
+from infold.core.compact import awaits_model
 from infold.core.messages import MessageId, SystemMessage, TextPart
 from infold.testing.builders import Draft, calls, replies, result, session, user
 
@@ -21,11 +21,11 @@ from infold.testing.builders import Draft, calls, replies, result, session, user
 )
 def test_what_awaits_the_model_is_work(history: tuple[Draft, ...], under_way: bool) -> None:
     """B21: a request, a call, a result or a reply that was cut off is work; a finished answer is not."""
-    assert is_under_way(session(*history)) is under_way
+    assert awaits_model(session(*history)) is under_way
 
 
 def test_instructions_of_a_program_are_no_work() -> None:
     """B21: a system message after the answer does not set a waiting session to work."""
-    assert not is_under_way(
+    assert not awaits_model(
         session(user("Port it."), replies("Done."), SystemMessage(MessageId("x"), (TextPart("be kind"),)))
     )

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from infold.core.cut import Cut, Room, choose_cut, newest_turns_within, turn_starts
 from infold.core.entries import Checkpoint
 from infold.core.log import Log
-from infold.core.logged_message import Placed
+from infold.core.logged_message import LoggedMessage
 from infold.core.messages import Message, ReasoningPart
 from infold.core.policy import INFOLD, Policy, TailPolicy, preset
 from infold.testing.builders import (
@@ -188,7 +188,7 @@ def test_a_sealed_loop_is_not_cut_into() -> None:
     thought = replace(calls("bash"), parts=(ReasoningPart("", provider_data='"s"'), *calls("bash").parts))
     log = session(user(), thought, result(10), calls("bash"), result(10), replies("done"))
 
-    assert [placed.cuttable for placed in log.live] == [True, True, False, False, False, False]
+    assert [logged.cuttable for logged in log.live] == [True, True, False, False, False, False]
 
 
 def test_infold_keeps_the_shortest_tail_even_if_it_is_too_large() -> None:
@@ -204,9 +204,9 @@ def test_infold_folds_nothing_where_everything_is_tail() -> None:
     assert cut(session(*turns(3)), INFOLD, tail_tokens=100_000) is None
 
 
-def ten_each(placed: Placed) -> int:
+def ten_each(logged: LoggedMessage) -> int:
     """Ten tokens, whatever the message."""
-    assert placed.measured > 0
+    assert logged.measured > 0
     return 10
 
 
@@ -257,7 +257,7 @@ def test_a_tail_under_the_least_takes_one_step_more() -> None:
     """B16: a tail that whole steps leave under the least is one step longer, where the target still has room for it."""
     log = session(*(draft for _ in range(6) for draft in (user(), replies())))
 
-    def ten_each(_: Placed) -> int:
+    def ten_each(_: LoggedMessage) -> int:
         return 10
 
     assert choose_cut(log, INFOLD.tail, Room(35), sizer=ten_each) == Cut(9, 9)

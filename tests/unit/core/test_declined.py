@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.extract import declined, words_of_decline
+from infold.core.extract import decline_reason, is_declined
 from infold.core.ledger import FileOperation
 from infold.core.messages import ResultStatus, ToolResultPart
 
@@ -45,8 +45,8 @@ def answer(output: str, status: ResultStatus = "error", exit_status: int | None 
 @pytest.mark.parametrize(("output", "words"), [*SAID, *((output, "") for output in SILENT)])
 def test_a_declined_call_is_known_by_the_habits_of_agents(output: str, words: str) -> None:
     """B2: what a person says when declining is their words alone, without what the agent wrote around them."""
-    assert declined(answer(output), ())
-    assert words_of_decline(answer(output)) == words
+    assert is_declined(answer(output), ())
+    assert decline_reason(answer(output)) == words
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_a_text_that_quotes_a_decline_is_none(
     result: ToolResultPart, operation: FileOperation | None, expected: bool
 ) -> None:
     """B2: what a file, a page or a command shows is nobody's no, however it begins."""
-    assert declined(result, () if operation is None else (("a.py", operation),)) is expected
+    assert is_declined(result, () if operation is None else (("a.py", operation),)) is expected

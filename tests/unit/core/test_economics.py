@@ -7,7 +7,7 @@ from infold.core.budget import Window, budget_for
 from infold.core.compact import compact
 from infold.core.entries import MessageEntry
 from infold.core.events import Compacted
-from infold.core.gauge import LEAST_CALLS, Outlook, Rates, Situation, saving
+from infold.core.gauge import LEAST_CALLS, CutForecast, PlanInputs, Rates, expected_saving
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, SessionId
 from infold.core.plan import Fits, Fold, next_step
@@ -15,7 +15,7 @@ from infold.core.policy import INFOLD
 from infold.testing.builders import calls, log_of, numbered, result, session, user
 
 RATES = Rates(fresh=1.25, cached=0.1, output=5.0)
-OUTLOOK = Outlook(
+OUTLOOK = CutForecast(
     view_tokens=60_000,
     after_tokens=20_000,
     overhead_tokens=4_000,
@@ -25,9 +25,9 @@ OUTLOOK = Outlook(
 )
 
 
-def pays(outlook: Outlook, rates: Rates) -> bool:
+def pays(forecast: CutForecast, rates: Rates) -> bool:
     """Whether a cut is expected to save anything."""
-    return saving(outlook, rates) > 0
+    return expected_saving(forecast, rates) > 0
 
 
 def test_a_surplus_that_cost_as_much_as_a_cut_is_cut() -> None:
@@ -50,14 +50,14 @@ def test_few_calls_are_no_reason(is_cold: bool) -> None:
     """B16, B34: a session with fewer than 20 recorded calls is not cut for its price, however large it is."""
     few = replace(OUTLOOK, is_cold=is_cold, calls_before=LEAST_CALLS - 1)
 
-    assert saving(few, RATES) == 0
-    assert saving(replace(few, calls_before=LEAST_CALLS), RATES) > 0
+    assert expected_saving(few, RATES) == 0
+    assert expected_saving(replace(few, calls_before=LEAST_CALLS), RATES) > 0
 
 
 def test_the_expected_saving_is_what_the_calls_to_come_save_less_the_cut() -> None:
     """B16, B22: 60 calls without 40,000 tokens at 0.1, less 16,000 rewritten at 1.15."""
-    assert saving(OUTLOOK, RATES) == pytest.approx(60 * 40_000 * 0.1 - 16_000 * 1.15)
-    assert saving(replace(OUTLOOK, is_cold=True), RATES) == pytest.approx(60 * 40_000 * 0.1 + 40_000 * 1.25)
+    assert expected_saving(OUTLOOK, RATES) == pytest.approx(60 * 40_000 * 0.1 - 16_000 * 1.15)
+    assert expected_saving(replace(OUTLOOK, is_cold=True), RATES) == pytest.approx(60 * 40_000 * 0.1 + 40_000 * 1.25)
 
 
 def test_less_than_half_is_never_cut_for_its_price() -> None:
@@ -91,7 +91,7 @@ def long_session(steps: int) -> Log:
 @pytest.mark.parametrize(("steps", "expected"), [(20, Fits), (140, Fold)])
 def test_a_large_window_is_not_filled_for_its_own_sake(steps: int, expected: type) -> None:
     """B16: in a window of 400k a head is folded at a fraction of it, once its weight has cost more than a cut."""
-    priced = Situation(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    priced = PlanInputs(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
     step = next_step(long_session(steps), priced)
 
     assert isinstance(step, expected)
@@ -102,13 +102,13 @@ def test_a_large_window_is_not_filled_for_its_own_sake(steps: int, expected: typ
 def test_a_priced_cut_waits_for_news() -> None:
     """B9, B16: right after a checkpoint there is nothing to weigh."""
     log = long_session(140)
-    situation = Situation(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    inputs = PlanInputs(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
 
     assert log.calls == log.calls_since == 140
     assert log.sent_since > 0
-    assert isinstance(next_step(replace(log, has_news=False), situation), Fits)
+    assert isinstance(next_step(replace(log, has_news=False), inputs), Fits)
     assert isinstance(
-        next_step(replace(log, has_news=False), replace(situation, policy=replace(INFOLD, priced=False))), Fits
+        next_step(replace(log, has_news=False), replace(inputs, policy=replace(INFOLD, priced=False))), Fits
     )
 
 
@@ -119,12 +119,12 @@ def test_calls_are_counted_once() -> None:
         log = log.append(MessageEntry(message))
 
     assert (log.calls, log.calls_since) == (2, 2)
-    assert log.sent_since == log.live[0].size.measure + sum(placed.size.measure for placed in log.live[:3])
+    assert log.sent_since == log.live[0].size.measure + sum(logged.size.measure for logged in log.live[:3])
 
 
 def test_a_history_that_arrived_is_no_reason() -> None:
     """B16, B34: replies that came with a history were not recorded here, so nothing was paid for them in this session."""
-    priced = Situation(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    priced = PlanInputs(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
     drafts = (user("Port it all."), *(draft for _ in range(140) for draft in (calls("bash"), result(5_000))))
     arrived = [replace(m, finish=None) if isinstance(m, AssistantMessage) else m for m in numbered(drafts)]
     log = log_of(arrived)
@@ -136,7 +136,7 @@ def test_a_history_that_arrived_is_no_reason() -> None:
 
 def test_a_fold_for_its_price_tells_the_expected_saving() -> None:
     """B22: the event and the checkpoint have it in US dollars; a fold for another reason has none; one switch turns it off."""
-    priced = Situation(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    priced = PlanInputs(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
     log = long_session(140)
     folded = compact(log, priced)
     event = next(event for event in folded.events if isinstance(event, Compacted))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infold.core.checkpoint_text import FOLDER_NOTE, OPENING, RECALL_HINT, FoldedText, render_fold
+from infold.core.checkpoint_text import FOLDER_NOTE, OPENING, RECALL_HINT, CheckpointText, render_checkpoint
 from infold.core.ledger import CommandFact, ErrorFact, FileFact, JobFact, Ledger, Quote, TodoFact
 from infold.core.policy import EstimateRule
 from infold.core.tokens import estimate
@@ -27,9 +27,9 @@ FULL = Ledger(
 )  # fmt: skip
 
 
-def fold(ledger: Ledger, budget: int = 4_000, *, share: float = 0.6, recall: bool = False) -> FoldedText:
+def fold(ledger: Ledger, budget: int = 4_000, *, share: float = 0.6, recall: bool = False) -> CheckpointText:
     """A ledger folded into that many tokens."""
-    return render_fold(
+    return render_checkpoint(
         ledger, budget_tokens=budget, must_keep_tokens=int(budget * share), rule="features", recall=recall
     )
 
@@ -59,7 +59,9 @@ def test_a_fold_is_within_its_budget(
     ledger: Ledger, budget: int, share: float, rule: EstimateRule, recall: bool
 ) -> None:
     """B10: whatever the ledger, the text has no more tokens than it may, by the session's own rule."""
-    folded = render_fold(ledger, budget_tokens=budget, must_keep_tokens=int(budget * share), rule=rule, recall=recall)
+    folded = render_checkpoint(
+        ledger, budget_tokens=budget, must_keep_tokens=int(budget * share), rule=rule, recall=recall
+    )
 
     assert estimate(folded.text, rule) <= budget
 
@@ -224,7 +226,7 @@ def test_long_reports_are_excerpted_on_one_line() -> None:
 
 def test_an_empty_ledger_is_its_opening() -> None:
     """B10: where nothing is known nothing is said."""
-    assert fold(Ledger()) == FoldedText(OPENING)
+    assert fold(Ledger()) == CheckpointText(OPENING)
 
 
 def test_room_that_one_section_leaves_goes_to_the_others() -> None:

@@ -6,11 +6,11 @@ from infold.core.checkpoint_text import (
     changed_lines,
     command_lines,
     error_lines,
-    excerpts,
-    quoted,
+    excerpt_lines,
+    quote_beginning,
+    quote_verbatim,
     read_lines,
     shared_folder,
-    stubbed,
 )
 from infold.core.ledger import CommandFact, ErrorFact, FileFact, Quote
 
@@ -91,8 +91,8 @@ def test_quotations_are_shortened_only_as_excerpts() -> None:
     """A quotation is word for word, an excerpt is one line, a stub says how long the whole is."""
     long = Quote("7.0", "word " * 100)
 
-    assert quoted(Quote("7.0", "a\nb"), True) == '- """a\nb""" [7.0]'
-    assert quoted(Quote("7.0", "a"), False) == "- a"
-    assert excerpts([long, long], False) == ("- " + ("word " * 100)[:239] + "…",)
-    assert stubbed(long, True).endswith("… [500 characters in all; recall 7.0]")
-    assert stubbed(Quote("7.0", "short"), False) == "- short [5 characters in all]"
+    assert quote_verbatim(Quote("7.0", "a\nb"), True) == '- """a\nb""" [7.0]'
+    assert quote_verbatim(Quote("7.0", "a"), False) == "- a"
+    assert excerpt_lines([long, long], False) == ("- " + ("word " * 100)[:239] + "…",)
+    assert quote_beginning(long, True).endswith("… [500 characters in all; recall 7.0]")
+    assert quote_beginning(Quote("7.0", "short"), False) == "- short [5 characters in all]"

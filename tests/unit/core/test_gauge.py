@@ -8,7 +8,7 @@ from infold.core.entries import Checkpoint, Handle, MessageEntry, Pruning, Rejec
 from infold.core.gauge import (
     CALIBRATED_BOUND,
     REJECTED_BOUND,
-    Situation,
+    PlanInputs,
     bound_after,
     bound_of,
     estimated_tokens,
@@ -35,14 +35,14 @@ from infold.testing.builders import calls, numbered, replies, result, session, t
 PAST_TWO_TURNS = (user(), replies(), user(), replies())
 
 
-def situation(policy: Policy, *, overhead: int = 0, bound: float = 1.1) -> Situation:
+def inputs(policy: Policy, *, overhead: int = 0, bound: float = 1.1) -> PlanInputs:
     """A window of 200,000 under a policy."""
-    return Situation(policy, budget_for(Window(200_000), policy), overhead_tokens=overhead, bound=bound)
+    return PlanInputs(policy, budget_for(Window(200_000), policy), overhead_tokens=overhead, bound=bound)
 
 
 def count(log: Log, policy: Policy, *, overhead: int = 0) -> int:
     """What the policy compares with its trigger."""
-    return gauge(log, situation(policy, overhead=overhead)).count_tokens
+    return gauge(log, inputs(policy, overhead=overhead)).count_tokens
 
 
 def test_reported_usage_wins_over_estimates() -> None:
@@ -148,7 +148,7 @@ def test_usage_from_before_a_checkpoint_is_forgotten() -> None:
 def test_the_upper_bound_is_over_the_count(policy: Policy) -> None:
     """B8: what a request can be at most has the family's margin and the overhead in it, in every preset."""
     log = session(user("hello " * 2_000), policy=policy)
-    measured = gauge(log, situation(policy, overhead=1_000, bound=1.2))
+    measured = gauge(log, inputs(policy, overhead=1_000, bound=1.2))
 
     assert measured.upper_tokens > measured.count_tokens
     assert measured.upper_tokens == -(-(log.size.measure + 1_000) * 12 // 10)
@@ -157,10 +157,10 @@ def test_the_upper_bound_is_over_the_count(policy: Policy) -> None:
 def test_growth_since_the_report_carries_the_margin() -> None:
     """B8: only what the provider has not counted yet is multiplied by the bound."""
     log = session(user(), replies(usage=Usage(input=1_000)), user("x y " * 1_000))
-    assert log.anchor is not None
-    growth = log.size.minus(log.anchor.size).measure
+    assert log.baseline is not None
+    growth = log.size.minus(log.baseline.size).measure
 
-    assert gauge(log, situation(INFOLD, bound=2.0)).upper_tokens == 1_000 + 2 * growth
+    assert gauge(log, inputs(INFOLD, bound=2.0)).upper_tokens == 1_000 + 2 * growth
 
 
 def heard(factor: float) -> Log:
@@ -177,7 +177,7 @@ def pruned(log: Log) -> Log:
 
 def upper(log: Log, *, bound: float = 1.1) -> int:
     """The most a view can be."""
-    return gauge(log, situation(INFOLD, bound=bound)).upper_tokens
+    return gauge(log, inputs(INFOLD, bound=bound)).upper_tokens
 
 
 def test_a_report_is_not_forgotten_when_something_is_hidden() -> None:
@@ -196,13 +196,13 @@ def test_a_report_far_below_its_estimate_frees_less() -> None:
 
 
 @pytest.mark.parametrize(("factor", "is_believed"), [(0.3, False), (0.5, False), (0.7, True), (1.0, True), (2.0, True)])
-def test_a_report_that_cannot_be_proves_nothing(factor: float, is_believed: bool) -> None:
+def test_a_report_that_cannot_be_proves_nothing(factor: float, is_plausible: bool) -> None:
     """I13, B8: where a provider leaves out what it read from its cache, the estimate and its margin hold."""
     log = heard(factor)
     reported = int(log.size.minus(log.live[-1].size).measure * factor)
 
-    assert (upper(log) == -(-log.size.measure * 11 // 10)) is not is_believed
-    assert (abs(upper(log) - reported) < 20) is is_believed
+    assert (upper(log) == -(-log.size.measure * 11 // 10)) is not is_plausible
+    assert (abs(upper(log) - reported) < 20) is is_plausible
 
 
 @pytest.mark.parametrize("bound", [1.02, 1.1, 1.5])
@@ -219,7 +219,7 @@ def test_a_report_over_the_limit_holds_nobody_to_it() -> None:
     """S5.4, B8: a provider that took more than we think it takes does not make what is left too large."""
     log = pruned(heard(30.0))
 
-    assert heard(30.0).anchor is not None
+    assert heard(30.0).baseline is not None
     assert upper(log) == -(-log.size.measure * 11 // 10)
 
 
@@ -262,16 +262,16 @@ def test_text_outside_ascii_keeps_its_margin_until_it_was_reported() -> None:
 
     assert log.calibration.reports == 7
     assert log.calibration.wide_reports == 0
-    assert bound_of(english, situation(INFOLD, bound=1.65)) < 1.11
-    assert bound_of(chinese, situation(INFOLD, bound=1.65)) == pytest.approx(1.65, abs=0.01)
+    assert bound_of(english, inputs(INFOLD, bound=1.65)) < 1.11
+    assert bound_of(chinese, inputs(INFOLD, bound=1.65)) == pytest.approx(1.65, abs=0.01)
 
 
 def test_content_is_scaled_by_factor_and_bound() -> None:
     """B8: the most that content can be is its corrected estimate times the margin, rounded up."""
     log = session()
 
-    assert scaled_tokens(Size(prose=1_001), log, situation(INFOLD, bound=1.1)) == 1_102
-    assert scaled_tokens(Size(), log, situation(INFOLD)) == 0
+    assert scaled_tokens(Size(prose=1_001), log, inputs(INFOLD, bound=1.1)) == 1_102
+    assert scaled_tokens(Size(), log, inputs(INFOLD)) == 0
 
 
 def test_the_log_learns_from_reports() -> None:
@@ -316,7 +316,7 @@ def test_a_system_prompt_is_text_like_any_other() -> None:
     believed = {
         (system, tools): session()
         .extend((MessageEntry(asked), MessageEntry(replace(answer, overhead=Overhead(system, tools)))))
-        .anchor
+        .baseline
         is not None
         for system, tools in ((0, 0), (800, 0), (4_000, 0), (800, 9_000))
     }
@@ -332,7 +332,7 @@ def test_growth_that_cannot_be_teaches_nothing() -> None:
         steps += [user("look at it " * 1_000), replies("seen", usage=usage)]
     log = session(*steps)
 
-    assert log.anchor is not None
+    assert log.baseline is not None
     assert log.calibration.reports == 0
     assert log.calibration.apply(log.size) == log.size.measure
 
@@ -348,7 +348,7 @@ def test_a_view_altered_between_reports_teaches_nothing() -> None:
 
 def test_a_bound_below_the_calibrated_one_is_kept() -> None:
     """B8: an exact tokeniser's margin is not widened."""
-    exact = replace(situation(INFOLD), bound=1.0)
+    exact = replace(inputs(INFOLD), bound=1.0)
 
     assert gauge(session(user("hello there")), exact).upper_tokens == count(session(user("hello there")), INFOLD)
 
@@ -359,7 +359,7 @@ def test_a_bound_below_the_calibrated_one_is_kept() -> None:
 def test_where_a_refusal_is_recovered_the_expected_count_decides() -> None:
     """B8, B34: without the family's margin the most a request can be is what it is expected to be."""
     log = session(user(tokens_of_text(1_000)), replies())
-    bounded = situation(INFOLD, overhead=500, bound=1.96)
+    bounded = inputs(INFOLD, overhead=500, bound=1.96)
     expected = replace(bounded, recovers=True)
 
     assert gauge(log, expected).upper_tokens == estimated_tokens(log, expected)
@@ -371,14 +371,14 @@ def test_a_refusal_corrects_the_expected_count() -> None:
     """B8, B34: what the provider counted of the request it refused holds for the next ones, with a little more."""
     log = session(user(tokens_of_text(1_000)), replies()).append(Rejection(1_000, 1_250, 200_000))
 
-    assert bound_of(log, replace(situation(INFOLD), recovers=True)) == pytest.approx(1.25 * REJECTED_BOUND)
+    assert bound_of(log, replace(inputs(INFOLD), recovers=True)) == pytest.approx(1.25 * REJECTED_BOUND)
 
 
 def test_text_outside_ascii_has_its_own_margin() -> None:
     """B8, B15: a family that counts such text for more is expected to, so that its margin there is smaller."""
     latin, han = session(user(tokens_of_text(1_000))), session(user("数据库连接失败" * 200))
-    two = replace(situation(INFOLD, bound=1.4), wide_bound=1.1)
+    two = replace(inputs(INFOLD, bound=1.4), wide_bound=1.1)
 
     assert bound_of(latin, two) == pytest.approx(1.4)
     assert bound_of(han, two) == pytest.approx(1.1, abs=0.01)
-    assert bound_of(han, situation(INFOLD, bound=1.4)) == pytest.approx(1.4)
+    assert bound_of(han, inputs(INFOLD, bound=1.4)) == pytest.approx(1.4)

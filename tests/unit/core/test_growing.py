@@ -5,13 +5,13 @@ from time import process_time
 import pytest
 from msgspec.structs import replace
 
-from infold.core.budget import NO_LIMITS, Limits, Window, budget_for
+from infold.core.budget import NOTHING_LEARNED, LearnedLimits, Window, budget_for
 from infold.core.compact import checkpoint_for
 from infold.core.cut import Cut
 from infold.core.entries import Amendment, Checkpoint, Entry, Handle, MessageEntry, Pruning, Rejection, Restoration
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.load import load
-from infold.core.log import Log, resummed, size_of_text
+from infold.core.log import Log, recompute_sums, size_of_text
 from infold.core.logged_message import Rendering
 from infold.core.messages import (
     AssistantMessage,
@@ -29,7 +29,7 @@ from infold.core.tokens import NO_SIZE, UNCALIBRATED, Calibration, estimate
 from infold.core.view import view
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, session, summary, user
 
-SITUATION = Situation(INFOLD, budget_for(Window(64_000), INFOLD))
+SITUATION = PlanInputs(INFOLD, budget_for(Window(64_000), INFOLD))
 
 
 def said(*drafts: Message, prefix: str = "n") -> list[Entry]:
@@ -63,8 +63,8 @@ def test_what_a_checkpoint_says_is_believed_on_reading() -> None:
     log = taught()
     checkpoint, _ = checkpoint_for(log, Fold(Cut.at(log, 2), 400, "manual"), SITUATION)
     grown = log.append(checkpoint)
-    entries: list[Entry] = [*(MessageEntry(placed.message) for placed in log.live), checkpoint]
-    numbers = [*(placed.sequence for placed in log.live), log.next_sequence]
+    entries: list[Entry] = [*(MessageEntry(logged.message) for logged in log.live), checkpoint]
+    numbers = [*(logged.sequence for logged in log.live), log.next_sequence]
     read = load(SessionId("session"), reversed(list(zip(numbers, entries, strict=True))), Rendering())
 
     assert (read.calibration, read.limits) == (grown.calibration, grown.limits)
@@ -131,9 +131,9 @@ def test_a_foreign_checkpoint_takes_nothing_away() -> None:
     folded = log.append(Checkpoint("by another agent"))
 
     assert (folded.calibration, folded.limits) == (log.calibration, log.limits)
-    known = Checkpoint("own", calibration=Calibration(1.5, reports=3), limits=Limits(tokens=9))
+    known = Checkpoint("own", calibration=Calibration(1.5, reports=3), limits=LearnedLimits(tokens=9))
     assert (log.append(known).calibration.prose, log.append(known).limits.tokens) == (1.5, 9)
-    assert (session().calibration, session().limits) == (UNCALIBRATED, NO_LIMITS)
+    assert (session().calibration, session().limits) == (UNCALIBRATED, NOTHING_LEARNED)
 
 
 def test_growth_across_a_checkpoint_teaches_nothing() -> None:
@@ -166,7 +166,7 @@ def test_a_fold_keeps_what_its_tail_needs() -> None:
     log = session(*head, calls("read"), answer, requests_compaction(), summary(error="no"), user("c"))
     folded = log.append(Pruning((Handle("4.0"),), 300)).append(Checkpoint("t", first_kept=2))
 
-    assert [placed.message.id for placed in folded.live] == ["m2", "m3", "m4", "m7"]
+    assert [logged.message.id for logged in folded.live] == ["m2", "m3", "m4", "m7"]
     assert folded.carried == {"m1-call0"}
     assert set(folded.altered) == {4}
     assert (folded.pending, folded.freed) == (None, {})
@@ -178,8 +178,8 @@ def test_sums_made_anew_are_the_sums(name: str) -> None:
     log = session(user("a"), calls("bash"), result(500), replies(), policy=PRESETS[name])
     hidden = log.append(Pruning((Handle("2.0"),), 500))
 
-    assert (resummed(log).size, resummed(log).measured) == (log.size, log.measured)
-    assert (resummed(hidden).size, resummed(hidden).measured) == (hidden.size, hidden.measured)
+    assert (recompute_sums(log).size, recompute_sums(log).measured) == (log.size, log.measured)
+    assert (recompute_sums(hidden).size, recompute_sums(hidden).measured) == (hidden.size, hidden.measured)
 
 
 def test_a_checkpoint_without_text_takes_no_room() -> None:

@@ -1,17 +1,24 @@
 """What a fold knows of the head it takes away."""
 
 from infold.core.budget import Window, budget_for
-from infold.core.compact import MOST_UNANSWERED, beside_tail, callers_in, checkpoint_for, ledger_of, unanswered_in
+from infold.core.compact import (
+    MOST_UNANSWERED,
+    caller_messages,
+    checkpoint_for,
+    ledger_before,
+    unanswered_calls,
+    without_settled,
+)
 from infold.core.cut import Cut
 from infold.core.entries import Checkpoint
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.ledger import EMPTY_LEDGER
 from infold.core.messages import Message
 from infold.core.plan import Fold
 from infold.core.policy import INFOLD
 from infold.testing.builders import calls, replies, result, session, user
 
-SITUATION = Situation(INFOLD, budget_for(Window(64_000), INFOLD))
+SITUATION = PlanInputs(INFOLD, budget_for(Window(64_000), INFOLD))
 
 
 def test_what_the_tail_changed_is_kept_but_not_told() -> None:
@@ -41,9 +48,9 @@ def test_nothing_is_left_out_where_nothing_is_open() -> None:
     """B4: most ledgers are told as they are."""
     log = session(user("port it"), replies("done"), user("now test it"))
 
-    assert beside_tail(EMPTY_LEDGER, log, Cut.at(log, 2)) is EMPTY_LEDGER
-    assert [quote.text for quote in ledger_of(log, Cut.at(log, 2)).requests] == ["port it"]
-    assert [message.id for message in callers_in(log, Cut.at(log, 2))] == ["m0", "m1"]
+    assert without_settled(EMPTY_LEDGER, log, Cut.at(log, 2)) is EMPTY_LEDGER
+    assert [quote.text for quote in ledger_before(log, Cut.at(log, 2)).requests] == ["port it"]
+    assert [message.id for message in caller_messages(log, Cut.at(log, 2))] == ["m0", "m1"]
 
 
 def test_calls_without_a_result_are_named_with_their_tools() -> None:
@@ -52,7 +59,7 @@ def test_calls_without_a_result_are_named_with_their_tools() -> None:
     log = session(user(), calls("bash", "read"), result(), user(), *left)
     folded = log.append(Checkpoint("text", first_kept=3, unanswered={"m1-call1": "read"}))
 
-    assert unanswered_in(log, Cut.at(log, 3)) == {"m1-call1": "read"}
-    assert unanswered_in(folded, Cut.at(folded, 0)) == {"m1-call1": "read"}
-    assert set(unanswered_in(log, Cut.at(log, log.length - 1)).values()) == {"list"}
-    assert len(unanswered_in(log, Cut.at(log, log.length - 1))) == MOST_UNANSWERED
+    assert unanswered_calls(log, Cut.at(log, 3)) == {"m1-call1": "read"}
+    assert unanswered_calls(folded, Cut.at(folded, 0)) == {"m1-call1": "read"}
+    assert set(unanswered_calls(log, Cut.at(log, log.length - 1)).values()) == {"list"}
+    assert len(unanswered_calls(log, Cut.at(log, log.length - 1))) == MOST_UNANSWERED

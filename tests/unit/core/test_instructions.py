@@ -3,7 +3,15 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infold.core.checkpoint_text import FIRST, LATEST, LONGEST_EXCERPT, OTHERS, RULES, Instructions, told_instructions
+from infold.core.checkpoint_text import (
+    FIRST,
+    LATEST,
+    LONGEST_EXCERPT,
+    OTHERS,
+    RULES,
+    UserInstructions,
+    write_instructions,
+)
 from infold.core.ledger import Ledger, Quote
 from infold.core.tokens import estimate
 
@@ -16,9 +24,9 @@ def size(text: str) -> int:
     return estimate(text, "features") + 1
 
 
-def told(ledger: Ledger, allowed: int = 1_000, *, more: int = 0, recall: bool = False) -> Instructions:
+def told(ledger: Ledger, allowed: int = 1_000, *, more: int = 0, recall: bool = False) -> UserInstructions:
     """A ledger's instructions in that much room."""
-    return told_instructions(ledger, allowed_tokens=allowed, more_tokens=more, size=size, recall=recall)
+    return write_instructions(ledger, allowed_tokens=allowed, more_tokens=more, size=size, recall=recall)
 
 
 def rules(number: int, words: str = "and never do that in any of the other folders of it either") -> tuple[Quote, ...]:
@@ -121,7 +129,7 @@ def test_without_room_nothing_is_written_and_all_is_named() -> None:
     """B2: with no room at all, not even for a heading, each instruction is named."""
     kept = told(Ledger(first_request=LONG, constraints=(RULE,), requests=(Quote("2.0", "Name it."),)), 0)
 
-    assert kept == Instructions((), 0, ("0.0", "4.0", "2.0"))
+    assert kept == UserInstructions((), 0, ("0.0", "4.0", "2.0"))
 
 
 words = st.text(st.sampled_from("abcdef Ä你好。.\n/_-0123"), min_size=1, max_size=400).filter(str.strip)

@@ -3,7 +3,7 @@
 import pytest
 
 from infold.core.entries import Verdict
-from infold.core.judge import LONGEST_ANSWER, Answer, judge, readable, record_text
+from infold.core.judge import LONGEST_ANSWER, Answer, clean_text, judge, record_text
 from infold.core.messages import AssistantMessage, Finish, Message, MessageId, ReasoningPart
 from infold.testing.builders import calls, numbered, replies, result, user
 
@@ -162,4 +162,4 @@ def test_an_ordinary_end_is_no_fault(finish: Finish) -> None:
 )
 def test_what_a_model_wrote_can_be_stored(text: str, read: str) -> None:
     """B36: no half surrogate pairs, no NUL bytes, and no more than is looked at."""
-    assert readable(text) == read
+    assert clean_text(text) == read

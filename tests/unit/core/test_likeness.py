@@ -19,11 +19,11 @@ from infold.core.messages import (
     ToolMessage,
     ToolResultPart,
     UserMessage,
-    chained,
+    chain_fingerprint,
+    fingerprint,
     has_ids,
-    is_callers,
-    likeness,
-    outlined,
+    is_from_caller,
+    outline_fingerprint,
 )
 
 
@@ -92,45 +92,45 @@ OTHER: list[tuple[Message, Message]] = [
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_marks_make_no_other_message(one: Message, other: Message) -> None:
     """B26: ids, spacing, reasoning, reminders, the order of arguments and a medium's price do not count."""
-    assert likeness(one) == likeness(other)
+    assert fingerprint(one) == fingerprint(other)
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER)
 def test_what_is_said_counts(one: Message, other: Message) -> None:
     """Other words, roles, calls, arguments, results or media make another message."""
-    assert likeness(one) != likeness(other)
+    assert fingerprint(one) != fingerprint(other)
 
 
 @pytest.mark.parametrize("arguments", ["", "{broken", '{"a": "\ud800"}', "[" * 9_000, '{"n": 1' + "0" * 400 + "}"])
 def test_anything_has_a_likeness(arguments: str) -> None:
     """B13: broken, bottomless and unsendable arguments are known again as they stand."""
-    assert likeness(calling(arguments)) == likeness(calling(arguments, call_id="d"))
+    assert fingerprint(calling(arguments)) == fingerprint(calling(arguments, call_id="d"))
 
 
 @pytest.mark.parametrize("name", [f"{own}7" for own in OWN_IDS])
 def test_own_messages_are_not_the_callers(name: str) -> None:
     """B26: what infold made itself is known by its id, and no list of a caller has it."""
-    assert not is_callers(says(TextPart("go on"), name=name))
-    assert is_callers(says(TextPart("go on"), name="m7"))
+    assert not is_from_caller(says(TextPart("go on"), name=name))
+    assert is_from_caller(says(TextPart("go on"), name="m7"))
 
 
 @settings(max_examples=40)
 @given(histories())
 def test_a_chain_can_be_made_in_pieces(history: tuple[Message, ...]) -> None:
     """The fingerprint of a history is the same however it is divided, and changes with each message."""
-    whole = chained("", history)
+    whole = chain_fingerprint("", history)
     half = len(history) // 2
 
-    assert chained(chained("", history[:half]), history[half:]) == whole
-    assert chained(whole, (HELLO,)) != whole
-    assert chained("", ()) == ""
+    assert chain_fingerprint(chain_fingerprint("", history[:half]), history[half:]) == whole
+    assert chain_fingerprint(whole, (HELLO,)) != whole
+    assert chain_fingerprint("", ()) == ""
 
 
 def test_a_chain_knows_the_order() -> None:
     """The same messages in another order are another history."""
     bye = says(TextPart("bye"))
 
-    assert chained("", (HELLO, bye)) != chained("", (bye, HELLO))
+    assert chain_fingerprint("", (HELLO, bye)) != chain_fingerprint("", (bye, HELLO))
 
 
 def of_call(call_id: str, output: str) -> tuple[Message, ...]:
@@ -144,11 +144,13 @@ def test_an_outline_knows_a_result_by_the_id_of_its_call(call_id: str) -> None:
     whole, cleared = (of_call(call_id, output) for output in ("ok\n" * 900, "[cleared]"))
     without_medium = replace(cleared[1], parts=cleared[1].parts[:2])
 
-    assert len({outlined("", history) for history in (whole, cleared, (cleared[0], without_medium))}) == 1
-    assert outlined("", of_call("toolu_01Other", "[cleared]")) != outlined("", whole)
-    assert outlined("", (calling("{}", call_id=call_id), says(TextPart("here")))) != outlined("", whole)
+    assert len({outline_fingerprint("", history) for history in (whole, cleared, (cleared[0], without_medium))}) == 1
+    assert outline_fingerprint("", of_call("toolu_01Other", "[cleared]")) != outline_fingerprint("", whole)
+    assert outline_fingerprint("", (calling("{}", call_id=call_id), says(TextPart("here")))) != outline_fingerprint(
+        "", whole
+    )
     assert has_ids(whole)
-    assert chained("", whole) != chained("", cleared)
+    assert chain_fingerprint("", whole) != chain_fingerprint("", cleared)
 
 
 @pytest.mark.parametrize("call_id", ["call_1", "c12", "functions.bash:3", "m4.0", "m4.0#2", "7"])
@@ -156,5 +158,5 @@ def test_ids_that_only_count_tell_no_history(call_id: str) -> None:
     """B26: where every history has the same ids, results are told by what they say."""
     one, other = (of_call(call_id, output) for output in ("passed", "failed"))
 
-    assert outlined("", one) != outlined("", other)
+    assert outline_fingerprint("", one) != outline_fingerprint("", other)
     assert not has_ids(one)

@@ -7,20 +7,24 @@ from msgspec.structs import replace
 
 from infold.core.budget import (
     LARGEST_FACTOR,
-    NO_LIMITS,
+    NOTHING_LEARNED,
     SMALLEST_TOKENS,
     UNTOLD_SHARE,
-    Limits,
+    LearnedLimits,
     Window,
     budget_for,
-    narrowed,
+    narrow_window,
 )
 from infold.core.policy import INFOLD
 
 
 def refused(
-    limits: Limits = NO_LIMITS, *, estimated: int = 10_000, reported: int | None = None, limit: int | None = None
-) -> Limits:
+    limits: LearnedLimits = NOTHING_LEARNED,
+    *,
+    estimated: int = 10_000,
+    reported: int | None = None,
+    limit: int | None = None,
+) -> LearnedLimits:
     """What is known after one more request was refused for its tokens, when three reports had been heard."""
     return limits.after_tokens(estimated_tokens=estimated, reported_tokens=reported, limit_tokens=limit, reports=3)
 
@@ -55,7 +59,7 @@ def test_a_limit_leaves_something_to_work_in() -> None:
     limits = refused(limit=5)
 
     assert limits.tokens == SMALLEST_TOKENS
-    assert budget_for(narrowed(Window(64_000), limits), INFOLD).usable_tokens > 0
+    assert budget_for(narrow_window(Window(64_000), limits), INFOLD).usable_tokens > 0
 
 
 def test_a_told_limit_stays_where_a_later_refusal_tells_none() -> None:
@@ -100,13 +104,13 @@ def test_bytes_are_halved() -> None:
     assert learned.after_bytes(4_000).bytes == 500
     assert learned.after_bytes(600).bytes == 300
     assert (learned.tokens, learned.is_told, learned.factor, learned.reports) == (8_192, True, 1.3, 3)
-    assert NO_LIMITS.after_bytes(1).bytes == 1
+    assert NOTHING_LEARNED.after_bytes(1).bytes == 1
     assert refused(learned).bytes == 500
 
 
 def test_what_was_accepted_is_not_refused_for_its_size() -> None:
     """B11: a refusal without a number narrows no limit below what was accepted before it, unless it is refused again."""
-    known = NO_LIMITS.after_reply(60_000)
+    known = NOTHING_LEARNED.after_reply(60_000)
     once = refused(known, estimated=20_000)
 
     assert (once.tokens, once.accepted) == (60_000, 0)
@@ -138,7 +142,7 @@ def test_a_single_refusal_without_a_number_wears_off() -> None:
 @pytest.mark.parametrize(("believed", "wears_off"), [(12_000, False), (100_000, True), (None, True)])
 def test_a_refusal_near_the_limit_stays(believed: int | None, wears_off: bool) -> None:
     """B11, B34: one refusal without a number is enough where the request nearly filled the window: our count was low."""
-    once = NO_LIMITS.after_tokens(
+    once = NOTHING_LEARNED.after_tokens(
         estimated_tokens=10_000, reported_tokens=None, limit_tokens=None, reports=0, believed_tokens=believed
     )
     later = once.after_reply(0)
@@ -167,7 +171,7 @@ acts = st.lists(
 @given(acts)
 def test_a_limit_is_never_below_what_was_accepted_since(history: list[tuple[str, int]]) -> None:
     """B11: whatever is accepted and refused, a limit leaves room to work in and is not below what was last shown to fit."""
-    limits = NO_LIMITS
+    limits = NOTHING_LEARNED
     for kind, tokens in history:
         match kind:
             case "reply":
@@ -182,7 +186,7 @@ def test_a_limit_is_never_below_what_was_accepted_since(history: list[tuple[str,
 @given(acts, st.integers(600, 300_000))
 def test_refusals_in_a_row_narrow(history: list[tuple[str, int]], estimated: int) -> None:
     """B8, B11: of two refusals without a reply in between the second narrows the limit below what it refused."""
-    limits = NO_LIMITS
+    limits = NOTHING_LEARNED
     for kind, tokens in history:
         limits = limits.after_reply(tokens) if kind == "reply" else refused(limits, estimated=tokens)
     twice = refused(refused(replace(limits, is_told=False), estimated=300_000), estimated=estimated)

@@ -8,7 +8,7 @@ from infold.core.budget import Window, budget_for
 from infold.core.compact import checkpoint_for
 from infold.core.cut import Cut
 from infold.core.entries import Checkpoint, Clip, Clipping, Entry, Handle, MessageEntry, Pin, Pruning, Restoration
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.load import load
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
@@ -26,7 +26,7 @@ from infold.core.messages import (
 )
 from infold.core.plan import Fits, Fold, next_step
 from infold.core.policy import INFOLD, Policy, preset
-from infold.core.view import standing, view
+from infold.core.view import filter_compacted, view
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, summary, user
 
 SESSION = SessionId("session")
@@ -56,7 +56,7 @@ def loaded(entries: Sequence[Entry]) -> Log:
 
 def ids(log: Log) -> list[str]:
     """What stands, by message id."""
-    return [message.id for message in standing(log)]
+    return [message.id for message in filter_compacted(log)]
 
 
 # The cases of OpenCode's own suite. Two have no counterpart: a fork remaps ids, and we have no forks; *latest by time* sorts
@@ -121,12 +121,12 @@ def test_a_reply_from_before_the_summary_triggers_nothing(name: str) -> None:
         user("go on", synthetic=True),
     )
     policy = preset(name)
-    situation = Situation(policy, budget_for(Window(200_000), policy))
+    inputs = PlanInputs(policy, budget_for(Window(200_000), policy))
 
     for log in (appended(said(*drafts)), loaded(said(*drafts))):
-        assert log.anchor is None
+        assert log.baseline is None
         assert log.pending is None
-        assert isinstance(next_step(log, situation), Fits)
+        assert isinstance(next_step(log, inputs), Fits)
 
 
 def test_a_fresh_marker_is_pending() -> None:
@@ -143,7 +143,7 @@ def test_create_on_an_empty_session() -> None:
     part = CompactionPart("part", auto=True, overflow=True)
     log = appended([MessageEntry(UserMessage(MessageId("request"), (part,)))])
 
-    assert [placed.message.parts for placed in log.live] == [(part,)]
+    assert [logged.message.parts for logged in log.live] == [(part,)]
     assert log.pending is log.live[0].message
 
 
@@ -364,9 +364,9 @@ def test_a_report_of_an_undone_fold_says_nothing_of_what_it_had_folded() -> None
     folded = [Checkpoint("text"), *said(user("next"), replies(usage=Usage(input=60)), prefix="n")]
     log = loaded([*before, *folded, Restoration(2)])
 
-    assert log.anchor == loaded(before).anchor
+    assert log.baseline == loaded(before).baseline
     assert log.altered_at == 5
-    assert loaded([*before, *folded]).anchor != log.anchor
+    assert loaded([*before, *folded]).baseline != log.baseline
 
 
 def test_a_report_on_hidden_parts_is_read_as_it_was_made() -> None:
@@ -380,15 +380,15 @@ def test_a_report_on_hidden_parts_is_read_as_it_was_made() -> None:
 
     grown, read_back = appended(entries), loaded(entries)
 
-    assert read_back.anchor == grown.anchor
+    assert read_back.baseline == grown.baseline
     assert (read_back.size, read_back.altered, read_back.freed) == (grown.size, grown.altered, grown.freed)
 
 
 def test_a_call_of_the_folded_head_may_be_answered_after_a_restart() -> None:
     """B12, B13: a checkpoint names the calls that it folded without a result, so that one is known when it comes."""
-    situation = Situation(INFOLD, budget_for(Window(200_000), INFOLD))
+    inputs = PlanInputs(INFOLD, budget_for(Window(200_000), INFOLD))
     log = appended(said(user(), calls("bash"), user()))
-    checkpoint, _ = checkpoint_for(log, Fold(Cut.at(log, 2), 500, "manual"), situation)
+    checkpoint, _ = checkpoint_for(log, Fold(Cut.at(log, 2), 500, "manual"), inputs)
     late = MessageEntry(ToolMessage(MessageId("late"), (ToolResultPart("m1-call0", "bash", "at last"),)))
 
     assert checkpoint.unanswered == {"m1-call0": "bash"}

@@ -25,7 +25,7 @@ from infold.core.messages import (
 )
 from infold.core.policy import PRESETS, SummaryPolicy
 from infold.core.tokens import NO_SIZE, measure_message, size_of
-from infold.core.view import standing, view
+from infold.core.view import filter_compacted, view
 from infold.errors import DuplicateId, IllegalCut, LogError, OrphanResult, UnknownReference
 from infold.testing.builders import (
     calls,
@@ -54,7 +54,7 @@ def answer(call_id: str, output: str = "late", *, name: str = "late") -> Message
 
 def ids(log: Log) -> list[str]:
     """The ids of the live messages."""
-    return [placed.message.id for placed in log.live]
+    return [logged.message.id for logged in log.live]
 
 
 # Values.
@@ -76,8 +76,8 @@ def test_two_branches_of_one_log_are_independent() -> None:
     left, right = said(stem, user("left"), replies()), said(stem, user("right"))
     left = said(left, user("more left"))
 
-    assert [text_of(placed.message) for placed in left.live] == ["go on", "done", "left", "done", "more left"]
-    assert [text_of(placed.message) for placed in right.live] == ["go on", "done", "right"]
+    assert [text_of(logged.message) for logged in left.live] == ["go on", "done", "left", "done", "more left"]
+    assert [text_of(logged.message) for logged in right.live] == ["go on", "done", "right"]
     assert ids(stem) == ["m0", "m1"]
 
 
@@ -117,9 +117,9 @@ def test_appending_never_changes_what_stands_before(kinds: list[str]) -> None:
 def assert_sums(log: Log) -> None:
     """The kept sums are those of the messages as shown."""
     rule, size = log.rendering.estimate, NO_SIZE
-    for placed in log.live:
-        size = size.plus(size_of(log.shown(placed), measure_message(log.shown(placed), "features")))
-    assert log.measured == sum(sum(measure_message(log.shown(placed), rule)) for placed in log.live)
+    for logged in log.live:
+        size = size.plus(size_of(log.shown(logged), measure_message(log.shown(logged), "features")))
+    assert log.measured == sum(sum(measure_message(log.shown(logged), rule)) for logged in log.live)
     assert log.size == size
 
 
@@ -187,7 +187,7 @@ def test_a_call_id_may_be_used_again_in_a_later_step() -> None:
     again = tuple(replace(message, id=MessageId(message.id + "2")) for message in step)
     log = log_of((*step, *again))
 
-    assert [placed.late for placed in log.live] == [(), (), (), ()]
+    assert [logged.late for logged in log.live] == [(), (), (), ()]
     assert [message.id for message in view(log, SENT)] == ["a", "b", "a2", "b2"]
 
 
@@ -243,7 +243,7 @@ def test_a_sealed_loop_is_not_cut_inside() -> None:
     step = AssistantMessage(MessageId(""), (seal, ToolCallPart("", "bash", "{}")))
     log = session(user(), step, result(), calls("bash"), result(), step, result(), replies())
 
-    assert [placed.sequence for placed in log.live if placed.cuttable] == [0, 1, 5]
+    assert [logged.sequence for logged in log.live if logged.cuttable] == [0, 1, 5]
     with pytest.raises(IllegalCut):
         log.append(Checkpoint("head", first_kept=3))
 
@@ -253,7 +253,7 @@ def test_a_checkpoint_forgets_what_it_folded() -> None:
     log = session(user(), calls("bash"), result(900), replies(usage=Usage(input=9), finish="length"))
     folded = log.append(Pruning((Handle("2.0"),), 900)).append(Checkpoint("head"))
 
-    assert (log.cut_off, folded.cut_off, folded.anchor, folded.freed, folded.altered) == (True, False, None, {}, {})
+    assert (log.cut_off, folded.cut_off, folded.baseline, folded.freed, folded.altered) == (True, False, None, {}, {})
     assert folded.has_news is False
 
 
@@ -280,7 +280,7 @@ def test_a_request_and_its_summary_are_a_checkpoint() -> None:
 
     assert log.checkpoint is not None
     assert (log.checkpoint.text, log.checkpoint.reason, log.checkpoint.first_kept) == ("told", "import", None)
-    assert [message.id for message in standing(log)] == ["m2", "m3", "m4"]
+    assert [message.id for message in filter_compacted(log)] == ["m2", "m3", "m4"]
     assert (log.pending, log.next_sequence) == (None, 5)
 
 
@@ -326,7 +326,7 @@ def test_only_the_newest_pair_speaks() -> None:
     done = said(log, replace(summary("told"), parent_id=MessageId("m4")))
 
     assert ids(done) == ["m0", "m3"]
-    assert [message.id for message in standing(done)] == ["m4", "x5-0", "m0", "m3"]
+    assert [message.id for message in filter_compacted(done)] == ["m4", "x5-0", "m0", "m3"]
 
 
 def test_a_request_beside_words_is_still_a_request() -> None:
@@ -343,9 +343,9 @@ def test_an_anchor_is_the_newest_report() -> None:
     """S7.2: a finished reply with usage anchors the count; one without, or with an empty one, leaves the last."""
     log = session(user(), replies(usage=Usage(input=50, output=5)), user(), replies(), replies(usage=Usage()))
 
-    assert log.anchor is not None
-    assert (log.anchor.usage.prompt, log.anchor.sequence) == (50, 1)
-    assert log.anchor.size == session(user(), replies()).size
+    assert log.baseline is not None
+    assert (log.baseline.usage.prompt, log.baseline.sequence) == (50, 1)
+    assert log.baseline.size == session(user(), replies()).size
 
 
 def test_growth_between_reports_calibrates() -> None:

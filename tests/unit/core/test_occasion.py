@@ -5,7 +5,7 @@ from typing import assert_never
 import pytest
 
 from infold.core.messages import SessionId
-from infold.ports import Decision, KeepFrom, Occasion, Supply, Veto
+from infold.ports import CompactionContext, Decision, KeepFrom, Supply, Veto
 from infold.testing.builders import numbered, replies, user
 
 HEAD = numbered((user("Port the parser."), replies()))
@@ -13,7 +13,7 @@ HEAD = numbered((user("Port the parser."), replies()))
 
 def test_an_occasion_says_enough_to_decide_by() -> None:
     """S3.5: which session, why, what would be folded and how full the window is; nothing presses unless it is said."""
-    occasion = Occasion(SessionId("s"), "trigger", HEAD, 2, tokens_before=9_000, usable_tokens=10_000)
+    occasion = CompactionContext(SessionId("s"), "trigger", HEAD, 2, tokens_before=9_000, usable_tokens=10_000)
 
     assert (occasion.head, occasion.first_kept) == (HEAD, 2)
     assert occasion.tokens_before < occasion.usable_tokens

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from infold.core.entries import Checkpoint, Clip, Clipping, Handle, MessageEntry
 from infold.core.log import Log
-from infold.core.logged_message import INTERRUPTED_TEXT, Placed, Run, place
+from infold.core.logged_message import INTERRUPTED_TEXT, LoggedMessage, StepState, measure_for_log
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -47,14 +47,14 @@ def answer(*call_ids: str) -> ToolMessage:
     return ToolMessage(MessageId("t"), tuple(ToolResultPart(call_id, "bash", "ok") for call_id in call_ids))
 
 
-def placed(message: Message, run: Run = Run(), unanswered: frozenset[str] = frozenset()) -> Placed:
+def logged(message: Message, run: StepState = StepState(), unanswered: frozenset[str] = frozenset()) -> LoggedMessage:
     """A message in its place."""
-    return place(message, 7, run, (run.step | unanswered).__contains__, "features").placed
+    return measure_for_log(message, 7, run, (run.step | unanswered).__contains__, "features").logged
 
 
-def after(message: Message, run: Run = Run()) -> Run:
+def after(message: Message, run: StepState = StepState()) -> StepState:
     """Where the log stands once a message is placed."""
-    return place(message, 7, run, run.step.__contains__, "features").run
+    return measure_for_log(message, 7, run, run.step.__contains__, "features").run
 
 
 def spoken(log: Log, *drafts: Message) -> Log:
@@ -82,34 +82,34 @@ def came(call_id: str, output: str = "late", *, name: str = "late") -> MessageEn
 )
 def test_where_a_view_may_begin(message: Message, expected: bool) -> None:
     """B12: a tail may begin at something said, never at a tool's answer, a system message or compaction business."""
-    assert placed(numbered([message])[0]).cuttable is expected
+    assert logged(numbered([message])[0]).cuttable is expected
 
 
 def test_no_cut_parts_a_result_from_its_call() -> None:
     """B12: a message that brings results is no cut, in whichever role it comes."""
-    run = Run(frozenset({"1"}))
+    run = StepState(frozenset({"1"}))
 
-    assert not placed(answer("1"), run).cuttable
-    assert not placed(UserMessage(MessageId("u"), (ToolResultPart("1", "bash", "ok"), TextPart("and?"))), run).cuttable
+    assert not logged(answer("1"), run).cuttable
+    assert not logged(UserMessage(MessageId("u"), (ToolResultPart("1", "bash", "ok"), TextPart("and?"))), run).cuttable
 
 
 def test_a_sealed_loop_is_cut_only_at_its_own_reasoning() -> None:
     """B12: after signed reasoning only a reply with reasoning of its own, or the user, may begin a tail."""
     sealed = after(said(SEAL, call("1")))
-    unsigned, signed = placed(said(TextPart("go on")), sealed), placed(said(SEAL, TextPart("go on")), sealed)
+    unsigned, signed = logged(said(TextPart("go on")), sealed), logged(said(SEAL, TextPart("go on")), sealed)
 
     assert (unsigned.cuttable, signed.cuttable) == (False, True)
-    assert placed(numbered([user()])[0], sealed).cuttable
+    assert logged(numbered([user()])[0], sealed).cuttable
 
 
 def test_a_seal_lasts_until_somebody_speaks() -> None:
     """B12: results and later replies stay in the sealed loop; a user message ends it."""
     sealed = after(said(SEAL, call("1")))
 
-    assert after(answer("1"), sealed) == Run(frozenset({"1"}), sealed=True)
+    assert after(answer("1"), sealed) == StepState(frozenset({"1"}), sealed=True)
     assert after(said(TextPart("t")), sealed).sealed
     assert after(SystemMessage(MessageId("s"), ()), sealed) == sealed
-    assert after(numbered([user()])[0], sealed) == Run()
+    assert after(numbered([user()])[0], sealed) == StepState()
 
 
 def test_calls_stay_open_until_each_is_answered() -> None:
@@ -130,13 +130,13 @@ def test_a_result_after_its_step_is_late() -> None:
     """A result whose step has closed is taken and marked by its position; one in time is not."""
     message = ToolMessage(MessageId("t"), (TextPart("x"), *answer("old", "new").parts))
 
-    assert placed(message, Run(frozenset({"new"})), frozenset({"old", "new"})).late == (1,)
+    assert logged(message, StepState(frozenset({"new"})), frozenset({"old", "new"})).late == (1,)
 
 
 def test_a_result_nobody_waits_for_is_refused() -> None:
     """B12: an orphan result raises the error that names the call and what to append first."""
     with pytest.raises(OrphanResult, match="append the assistant message that made the call first") as caught:
-        placed(answer("9"), Run(frozenset({"1"})))
+        logged(answer("9"), StepState(frozenset({"1"})))
 
     assert (caught.value.call_id, caught.value.message_id) == ("9", "t")
 
@@ -144,19 +144,19 @@ def test_a_result_nobody_waits_for_is_refused() -> None:
 def test_one_message_answers_a_call_once() -> None:
     """Two results for one call in one message are refused."""
     with pytest.raises(OrphanResult, match="which it answers twice"):
-        placed(answer("1", "1"), Run(frozenset({"1"})))
+        logged(answer("1", "1"), StepState(frozenset({"1"})))
 
 
 def test_one_message_makes_a_call_once() -> None:
     """Two calls of one id in one message are refused."""
     with pytest.raises(DuplicateId, match="tool call with id '1'"):
-        placed(said(call("1"), call("1")))
+        logged(said(call("1"), call("1")))
 
 
 def test_each_part_is_measured_by_the_session_s_rule() -> None:
     """B17: measures are taken part by part as a message is placed, and sized by features whatever the rule."""
     message = numbered([user("x" * 40)])[0]
-    ours, theirs = (place(message, 0, Run(), bool, rule).placed for rule in RULES)
+    ours, theirs = (measure_for_log(message, 0, StepState(), bool, rule).logged for rule in RULES)
 
     assert (theirs.measures, theirs.measured) == ((40,), 40)
     assert ours.size == theirs.size
@@ -167,8 +167,8 @@ def test_calls_and_results_are_kept_at_hand() -> None:
     """B17: a placed message lists its calls and results, so that nobody walks its parts again."""
     drafts = numbered([calls("bash"), result(3)])
 
-    assert placed(drafts[0]).calls == drafts[0].parts
-    assert placed(drafts[1], Run(frozenset({"m0-call0"}))).results == drafts[1].parts
+    assert logged(drafts[0]).calls == drafts[0].parts
+    assert logged(drafts[1], StepState(frozenset({"m0-call0"}))).results == drafts[1].parts
 
 
 def test_what_pruning_may_hide_is_marked_last_first() -> None:
@@ -177,12 +177,12 @@ def test_what_pruning_may_hide_is_marked_last_first() -> None:
     answers = (ToolResultPart("1", "w", "a"), ToolResultPart("2", "w", "b", "error"), ToolResultPart("3", "w", "c"))
     waiting = frozenset({"1", "2", "3"})
 
-    assert placed(said(large, small, TextPart("t"), replace(large, call_id="3"))).prunable == (3, 0)
-    assert placed(said(SEAL, large)).prunable == ()
-    assert placed(said(large), Run(sealed=True)).prunable == ()
-    assert placed(ToolMessage(MessageId("t"), answers), Run(waiting)).prunable == (2, 0)
-    assert placed(ToolMessage(MessageId("t"), answers), Run(frozenset({"1", "2"})), waiting).prunable == (0,)
-    assert placed(ToolMessage(MessageId("t"), answers[:1]), Run(waiting, sealed=True)).prunable == (0,)
+    assert logged(said(large, small, TextPart("t"), replace(large, call_id="3"))).prunable == (3, 0)
+    assert logged(said(SEAL, large)).prunable == ()
+    assert logged(said(large), StepState(sealed=True)).prunable == ()
+    assert logged(ToolMessage(MessageId("t"), answers), StepState(waiting)).prunable == (2, 0)
+    assert logged(ToolMessage(MessageId("t"), answers), StepState(frozenset({"1", "2"})), waiting).prunable == (0,)
+    assert logged(ToolMessage(MessageId("t"), answers[:1]), StepState(waiting, sealed=True)).prunable == (0,)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_what_pruning_may_hide_is_marked_last_first() -> None:
 )
 def test_who_speaks_and_what_is_sent_is_marked(message: Message, marks: tuple[bool, bool, bool, bool]) -> None:
     """B17: whether a message is sent, begins a turn, is a person's or is compaction business is known once placed."""
-    done = placed(numbered([message])[0])
+    done = logged(numbered([message])[0])
 
     assert (done.is_sent, done.is_users, done.is_persons, done.is_business) == marks
 
@@ -214,7 +214,7 @@ def test_a_late_result_is_shown_as_text() -> None:
     log = spoken(session(user(), calls("bash")), user("hello?")).append(came("m1-call0", "at last"))
     shown = view(log.append(Clipping((Clip(Handle("2.0"), 1, 1),))), SENT)
 
-    assert view(log, SENT, brought=True) == tuple(placed.message for placed in log.live)
+    assert view(log, SENT, brought=True) == tuple(logged.message for logged in log.live)
 
     assert log.live[-1].late == (0,)
     assert results_of(shown[2])[0].output == INTERRUPTED_TEXT

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from infold.core.budget import Window, budget_for
 from infold.core.cut import Cut, head_size
 from infold.core.entries import Checkpoint, Handle, MessageEntry, Pin, Pruning
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.messages import Finish, Message, MessageId, ToolMessage, ToolResultPart, Usage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
@@ -35,7 +35,7 @@ def step(
 ) -> NextStep:
     """The next step under a policy in a window."""
     budget = budget_for(window, policy)
-    return next_step(log, Situation(policy, budget, overhead_tokens=overhead, manual=manual, summariser=summariser))
+    return next_step(log, PlanInputs(policy, budget, overhead_tokens=overhead, manual=manual, summariser=summariser))
 
 
 def reported(tokens_in_use: int, policy: Policy, *before: Message) -> Log:
@@ -129,7 +129,7 @@ def test_without_reports_a_document_goes_by_the_estimate() -> None:
     log = session(user(prose(170_000)), replies(), policy=policy)
 
     assert isinstance(step(log, policy), Fits)
-    assert isinstance(next_step(log, Situation(policy, budget_for(WINDOW, policy), reports_usage=False)), Fold)
+    assert isinstance(next_step(log, PlanInputs(policy, budget_for(WINDOW, policy), reports_usage=False)), Fold)
 
 
 # Pruning first.
@@ -375,10 +375,10 @@ def test_nothing_from_before_a_checkpoint_triggers_another() -> None:
     """B9: a tail over the trigger is left until something is said or done after its checkpoint."""
     log = session(user(prose(26_000)), user(prose(26_500))).append(Checkpoint("text", first_kept=0))
     answered = log.append(MessageEntry(replace(replies(), id=MessageId("reply"))))
-    situation = Situation(INFOLD, budget_for(Window(64_000), INFOLD), bound=1.0)
+    inputs = PlanInputs(INFOLD, budget_for(Window(64_000), INFOLD), bound=1.0)
 
-    assert isinstance(next_step(log, situation), Fits)
-    assert isinstance(next_step(answered, situation), Fold)
+    assert isinstance(next_step(log, inputs), Fits)
+    assert isinstance(next_step(answered, inputs), Fold)
 
 
 def test_a_smaller_window_rewrites_the_checkpoint() -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from infold.core.budget import Window, budget_for
-from infold.core.compact import carry_out, compact
+from infold.core.compact import apply_step, compact
 from infold.core.entries import Handle, Pin
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.plan import Fits, Stuck, next_step
 from infold.core.policy import INFOLD, PRESETS, preset
@@ -13,16 +13,16 @@ from infold.core.view import view
 from infold.testing.builders import calls, replies, session, user
 
 MOST_STEPS = 20
-SITUATION = Situation(INFOLD, budget_for(Window(8_192), INFOLD), 200)
+SITUATION = PlanInputs(INFOLD, budget_for(Window(8_192), INFOLD), 200)
 
 
-def ended(log: Log, situation: Situation = SITUATION) -> Fits | Stuck:
+def ended(log: Log, inputs: PlanInputs = SITUATION) -> Fits | Stuck:
     """How compacting ends, within as many steps as any session needs."""
     for _ in range(MOST_STEPS):
-        step = next_step(log, situation)
+        step = next_step(log, inputs)
         if isinstance(step, Fits | Stuck):
             return step
-        log = carry_out(log, step, situation).log
+        log = apply_step(log, step, inputs).log
     pytest.fail("no end")
 
 
@@ -53,7 +53,7 @@ def test_a_pin_leaves_what_can_still_be_folded() -> None:
 def test_a_pin_too_large_ends_in_a_document_too(name: str) -> None:
     """B9: a continue message is not put at the end for a fold of nothing but the last continue message."""
     policy = preset(name)
-    situation = Situation(policy, budget_for(Window(8_192, output_tokens=1_024), policy), 1_500)
+    inputs = PlanInputs(policy, budget_for(Window(8_192, output_tokens=1_024), policy), 1_500)
     log = session(user("go"), replies("the contract says so. " * 3_000), policy=policy).append(Pin(Handle("1.0")))
 
-    assert isinstance(ended(log, situation), Stuck)
+    assert isinstance(ended(log, inputs), Stuck)

@@ -60,7 +60,7 @@ def turns_of(sizes: Iterable[int], policy: Policy = OLD) -> Log:
 def outputs(log: Log, targets: Iterable[str]) -> list[int]:
     """The sizes of the targeted results, by the documents' rule."""
     found = (log.find(handle) for handle in targets)
-    return [estimate(result.output, "round") for placed in found if placed for result in results_of(placed.message)]
+    return [estimate(result.output, "round") for logged in found if logged for result in results_of(logged.message)]
 
 
 # The worked cases of the documents.
@@ -75,7 +75,7 @@ def test_the_worked_example(policy: Policy) -> None:
 
     assert outputs(log, plan.targets) == [20_000, 25_000, 30_000]
     assert plan.freed_tokens == 75_000
-    left = sum(estimate(result.output, "round") for placed in log.live for result in placed.results) - plan.freed_tokens
+    left = sum(estimate(result.output, "round") for logged in log.live for result in logged.results) - plan.freed_tokens
     assert left == 43_000
 
 

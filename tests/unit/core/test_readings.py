@@ -1,6 +1,6 @@
 """A text is read once."""
 
-from infold.core.tokens import MOST_REMEMBERED, remembered, remembering
+from infold.core.tokens import MOST_REMEMBERED, cache_by_text, remembered
 
 
 def test_a_text_is_read_once() -> None:
@@ -11,7 +11,7 @@ def test_a_text_is_read_once() -> None:
         read.append(text)
         return len(text)
 
-    count = remembering(length)
+    count = cache_by_text(length)
 
     assert [count("abc"), count("abc"), count("abcd")] == [3, 3, 4]
     assert read == ["abc", "abcd"]
@@ -25,7 +25,7 @@ def test_memory_is_bounded() -> None:
         read.append(text)
         return len(text)
 
-    count = remembering(length)
+    count = cache_by_text(length)
     for number in range(MOST_REMEMBERED + 1):
         count(str(number))
     count("0")

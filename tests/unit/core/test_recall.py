@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infold.core.recall import LONGEST_LINE, MOST_OF_ONE, PASSAGE_LINES, Document, Hit, Index, reply, tokens_of
+from infold.core.recall import (
+    LONGEST_LINE,
+    MOST_OF_ONE,
+    PASSAGE_LINES,
+    Document,
+    Hit,
+    Index,
+    render_hits,
+    search_tokens,
+)
 from infold.core.tokens import estimate
 
 
@@ -30,7 +39,7 @@ from infold.core.tokens import estimate
 )
 def test_text_becomes_tokens(text: str, tokens: list[str]) -> None:
     """Words, identifiers whole and in parts, numbers, and pairs of characters where a script writes no spaces."""
-    assert tokens_of(text) == tokens
+    assert search_tokens(text) == tokens
 
 
 @pytest.mark.parametrize(
@@ -126,7 +135,7 @@ def test_a_reply_names_what_it_cannot_show() -> None:
     best = Hit("1.0", 2.0, "def load_config():\n\n    return read_file(path)", "read a.py")
     again = Hit("2.0", 1.9, "def load_config():\n    other line of it")
     rest = Hit("3.0", 1.0, "\n".join(f"call make_thing_{number}(load_config)" for number in range(200)))
-    text = reply((best, again, rest), budget_tokens=200)
+    text = render_hits((best, again, rest), budget_tokens=200)
 
     assert text.startswith("[1.0] read a.py\ndef load_config():\n    return read_file(path)")
     assert text.count("def load_config") == 1
@@ -135,7 +144,7 @@ def test_a_reply_names_what_it_cannot_show() -> None:
 
 def test_a_hit_without_names_takes_no_room() -> None:
     """What is too long to be shown and has no name in it is left out."""
-    assert reply((Hit("1.0", 1.0, "plain words " * 400),), budget_tokens=100) == ""
+    assert render_hits((Hit("1.0", 1.0, "plain words " * 400),), budget_tokens=100) == ""
 
 
 words = st.text(st.sampled_from("ab_/.: \nÄ你好カ한1,"), max_size=200)
@@ -148,4 +157,4 @@ def test_a_reply_is_within_its_budget_and_always_the_same(texts: list[str], quer
     found = [Index.of(Document(f"{n}.0", text) for n, text in enumerate(texts)).search(query) for _ in range(2)]
 
     assert found[0] == found[1]
-    assert estimate(reply(found[0], budget_tokens=budget), "features") <= budget
+    assert estimate(render_hits(found[0], budget_tokens=budget), "features") <= budget

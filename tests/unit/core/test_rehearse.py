@@ -1,15 +1,15 @@
 """A history played again, from the beginning or from where it ended."""
 
 from infold.core.budget import Window, budget_for
-from infold.core.compact import Rehearsal, carry_on, rehearse
-from infold.core.gauge import Situation
+from infold.core.compact import Simulation, advance, simulate
+from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId
 from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.testing.builders import calls, numbered, replies, result, summary, user
 
-SITUATION = Situation(INFOLD, budget_for(Window(8_192), INFOLD))
+SITUATION = PlanInputs(INFOLD, budget_for(Window(8_192), INFOLD))
 
 
 def history(turns: int = 12) -> tuple[Message, ...]:
@@ -19,14 +19,14 @@ def history(turns: int = 12) -> tuple[Message, ...]:
 
 def test_each_reply_answers_a_request() -> None:
     """B29: one request stands before each reply and one after the last message."""
-    played = list(rehearse(Log(SessionId("s")), history(3), SITUATION))
+    played = list(simulate(Log(SessionId("s")), history(3), SITUATION))
 
     assert len(played) == 3 * 2 + 1
 
 
 def test_a_summary_answers_no_request() -> None:
     """S4.1: a recorded summary is not a reply to the conversation."""
-    played = list(rehearse(Log(SessionId("s")), numbered([user(), summary()]), SITUATION))
+    played = list(simulate(Log(SessionId("s")), numbered([user(), summary()]), SITUATION))
 
     assert len(played) == 1
 
@@ -34,9 +34,9 @@ def test_a_summary_answers_no_request() -> None:
 def test_carried_on_is_as_from_the_beginning() -> None:
     """B29: played in two pieces, a history gives the log, the events and the numbers of one piece."""
     messages = history()
-    whole = carry_on(Rehearsal(Log(SessionId("s"))), messages, SITUATION)
-    half = carry_on(Rehearsal(Log(SessionId("s"))), messages[:21], SITUATION)
-    both = carry_on(half, messages[21:], SITUATION)
+    whole = advance(Simulation(Log(SessionId("s"))), messages, SITUATION)
+    half = advance(Simulation(Log(SessionId("s"))), messages[:21], SITUATION)
+    both = advance(half, messages[21:], SITUATION)
 
     assert whole.events == both.events != ()
     assert whole.sequences == both.sequences
@@ -46,7 +46,7 @@ def test_carried_on_is_as_from_the_beginning() -> None:
 def test_numbers_are_those_of_the_log() -> None:
     """B6: the number a rehearsal remembers for a message is the one its handles begin with."""
     messages = history()
-    played = carry_on(Rehearsal(Log(SessionId("s"))), messages, SITUATION)
+    played = advance(Simulation(Log(SessionId("s"))), messages, SITUATION)
     numbers = dict(zip((message.id for message in messages), played.sequences, strict=True))
 
-    assert all(numbers[placed.message.id] == placed.sequence for placed in played.log.live)
+    assert all(numbers[logged.message.id] == logged.sequence for logged in played.log.live)

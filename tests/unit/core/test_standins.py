@@ -4,9 +4,9 @@ import pytest
 
 from infold.core.budget import Window, budget_for
 from infold.core.entries import Checkpoint, Clip, Clipping, Handle, MessageEntry
-from infold.core.gauge import Situation, estimated_tokens, gauge
+from infold.core.gauge import PlanInputs, estimated_tokens, gauge
 from infold.core.log import Log
-from infold.core.logged_message import interrupted, late_heading, size_of_interrupted, size_of_late
+from infold.core.logged_message import interrupted_result, late_heading, size_of_interrupted, size_of_late
 from infold.core.messages import MessageId, ToolCallPart, ToolMessage, ToolResultPart
 from infold.core.policy import INFOLD
 from infold.core.tokens import NO_SIZE
@@ -14,13 +14,13 @@ from infold.core.view import view
 from infold.testing.builders import calls, replies, result, session, user
 from infold.testing.script import count_tokens
 
-SITUATION = Situation(INFOLD, budget_for(Window(200_000), INFOLD))
+SITUATION = PlanInputs(INFOLD, budget_for(Window(200_000), INFOLD))
 MANY = ["bash"] * 60
 
 
 def test_an_interrupted_call_is_told_as_such() -> None:
     """B12: the answer is the call's own, and says that there is none."""
-    answer = interrupted(ToolCallPart("c", "bash", "{}"))
+    answer = interrupted_result(ToolCallPart("c", "bash", "{}"))
 
     assert (answer.call_id, answer.tool, answer.status) == ("c", "bash", "interrupted")
     assert "interrupted" in answer.output
@@ -67,5 +67,5 @@ def test_answers_to_calls_that_were_folded_are_counted_no_more() -> None:
     late = ToolMessage(MessageId("late"), (ToolResultPart("m1-call0", "bash", "x"),))
 
     assert log.live[2].size.measure > 60 * 10
-    assert (folded.live[0].beside, folded.live[0].size) == (NO_SIZE, session(user("and now?")).size)
-    assert folded.append(MessageEntry(late)).live[-1].beside != NO_SIZE
+    assert (folded.live[0].added_size, folded.live[0].size) == (NO_SIZE, session(user("and now?")).size)
+    assert folded.append(MessageEntry(late)).live[-1].added_size != NO_SIZE

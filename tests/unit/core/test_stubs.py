@@ -206,7 +206,7 @@ def whole() -> Log:
 
 def shown(log: Log) -> list[str]:
     """What the two results and the reply show."""
-    parts = [log.shown(placed).parts[0] for placed in log.live[2:]]
+    parts = [log.shown(logged).parts[0] for logged in log.live[2:]]
     return [part.output if isinstance(part, ToolResultPart) else str(getattr(part, "text", "")) for part in parts]
 
 
@@ -214,7 +214,7 @@ def test_the_stored_output_is_untouched() -> None:
     """S2.8: the log keeps the output; the view alone shows the stub."""
     log = whole().append(PRUNING)
 
-    assert [placed.message for placed in log.live] == [placed.message for placed in whole().live]
+    assert [logged.message for logged in log.live] == [logged.message for logged in whole().live]
     assert shown(log)[0] == "[pruned: 1,200 characters of bash output]"
 
 
@@ -271,7 +271,7 @@ def test_a_session_read_back_shows_the_same(undone: int) -> None:
     """B13: after an undoing, the session in memory and the session read from its entries show the same."""
     log = whole()
     hidden = (CLIPPING, PRUNING, Restoration(undone))
-    entries: list[Entry] = [*(MessageEntry(placed.message) for placed in log.live), *hidden]
+    entries: list[Entry] = [*(MessageEntry(logged.message) for logged in log.live), *hidden]
     loaded = load(log.session_id, reversed(list(enumerate(entries))), log.rendering)
     appended = log.extend(hidden)
 

@@ -17,7 +17,7 @@ from infold.core.summary_request import (
     SEVEN_SECTIONS,
     Additions,
     assemble_system,
-    flattened,
+    flatten_messages,
     instruction,
     messages_request,
     own_request,
@@ -130,7 +130,7 @@ def test_tool_output_is_shortened_and_media_named() -> None:
     system = SystemMessage(MessageId("s"), (TextPart("be brief"),))
     messages = numbered((calls("bash", arguments='{"command": "ls"}'), result(output="x" * 5_000)))
 
-    blocks = flattened((*messages, picture, thought, injected, system))
+    blocks = flatten_messages((*messages, picture, thought, injected, system))
 
     assert blocks[0] == '[call bash] {"command": "ls"}'
     assert blocks[1].startswith("[result of bash, completed] xxx")

@@ -3,7 +3,7 @@
 import pytest
 
 from infold.core.messages import AssistantMessage, MessageId, TextPart, text_of
-from infold.core.summary_request import LONGEST_LATER, Additions, inert, instruction, later_text, own_request
+from infold.core.summary_request import LONGEST_LATER, Additions, escape_record, instruction, later_text, own_request
 from infold.testing.builders import calls, numbered, replies, result, user
 
 
@@ -11,16 +11,16 @@ from infold.testing.builders import calls, numbered, replies, result, user
 def test_text_cannot_end_its_block(block: str) -> None:
     """I17: a closing mark inside the history is made harmless, in any case, with anything after it."""
     for mark in (f"</{block}>", f"</{block.upper()}>", f"</{block} >", f"</{block}\n"):
-        assert mark not in inert(f"before {mark} after")
-        assert inert(f"before {mark} after").startswith("before <\\/")
+        assert mark not in escape_record(f"before {mark} after")
+        assert escape_record(f"before {mark} after").startswith("before <\\/")
 
 
 def test_other_text_is_as_it_was() -> None:
     """I17: opening marks, other tags and plain text are not touched, and once is as good as twice."""
     text = "<record> </div> a < b </records-of-mine"
 
-    assert inert("<record> </div> a < b") == "<record> </div> a < b"
-    assert inert(inert(text)) == inert(text)
+    assert escape_record("<record> </div> a < b") == "<record> </div> a < b"
+    assert escape_record(escape_record(text)) == escape_record(text)
 
 
 def test_a_hostile_history_stays_inside_its_blocks() -> None:

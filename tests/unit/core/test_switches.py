@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.policy import PRESETS, Policy, preset, switched
+from infold.core.policy import PRESETS, Policy, apply_switches, preset
 from infold.errors import SettingsError
 
 OPENCODES = [*(name for name in PRESETS if name.startswith("opencode-")), "proactive"]
@@ -10,7 +10,7 @@ OPENCODES = [*(name for name in PRESETS if name.startswith("opencode-")), "proac
 
 def off(policy: Policy, **variables: str) -> tuple[bool, bool]:
     """Whether compacting and pruning are off under these variables."""
-    made = switched(policy, variables)
+    made = apply_switches(policy, variables)
     return not made.auto, not made.prune.enabled
 
 
@@ -22,7 +22,7 @@ def test_each_switch_turns_its_own_work_off(name: str) -> None:
 
     assert off(policy, INFOLD_DISABLE_AUTOCOMPACT="1") == (True, prunes_not)
     assert off(policy, INFOLD_DISABLE_PRUNE=" Yes ") == (False, True)
-    assert switched(policy, {"INFOLD_DISABLE_AUTOCOMPACT": "off", "INFOLD_DISABLE_PRUNE": " "}) == policy
+    assert apply_switches(policy, {"INFOLD_DISABLE_AUTOCOMPACT": "off", "INFOLD_DISABLE_PRUNE": " "}) == policy
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -37,5 +37,5 @@ def test_opencodes_spellings_count_for_opencodes_presets(name: str) -> None:
 def test_a_switch_says_yes_or_no() -> None:
     """S8.2: any other word is an error that names the variable and what to give."""
     with pytest.raises(SettingsError, match="INFOLD_DISABLE_PRUNE: 'perhaps' is neither yes nor no; give 1, true"):
-        switched(preset("infold"), {"INFOLD_DISABLE_PRUNE": "perhaps"})
-    assert switched(preset("infold"), {"OPENCODE_DISABLE_PRUNE": "perhaps"}) == preset("infold")
+        apply_switches(preset("infold"), {"INFOLD_DISABLE_PRUNE": "perhaps"})
+    assert apply_switches(preset("infold"), {"OPENCODE_DISABLE_PRUNE": "perhaps"}) == preset("infold")

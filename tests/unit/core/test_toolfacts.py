@@ -10,10 +10,10 @@ from infold.core.extract import (
     arguments_of,
     command_of,
     exit_status_of,
-    failed,
     failure_line,
     file_operations,
-    jobs_asked_after,
+    is_failure,
+    jobs_no_longer_running,
     names_defined,
     running_job,
     todos_after,
@@ -237,7 +237,7 @@ def test_a_recorded_status_wins() -> None:
 )
 def test_failure_is_told_by_status_and_words(result: ToolResultPart, run: str, expected: bool) -> None:
     """B4: a text that quotes an exit code fails no reading; a tool without a status fails by its first word."""
-    assert failed(result, run) is expected
+    assert is_failure(result, run) is expected
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_no_is_no_failure(run: str, output: str, status: int | None, expected:
     """B4: a search that finds nothing and a comparison that finds a difference have answered, not failed."""
     result = answer(output, status="error", exit_status=status)
 
-    assert failed(result, run) is expected
+    assert is_failure(result, run) is expected
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_a_job_asked_after_is_over_unless_it_still_runs(
     arguments: dict[str, object], output: str, jobs: tuple[str, ...]
 ) -> None:
     """B4: a call that names a job and no longer finds it running tells that it ended."""
-    assert jobs_asked_after(arguments, answer(output)) == jobs
+    assert jobs_no_longer_running(arguments, answer(output)) == jobs
 
 
 @pytest.mark.parametrize("piece", [" ", "\n", "exit", "[ ] ", "*** ", "agentId: ", "- ", "error ", "x"])
@@ -373,7 +373,7 @@ def test_hostile_text_costs_no_more_than_its_length(piece: str) -> None:
     made, result = call("todo_bash", {"todos": text, "command": text}), answer(text)
     arguments = arguments_of(made)
 
-    assert failed(result, command_of(made, arguments)) is False
+    assert is_failure(result, command_of(made, arguments)) is False
     assert len(failure_line(result)) <= LONGEST_LINE
     assert file_operations(made, arguments, text) == ()
     assert running_job(made, result) == ""

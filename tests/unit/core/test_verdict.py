@@ -2,7 +2,7 @@
 
 import msgspec
 
-from infold.core.entries import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Failing, Verdict, next_failure
+from infold.core.entries import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, SummariserFailures, Verdict, after_failure
 
 
 def test_a_verdict_with_text_is_acceptance() -> None:
@@ -23,7 +23,7 @@ def test_each_failure_doubles_the_pause_up_to_an_hour() -> None:
     """B36: from a minute on; the number of failures goes on growing without harm."""
     failing, pauses = None, list[int]()
     for _ in range(40):
-        failing = next_failure(failing, 1_000)
+        failing = after_failure(failing, 1_000)
         pauses.append(failing.until_ms - 1_000)
 
     assert pauses[:4] == [FIRST_PAUSE_MS, 2 * FIRST_PAUSE_MS, 4 * FIRST_PAUSE_MS, 8 * FIRST_PAUSE_MS]
@@ -34,14 +34,14 @@ def test_each_failure_doubles_the_pause_up_to_an_hour() -> None:
 
 def test_a_providers_wait_is_kept_within_an_hour() -> None:
     """B36: what a provider asks for holds where it is longer than the pause, and no pause is longer than an hour."""
-    assert next_failure(None, 0, 5).until_ms == FIRST_PAUSE_MS
-    assert next_failure(None, 0, 900_000).until_ms == 900_000
-    assert next_failure(None, 0, 10 * LONGEST_PAUSE_MS).until_ms == LONGEST_PAUSE_MS
+    assert after_failure(None, 0, 5).until_ms == FIRST_PAUSE_MS
+    assert after_failure(None, 0, 900_000).until_ms == 900_000
+    assert after_failure(None, 0, 10 * LONGEST_PAUSE_MS).until_ms == LONGEST_PAUSE_MS
 
 
 def test_a_pause_ends_with_its_time_or_with_a_clock_that_was_set_back() -> None:
     """B36: at its end the summariser may be asked; a clock set back by a day does not pause it for a day."""
-    failing = Failing(1, LONGEST_PAUSE_MS)
+    failing = SummariserFailures(1, LONGEST_PAUSE_MS)
 
     assert [failing.pauses(now) for now in (0, LONGEST_PAUSE_MS - 1, LONGEST_PAUSE_MS)] == [True, True, False]
     assert not failing.pauses(-1)

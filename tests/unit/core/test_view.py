@@ -51,7 +51,7 @@ def test_an_untouched_message_is_the_very_object() -> None:
     """B25: a message that nothing changed is given back as it was appended."""
     log = session(*TURN)
 
-    assert all(message is placed.message for message, placed in zip(sent(log), log.live, strict=True))
+    assert all(message is logged.message for message, logged in zip(sent(log), log.live, strict=True))
 
 
 def test_an_empty_log_has_an_empty_view() -> None:
@@ -196,7 +196,7 @@ def test_a_note_between_a_call_and_its_answer_comes_after_it() -> None:
     log = session(user(), calls("read", "read"), answer(0), noted, answer(1), user("on"))
     messages = sent(changed(log))
 
-    assert sent(log) == tuple(placed.message for placed in log.live)
+    assert sent(log) == tuple(logged.message for logged in log.live)
 
     assert [type(message).__name__ for message in messages[1:]] == [
         "AssistantMessage",
@@ -240,7 +240,7 @@ def test_a_late_result_is_text() -> None:
         ("UserMessage", "[late result of bash, call m1-call0]\nat last"),
     ]
 
-    assert view(log, INFOLD.summary, brought=True) == tuple(placed.message for placed in log.live)
+    assert view(log, INFOLD.summary, brought=True) == tuple(logged.message for logged in log.live)
     assert words(sent(log)) == repaired
     assert words(view(changed(log), INFOLD.summary, brought=True)) == repaired
 
@@ -311,7 +311,7 @@ def test_a_result_that_answers_nothing_leaves_the_step_open() -> None:
     stray = ToolMessage(MessageId(""), (TextPart("stray", synthetic=True),))
     log = session(user(), calls("read", "read"), answer(0), stray, answer(1), user("on"))
 
-    assert sent(log) == tuple(placed.message for placed in log.live)
+    assert sent(log) == tuple(logged.message for logged in log.live)
     assert [len(results_of(message)) for message in sent(changed(log))] == [0, 0, 1, 1, 0, 0]
 
 

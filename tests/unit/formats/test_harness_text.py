@@ -335,7 +335,7 @@ def test_a_session_knows_what_a_caller_brings(bring: Callable[..., Any]) -> None
     ready = bring(session, history)
 
     assert (ready.messages, ready.events) == (history, ())
-    assert Session(store, "s", settings).log.spine.summaries == [12]
+    assert Session(store, "s", settings).log.message_index.summaries == [12]
 
 
 def test_a_models_own_reply_is_not_read_for_marks() -> None:
@@ -345,7 +345,7 @@ def test_a_models_own_reply_is_not_read_for_marks() -> None:
     reply = {"role": "assistant", "content": "[Conversation Summary] is how they begin."}
     session.record({"choices": [{"message": reply, "finish_reason": "stop"}]})
 
-    assert session.log.spine.summaries == []
+    assert session.log.message_index.summaries == []
 
 
 @pytest.mark.parametrize("name", MARKS)

@@ -8,7 +8,7 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from infold.core.judge import Answer, Told
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import ModelRef
 from infold.core.summary_request import Additions, own_request
 from infold.errors import KeyRefused, ModelBusy, RequestRefused
@@ -126,7 +126,7 @@ def test_a_summary_is_streamed() -> None:
         request = server.requests[0]
 
     assert "".join(str(piece) for piece in pieces) == "Notes on the parser."
-    assert isinstance(told, Told)
+    assert isinstance(told, ModelAnswer)
     assert (told.answer, told.model) == (Answer("Notes on the parser."), "gemini-2.5-flash")
     assert told.cost > 0
     assert request.body["generationConfig"] == {"maxOutputTokens": 500}

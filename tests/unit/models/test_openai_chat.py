@@ -3,7 +3,7 @@
 import openai
 import pytest
 
-from infold.core.judge import Answer, Told
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import ModelRef
 from infold.core.summary_request import Additions, own_request
 from infold.errors import KeyRefused, ModelBusy, ModelOverflow
@@ -24,7 +24,7 @@ def client(url: str) -> openai.OpenAI:
     return openai.OpenAI(base_url=url, api_key="k", max_retries=0)
 
 
-def told(model: OpenAIChat, pieces: list[str] | None = None) -> Told:
+def told(model: OpenAIChat, pieces: list[str] | None = None) -> ModelAnswer:
     """What a model says to a session that asks for a summary."""
     return Callbacks(Bus()).summarise(model.summarise, ASK, (pieces if pieces is not None else []).append, seconds=None)
 

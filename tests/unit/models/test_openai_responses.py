@@ -3,7 +3,7 @@
 import openai
 import pytest
 
-from infold.core.judge import Told
+from infold.core.judge import ModelAnswer
 from infold.core.messages import ModelRef
 from infold.core.summary_request import Additions, own_request
 from infold.models.openai import OpenAIResponses
@@ -65,5 +65,5 @@ def test_a_summary_is_streamed() -> None:
         *pieces, told = model_at(server.url).summarise(own_request("[user] hi", Additions(), output_tokens=500))
 
     assert "".join(str(piece) for piece in pieces) == "Notes on the parser."
-    assert isinstance(told, Told)
+    assert isinstance(told, ModelAnswer)
     assert told.cost > 0

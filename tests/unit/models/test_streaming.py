@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infold.core.judge import Answer, Told
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import ModelRef, Usage
 from infold.core.summary_request import Additions, own_request
 from infold.errors import ModelBusy, ModelOverflow
@@ -80,7 +80,7 @@ def test_a_summary_is_told_as_it_is_written() -> None:
     told = [*read_summary(ModelRef("openai", "gpt-4o-mini"), OPENAI_CHAT, all_heard(BEGUN, ENDED, COUNTED))]
 
     assert told[0] == "Well"
-    assert isinstance(told[-1], Told)
+    assert isinstance(told[-1], ModelAnswer)
     assert told[-1].answer == Answer("Well")
     assert (told[-1].model, told[-1].usage) == ("gpt-4o-mini", Usage(7, 1))
     assert told[-1].cost > 0

@@ -5,7 +5,7 @@ import pytest
 from infold.core.summary_request import Additions
 from infold.errors import UsageError
 from infold.plugins.hooks import HOOK_NAMES, HookSpecs, hook
-from infold.ports import Occasion
+from infold.ports import CompactionContext
 
 
 def test_every_hook_goes_by_its_names() -> None:
@@ -21,7 +21,7 @@ def test_marking_leaves_a_function_as_it_is() -> None:
     """A hook can still be called by itself, as a test of the plugin would."""
 
     @hook("session.compacting")
-    def more(occasion: Occasion | None) -> Additions:
+    def more(occasion: CompactionContext | None) -> Additions:
         return Additions(contexts=("more",))
 
     assert more(None) == Additions(contexts=("more",))
@@ -46,7 +46,7 @@ def test_an_unknown_hook_is_refused(name: str, advice: str) -> None:
 def test_what_must_be_awaited_is_refused() -> None:
     """Hooks are called; an `async def` would say nothing, so it is an error when it is marked."""
 
-    async def later(occasion: Occasion) -> Additions | None:
+    async def later(occasion: CompactionContext) -> Additions | None:
         return None
 
     with pytest.raises(UsageError, match="plain function"):

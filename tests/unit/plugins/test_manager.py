@@ -21,10 +21,10 @@ from infold.plugins.runner import (
     Plugin,
     PluginHooks,
 )
-from infold.ports import Decision, Hooks, KeepFrom, Occasion, Supply, Veto
+from infold.ports import CompactionContext, Decision, Hooks, KeepFrom, Supply, Veto
 
 ID = SessionId("s")
-OCCASION = Occasion(ID, "trigger", (), 4, 90_000, 1_000_000)
+OCCASION = CompactionContext(ID, "trigger", (), 4, 90_000, 1_000_000)
 
 
 class Saying:
@@ -83,7 +83,7 @@ class Listening:
         self.heard: list[object] = []
 
     @hook("before_compaction")
-    def before_compaction(self, occasion: Occasion) -> None:
+    def before_compaction(self, occasion: CompactionContext) -> None:
         """Remember the occasion."""
         self.heard.append(occasion)
 

@@ -12,9 +12,9 @@ from infold.core.messages import SessionId
 from infold.core.summary_request import SEVEN_SECTIONS, Additions, instruction
 from infold.errors import UsageError
 from infold.plugins import PluginHooks, installed_plugins
-from infold.ports import Occasion
+from infold.ports import CompactionContext
 
-OCCASION = Occasion(SessionId("s"), "trigger", (), 4, 90_000, 1_000_000)
+OCCASION = CompactionContext(SessionId("s"), "trigger", (), 4, 90_000, 1_000_000)
 
 SOURCE = """
 from infold.core.summary_request import Additions

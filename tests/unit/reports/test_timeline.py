@@ -18,7 +18,7 @@ from infold.core.entries import (
     Rejection,
     Restoration,
 )
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.load import load
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId, Usage
@@ -169,14 +169,14 @@ def test_replies_are_told_from_the_rest() -> None:
 @pytest.mark.slow
 @settings(deadline=None)
 @given(histories(), infold_situations())
-def test_the_picture_is_of_the_views_that_were_decided_on(history: tuple[Message, ...], situation: Situation) -> None:
+def test_the_picture_is_of_the_views_that_were_decided_on(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """Every point of a session that was compacted on its way is of the size that the core had sent."""
     entries: list[NumberedEntry] = []
     sizes: list[int] = []
     log = Log(ID, RENDERING)
     for message in history:
         if reply_in(MessageEntry(message)) is not None:
-            compaction = compact(log, situation)
+            compaction = compact(log, inputs)
             entries += list(enumerate(compaction.entries, start=len(entries)))
             log = compaction.log
             sizes.append(log.size.plus(log.checkpoint_size).measure)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from infold.core.entries import Checkpoint, Entry, MessageEntry
 from infold.core.events import Event
-from infold.core.gauge import Gauge, Situation
+from infold.core.gauge import Gauge, PlanInputs
 from infold.core.judge import Answer
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
@@ -15,7 +15,7 @@ from infold.core.messages import Message
 from infold.core.policy import INFOLD, Policy
 from infold.core.summary_request import Additions
 from infold.observers.bus import Bus
-from infold.ports import Decision, Occasion
+from infold.ports import CompactionContext, Decision
 from infold.session.background import BackgroundSummary
 from infold.session.compaction import CompactionInput, CompactionRun
 from infold.session.settings import resolve_settings
@@ -36,15 +36,15 @@ class FakeHooks:
         self.decision = decision
         self.contexts = additions
         self.continues = may_continue
-        self.occasions: list[Occasion] = []
+        self.occasions: list[CompactionContext] = []
         self.checkpoints: list[Checkpoint] = []
 
-    def additions(self, occasion: Occasion) -> Additions:
+    def additions(self, occasion: CompactionContext) -> Additions:
         """Return the additions."""
         self.occasions.append(occasion)
         return self.contexts
 
-    def decide(self, _: Occasion) -> Decision | None:
+    def decide(self, _: CompactionContext) -> Decision | None:
         """Return the decision."""
         return self.decision
 
@@ -86,7 +86,7 @@ class Compactor:
         entries: list[Entry] = [MessageEntry(message) for message in given]
         self.store.append_directly(*entries)
 
-    def run(self, inputs: Situation, *, focus: str = "", system: str = "", **settings: Any) -> Compacted:
+    def run(self, inputs: PlanInputs, *, focus: str = "", system: str = "", **settings: Any) -> Compacted:
         """Compact the session as a new process reads it."""
         policy: Policy = inputs.policy
         rendering = Rendering(policy.estimate, policy.stub)

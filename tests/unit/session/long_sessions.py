@@ -2,7 +2,7 @@
 
 from infold.core.budget import Window, budget_for
 from infold.core.entries import Entry, MessageEntry
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
 from infold.core.messages import Message, SessionId
@@ -16,9 +16,9 @@ SOON, TRIGGERED, URGENT = 11, 14, 15
 """Steps of a thousand tokens after which a session in a window of 16k is near its trigger, over it, and over its limit."""
 
 
-def plan_inputs(policy: Policy = INFOLD, *, window: int = 16_000, manual: bool = False) -> Situation:
+def plan_inputs(policy: Policy = INFOLD, *, window: int = 16_000, manual: bool = False) -> PlanInputs:
     """A policy in a window, with a model to summarise."""
-    return Situation(policy, budget_for(Window(window), policy), 200, 1.0, summariser=True, manual=manual)
+    return PlanInputs(policy, budget_for(Window(window), policy), 200, 1.0, summariser=True, manual=manual)
 
 
 def long_session(steps: int, policy: Policy = INFOLD) -> Log:
@@ -32,7 +32,7 @@ def long_session(steps: int, policy: Policy = INFOLD) -> Log:
     return Log(SessionId("s"), Rendering(policy.estimate, policy.stub)).extend(entries)
 
 
-def step_of(log: Log, given: Situation) -> Summarise:
+def step_of(log: Log, given: PlanInputs) -> Summarise:
     """The summary that is needed next."""
     step = next_step(log, given)
     assert isinstance(step, Summarise)

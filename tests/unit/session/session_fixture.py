@@ -7,7 +7,7 @@ from typing import Any
 from infold import Session, SessionSettings
 from infold.core.entries import Entry, MessageEntry
 from infold.core.events import Event
-from infold.core.judge import Answer, Told
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.load import load
 from infold.core.log import Log
 from infold.core.messages import Message, MessageId, SessionId, TextPart, Usage, UserMessage
@@ -49,13 +49,13 @@ class ScriptedSummariser:
         """Remember events."""
         self.events += events
 
-    def __call__(self, request: SummaryRequest) -> Told:
+    def __call__(self, request: SummaryRequest) -> ModelAnswer:
         """Return or raise the next answer."""
         self.asked.append(request)
         answer = self.answers.pop(0) if self.answers else Answer(GOOD)
         if isinstance(answer, BaseException):
             raise answer
-        return Told(answer, model="scripted", usage=Usage(input=10, output=5), cost=0.25, duration_ms=40)
+        return ModelAnswer(answer, model="scripted", usage=Usage(input=10, output=5), cost=0.25, duration_ms=40)
 
 
 class HookedStore(MemoryStore):

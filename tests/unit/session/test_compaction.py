@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from infold.core.budget import Window, budget_for
 from infold.core.entries import Checkpoint, Entry, MessageEntry, Verdict
 from infold.core.events import Compacted, CompactionVetoed, Exceeded, PreparationDiscarded, SummaryRejected
-from infold.core.gauge import Rates, Situation
-from infold.core.judge import Answer, Told
+from infold.core.gauge import PlanInputs, Rates
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import AssistantMessage, Message, ModelRef, Usage, UserMessage, text_of
 from infold.core.policy import INFOLD, preset
 from infold.core.summary_request import SEVEN_SECTIONS, Additions
@@ -147,7 +147,7 @@ def test_stuck_is_an_error_with_numbers() -> None:
     made = Compactor()
     made.add(numbered((user(),)))
     with pytest.raises(WindowExceeded) as caught:
-        made.run(Situation(INFOLD, budget_for(Window(4_096), INFOLD), overhead_tokens=9_000))
+        made.run(PlanInputs(INFOLD, budget_for(Window(4_096), INFOLD), overhead_tokens=9_000))
 
     assert caught.value.overhead_tokens == 9_000
     assert isinstance(made.events[-1], Exceeded)
@@ -156,13 +156,13 @@ def test_stuck_is_an_error_with_numbers() -> None:
 # Documents.
 
 
-def documents(first: UserMessage | None = None) -> tuple[Compactor, Situation]:
+def documents(first: UserMessage | None = None) -> tuple[Compactor, PlanInputs]:
     """A session over the trigger of a document's preset."""
     policy = preset("opencode-1.1.23")
     steps = (d for _ in range(30) for d in (calls("bash"), result(3_000)))
     made = Compactor()
     made.add(numbered((first or user("Port it."), *steps, replies(usage=Usage(input=190_000)))))
-    return made, Situation(policy, budget_for(Window(200_000, output_tokens=32_000), policy), summariser=True)
+    return made, PlanInputs(policy, budget_for(Window(200_000, output_tokens=32_000), policy), summariser=True)
 
 
 def test_a_document_has_its_summary_message() -> None:
@@ -192,7 +192,7 @@ def test_a_summary_names_the_model_that_wrote_it(name: str, model: ModelRef) -> 
     first = user("Port it.")
     assert isinstance(first, UserMessage)
     made, inputs = documents(replace(first, model=ModelRef("azure", "gpt-4o")))
-    made.summariser = lambda _: Told(Answer(GOOD), name)  # type: ignore[assignment] # any callable will do
+    made.summariser = lambda _: ModelAnswer(Answer(GOOD), name)  # type: ignore[assignment] # any callable will do
     told = made.run(inputs).view[1]
 
     assert isinstance(told, AssistantMessage)

@@ -4,8 +4,8 @@ from typing import Any
 
 from infold import fit
 from infold.core.budget import Window, budget_for
-from infold.core.compact import Rehearsal, carry_on
-from infold.core.gauge import Situation
+from infold.core.compact import Simulation, advance
+from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
 from infold.core.messages import Message, SessionId
@@ -17,9 +17,9 @@ from infold.testing.builders import calls, numbered, replies, result, user
 RENDERING = Rendering()
 
 
-def situation(window: int = 8_192) -> Situation:
+def inputs(window: int = 8_192) -> PlanInputs:
     """infold's own policy at a window."""
-    return Situation(INFOLD, budget_for(Window(window), INFOLD), reports_usage=False)
+    return PlanInputs(INFOLD, budget_for(Window(window), INFOLD), reports_usage=False)
 
 
 def history(turns: int = 12, said: str = "go on") -> tuple[Message, ...]:
@@ -27,12 +27,12 @@ def history(turns: int = 12, said: str = "go on") -> tuple[Message, ...]:
     return numbered([draft for _ in range(turns) for draft in (user(said), calls("bash"), result(4_000), replies())])
 
 
-def afresh(messages: tuple[Message, ...], under: Situation, rendering: Rendering = RENDERING) -> Rehearsal:
+def afresh(messages: tuple[Message, ...], under: PlanInputs, rendering: Rendering = RENDERING) -> Simulation:
     """The same history played by nobody who remembers anything."""
-    return carry_on(Rehearsal(Log(SessionId("fit"), rendering)), messages, under)
+    return advance(Simulation(Log(SessionId("fit"), rendering)), messages, under)
 
 
-def agree(one: Rehearsal, other: Rehearsal) -> bool:
+def agree(one: Simulation, other: Simulation) -> bool:
     """Whether two rehearsals show, tell and number the same."""
     shown = [view(rehearsal.log, INFOLD.summary) for rehearsal in (one, other)]
     return shown[0] == shown[1] and (one.events, one.sequences) == (other.events, other.sequences)
@@ -43,13 +43,13 @@ def test_a_growing_history_is_carried_on() -> None:
     rehearsals, messages = FitCache(), history()
 
     for length in range(0, len(messages) + 1, 3):
-        assert agree(rehearsals.play(messages[:length], situation(), RENDERING), afresh(messages[:length], situation()))
+        assert agree(rehearsals.play(messages[:length], inputs(), RENDERING), afresh(messages[:length], inputs()))
 
 
 def test_the_same_history_again_is_the_same() -> None:
     """B29: a request that is tried again goes out as it went."""
     rehearsals, messages = FitCache(), history()
-    first, again = (rehearsals.play(messages, situation(), RENDERING) for _ in range(2))
+    first, again = (rehearsals.play(messages, inputs(), RENDERING) for _ in range(2))
 
     assert agree(first, again)
     assert first.events
@@ -58,31 +58,31 @@ def test_the_same_history_again_is_the_same() -> None:
 def test_a_history_that_was_rewritten_is_played_anew() -> None:
     """A beginning that changed is not taken for the one that is known, nor is a shorter history."""
     rehearsals, messages = FitCache(), history()
-    rehearsals.play(messages, situation(), RENDERING)
+    rehearsals.play(messages, inputs(), RENDERING)
     rewritten = (*history(1, "start over"), *messages[4:])
 
-    assert agree(rehearsals.play(rewritten, situation(), RENDERING), afresh(rewritten, situation()))
-    assert agree(rehearsals.play(messages[:9], situation(), RENDERING), afresh(messages[:9], situation()))
+    assert agree(rehearsals.play(rewritten, inputs(), RENDERING), afresh(rewritten, inputs()))
+    assert agree(rehearsals.play(messages[:9], inputs(), RENDERING), afresh(messages[:9], inputs()))
 
 
 def test_another_situation_is_another_rehearsal() -> None:
     """The same messages at another window or with other stubs share nothing."""
     rehearsals, messages = FitCache(), history()
-    rehearsals.play(messages, situation(), RENDERING)
-    wide, named = situation(64_000), Rendering(recall=True)
+    rehearsals.play(messages, inputs(), RENDERING)
+    wide, named = inputs(64_000), Rendering(recall=True)
 
     assert agree(rehearsals.play(messages, wide, RENDERING), afresh(messages, wide))
-    assert agree(rehearsals.play(messages, situation(), named), afresh(messages, situation(), named))
+    assert agree(rehearsals.play(messages, inputs(), named), afresh(messages, inputs(), named))
 
 
 def test_two_branches_of_one_beginning_do_not_mix() -> None:
     """B25: a history that goes on in two ways is two histories."""
     rehearsals, messages = FitCache(), history(6)
-    rehearsals.play(messages, situation(), RENDERING)
+    rehearsals.play(messages, inputs(), RENDERING)
     left, right = (messages + numbered([user(said), replies(said)], prefix=said) for said in ("left", "right"))
 
     for branch in (left, right, left):
-        assert agree(rehearsals.play(branch, situation(), RENDERING), afresh(branch, situation()))
+        assert agree(rehearsals.play(branch, inputs(), RENDERING), afresh(branch, inputs()))
 
 
 def test_only_the_newest_are_kept() -> None:
@@ -90,10 +90,10 @@ def test_only_the_newest_are_kept() -> None:
     rehearsals = FitCache(most=2)
     told = [history(2, said) for said in ("one", "two", "three")]
     for messages in told:
-        rehearsals.play(messages, situation(), RENDERING)
+        rehearsals.play(messages, inputs(), RENDERING)
 
     assert len(rehearsals._known) == 2
-    assert agree(rehearsals.play(told[0], situation(), RENDERING), afresh(told[0], situation()))
+    assert agree(rehearsals.play(told[0], inputs(), RENDERING), afresh(told[0], inputs()))
 
 
 def shell(exit_code: int) -> list[Any]:

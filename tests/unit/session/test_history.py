@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from infold.core.budget import Window, budget_for
 from infold.core.compact import compact
 from infold.core.entries import Amendment, Handle, MessageEntry, Pruning
-from infold.core.gauge import Situation
+from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, SessionId, SystemMessage, calls_of, results_of, text_of
 from infold.core.policy import INFOLD
@@ -57,8 +57,8 @@ class Caller:
 
     def folded(self) -> None:
         """Fold the head."""
-        situation = Situation(INFOLD, budget_for(Window(64_000), INFOLD), manual=True)
-        self.log = compact(self.log, situation).log
+        inputs = PlanInputs(INFOLD, budget_for(Window(64_000), INFOLD), manual=True)
+        self.log = compact(self.log, inputs).log
         assert self.log.checkpoint is not None
 
     def sent(self) -> list[object]:
@@ -543,7 +543,7 @@ def test_a_reply_that_the_client_rewrites_keeps_its_usage(body: Any, brought: An
 
     assert len(new) == 1
     assert (getattr(new[0], "usage", None) is not None) is kept
-    assert (followed.log.anchor is not None) is kept
+    assert (followed.log.baseline is not None) is kept
     assert followed.history.decoded.messages[-1] is new[0]
 
 

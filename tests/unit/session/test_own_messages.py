@@ -15,7 +15,7 @@ from infold.core.messages import (
     WorkPath,
     text_of,
 )
-from infold.core.view import standing
+from infold.core.view import filter_compacted
 from infold.formats.overflow import Overflow
 from infold.session.context import ReplyMetadata
 
@@ -121,7 +121,7 @@ def test_references_are_renamed_with_the_messages() -> None:
     session = DrivenSession()
     session.add(PAIR)
 
-    assert [text_of(message) for message in standing(session.log)] == ["", "SUMMARY", "session", "new"]
+    assert [text_of(message) for message in filter_compacted(session.log)] == ["", "SUMMARY", "session", "new"]
 
 
 def test_messages_after_an_imported_compaction_get_free_ids() -> None:
@@ -130,7 +130,7 @@ def test_messages_after_an_imported_compaction_get_free_ids() -> None:
     for messages in (PAIR, *((UserMessage(MessageId("x"), (TextPart(f"{n}"),)),) for n in range(6))):
         session.add(messages)
 
-    assert [text_of(message) for message in standing(session.log)][4:] == ["0", "1", "2", "3", "4", "5"]
+    assert [text_of(message) for message in filter_compacted(session.log)][4:] == ["0", "1", "2", "3", "4", "5"]
 
 
 PAIR = (

@@ -23,7 +23,7 @@ from infold.core.events import (
     SummaryProgressed,
     SummaryRejected,
 )
-from infold.core.judge import Answer, Told
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import CompactionPart, SessionId, text_of
 from infold.core.policy import preset, tokens
 from infold.core.summary_request import SEVEN_SECTIONS, SummaryRequest
@@ -194,7 +194,7 @@ def test_reported_usage_corrects_the_gauge(store: FullStore) -> None:
     session.record(reply(0, prompt_tokens=30_000))
 
     assert session.prepare_new(step(0)[1:]).gauge.count_tokens > 30_000
-    assert session.log.anchor is not None
+    assert session.log.baseline is not None
 
 
 def test_nothing_to_record_before_a_request(store: FullStore) -> None:
@@ -421,8 +421,8 @@ def test_a_summary_that_failed_ahead_is_not_taken_for_one(store: FullStore) -> N
     """B10, B18, B22: nothing is said to be prepared, what it cost is told, and the request that needs a summary asks for it."""
     events, answers = list[Event](), ["", ""]
 
-    def summariser(_: SummaryRequest) -> Told:
-        return Told(Answer(answers.pop() if answers else PORTED), cost=0.5)
+    def summariser(_: SummaryRequest) -> ModelAnswer:
+        return ModelAnswer(Answer(answers.pop() if answers else PORTED), cost=0.5)
 
     settings = SessionSettings(
         window=16_384, summariser=summariser, background=True, on_event=events.append, now_ms=lambda: 5

@@ -132,8 +132,8 @@ def test_a_reply_is_recorded_with_what_it_tells() -> None:
     session.record(reply(0, prompt_tokens=900))
     newest = session.messages[-1]
 
-    assert session.log.anchor is not None
-    assert (session.log.anchor.usage.prompt, newest.created_ms) == (900, 7)
+    assert session.log.baseline is not None
+    assert (session.log.baseline.usage.prompt, newest.created_ms) == (900, 7)
     with pytest.raises(UsageError, match="call prepare"):
         DrivenSession().record(reply(0))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infold.core.judge import LONGEST_ANSWER, Answer, Told, hard_fault
+from infold.core.judge import LONGEST_ANSWER, Answer, ModelAnswer, hard_fault
 from infold.core.messages import Usage
 from infold.core.summary_request import SummaryRequest
 from infold.errors import ModelError, ModelOverflow, SessionReentered, StoreBroken, UsageError
@@ -23,7 +23,9 @@ PATIENCE_SECONDS = 30.0
 asked_by: ContextVar[str] = ContextVar("asked_by", default="nobody")
 
 
-def asked(summariser: Summariser, *, seconds: float | None = PATIENCE_SECONDS, pieces: list[str] | None = None) -> Told:
+def asked(
+    summariser: Summariser, *, seconds: float | None = PATIENCE_SECONDS, pieces: list[str] | None = None
+) -> ModelAnswer:
     """What a summariser says to a caller who waits."""
     return Callbacks(Bus()).summarise(
         summariser, REQUEST, (pieces if pieces is not None else []).append, seconds=seconds
@@ -32,20 +34,20 @@ def asked(summariser: Summariser, *, seconds: float | None = PATIENCE_SECONDS, p
 
 def awaited(
     summariser: AsyncSummariser, *, seconds: float | None = PATIENCE_SECONDS, pieces: list[str] | None = None
-) -> Told:
+) -> ModelAnswer:
     """What a summariser says to a caller who awaits."""
     heard = pieces if pieces is not None else []
     return asyncio.run(summarise(summariser, heard.append, seconds=seconds))
 
 
-async def summarise(summariser: Any, on_piece: Callable[[str], None], *, seconds: float | None) -> Told:
+async def summarise(summariser: Any, on_piece: Callable[[str], None], *, seconds: float | None) -> ModelAnswer:
     """Call a summariser from a thread, as an operation of an async session does."""
     callbacks = LoopCallbacks(Bus())
     callbacks.start(asyncio.get_running_loop())
     return await asyncio.to_thread(callbacks.summarise, summariser, REQUEST, on_piece, seconds=seconds)
 
 
-Way = Callable[..., Told]
+Way = Callable[..., ModelAnswer]
 WAYS: list[Way] = [asked, awaited]
 
 
@@ -93,7 +95,7 @@ def test_an_answer_says_how_it_ended(way: Way) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_told_of_an_answer_is_kept(way: Way) -> None:
     """S3.6, S3.7: model, usage, price and time as the summariser has them."""
-    told = Told(Answer("ported"), "gpt-x", Usage(input=5), 0.5, 1_200)
+    told = ModelAnswer(Answer("ported"), "gpt-x", Usage(input=5), 0.5, 1_200)
 
     assert way(saying(told)) == told
 
@@ -115,7 +117,7 @@ def test_any_iterable_of_text_will_do(way: Way) -> None:
     assert way(saying([])).answer.text == ""
 
 
-WHOLE = Told(Answer("ported.", "length"), "gpt-x", Usage(input=5), 0.5, 1_200)
+WHOLE = ModelAnswer(Answer("ported.", "length"), "gpt-x", Usage(input=5), 0.5, 1_200)
 
 
 def telling(last: Any) -> Callable[[SummaryRequest], Iterator[Any]]:
@@ -127,7 +129,7 @@ def telling(last: Any) -> Callable[[SummaryRequest], Iterator[Any]]:
     return summariser
 
 
-async def telling_later(_: SummaryRequest) -> AsyncIterator[str | Told]:
+async def telling_later(_: SummaryRequest) -> AsyncIterator[str | ModelAnswer]:
     """The same, awaited."""
     for item in ("por", "ted", WHOLE):
         yield item
@@ -470,7 +472,7 @@ def test_an_exception_that_cannot_be_read_is_named(way: Way) -> None:
         ("a \0 byte\0", "a  byte"),
         (["split \ud83d", "\ude00"], "split \U0001f600"),
         (Answer("\udfff"), "\ufffd"),
-        (Told(Answer("\0x")), "x"),
+        (ModelAnswer(Answer("\0x")), "x"),
     ],
 )
 def test_text_is_cleaned_before_it_is_counted(way: Way, written: Any, read: str) -> None:
@@ -498,7 +500,7 @@ def test_endless_text_ends(way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("given", [Answer(None), Told("text")])  # type: ignore[arg-type] # what a caller may do wrong
+@pytest.mark.parametrize("given", [Answer(None), ModelAnswer("text")])  # type: ignore[arg-type] # what a caller may do wrong
 def test_an_answer_without_text_is_a_failure(way: Way, given: Any) -> None:
     """B10: an answer whose text is none has failed, and nothing else breaks."""
     with pytest.raises(ModelError, match=r"gave (None|an? .+) where text is wanted"):

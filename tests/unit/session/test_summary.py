@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from infold.core.entries import Checkpoint, Failing, MessageEntry
+from infold.core.entries import Checkpoint, MessageEntry, SummariserFailures
 from infold.core.events import SummariserResumed, SummaryRejected
 from infold.core.gauge import Rates
 from infold.core.judge import Answer
@@ -122,7 +122,7 @@ def test_a_second_try_begins_where_the_first_one_failed() -> None:
 def test_a_pause_that_ends_is_told() -> None:
     """B36: where the last compactions failed, asking again is an event."""
     scripted = ScriptedSummariser()
-    log = long_session(2 * URGENT).append(Checkpoint("by code", first_kept=1, failing=Failing(3, 0)))
+    log = long_session(2 * URGENT).append(Checkpoint("by code", first_kept=1, failing=SummariserFailures(3, 0)))
     noted(scripted, log)
 
     assert scripted.events == [SummariserResumed("s", 3)]

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from infold.core.cut import Cut
 from infold.core.entries import Amendment, Checkpoint, Clip, Clipping, Entry, Handle, MessageEntry, Pin
 from infold.core.events import PreparationDiscarded, PreparedAhead, SummaryRejected
-from infold.core.gauge import Situation, gauge
+from infold.core.gauge import PlanInputs, gauge
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, SessionId
 from infold.core.plan import Fits, Summarise, next_step
@@ -32,7 +32,7 @@ def session(steps: int) -> Log:
     return long_session(steps)
 
 
-def prepared(log: Log, given: Situation | None = None) -> PreparedSummary:
+def prepared(log: Log, given: PlanInputs | None = None) -> PreparedSummary:
     """Notes on the head that a summary begun now would fold."""
     step = step_ahead(log, given or plan_inputs())
     assert step is not None

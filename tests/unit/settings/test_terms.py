@@ -2,7 +2,7 @@
 
 import pytest
 
-from infold.core.budget import Window, budget_for, overflows
+from infold.core.budget import Window, budget_for, is_overflow
 from infold.core.policy import preset, remaining, share, tokens
 from infold.errors import SettingsError
 
@@ -55,8 +55,8 @@ def test_off_means_off(project: Project) -> None:
     asleep, awake = (settings.for_session(agent=name).policy for name in ("sleeper", "other"))
     budget = budget_for(Window(100_000), asleep)
 
-    assert not overflows(10**6, budget, asleep)
-    assert overflows(10**6, budget, awake)
+    assert not is_overflow(10**6, budget, asleep)
+    assert is_overflow(10**6, budget, awake)
 
 
 def test_the_environment_holds_for_all(project: Project) -> None:

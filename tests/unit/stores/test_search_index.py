@@ -4,7 +4,7 @@ import pytest
 
 from infold.core.entries import Entry, MessageEntry, Pin, handle_of
 from infold.core.messages import AssistantMessage, MessageId, ToolCallPart, ToolMessage, ToolResultPart
-from infold.core.recall import tokens_of
+from infold.core.recall import search_tokens
 from infold.stores.search_index import (
     LARGEST_SLICE,
     LONGEST_TOKEN,
@@ -74,7 +74,7 @@ def test_large_part_is_cut() -> None:
 
     assert len(slices) > 1
     assert all(len(" ".join(piece.tokens)) <= LARGEST_SLICE for piece in slices)
-    assert [token for piece in slices for token in piece.tokens] == list(dict.fromkeys(tokens_of(text)))
+    assert [token for piece in slices for token in piece.tokens] == list(dict.fromkeys(search_tokens(text)))
 
 
 def test_only_tokens_are_asked_for() -> None:

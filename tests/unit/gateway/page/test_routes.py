@@ -14,13 +14,13 @@ from infold.core.entries import (
     Checkpoint,
     Clip,
     Clipping,
-    Failing,
     Handle,
     MessageEntry,
     Pin,
     Pruning,
     Rejection,
     Restoration,
+    SummariserFailures,
     Title,
     Verdict,
 )
@@ -382,7 +382,9 @@ def test_the_judge_is_quoted(verdict: Verdict | None, words: str) -> None:
 
 def test_a_pause_of_the_summariser_is_shown() -> None:
     """B36: how often it failed in a row, and when it is asked again."""
-    words = plain(shown(user("a"), Checkpoint("x", failing=Failing(2, 1_700_000_000_000)), path="/changes/1"))
+    words = plain(
+        shown(user("a"), Checkpoint("x", failing=SummariserFailures(2, 1_700_000_000_000)), path="/changes/1")
+    )
 
     assert "Summaries failed in 2 compactions in a row. The next attempt is after" in words
 
