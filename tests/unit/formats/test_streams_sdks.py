@@ -88,7 +88,7 @@ def told(value: object) -> object:
 
 def encoded(events: Any) -> bytes:
     """Events as the bytes of a stream."""
-    return b"".join(event.encoded() for event in events)
+    return b"".join(event.encode() for event in events)
 
 
 def reply(say: Say) -> WireReply:

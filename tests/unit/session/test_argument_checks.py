@@ -51,7 +51,7 @@ def test_terms_of_a_wrong_kind_are_told(wrong: dict[str, Any], told: str) -> Non
 @pytest.mark.parametrize("tokens", ["8000", 8000.5, True])
 def test_a_window_is_whole_tokens(tokens: Any) -> None:
     """A window of another kind is refused by itself."""
-    with pytest.raises(UsageError, match="no number of tokens"):
+    with pytest.raises(UsageError, match="not a number of tokens"):
         Window(tokens)
 
 
