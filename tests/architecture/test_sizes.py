@@ -22,10 +22,10 @@ class Figure(NamedTuple):
     goal: int
 
 
-SOURCE_FILES = Figure(ceiling=287, goal=240)
-CODE_LINES = Figure(ceiling=36_560, goal=30_000)
-FRAGMENTS = Figure(ceiling=7, goal=0)
-SHARED_TYPE_NAMES = Figure(ceiling=40, goal=0)
+SOURCE_FILES = Figure(ceiling=246, goal=240)
+CODE_LINES = Figure(ceiling=34_892, goal=30_000)
+FRAGMENTS = Figure(ceiling=3, goal=0)
+SHARED_TYPE_NAMES = Figure(ceiling=2, goal=0)
 LARGE_PACKAGES = {"infold.cli": 35}
 """Packages with more than `MOST_FILES` files today; the goal is none."""
 

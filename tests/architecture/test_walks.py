@@ -56,10 +56,10 @@ class Ceiling(NamedTuple):
 
 
 CEILINGS = {
-    "fit": Ceiling(files=26, functions=293, goal_files=26, goal_functions=266),
-    "session": Ceiling(files=40, functions=432, goal_files=40, goal_functions=410),
-    "gateway": Ceiling(files=75, functions=731, goal_files=55, goal_functions=585),
-    "agent": Ceiling(files=42, functions=319, goal_files=40, goal_functions=305),
+    "fit": Ceiling(files=26, functions=292, goal_files=26, goal_functions=266),
+    "session": Ceiling(files=39, functions=431, goal_files=40, goal_functions=410),
+    "gateway": Ceiling(files=66, functions=714, goal_files=55, goal_functions=585),
+    "agent": Ceiling(files=39, functions=295, goal_files=40, goal_functions=305),
 }
 """Lower a ceiling when a walk becomes shorter; a walk that becomes longer needs a reason in its commit."""
 

@@ -9,7 +9,9 @@ from click.testing import CliRunner
 
 from infold.cli.main import main
 
-WITHOUT = "import sys; sys.modules['prompt_toolkit'] = None; from infold.cli.chat.verb import _import_app; _import_app()"
+WITHOUT = (
+    "import sys; sys.modules['prompt_toolkit'] = None; from infold.cli.chat.verb import _import_app; _import_app()"
+)
 
 
 def test_without_a_terminal_run_is_named() -> None:
