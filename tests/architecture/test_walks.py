@@ -12,12 +12,14 @@ in whether a comprehension is a call.
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from inspect import CO_OPTIMIZED
 from pathlib import Path
@@ -55,6 +57,8 @@ class Ceiling(NamedTuple):
     goal_functions: int
 
 
+TOUR = Path(__file__).parents[2] / "docs" / "tour.md"
+
 CEILINGS = {
     "fit": Ceiling(files=26, functions=292, goal_files=26, goal_functions=266),
     "session": Ceiling(files=39, functions=431, goal_files=40, goal_functions=410),
@@ -82,6 +86,21 @@ def test_a_walk_stays_below_its_ceiling(name: str) -> None:
     assert sum(map(len, walked.values())) <= ceiling.functions, report(name, walked)
 
 
+@pytest.mark.parametrize("name", CEILINGS)
+def test_the_tour_names_what_runs(name: str) -> None:
+    """Every function that the tour names for a walk is called on that walk."""
+    section = TOUR.read_text("utf-8").split("\n## ")[1 + list(CEILINGS).index(name)]
+    named = re.findall(r"`([a-z_.]+\.(?:[A-Z]\w+\.)?[a-z_]+)`", section)
+    walked = trace_in_new_process(name)
+    called = {
+        f"{path.removesuffix('.py').replace('/', '.')}.{function}" for path in walked for function in walked[path]
+    }
+
+    assert len(named) > 10
+    assert [function for function in named if function not in called] == []
+
+
+@cache
 def trace_in_new_process(name: str) -> Walked:
     """Trace a walk in an interpreter of its own, without the caller's infold settings."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith(("INFOLD_", "OPENCODE_"))}
