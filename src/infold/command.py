@@ -1,6 +1,6 @@
-"""The command `infold`, also where its packages are missing: then it says which extra brings them.
+"""The entry point of the command `infold`; without its packages it names the extra to install.
 
-Needs nothing itself, for it is what a bare install starts.
+Imports nothing but the standard library, because a bare install starts it.
 """
 
 import sys
@@ -8,11 +8,11 @@ from importlib import import_module
 
 FACE = "infold.cli.main"
 NEEDED = ("click", "rich")
-"""What the extra `cli` brings."""
+"""What the extra `cli` installs."""
 
 
 def main() -> None:
-    """Start the command line; without its packages one line tells how to get them, and the status is 1."""
+    """Start the command line; without its packages print how to get them and exit with status 1."""
     try:
         face = import_module(FACE)
     except ModuleNotFoundError as error:

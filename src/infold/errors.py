@@ -24,7 +24,7 @@
     │   └── StoreBroken       damaged, foreign, full, unreachable or not ours to write
     ├── ModelError            time or the user can act: a model did not answer
     │   ├── ModelBusy         it cannot answer now; the same request may succeed later
-    │   ├── ModelUnreachable  nobody answers at its address
+    │   ├── ModelUnreachable  no answer at its address
     │   ├── KeyRefused        there is no key for it, or the key is not accepted
     │   ├── UnknownModel      the provider has no model of that name
     │   ├── RequestRefused    the provider does not take the request as it is
@@ -100,7 +100,7 @@ and long runs of letters and digits as keys without a beginning are."""
 
 
 def raised_at(error: BaseException) -> str:
-    """Where somebody else's code raised an error: all that a log says of it beside its kind, for its words may be a session's."""
+    """Return where foreign code raised an error; its message may quote a session, and is not logged."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
@@ -291,7 +291,7 @@ class StoreConflict(StoreError):
 
 
 class StoreBroken(StoreError):
-    """The store cannot be read or written until somebody mends it."""
+    """The store cannot be read or written until it is repaired."""
 
     def __init__(self, where: str, problem: str, *, remedy: str) -> None:
         self.where = where
@@ -302,7 +302,7 @@ class StoreBroken(StoreError):
 class WindowExceeded(InfoldError):
     """The smallest possible view is still larger than the usable window, as infold knows it or as the provider has it.
 
-    Where the view is no larger than infold's window, the provider has refused it all the same.
+    If the view fits infold's window, the provider has refused it nevertheless.
     """
 
     def __init__(self, *, floor_tokens: int, usable_tokens: int, overhead_tokens: int) -> None:
@@ -378,11 +378,11 @@ def _later(seconds: float) -> str:
 
 
 class ModelUnreachable(ModelError):
-    """Nobody answers where the model should be."""
+    """There is no answer at the model's address."""
 
     def __init__(self, model: str, address: str, problem: str) -> None:
         self.address = address
-        super().__init__(model, f"nobody answers at {address} ({problem})", remedy="check the address and the network")
+        super().__init__(model, f"no answer at {address} ({problem})", remedy="check the address and the network")
 
 
 class KeyRefused(ModelError):
@@ -425,7 +425,7 @@ class SummaryFailed(ModelError):
 class ModelOverflow(ModelError):
     """A model refused a request as too large; `limit_tokens` is what it takes, where it said so.
 
-    `refusal` is the exception or the body that said it, for whoever learns from its numbers. `problem` is what else has to be
+    `refusal` is the exception or the body that said it, whose numbers are learned from. `problem` is what else has to be
     left out, where the size was not the reason.
     """
 

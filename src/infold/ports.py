@@ -1,8 +1,7 @@
-"""What the shell needs of the world, as Protocols of a few methods each, and the values that pass through them.
+"""The Protocols that infold needs of stores, models, plugins and clocks, and the values that pass through them.
 
-An adapter implements them without importing anything but these names; `infold.testing` says whether it does so
-rightly. What a store keeps is scoped by tenant (B28): every method takes a whole `SessionKey`, so that no call can name a
-session without saying whose it is.
+An adapter implements them and imports only these names; `infold.testing` checks whether it does so correctly. Sessions
+are scoped by tenant: every method takes a whole `SessionKey`, so that a call cannot name a session without its tenant.
 """
 
 import re
@@ -24,10 +23,10 @@ from infold.errors import UnusableKey, kind_of
 
 
 class CompactionContext(Struct, frozen=True):
-    """A compaction about to happen: of which session, why, what would be folded and how full the window is.
+    """A compaction about to happen: the session, the reason, what would be folded and how full the window is.
 
-    `head` are the messages to be folded, `first_kept` the number of the first message that stays (none: nothing does).
-    `is_urgent`: the request would not fit without it. `focus` is what a person asked the summary to give room to.
+    `head` are the messages to be folded, `first_kept` the number of the first message that stays (`None`: none does).
+    `is_urgent`: the request would not fit without it. `focus` is what a person asked the summary to cover.
     """
 
     session_id: SessionId
@@ -41,7 +40,7 @@ class CompactionContext(Struct, frozen=True):
 
 
 class Veto(Struct, frozen=True):
-    """Do not compact now; the request goes out as it stands, and an event says why."""
+    """Do not compact now; the request is sent as it is, and an event reports why."""
 
     why: str
 
@@ -59,7 +58,7 @@ class KeepFrom(Struct, frozen=True):
 
 
 Decision: TypeAlias = Veto | Supply | KeepFrom
-"""What a plugin may say; saying nothing lets the compaction go on as planned."""
+"""What a plugin may return; `None` lets the compaction proceed as planned."""
 
 
 LONGEST_KEY = 512
@@ -70,9 +69,9 @@ _UNUSABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 class SessionKey(Struct, frozen=True, order=True):
-    """Which session, and whose: the tenant is a keyed hash of a credential, or empty where there is one user.
+    """A session and its tenant: a keyed hash of a credential, or empty if there is one user.
 
-    Raises `UnusableKey` for what no database could keep apart: an empty id, control characters, endless text.
+    Raise `UnusableKey` for keys that a database cannot store: an empty id, control characters, very long text.
     """
 
     tenant: str
@@ -92,7 +91,7 @@ class SessionKey(Struct, frozen=True, order=True):
 
 
 class StoredSession(Struct, frozen=True):
-    """What a listing tells of a session: its size in entries and stored bytes, and when it last grew."""
+    """A session in a listing: its size in entries and stored bytes, and when it last grew."""
 
     key: SessionKey
     entries: int
@@ -101,106 +100,107 @@ class StoredSession(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """A part that holds some of the tokens asked for; the score grows with how many and how rare they are."""
+    """A part that contains some of the searched tokens; the score grows with their number and rarity."""
 
     handle: Handle
     score: float
 
 
 class Store(Protocol):
-    """Keeps logs: the three things an engine does with a session."""
+    """Stores logs: what a session needs."""
 
     def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
-        """Append these entries, all or none, and give the number the next one will have.
+        """Append these entries, all or none, and return the number of the next one.
 
-        `expected` is the number the writer believes the first of them gets; raises `StoreConflict` if it is another,
-        and `StoreBroken` if the store cannot keep them. When it returns, the entries survive the end of the process.
+        `expected` is the number the writer expects for the first of them; raise `StoreConflict` if it is another, and
+        `StoreBroken` if the store cannot write them. After it returns, the entries survive the end of the process.
         """
         ...
 
     def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
-        """The numbered entries, newest first, from the one before `before` on; nothing for a session that is not there.
+        """Yield the numbered entries, newest first, from the one before `before` on; none for an unknown session.
 
-        Read in pages as they are asked for, with nothing locked between pages, so that a reader who stops early pays for
-        what was read (S4.1).
+        Read in pages on demand, with nothing locked between pages, so that a reader who stops early pays only for what
+        was read.
         """
         ...
 
     def hold(self, key: SessionKey) -> AbstractContextManager[bool]:
-        """Take the session's lock for a compaction; gives false, at once, while another thread or process has it.
+        """Take the session's lock for a compaction; yield `False` at once if another thread or process has it.
 
-        Given back at the end of the block or of the process. It does not keep others from appending.
+        Released at the end of the block or of the process. It does not keep others from appending.
         """
         ...
 
 
 @runtime_checkable
 class Deferring(Protocol):
-    """A store that writes in a thread of its own, so that a caller on an event loop need not lend it another."""
+    """A store that writes in a thread of its own, so that a caller on an event loop needs no other."""
 
     def append_soon(self, key: SessionKey, entries: Sequence[Entry], expected: int) -> Future[int]:
-        """What `append` would give, when it is done."""
+        """Return a future with the result of `append`."""
         ...
 
 
 class Archive(Protocol):
-    """What an operator does with whole sessions. Deleting is the one destructive act (B27)."""
+    """What an operator does with whole sessions. Deleting is the only destructive operation."""
 
     def tenants(self) -> Sequence[str]:
-        """Whose sessions there are, in order; for an operator's eyes only (B28)."""
+        """Return all tenants in order; for operators only."""
         ...
 
     def sessions(self, tenant: str) -> Iterator[StoredSession]:
-        """A tenant's sessions, the last changed first, read in pages."""
+        """Yield a tenant's sessions, the last changed first, read in pages."""
         ...
 
     def delete(self, key: SessionKey) -> None:
-        """Remove a session and everything that was made of it; raises `UnknownSession` if there is none."""
+        """Delete a session and everything derived from it; raise `UnknownSession` if it does not exist."""
         ...
 
     def expire(self, older_than_ms: int) -> int:
-        """Delete the sessions of all tenants that last changed longer ago than that; gives how many."""
+        """Delete the sessions of all tenants that last changed longer ago than that; return how many."""
         ...
 
     def trim(self, max_bytes: int) -> int:
-        """Delete the sessions changed longest ago until all others hold at most that many bytes; gives how many."""
+        """Delete the sessions changed longest ago until the others hold at most that many bytes; return how many."""
         ...
 
 
 class Finder(Protocol):
-    """Recall's way to what was pruned or folded (B6)."""
+    """Search in what was pruned or folded."""
 
     def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> Sequence[Found]:
-        """The parts that hold any of these tokens (of `core.recall.tokens_of`), best first, of equals the newest."""
+        """Return the parts that contain any of these tokens (of `core.recall.search_tokens`), best first, of equals the
+        newest."""
         ...
 
     def read(self, key: SessionKey, handle: str) -> Document:
-        """A part as it was said, under the call it answers; raises `UnknownReference` if there is no text under it."""
+        """Return a part with the call it answers; raise `UnknownReference` if it has no text."""
         ...
 
 
 @runtime_checkable
 class MediaStore(Protocol):
-    """Keeps the bytes of media, which the log only names, for each session apart."""
+    """Stores the bytes of media, which the log only names, for each session."""
 
     def keep_media(self, key: SessionKey, media: Mapping[str, bytes]) -> None:
-        """Keep these bytes under their digests, each once; begins the session if there is none yet.
+        """Store these bytes under their digests, each once; create the session if necessary.
 
-        They count as bytes of the session and go with it. Raises `StoreBroken` if the store cannot keep them.
+        They count as bytes of the session and are deleted with it. Raise `StoreBroken` if the store cannot write them.
         """
         ...
 
     def medium(self, key: SessionKey, digest: str) -> bytes | None:
-        """Return the bytes that this session has under a digest; `None` if it has none."""
+        """Return the bytes that this session has under a digest, or `None`."""
         ...
 
 
 class FullStore(Store, Archive, Finder, Protocol):
-    """What infold's own stores are: all three. They are a `MediaStore` too, which another store need not be."""
+    """All three; what infold's own stores are. They are a `MediaStore` too, which another store need not be."""
 
 
 class OpenedStore(FullStore, Protocol):
-    """A store as `open_store` gives it: closed at the end of a `with` block, or by hand, whatever place it is at."""
+    """A store as `open_store` returns it: closed at the end of a `with` block, or by `close`."""
 
     def __enter__(self) -> Self: ...
 
@@ -209,48 +209,48 @@ class OpenedStore(FullStore, Protocol):
     ) -> None: ...
 
     def close(self) -> None:
-        """Finish what was asked and give back what the store holds of files and connections; a second time does nothing."""
+        """Finish pending writes and release files and connections; a second call does nothing."""
         ...
 
 
 class Clock(Protocol):
-    """What time it is."""
+    """The current time."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
         ...
 
 
 class Hooks(Protocol):
-    """What plugins have to say about a compaction; a plugin that raises is passed over by whoever implements this."""
+    """Plugins' answers about a compaction; the implementation skips a plugin that raises."""
 
     def additions(self, occasion: CompactionContext) -> Additions:
-        """Contexts and a replacement prompt for the summariser's instruction (*session.compacting*, S3.5)."""
+        """Return contexts and a replacement prompt for the summariser's instruction (*session.compacting*)."""
         ...
 
     def decide(self, occasion: CompactionContext) -> Decision | None:
-        """A veto, a summary or another cut, from the first plugin that has one; none lets the compaction go on."""
+        """Return a veto, a summary or another cut from the first plugin that has one, or `None`."""
         ...
 
     def compacted(self, session_id: SessionId, checkpoint: Checkpoint) -> None:
-        """Hear that a compaction was committed."""
+        """Report a committed compaction."""
         ...
 
     def may_continue(self, session_id: SessionId) -> bool:
-        """Whether a synthetic message may ask the model to go on after an automatic compaction (B21)."""
+        """Return whether a synthetic message may ask the model to continue after an automatic compaction."""
         ...
 
 
 class Observer(Protocol):
-    """Somebody who is told what happened."""
+    """Receives events."""
 
     def observe(self, event: Event) -> None:
-        """Hear of one event; must neither raise nor take long."""
+        """Receive one event; must neither raise nor take long."""
         ...
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as a model is told of it; `parameters` is a JSON schema of an object."""
+    """A tool as it is described to a model; `parameters` is the JSON schema of an object."""
 
     name: str
     description: str
@@ -258,7 +258,7 @@ class ToolSpec(Struct, frozen=True):
 
 
 class ModelRequest(Struct, frozen=True):
-    """What a model is asked: messages in its wire format, what is sent beside them, and the most it may answer with.
+    """A request to a model: messages in its wire format, system prompt, tools, and the maximum output.
 
     `output_tokens` 0 leaves that to the model.
     """
@@ -282,23 +282,23 @@ class Thought(Struct, frozen=True):
 
 
 class Calling(Struct, frozen=True):
-    """A reply has begun to write a call of that tool."""
+    """The reply has begun to write a call of that tool."""
 
     tool: str
 
 
 class Replied(Struct, frozen=True):
-    """The whole reply, as the provider gives it without streaming: what `Session.record` takes."""
+    """The whole reply, as the provider returns it without streaming: what `Session.record` takes."""
 
     body: dict[str, Any]
 
 
 Heard: TypeAlias = Said | Thought | Calling | Replied
-"""What comes from a model that is answering."""
+"""What a model streams."""
 
 
 class Model(Protocol):
-    """Something that answers."""
+    """A model that answers requests."""
 
     @property
     def ref(self) -> ModelRef:
@@ -307,31 +307,32 @@ class Model(Protocol):
 
     @property
     def format(self) -> str:
-        """The name of the wire format it speaks."""
+        """The name of its wire format."""
         ...
 
     def stream(self, request: ModelRequest) -> Iterator[Heard]:
-        """Ask, and give the reply piece by piece; the last piece is the whole, and there is exactly one `Replied`.
+        """Send a request and yield the reply piece by piece; the last piece is the one `Replied`.
 
-        Closing the iterator breaks the request off. Raises `ModelError`: `ModelOverflow` where the request is too large,
-        `ModelBusy` where the same request may succeed later.
+        Closing the iterator cancels the request. Raise `ModelError`: `ModelOverflow` if the request is too large,
+        `ModelBusy` if the same request may succeed later.
         """
         ...
 
     def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
-        """Write a summary piece by piece, and in the end tell all of it with usage and cost (S3.10); raises `ModelError`."""
+        """Write a summary piece by piece, and yield the whole with usage and cost at the end; raise `ModelError`."""
         ...
 
 
 SummariserOutput: TypeAlias = str | Answer | ModelAnswer
-"""A summary: its text, with how it ended, or also with usage and cost."""
+"""A summary: its text, with its finish reason, or also with usage and cost."""
 
 Summariser: TypeAlias = Callable[[SummaryRequest], SummariserOutput | Iterable[SummariserOutput]]
-"""Any callable that turns a request for a summary into text, at once or in pieces; what it raises is the model's failure."""
+"""Any callable that turns a summary request into text, at once or in pieces; what it raises counts as the model's
+failure."""
 
 AsyncSummariser: TypeAlias = (
     Callable[[SummaryRequest], Awaitable[SummariserOutput]]
     | Callable[[SummaryRequest], AsyncIterable[SummariserOutput]]
     | Summariser
 )
-"""The same for async callers: awaited, or iterated; a plain function runs in a thread."""
+"""The same for async callers: awaited or iterated; a plain function runs in a thread."""

@@ -1,6 +1,6 @@
-"""The only module that names concrete adapters: a place in, a store out.
+"""The only module that names concrete adapters of stores and models.
 
-Nothing heavy loads until it is asked for: adapters are found by name through one table.
+Adapters are imported when they are first used, by name through one table.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from infold.settings.schema import POSTGRES_SCHEMES, STORE_HELP, store_path, sto
 from infold.stores.lifecycle import SystemClock
 
 EMBEDDED = "embedded"
-"""The name under which the small model that comes in a package is asked for."""
+"""The name of the small model that comes in a package."""
 
 DAY_MS = 86_400_000
 
@@ -31,11 +31,11 @@ _ADAPTERS = {
 
 
 def open_store(place: str, *, busy_seconds: float | None = None) -> OpenedStore:
-    """The store at a place: `memory`, a file's path, `sqlite:PATH` or a `postgresql://` address.
+    """Open the store at a location: `memory`, a file's path, `sqlite:PATH` or a `postgresql://` address.
 
-    Close it, or use it in a `with` block. `busy_seconds` is how long a file that another process writes is waited for, if not
-    as long as the store itself would. Raises `UsageError` where the place is none or its extra is not installed, `StoreBroken`
-    where it cannot be opened.
+    Close it, or use it in a `with` block. `busy_seconds` is how long to wait for a file that another process writes; by
+    default the store decides. Raise `UsageError` if the location is invalid or its extra is not installed,
+    `StoreBroken` if it cannot be opened.
     """
     place = located(place)
     if place == "memory":
@@ -47,7 +47,7 @@ def open_store(place: str, *, busy_seconds: float | None = None) -> OpenedStore:
 
 
 def located(place: str) -> str:
-    """A place without `sqlite:` and `~`, as everybody can use it; raises `UsageError` for what is none."""
+    """Return a location without `sqlite:` and `~`; raise `UsageError` for an invalid one."""
     if not place or not isinstance(place, str):
         raise UsageError(f"no store is named{f' by {place!r}' if place else ''}; {STORE_HELP}")
     problem = store_problem(place)
@@ -72,13 +72,13 @@ _MODELS = {
     "openai": ("infold.models.openai", "OpenAIResponses", "openai"),
     "openai-chat": ("infold.models.openai", "OpenAIChat", "openai"),
 }
-"""Who is asked through which adapter, and the extra it needs; every other provider speaks OpenAI's chat interface somewhere."""
+"""Providers, their adapters and extras; every other provider has OpenAI's chat interface somewhere."""
 
 
 def summariser_for(given: AsyncSummariser | str | None) -> Summariser | None:
-    """A summariser as given, or the one that asks the model of this name.
+    """Return the given summariser, or one that asks the model of this name.
 
-    Raises `UsageError` for what cannot be called and where an extra is missing, `KeyRefused` where there is no key.
+    Raise `UsageError` if it cannot be called or an extra is missing, `KeyRefused` if there is no key.
     """
     if given is not None and not isinstance(given, str) and not callable(given):
         raise UsageError(
@@ -92,11 +92,11 @@ def summariser_for(given: AsyncSummariser | str | None) -> Summariser | None:
 
 @contextmanager
 def open_model(name: str, url: str = "") -> Iterator[Model]:
-    """The model of this name, at an address of its own if one is given, for as long as a block needs it.
+    """Open the model of this name, at `url` if given, for a `with` block.
 
-    `provider/model` says who is asked (anthropic, google, openai, openai-chat); a bare name is looked up in the catalogue, and
-    what is at an address of its own is taken to speak OpenAI's chat interface. `embedded` is the model that comes along.
-    Raises `UsageError` where nobody knows whom to ask or an extra is missing, `KeyRefused` where there is no key.
+    `provider/model` names the provider (anthropic, google, openai, openai-chat); a bare name is looked up in the catalogue,
+    and a model at `url` is assumed to have OpenAI's chat interface. `embedded` is the model that comes in a package. Raise
+    `UsageError` if the provider is unknown or an extra is missing, `KeyRefused` if there is no key.
     """
     if name == EMBEDDED:
         with embedded_model() as server:
@@ -107,14 +107,14 @@ def open_model(name: str, url: str = "") -> Iterator[Model]:
     if provider not in _MODELS:
         known = ", ".join(sorted(_MODELS.keys() - {EMBEDDED}))
         raise UsageError(
-            f"nobody knows who offers {name!r}; put one of {known} and a slash before it, or give the address of a server "
-            "that speaks OpenAI's chat interface with --base-url"
+            f"unknown provider for model {name!r}; put one of {known} and a slash before it, or give the address of a server "
+            "with OpenAI's chat interface by --base-url"
         )
     yield _model(provider, bare, url)
 
 
 def _provider_of(name: str, url: str) -> tuple[str, str]:
-    """Who offers a model, and what it is called there."""
+    """Return a model's provider, and its name there."""
     prefix, slash, rest = name.partition("/")
     if slash and prefix in _MODELS:
         return prefix, rest
@@ -139,12 +139,12 @@ def _adapter_of(provider: str, name: str) -> Callable[..., Model]:
 
 
 def embedded_model() -> EmbeddedModel:
-    """The small model that comes in a package, to be run while a block does."""
+    """Return the small model that comes in a package, to be run in a `with` block."""
     return EmbeddedModel()
 
 
 def keep_within(store: FullStore, limits: StoreLimits) -> int:
-    """Delete the sessions of a store that are beyond the limits that are set, first by age, then by size (B27); how many."""
+    """Delete the sessions of a store that exceed its limits, first by age, then by size; return how many."""
     gone = 0
     if limits.max_age_days is not None:
         gone += store.expire(limits.max_age_days * DAY_MS)
@@ -154,5 +154,5 @@ def keep_within(store: FullStore, limits: StoreLimits) -> int:
 
 
 def system_clock() -> Clock:
-    """The clock of the machine."""
+    """Return the machine's clock."""
     return SystemClock()

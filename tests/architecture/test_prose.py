@@ -37,7 +37,7 @@ TO_MODELS = frozenset(
 )
 """Words of prompts and of tools' answers: text for models is measured behaviour, and not changed for its style."""
 
-UNFINISHED = frozenset({"command", "errors", "ports", "wiring", "pages"})
+UNFINISHED = frozenset({"pages"})
 """Packages, and the pages, whose prose has not been rewritten yet."""
 
 PAGES = ("README.md", "CONTRIBUTING.md", "GLOSSARY.md", "SECURITY.md", "docs/why.md", "docs/guides", "docs/concepts")

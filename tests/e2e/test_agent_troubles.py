@@ -75,7 +75,7 @@ def test_nobody_at_the_address(place: Place, provider: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    check_line(asked(place, url, "Hello?", provider=provider), f"nobody answers at {url}", "check the address")
+    check_line(asked(place, url, "Hello?", provider=provider), f"no answer at {url}", "check the address")
     with ScriptedServer() as server:
         works(place, server.url, "All is well.", provider=provider)
 
@@ -96,7 +96,7 @@ def test_no_key(place: Place, provider: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
-        (("--model", "frobnicator-9"), AN_ERROR, "nobody knows who offers 'frobnicator-9'; put one of anthropic"),
+        (("--model", "frobnicator-9"), AN_ERROR, "unknown provider for model 'frobnicator-9'; put one of anthropic"),
         (("--session", "nope"), AN_ERROR, "there is no session 'nope', nor any other; begin one with"),
         (("--session", "last"), AN_ERROR, "there are no sessions yet; begin one with"),
         (("--agent", "nope"), A_WRONG_COMMAND_LINE, "'--agent': 'nope' is not one of 'build', 'plan', 'talk'"),

@@ -240,7 +240,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 def test_a_model_nobody_offers_is_told(tmp_path: Path) -> None:
     """A name that is in no catalogue needs a provider or an address."""
     job = job_in(tmp_path, model="frobnicator-9", base_url="")
-    with pytest.raises(UsageError, match="nobody knows who offers 'frobnicator-9'"), open_agent(job, NOBODY):
+    with pytest.raises(UsageError, match="unknown provider for model 'frobnicator-9'"), open_agent(job, NOBODY):
         pass
 
 

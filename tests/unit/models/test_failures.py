@@ -172,7 +172,7 @@ def test_nobody_at_an_address_is_told_with_it() -> None:
 
     assert isinstance(error, ModelUnreachable)
     assert error.address == "http://127.0.0.1:9/v1"
-    assert "nobody answers at http://127.0.0.1:9/v1 (connection refused)" in str(error)
+    assert "no answer at http://127.0.0.1:9/v1 (connection refused)" in str(error)
 
 
 def test_what_no_table_knows_is_the_models_failure() -> None:
