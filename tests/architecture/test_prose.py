@@ -37,9 +37,6 @@ TO_MODELS = frozenset(
 )
 """Words of prompts and of tools' answers: text for models is measured behaviour, and not changed for its style."""
 
-UNFINISHED = frozenset({"pages"})
-"""Packages, and the pages, whose prose has not been rewritten yet."""
-
 PAGES = ("README.md", "CONTRIBUTING.md", "GLOSSARY.md", "SECURITY.md", "docs/why.md", "docs/guides", "docs/concepts")
 
 
@@ -48,7 +45,6 @@ def test_sources_are_plain_english() -> None:
     lines = [
         f"{source.path.relative_to(PROJECT)}:{line}: {problem}"
         for source in modules()
-        if [*source.name.split("."), ""][1] not in UNFINISHED
         for line, text in _prose_of(source.text)
         for problem in _problems(text, ids=True)
         if (source.name, problem.split("'")[1].lower() if "'" in problem else "") not in TO_MODELS
@@ -66,7 +62,7 @@ def test_pages_are_plain_english() -> None:
         for problem in _problems(text, ids=False)
     ]
 
-    assert not lines or "pages" in UNFINISHED, "\n".join(lines)
+    assert not lines, "\n".join(lines)
 
 
 def test_the_list_finds_what_it_names() -> None:
