@@ -116,7 +116,7 @@ def _peer_rows(peers: Record) -> Iterator[Row]:
     if not cells:
         return
     yield (
-        "sessions and windows where `infold` has no fault and the cheapest peer without one is no cheaper",
+        "sessions and windows where `infold` has no fault and the cheapest peer without one does not cost less",
         _won(cells),
         command,
     )
