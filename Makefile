@@ -41,11 +41,12 @@ demo: $(VENV)/.run  ## Play a long coding session through infold at two window s
 
 test: $(VENV)/.dev  ## Run all tests, with 100 % branch coverage demanded of core
 	@rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -q -n 2 --dist worksteal
+	$(BIN)/coverage run -m pytest -q -n 2 --dist worksteal -m "not corpus"
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report --include='src/infold/core/*' --skip-covered --fail-under=100
 
-test-all: test soak  ## Run all tests, then kill writers and sessions a thousand times
+test-all: test soak  ## Run all tests, then digests of the corpus, then kill writers and sessions a thousand times
+	$(BIN)/python -m pytest -q -n 2 -m corpus tests/golden
 
 soak: $(VENV)/.dev  ## Kill writers and sessions a thousand times, at both databases; send 10,000 odd bodies
 	INFOLD_KILLS=1000 $(BIN)/python -m pytest -q tests/e2e/test_store_processes.py tests/e2e/test_session_kills.py
