@@ -97,12 +97,12 @@ def test_no_key(place: Place, provider: str) -> None:
     ("arguments", "status", "told"),
     [
         (("--model", "frobnicator-9"), AN_ERROR, "unknown provider for model 'frobnicator-9'; put one of anthropic"),
-        (("--session", "nope"), AN_ERROR, "there is no session 'nope', nor any other; begin one with"),
-        (("--session", "last"), AN_ERROR, "there are no sessions yet; begin one with"),
+        (("--session", "nope"), AN_ERROR, "there is no session 'nope', nor any other; start one with"),
+        (("--session", "last"), AN_ERROR, "there are no sessions yet; start one with"),
         (("--agent", "nope"), A_WRONG_COMMAND_LINE, "'--agent': 'nope' is not one of 'build', 'plan', 'talk'"),
         (("--agent", "compaction"), A_WRONG_COMMAND_LINE, "'compaction' is not one of"),
         (("--allow", "bash:ls"), A_WRONG_COMMAND_LINE, "'--allow': permissions: there is no tool 'bash'; name one of"),
-        (("--window", "big"), A_WRONG_COMMAND_LINE, "'big' is not a number of tokens; give one such as"),
+        (("--window", "big"), A_WRONG_COMMAND_LINE, "'big' is not a number of tokens; use one such as"),
         (("--folder", "nowhere"), A_WRONG_COMMAND_LINE, "'nowhere' does not exist"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -175,7 +175,7 @@ def test_a_store_that_is_none(place: Place) -> None:
 def test_a_folder_that_cannot_be_written(place: Place) -> None:
     """A store in a folder that is read-only is told at once, before a model is asked; elsewhere the run works."""
     with ScriptedServer() as server, mounted(place.home / "data", "size=1m,mode=700,ro"):
-        check_line(asked(place, server.url, "Hello?"), "its folder cannot be made (Read-only file system)", "--store")
+        check_line(asked(place, server.url, "Hello?"), "cannot create its folder (Read-only file system)", "--store")
 
         assert server.requests == ()
         works(place, server.url, "All is well.", "--store", str(place.home / "elsewhere.sqlite3"))
