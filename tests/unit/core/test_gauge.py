@@ -195,7 +195,9 @@ def test_a_report_far_below_its_estimate_frees_less() -> None:
     assert upper(log, bound=3.0) == pytest.approx(heard(0.7).size.measure * 0.7 - hidden * 0.7 / 9, abs=2)
 
 
-@pytest.mark.parametrize(("factor", "is_believed"), [(0.3, False), (0.5, False), (0.7, True), (1.0, True), (2.0, True)])
+@pytest.mark.parametrize(
+    ("factor", "is_plausible"), [(0.3, False), (0.5, False), (0.7, True), (1.0, True), (2.0, True)]
+)
 def test_a_report_that_cannot_be_proves_nothing(factor: float, is_plausible: bool) -> None:
     """I13, B8: where a provider leaves out what it read from its cache, the estimate and its margin hold."""
     log = heard(factor)

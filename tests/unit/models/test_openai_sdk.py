@@ -14,12 +14,12 @@ from infold.models.openai import FAILURES, NO_KEY, endpoint_of, make_client
 from .walking import TRANSPORT_ROOTS, walked
 
 KEYLESS = """
-from infold.models.openai import client_for
+from infold.models.openai import make_client
 try:
-    client_for("gpt-5", url="", key="", variable="OPENAI_API_KEY")
+    make_client("gpt-5", url="", key="", variable="OPENAI_API_KEY")
 except Exception as error:
     print(type(error).__name__, error)
-print(client_for("m", url="http://127.0.0.1:9/v1", key="", variable="OPENAI_API_KEY").api_key)
+print(make_client("m", url="http://127.0.0.1:9/v1", key="", variable="OPENAI_API_KEY").api_key)
 """
 CLIENT = openai.OpenAI(base_url="http://127.0.0.1:9/v1", api_key="k")
 REQUEST = httpx2.Request("POST", "http://127.0.0.1:9/v1")
