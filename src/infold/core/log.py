@@ -187,7 +187,7 @@ def _foreign_first_kept(wanted: MessageId, message_index: MessageIndex) -> int |
 class UsageBaseline(Struct, frozen=True):
     """The newest reported usage, its reply, and the size of the live messages at that moment.
 
-    `is_believed`: the report is plausible for what was sent.
+    `is_plausible`: the report is plausible for what was sent.
     """
 
     usage: Usage
