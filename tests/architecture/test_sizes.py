@@ -25,7 +25,7 @@ class Figure(NamedTuple):
 SOURCE_FILES = Figure(ceiling=246, goal=240)
 CODE_LINES = Figure(ceiling=34_892, goal=30_000)
 FRAGMENTS = Figure(ceiling=3, goal=0)
-SHARED_TYPE_NAMES = Figure(ceiling=2, goal=0)
+SHARED_TYPE_NAMES = Figure(ceiling=0, goal=0)
 LARGE_PACKAGES = {"infold.cli": 35}
 """Packages with more than `MOST_FILES` files today; the goal is none."""
 

@@ -5,14 +5,13 @@ are; with JSON every event is a line.
 """
 
 from collections.abc import Callable
-from typing import IO, Protocol, TypeAlias
+from typing import IO, Protocol
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from infold.agent.events import (
-    AgentEvent,
     Notice,
     ReasoningReceived,
     RequestRetried,
@@ -27,10 +26,9 @@ from infold.agent.events import (
     ToolCalled,
     ToolRefused,
 )
-from infold.core.events import Event, PreparedAhead, SummaryProgressed
+from infold.agent.run import RunEvent
+from infold.core.events import PreparedAhead, SummaryProgressed
 from infold.reports.text import event_line, is_noticeable, one_line, plural, printable
-
-RunEvent: TypeAlias = AgentEvent | Event
 
 LONGEST_LINE = 110
 

@@ -11,9 +11,9 @@ import click
 from rich.console import Console
 
 from infold.agent.events import RunEnding, ToolRefused
-from infold.agent.run import UserInterface
+from infold.agent.run import RunEvent, UserInterface
 from infold.cli.agent_options import AgentOptions, agent_options, decide_trust, exit_on_signals, open_agent
-from infold.cli.event_output import EventPrinter, RunEvent, json_lines, open_output
+from infold.cli.event_output import EventPrinter, json_lines, open_output
 from infold.cli.permission_prompt import can_ask, denied_hint, permission_prompt, trust_prompt
 from infold.errors import UsageError
 from infold.formats.codec import replace_surrogates

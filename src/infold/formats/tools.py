@@ -16,7 +16,7 @@ from infold.formats.codec import Item, dicts_in, replace_surrogates
 from infold.formats.registry import GEMINI, format_named
 
 
-class ToolSpec(Protocol):
+class OfferedTool(Protocol):
     """A tool to be offered; `parameters` is a JSON schema of an object, without references."""
 
     @property
@@ -29,13 +29,13 @@ class ToolSpec(Protocol):
     def parameters(self) -> dict[str, Any]: ...
 
 
-def tool_items(format_name: str, specs: Iterable[ToolSpec]) -> list[Item]:
+def tool_items(format_name: str, specs: Iterable[OfferedTool]) -> list[Item]:
     """Return the `tools` of a request in that format; empty for no tools. Raise `UnknownFormat` for an unknown name."""
     items = [tool_item(format_name, spec) for spec in specs]
     return [{"functionDeclarations": items}] if items and format_named(format_name) is GEMINI else items
 
 
-def tool_item(format_name: str, spec: ToolSpec) -> Item:
+def tool_item(format_name: str, spec: OfferedTool) -> Item:
     """Return one tool: an entry of a request's `tools`, or of Gemini's `functionDeclarations`.
 
     It is a new object each time, so a caller may change it. Raise `UnknownFormat` for an unknown name.

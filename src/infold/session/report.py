@@ -225,10 +225,10 @@ def _lines(report: Report) -> Iterator[str]:
         yield _told(event)
     left = report.left
     if left and report.events:
-        yield f"left the view: {_number(len(left), 'part')}, {sum(part.tokens for part in left):,} tokens"
+        yield f"no longer sent: {_number(len(left), 'part')}, {sum(part.tokens for part in left):,} tokens"
     if report.changed:
         yield from _mended(report)
-    yield "filled by: " + ", ".join(f"{category} {count:,}" for category, count in report.after.items())
+    yield "contents: " + ", ".join(f"{category} {count:,}" for category, count in report.after.items())
 
 
 def _mended(report: Report) -> Iterator[str]:

@@ -249,8 +249,8 @@ def test_explain_tells_the_fold_and_its_reason() -> None:
     assert told[0].startswith(f"infold: {report.tokens_before:,} → {report.tokens_after:,} tokens")
     assert f"of {report.budget.limit_tokens:,} usable" in told[0]
     assert re.fullmatch(r"folded \d+ messages: [\d,]+ → [\d,]+ tokens, because the trigger was reached", told[1])
-    assert told[-2].startswith(f"left the view: {len(report.left):,} parts")
-    assert told[-1].startswith("filled by: ")
+    assert told[-2].startswith(f"no longer sent: {len(report.left):,} parts")
+    assert told[-1].startswith("contents: ")
     assert len(told) == len(report.events) + 3
 
 

@@ -37,9 +37,10 @@ from infold.agent.events import (
     ToolCalled,
     ToolRefused,
 )
+from infold.agent.run import RunEvent
 from infold.cli.chat.markdown import Blocks, draw_block, split_blocks, split_lines
 from infold.cli.chat.status import StatusPiece, draw_status
-from infold.cli.event_output import ENDINGS, RunEvent, describe_retry
+from infold.cli.event_output import ENDINGS, describe_retry
 from infold.core.events import PreparedAhead, SummaryProgressed
 from infold.reports.text import event_line, is_noticeable, one_line, plural, printable
 from infold.transcripts.source import is_database_in_use

@@ -22,9 +22,9 @@ from infold.agent.events import (
     ToolAnswered,
     ToolCalled,
 )
+from infold.agent.run import RunEvent
 from infold.cli.chat.screen import REFRESHES, Screen
 from infold.cli.chat.status import StatusPiece
-from infold.cli.event_output import RunEvent
 from infold.core.entries import Handle
 from infold.core.events import Clipped, Compacted, PreparedAhead, SummaryProgressed
 
