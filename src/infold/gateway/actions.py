@@ -1,8 +1,6 @@
 """What a user does to a session on the page: compact, undo, pin. The next request of its client finds it done."""
 
-from collections.abc import Callable
 from itertools import islice
-from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +11,6 @@ from infold.core.messages import AssistantMessage
 from infold.errors import UnknownSession
 from infold.gateway.tenants import TenantSessions
 from infold.ports import SessionKey
-from infold.proxy.threads import LoopCalls
 from infold.session.compaction import Preview
 from infold.session.session import Session
 
@@ -22,8 +19,6 @@ FORMAT = "openai-chat"
 
 MOST_READ = 50
 """Entries that are searched for the model of a session."""
-
-Value = TypeVar("Value")
 
 
 class _LastModel(Struct, frozen=True):
@@ -41,12 +36,12 @@ class SessionActions:
 
     async def compact(self, key: SessionKey, focus: str, up_to: int | None) -> bool:
         """Compact a session now; return whether anything was done."""
-        ready = await self._run(lambda: self._open(key).compact(focus, up_to=up_to))
+        ready = await self._sessions.threads.prepare(lambda: self._open(key).compact(focus, up_to=up_to))
         return bool(ready.events)
 
     async def undo(self, key: SessionKey, sequence: int | None) -> None:
         """Undo its newest compaction, or the entry of that number."""
-        await self._run(lambda: self._open(key).undo(sequence))
+        await self._sessions.threads.prepare(lambda: self._open(key).undo(sequence))
 
     async def pin(self, key: SessionKey, handle: str, pinned: bool) -> None:
         """Pin a part or release it."""
@@ -55,11 +50,11 @@ class SessionActions:
             session = self._open(key)
             (session.pin if pinned else session.unpin)(handle)
 
-        await self._run(pin)
+        await self._sessions.threads.prepare(pin)
 
     async def preview(self, key: SessionKey, up_to: int | None) -> Preview:
         """Return what compacting would do, without doing it."""
-        return await self._run(lambda: self._open(key).preview(up_to=up_to))
+        return await self._sessions.threads.prepare(lambda: self._open(key).preview(up_to=up_to))
 
     def window_of(self, key: SessionKey) -> int | None:
         """Return the window that the newest reply was requested with, or that of its model; `None` if neither is known."""
@@ -71,9 +66,6 @@ class SessionActions:
     def summarises(self, key: SessionKey) -> bool:
         """Whether a configured model writes the summaries of a session."""
         return self._sessions.settings_for(self._last_model(key).model).summariser is not None
-
-    async def _run(self, work: Callable[[], Value]) -> Value:
-        return await self._sessions.threads.prepare(LoopCalls(), work)
 
     def _open(self, key: SessionKey) -> Session:
         last = self._last_model(key)

@@ -42,10 +42,8 @@ from infold.gateway.upstream import (
     uncompressed_body,
     uncompressed_reply,
 )
-from infold.proxy.managed_request import ManagedRequest, UpstreamReply
-from infold.proxy.reply_observer import ReplyObserver
+from infold.proxy.managed_request import ManagedRequest, ReplyObserver
 from infold.proxy.request import SESSION_HEADER, ParsedRequest, parse_request
-from infold.proxy.threads import LoopCalls
 
 MANAGED = "managed"
 INCOMPLETE = frozenset({408, 413})
@@ -80,7 +78,6 @@ class _Outbound(Struct, frozen=True):
     content: bytes
     note: str
     managed: ManagedRequest | None = None
-    calls: LoopCalls | None = None
 
 
 class _Failure(Struct, frozen=True):
@@ -132,17 +129,17 @@ class Relay:
         await response(scope, receive, send)
 
     async def _relay(self, outbound: _Outbound) -> Response:
-        managed, calls, note = outbound.managed, outbound.calls, outbound.note
-        reply = await self._send(outbound.outgoing, outbound.content, managed, calls)
-        while managed and calls and (overflow := reply.overflow) is not None and managed.may_recover(overflow):
-            problem = await self._recover(reply, managed, calls, overflow)
+        managed, note = outbound.managed, outbound.note
+        reply = await self._send(outbound.outgoing, outbound.content, managed)
+        while managed and (overflow := reply.overflow) is not None and managed.may_recover(overflow):
+            problem = await self._recover(reply, managed, overflow)
             if problem:
                 note = f"{note}; not recovered: {problem}"
                 break
             await reply.aclose()
             sent = outbound.outgoing
             again = Outgoing(sent.method, sent.url, for_another_request(sent.headers))
-            reply = await self._send(again, managed.content, managed, calls)
+            reply = await self._send(again, managed.content, managed)
         session_id = None if managed is None else managed.session_id
         return RelayedResponse(reply, returned(reply.headers.raw, note, session_id))
 
@@ -171,11 +168,10 @@ class Relay:
     async def _manage(self, incoming: _Incoming) -> _Outbound:
         """Prepare a request in a thread; relay it as it was received if that fails, or if it has no history."""
         outgoing, raw = incoming.outgoing, incoming.raw
-        calls = LoopCalls(self._sessions.summary_seconds)
         begun: ManagedRequest | Unmanaged | _Failure | None = _why_unmanaged(incoming)
         if begun is None:
             try:
-                begun = await self._sessions.threads.prepare(calls, lambda: self._begin(incoming, calls))
+                begun = await self._sessions.threads.prepare(partial(self._begin, incoming))
             except RuntimeError as error:  # no thread can be started
                 begun = _Failure(error, None)
         if isinstance(begun, _Failure):
@@ -190,37 +186,30 @@ class Relay:
         else:
             note = f"{MANAGED}; not stored: {self._report(begun.store_error, begun.parsed.session_name)}"
         if begun.content is begun.parsed.raw:  # unchanged: what was received may be compressed
-            return _Outbound(outgoing, raw, note, begun, calls)
+            return _Outbound(outgoing, raw, note, begun)
         changed = Outgoing(outgoing.method, outgoing.url, uncompressed_body(outgoing.headers))
-        return _Outbound(changed, begun.content, note, begun, calls)
+        return _Outbound(changed, begun.content, note, begun)
 
-    def _begin(self, incoming: _Incoming, calls: LoopCalls) -> ManagedRequest | Unmanaged | _Failure:
+    def _begin(self, incoming: _Incoming) -> ManagedRequest | Unmanaged | _Failure:
         """Parse and prepare a request; this blocks and runs in a thread."""
-
-        def ask(body: bytes) -> UpstreamReply:
-            return calls.wait_for(lambda: self._sender.ask(incoming.outgoing, body))
-
         name = None
         try:
             parsed = _parse(incoming, self._limits)
             if isinstance(parsed, Unmanaged):
                 return parsed
             name = parsed.session_name
-            return self._sessions.begin(incoming.tenant, parsed, ask, calls)
+            return self._sessions.begin(incoming.tenant, parsed, partial(self._sender.ask, incoming.outgoing))
         except Exception as error:  # the request is the client's and is sent whatever fails here
             return _Failure(error, name)
 
-    async def _send(
-        self, outgoing: Outgoing, content: bytes, managed: ManagedRequest | None, calls: LoopCalls | None
-    ) -> "ObservedReply":
+    async def _send(self, outgoing: Outgoing, content: bytes, managed: ManagedRequest | None) -> "ObservedReply":
         """Send a request and read the opening of its reply, which is requested without compression if it is observed."""
-        if managed is None or calls is None:
+        if managed is None:
             return ObservedReply(await self._sender.send(outgoing, content), host=outgoing.url.host)
         readable = Outgoing(outgoing.method, outgoing.url, uncompressed_reply(outgoing.headers))
         response = await self._sender.send(readable, content)
         observer = ReplyObserver(managed.parsed, response.status_code, response.headers.get("content-type", ""))
-
-        record = partial(self._record, managed, calls)
+        record = partial(self._record, managed)
         reply = ObservedReply(response, observer=observer, record=record, host=outgoing.url.host)
         try:
             await reply.read_opening()
@@ -231,12 +220,10 @@ class Relay:
 
     # On the way back.
 
-    async def _recover(
-        self, reply: "ObservedReply", managed: ManagedRequest, calls: LoopCalls, overflow: Overflow
-    ) -> str:
+    async def _recover(self, reply: "ObservedReply", managed: ManagedRequest, overflow: Overflow) -> str:
         """Prepare a request that may be accepted; return why there is none, or an empty text."""
         try:
-            recovered = await self._sessions.threads.prepare(calls, lambda: managed.recover(overflow))
+            recovered = await self._sessions.threads.prepare(lambda: managed.recover(overflow))
         except Exception as error:  # as above
             return self._report(error, managed.parsed.session_name)
         except BaseException:
@@ -244,13 +231,12 @@ class Relay:
             raise
         return "" if recovered else "nothing more can be left out"
 
-    async def _record(self, managed: ManagedRequest, calls: LoopCalls, observer: ReplyObserver) -> None:
+    async def _record(self, managed: ManagedRequest, observer: ReplyObserver) -> None:
         try:
-            await self._sessions.threads.record(calls, lambda: managed.record(observer))
+            await self._sessions.threads.record(lambda: managed.record(observer))
         except Exception as error:  # as above
-            if (
-                not isinstance(error, MalformedError) or error.index is not None
-            ):  # else the upstream sent no reply at all
+            is_reply = not isinstance(error, MalformedError) or error.index is not None
+            if is_reply:  # otherwise the upstream sent something else
                 self._report(error, managed.parsed.session_name)
 
     def _report(self, error: Exception, session_name: str | None) -> str:

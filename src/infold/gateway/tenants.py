@@ -11,7 +11,6 @@ import hmac
 import logging
 import os
 import secrets
-from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -24,13 +23,14 @@ from msgspec.structs import replace
 from infold.catalogue import Assumed, lookup
 from infold.errors import UsageError
 from infold.gateway.event_hub import EventHub
+from infold.observers.bus import Bus
 from infold.ports import FullStore
 from infold.proxy.managed_request import ManagedRequest, Send
 from infold.proxy.request import ParsedRequest
-from infold.proxy.sessions import SessionPool, StoreCircuitBreaker
-from infold.proxy.threads import LoopCalls, ThreadBridge
+from infold.proxy.sessions import RecentlyUsed, SessionPool, StoreCircuitBreaker
 from infold.session.process_settings import settings_from
 from infold.session.settings import SessionSettings
+from infold.session.threads import LoopCallbacks, ThreadBridge
 from infold.settings import Settings
 
 TENANT_HEADER = "x-infold-tenant"
@@ -155,49 +155,51 @@ class TenantSessions:
     def __init__(self, store: FullStore, settings: Settings, hub: EventHub, plugins: tuple[object, ...] = ()) -> None:
         self.store = store
         self.threads = ThreadBridge()
-        self.summary_seconds = SessionSettings().summary_seconds
         self._settings = settings
         self._hub = hub
         self._plugins = plugins
+        self._differs_by_model = any(layer.scope == "model" for layer in settings.layers)
+        self._default = self._resolve("")
+        lookup(self._default.model or "")  # reads the catalogue before the first request
+        self._pools: RecentlyUsed[SessionPool] = RecentlyUsed(MOST_POOLS)
         self._lock = Lock()
-        self._pools: OrderedDict[tuple[str, str], SessionPool] = OrderedDict()
         self._logged: set[str] = set()
         self._breaker = StoreCircuitBreaker()
 
-    def begin(self, tenant: str, parsed: ParsedRequest, send: Send, calls: LoopCalls | None = None) -> ManagedRequest:
+    def begin(self, tenant: str, parsed: ParsedRequest, send: Send) -> ManagedRequest:
         """Find the session of a request and make the request fit; raise `WindowExceeded` if that is impossible."""
-        return self._pool(tenant, parsed.asked.model).begin(parsed, send, calls)
+        model = parsed.asked.model
+        return self._pools.get((tenant, model), lambda: self._open_pool(tenant, model)).begin(parsed, send)
 
     def close(self) -> None:
         """Cancel what runs in the background; the store stays open."""
-        for pool in self._pools.values():
+        for pool in self._pools.all():
             pool.close()
         self.threads.close()
 
     def settings_for(self, model: str, tenant: str | None = None) -> SessionSettings:
         """Return the settings of a tenant's sessions with a model; summaries are written in the background by default."""
-        given = settings_from(self._settings, model=model or None, plugins=self._plugins)
-        background = self._settings.effective(model=model or None)["compaction.background"]
-        in_background = background.origin == "default" or given.background
-        return replace(given, on_event=partial(self._hub.observe, tenant=tenant), background=in_background)
+        default = self._default
+        own = self._resolve(model) if self._differs_by_model else replace(default, model=model or default.model)
+        return replace(own, on_event=partial(self._hub.observe, tenant=tenant))
 
-    def _pool(self, tenant: str, model: str) -> SessionPool:
-        key = (tenant, model)
-        with self._lock:
-            pool = self._pools.get(key)
-        opened = self._open_pool(tenant, model) if pool is None else pool
-        with self._lock:
-            pool = self._pools.setdefault(key, opened)
-            self._pools.move_to_end(key)
-            while len(self._pools) > MOST_POOLS:
-                self._pools.popitem(last=False)
-        return pool
+    def _resolve(self, model: str) -> SessionSettings:
+        given = settings_from(self._settings, model=model or None, plugins=self._plugins)
+        background = self._settings.for_session(model=model or None).values["compaction.background"]
+        return replace(given, background=given.background or background.origin == "default")
 
     def _open_pool(self, tenant: str, model: str) -> SessionPool:
         settings = self.settings_for(model, tenant)
         if settings.window is None:
             self._log_unknown(model)
-        return SessionPool(self.store, settings, tenant, most_open=MOST_OPEN, breaker=self._breaker)
+        return SessionPool(
+            self.store,
+            settings,
+            tenant,
+            most_open=MOST_OPEN,
+            breaker=self._breaker,
+            callbacks=lambda: LoopCallbacks(Bus(), observes_on_loop=False),
+        )
 
     def _log_unknown(self, model: str) -> None:
         """Log a model whose window is not known, once: its sessions may be compacted far earlier than necessary."""

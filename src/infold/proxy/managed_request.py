@@ -1,11 +1,12 @@
-"""A request that infold manages: prepared to fit, recovered after a refusal, its reply recorded in the session.
+"""A request that infold manages: prepared to fit, recovered after a refusal; its reply observed, then recorded in the session.
 
 A proxy has no model of its own. If the settings name no summariser, summaries are requested from the provider that the client's
 request goes to, with its credentials and over its connection.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -13,12 +14,22 @@ from msgspec import Struct
 from infold.catalogue import cost_of
 from infold.core.judge import ModelAnswer
 from infold.core.summary_request import SummaryRequest
-from infold.errors import MAY_PASS, FormatError, ModelBusy, ModelError, ModelOverflow, RequestRefused, StoreError
+from infold.errors import (
+    MAY_PASS,
+    BrokenInput,
+    FormatError,
+    ModelBusy,
+    ModelError,
+    ModelOverflow,
+    RequestRefused,
+    StoreError,
+)
+from infold.formats.codec import as_dict
 from infold.formats.overflow import Overflow, message_in, recognise
+from infold.formats.registry import GEMINI, builder_for
 from infold.formats.requests import ProviderRequest, read_answer, summary_body
-from infold.proxy.reply_observer import ReplyObserver
+from infold.formats.streams import ReplyBuilder
 from infold.proxy.request import ParsedRequest, encode_body
-from infold.proxy.threads import LoopCalls
 from infold.session.session import Session
 
 LEAST_SUMMARISER_TOKENS = 16_000
@@ -32,15 +43,15 @@ class UpstreamReply(Struct, frozen=True):
     body: bytes
 
 
-Send = Callable[[bytes], UpstreamReply]
-"""Sends a body where the client's request goes, with its credentials, and waits for the complete answer."""
+Send = Callable[[bytes], UpstreamReply | Awaitable[UpstreamReply]]
+"""Sends a body where the client's request goes, with its credentials, and gives the complete answer, or what to await for it."""
 
 
 class ManagedRequest:
     """One request and its session; `content` is the body to send.
 
-    `store_error` is why the session is kept in memory only; `None` if it is stored. `calls` are those of an async client;
-    `on_recovery` is called with the session after a recovery.
+    `store_error` is why the session is kept in memory only; `None` if it is stored. `on_recovery` is called with the session
+    after a recovery.
     """
 
     def __init__(
@@ -48,8 +59,6 @@ class ManagedRequest:
         session: Session,
         parsed: ParsedRequest,
         send: Send,
-        *,
-        calls: LoopCalls | None = None,
         on_recovery: Callable[[Session], None] | None = None,
     ) -> None:
         self.session = session
@@ -57,7 +66,6 @@ class ManagedRequest:
         self.content = b""
         self.store_error: StoreError | None = None
         self._send = send
-        self._calls = calls
         self._on_recovery = on_recovery
         self._next_sequence = -1
         self._size_recoveries, self._thinking_recoveries = 1, 2
@@ -74,7 +82,7 @@ class ManagedRequest:
         token = _current.set(self)
         try:
             ready = self.session.prepare(
-                asked.items, system=asked.system, tools=asked.tools, output_tokens=asked.output_tokens
+                self.parsed.history.decoded, system=asked.system, tools=asked.tools, output_tokens=asked.output_tokens
             )
         finally:
             _current.reset(token)
@@ -109,7 +117,7 @@ class ManagedRequest:
             self._on_recovery(self.session)
         return True
 
-    def record(self, observer: ReplyObserver) -> None:
+    def record(self, observer: "ReplyObserver") -> None:
         """Record a reply that was observed to its end.
 
         A reply to a request that is no longer the session's newest is left out: the client brings it if it counts.
@@ -120,31 +128,32 @@ class ManagedRequest:
         if reply is not None:
             self.session.record(reply)
 
-    def cancel_background(self) -> None:
-        """Cancel a summary that is requested in the background, if the client is async."""
-        if self._calls is not None and not self._calls.is_foreground:
-            self._calls.cancel()
-
-    def summarise(self, request: SummaryRequest) -> ModelAnswer:
+    def summarise(self, request: SummaryRequest) -> ModelAnswer | Awaitable[ModelAnswer]:
         """Request a summary from the provider of this request; raise `ModelError` if its window is too small for one."""
         learned, model = self.session.log.limits.tokens, self.parsed.asked.model
         if learned is not None and learned < LEAST_SUMMARISER_TOKENS:
             raise ModelError(model, f"takes no more than {learned:,} tokens, too few for a record")
         shown = self.session.encode(request.messages[:-1]) if request.messages[1:] else []
         body = summary_body(self.parsed.asked.wire, self.parsed.body, request, shown)
-        return read_summary(self.parsed.asked, self._send(encode_body(body)))
+        reply = self._send(encode_body(body))
+        asked = self.parsed.asked
+        return read_summary(asked, reply) if isinstance(reply, UpstreamReply) else _await_summary(asked, reply)
 
 
 _current: ContextVar[ManagedRequest | None] = ContextVar("infold_managed_request", default=None)
 """The request that is being prepared; the threads that its session starts inherit it."""
 
 
-def summarise_upstream(request: SummaryRequest) -> ModelAnswer:
+def summarise_upstream(request: SummaryRequest) -> ModelAnswer | Awaitable[ModelAnswer]:
     """Summarise with the model of the request that is being prepared; the summariser of sessions without one of their own."""
     managed = _current.get()
     if managed is None:
         raise ModelError("summariser", "no request is under way to take the provider from")
     return managed.summarise(request)
+
+
+async def _await_summary(asked: ProviderRequest, reply: Awaitable[UpstreamReply]) -> ModelAnswer:
+    return read_summary(asked, await reply)
 
 
 def read_summary(asked: ProviderRequest, reply: UpstreamReply) -> ModelAnswer:
@@ -174,3 +183,121 @@ def _refusal(model: str, reply: UpstreamReply) -> ModelError:
     error = ModelBusy(model, problem) if may_pass else RequestRefused(model, problem)
     error.status = reply.status
     return error
+
+
+# The reply. Some providers refuse a request for its size in the first event of a stream that began well, so a stream is held back
+# until it has content.
+
+MOST_WHOLE_BYTES = 32 * 2**20
+"""How much of a reply that is not a stream is kept until it is complete; a larger one is passed on without being recorded."""
+
+MOST_REFUSAL_BYTES = 256 * 1024
+MOST_OPENING_BYTES = 64 * 1024
+"""How much of a refusal, and of a stream without content, is held back; those of providers are smaller."""
+
+
+class ReplyObserver:
+    """What is known of one reply so far, whose bytes arrive here decompressed while they are passed on."""
+
+    def __init__(self, parsed: ParsedRequest, status: int, content_type: str) -> None:
+        self._status = status
+        self._wire = parsed.asked.wire
+        is_stream = status < 300 and _is_stream(content_type.lower(), parsed)
+        self._builder = builder_for(self._wire.name) if is_stream else None
+        self._body = bytearray()
+        self._size = 0
+        self._is_readable = True
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the reply arrives in events."""
+        return self._builder is not None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether to hold back what arrived so far: it may still turn out to be a refusal."""
+        if not self._is_readable:
+            return False
+        builder = self._builder
+        if builder is None:
+            return self._size <= (MOST_REFUSAL_BYTES if self._status >= 400 else MOST_WHOLE_BYTES)
+        is_known = builder.error() is not None or builder.is_finished or builder.skipped or self._has_content(builder)
+        return not is_known and self._size <= MOST_OPENING_BYTES
+
+    @property
+    def overflow(self) -> Overflow | None:
+        """The refusal for size or thinking that the reply is; `None` if it is something else."""
+        if self._builder is not None:
+            error = self._builder.error()
+            return recognise(None, error) if isinstance(error, dict | str) else None
+        if not self.is_held:  # too large or unreadable
+            return None
+        if self._status >= 400:
+            return recognise(self._status, bytes(self._body))
+        return recognise(None, {"error": error}) if (error := _error_in(self._body)) else None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a stream has reported why it ended; its usage may still follow."""
+        return self._builder is not None and self._builder.is_finished
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a stream has sent its last event."""
+        return self._builder is not None and self._builder.is_over
+
+    @property
+    def is_recordable(self) -> bool:
+        """Whether there may be something to record; a stream that broke off is left to the client to request again."""
+        if not self._is_readable or self._status >= 300:
+            return False
+        return bool(self._body) if self._builder is None else self._builder.is_finished
+
+    def observe(self, data: bytes) -> None:
+        """Take the next bytes."""
+        self._size += len(data)
+        if self._builder is not None:
+            self._builder.feed(data)
+        elif self.is_held:
+            self._body += data
+        else:
+            self._body.clear()
+
+    def give_up(self) -> None:
+        """Note that the reply cannot be read."""
+        self._is_readable = False
+
+    def close(self) -> None:
+        """Note that nothing more arrives; the end of the connection may be the end of a stream."""
+        if self._builder is not None:
+            self._builder.close()
+
+    def reply(self) -> Mapping[str, Any] | None:
+        """Return the reply to record; `None` if it has no content. Raise `BrokenInput` if it is not one."""
+        if not self.is_recordable:
+            return None
+        reply = as_dict(bytes(self._body)) if self._builder is None else self._builder.reply()
+        return reply if reply is not None and self._wire.reply_items(reply) else None
+
+    def _has_content(self, builder: ReplyBuilder) -> bool:
+        """Whether a reply has more than a role."""
+        items = self._wire.reply_items(builder.reply() or {})
+        return any(any(value for name, value in as_dict(item).items() if name != "role") for item in items)
+
+
+def _is_stream(content_type: str, parsed: ParsedRequest) -> bool:
+    """Whether a reply is a stream: by its type, or because a stream was requested and this is not JSON."""
+    if content_type.startswith("text/event-stream"):
+        return True
+    asked = parsed.asked
+    return asked.streams and (asked.wire is GEMINI or not content_type.startswith("application/json"))
+
+
+def _error_in(body: bytearray) -> object:
+    """Return the error that a reply reports although its status is good; `None` if it reports none."""
+    if b'"error"' not in body:
+        return None
+    try:
+        return as_dict(bytes(body)).get("error")
+    except BrokenInput:
+        return None

@@ -5,6 +5,7 @@ first reply, so that histories with the same first message get different session
 its first reply a history without a name has no session: nothing was cut yet, and the client brings all of it again.
 """
 
+import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.core.messages import AssistantMessage, Message, fingerprint, is_genuine_user
 from infold.formats.codec import as_dict, json_text
 from infold.formats.requests import (
     ProviderRequest,
@@ -23,7 +25,7 @@ from infold.formats.requests import (
     requests_truncation,
     with_items,
 )
-from infold.proxy.match import IncomingHistory, decode_history, fingerprint_of
+from infold.session.history import DecodedHistory, decode_history
 
 SESSION_HEADER = "x-infold-session"
 """The header in which a client may name its session."""
@@ -33,6 +35,42 @@ _AGENT_HEADERS = ("x-session-id", "session_id", "session-id", "x-claude-code-ses
 
 LONGEST_NAME = 200
 """Characters of a session name; a key has room for these and the suffix of a fork."""
+
+
+class IncomingHistory(Struct, frozen=True):
+    """The history of a request, decoded, and the fingerprint of each message; leading system messages are left out of both.
+
+    `has_tools`: the request offers tools.
+    """
+
+    decoded: DecodedHistory
+    fingerprints: tuple[str, ...]
+    has_tools: bool = True
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages without the leading system messages."""
+        return self.decoded.decoded.messages
+
+    @property
+    def first_user_fingerprint(self) -> str:
+        """The fingerprint of the user's first message, or of the first message if the user wrote none."""
+        pairs = zip(self.messages, self.fingerprints, strict=True)
+        first = self.fingerprints[0] if self.fingerprints else ""
+        return next((mark for message, mark in pairs if is_genuine_user(message)), first)
+
+    @property
+    def first_reply_fingerprint(self) -> str | None:
+        """The fingerprint of the first reply; `None` before there is one."""
+        pairs = zip(self.messages, self.fingerprints, strict=True)
+        return next((mark for message, mark in pairs if isinstance(message, AssistantMessage)), None)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the client has compacted this history, given that no session has it: it has replies or opens with a summary."""
+        if not self.has_tools or not self.messages:
+            return False
+        return self.first_reply_fingerprint is not None or not is_genuine_user(self.messages[0])
 
 
 class ParsedRequest(Struct, frozen=True):
@@ -73,7 +111,7 @@ def parse_request(path: str, headers: Mapping[str, str], raw: bytes, *, host: st
         window_tokens=requested_window(wire, body, headers),
         is_truncated=requests_truncation(body) or is_truncating_host(host),
     )
-    history = decode_history(asked)
+    history = read_history(asked)
     agent = _agent_session_id(body, headers)
     return ParsedRequest(
         asked,
@@ -83,6 +121,18 @@ def parse_request(path: str, headers: Mapping[str, str], raw: bytes, *, host: st
         _given_name(headers) or _derived_name(asked, history, body, agent),
         fingerprint_of(agent) if agent else "",
     )
+
+
+def read_history(asked: ProviderRequest) -> IncomingHistory:
+    """Decode the history of a request; raise `BrokenInput` if a message cannot be decoded."""
+    decoded = decode_history(asked.wire, asked.items)
+    return IncomingHistory(decoded, tuple(map(fingerprint, decoded.decoded.messages)), bool(asked.tools))
+
+
+def fingerprint_of(*texts: str) -> str:
+    """Hash some texts into one short one."""
+    joined = "\x1e".join(texts)
+    return hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes:

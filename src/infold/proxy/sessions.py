@@ -1,29 +1,37 @@
 """The open sessions of a client: find the session of each request, open it if needed, and prepare the request.
 
-While the store fails, requests are prepared with sessions in memory, so that they still fit.
+Clients send the whole history each time. Several histories may have the same session name: each gets a numbered session of its
+own (a fork), and a history continues the session that it matches best. Requests without tools (titles and the like) do not
+change a session with tools; where the client gives both the same name, such a request only continues a session at its end, as
+the last step of an agent may. While the store fails, requests are prepared with sessions in memory, so that they still fit.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
+from itertools import takewhile
 from threading import Lock
 from time import monotonic
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 from weakref import WeakSet
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.catalogue import lookup
 from infold.core.budget import Window
+from infold.core.log import Log
+from infold.core.logged_message import LoggedMessage
+from infold.core.messages import AssistantMessage, Message, calls_of, fingerprint, is_from_caller
 from infold.errors import HistoryChanged, StoreBroken, StoreError
-from infold.formats.registry import OPENAI_CHAT
 from infold.formats.requests import ProviderRequest
 from infold.ports import FullStore
 from infold.proxy.managed_request import LEAST_SUMMARISER_TOKENS, ManagedRequest, Send, summarise_upstream
-from infold.proxy.match import IncomingHistory, Match, fork_ids, is_fork_of, is_prefix, match_history
-from infold.proxy.request import ParsedRequest
-from infold.proxy.threads import LoopCalls
+from infold.proxy.request import IncomingHistory, ParsedRequest, fingerprint_of
+from infold.session.history import starts_with_fold, stored_prefix_length
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
+from infold.session.summariser import Callbacks
 from infold.wiring import open_store, summariser_for
 
 MOST_OPEN = 256
@@ -44,6 +52,7 @@ SLOW_SECONDS = 1.0
 REST_SECONDS = 15.0
 """How long a store is left alone after a slow failure; one request in this time tries it."""
 
+Value = TypeVar("Value")
 
 _OpenSession: TypeAlias = Callable[[str], Session]
 
@@ -85,52 +94,45 @@ class StoreCircuitBreaker:
             self._error, self._until = error, now + REST_SECONDS
 
 
-class OpenSessions:
-    """Open sessions by key, the least recently used first; may be used from any thread.
+class RecentlyUsed(Generic[Value]):
+    """What is open, by key; the least recently used is dropped beyond `most`. May be used from any thread.
 
-    One that is dropped may still be in use: what it writes reaches the store, where the next to open it finds it.
+    What is dropped may still be in use: what a session writes reaches the store, where the next to open it finds it.
     """
 
     def __init__(self, most: int = MOST_OPEN) -> None:
         self._most = most
-        self._open: OrderedDict[Hashable, Session] = OrderedDict()
+        self._open: OrderedDict[Hashable, Value] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: Hashable, open_session: Callable[[], Session]) -> Session:
-        """Return the session of that key, opened if needed; other threads do not wait while it is read."""
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """Return the value of that key, made if needed; other threads do not wait while it is made."""
         with self._lock:
-            session = self._open.get(key)
-        opened = open_session() if session is None else session
+            value = self._open.get(key)
+        made = make() if value is None else value
         with self._lock:
-            session = self._open.setdefault(key, opened)
+            value = self._open.setdefault(key, made)
             self._open.move_to_end(key)
             while len(self._open) > self._most:
                 self._open.popitem(last=False)
-        return session
+        return value
 
-    def drop(self, session: Session) -> None:
-        """Drop this session."""
-        self._drop_if(lambda one: one is session)
-
-    def drop_named(self, name: str) -> None:
-        """Drop all sessions that a history of that name may be in."""
-        self._drop_if(lambda one: is_fork_of(one.log.session_id, name))
-
-    def all(self) -> tuple[Session, ...]:
-        """Return the sessions that are open."""
+    def all(self) -> tuple[Value, ...]:
+        """Return all values."""
         with self._lock:
             return tuple(self._open.values())
 
-    def _drop_if(self, condition: Callable[[Session], bool]) -> None:
+    def drop(self, condition: Callable[[Value], bool]) -> None:
+        """Drop the values of which this is true."""
         with self._lock:
-            for key in [key for key, one in self._open.items() if condition(one)]:
+            for key in [key for key, value in self._open.items() if condition(value)]:
                 del self._open[key]
 
 
 class SessionPool:
     """The sessions of a wrapped client, or of a gateway's tenant; may be used from any thread, and blocks.
 
-    Raise `UsageError` for settings under which no session could be opened.
+    `callbacks` make those of each session if the sessions run in threads, for callers on an event loop.
     """
 
     def __init__(
@@ -141,62 +143,57 @@ class SessionPool:
         *,
         most_open: int = MOST_OPEN,
         breaker: StoreCircuitBreaker | None = None,
+        callbacks: Callable[[], Callbacks] | None = None,
     ) -> None:
-        settings_for(settings, ProviderRequest(OPENAI_CHAT, ())).resolve()  # raises now rather than at each request
-        self.summary_seconds = settings.summary_seconds
         self._store = store
         self._settings = replace(settings, summariser=summariser_for(settings.summariser))
         self._tenant = tenant
         self._breaker = breaker or StoreCircuitBreaker()
-        self._sessions = OpenSessions(most_open)
-        self._unstored = OpenSessions(most_open)
+        self._callbacks = callbacks
+        self._sessions: RecentlyUsed[Session] = RecentlyUsed(most_open)
+        self._unstored: RecentlyUsed[Session] = RecentlyUsed(most_open)
+        self._agents: RecentlyUsed[WeakSet[Session]] = RecentlyUsed(most_open)
         self._lock = Lock()
         self._claims: dict[str, list[IncomingHistory]] = {}
-        self._requests: WeakSet[ManagedRequest] = WeakSet()
-        self._agents: OrderedDict[str, WeakSet[Session]] = OrderedDict()
-        self._most_open = most_open
 
-    def begin(self, parsed: ParsedRequest, send: Send, calls: LoopCalls | None = None) -> ManagedRequest:
+    def begin(self, parsed: ParsedRequest, send: Send) -> ManagedRequest:
         """Find the session of a request and make the request fit; raise `WindowExceeded` if that is impossible.
 
         While the store fails, the session is another one, in memory only, so that requests still fit.
         """
-        settings = settings_for(self._settings, parsed.asked)
-        if parsed.session_name is None:
-            managed = ManagedRequest(self._open_unnamed(settings), parsed, send, calls=calls)
+        settings = with_own_summariser(settings_for(self._settings, parsed.asked))
+        name = parsed.session_name
+        if name is None:
+            unnamed = self._open(open_store("memory"), replace(settings, background=False), UNNAMED)
+            managed = ManagedRequest(unnamed, parsed, send)
             managed.prepare()
             return managed
         error = self._breaker.error
         if error is None:
             began = self._breaker.begin()
             try:
-                managed = self._prepare(parsed, send, calls, self._open_stored(settings))
+                managed = self._prepare(parsed, send, partial(self._open_stored, settings))
             except StoreError as failure:
                 error = failure
                 self._breaker.note_failure(failure, began)
             else:
                 self._breaker.note_success()
-                self._unstored.drop_named(parsed.session_name)
+                self._unstored.drop(lambda session: is_fork_of(session.log.session_id, name))
                 return managed
-        managed = self._prepare(parsed, send, calls, self._open_unstored(settings))
+        managed = self._prepare(parsed, send, partial(self._open_unstored, settings))
         managed.store_error = error
         return managed
 
     def close(self) -> None:
         """Cancel the summaries that are written in the background."""
         for session in self._sessions.all():
-            self._cancel_background(session)
+            session.cancel_ahead()
 
-    def _prepare(
-        self, parsed: ParsedRequest, send: Send, calls: LoopCalls | None, open_session: _OpenSession
-    ) -> ManagedRequest:
+    def _prepare(self, parsed: ParsedRequest, send: Send, open_session: _OpenSession) -> ManagedRequest:
         for tries_left in reversed(range(MOST_TRIES)):
             session = self._find(parsed, open_session)
             self._cancel_replaced(parsed, session)
-            # After a recovery the next request reads the session again, so that it may be recovered too.
-            managed = ManagedRequest(session, parsed, send, calls=calls, on_recovery=self._sessions.drop)
-            with self._lock:
-                self._requests.add(managed)
+            managed = ManagedRequest(session, parsed, send, self._forget)
             try:
                 managed.prepare()
             except HistoryChanged:
@@ -207,6 +204,10 @@ class SessionPool:
             finally:
                 self._release(session.log.session_id, parsed.history)
         return managed
+
+    def _forget(self, session: Session) -> None:
+        """After a recovery, let the next request read the session again, so that it may be recovered too."""
+        self._sessions.drop(lambda other: other is session)
 
     # Find the session.
 
@@ -244,29 +245,19 @@ class SessionPool:
 
     # Open sessions.
 
-    def _open_stored(self, settings: SessionSettings) -> _OpenSession:
-        settings = with_own_summariser(settings)
+    def _open_stored(self, settings: SessionSettings, session_id: str) -> Session:
+        key = _key(session_id, settings)
+        return self._sessions.get(key, lambda: self._open(self._store, settings, session_id))
 
-        def open_session(session_id: str) -> Session:
-            key = _key(session_id, settings)
-            return self._sessions.get(key, lambda: Session(self._store, session_id, settings, tenant=self._tenant))
-
-        return open_session
-
-    def _open_unstored(self, settings: SessionSettings) -> _OpenSession:
-        """Open sessions in memory; code writes their checkpoints, since a summary that may be lost is not worth its price."""
+    def _open_unstored(self, settings: SessionSettings, session_id: str) -> Session:
+        """Open a session in memory; code writes its checkpoints, since a summary that may be lost is not worth its price."""
         settings = replace(settings, summariser=None, background=False)
+        key = _key(session_id, settings)
+        return self._unstored.get(key, lambda: self._open(open_store("memory"), settings, session_id))
 
-        def open_session(session_id: str) -> Session:
-            key = _key(session_id, settings)
-            return self._unstored.get(key, lambda: Session(open_store("memory"), session_id, settings))
-
-        return open_session
-
-    def _open_unnamed(self, settings: SessionSettings) -> Session:
-        return Session(open_store("memory"), UNNAMED, replace(with_own_summariser(settings), background=False))
-
-    # Cancel summaries.
+    def _open(self, store: FullStore, settings: SessionSettings, session_id: str) -> Session:
+        callbacks = None if self._callbacks is None else self._callbacks()
+        return Session(store, session_id, settings, tenant=self._tenant, callbacks=callbacks)
 
     def _cancel_replaced(self, parsed: ParsedRequest, session: Session) -> None:
         """Cancel background summaries of an agent's other histories once the agent has compacted one of them itself.
@@ -275,23 +266,13 @@ class SessionPool:
         """
         if not parsed.agent_session:
             return
+        known = self._agents.get(parsed.agent_session, WeakSet)
         with self._lock:
-            known = self._agents.setdefault(parsed.agent_session, WeakSet())
-            self._agents.move_to_end(parsed.agent_session)
-            while len(self._agents) > self._most_open:
-                self._agents.popitem(last=False)
             others = [other for other in known if other is not session]
             known.add(session)
         if session.log.next_sequence == 0 and parsed.history.is_compacted:
             for other in others:
-                self._cancel_background(other)
-
-    def _cancel_background(self, session: Session) -> None:
-        session.cancel_ahead()
-        with self._lock:
-            requests = [managed for managed in self._requests if managed.session is session]
-        for managed in requests:
-            managed.cancel_background()
+                other.cancel_ahead()
 
 
 def settings_for(settings: SessionSettings, asked: ProviderRequest) -> SessionSettings:
@@ -325,3 +306,125 @@ def with_own_summariser(settings: SessionSettings) -> SessionSettings:
 def _key(session_id: str, settings: SessionSettings) -> Hashable:
     """Return the key of an open session: one for each model, window and format it is used with, and for how it is refused."""
     return session_id, settings.model, settings.window, settings.format, settings.bound_thinking, settings.recovers
+
+
+# Matching.
+
+FORK_MARK = "~"
+"""Separates a session's name from the suffix of a fork."""
+
+MOST_FORKS = 12
+"""Numbered forks of one name; further ones get a fingerprint of the history as their suffix."""
+
+MOST_TURNS_REMOVED = 1
+"""User turns that a client may remove from a session; if it removes more, the history is another one."""
+
+MOST_REPLIES_REPLACED = 1
+"""Replies that a client may replace in a session: the newest, which it may have edited or requested again."""
+
+
+class Match(Struct, frozen=True):
+    """How a history compares to a session, counted in messages.
+
+    `known` are in both. `removed` are in the session and not at their place in the history, with `removed_turns` of the user and
+    `removed_replies` among them; `moved` of these come later in the history, so that something before them was changed.
+    `new_replies` are in the history only.
+    """
+
+    known: int
+    removed: int = 0
+    removed_turns: int = 0
+    removed_replies: int = 0
+    moved: int = 0
+    new_replies: int = 0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no other session can match better: nothing is removed, and at most the newest reply is new."""
+        return not self.removed and self.new_replies <= 1
+
+    @property
+    def is_continuation(self) -> bool:
+        """Whether the history continues the session: at most its end was changed, or a little in the middle."""
+        if not self.removed:
+            return True
+        replaces_little = not self.new_replies or self.removed_replies <= MOST_REPLIES_REPLACED
+        if self.removed_turns <= MOST_TURNS_REMOVED and replaces_little:
+            return True
+        return self.moved * 2 >= self.removed
+
+    def is_better_than(self, other: "Match | None") -> bool:
+        """Whether to prefer this match: first the one that removes nothing, then the one that has more in common."""
+        return other is None or (not self.removed, self.known) > (not other.removed, other.known)
+
+
+def fork_ids(name: str, history: IncomingHistory) -> Iterator[str]:
+    """Yield the ids of the sessions that a history of that name may be in, in the order they are created.
+
+    The numbered ones are followed by a fingerprint of the first messages, a power of two of them, so that it seldom changes
+    while the history grows; then by one of all messages, which no other history has.
+    """
+    yield name
+    yield from (f"{name}{FORK_MARK}{number}" for number in range(1, MOST_FORKS))
+    early = 1 << (len(history.messages).bit_length() - 1) if history.messages else 0
+    yield f"{name}{FORK_MARK}{fingerprint_of(*history.fingerprints[:early])}"
+    yield f"{name}{FORK_MARK}{fingerprint_of(*history.fingerprints)}"
+
+
+def is_fork_of(session_id: str, name: str) -> bool:
+    """Whether a history of that name may be in this session."""
+    return session_id == name or session_id.startswith(f"{name}{FORK_MARK}")
+
+
+def match_history(history: IncomingHistory, log: Log) -> Match | None:
+    """Compare a history to a session; return `None` if they begin differently, or the session folded something else.
+
+    Also return `None` if a request without tools would remove something from a session with tools.
+    """
+    checkpoint = log.checkpoint
+    folded = 0 if checkpoint is None else checkpoint.folded
+    if checkpoint is not None and not starts_with_fold(history.messages, checkpoint):
+        return None
+    live = [placed for placed in log.live[: log.length] if is_from_caller(placed.message)]
+    fingerprints = [fingerprint(placed.message) for placed in live]
+    equal = _count_equal(history.fingerprints[folded:], fingerprints)
+    same = stored_prefix_length(history.messages[folded:], live, equal)
+    known = folded + same
+    if live and not known:
+        return None
+    if same < len(live) and not history.has_tools and _offers_tools(live):
+        return None
+    removed, later = live[same:], set(history.fingerprints[known:])
+    comes_later = bool(removed) and fingerprints[-1] in later
+    return Match(
+        known,
+        len(removed),
+        removed_turns=sum(placed.is_persons for placed in removed),
+        removed_replies=_count_replies([placed.message for placed in removed]),
+        moved=sum(mark in later for mark in fingerprints[same:]) if comes_later else 0,
+        new_replies=_count_replies(history.messages[known:]),
+    )
+
+
+def is_prefix(one: IncomingHistory, other: IncomingHistory) -> bool:
+    """Whether one of two histories begins with all of the other."""
+    shorter = min(len(one.messages), len(other.messages))
+    return _count_equal(one.fingerprints, other.fingerprints) == shorter
+
+
+def _offers_tools(live: Sequence[LoggedMessage]) -> bool:
+    """Whether a session's requests offer tools: a recorded reply has a size for them, or calls one.
+
+    Calls that the client brought do not count: a request for a title may bring a history that is full of them.
+    """
+    replies = [placed.message for placed in live if isinstance(placed.message, AssistantMessage)]
+    measured = [reply.overhead.tools > 0 for reply in replies if reply.overhead is not None]
+    return any(measured or (reply.finish is not None and calls_of(reply) for reply in replies))
+
+
+def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))
+
+
+def _count_replies(messages: Sequence[Message]) -> int:
+    return sum(isinstance(message, AssistantMessage) for message in messages)

@@ -6,49 +6,31 @@ begun in the store ends, and the operation stops before its next step.
 """
 
 import os
-from asyncio import AbstractEventLoop, CancelledError, Lock, Task, get_running_loop, shield, timeout, wait, wrap_future
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from asyncio import CancelledError, Lock, get_running_loop, shield, wait, wrap_future
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, partial
-from inspect import isawaitable, iscoroutinefunction
-from threading import Event as Signal
-from threading import get_ident
-from time import monotonic
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
-from infold.core.events import Event
-from infold.core.judge import ModelAnswer
 from infold.core.log import Log
 from infold.core.messages import FilePart, Message
 from infold.core.policy import Policy
-from infold.core.summary_request import SummaryRequest
 from infold.errors import UsageError
 from infold.observers.bus import Bus
-from infold.ports import AsyncSummariser, FullStore, Summariser, SummariserOutput
+from infold.ports import FullStore
 from infold.session.compaction import Preview
 from infold.session.context import ReplyMetadata
 from infold.session.history import DecodedHistory, HistoryMatch
 from infold.session.media import Medium
 from infold.session.session import Ready, Session
 from infold.session.settings import SessionSettings
-from infold.session.summariser import (
-    Callbacks,
-    Gathering,
-    OnPiece,
-    as_told,
-    check_not_summarising,
-    gather,
-    is_async,
-    too_slow,
-)
+from infold.session.summariser import check_not_summarising
+from infold.session.threads import LoopCallbacks, LoopCalls
 
 MOST_THREADS = 256
 """Operations that run at once in a process. One that waits for a summary holds its thread for as long, a minute or more, so
 the bound is far above the number of cores; a session uses one at a time, and those beyond the bound wait in turn."""
-
-LOOP_CHECK_SECONDS = 1.0
-"""How often a thread that waits for its event loop looks whether that was closed."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -70,7 +52,7 @@ def _documented_by(source: type) -> Callable[[type[T]], type[T]]:
 class AsyncSession:
     """One session in a store, for async callers; `await AsyncSession.open(…)` reads it."""
 
-    def __init__(self, session: Session, callbacks: "LoopCallbacks", *_: object) -> None:
+    def __init__(self, session: Session, callbacks: LoopCallbacks, *_: object) -> None:
         if not isinstance(session, Session):
             raise UsageError("an AsyncSession is opened: await AsyncSession.open(store, session_id, settings)")
         self._session = session
@@ -82,7 +64,9 @@ class AsyncSession:
         cls, store: FullStore, session_id: str, settings: SessionSettings, *, tenant: str = ""
     ) -> "AsyncSession":
         """Open the session of that id, a new one if there is none."""
-        return await _in_thread(open_here, store, session_id, settings, tenant=tenant)
+        callbacks = LoopCallbacks(Bus())
+        session = await _in_thread(Session, store, session_id, settings, tenant=tenant, callbacks=callbacks)
+        return AsyncSession(session, callbacks)
 
     async def close(self) -> None:
         ended = self._session.cancel_ahead()
@@ -181,14 +165,15 @@ class AsyncSession:
         """Run an operation of the session in a thread; operations of one session take turns."""
         check_not_summarising(self._session)
         async with self._turn:
-            self._callbacks.start(get_running_loop())
-            running = get_running_loop().run_in_executor(
-                _threads(os.getpid()), copy_context().run, partial(operation, *args, **kwargs)
+            calls, self._callbacks.is_cancelled = LoopCalls.here(), False
+            running = calls.loop.run_in_executor(
+                _threads(os.getpid()), calls.context().run, partial(operation, *args, **kwargs)
             )
             try:
                 return await shield(running)
             except CancelledError:
                 self._callbacks.cancel()
+                calls.cancel()
                 while not running.done():
                     try:
                         await wait({running})
@@ -196,134 +181,6 @@ class AsyncSession:
                         continue
                 running.exception()  # the task was cancelled, whatever came of the operation
                 raise
-
-
-def open_here(store: FullStore, session_id: str, settings: SessionSettings, *, tenant: str = "") -> AsyncSession:
-    """Open a session in this thread, which waits for the store."""
-    callbacks = LoopCallbacks(Bus())
-    return AsyncSession(Session(store, session_id, settings, tenant=tenant, callbacks=callbacks), callbacks)
-
-
-class LoopCallbacks(Callbacks):
-    """Calls the code of an async session's caller on its event loop, from the thread of an operation."""
-
-    def __init__(self, bus: Bus) -> None:
-        super().__init__(bus)
-        self._loop: AbstractEventLoop | None = None
-        self._loop_thread = 0
-        self._task: Task[Any] | None = None
-
-    def start(self, loop: AbstractEventLoop) -> None:
-        """Begin the next operation, for a task of this loop, which is running in this thread."""
-        self._loop, self._loop_thread = loop, get_ident()
-        self._task, self.is_cancelled = None, False
-
-    def detach(self) -> "LoopCallbacks":
-        detached = LoopCallbacks(self.bus)
-        detached._loop, detached._loop_thread = self._loop, self._loop_thread
-        return detached
-
-    def cancel(self) -> None:
-        super().cancel()
-        loop, task = self._loop, self._task
-        if task is not None and loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(task.cancel)
-
-    def publish(self, *events: Event) -> None:
-        if get_ident() == self._loop_thread:
-            super().publish(*events)
-            return
-        published: Future[None] = Future()
-
-        def publish_here() -> None:
-            try:
-                Callbacks.publish(self, *events)
-            except BaseException as error:  # raised again in the thread of the operation
-                published.set_exception(error)
-            else:
-                published.set_result(None)
-
-        self._call_soon(publish_here)
-        self._result(published)
-
-    def _call(
-        self, summariser: Summariser, request: SummaryRequest, on_piece: OnPiece, seconds: float | None
-    ) -> ModelAnswer:
-        """Call a summariser: an async one on the loop, any other in a thread that may be left behind."""
-        if is_async(summariser) or iscoroutinefunction(summariser):
-            return self._await(lambda: _awaited(lambda: summariser(request), on_piece, seconds))
-        began = monotonic()
-
-        def call() -> ModelAnswer | Awaitable[SummariserOutput] | AsyncIterable[SummariserOutput]:
-            output = cast(AsyncSummariser, summariser)(request)
-            return output if isinstance(output, AsyncIterable) or isawaitable(output) else gather(output, on_piece)
-
-        output = self.run_in_thread(call, seconds)
-        if isinstance(output, ModelAnswer):
-            return output
-        left = None if seconds is None else max(0.0, seconds - (monotonic() - began))
-        return self._await(lambda: _awaited(lambda: output, on_piece, left))
-
-    def _await(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Await a coroutine on the loop; a cancelled one has ended when this returns."""
-        outcome: Future[T] = Future()
-
-        def start() -> None:
-            assert self._loop is not None
-            self._task = task = self._loop.create_task(make())
-            task.add_done_callback(partial(_copy_outcome, outcome))
-            if self.is_cancelled:
-                task.cancel()
-
-        self._call_soon(start)
-        try:
-            return self._result(outcome)
-        finally:
-            self._task = None
-
-    def _call_soon(self, act: Callable[[], None]) -> None:
-        assert self._loop is not None
-        try:
-            self._loop.call_soon_threadsafe(act)
-        except RuntimeError:  # the loop was closed while the operation ran
-            raise CancelledError from None
-
-    def _result(self, future: Future[T]) -> T:
-        """Wait for what runs on the loop; raise `CancelledError` if the loop was closed before."""
-        ended = Signal()
-        future.add_done_callback(lambda _: ended.set())
-        while not ended.wait(LOOP_CHECK_SECONDS):
-            if self._loop is None or self._loop.is_closed():
-                raise CancelledError
-        return future.result()
-
-
-def _copy_outcome(outcome: Future[T], task: Task[T]) -> None:
-    if task.cancelled():
-        outcome.set_exception(CancelledError())
-    elif (error := task.exception()) is not None:
-        outcome.set_exception(error)
-    else:
-        outcome.set_result(task.result())
-
-
-async def _awaited(call: Callable[[], object], on_piece: OnPiece, seconds: float | None) -> ModelAnswer:
-    """Return what an async summariser gives; raise `ModelError` if it takes too long."""
-    limit = timeout(seconds)
-    try:
-        async with limit:
-            output = call()
-            if isawaitable(output):
-                return as_told(await output)
-            gathering = Gathering(on_piece)
-            async for item in cast(AsyncIterable[SummariserOutput], output):
-                if not gathering.add(item):
-                    break
-            return gathering.told()
-    except TimeoutError:
-        if seconds is None or not limit.expired():
-            raise
-        raise too_slow(seconds) from None
 
 
 async def _in_thread(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

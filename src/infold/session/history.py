@@ -31,7 +31,7 @@ from infold.core.messages import (
     results_of,
     text_of,
 )
-from infold.errors import HistoryChanged, UsageError
+from infold.errors import BrokenInput, HistoryChanged, UsageError
 from infold.formats.codec import Decoded, as_dict, join_decoded, require_list
 from infold.formats.harness_text import NO_MARKS, ForeignMarks, mark_foreign
 from infold.formats.pairing import Pairing
@@ -432,7 +432,10 @@ def _begins_with(items: Sequence[object], known: Sequence[object]) -> bool:
 
 
 def _is_system(item: object) -> bool:
-    return as_dict(item).get("role") in SYSTEM_ROLES
+    try:
+        return as_dict(item).get("role") in SYSTEM_ROLES
+    except BrokenInput:  # decoding it says which item this is
+        return False
 
 
 def _with_report(message: Message, usage: Usage | None, finish: Finish | None) -> Message:

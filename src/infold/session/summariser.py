@@ -131,14 +131,14 @@ class Callbacks:
         """Run an act that may never return, and leave it behind if it takes too long or the operation is cancelled."""
         outcome: Future[T] = Future()
         target = copy_context().run
-        Thread(target=target, args=(_settle, outcome, act), name="infold-summariser", daemon=True).start()
+        Thread(target=target, args=(settle, outcome, act), name="infold-summariser", daemon=True).start()
         if not self.wait(outcome, seconds):
             assert seconds is not None
             raise too_slow(seconds)
         return outcome.result()
 
 
-def _settle(outcome: Future[T], act: Callable[[], T]) -> None:
+def settle(outcome: Future[T], act: Callable[[], T]) -> None:
     try:
         outcome.set_result(act())
     except BaseException as error:  # raised again by the thread that waits

@@ -5,27 +5,25 @@ once, as coroutines; for a sync client they never suspend, so that `_run` gets t
 """
 
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from functools import cache
-from typing import Any, Protocol, TypeVar
+from functools import cache, partial
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import httpx2
-from msgspec.structs import replace
 
 from infold.core.events import Event, FailedOpen, NotManaged
 from infold.errors import UsageError
 from infold.formats.overflow import Overflow
-from infold.formats.requests import Unmanaged, format_of_path, unstreamed_path
+from infold.formats.registry import OPENAI_CHAT
+from infold.formats.requests import ProviderRequest, Unmanaged, format_of_path, unstreamed_path
 from infold.observers.bus import Bus
 from infold.ports import FullStore
-from infold.proxy.managed_request import ManagedRequest, UpstreamReply
-from infold.proxy.reply_observer import ReplyObserver
+from infold.proxy.managed_request import ManagedRequest, ReplyObserver, UpstreamReply
 from infold.proxy.request import SESSION_HEADER, ParsedRequest, parse_request
-from infold.proxy.sessions import SessionPool
-from infold.proxy.threads import LoopCalls, ThreadBridge, blocking_summariser, call_on_loop
+from infold.proxy.sessions import SessionPool, settings_for
 from infold.session.settings import SessionSettings
-from infold.wiring import summariser_for
+from infold.session.threads import LoopCallbacks, ThreadBridge
 
 Tell = Callable[[FailedOpen | NotManaged], None]
 """Reports a request that was sent as it is; must not raise."""
@@ -34,6 +32,7 @@ ACCEPTED_ENCODING = "accept-encoding"
 IDEMPOTENCY_KEY = "idempotency-key"
 FRAMING = frozenset({"content-length", "transfer-encoding", "content-encoding"})
 
+Inner = TypeVar("Inner", httpx2.Client, httpx2.AsyncClient)
 Value = TypeVar("Value")
 
 
@@ -77,27 +76,19 @@ def wrap_http_client(
     session: str | None = None,
     on_close: Callable[[], None] | None = None,
 ) -> WrappedClient | AsyncWrappedClient:
-    """Return a client that sends through infold what would go through `inner`; `on_close` is called when it is closed."""
+    """Return a client that sends through infold what would go through `inner`; `on_close` is called when it is closed.
+
+    Raise `UsageError` for settings under which no session could be opened.
+    """
+    settings_for(settings, ProviderRequest(OPENAI_CHAT, ())).resolve()
     bus = Bus()  # a callback that raises must not keep a request from being sent
     if settings.on_event is not None:
         bus.subscribe(Event, settings.on_event)
     if isinstance(inner, httpx2.Client):
         pool = SessionPool(store, settings, tenant)
         return WrappedClient(inner, InfoldTransport(inner, pool, bus.observe, session=session, end=on_close))
-    pool = SessionPool(store, _for_threads(settings, bus), tenant)
+    pool = SessionPool(store, settings, tenant, callbacks=lambda: LoopCallbacks(Bus()))
     return AsyncWrappedClient(inner, AsyncInfoldTransport(inner, pool, bus.observe, session=session, end=on_close))
-
-
-def _for_threads(settings: SessionSettings, bus: Bus) -> SessionSettings:
-    """Return settings for sessions in threads, whose callbacks run on the caller's loop, like an async summariser."""
-    summariser = summariser_for(settings.summariser)
-    on_compacted = settings.on_compacted
-    return replace(
-        settings,
-        summariser=None if summariser is None else blocking_summariser(summariser),
-        on_event=None if settings.on_event is None else call_on_loop(bus.observe),
-        on_compacted=None if on_compacted is None else call_on_loop(on_compacted),
-    )
 
 
 def _defaults_of(inner: httpx2.Client | httpx2.AsyncClient) -> dict[str, Any]:
@@ -113,26 +104,87 @@ def _defaults_of(inner: httpx2.Client | httpx2.AsyncClient) -> dict[str, Any]:
 # Transports.
 
 
-class InfoldTransport(httpx2.BaseTransport):
-    """Sends the requests of a sync client, made to fit; `end` is called when it is closed."""
+class _Relay(Generic[Inner]):
+    """Relays the requests of one client; `end` is called when it is closed."""
 
     def __init__(
         self,
-        inner: httpx2.Client,
+        inner: Inner,
         pool: SessionPool,
         tell: Tell,
         *,
         session: str | None = None,
         end: Callable[[], None] | None = None,
     ) -> None:
-        self._inner = inner
+        self._inner: Inner = inner
         self._pool = pool
-        self._relay = _Relay(pool, tell, session)
+        self._tell = tell
+        self._session = session
         self._end = end
+
+    async def _handle(self, request: httpx2.Request, calls: "_Calls") -> httpx2.Response:
+        headers = _take_session_header(request, self._session)
+        if request.method != "POST" or format_of_path(request.url.path) is None:
+            return await calls.send(request)
+        content = await calls.read_request(request)
+        managed = await self._begin(request, headers, content, calls)
+        if managed is None:
+            return await calls.send(request)
+        reply = await self._send(_with_body(request, managed.content), managed, calls)
+        while (overflow := reply.overflow) is not None and managed.may_recover(overflow):
+            recovered = False
+            with self._failing_open(managed.parsed.session_name):
+                recovered = await calls.prepare(partial(managed.recover, overflow))
+            if not recovered:
+                break
+            await reply.discard()
+            reply = await self._send(_as_another_request(request, managed.content), managed, calls)
+        return await reply.response()
+
+    async def _begin(
+        self, request: httpx2.Request, headers: dict[str, str], content: bytes, calls: "_Calls"
+    ) -> ManagedRequest | None:
+        """Prepare a request; return `None` if it is to be sent as it is."""
+        parsed: ParsedRequest | Unmanaged | None = None
+        with self._failing_open(None):
+            parsed = parse_request(request.url.path, headers, content, host=request.url.netloc.decode("ascii"))
+        if isinstance(parsed, Unmanaged) and parsed.is_history:
+            self._tell(NotManaged(headers.get(SESSION_HEADER, ""), parsed.why))
+        if not isinstance(parsed, ParsedRequest):
+            return None
+        managed: ManagedRequest | None = None
+        with self._failing_open(parsed.session_name):
+            ask = partial(_ask, request, calls)
+            managed = await calls.prepare(lambda: self._pool.begin(parsed, ask))
+            if managed.store_error is not None:
+                self._tell(_failure(parsed.session_name, managed.store_error))
+        return managed
+
+    async def _send(self, request: httpx2.Request, managed: ManagedRequest, calls: "_Calls") -> "_Reply":
+        response = await calls.send(request)
+        reply = _Reply(response, managed, calls, lambda: self._failing_open(managed.parsed.session_name))
+        try:
+            await reply.read_opening()
+        except BaseException:
+            await reply.aclose()
+            raise
+        return reply
+
+    @contextmanager
+    def _failing_open(self, session_name: str | None) -> Iterator[None]:
+        """Report an error of infold and go on: the request is the caller's."""
+        try:
+            yield
+        except Exception as error:  # whatever it is, the request is sent and its reply comes back
+            self._tell(_failure(session_name, error))
+
+
+class InfoldTransport(_Relay[httpx2.Client], httpx2.BaseTransport):
+    """Sends the requests of a sync client, made to fit."""
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Relay one request and its reply."""
-        return _run(self._relay.handle(request, _BlockingCalls(self._inner)))
+        return _run(self._handle(request, _BlockingCalls(self._inner)))
 
     def close(self) -> None:
         """Cancel summaries in the background, and close the client that this one sends through."""
@@ -142,28 +194,16 @@ class InfoldTransport(httpx2.BaseTransport):
             self._end()
 
 
-class AsyncInfoldTransport(httpx2.AsyncBaseTransport):
-    """Sends the requests of an async client, made to fit; `end` is called when it is closed."""
+class AsyncInfoldTransport(_Relay[httpx2.AsyncClient], httpx2.AsyncBaseTransport):
+    """Sends the requests of an async client, made to fit; its sessions run in threads."""
 
-    def __init__(
-        self,
-        inner: httpx2.AsyncClient,
-        pool: SessionPool,
-        tell: Tell,
-        *,
-        session: str | None = None,
-        end: Callable[[], None] | None = None,
-    ) -> None:
-        self._inner = inner
-        self._pool = pool
-        self._relay = _Relay(pool, tell, session)
-        self._end = end
+    def __init__(self, inner: httpx2.AsyncClient, pool: SessionPool, tell: Tell, **given: Any) -> None:
+        super().__init__(inner, pool, tell, **given)
         self._threads = ThreadBridge()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Relay one request and its reply."""
-        calls = _AwaitedCalls(self._inner, self._threads, self._pool.summary_seconds)
-        return await self._relay.handle(request, calls)
+        return await self._handle(request, _AwaitedCalls(self._inner, self._threads))
 
     async def aclose(self) -> None:
         """Cancel summaries in the background, and close the client that this one sends through."""
@@ -174,25 +214,11 @@ class AsyncInfoldTransport(httpx2.AsyncBaseTransport):
             await to_thread(self._end)
 
 
-class _Calls(Protocol):
-    """What one request needs of its HTTP client and of threads; sync clients implement it without suspending."""
-
-    @property
-    def loop_calls(self) -> LoopCalls | None: ...
-
-    async def read_request(self, request: httpx2.Request) -> bytes: ...
-    async def send(self, request: httpx2.Request) -> httpx2.Response: ...
-    async def read(self, response: httpx2.Response) -> bytes: ...
-    async def next_chunk(self, response: httpx2.Response) -> bytes | None: ...
-    async def close(self, response: httpx2.Response) -> None: ...
-    async def prepare(self, work: Callable[[], Value]) -> Value: ...
-    async def record(self, work: Callable[[], None]) -> None: ...
-    def ask(self, request: httpx2.Request) -> UpstreamReply: ...
+# What one request needs of its HTTP client and of threads; for sync clients without suspending.
 
 
 class _BlockingCalls:
     def __init__(self, client: httpx2.Client) -> None:
-        self.loop_calls: LoopCalls | None = None
         self._client = client
         self._chunks: Iterator[bytes] | None = None
 
@@ -216,8 +242,7 @@ class _BlockingCalls:
     async def prepare(self, work: Callable[[], Value]) -> Value:
         return work()
 
-    async def record(self, work: Callable[[], None]) -> None:
-        work()
+    record = prepare
 
     def ask(self, request: httpx2.Request) -> UpstreamReply:
         response = self._client.send(request)
@@ -225,10 +250,9 @@ class _BlockingCalls:
 
 
 class _AwaitedCalls:
-    def __init__(self, client: httpx2.AsyncClient, threads: ThreadBridge, summary_seconds: float | None) -> None:
-        self.loop_calls = LoopCalls(summary_seconds)
+    def __init__(self, client: httpx2.AsyncClient, threads: ThreadBridge) -> None:
+        self.prepare, self.record = threads.prepare, threads.record
         self._client = client
-        self._threads = threads
         self._chunks: AsyncIterator[bytes] | None = None
 
     async def read_request(self, request: httpx2.Request) -> bytes:
@@ -248,85 +272,12 @@ class _AwaitedCalls:
     async def close(self, response: httpx2.Response) -> None:
         await response.aclose()
 
-    async def prepare(self, work: Callable[[], Value]) -> Value:
-        return await self._threads.prepare(self.loop_calls, work)
-
-    async def record(self, work: Callable[[], None]) -> None:
-        await self._threads.record(self.loop_calls, work)
-
-    def ask(self, request: httpx2.Request) -> UpstreamReply:
-        response = self.loop_calls.wait_for(lambda: self._client.send(request))
+    async def ask(self, request: httpx2.Request) -> UpstreamReply:
+        response = await self._client.send(request)
         return UpstreamReply(response.status_code, response.content)
 
 
-class _Relay:
-    """Relays the requests of one client."""
-
-    def __init__(self, pool: SessionPool, tell: Tell, session: str | None) -> None:
-        self._pool = pool
-        self._tell = tell
-        self._session = session
-
-    async def handle(self, request: httpx2.Request, calls: _Calls) -> httpx2.Response:
-        headers = _take_session_header(request, self._session)
-        if request.method != "POST" or format_of_path(request.url.path) is None:
-            return await calls.send(request)
-        content = await calls.read_request(request)
-        managed = await self._begin(request, headers, content, calls)
-        if managed is None:
-            return await calls.send(request)
-        reply = await self._send(_with_body(request, managed.content), managed, calls)
-        while (overflow := reply.overflow) is not None and managed.may_recover(overflow):
-            recovered = False
-            with self._failing_open(managed.parsed.session_name):
-                recovered = await _recover(managed, overflow, calls)
-            if not recovered:
-                break
-            await reply.discard()
-            reply = await self._send(_as_another_request(request, managed.content), managed, calls)
-        return await reply.response()
-
-    async def _begin(
-        self, request: httpx2.Request, headers: dict[str, str], content: bytes, calls: _Calls
-    ) -> ManagedRequest | None:
-        """Prepare a request; return `None` if it is to be sent as it is."""
-        parsed: ParsedRequest | Unmanaged | None = None
-        with self._failing_open(None):
-            parsed = parse_request(request.url.path, headers, content, host=request.url.netloc.decode("ascii"))
-        if isinstance(parsed, Unmanaged) and parsed.is_history:
-            self._tell(NotManaged(headers.get(SESSION_HEADER, ""), parsed.why))
-        if not isinstance(parsed, ParsedRequest):
-            return None
-        managed: ManagedRequest | None = None
-        with self._failing_open(parsed.session_name):
-            managed = await calls.prepare(
-                lambda: self._pool.begin(parsed, lambda body: calls.ask(_unstreamed(request, body)), calls.loop_calls)
-            )
-            if managed.store_error is not None:
-                self._tell(_failure(parsed.session_name, managed.store_error))
-        return managed
-
-    async def _send(self, request: httpx2.Request, managed: ManagedRequest, calls: _Calls) -> "_Reply":
-        response = await calls.send(request)
-        reply = _Reply(response, managed, calls, lambda: self._failing_open(managed.parsed.session_name))
-        try:
-            await reply.read_opening()
-        except BaseException:
-            await reply.aclose()
-            raise
-        return reply
-
-    @contextmanager
-    def _failing_open(self, session_name: str | None) -> Iterator[None]:
-        """Report an error of infold and go on: the request is the caller's."""
-        try:
-            yield
-        except Exception as error:  # whatever it is, the request is sent and its reply comes back
-            self._tell(_failure(session_name, error))
-
-
-async def _recover(managed: ManagedRequest, overflow: Overflow, calls: _Calls) -> bool:
-    return await calls.prepare(lambda: managed.recover(overflow))
+_Calls: TypeAlias = _BlockingCalls | _AwaitedCalls
 
 
 class _Reply(httpx2.SyncByteStream, httpx2.AsyncByteStream):
@@ -458,15 +409,16 @@ def _with_body(request: httpx2.Request, content: bytes, *dropped: str) -> httpx2
     )
 
 
+def _ask(request: httpx2.Request, calls: _Calls, content: bytes) -> UpstreamReply | Awaitable[UpstreamReply]:
+    """Send a request of infold's own where a caller's goes."""
+    another = _as_another_request(request, content)
+    another.url = httpx2.URL(unstreamed_path(str(another.url)))
+    return calls.ask(another)
+
+
 def _as_another_request(request: httpx2.Request, content: bytes) -> httpx2.Request:
     """Return a request that is sent in addition to the caller's, and must not count as the same one."""
     return _with_body(request, content, IDEMPOTENCY_KEY)
-
-
-def _unstreamed(request: httpx2.Request, content: bytes) -> httpx2.Request:
-    another = _as_another_request(request, content)
-    another.url = httpx2.URL(unstreamed_path(str(another.url)))
-    return another
 
 
 def _decodable(accepted: str) -> str:

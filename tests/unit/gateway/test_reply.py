@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Message
 
 from infold.gateway.relay import LINGER_SECONDS, ObservedReply, RelayedResponse, cancel_on_disconnect
-from infold.proxy.reply_observer import ReplyObserver
+from infold.proxy.managed_request import ReplyObserver
 from infold.proxy.request import ParsedRequest, parse_request
 
 from .stage import CHAT

@@ -8,8 +8,7 @@ import msgspec
 from infold.core.entries import Entry
 from infold.errors import StoreBroken
 from infold.ports import SessionKey
-from infold.proxy.managed_request import ManagedRequest, UpstreamReply
-from infold.proxy.reply_observer import ReplyObserver
+from infold.proxy.managed_request import ManagedRequest, ReplyObserver, UpstreamReply
 from infold.proxy.request import ParsedRequest, parse_request
 from infold.proxy.sessions import SessionPool
 from infold.stores.memory import MemoryStore

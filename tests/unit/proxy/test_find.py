@@ -7,8 +7,7 @@ from typing import Any
 
 from infold.core.entries import Entry
 from infold.ports import SessionKey
-from infold.proxy.match import MOST_FORKS
-from infold.proxy.sessions import OpenSessions, SessionPool
+from infold.proxy.sessions import MOST_FORKS, RecentlyUsed, SessionPool
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
@@ -63,7 +62,7 @@ class Shelf:
 
 def test_a_session_is_opened_once() -> None:
     """While it is open, the same one is given again."""
-    sessions = OpenSessions()
+    sessions = RecentlyUsed[Session]()
     one = sessions.get("a", lambda: empty("a"))
 
     assert sessions.get("a", lambda: empty("a")) is one
@@ -73,7 +72,7 @@ def test_a_session_is_opened_once() -> None:
 
 def test_the_one_used_longest_ago_is_dropped() -> None:
     """No more are kept open than allowed, and what is used stays."""
-    sessions = OpenSessions(most=2)
+    sessions = RecentlyUsed[Session](most=2)
     one = sessions.get("a", lambda: empty("a"))
     sessions.get("b", lambda: empty("b"))
     sessions.get("a", lambda: empty("a"))
@@ -85,10 +84,10 @@ def test_the_one_used_longest_ago_is_dropped() -> None:
 
 def test_a_session_may_be_dropped() -> None:
     """The next to ask for it gets another."""
-    sessions = OpenSessions()
+    sessions = RecentlyUsed[Session]()
     one = sessions.get("a", lambda: empty("a"))
-    sessions.drop(one)
-    sessions.drop(one)
+    sessions.drop(lambda other: other is one)
+    sessions.drop(lambda other: other is one)
 
     assert sessions.all() == ()
     assert sessions.get("a", lambda: empty("a")) is not one
@@ -96,7 +95,7 @@ def test_a_session_may_be_dropped() -> None:
 
 def test_two_threads_get_the_same_session() -> None:
     """Both may read it from the store; one of the two is kept, and neither waits for the other's reading."""
-    sessions = OpenSessions()
+    sessions = RecentlyUsed[Session]()
     both = Barrier(2, timeout=30)
 
     def make() -> Session:

@@ -9,8 +9,8 @@ import pytest
 from infold.core.log import Log
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
 from infold.formats.requests import ProviderRequest
-from infold.proxy.match import MOST_FORKS, IncomingHistory, Match, decode_history, fork_ids, match_history
-from infold.proxy.request import SESSION_HEADER, ParsedRequest, parse_request
+from infold.proxy.request import SESSION_HEADER, IncomingHistory, ParsedRequest, parse_request, read_history
+from infold.proxy.sessions import MOST_FORKS, Match, fork_ids, match_history
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
@@ -59,7 +59,7 @@ def asking(items: list[Item], *, tools: object = TOOLS, wire: WireFormat = OPENA
 
 def brought(items: list[Item], wire: WireFormat = OPENAI_CHAT) -> IncomingHistory:
     """The history that these messages are."""
-    return decode_history(asking(items, wire=wire))
+    return read_history(asking(items, wire=wire))
 
 
 def name(
@@ -285,7 +285,7 @@ def test_a_named_title_stays_out_of_a_session_with_tools(usage: Item | None) -> 
     log = heard(items[:1], items[1], tools=TOOLS, usage=usage)
 
     def plain(items: list[Item]) -> Match | None:
-        return match_history(decode_history(asking(items, tools=None)), log)
+        return match_history(read_history(asking(items, tools=None)), log)
 
     assert plain(items[:1]) is None
     assert plain([*items[:1], said("assistant", "No."), said("user", "Why?")]) is None
@@ -299,7 +299,7 @@ def test_a_titles_own_session_has_no_tools(usage: Item | None) -> None:
     """A request without tools that brings many calls, and then more of them, goes on with the session it had."""
     items = [said("user", "go"), *step(0)]
     log = heard(items, said("assistant", "A title."), tools=None, usage=usage)
-    again = match_history(decode_history(asking([*items, *step(1)], tools=None)), log)
+    again = match_history(read_history(asking([*items, *step(1)], tools=None)), log)
 
     assert again is not None
     assert again.is_continuation
@@ -309,7 +309,7 @@ def test_a_titles_own_session_has_no_tools(usage: Item | None) -> None:
 def test_tools_that_were_never_called_count(tools: object, is_taken: bool) -> None:
     """A session whose requests offered tools has tools, though none was called; one that never had any is a chat."""
     log = heard([said("user", "go")], said("assistant", "Done."), tools=tools)
-    title = decode_history(asking([said("user", "go")], tools=None))
+    title = read_history(asking([said("user", "go")], tools=None))
 
     assert (match_history(title, log) is not None) == is_taken
 

@@ -7,8 +7,7 @@ import pytest
 
 from infold.core.messages import AssistantMessage, text_of
 from infold.formats.codec import MalformedError
-from infold.proxy.managed_request import ManagedRequest
-from infold.proxy.reply_observer import MOST_OPENING_BYTES, MOST_REFUSAL_BYTES, ReplyObserver
+from infold.proxy.managed_request import MOST_OPENING_BYTES, MOST_REFUSAL_BYTES, ManagedRequest, ReplyObserver
 from infold.proxy.request import ParsedRequest, parse_request
 from infold.proxy.sessions import SessionPool
 from infold.session.settings import SessionSettings

@@ -9,7 +9,7 @@ import pytest
 from infold.core.budget import Window
 from infold.core.events import Compacted, Event, PreparedAhead, SummaryRejected
 from infold.core.summary_request import COMPACTION_AGENT, Additions, SummaryRequest, own_request
-from infold.errors import ModelError, UsageError
+from infold.errors import ModelError
 from infold.formats.registry import OPENAI_CHAT
 from infold.formats.rules import problems
 from infold.proxy.managed_request import UpstreamReply, summarise_upstream
@@ -180,12 +180,6 @@ def test_a_summary_is_written_ahead() -> None:
 
     assert [event.ahead for event in compactions(events)] == [True]
     assert len(provider.bodies) == 1
-
-
-def test_settings_that_make_no_sense_are_told_at_once() -> None:
-    """A preset that nobody knows is an error when sessions are to be kept, not at each request."""
-    with pytest.raises(UsageError, match="no such preset"):
-        SessionPool(MemoryStore(), SessionSettings(policy="no such preset"))
 
 
 def test_outside_a_request_there_is_nobody_to_ask() -> None:

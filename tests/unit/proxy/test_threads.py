@@ -10,22 +10,15 @@ import msgspec
 import pytest
 
 from infold.core.events import Compacted, Event, SummaryProgressed
+from infold.core.messages import SessionId
 from infold.core.summary_request import SummaryRequest
-from infold.errors import RequestRefused
 from infold.formats.overflow import Overflow
+from infold.observers.bus import Bus
 from infold.proxy.managed_request import ManagedRequest, UpstreamReply
 from infold.proxy.request import ParsedRequest
 from infold.proxy.sessions import SessionPool
-from infold.proxy.threads import (
-    LATE_SECONDS,
-    MOST_COMPUTING,
-    MOST_PREPARING,
-    LoopCalls,
-    ThreadBridge,
-    blocking_summariser,
-    call_on_loop,
-)
 from infold.session.settings import SessionSettings
+from infold.session.threads import MOST_COMPUTING, MOST_PREPARING, LoopCallbacks, LoopCalls, ThreadBridge
 from infold.stores.memory import MemoryStore
 
 from .talks import TOOLS, Item, Talk, answer, request_of
@@ -57,23 +50,19 @@ class Stage:
         self.store = MemoryStore()
         self.events: list[Event] = []
         settings = SessionSettings(**{"window": WINDOW, "on_event": self.events.append, **given})  # type: ignore[arg-type]  # as given
-        self.pool = SessionPool(self.store, settings)
+        self.pool = SessionPool(self.store, settings, callbacks=lambda: LoopCallbacks(Bus()))
         self.threads = ThreadBridge()
         self.asked_in: list[str] = []
         self._provider = send
 
     async def begin(self, request: ParsedRequest) -> ManagedRequest:
         """Prepare a request."""
-        calls = LoopCalls()
 
         async def send(body: bytes) -> UpstreamReply:
             self.asked_in.append(current_thread().name)
             return await self._provider(body)
 
-        def ask(body: bytes) -> UpstreamReply:
-            return calls.wait_for(lambda: send(body))
-
-        return await self.threads.prepare(calls, lambda: self.pool.begin(request, ask, calls))
+        return await self.threads.prepare(lambda: self.pool.begin(request, send))
 
     def close(self) -> None:
         """End it."""
@@ -128,7 +117,7 @@ def test_a_refusal_is_recovered() -> None:
         managed = await stage.begin(request_of(long_list(8)))
         whole = managed.content
         refusal = Overflow("openai", prompt_tokens=9_000, limit_tokens=4_000)
-        assert await stage.threads.prepare(LoopCalls(), lambda: managed.recover(refusal))
+        assert await stage.threads.prepare(lambda: managed.recover(refusal))
         assert len(managed.content) < len(whole)
         stage.close()
 
@@ -214,38 +203,15 @@ def test_a_summary_is_written_in_the_background() -> None:
 
 
 def test_cancelled_calls_fail() -> None:
-    """In the foreground a cancelled call is the caller's cancellation; in the background the summary is refused."""
+    """Once an operation was cancelled, nothing more is awaited for it; what is only called still is."""
 
     async def main() -> None:
-        threads, calls = ThreadBridge(), LoopCalls()
-
-        def background() -> None:
-            calls.cancel()
-            with pytest.raises(RequestRefused):
-                calls.wait_for(lambda: asyncio.sleep(0))
-
-        def foreground() -> None:
-            calls.wait_for(lambda: asyncio.sleep(0))
-            background_failed = pytest.raises(asyncio.CancelledError)
-            calls.cancel()
-            with background_failed:
-                calls.wait_for(lambda: asyncio.sleep(0))
-
-        await threads.record(calls, background)
-        await threads.prepare(calls, foreground)
-        threads.close()
-
-    asyncio.run(main())
-
-
-def test_a_call_takes_no_longer_than_allowed() -> None:
-    """A summary that its session has given up is cancelled too."""
-
-    async def main() -> None:
-        threads, calls = ThreadBridge(), LoopCalls(seconds=0.01 - LATE_SECONDS)
-        with pytest.raises(TimeoutError):
-            await threads.prepare(calls, lambda: calls.wait_for(lambda: asyncio.sleep(60)))
-        threads.close()
+        calls = LoopCalls.here()
+        assert await asyncio.to_thread(calls.wait_for, lambda: asyncio.sleep(0, "done")) == "done"
+        calls.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.to_thread(calls.wait_for, lambda: asyncio.sleep(60))
+        assert await asyncio.to_thread(calls.call, lambda: "called") == "called"
 
     asyncio.run(main())
 
@@ -256,13 +222,18 @@ def test_replies_are_recorded_while_all_threads_prepare() -> None:
     async def main() -> None:
         threads, released = ThreadBridge(), asyncio.Event()
 
-        async def prepare() -> bool:
-            calls = LoopCalls()
-            return await threads.prepare(calls, lambda: calls.wait_for(released.wait))
+        async def summarise(_: SummaryRequest) -> str:
+            await released.wait()
+            return NOTES
 
-        waiting = [asyncio.create_task(prepare()) for _ in range(MOST_PREPARING + 1)]
+        def prepare() -> bool:
+            request = SummaryRequest("be brief", (), 100)
+            callbacks = LoopCallbacks(Bus())
+            return bool(callbacks.summarise(summarise, request, lambda _: None, seconds=None))  # type: ignore[arg-type]
+
+        waiting = [asyncio.create_task(threads.prepare(prepare)) for _ in range(MOST_PREPARING + 1)]
         await asyncio.sleep(0.5)
-        assert await asyncio.wait_for(threads.record(LoopCalls(), lambda: "recorded"), 10) == "recorded"
+        assert await asyncio.wait_for(threads.record(lambda: "recorded"), 10) == "recorded"
         assert not any(task.done() for task in waiting)
         released.set()
         assert all(await asyncio.gather(*waiting))
@@ -285,13 +256,11 @@ def test_few_threads_compute_at_once() -> None:
             sleep(0.01)
             now -= 1
 
-        await asyncio.gather(*(threads.prepare(LoopCalls(), compute) for _ in range(20)))
+        await asyncio.gather(*(threads.prepare(compute) for _ in range(20)))
         assert max(running) <= MOST_COMPUTING
         released = Signal()
-        hanging = [
-            asyncio.create_task(threads.prepare(LoopCalls(), lambda: released.wait(60))) for _ in range(MOST_COMPUTING)
-        ]
-        assert await asyncio.wait_for(threads.prepare(LoopCalls(), lambda: "served"), 10) == "served"
+        hanging = [asyncio.create_task(threads.prepare(lambda: released.wait(60))) for _ in range(MOST_COMPUTING)]
+        assert await asyncio.wait_for(threads.prepare(lambda: "served"), 10) == "served"
         released.set()
         await asyncio.gather(*hanging)
         threads.close()
@@ -304,7 +273,7 @@ def test_the_loop_goes_on_while_a_session_waits() -> None:
 
     async def main() -> int:
         threads, ticks = ThreadBridge(), 0
-        task = asyncio.create_task(threads.prepare(LoopCalls(), lambda: sleep(0.2)))
+        task = asyncio.create_task(threads.prepare(lambda: sleep(0.2)))
         while not task.done():
             await asyncio.sleep(0.01)
             ticks += 1
@@ -314,23 +283,21 @@ def test_the_loop_goes_on_while_a_session_waits() -> None:
     assert asyncio.run(main()) > 3
 
 
-def test_callbacks_run_on_the_loop() -> None:
-    """An async client's callback is called in its own loop's thread, before the request goes on; elsewhere at once."""
-    seen: list[tuple[str, str]] = []
-
-    def see(what: str) -> None:
-        seen.append((what, current_thread().name))
+@pytest.mark.parametrize(("on_loop", "thread"), [(True, "MainThread"), (False, "infold-prepare")])
+def test_observers_run_on_the_loop(on_loop: bool, thread: str) -> None:
+    """An async client's observer is called in its own loop's thread, before the request goes on; a gateway's where it is."""
+    seen: list[str] = []
 
     async def main() -> None:
-        threads = ThreadBridge()
-        await threads.prepare(LoopCalls(), lambda: call_on_loop(see)("event"))
-        assert seen == [("event", "MainThread")]
+        bus, threads = Bus(), ThreadBridge()
+        bus.subscribe(Event, lambda _: seen.append(current_thread().name))
+        callbacks = LoopCallbacks(bus, observes_on_loop=on_loop)
+        await threads.prepare(lambda: callbacks.publish(SummaryProgressed(SessionId("s"), "text")))
         threads.close()
 
     asyncio.run(main())
-    call_on_loop(see)("without a loop")
 
-    assert seen[1:] == [("without a loop", "MainThread")]
+    assert [name.rstrip("_0") for name in seen] == [thread]
 
 
 async def one_piece(_: SummaryRequest) -> str:
@@ -356,7 +323,7 @@ def test_summarisers_of_async_callers_are_awaited(summariser: object, progress: 
     """A summariser may be a coroutine, an async generator or a plain function."""
 
     async def main() -> Stage:
-        stage = Stage(summariser=blocking_summariser(summariser))  # type: ignore[arg-type]  # each of the three kinds
+        stage = Stage(summariser=summariser)
         assert NOTES in (await stage.begin(request_of(long_list(), model=MODEL))).content.decode()
         stage.close()
         return stage

@@ -15,8 +15,8 @@ from infold.core.summary_request import SummaryRequest
 from infold.errors import ModelError, ModelOverflow, SessionReentered, StoreBroken, UsageError
 from infold.observers.bus import Bus
 from infold.ports import AsyncSummariser, Summariser
-from infold.session.async_session import LoopCallbacks
 from infold.session.summariser import NAME, Callbacks, check_not_summarising, check_sync, summarising_for
+from infold.session.threads import LoopCallbacks, LoopCalls
 
 REQUEST = SummaryRequest("be brief", (), 100)
 PATIENCE_SECONDS = 30.0
@@ -42,9 +42,8 @@ def awaited(
 
 async def summarise(summariser: Any, on_piece: Callable[[str], None], *, seconds: float | None) -> ModelAnswer:
     """Call a summariser from a thread, as an operation of an async session does."""
-    callbacks = LoopCallbacks(Bus())
-    callbacks.start(asyncio.get_running_loop())
-    return await asyncio.to_thread(callbacks.summarise, summariser, REQUEST, on_piece, seconds=seconds)
+    call = partial(LoopCallbacks(Bus()).summarise, summariser, REQUEST, on_piece, seconds=seconds)
+    return await asyncio.to_thread(LoopCalls.here().context().run, call)
 
 
 Way = Callable[..., ModelAnswer]

@@ -14,12 +14,13 @@ import pytest
 from infold.core.entries import MessageEntry
 from infold.core.events import FailedOpen, NotManaged
 from infold.core.messages import text_of
+from infold.errors import UsageError
 from infold.proxy.sessions import SessionPool
 from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.testing.script import Fail, Say, Script, ScriptedAnswer, ScriptedRequest, in_turn
 from infold.testing.scripted_server import ScriptedServer
-from infold.wrapper.transport import AsyncInfoldTransport, InfoldTransport
+from infold.wrapper.transport import AsyncInfoldTransport, InfoldTransport, wrap_http_client
 
 from ..proxy.talks import BrokenStore, Item, Talk  # noqa: TID252 - `tests` is no package to name
 
@@ -294,6 +295,12 @@ def test_an_async_second_refusal_reaches_the_caller() -> None:
 def ignore(event: FailedOpen | NotManaged) -> None:
     """Hear nothing."""
     del event
+
+
+def test_settings_that_make_no_sense_are_told_at_once() -> None:
+    """A preset that nobody knows is an error when a client is wrapped, not at each request."""
+    with pytest.raises(UsageError, match="no such preset"):
+        wrap_http_client(httpx2.Client(), MemoryStore(), SessionSettings(policy="no such preset"))
 
 
 def test_closing_closes_what_is_behind() -> None:
